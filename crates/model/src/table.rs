@@ -1,0 +1,209 @@
+//! A table of nccl-tests: what was measured, row by row.
+
+use crate::collective::{Collective, Datatype, RedOp};
+use crate::place::{Place, SourceLine};
+use crate::units::{Bytes, GBps, Micros};
+
+/// One table of nccl-tests (or of a program that prints the same), from text or from its `-J` JSON.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BenchTable {
+    /// Where the table begins: its first header or preamble line, else its first row.
+    pub place: Place,
+    /// What was measured: as the program says, else as the columns and the ratio busbw/algbw imply; `None` when both leave it open.
+    pub collective: Option<Collective>,
+    /// The number of ranks, from the device list, else from the ratio busbw/algbw where that is unique.
+    pub nranks: Option<u32>,
+    /// The device list (`#  Rank  0 Group  0 Pid … on HOST device  0 [0x0f] NAME`), in the order printed.
+    pub devices: Vec<BenchDevice>,
+    /// The rows in the order printed. Equal sizes may repeat.
+    pub rows: Vec<BenchRow>,
+    /// `# Avg bus bandwidth`, as printed.
+    pub printed_avg_busbw: Option<GBps>,
+    /// `# Out of bounds values : N OK|FAILED`, as printed.
+    pub out_of_bounds: Option<OutOfBounds>,
+    /// The settings line and version lines above the table.
+    pub settings: BenchSettings,
+    /// Whether the program said that it finished: the average line, `concluded`, or the end of the JSON.
+    pub finished: bool,
+}
+
+/// The closing check of nccl-tests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutOfBounds {
+    /// Number of checks that failed.
+    pub count: u64,
+    /// `OK` (true) or `FAILED` (false).
+    pub ok: bool,
+    /// The line.
+    pub source: SourceLine,
+}
+
+/// One line of the device list.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BenchDevice {
+    /// Rank in the communicator of the test.
+    pub rank: u32,
+    /// The split group (`Group`, nccl-tests 2.13.4 and later), where printed.
+    pub group: Option<u32>,
+    /// Process id.
+    pub pid: u64,
+    /// Host name as printed.
+    pub host: String,
+    /// CUDA device index. Containers may show every GPU as device 0.
+    pub device: u32,
+    /// PCI bus id as printed: `0x0f` (old) or `0000:0f:00` (2.14.1 and later).
+    pub bus_id: String,
+    /// The GPU's name: `NVIDIA H20`.
+    pub name: String,
+}
+
+/// What the lines above a table say about how it was measured. `None` where the line or the field was not there.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BenchSettings {
+    /// The program's name without `_perf` as printed by `# Collective test starting:`, or from the JSON's arguments.
+    pub program: Option<String>,
+    /// Version of nccl-tests: `2.17.4`.
+    pub nccl_tests_version: Option<String>,
+    /// NCCL version of `nccl-library=22907`, decoded: `2.29.7`.
+    pub nccl_version: Option<String>,
+    /// Threads per process (`nThread`).
+    pub threads: Option<u32>,
+    /// GPUs per thread (`nGpus`).
+    pub gpus_per_thread: Option<u32>,
+    /// Smallest size (`minBytes`).
+    pub min_bytes: Option<Bytes>,
+    /// Largest size (`maxBytes`).
+    pub max_bytes: Option<Bytes>,
+    /// `step: 2(factor)`.
+    pub step_factor: Option<u64>,
+    /// `step: 1048576(bytes)`.
+    pub step_bytes: Option<Bytes>,
+    /// Warm-up iterations.
+    pub warmup_iters: Option<u32>,
+    /// Timed iterations.
+    pub iters: Option<u32>,
+    /// Whether results were checked (`validation: 1`).
+    pub validation: Option<bool>,
+    /// Launches of a CUDA graph (`graph`), 0 when not used.
+    pub graph: Option<u32>,
+}
+
+/// One row: a size, measured out of place and in place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BenchRow {
+    /// Size as nccl-tests prints it; for all-gather, reduce-scatter and all-to-all that is the whole buffer of all ranks.
+    pub size: Bytes,
+    /// Number of elements, where printed.
+    pub count: Option<u64>,
+    /// Element type, where printed and known.
+    pub datatype: Option<Datatype>,
+    /// Reduction; `None` also where the collective has none.
+    pub redop: Option<RedOp>,
+    /// Root rank; `None` where the collective has none (printed as -1 or not at all).
+    pub root: Option<i64>,
+    /// The out-of-place half.
+    pub out_of_place: Option<Measure>,
+    /// The in-place half; some collectives and forks print only one.
+    pub in_place: Option<Measure>,
+    /// The line (the first of them, when other output tore the row apart).
+    pub source: SourceLine,
+}
+
+/// One half of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measure {
+    /// Mean time of one operation; CPU time of the call with `-C`.
+    pub time: Micros,
+    /// Size over time.
+    pub algbw: GBps,
+    /// algbw times [`Collective::busbw_factor`].
+    pub busbw: GBps,
+    /// The result of checking the data.
+    pub check: Check,
+    /// Per-iteration statistics (`-I`, nccl-tests 2.19.2 and later).
+    pub iterations: Option<IterationStats>,
+}
+
+/// The last cell of a half: how the data compared with what was expected.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Check {
+    /// `N/A`, or no such cell.
+    NotDone,
+    /// `#wrong`: the number of wrong elements. A count too wide for its cell is printed rounded (`1.31072e+08`).
+    Wrong(u64),
+    /// `error` of nccl-tests up to 2.11: the largest deviation, relative to the expected value; `5e-07` is sound for float.
+    MaxError(f64),
+}
+
+impl Check {
+    /// The number of wrong elements where the table counts them.
+    pub fn wrong(self) -> Option<u64> {
+        match self {
+            Check::Wrong(count) => Some(count),
+            Check::NotDone | Check::MaxError(_) => None,
+        }
+    }
+}
+
+/// Per-iteration columns of `-I`, in µs but for the last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct IterationStats {
+    /// Fastest iteration.
+    pub min: Micros,
+    /// Slowest iteration.
+    pub max: Micros,
+    /// 99th percentile.
+    pub p99: Micros,
+    /// Coefficient of variation in percent.
+    pub cv_pct: f64,
+}
+
+impl BenchRow {
+    /// The halves that were measured, out of place first.
+    pub fn halves(&self) -> impl Iterator<Item = &Measure> {
+        self.out_of_place.iter().chain(&self.in_place)
+    }
+
+    /// The better busbw of the two halves.
+    pub fn best_busbw(&self) -> Option<GBps> {
+        self.halves().map(|m| m.busbw).max_by(|a, b| a.0.total_cmp(&b.0))
+    }
+}
+
+impl BenchTable {
+    /// The mean of busbw over all rows and both halves, as nccl-tests computes its `Avg bus bandwidth`: every size
+    /// counts alike, so small sizes pull it down and it says little about a cluster's health.
+    pub fn mean_busbw(&self) -> Option<GBps> {
+        let halves: Vec<f64> = self.rows.iter().flat_map(BenchRow::halves).map(|m| m.busbw.0).collect();
+        (!halves.is_empty()).then(|| GBps(halves.iter().sum::<f64>() / halves.len() as f64))
+    }
+
+    /// The printed average, else the computed one.
+    pub fn avg_busbw(&self) -> Option<GBps> {
+        self.printed_avg_busbw.or_else(|| self.mean_busbw())
+    }
+
+    /// The row and the value of the highest busbw, either half.
+    pub fn peak(&self) -> Option<(&BenchRow, GBps)> {
+        self.rows
+            .iter()
+            .filter_map(|row| row.best_busbw().map(|busbw| (row, busbw)))
+            .reduce(|best, next| if next.1.0 > best.1.0 { next } else { best })
+    }
+
+    /// Host names of the device list, each once, in the order printed.
+    pub fn hosts(&self) -> Vec<&str> {
+        let mut hosts: Vec<&str> = Vec::new();
+        for device in &self.devices {
+            if !hosts.contains(&device.host.as_str()) {
+                hosts.push(&device.host);
+            }
+        }
+        hosts
+    }
+
+    /// Wrong elements over all rows and halves.
+    pub fn total_wrong(&self) -> u64 {
+        self.rows.iter().flat_map(BenchRow::halves).filter_map(|m| m.check.wrong()).sum()
+    }
+}
