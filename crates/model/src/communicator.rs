@@ -1,0 +1,296 @@
+//! Communicators: their ranks, rings, trees and the edges between ranks.
+
+use crate::place::Place;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One communicator, put together from what its ranks logged.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Communicator {
+    /// `commId` where NCCL prints it (2.17 and later), else a name that is stable for the input: `comm-1`.
+    pub id: String,
+    /// Number of ranks; `None` when no line says it.
+    pub nranks: Option<u32>,
+    /// Number of nodes as NCCL says (`nNodes`), else as the hosts of its ranks show.
+    pub nnodes: Option<u32>,
+    /// `N coll channels`, else the number of channels in its ring lines.
+    pub coll_channels: Option<u32>,
+    /// `N nvls channels`.
+    pub nvls_channels: Option<u32>,
+    /// `N p2p channels`.
+    pub p2p_channels: Option<u32>,
+    /// Ranks that logged something, by rank.
+    pub ranks: BTreeMap<u32, Rank>,
+    /// Channels by id.
+    pub channels: BTreeMap<u16, Channel>,
+    /// Every logged connection, each once.
+    pub edges: Vec<Edge>,
+    /// What `edges` refer to.
+    pub transports: Vec<Transport>,
+    /// Ranks built an NVLS (NVLink SHARP) structure.
+    pub nvls: bool,
+    /// Ranks connected through CollNet (SHARP in the switch).
+    pub collnet: bool,
+    /// Where it was first seen.
+    pub place: Place,
+}
+
+/// One rank of a communicator: one GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rank {
+    /// Index into [`crate::Run::nodes`].
+    pub node: Option<u32>,
+    /// Process id.
+    pub pid: Option<u64>,
+    /// CUDA device index.
+    pub device: Option<u32>,
+    /// PCI bus id as printed in hexadecimal: `f000`.
+    pub bus_id: Option<String>,
+    /// Its `Init COMPLETE` was seen.
+    pub complete: bool,
+}
+
+/// One of NCCL's parallel rings and trees.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Channel {
+    /// The ring in its order, starting at rank 0 as NCCL prints it.
+    pub ring: Option<Ring>,
+    /// The place of each rank in the channel's tree.
+    pub tree: BTreeMap<u32, TreeLinks>,
+}
+
+/// A ring.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Ring {
+    /// Ranks in order; the last sends to the first.
+    pub ranks: Vec<u32>,
+    /// Whether all ranks are there. NCCL 2.6 to 2.18 print 20 at most; a cut ring is completed from edges where they tell.
+    pub complete: bool,
+    /// The line.
+    pub place: Place,
+}
+
+/// A rank's neighbours in a tree: `Trees [0] 1/-1/-1->0->-1` has down 1 and no up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeLinks {
+    /// The parent.
+    pub up: Option<u32>,
+    /// Up to three children.
+    pub down: [Option<u32>; 3],
+}
+
+/// A connection from a rank to a rank on a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Edge {
+    /// Sender.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// Channel.
+    pub channel: u16,
+    /// Index into [`Communicator::transports`].
+    pub transport: u16,
+    /// Which end logged it.
+    pub end: EdgeEnd,
+    /// Whether it serves a collective (`Channel 00/0`) or send/receive (`Channel 00/1`).
+    pub use_: EdgeUse,
+}
+
+/// Which end of a network connection logged the edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EdgeEnd {
+    /// `[send]`, or a connection within the node, which the sender logs.
+    Send,
+    /// `[receive]`.
+    Receive,
+}
+
+/// What a connection is for: the index after the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EdgeUse {
+    /// Connection 0: rings and trees.
+    Collective,
+    /// Connection 1: send/receive and all-to-all.
+    PointToPoint,
+}
+
+/// How an edge carries data: `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0(2)/GDRDMA/Shared`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Transport {
+    /// The family.
+    pub kind: TransportKind,
+    /// The text after `via`, as printed.
+    pub via: String,
+    /// `N` of `NET/IB/N`: index of the NIC in NCCL's list.
+    pub nic: Option<u32>,
+    /// `(N)` after the NIC: the rank through whose GPU the data goes (PXN).
+    pub proxy_rank: Option<u32>,
+    /// `GDRDMA`: the NIC reads and writes GPU memory itself.
+    pub gdr: bool,
+}
+
+/// The family of a transport.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TransportKind {
+    /// Between GPUs of one node, by NVLink or PCIe. The text names how: `IPC`, `CUMEM`, `direct pointer`.
+    P2p(String),
+    /// Through host memory of one node.
+    Shm,
+    /// Over the network. The text is NCCL's name of it: `IB`, `IBext_v8`, `Socket`, `AWS Libfabric`.
+    Net(String),
+    /// Reduction in the network (SHARP).
+    CollNet,
+    /// Reduction in the NVSwitch.
+    Nvls,
+}
+
+impl fmt::Display for TransportKind {
+    /// The family under one name for all plugins: `P2P`, `SHM`, `NVLS`, `COLLNET`, `NET/IB` (NCCL's own and the
+    /// `IBext` plugins of HPC-X), `NET/Socket`, `NET/OFI` (libfabric); other plugins keep their name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransportKind::P2p(_) => f.pad("P2P"),
+            TransportKind::Shm => f.pad("SHM"),
+            TransportKind::CollNet => f.pad("COLLNET"),
+            TransportKind::Nvls => f.pad("NVLS"),
+            TransportKind::Net(name) if name.starts_with("IB") => f.pad("NET/IB"),
+            TransportKind::Net(name) if name.contains("Libfabric") || name == "OFI" => f.pad("NET/OFI"),
+            TransportKind::Net(name) => f.pad(&format!("NET/{name}")),
+        }
+    }
+}
+
+impl TransportKind {
+    /// Whether it leaves the node.
+    pub fn is_network(&self) -> bool {
+        matches!(self, TransportKind::Net(_) | TransportKind::CollNet)
+    }
+}
+
+/// Whether network connections use GPUDirect RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GdrUse {
+    /// All do.
+    All,
+    /// None does.
+    None,
+    /// Some do.
+    Mixed,
+}
+
+/// An ordered pair of ranks on different nodes that are neighbours in rings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crossing {
+    /// Sender.
+    pub from: u32,
+    /// Receiver.
+    pub to: u32,
+    /// Channels whose ring holds the pair, ascending.
+    pub channels: Vec<u16>,
+}
+
+impl Ring {
+    /// Ordered neighbours, closing pair included when the ring is complete.
+    pub fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
+        let closing = match (self.complete, self.ranks.last(), self.ranks.first()) {
+            (true, Some(last), Some(first)) if self.ranks.len() > 1 => Some((*last, *first)),
+            _ => None,
+        };
+        self.ranks.windows(2).map(|pair| (pair[0], pair[1])).chain(closing)
+    }
+}
+
+impl Communicator {
+    /// The families of transports in use, sorted by name, each once.
+    pub fn transport_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.transports.iter().map(|t| t.kind.to_string()).collect();
+        if self.nvls {
+            names.push(TransportKind::Nvls.to_string());
+        }
+        if self.collnet {
+            names.push(TransportKind::CollNet.to_string());
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Whether the network connections use GPUDirect RDMA; `None` without network connections.
+    pub fn gdr(&self) -> Option<GdrUse> {
+        let mut network = self.transports.iter().filter(|t| t.kind.is_network()).map(|t| t.gdr);
+        let first = network.next()?;
+        Some(match (network.any(|gdr| gdr != first), first) {
+            (true, _) => GdrUse::Mixed,
+            (false, true) => GdrUse::All,
+            (false, false) => GdrUse::None,
+        })
+    }
+
+    /// The node of a rank, where known: an index into [`crate::Run::nodes`].
+    pub fn node_of(&self, rank: u32) -> Option<u32> {
+        self.ranks.get(&rank).and_then(|r| r.node)
+    }
+
+    /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.
+    pub fn crossings(&self) -> Vec<Crossing> {
+        let mut found: BTreeMap<(u32, u32), Vec<u16>> = BTreeMap::new();
+        for (id, channel) in &self.channels {
+            let Some(ring) = &channel.ring else { continue };
+            for (from, to) in ring.pairs() {
+                if let (Some(a), Some(b)) = (self.node_of(from), self.node_of(to))
+                    && a != b
+                {
+                    let channels = found.entry((from, to)).or_default();
+                    if channels.last() != Some(id) {
+                        channels.push(*id);
+                    }
+                }
+            }
+        }
+        found.into_iter().map(|((from, to), channels)| Crossing { from, to, channels }).collect()
+    }
+
+    /// Number of rings that were printed.
+    pub fn ring_count(&self) -> usize {
+        self.channels.values().filter(|c| c.ring.is_some()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_nodes_of_two(rings: &[&[u32]]) -> Communicator {
+        let mut comm = Communicator { nranks: Some(4), ..Communicator::default() };
+        for rank in 0..4 {
+            comm.ranks.insert(rank, Rank { node: Some(rank / 2), ..Rank::default() });
+        }
+        for (id, ranks) in rings.iter().enumerate() {
+            let ring = Ring { ranks: ranks.to_vec(), complete: true, place: Place::default() };
+            comm.channels.insert(id as u16, Channel { ring: Some(ring), ..Channel::default() });
+        }
+        comm
+    }
+
+    #[test]
+    fn a_ring_over_two_nodes_crosses_twice() {
+        let crossings = two_nodes_of_two(&[&[0, 1, 2, 3], &[0, 1, 3, 2]]).crossings();
+        let pairs: Vec<_> = crossings.iter().map(|c| (c.from, c.to, c.channels.as_slice())).collect();
+        assert_eq!(pairs, [(1, 2, &[0][..]), (1, 3, &[1]), (2, 0, &[1]), (3, 0, &[0])]);
+    }
+
+    #[test]
+    fn a_cut_ring_does_not_close() {
+        let ring = Ring { ranks: vec![0, 1, 2], complete: false, place: Place::default() };
+        assert_eq!(ring.pairs().collect::<Vec<_>>(), [(0, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn plugins_share_a_name() {
+        let name = |plugin: &str| TransportKind::Net(plugin.into()).to_string();
+        assert_eq!(name("IBext_v8"), "NET/IB");
+        assert_eq!(name("AWS Libfabric"), "NET/OFI");
+        assert_eq!(name("Socket"), "NET/Socket");
+        assert_eq!(name("FasTrak"), "NET/FasTrak");
+    }
+}

@@ -1,0 +1,267 @@
+//! Findings: what the rules conclude, with evidence and remedy.
+
+use crate::place::SourceLine;
+use crate::units::{Bytes, GBps};
+use serde::Serialize;
+use std::fmt;
+
+/// What a finding is about. The codes are a contract: programs outside this repository match on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[allow(missing_docs)] // documented once, in docs/findings.md and in `Code::meaning`
+pub enum Code {
+    #[serde(rename = "net.socket-fallback")]
+    NetSocketFallback,
+    #[serde(rename = "net.wrong-interface")]
+    NetWrongInterface,
+    #[serde(rename = "net.unreachable")]
+    NetUnreachable,
+    #[serde(rename = "net.plugin")]
+    NetPlugin,
+    #[serde(rename = "gdr.disabled")]
+    GdrDisabled,
+    #[serde(rename = "pcie.acs")]
+    PcieAcs,
+    #[serde(rename = "nic.far")]
+    NicFar,
+    #[serde(rename = "nic.unused")]
+    NicUnused,
+    #[serde(rename = "pcie.degraded")]
+    PcieDegraded,
+    #[serde(rename = "topo.virtualized")]
+    TopoVirtualized,
+    #[serde(rename = "p2p.disabled")]
+    P2pDisabled,
+    #[serde(rename = "nvlink.fabric")]
+    NvlinkFabric,
+    #[serde(rename = "fabric.congestion")]
+    FabricCongestion,
+    #[serde(rename = "roce.config")]
+    RoceConfig,
+    #[serde(rename = "ib.transport-error")]
+    IbTransportError,
+    #[serde(rename = "limits.memlock")]
+    LimitsMemlock,
+    #[serde(rename = "limits.shm")]
+    LimitsShm,
+    #[serde(rename = "limits.files")]
+    LimitsFiles,
+    #[serde(rename = "env.override")]
+    EnvOverride,
+    #[serde(rename = "channels.too-few")]
+    ChannelsTooFew,
+    #[serde(rename = "version.mismatch")]
+    VersionMismatch,
+    #[serde(rename = "gpu.duplicate")]
+    GpuDuplicate,
+    #[serde(rename = "gpu.error")]
+    GpuError,
+    #[serde(rename = "hang.mismatch")]
+    HangMismatch,
+    #[serde(rename = "peer.died")]
+    PeerDied,
+    #[serde(rename = "mpi.launch")]
+    MpiLaunch,
+    #[serde(rename = "nic.rate")]
+    NicRate,
+    #[serde(rename = "straggler.node")]
+    StragglerNode,
+    #[serde(rename = "socket.tuning")]
+    SocketTuning,
+    #[serde(rename = "data.corruption")]
+    DataCorruption,
+    #[serde(rename = "ok.as-expected")]
+    OkAsExpected,
+}
+
+impl Code {
+    /// Every code with what it means, in a few words.
+    pub const ALL: [(Code, &'static str, &'static str); 31] = [
+        (Code::NetSocketFallback, "net.socket-fallback", "traffic between nodes goes over TCP sockets instead of RDMA"),
+        (
+            Code::NetWrongInterface,
+            "net.wrong-interface",
+            "NCCL uses an interface that does not lead to the other nodes",
+        ),
+        (Code::NetUnreachable, "net.unreachable", "ranks cannot reach each other"),
+        (Code::NetPlugin, "net.plugin", "the network plugin is missing, fails or does not fit"),
+        (Code::GdrDisabled, "gdr.disabled", "NICs do not read and write GPU memory directly"),
+        (Code::PcieAcs, "pcie.acs", "PCIe access control (ACS) or the IOMMU stands between devices"),
+        (Code::NicFar, "nic.far", "GPUs reach their NIC through the CPU or another NUMA node"),
+        (Code::NicUnused, "nic.unused", "NICs of the node carry no traffic"),
+        (Code::PcieDegraded, "pcie.degraded", "a PCIe link runs below its width or speed"),
+        (Code::TopoVirtualized, "topo.virtualized", "a virtual machine hides the real topology"),
+        (Code::P2pDisabled, "p2p.disabled", "GPUs of one node do not talk directly"),
+        (Code::NvlinkFabric, "nvlink.fabric", "NVLink, NVSwitch or the fabric manager is not working"),
+        (Code::FabricCongestion, "fabric.congestion", "flows share links of the fabric unevenly"),
+        (Code::RoceConfig, "roce.config", "RoCE settings (GID, MTU, traffic class) do not fit"),
+        (Code::IbTransportError, "ib.transport-error", "an RDMA transfer failed"),
+        (Code::LimitsMemlock, "limits.memlock", "the limit of locked memory is too low"),
+        (Code::LimitsShm, "limits.shm", "/dev/shm is too small"),
+        (Code::LimitsFiles, "limits.files", "the limit of open files is too low"),
+        (Code::EnvOverride, "env.override", "an environment variable overrides what NCCL would choose"),
+        (Code::ChannelsTooFew, "channels.too-few", "too few channels to fill the links"),
+        (Code::VersionMismatch, "version.mismatch", "ranks or libraries have versions that do not fit"),
+        (Code::GpuDuplicate, "gpu.duplicate", "two ranks use one GPU"),
+        (Code::GpuError, "gpu.error", "a GPU or the CUDA driver reports an error"),
+        (Code::HangMismatch, "hang.mismatch", "ranks wait for different collectives"),
+        (Code::PeerDied, "peer.died", "a rank went away; others notice"),
+        (Code::MpiLaunch, "mpi.launch", "the launcher did not start one communicator of all ranks"),
+        (Code::NicRate, "nic.rate", "a NIC runs below its rate"),
+        (Code::StragglerNode, "straggler.node", "one node is slower than the others"),
+        (Code::SocketTuning, "socket.tuning", "sockets carry less than they could"),
+        (Code::DataCorruption, "data.corruption", "results were wrong"),
+        (Code::OkAsExpected, "ok.as-expected", "the run does what such hardware does"),
+    ];
+
+    /// The code as text: `fabric.congestion`.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(code, ..)| *code == self).map_or("", |(_, text, _)| text)
+    }
+
+    /// What the code means, in a few words.
+    pub fn meaning(self) -> &'static str {
+        Self::ALL.iter().find(|(code, ..)| *code == self).map_or("", |(.., meaning)| meaning)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How much a finding matters. Ordered: an error weighs most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Costs speed or will cost a run.
+    Warning,
+    /// The run failed, or its results are wrong.
+    Error,
+}
+
+impl Severity {
+    /// `error`, `warning` or `info`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// A conclusion of a rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// What it is about.
+    pub code: Code,
+    /// How much it matters.
+    pub severity: Severity,
+    /// How sure the rule is, from 0 to 1.
+    pub confidence: f64,
+    /// One line: what is the matter.
+    pub title: String,
+    /// What it means and how busbw knows, for a newcomer to NCCL. Paragraphs are separated by an empty line.
+    pub explanation: String,
+    /// The lines that show it, the most telling first.
+    pub evidence: Vec<Evidence>,
+    /// What to do, in order; text in backquotes can be pasted into a shell.
+    pub remedy: Vec<String>,
+    /// What the remedy should gain, where it can be said.
+    pub expected_gain: Option<Gain>,
+}
+
+/// A line that shows a finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// The line.
+    pub source: SourceLine,
+    /// What to see in it, in a few words.
+    pub note: Option<String>,
+}
+
+/// What a remedy should gain.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gain {
+    /// busbw now.
+    pub from_busbw: GBps,
+    /// busbw to expect, the range's ends.
+    pub to_busbw: (GBps, GBps),
+    /// Where the figure comes from.
+    pub basis: String,
+}
+
+/// The state of the run as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Healthy,
+    /// It ran, but slower or riskier than it should.
+    Degraded,
+    /// It did not finish, or its results are wrong.
+    Failed,
+    /// The inputs do not tell.
+    Inconclusive,
+}
+
+impl Verdict {
+    /// `healthy`, `degraded`, `failed` or `inconclusive`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Healthy => "healthy",
+            Verdict::Degraded => "degraded",
+            Verdict::Failed => "failed",
+            Verdict::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+/// What such a machine should reach, where it can be said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected {
+    /// busbw at the size it is said for.
+    pub busbw: GBps,
+    /// The size.
+    pub at: Option<Bytes>,
+    /// What limits it.
+    pub bottleneck: String,
+    /// How it was found.
+    pub why: String,
+}
+
+/// The answer: verdict and findings, the one to act on first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Diagnosis {
+    /// The state of the run.
+    pub verdict: Verdict,
+    /// One sentence that says it.
+    pub summary: String,
+    /// Findings, ordered: the first is the one to act on.
+    pub findings: Vec<Finding>,
+    /// What such a machine should reach.
+    pub expected: Option<Expected>,
+}
+
+impl Diagnosis {
+    /// Whether any finding is an error or a warning: the exit status of `busbw explain` is 1 then.
+    pub fn has_problems(&self) -> bool {
+        self.findings.iter().any(|f| f.severity >= Severity::Warning)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_names_and_meanings() {
+        for (code, text, meaning) in Code::ALL {
+            assert_eq!(code.as_str(), text);
+            assert!(!meaning.is_empty() && text.contains('.'), "{text}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! What NCCL says about itself in its log, apart from its communicators.
+
+use crate::place::{Place, SourceLine};
+
+/// NCCL or its AMD relative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Library {
+    /// NVIDIA's NCCL.
+    #[default]
+    Nccl,
+    /// AMD's RCCL.
+    Rccl,
+}
+
+impl Library {
+    /// `nccl` or `rccl`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Library::Nccl => "nccl",
+            Library::Rccl => "rccl",
+        }
+    }
+}
+
+/// A process or thread that logs: the prefix `host:pid:tid [dev]`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Speaker {
+    /// Host name as printed.
+    pub host: Box<str>,
+    /// Process id.
+    pub pid: u64,
+    /// Thread id.
+    pub tid: u64,
+    /// CUDA device index; absent in `NCCL CALL` lines and some plugins' lines.
+    pub device: Option<u32>,
+}
+
+/// A version line: `NCCL version 2.27.7+cuda12.4`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionLine {
+    /// As printed: `2.27.7+cuda12.4`, `2.22.3-HEAD:271856d`.
+    pub version: String,
+    /// What stands after `+cuda`: `12.4`.
+    pub cuda: Option<String>,
+    /// The library.
+    pub library: Library,
+    /// The line.
+    pub source: SourceLine,
+    /// How many lines said the same.
+    pub count: u64,
+}
+
+/// An environment variable that NCCL says it found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvSetting {
+    /// `NCCL_IB_HCA`.
+    pub name: String,
+    /// The value, without NCCL's closing full stop.
+    pub value: String,
+    /// Who said it.
+    pub origin: EnvOrigin,
+    /// The first line that says it.
+    pub source: SourceLine,
+    /// Hosts that say it, each once, in order of appearance.
+    pub hosts: Vec<String>,
+}
+
+/// Where a setting was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EnvOrigin {
+    /// `NCCL_X set by environment to Y` or `NCCL_X set to Y`.
+    NcclLog,
+    /// A launch command (`-x NCCL_X=Y`, `export NCCL_X=Y`) printed in the input.
+    CommandLine,
+}
+
+/// A network that NCCL initialised or listed: `NET/IB : Using [0]mlx5_0:1/RoCE …`, `Using network Socket`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkLine {
+    /// `IB`, `Socket`, `OFI`, `Plugin`, `Bootstrap` …
+    pub network: String,
+    /// What was said.
+    pub statement: NetworkStatement,
+    /// Host that said it, where known.
+    pub host: Option<String>,
+    /// The first line that says it on that host.
+    pub source: SourceLine,
+}
+
+/// What a network line states.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NetworkStatement {
+    /// Devices or interfaces are listed (see [`crate::Nic`]).
+    Using(Vec<crate::Nic>),
+    /// `No device found`.
+    NoDevice,
+    /// `Using network X`, `Assigned NET plugin X to comm`.
+    Chosen,
+    /// Anything else, as printed after the colon.
+    Note(String),
+}
+
+/// A WARN line, once per speaker's device, site and wording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Warning {
+    /// The first line with it.
+    pub source: SourceLine,
+    /// Who said it, where the prefix was whole.
+    pub speaker: Option<Speaker>,
+    /// `transport/net_ib.cc:839`, or a function and line in plugins.
+    pub site: Option<String>,
+    /// The message after `NCCL WARN`.
+    pub message: String,
+    /// How many lines said the same but for numbers.
+    pub count: u64,
+}
+
+/// A step of NCCL's error return: `NCCL INFO transport/net.cc:783 -> 2`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ErrorStep {
+    /// The first line with it.
+    pub source: SourceLine,
+    /// Who said it.
+    pub speaker: Option<Speaker>,
+    /// `transport/net.cc:783`.
+    pub site: String,
+    /// `ncclResult_t`: 1 unhandled CUDA error, 2 system error, 3 internal error, 4 invalid argument, 5 invalid usage,
+    /// 6 remote error, 7 in progress (`src/nccl.h.in`).
+    pub result: u32,
+    /// How many lines said the same.
+    pub count: u64,
+}
+
+/// An algorithm and protocol that NCCL chose for a size (subsystem TUNING).
+#[derive(Debug, Clone, PartialEq)]
+pub struct TuningChoice {
+    /// `AllReduce`; absent up to NCCL 2.22.
+    pub collective: Option<crate::Collective>,
+    /// Message size.
+    pub bytes: crate::Bytes,
+    /// `TREE`, `RING`, `COLLNET_DIRECT`, `COLLNET_CHAIN`, `NVLS`, `NVLS_TREE`, `PAT`.
+    pub algorithm: String,
+    /// `LL`, `LL128`, `SIMPLE`.
+    pub protocol: String,
+    /// Predicted time in µs, where printed.
+    pub time_us: Option<f64>,
+    /// The first line.
+    pub place: Place,
+    /// How many lines chose the same.
+    pub count: u64,
+}
+
+/// A graph that NCCL's search found: `Pattern 4, crossNic 0, nChannels 8, bw 24.000000/24.000000, type NVL/PIX`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GraphPattern {
+    /// 1 balanced tree, 2 split tree, 3 tree, 4 ring, 5 NVLS, 6 CollNet direct (`src/graph/graph.h`).
+    pub pattern: i32,
+    /// Whether a ring may enter and leave a node by different NICs.
+    pub cross_nic: i32,
+    /// Channels.
+    pub channels: u32,
+    /// GB/s per channel within a node.
+    pub bw_intra: Option<f64>,
+    /// GB/s per channel between nodes.
+    pub bw_inter: Option<f64>,
+    /// Worst path within a node: `NVL`, `SYS`.
+    pub type_intra: Option<String>,
+    /// Worst path between GPU and NIC.
+    pub type_inter: Option<String>,
+    /// The line.
+    pub source: SourceLine,
+}
+
+/// Everything NCCL said that belongs to no single communicator.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NcclLog {
+    /// Versions in order of appearance, each once.
+    pub versions: Vec<VersionLine>,
+    /// Settings in order of appearance, each name and value once.
+    pub env: Vec<EnvSetting>,
+    /// Networks in order of appearance.
+    pub networks: Vec<NetworkLine>,
+    /// WARN lines, grouped.
+    pub warnings: Vec<Warning>,
+    /// Number of WARN lines.
+    pub warn_lines: u64,
+    /// Error steps, grouped.
+    pub error_steps: Vec<ErrorStep>,
+    /// Tuning choices, grouped.
+    pub tuning: Vec<TuningChoice>,
+    /// Graph search results, each once.
+    pub patterns: Vec<GraphPattern>,
+    /// Statements about GPUDirect RDMA and DMA-BUF: `GPU Direct RDMA Enabled for HCA 0 'mlx5_0'`, each wording once.
+    pub gpu_direct: Vec<SourceLine>,
+    /// Lines of NCCL's log.
+    pub lines: u64,
+    /// Lines of NCCL's log that no reader knows.
+    pub unknown_lines: u64,
+}
+
+impl NcclLog {
+    /// The library that logged: RCCL when a version line says so.
+    pub fn library(&self) -> Library {
+        self.versions.first().map_or(Library::Nccl, |v| v.library)
+    }
+
+    /// The value of a variable, the log's word before a command line's.
+    pub fn env_value(&self, name: &str) -> Option<&EnvSetting> {
+        let of = |origin| self.env.iter().find(move |e| e.name == name && e.origin == origin);
+        of(EnvOrigin::NcclLog).or_else(|| of(EnvOrigin::CommandLine))
+    }
+}
