@@ -115,18 +115,20 @@ pub enum EdgeUse {
 }
 
 /// How an edge carries data: `P2P/CUMEM`, `SHM/direct/direct`, `NET/IB/0(2)/GDRDMA/Shared`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transport {
     /// The family.
     pub kind: TransportKind,
-    /// The text after `via`, as printed.
+    /// The text after `via`, as printed but for the rank of a PXN neighbour.
     pub via: String,
     /// `N` of `NET/IB/N`: index of the NIC in NCCL's list.
     pub nic: Option<u32>,
-    /// `(N)` after the NIC: the rank through whose GPU the data goes (PXN).
-    pub proxy_rank: Option<u32>,
+    /// Data goes through a neighbour GPU's NIC (PXN): `NET/IB/0(2)` names the neighbour's rank, which is left out here.
+    pub pxn: bool,
     /// `GDRDMA`: the NIC reads and writes GPU memory itself.
     pub gdr: bool,
+    /// The first line that names it.
+    pub first: Place,
 }
 
 /// The family of a transport.

@@ -7,6 +7,7 @@ use crate::place::{Place, SourceLine};
 use crate::rdma::{PerfTest, RdmaCheckItem, RdmaSample};
 use crate::table::BenchTable;
 use crate::topology::{SystemDump, TopoMatrix, XmlGraphs, XmlTopology};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// What a set of inputs says.
@@ -40,6 +41,8 @@ pub struct Run {
     pub remarks: Vec<Remark>,
     /// Parts that could not be read, with the reason.
     pub problems: Vec<Problem>,
+    /// Texts of lines that stand for many: ring orders and the first edge of each transport. See [`Run::line`].
+    pub kept_lines: BTreeMap<Place, Box<str>>,
 }
 
 /// One input.
@@ -134,6 +137,11 @@ impl Run {
     /// The path of an input; `?` for a place outside the inputs.
     pub fn path(&self, place: Place) -> &str {
         self.inputs.get(place.input as usize).map_or("?", |i| i.path.as_str())
+    }
+
+    /// A line that was kept as evidence.
+    pub fn line(&self, place: Place) -> Option<SourceLine> {
+        self.kept_lines.get(&place).map(|text| SourceLine { place, text: text.clone() })
     }
 
     /// Whether any reader recognised anything.
