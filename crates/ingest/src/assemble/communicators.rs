@@ -1,0 +1,199 @@
+//! From groups of views to communicators.
+
+use super::groups::{Group, group};
+use super::speakers::Speakers;
+use super::views::{View, Views};
+use busbw_model::{Communicator, Edge, EdgeEnd, EdgeUse, Place, Rank, Ring, Transport};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// What communicators are put together from.
+pub(crate) struct Parts<'a> {
+    pub views: Views,
+    pub speakers: &'a Speakers,
+    /// Every transport of the run; edges refer to it.
+    pub transports: &'a [Transport],
+    /// The node of each host, by host id.
+    pub nodes: &'a [Option<u32>],
+}
+
+/// Puts the communicators together: the largest first, then in order of appearance.
+pub(crate) fn assemble(mut parts: Parts) -> Vec<Communicator> {
+    let network = |transport: u16| parts.transports.get(transport as usize).is_some_and(|t| t.kind.is_network());
+    let groups = group(&parts.views, parts.speakers, network);
+    let orphans = std::mem::take(&mut parts.views.orphans);
+    let only = groups.len() == 1;
+    let mut communicators: Vec<Communicator> =
+        groups.into_iter().enumerate().map(|(index, group)| communicator(&mut parts, group, index)).collect();
+    if only {
+        adopt(&mut communicators[0], &orphans, parts.transports);
+    }
+    communicators.sort_by_key(|comm| std::cmp::Reverse(comm.nranks));
+    communicators
+}
+
+fn communicator(parts: &mut Parts, group: Group, index: usize) -> Communicator {
+    let id = group.comm_id.map_or_else(|| format!("comm-{}", index + 1), |id| format!("{id:#x}"));
+    let mut comm = Communicator { id, ..Communicator::default() };
+    let mut builder = Builder::default();
+    for id in &group.views {
+        let view = std::mem::take(&mut parts.views.all[*id]);
+        builder.add(&mut comm, view, parts);
+    }
+    builder.finish(&mut comm, parts.transports);
+    comm
+}
+
+/// Edges whose prefix was torn belong to the only communicator there is.
+fn adopt(comm: &mut Communicator, orphans: &[Edge], transports: &[Transport]) {
+    let nranks = comm.nranks.unwrap_or(u32::MAX);
+    for edge in orphans.iter().filter(|e| e.from < nranks && e.to < nranks) {
+        let Some(transport) = transports.get(edge.transport as usize) else { continue };
+        if let Some(known) = comm.transports.iter().position(|t| t.via == transport.via && t.pxn == transport.pxn) {
+            comm.edges.push(Edge { transport: known as u16, ..*edge });
+        }
+    }
+    comm.edges.sort_unstable();
+    comm.edges.dedup();
+}
+
+/// What is gathered from view to view.
+#[derive(Default)]
+struct Builder {
+    /// The communicator's index of each of the run's transports.
+    transports: FxHashMap<u16, u16>,
+    hosts: FxHashSet<u32>,
+    at_least_ranks: u32,
+    ring_channels: Option<u32>,
+    /// Next rank per channel and rank, as lines of ranks and edges of rings tell.
+    next: FxHashMap<(u16, u32), u32>,
+    /// Channel and rank with two different next ranks: edges of trees came in.
+    ambiguous: FxHashSet<(u16, u32)>,
+}
+
+impl Builder {
+    fn add(&mut self, comm: &mut Communicator, view: View, parts: &Parts) {
+        if comm.ranks.is_empty() && comm.channels.is_empty() && comm.edges.is_empty() {
+            comm.place = view.first;
+        }
+        self.at_least_ranks = self.at_least_ranks.max(view.at_least_ranks());
+        self.hosts.insert(parts.speakers.host_of(view.process));
+        comm.nranks = comm.nranks.or(view.nranks);
+        comm.nnodes = comm.nnodes.or(view.nnodes);
+        comm.nvls |= view.nvls || view.counts.is_some_and(|c| c.nvls.is_some_and(|n| n > 0));
+        comm.collnet |= view.collnet;
+        if let Some(counts) = view.counts {
+            comm.coll_channels = comm.coll_channels.or(Some(counts.coll));
+            comm.nvls_channels = comm.nvls_channels.or(counts.nvls);
+            comm.p2p_channels = comm.p2p_channels.or(counts.p2p);
+        }
+        if let Some(rank) = view.own_rank() {
+            comm.ranks.insert(rank, model_rank(&view, parts));
+        }
+        for tree in &view.trees {
+            comm.channels.entry(tree.channel).or_default().tree.insert(tree.rank, tree.links);
+        }
+        self.note_ring_neighbours(&view);
+        self.add_edges(comm, &view, parts.transports);
+        for (line, place) in view.rings {
+            self.ring_channels = self.ring_channels.max(line.of.map(u32::from));
+            let ring = Ring { ranks: line.ranks, complete: false, place };
+            comm.channels.entry(line.channel).or_default().ring.get_or_insert(ring);
+        }
+    }
+
+    fn note_ring_neighbours(&mut self, view: &View) {
+        for link in &view.ring_links {
+            self.next.insert((link.channel, link.rank), link.next);
+        }
+        let ring_edges = &view.edges[..view.ring_edges.unwrap_or(view.edges.len()).min(view.edges.len())];
+        for edge in ring_edges.iter().filter(|e| e.use_ == EdgeUse::Collective && e.end == EdgeEnd::Send) {
+            let key = (edge.channel, edge.from);
+            if let Some(other) = self.next.insert(key, edge.to)
+                && other != edge.to
+            {
+                self.ambiguous.insert(key);
+            }
+        }
+    }
+
+    fn add_edges(&mut self, comm: &mut Communicator, view: &View, transports: &[Transport]) {
+        for edge in &view.edges {
+            let local = match self.transports.get(&edge.transport) {
+                Some(local) => *local,
+                None => {
+                    let Some(transport) = transports.get(edge.transport as usize) else { continue };
+                    let local = comm.transports.len() as u16;
+                    comm.transports.push(transport.clone());
+                    self.transports.insert(edge.transport, local);
+                    local
+                }
+            };
+            comm.edges.push(Edge { transport: local, ..*edge });
+        }
+    }
+
+    fn finish(self, comm: &mut Communicator, transports: &[Transport]) {
+        debug_assert!(comm.transports.len() <= transports.len());
+        comm.edges.sort_unstable();
+        comm.edges.dedup();
+        if comm.nranks.is_none() && self.at_least_ranks > 0 {
+            comm.nranks = Some(self.at_least_ranks);
+        }
+        let nranks = comm.nranks.unwrap_or(0) as usize;
+        for (id, channel) in &mut comm.channels {
+            if let Some(ring) = &mut channel.ring {
+                self.complete_ring(*id, ring, nranks);
+            }
+        }
+        if comm.nnodes.is_none() && comm.ranks.len() == nranks {
+            comm.nnodes = Some(self.hosts.len() as u32);
+        }
+        if comm.coll_channels.is_none() {
+            comm.coll_channels = self.ring_channels.or_else(|| self.channels_in_use(comm));
+        }
+    }
+
+    /// Up to NCCL 2.6 no line counts the channels: those that rings or trees use are the ones.
+    fn channels_in_use(&self, comm: &Communicator) -> Option<u32> {
+        let structured = comm.channels.len() as u32;
+        let in_edges =
+            comm.edges.iter().filter(|e| e.use_ == EdgeUse::Collective).map(|e| u32::from(e.channel) + 1).max();
+        (structured > 0).then_some(structured).or(in_edges)
+    }
+
+    /// NCCL 2.6 to 2.18 print 20 ranks of a ring. The rest follows from the neighbours that ranks name.
+    fn complete_ring(&self, channel: u16, ring: &mut Ring, nranks: usize) {
+        ring.complete = ring.ranks.len() == nranks;
+        if ring.complete || ring.ranks.is_empty() {
+            return;
+        }
+        let mut seen: FxHashSet<u32> = ring.ranks.iter().copied().collect();
+        let mut ranks = ring.ranks.clone();
+        while ranks.len() < nranks {
+            let Some(last) = ranks.last() else { return };
+            let key = (channel, *last);
+            let Some(next) = self.next.get(&key).filter(|_| !self.ambiguous.contains(&key)) else { return };
+            if !seen.insert(*next) {
+                return;
+            }
+            ranks.push(*next);
+        }
+        ring.ranks = ranks;
+        ring.complete = true;
+    }
+}
+
+fn model_rank(view: &View, parts: &Parts) -> Rank {
+    Rank {
+        node: parts.nodes.get(parts.speakers.host_of(view.process) as usize).copied().flatten(),
+        pid: Some(parts.speakers.pid(view.process)),
+        device: view.cuda_dev.or(view.device),
+        bus_id: view.bus_id.map(|id| format!("{id:x}")),
+        complete: view.complete,
+    }
+}
+
+/// The first line of each ring, kept as evidence.
+pub(crate) fn ring_places(views: &Views) -> Vec<Place> {
+    views.all.iter().flat_map(|view| view.rings.iter().map(|(_, place)| *place)).collect()
+}

@@ -1,0 +1,129 @@
+//! Which views belong to one communicator.
+//!
+//! NCCL 2.17 and later print a `commId` that all ranks share. `ncclCommSplit` prints parent, count and color instead.
+//! Before that there is only the number of ranks, the rank, and what a process can be: no process (and GPU) holds two
+//! ranks of a communicator.
+
+use super::speakers::Speakers;
+use super::views::{View, ViewId, Views};
+use crate::nccl_log::Split;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Views of one communicator.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub views: Vec<ViewId>,
+    pub comm_id: Option<u64>,
+    ranks: FxHashSet<u32>,
+    processes: FxHashSet<(u32, Option<u32>)>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key {
+    CommId(u64, Option<u32>),
+    Split { parent: usize, count: u64, color: i64 },
+}
+
+/// Groups all views, in order of appearance. `network` tells transports that leave the node.
+pub(crate) fn group(views: &Views, speakers: &Speakers, network: impl Fn(u16) -> bool) -> Vec<Group> {
+    let mut grouping = Grouping::new(views, speakers, network);
+    for (id, view) in views.all.iter().enumerate() {
+        if view.says_something() {
+            grouping.place(id, view);
+        }
+    }
+    grouping.groups
+}
+
+impl View {
+    /// A view that was opened and never filled is no rank of anything.
+    fn says_something(&self) -> bool {
+        self.rank.is_some()
+            || !self.rings.is_empty()
+            || !self.trees.is_empty()
+            || !self.edges.is_empty()
+            || !self.ring_links.is_empty()
+    }
+
+    /// The number of ranks as far as the view tells: a nameless view knows the ranks of its rings and edges.
+    pub fn at_least_ranks(&self) -> u32 {
+        let in_rings = self.rings.iter().map(|(ring, _)| ring.ranks.len() as u32).max().unwrap_or(0);
+        let in_edges = self.edges.iter().map(|e| e.from.max(e.to).saturating_add(1)).max().unwrap_or(0);
+        let in_trees = self.trees.iter().map(|t| t.rank.saturating_add(1)).max().unwrap_or(0);
+        self.nranks.unwrap_or_else(|| in_rings.max(in_edges).max(in_trees))
+    }
+}
+
+struct Grouping<'a> {
+    views: &'a Views,
+    speakers: &'a Speakers,
+    groups: Vec<Group>,
+    by_key: FxHashMap<Key, usize>,
+    by_address: FxHashMap<(u32, u64), usize>,
+    /// Numbers of ranks of nameless communicators that have network connections.
+    crossing_sizes: FxHashSet<u32>,
+    gpus_on_host: FxHashMap<u32, FxHashSet<(u32, Option<u32>)>>,
+}
+
+impl<'a> Grouping<'a> {
+    fn new(views: &'a Views, speakers: &'a Speakers, network: impl Fn(u16) -> bool) -> Self {
+        let mut crossing_sizes = FxHashSet::default();
+        let mut gpus_on_host: FxHashMap<u32, FxHashSet<_>> = FxHashMap::default();
+        for view in &views.all {
+            gpus_on_host.entry(speakers.host_of(view.process)).or_default().insert((view.process, view.device));
+            if view.comm_id.is_none() && view.edges.iter().any(|e| network(e.transport)) {
+                crossing_sizes.extend(view.nranks);
+            }
+        }
+        let (groups, by_key, by_address) = Default::default();
+        Grouping { views, speakers, groups, by_key, by_address, crossing_sizes, gpus_on_host }
+    }
+
+    fn place(&mut self, id: ViewId, view: &View) {
+        let index = match self.key(view) {
+            Some(key) => *self.by_key.entry(key).or_insert(self.groups.len()),
+            None => self.first_open(view).unwrap_or(self.groups.len()),
+        };
+        if index == self.groups.len() {
+            self.groups.push(Group { comm_id: view.comm_id, ..Group::default() });
+        }
+        let group = &mut self.groups[index];
+        group.views.push(id);
+        group.ranks.extend(view.own_rank());
+        group.processes.insert((view.process, view.device));
+        if let Some(address) = view.address {
+            self.by_address.insert((view.process, address), index);
+        }
+    }
+
+    fn key(&self, view: &View) -> Option<Key> {
+        if let Some(id) = view.comm_id {
+            return Some(Key::CommId(id, view.nranks));
+        }
+        let Split { parent, count, color } = view.split?;
+        let parent = *self.by_address.get(&(view.process, parent))?;
+        Some(Key::Split { parent, count, color })
+    }
+
+    /// Without an id: the first group of as many ranks that lacks this rank and this process. Communicators that stay
+    /// within a node are told apart by their host.
+    fn first_open(&self, view: &View) -> Option<usize> {
+        let host = self.speakers.host_of(view.process);
+        let gpus = self.gpus_on_host.get(&host).map_or(0, FxHashSet::len);
+        let local = view.nranks.is_some_and(|n| n as usize <= gpus && !self.crossing_sizes.contains(&n));
+        self.groups.iter().position(|group| self.is_open_to(group, view) && (!local || self.has_host(group, host)))
+    }
+
+    fn is_open_to(&self, group: &Group, view: &View) -> bool {
+        let Some(first) = group.views.first().map(|id| &self.views.all[*id]) else { return false };
+        first.comm_id.is_none()
+            && first.split == view.split
+            && first.nranks == view.nranks
+            && view.own_rank().is_none_or(|rank| !group.ranks.contains(&rank))
+            && !group.processes.contains(&(view.process, view.device))
+    }
+
+    fn has_host(&self, group: &Group, host: u32) -> bool {
+        group.views.iter().any(|id| self.speakers.host_of(self.views.all[*id].process) == host)
+    }
+}

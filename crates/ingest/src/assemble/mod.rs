@@ -1,0 +1,243 @@
+//! From facts to a run: blocks come in the order of the input, and at the end everything is put together.
+
+mod communicators;
+mod groups;
+mod link;
+mod log;
+mod speakers;
+mod views;
+
+use crate::facts::{BlockFacts, EdgeFact, NOBODY, SaidLine, What};
+use crate::nccl_log::Said;
+use crate::readers::Readers;
+use crate::text::TextLine;
+use busbw_model::{EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
+use communicators::{Parts, assemble, ring_places};
+use log::LogBuilder;
+use rustc_hash::FxHashMap;
+use speakers::{SpeakerId, Speakers};
+use views::{LoggedEdge, Views};
+
+/// Builds a [`Run`] from the facts of its inputs.
+#[derive(Default)]
+pub(crate) struct Assembler {
+    run: Run,
+    speakers: Speakers,
+    views: Views,
+    log: LogBuilder,
+    transports: Vec<Transport>,
+    transport_ids: FxHashMap<(String, bool), u16>,
+    ring_texts: FxHashMap<Place, Box<str>>,
+    readers: Readers,
+    nccl_lines_before: u64,
+}
+
+/// The ids that a block's own indices stand for.
+struct Ids {
+    speakers: Vec<SpeakerId>,
+    transports: Vec<u16>,
+    streams: Vec<Box<str>>,
+    /// The input and its lines before the block.
+    input: u32,
+    base: u64,
+}
+
+impl Ids {
+    fn place(&self, line: u32) -> Place {
+        Place { input: self.input, line: self.base + u64::from(line) + 1 }
+    }
+}
+
+impl Assembler {
+    /// Begins an input; its blocks follow.
+    pub fn begin(&mut self, path: &str) {
+        self.run.inputs.push(Input { path: path.to_string(), ..Input::default() });
+        self.readers = Readers::default();
+        self.nccl_lines_before = self.log.log.lines;
+    }
+
+    /// Index of the current input.
+    pub fn current_input(&self) -> u32 {
+        self.run.inputs.len().saturating_sub(1) as u32
+    }
+
+    /// Adds a block of the current input.
+    pub fn absorb(&mut self, mut facts: BlockFacts) {
+        let ids = self.intern(&mut facts);
+        self.log.log.lines += facts.nccl_lines;
+        self.log.log.unknown_lines += facts.unknown_lines;
+        self.log.log.warn_lines += facts.warn_lines;
+        let mut edge_comm = None;
+        for event in facts.events {
+            let speaker = ids.speakers.get(event.speaker as usize).copied().unwrap_or(NOBODY);
+            let place = ids.place(event.line);
+            match event.what {
+                What::EdgeComm(address) => edge_comm = Some(address),
+                What::Edge(edge) => self.edge(speaker, &edge, edge_comm.take(), (&ids, place)),
+                What::Said(line) => self.said(speaker, *line, place),
+                What::Warn(warn) => {
+                    let source = SourceLine::new(place, &warn.text);
+                    self.log.warning(*warn, self.model_speaker(speaker), source);
+                }
+                What::Text { stream, text } => {
+                    let stream = ids.streams.get(stream as usize).map_or("", |s| s);
+                    self.readers.feed(&TextLine { place, stream, text: &text });
+                }
+                What::Remark(kind, text) => self.log.remark(kind, SourceLine::new(place, &text)),
+                What::Variables(command) => {
+                    for variable in command.variables {
+                        self.log.env(variable, EnvOrigin::CommandLine, None, SourceLine::new(place, &command.text));
+                    }
+                }
+            }
+        }
+        if let Some(input) = self.run.inputs.last_mut() {
+            input.lines += facts.lines;
+        }
+    }
+
+    fn intern(&mut self, facts: &mut BlockFacts) -> Ids {
+        let speakers = facts.speakers.iter().map(|fact| self.speakers.intern(fact)).collect();
+        let input = self.current_input();
+        let base = self.run.inputs.last().map_or(0, |i| i.lines);
+        let mut ids =
+            Ids { speakers, transports: Vec::new(), streams: std::mem::take(&mut facts.streams), input, base };
+        for (transport, line, text) in facts.transports.drain(..) {
+            let place = ids.place(line);
+            let next = self.transports.len().min(usize::from(u16::MAX)) as u16;
+            let id = *self.transport_ids.entry((transport.via.clone(), transport.pxn)).or_insert(next);
+            if id == next && self.transports.len() == usize::from(next) {
+                self.run.kept_lines.insert(place, SourceLine::new(place, &text).text);
+                self.transports.push(Transport { first: place, ..transport });
+            }
+            ids.transports.push(id);
+        }
+        ids
+    }
+
+    fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::Speaker> {
+        (speaker != NOBODY).then(|| self.speakers.model(speaker))
+    }
+
+    fn edge(&mut self, speaker: SpeakerId, fact: &EdgeFact, address: Option<u64>, (ids, place): (&Ids, Place)) {
+        let Some(transport) = ids.transports.get(usize::from(fact.transport)) else { return };
+        let edge = views::edge(fact, *transport);
+        match speaker {
+            NOBODY => self.views.orphan_edge(edge),
+            _ => {
+                let network = self.transports.get(usize::from(*transport)).is_some_and(|t| t.kind.is_network());
+                self.views.edge(speaker, LoggedEdge { edge, address, network }, (&self.speakers, place));
+            }
+        }
+    }
+
+    fn said(&mut self, speaker: SpeakerId, line: SaidLine, place: Place) {
+        let source = SourceLine::new(place, &line.text);
+        let host = (speaker != NOBODY)
+            .then(|| self.speakers.host_name(self.speakers.host_of(self.speakers.get(speaker).process)));
+        match line.said {
+            Said::Version(version) => self.log.version(version, source),
+            Said::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host, source),
+            Said::Net(net) => self.log.network(net, host, source),
+            Said::ErrorStep { site, result } => {
+                let speaker = self.model_speaker(speaker);
+                self.log.error_step(site, result, speaker, source);
+            }
+            Said::Choice(choice) => self.log.choice(choice, &source),
+            Said::Pattern(pattern) => self.log.pattern(pattern, source),
+            Said::GpuDirect => self.log.gpu_direct(source),
+            Said::Init(init) if speaker == NOBODY => self.views.orphan_init(&init),
+            said if speaker != NOBODY => self.structure(speaker, said, source),
+            _ => {}
+        }
+    }
+
+    /// Lines about a communicator.
+    fn structure(&mut self, speaker: SpeakerId, said: Said, source: SourceLine) {
+        let at = (&self.speakers, source.place);
+        match said {
+            Said::Ring(ring) => {
+                self.ring_texts.insert(source.place, source.text);
+                self.views.ring(speaker, ring, at);
+            }
+            Said::RingLink(link) => self.views.ring_link(speaker, link, at),
+            Said::Trees(trees) => self.views.trees(speaker, trees, at),
+            Said::Init(init) => self.views.init(speaker, &init, at),
+            Said::Sizes(sizes) => self.views.sizes(speaker, &sizes, at),
+            Said::RingsConnected => self.views.rings_connected(speaker, &self.speakers),
+            Said::Nvls(address) => self.views.nvls(speaker, address, &self.speakers),
+            Said::Channels(counts) => {
+                if let Some(view) = self.views.latest(speaker, &self.speakers) {
+                    view.counts = view.counts.or(Some(counts));
+                }
+            }
+            Said::CollNet { .. } => {
+                if let Some(view) = self.views.latest(speaker, &self.speakers) {
+                    view.collnet = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what was read from a whole document (nccl-tests' or perftest's JSON) instead of line by line.
+    pub fn document(&mut self, kind: InputKind, lines: u64, add: impl FnOnce(&mut Run)) {
+        add(&mut self.run);
+        if let Some(input) = self.run.inputs.last_mut() {
+            input.lines = lines;
+        }
+        *self.readers.claimed.entry(kind).or_default() += 1;
+    }
+
+    /// Notes what could not be read of the current input.
+    pub fn problem(&mut self, line: u64, text: String) {
+        let input = self.current_input();
+        self.run.problems.push(Problem { place: Place { input, line }, text });
+    }
+
+    /// Ends the current input.
+    pub fn end(&mut self, bytes: u64) {
+        let readers = std::mem::take(&mut self.readers);
+        let mut kinds: Vec<(InputKind, u64)> = readers.claimed.into_iter().collect();
+        let nccl_lines = self.log.log.lines - self.nccl_lines_before;
+        if nccl_lines > 0 {
+            kinds.push((InputKind::NcclLog, nccl_lines));
+        }
+        kinds.sort_by_key(|(kind, lines)| (std::cmp::Reverse(*lines), *kind));
+        self.run.tables.extend(readers.tables.finish());
+        self.run.topo_matrices.extend(readers.matrices.finish());
+        let xml = readers.xml.finish();
+        self.run.topo_xmls.extend(xml.systems);
+        self.run.graph_xmls.extend(xml.graphs);
+        self.run.problems.extend(xml.errors.into_iter().map(|(place, text)| Problem { place, text }));
+        self.run.perftests.extend(readers.perftest.finish());
+        self.run.rdma_checks.extend(readers.checks.finish());
+        self.run.rdma_samples.extend(readers.monitor.finish());
+        self.run.system_dumps.extend(readers.dumps.finish());
+        if let Some(input) = self.run.inputs.last_mut() {
+            input.bytes = bytes;
+            input.kinds = kinds.into_iter().map(|(kind, _)| kind).collect();
+            input.lines = input.lines.max(u64::from(bytes > 0));
+        }
+    }
+
+    /// Puts everything together.
+    pub fn finish(mut self) -> Run {
+        let (hosts, node_of_host) = self.speakers.real_hosts();
+        for place in ring_places(&self.views) {
+            if let Some(text) = self.ring_texts.remove(&place) {
+                self.run.kept_lines.insert(place, text);
+            }
+        }
+        self.run.communicators = assemble(Parts {
+            views: self.views,
+            speakers: &self.speakers,
+            transports: &self.transports,
+            nodes: &node_of_host,
+        });
+        self.run.nccl = self.log.log;
+        self.run.remarks = self.log.remarks;
+        link::nodes(&mut self.run, hosts, self.log.nics);
+        self.run
+    }
+}

@@ -1,0 +1,285 @@
+//! What each rank says about a communicator: a view per rank, from which communicators are put together.
+
+use super::speakers::{ProcessId, SpeakerId, Speakers};
+use crate::facts::EdgeFact;
+use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, RingLine, RingLink, SizesLine, Split, TreeLine};
+use busbw_model::{Edge, EdgeEnd, Place};
+use rustc_hash::FxHashMap;
+
+/// Index into [`Views::all`].
+pub(crate) type ViewId = usize;
+
+/// One rank's view of one communicator.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub process: ProcessId,
+    /// The GPU of the thread that spoke.
+    pub device: Option<u32>,
+    /// The communicator's address in the process.
+    pub address: Option<u64>,
+    pub rank: Option<u32>,
+    pub nranks: Option<u32>,
+    pub nnodes: Option<u32>,
+    pub cuda_dev: Option<u32>,
+    pub bus_id: Option<u64>,
+    pub comm_id: Option<u64>,
+    pub split: Option<Split>,
+    pub complete: bool,
+    pub rings: Vec<(RingLine, Place)>,
+    pub ring_links: Vec<RingLink>,
+    pub trees: Vec<TreeLine>,
+    pub edges: Vec<Edge>,
+    /// How many of `edges` were there when the rings were connected; what follows belongs to trees.
+    pub ring_edges: Option<usize>,
+    pub counts: Option<ChannelCounts>,
+    pub nvls: bool,
+    pub collnet: bool,
+    pub first: Place,
+    deduplicated: usize,
+}
+
+impl View {
+    /// The rank itself, where any line says it.
+    pub fn own_rank(&self) -> Option<u32> {
+        self.rank.or_else(|| self.trees.first().map(|t| t.rank)).or_else(|| self.edges.first().map(own_end))
+    }
+
+    fn has_ring(&self, channel: u16) -> bool {
+        self.rings.iter().any(|(ring, _)| ring.channel == channel)
+    }
+
+    /// Keeps an edge. A log that repeats itself must not grow the view, so edges are made unique as they double.
+    fn push_edge(&mut self, edge: Edge) {
+        self.edges.push(edge);
+        if self.edges.len() >= 4096 && self.edges.len() >= 2 * self.deduplicated && self.ring_edges.is_some() {
+            let ring_edges = self.ring_edges.unwrap_or(0);
+            let mut ring: Vec<Edge> = self.edges.drain(..ring_edges).collect();
+            ring.sort_unstable();
+            ring.dedup();
+            self.ring_edges = Some(ring.len());
+            self.edges.sort_unstable();
+            self.edges.dedup();
+            ring.append(&mut self.edges);
+            self.edges = ring;
+            self.deduplicated = self.edges.len();
+        }
+    }
+}
+
+/// The end of an edge that logged it.
+pub(crate) fn own_end(edge: &Edge) -> u32 {
+    match edge.end {
+        EdgeEnd::Send => edge.from,
+        EdgeEnd::Receive => edge.to,
+    }
+}
+
+/// A connection as it was logged.
+pub(crate) struct LoggedEdge {
+    pub edge: Edge,
+    /// The communicator's address, which RCCL prints.
+    pub address: Option<u64>,
+    /// It leaves the node.
+    pub network: bool,
+}
+
+/// Who is who, and where the line stands.
+pub(crate) type At<'a> = (&'a Speakers, Place);
+
+/// All views, by process and thread.
+#[derive(Default)]
+pub(crate) struct Views {
+    pub all: Vec<View>,
+    of_process: FxHashMap<ProcessId, Vec<ViewId>>,
+    /// The view that each speaker spoke of last, by speaker.
+    current: Vec<Option<ViewId>>,
+    /// Edges whose prefix was torn.
+    pub orphans: Vec<Edge>,
+}
+
+/// More torn edges than this tell nothing new.
+const MOST_ORPHANS: usize = 10_000;
+
+impl Views {
+    fn open(&mut self, speaker: SpeakerId, speakers: &Speakers, first: Place) -> ViewId {
+        let known = speakers.get(speaker);
+        let id = self.all.len();
+        self.all.push(View { process: known.process, device: known.device, first, ..View::default() });
+        self.of_process.entry(known.process).or_default().push(id);
+        self.set_current(speaker, id);
+        id
+    }
+
+    fn current(&self, speaker: SpeakerId) -> Option<ViewId> {
+        self.current.get(speaker as usize).copied().flatten()
+    }
+
+    fn set_current(&mut self, speaker: SpeakerId, id: ViewId) {
+        let index = speaker as usize;
+        if self.current.len() <= index {
+            self.current.resize(index + 1, None);
+        }
+        self.current[index] = Some(id);
+    }
+
+    /// The view a thread is building, unless it stands already.
+    fn building(&self, speaker: SpeakerId) -> Option<ViewId> {
+        self.current(speaker).filter(|id| !self.all[*id].complete)
+    }
+
+    fn by_address(&self, process: ProcessId, address: u64) -> Option<ViewId> {
+        let of_process = self.of_process.get(&process)?;
+        of_process.iter().rev().copied().find(|id| self.all[*id].address == Some(address))
+    }
+
+    /// Init START and COMPLETE.
+    pub fn init(&mut self, speaker: SpeakerId, line: &InitLine, (speakers, place): At) {
+        let process = speakers.get(speaker).process;
+        let known = self.by_address(process, line.comm).filter(|id| match line.phase {
+            InitPhase::Start => false,
+            InitPhase::Complete => !self.all[*id].complete && self.all[*id].rank.is_none_or(|rank| rank == line.rank),
+        });
+        let nameless = || {
+            let id = self.building(speaker)?;
+            let view = &self.all[id];
+            (view.address.is_none() && view.own_rank().is_none_or(|rank| rank == line.rank)).then_some(id)
+        };
+        let nameless = if line.phase == InitPhase::Complete { nameless() } else { None };
+        let id = known.or(nameless).unwrap_or_else(|| self.open(speaker, speakers, place));
+        self.all[id].apply(line);
+    }
+
+    /// An Init COMPLETE whose prefix was torn: the communicator's address and rank tell the view.
+    pub fn orphan_init(&mut self, line: &InitLine) {
+        let fits = |view: &&mut View| view.address == Some(line.comm) && view.rank == Some(line.rank) && !view.complete;
+        if let Some(view) = self.all.iter_mut().rev().find(fits) {
+            view.apply(line);
+        }
+    }
+
+    /// The view that lines of the communicator's structure belong to, opened if need be. `starts_anew`: the view has such a line already.
+    fn structure(&mut self, speaker: SpeakerId, at: At, starts_anew: impl Fn(&View) -> bool) -> ViewId {
+        match self.building(speaker).filter(|id| !starts_anew(&self.all[*id])) {
+            Some(id) => id,
+            None => self.open(speaker, at.0, at.1),
+        }
+    }
+
+    pub fn ring(&mut self, speaker: SpeakerId, line: RingLine, at: At) {
+        let channel = line.channel;
+        let id = self.structure(speaker, at, |view| view.has_ring(channel));
+        self.all[id].rings.push((line, at.1));
+    }
+
+    pub fn ring_link(&mut self, speaker: SpeakerId, link: RingLink, at: At) {
+        let id = self.structure(speaker, at, |_| false);
+        self.all[id].ring_links.push(link);
+    }
+
+    pub fn trees(&mut self, speaker: SpeakerId, trees: Vec<TreeLine>, at: At) {
+        let Some((channel, rank)) = trees.first().map(|t| (t.channel, t.rank)) else { return };
+        let id = self.structure(speaker, at, |view| {
+            view.rank.is_some_and(|own| own != rank)
+                || view.trees.iter().any(|t| t.channel == channel && t.rank != rank)
+        });
+        self.all[id].trees.extend(trees);
+    }
+
+    pub fn sizes(&mut self, speaker: SpeakerId, line: &SizesLine, at: At) {
+        let process = at.0.get(speaker).process;
+        let known = self.by_address(process, line.comm);
+        let id = known.unwrap_or_else(|| self.structure(speaker, at, |view| view.address.is_some()));
+        let view = &mut self.all[id];
+        view.address = Some(line.comm);
+        view.rank = Some(line.rank);
+        view.nranks = Some(line.nranks);
+        view.nnodes = Some(line.nnodes);
+    }
+
+    /// The view that a statement without a name belongs to: the one being built, else the last one.
+    pub fn latest(&mut self, speaker: SpeakerId, speakers: &Speakers) -> Option<&mut View> {
+        let process = speakers.get(speaker).process;
+        let id = self.current(speaker).or_else(|| self.of_process.get(&process)?.last().copied())?;
+        self.all.get_mut(id)
+    }
+
+    pub fn nvls(&mut self, speaker: SpeakerId, address: Option<u64>, speakers: &Speakers) {
+        let process = speakers.get(speaker).process;
+        match address.and_then(|address| self.by_address(process, address)) {
+            Some(id) => self.all[id].nvls = true,
+            None => {
+                if let Some(view) = self.latest(speaker, speakers) {
+                    view.nvls = true;
+                }
+            }
+        }
+    }
+
+    /// A connection. NCCL 2.22 and later connect when the first collective runs, from a thread of its own, after Init
+    /// COMPLETE; send/receive connections always do. Such edges go to the process's view that they fit.
+    pub fn edge(&mut self, speaker: SpeakerId, logged: LoggedEdge, (speakers, place): At) {
+        let LoggedEdge { edge, address, network } = logged;
+        let process = speakers.get(speaker).process;
+        let id = address
+            .and_then(|address| self.by_address(process, address))
+            .or_else(|| self.building(speaker))
+            .or_else(|| self.current(speaker).filter(|id| self.fits(*id, &edge, network)))
+            .or_else(|| self.fitting(process, &edge, network))
+            .unwrap_or_else(|| self.open(speaker, speakers, place));
+        self.set_current(speaker, id);
+        self.all[id].push_edge(edge);
+    }
+
+    fn fits(&self, id: ViewId, edge: &Edge, network: bool) -> bool {
+        let view = &self.all[id];
+        let one_node = view.nnodes == Some(1);
+        let one_rank_per_node = view.nnodes.is_some() && view.nnodes == view.nranks;
+        view.own_rank().is_none_or(|rank| rank == own_end(edge))
+            && view.nranks.is_none_or(|n| edge.from < n && edge.to < n)
+            && !(network && one_node)
+            && !(!network && one_rank_per_node)
+    }
+
+    /// The process's view that an edge fits: one without edges before one with, the newest first.
+    fn fitting(&self, process: ProcessId, edge: &Edge, network: bool) -> Option<ViewId> {
+        let of_process = self.of_process.get(&process)?;
+        let mut fitting = of_process.iter().rev().copied().filter(|id| self.fits(*id, edge, network));
+        let newest = fitting.next()?;
+        let empty = std::iter::once(newest).chain(fitting).find(|id| self.all[*id].edges.is_empty());
+        Some(empty.unwrap_or(newest))
+    }
+
+    /// An edge whose prefix was torn.
+    pub fn orphan_edge(&mut self, edge: Edge) {
+        if self.orphans.len() < MOST_ORPHANS {
+            self.orphans.push(edge);
+        }
+    }
+
+    /// `Connected all rings`: later edges are those of trees.
+    pub fn rings_connected(&mut self, speaker: SpeakerId, speakers: &Speakers) {
+        if let Some(view) = self.latest(speaker, speakers)
+            && view.ring_edges.is_none()
+        {
+            view.ring_edges = Some(view.edges.len());
+        }
+    }
+}
+
+impl View {
+    fn apply(&mut self, line: &InitLine) {
+        self.address = Some(line.comm);
+        self.rank = Some(line.rank);
+        self.nranks = Some(line.nranks);
+        self.cuda_dev = line.cuda_dev.or(self.cuda_dev);
+        self.bus_id = line.bus_id.or(self.bus_id);
+        self.comm_id = line.comm_id.or(self.comm_id);
+        self.split = line.split.or(self.split);
+        self.complete |= line.phase == InitPhase::Complete;
+    }
+}
+
+/// An edge of a block with the run's index of its transport.
+pub(crate) fn edge(fact: &EdgeFact, transport: u16) -> Edge {
+    Edge { from: fact.from, to: fact.to, channel: fact.channel, transport, end: fact.end, use_: fact.use_ }
+}

@@ -1,0 +1,137 @@
+//! A cursor over the bytes of one message: the readers of NCCL's grammar are written with it.
+
+/// What is left to read of a message. Every method leaves the cursor where it was when it finds nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub fn new(text: &'a [u8]) -> Self {
+        Cursor { rest: text }
+    }
+
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Whether nothing but white space is left.
+    pub fn at_end(&self) -> bool {
+        self.rest.iter().all(u8::is_ascii_whitespace)
+    }
+
+    /// Takes a literal.
+    pub fn eat(&mut self, literal: &[u8]) -> bool {
+        match self.rest.strip_prefix(literal) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes a literal or gives up.
+    pub fn expect(&mut self, literal: &[u8]) -> Option<()> {
+        self.eat(literal).then_some(())
+    }
+
+    /// Takes spaces, if any.
+    pub fn spaces(&mut self) {
+        while let [b' ' | b'\t', rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+    }
+
+    /// Takes a decimal number. One too large for 64 bits is none.
+    pub fn number(&mut self) -> Option<u64> {
+        let mut value: u64 = 0;
+        let mut taken = 0;
+        for &byte in self.rest {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+            taken += 1;
+        }
+        self.rest = &self.rest[taken..];
+        (taken > 0).then_some(value)
+    }
+
+    /// Takes a decimal number that fits a smaller type.
+    pub fn small<T: TryFrom<u64>>(&mut self) -> Option<T> {
+        let mut ahead = *self;
+        let value = T::try_from(ahead.number()?).ok()?;
+        *self = ahead;
+        Some(value)
+    }
+
+    /// Takes `-1` or a rank: `Some(None)` and `Some(Some(rank))`.
+    pub fn rank_or_none(&mut self) -> Option<Option<u32>> {
+        if self.eat(b"-1") { Some(None) } else { self.small().map(Some) }
+    }
+
+    /// Takes hexadecimal digits with an optional `0x`.
+    pub fn hex(&mut self) -> Option<u64> {
+        let mut ahead = *self;
+        ahead.eat(b"0x");
+        let digits = ahead.take_while(|b| b.is_ascii_hexdigit());
+        let value = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        *self = ahead;
+        Some(value)
+    }
+
+    /// Takes bytes while they please.
+    pub fn take_while(&mut self, pleases: impl Fn(u8) -> bool) -> &'a [u8] {
+        let end = self.rest.iter().position(|&b| !pleases(b)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    /// Takes everything up to white space.
+    pub fn word(&mut self) -> &'a [u8] {
+        self.take_while(|b| !b.is_ascii_whitespace())
+    }
+
+    /// Moves behind the next occurrence of a literal.
+    pub fn skip_past(&mut self, literal: &[u8]) -> Option<()> {
+        let at = memchr::memmem::find(self.rest, literal)?;
+        self.rest = &self.rest[at + literal.len()..];
+        Some(())
+    }
+
+    /// Takes a bracketed word: `[3]`, `[b000]`.
+    pub fn bracketed(&mut self) -> Option<&'a [u8]> {
+        let mut ahead = *self;
+        ahead.expect(b"[")?;
+        let inner = ahead.take_while(|b| b != b']' && b != b'[');
+        ahead.expect(b"]")?;
+        *self = ahead;
+        Some(inner)
+    }
+}
+
+/// Bytes as text, bad UTF-8 replaced.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_stays_where_nothing_fits() {
+        let mut cursor = Cursor::new(b"99999 rest");
+        assert_eq!(cursor.small::<u16>(), None);
+        assert_eq!(cursor.rest(), b"99999 rest");
+        assert_eq!(cursor.small::<u32>(), Some(99999));
+    }
+
+    #[test]
+    fn numbers_over_64_bits_are_none() {
+        assert_eq!(Cursor::new(b"99999999999999999999999").number(), None);
+    }
+}

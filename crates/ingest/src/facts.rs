@@ -1,0 +1,95 @@
+//! What one block of an input says: the worker's result, which the assembler puts in order.
+
+use crate::nccl_log::Said;
+use busbw_model::{EdgeEnd, EdgeUse, RemarkKind, Transport};
+
+/// No speaker: the prefix was torn, or the line is a program's.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// A block's facts. Line numbers count from 0 within the block; indices refer to the tables below.
+#[derive(Debug, Default)]
+pub(crate) struct BlockFacts {
+    /// Number of line ends in the block.
+    pub lines: u64,
+    pub nccl_lines: u64,
+    pub unknown_lines: u64,
+    pub warn_lines: u64,
+    pub speakers: Vec<SpeakerFact>,
+    pub streams: Vec<Box<str>>,
+    /// With the text of the first line in the block that names it.
+    pub transports: Vec<(Transport, u32, Box<str>)>,
+    pub events: Vec<Event>,
+}
+
+/// A speaker seen in a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SpeakerFact {
+    pub host: Box<[u8]>,
+    pub pid: u64,
+    pub tid: u64,
+    pub device: Option<u32>,
+    /// Lines whose prefix nothing ran into.
+    pub clean_lines: u32,
+    pub lines: u32,
+}
+
+/// Something a line says.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// Index into [`BlockFacts::speakers`] or [`NOBODY`].
+    pub speaker: u32,
+    /// Line within the block.
+    pub line: u32,
+    pub what: What,
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub(crate) enum What {
+    Edge(EdgeFact),
+    /// RCCL names the communicator of the edge that follows.
+    EdgeComm(u64),
+    Said(Box<SaidLine>),
+    Warn(Box<WarnLine>),
+    /// A line, or a part of one, for the line readers.
+    Text {
+        stream: u32,
+        text: Box<str>,
+    },
+    Remark(RemarkKind, Box<str>),
+    Variables(Box<CommandLine>),
+}
+
+/// A connection, small because most lines of a log are connections.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EdgeFact {
+    pub from: u32,
+    pub to: u32,
+    pub channel: u16,
+    /// Index into [`BlockFacts::transports`].
+    pub transport: u16,
+    pub end: EdgeEnd,
+    pub use_: EdgeUse,
+}
+
+/// A message and the whole line it stands in, for evidence.
+#[derive(Debug)]
+pub(crate) struct SaidLine {
+    pub said: Said,
+    pub text: Box<str>,
+}
+
+/// A WARN message.
+#[derive(Debug)]
+pub(crate) struct WarnLine {
+    pub site: Option<String>,
+    pub message: String,
+    pub text: Box<str>,
+}
+
+/// NCCL's variables that a printed command sets.
+#[derive(Debug)]
+pub(crate) struct CommandLine {
+    pub variables: Vec<(String, String)>,
+    pub text: Box<str>,
+}

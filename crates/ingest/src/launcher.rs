@@ -1,0 +1,170 @@
+//! What launchers and collectors put in front of a line: `[1,3]<stdout>:`, ` 3: `, `[rank3]:`, time stamps, pod names.
+
+/// A label and what is behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peeled<'a> {
+    /// The label that tells streams apart: `1,3`, `3`, `rank3`, a host; empty without one.
+    pub stream: &'a str,
+    /// The text behind all labels and time stamps.
+    pub text: &'a str,
+}
+
+/// Peels every label and time stamp off the start of a line that holds no NCCL prefix.
+pub(crate) fn peel(line: &str) -> Peeled<'_> {
+    let mut peeled = Peeled { stream: "", text: line };
+    for _ in 0..6 {
+        let text = peeled.text;
+        let Some((label, rest)) = std_stream(text)
+            .or_else(|| bracketed(text))
+            .or_else(|| parenthesised(text))
+            .or_else(|| time(text).map(|rest| ("", rest)))
+            .or_else(|| numbered(text))
+            .or_else(|| named(text))
+        else {
+            break;
+        };
+        if peeled.stream.is_empty() {
+            peeled.stream = label;
+        }
+        peeled.text = rest;
+    }
+    peeled
+}
+
+/// `[1,3]<stdout>:`, `[1,mpirank:0,algo-1]<stderr>:`, `[0]<stdout>:`.
+fn std_stream(text: &str) -> Option<(&str, &str)> {
+    let (label, rest) = text.trim_start().strip_prefix('[')?.split_once("]<std")?;
+    let rest = rest.strip_prefix("out>:").or_else(|| rest.strip_prefix("err>:"))?;
+    (label.len() <= 64 && !label.contains(['[', ' '])).then_some((label, rest))
+}
+
+/// `[rank3]:`, `[default3]:`, `[pod/name/container] `, `[3] `.
+fn bracketed(text: &str) -> Option<(&str, &str)> {
+    let (label, rest) = text.trim_start().strip_prefix('[')?.split_once(']')?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "/-_.,".contains(c);
+    if label.is_empty() || label.len() > 128 || !label.chars().all(fits) {
+        return None;
+    }
+    let number = label.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let is_rank = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    let is_pod = label.starts_with("pod/");
+    match rest.strip_prefix(':') {
+        Some(rest) if is_rank => Some((label, rest)),
+        _ if is_pod => Some((label, rest.strip_prefix(' ')?)),
+        _ => None,
+    }
+}
+
+/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `.
+fn parenthesised(text: &str) -> Option<(&str, &str)> {
+    let (label, rest) = text.trim_start().strip_prefix('(')?.split_once(") ")?;
+    (label.len() <= 128 && label.contains("pid=")).then_some((label, rest))
+}
+
+/// `2024-05-01T12:00:00.123456789Z `, `[2025-11-04 12:49:15] `, `2024-05-01 12:00:00,123 `, with `stdout F ` of CRI logs.
+fn time(text: &str) -> Option<&str> {
+    let trimmed = text.trim_start();
+    let inner = trimmed.strip_prefix('[').unwrap_or(trimmed);
+    let bytes = inner.as_bytes();
+    let shape = b"dddd-dd-dd?dd:dd:dd";
+    if bytes.len() < shape.len() {
+        return None;
+    }
+    let fits = shape.iter().zip(bytes).all(|(shape, byte)| match shape {
+        b'd' => byte.is_ascii_digit(),
+        b'?' => matches!(byte, b'T' | b' '),
+        other => other == byte,
+    });
+    if !fits {
+        return None;
+    }
+    let rest = inner[shape.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || ".,:+-Z]".contains(c));
+    let rest = rest.strip_prefix(' ').unwrap_or(rest);
+    let cri = ["stdout F ", "stderr F ", "stdout P ", "stderr P "].iter().find_map(|mark| rest.strip_prefix(mark));
+    Some(cri.unwrap_or(rest))
+}
+
+/// srun's ` 0: `, padded to the widest label.
+fn numbered(text: &str) -> Option<(&str, &str)> {
+    let trimmed = text.trim_start_matches(' ');
+    let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 || digits > 6 || text.len() - trimmed.len() > 6 {
+        return None;
+    }
+    let rest = trimmed[digits..].strip_prefix(':')?;
+    (rest.is_empty() || rest.starts_with(' ')).then(|| (&trimmed[..digits], rest.strip_prefix(' ').unwrap_or(rest)))
+}
+
+/// `worker-0: ` (pdsh, DeepSpeed) and `worker-0  | ` (docker compose), where a table or a comment follows.
+fn named(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-._".contains(c)))?;
+    let (label, rest) = text.split_at(end);
+    let rest = rest.strip_prefix(": ").or_else(|| rest.trim_start_matches(' ').strip_prefix("| "))?;
+    let first = rest.trim_start().bytes().next()?;
+    let is_name = label.len() > 1 && label.bytes().any(|b| b.is_ascii_alphabetic());
+    (is_name && (first == b'#' || rest.starts_with(' ') && first.is_ascii_digit())).then_some((label, rest))
+}
+
+/// Removes mpirun tags from inside a line: it repeats its tag inside table rows.
+pub(crate) fn without_inner_tags(text: &str) -> Option<String> {
+    if !text.contains("]<std") {
+        return None;
+    }
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(end) = rest.find("]<std") {
+        let Some(start) = rest[..end].rfind('[') else { break };
+        let Some(behind) = rest[end..].find(">:") else { break };
+        clean.push_str(&rest[..start]);
+        rest = &rest[end + behind + 2..];
+    }
+    clean.push_str(rest);
+    Some(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn labels_of_every_launcher_are_peeled() {
+        let cases = [
+            ("[1,3]<stdout>:#  Rank", "1,3", "#  Rank"),
+            ("[1,mpirank:0,algo-1]<stdout>:x", "1,mpirank:0,algo-1", "x"),
+            ("  3: 8 2 float", "3", "8 2 float"),
+            ("12: NCCL version 2.9.8+cuda11.3", "12", "NCCL version 2.9.8+cuda11.3"),
+            ("4: ", "4", ""),
+            ("[rank3]:NCCL version 2.21.5+cuda12.4", "rank3", "NCCL version 2.21.5+cuda12.4"),
+            ("(EngineCore_DP0 pid=1) (RayWorkerWrapper pid=2) x", "EngineCore_DP0 pid=1", "x"),
+            ("(head, rank=0, pid=1) [1,0]<stdout>:x", "head, rank=0, pid=1", "x"),
+            ("2024-05-01T12:00:00.123456789Z stdout F # nThread 1", "", "# nThread 1"),
+            ("[2025-11-04 12:49:15] x", "", "x"),
+            ("localhost: # nThread 1", "localhost", "# nThread 1"),
+            ("worker-0  | # nThread 1", "worker-0", "# nThread 1"),
+            ("[pod/nccl-0/main] # nThread 1", "pod/nccl-0/main", "# nThread 1"),
+            ("      8             2     float     sum", "", "      8             2     float     sum"),
+            ("loss: 0.25", "", "loss: 0.25"),
+            ("[STAT]:524288000     131072000     float", "", "[STAT]:524288000     131072000     float"),
+        ];
+        for (line, stream, text) in cases {
+            assert_eq!(peel(line), Peeled { stream, text }, "{line}");
+        }
+    }
+
+    #[test]
+    fn tags_inside_a_row_are_removed() {
+        let row = " 8 2 float sum -1[1,0]<stdout>: 85 0 0 0[1,0]<stdout>: 84 0 0 0";
+        assert_eq!(without_inner_tags(row).as_deref(), Some(" 8 2 float sum -1 85 0 0 0 84 0 0 0"));
+        assert_eq!(without_inner_tags("8 2 float"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_peeled_without_panic(line in "\\PC{0,80}") {
+            let peeled = peel(&line);
+            prop_assert!(line.ends_with(peeled.text));
+            let _ = without_inner_tags(&line);
+        }
+    }
+}

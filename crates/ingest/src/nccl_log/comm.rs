@@ -1,0 +1,191 @@
+//! Communicator lines: Init START and COMPLETE, the sizes line, channel counts.
+
+use crate::cursor::Cursor;
+
+/// Whether a communicator begins or stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InitPhase {
+    Start,
+    Complete,
+}
+
+/// `ncclCommInitRank comm 0x… rank 1 nranks 8 cudaDev 1 nvmlDev 1 busId 41000 commId 0x… - Init START`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InitLine {
+    pub phase: InitPhase,
+    pub comm: u64,
+    pub rank: u32,
+    pub nranks: u32,
+    pub cuda_dev: Option<u32>,
+    pub bus_id: Option<u64>,
+    pub comm_id: Option<u64>,
+    pub split: Option<Split>,
+}
+
+/// Where a communicator made by `ncclCommSplit` comes from: equal for its ranks, but for the pointer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Split {
+    pub parent: u64,
+    pub count: u64,
+    pub color: i64,
+}
+
+/// Reads an init line in any of its forms: with `ncclCommInitAll`, `ncclCommInitRankConfig`, `ncclCommSplit`, `ncclCommShrink`
+/// in front, with `[Rank 2]` before that (2.29), without a name (up to 2.18), without busId (2.4), with `parent … color …`.
+pub(crate) fn init(message: &[u8]) -> Option<InitLine> {
+    let phase = if memchr::memmem::find(message, b"Init COMPLETE").is_some() {
+        InitPhase::Complete
+    } else if memchr::memmem::find(message, b"Init START").is_some() {
+        InitPhase::Start
+    } else {
+        return None;
+    };
+    let mut at = Cursor::new(message);
+    at.skip_past(b"comm 0x")?;
+    let comm = at.hex()?;
+    let field = |name: &[u8]| after(message, name);
+    Some(InitLine {
+        phase,
+        comm,
+        rank: after(at.rest(), b" rank ")?.small()?,
+        nranks: field(b" nranks ").or_else(|| field(b" nRanks "))?.small()?,
+        cuda_dev: field(b" cudaDev ").and_then(|mut c| c.small()),
+        bus_id: field(b" busId ").and_then(|mut c| c.hex()),
+        comm_id: field(b" commId ").and_then(|mut c| c.hex()),
+        split: split(message),
+    })
+}
+
+fn split(message: &[u8]) -> Option<Split> {
+    let parent = after(message, b" parent ")?.hex()?;
+    let count = after(message, b" splitCount ").or_else(|| after(message, b" childCount "))?.number()?;
+    let mut color = after(message, b" color ")?;
+    let sign = if color.eat(b"-") { -1 } else { 1 };
+    Some(Split { parent, count, color: sign * i64::try_from(color.number()?).ok()? })
+}
+
+fn after<'a>(message: &'a [u8], name: &[u8]) -> Option<Cursor<'a>> {
+    let mut at = Cursor::new(message);
+    at.skip_past(name)?;
+    Some(at)
+}
+
+/// `comm 0x… rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 0` (2.19 and later).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SizesLine {
+    pub comm: u64,
+    pub rank: u32,
+    pub nranks: u32,
+    pub nnodes: u32,
+}
+
+/// Reads a sizes line.
+pub(crate) fn sizes(message: &[u8]) -> Option<SizesLine> {
+    let mut at = Cursor::new(message);
+    at.skip_past(b"comm 0x")?;
+    let comm = at.hex()?;
+    Some(SizesLine {
+        comm,
+        rank: after(at.rest(), b" rank ")?.small()?,
+        nranks: after(message, b" nRanks ")?.small()?,
+        nnodes: after(message, b" nNodes ")?.small()?,
+    })
+}
+
+/// `16 coll channels, 16 collnet channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer`;
+/// nvls came with 2.17, collnet with 2.20, both in the middle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ChannelCounts {
+    pub coll: u32,
+    pub nvls: Option<u32>,
+    pub p2p: Option<u32>,
+}
+
+/// Reads the channel counts.
+pub(crate) fn channel_counts(message: &[u8]) -> Option<ChannelCounts> {
+    let mut at = Cursor::new(message);
+    let coll = at.small()?;
+    at.expect(b" coll channels")?;
+    let mut counts = ChannelCounts { coll, ..ChannelCounts::default() };
+    while at.eat(b", ") {
+        let Some(count) = at.small() else { break };
+        at.expect(b" ")?;
+        let kind = at.word();
+        at.expect(b" channels")?;
+        match kind {
+            b"nvls" => counts.nvls = Some(count),
+            b"p2p" if counts.p2p.is_none() => counts.p2p = Some(count),
+            _ => {}
+        }
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn init_lines_of_all_versions_are_read() {
+        let cases = [
+            (
+                "comm 0x7f92f8001000 rank 3 nranks 16 cudaDev 3 nvmlDev 3 - Init COMPLETE",
+                InitPhase::Complete,
+                3,
+                16,
+                None,
+            ),
+            (
+                "comm 0x152728002fb0 rank 31 nranks 32 cudaDev 7 busId cb000 - Init COMPLETE",
+                InitPhase::Complete,
+                31,
+                32,
+                None,
+            ),
+            (
+                "ncclCommInitRank comm 0x119e5f0 rank 6 nranks 8 cudaDev 2 nvmlDev 2 busId 82000 commId 0x8d5a9a426d1a16ca - Init START",
+                InitPhase::Start,
+                6,
+                8,
+                Some(0x8d5a9a426d1a16ca),
+            ),
+            (
+                "[Rank 2] ncclCommInitRankConfig comm 0x55 rank 2 nranks 4 cudaDev 2 nvmlDev 2 busId c000 commId 0x1f - Init COMPLETE",
+                InitPhase::Complete,
+                2,
+                4,
+                Some(0x1f),
+            ),
+        ];
+        for (line, phase, rank, nranks, id) in cases {
+            let init = init(line.as_bytes()).expect(line);
+            assert_eq!((init.phase, init.rank, init.nranks, init.comm_id), (phase, rank, nranks, id), "{line}");
+        }
+        assert_eq!(init(b"comm 0x1 rank 0 nranks 8 cudaDev 0 busId 6000 - Destroy COMPLETE"), None);
+    }
+
+    #[test]
+    fn a_split_names_its_parent() {
+        let line = "ncclCommSplit comm 0x55a rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 parent 0x77 splitCount 1 color -5 key 0- Init START";
+        let init = init(line.as_bytes()).expect(line);
+        assert_eq!(init.split, Some(Split { parent: 0x77, count: 1, color: -5 }));
+        assert_eq!(init.comm_id, None);
+    }
+
+    #[test]
+    fn sizes_and_counts_are_read() {
+        let line = b"comm 0x4cfb4b0 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 0";
+        assert_eq!(sizes(line), Some(SizesLine { comm: 0x4cfb4b0, rank: 0, nranks: 8, nnodes: 2 }));
+        let of = |line: &[u8]| channel_counts(line).map(|c| (c.coll, c.nvls, c.p2p));
+        assert_eq!(of(b"8 coll channels, 8 p2p channels, 1 p2p channels per peer"), Some((8, None, Some(8))));
+        assert_eq!(
+            of(b"16 coll channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer"),
+            Some((16, Some(0), Some(16)))
+        );
+        assert_eq!(
+            of(b"2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 1 p2p channels per peer"),
+            Some((2, Some(0), Some(2)))
+        );
+        assert_eq!(of(b"2 p2p channels host:80host803:1"), None);
+    }
+}

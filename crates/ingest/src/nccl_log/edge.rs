@@ -1,0 +1,203 @@
+//! Connection lines: `Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM` and their forms since NCCL 2.4.
+
+use crate::cursor::Cursor;
+use busbw_model::{EdgeEnd, EdgeUse, Place, Transport, TransportKind};
+
+/// One connection line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EdgeLine<'a> {
+    pub channel: u16,
+    pub use_: EdgeUse,
+    pub from: u32,
+    pub to: u32,
+    pub end: EdgeEnd,
+    /// The text after `via`.
+    pub via: &'a [u8],
+    /// RCCL names the communicator.
+    pub comm: Option<u64>,
+}
+
+/// Reads a connection line. Forms, by NCCL version (`src/transport/{p2p,shm,net}.cc`):
+/// 2.4 `Ring 00 : 3[1] -> 4[2] via P2P/IPC`, `Ring 00 : 7 -> 8 [send] via NET/IB/0/GDRDMA`;
+/// 2.7 `Channel 00 : 0[bus] -> 1[bus] via …`; 2.12 `Channel 00/0 : …`;
+/// RCCL appends `comm 0x… nRanks 16`.
+pub(crate) fn read(message: &[u8]) -> Option<EdgeLine<'_>> {
+    let mut at = Cursor::new(message);
+    if !at.eat(b"Channel ") {
+        at.expect(b"Ring ")?;
+    }
+    let channel = at.small()?;
+    let use_ = match at.eat(b"/") {
+        true if at.small::<u16>()? == 1 => EdgeUse::PointToPoint,
+        _ => EdgeUse::Collective,
+    };
+    at.expect(b" : ")?;
+    let from = endpoint(&mut at)?;
+    at.expect(b" -> ")?;
+    let to = endpoint(&mut at)?;
+    let end = if at.eat(b" [receive]") { EdgeEnd::Receive } else { EdgeEnd::Send };
+    at.eat(b" [send]");
+    at.expect(b" via ")?;
+    let (via, comm) = split_comm(at.rest().trim_ascii_end());
+    (!via.is_empty()).then_some(EdgeLine { channel, use_, from, to, end, via, comm })
+}
+
+/// A rank with its device or bus id in brackets, which busbw does not need.
+fn endpoint(at: &mut Cursor) -> Option<u32> {
+    let rank = at.small()?;
+    at.bracketed();
+    Some(rank)
+}
+
+/// Separates RCCL's `comm 0x… nRanks N` from the text after `via`.
+fn split_comm(via: &[u8]) -> (&[u8], Option<u64>) {
+    if via.len() < 40 {
+        return (via, None); // the suffix alone has about 30 bytes
+    }
+    match memchr::memmem::find(via, b" comm 0x") {
+        Some(at) => (&via[..at], Cursor::new(&via[at + 6..]).hex()),
+        None => (via, None),
+    }
+}
+
+/// Reads the text after `via`; `None` when it is torn or unknown. The rank of a PXN neighbour or of an indirect path is dropped,
+/// so that a communicator has few transports however many ranks it has.
+pub(crate) fn transport(via: &[u8], first: Place) -> Option<Transport> {
+    let text = std::str::from_utf8(via).ok()?;
+    let local = |kind, via: &str| Transport { kind, via: via.to_string(), nic: None, pxn: false, gdr: false, first };
+    if let Some(how) = text.strip_prefix("P2P/") {
+        let how = how.split(['/', '[']).next().unwrap_or(how);
+        let known = ["IPC", "CUMEM", "direct pointer", "indirect", "common device", "DMA", "MNNVL"];
+        return known.contains(&how).then(|| local(TransportKind::P2p(how.to_string()), cut_indirect(text)));
+    }
+    if text == "SHM" || text.starts_with("SHM/") || text == "direct shared memory" {
+        let plain = text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'/' || b == b' ');
+        return plain.then(|| local(TransportKind::Shm, text));
+    }
+    if let Some(rest) = text.strip_prefix("COLLNET/") {
+        let (_, options) = plugin_and_nic(rest)?;
+        return Some(Transport { gdr: options.gdr, nic: Some(options.nic), ..local(TransportKind::CollNet, text) });
+    }
+    let (plugin, options) = plugin_and_nic(text.strip_prefix("NET/")?)?;
+    let via = match options.pxn {
+        true => format!("NET/{plugin}/{}{}", options.nic, options.suffix),
+        false => text.to_string(),
+    };
+    let kind = TransportKind::Net(plugin.to_string());
+    Some(Transport { kind, via, nic: Some(options.nic), pxn: options.pxn, gdr: options.gdr, first })
+}
+
+/// `P2P/indirect/3[b000]` names a relay rank.
+fn cut_indirect(via: &str) -> &str {
+    if via.starts_with("P2P/indirect") { "P2P/indirect" } else { via }
+}
+
+struct NetOptions<'a> {
+    nic: u32,
+    pxn: bool,
+    gdr: bool,
+    suffix: &'a str,
+}
+
+/// `IB/0(2)/GDRDMA/Shared` → `IB`, NIC 0 …; plugin names may hold spaces (`AWS Libfabric/2`).
+fn plugin_and_nic(text: &str) -> Option<(&str, NetOptions<'_>)> {
+    let (plugin, rest) = text.split_once('/')?;
+    let name_fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'_' | b'-' | b'.' | b'+');
+    if plugin.is_empty() || !plugin.bytes().all(name_fits) {
+        return None;
+    }
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let nic = rest[..digits].parse().ok()?;
+    let mut suffix = &rest[digits..];
+    let mut pxn = false;
+    if let Some(inside) = suffix.strip_prefix('(') {
+        let (rank, after) = inside.split_once(')')?;
+        rank.parse::<u32>().ok()?;
+        (pxn, suffix) = (true, after);
+    }
+    let mut gdr = false;
+    for option in suffix.split('/').skip(1) {
+        match option.trim_end() {
+            "GDRDMA" | "GDRDMA(PCI)" => gdr = true,
+            "Shared" | "Flush" | "GIN" => {}
+            _ => return None,
+        }
+    }
+    (suffix.is_empty() || suffix.starts_with('/')).then_some((plugin, NetOptions { nic, pxn, gdr, suffix }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Real lines, one of each form of formats.md C7 and C8.
+    #[test]
+    fn every_form_of_connection_line_is_read() {
+        use EdgeEnd::{Receive, Send};
+        let cases: [(&str, u16, u32, u32, EdgeEnd, &str, Option<u32>, bool); 16] = [
+            ("Ring 00 : 3[1] -> 4[2] via P2P/IPC", 0, 3, 4, Send, "P2P", None, false),
+            ("Ring 00 : 7 -> 8 [send] via NET/IB/0/GDRDMA", 0, 7, 8, Send, "NET/IB", Some(0), true),
+            ("Ring 01 : 0[0] -> 1[1] via direct shared memory", 1, 0, 1, Send, "SHM", None, false),
+            ("Channel 00 : 3[8a000] -> 0[1a000] via P2P/IPC", 0, 3, 0, Send, "P2P", None, false),
+            ("Channel 05 : 8[101c0] -> 11[201d0] via P2P/IPC/read", 5, 8, 11, Send, "P2P", None, false),
+            (
+                "Channel 02 : 13[901d0] -> 4[901c0] [send] via NET/AWS Libfabric/2/GDRDMA",
+                2,
+                13,
+                4,
+                Send,
+                "NET/OFI",
+                Some(2),
+                true,
+            ),
+            ("Channel 01 : 23[cb000] -> 24[7000] [receive] via NET/IB/1", 1, 23, 24, Receive, "NET/IB", Some(1), false),
+            ("Channel 09/0 : 10[2] -> 1[1] [send] via NET/IBext/5(9)/GDRDMA", 9, 10, 1, Send, "NET/IB", Some(5), true),
+            ("Channel 02/0 : 0[0] -> 7[7] via P2P/CUMEM", 2, 0, 7, Send, "P2P", None, false),
+            ("Channel 00/1 : 0[0] -> 1[1] via SHM/direct/direct", 0, 0, 1, Send, "SHM", None, false),
+            ("Channel 02 : 0[2] -> 1[3] via SHM/direct/direct", 2, 0, 1, Send, "SHM", None, false),
+            ("Channel 00/0 : 1[1] -> 0[0] [send] via NET/Socket/0/Shared", 0, 1, 0, Send, "NET/Socket", Some(0), false),
+            ("Channel 01/1 : 1[1] -> 0[0] [send] via NET/IBext_v10/3/GDRDMA", 1, 1, 0, Send, "NET/IB", Some(3), true),
+            (
+                "Channel 01/0 : 1[41000] -> 2[81000] via P2P/IPC comm 0x55d4c7a1d6d0 nRanks 16",
+                1,
+                1,
+                2,
+                Send,
+                "P2P",
+                None,
+                false,
+            ),
+            ("Channel 00/0 : 5[5] -> 2[2] via P2P/indirect/3[3]", 0, 5, 2, Send, "P2P", None, false),
+            ("Channel 23/0 : 0[0] -> 1[1] via P2P/direct pointer", 23, 0, 1, Send, "P2P", None, false),
+        ];
+        for (line, channel, from, to, end, kind, nic, gdr) in cases {
+            let edge = read(line.as_bytes()).unwrap_or_else(|| panic!("not read: {line}"));
+            let transport = transport(edge.via, Place::default()).unwrap_or_else(|| panic!("no transport: {line}"));
+            assert_eq!((edge.channel, edge.from, edge.to, edge.end), (channel, from, to, end), "{line}");
+            assert_eq!((transport.kind.to_string().as_str(), transport.nic, transport.gdr), (kind, nic, gdr), "{line}");
+        }
+    }
+
+    #[test]
+    fn rccl_names_the_communicator() {
+        let edge = read(b"Channel 02/0 : 1[1] -> 2[2] via P2P/IPC comm 0x55d4c7a1d6d0 nRanks 02").expect("an edge");
+        assert_eq!((edge.via, edge.comm), (&b"P2P/IPC"[..], Some(0x55d4c7a1d6d0)));
+    }
+
+    #[test]
+    fn send_receive_connections_are_told_from_collective_ones() {
+        let of = |line: &[u8]| read(line).map(|e| e.use_);
+        assert_eq!(of(b"Channel 00/1 : 0[0] -> 1[1] via P2P/CUMEM"), Some(EdgeUse::PointToPoint));
+        assert_eq!(of(b"Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"), Some(EdgeUse::Collective));
+    }
+
+    #[test]
+    fn rings_and_torn_lines_are_no_edges() {
+        for line in ["Channel 00/16 :    0   7   5", "Ring 00 : 6 -> 7 -> 0", "Channel 00/0 : 0[0] -> 1[1", "Channel"] {
+            assert_eq!(read(line.as_bytes()), None, "{line}");
+        }
+        for via in ["P2P/CUMhost1", "NET/IB", "NET/IB/x", "NET/IB/0/GDRhost", "SHMhost:1:2", "NET//0", "NVL"] {
+            assert_eq!(transport(via.as_bytes(), Place::default()), None, "{via}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Rings and trees: `Channel 00/16 : 0 7 5 …`, `Ring 00 : 6 -> 7 -> 0`, `Trees [0] 1/-1/-1->0->-1`.
+
+use crate::cursor::Cursor;
+use busbw_model::TreeLinks;
+
+/// A ring in its order: `Channel 00/16 :    0   7   5`, printed by rank 0. NCCL 2.4 prints no `/16`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RingLine {
+    pub channel: u16,
+    /// Number of channels, where printed.
+    pub of: Option<u16>,
+    pub ranks: Vec<u32>,
+}
+
+/// Reads a ring line; a line torn inside the list of ranks keeps the ranks before the tear.
+pub(crate) fn ring(message: &[u8]) -> Option<RingLine> {
+    let mut at = Cursor::new(message);
+    at.expect(b"Channel ")?;
+    let channel = at.small()?;
+    let of = if at.eat(b"/") { Some(at.small()?) } else { None };
+    at.expect(b" :")?;
+    if of.is_some_and(|of| of <= channel) {
+        return None; // `Channel 02/0 : 7` is the beginning of a torn edge
+    }
+    let mut ranks = Vec::new();
+    loop {
+        at.spaces();
+        let mut ahead = at;
+        let Some(rank) = ahead.small() else { break };
+        if !matches!(ahead.rest().first(), None | Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            break; // `12host:` or `3[1] -> 4[2]`: the number does not end here
+        }
+        ranks.push(rank);
+        at = ahead;
+    }
+    (!ranks.is_empty()).then_some(RingLine { channel, of, ranks })
+}
+
+/// A rank's place in a ring: `Ring 00 : 6 -> 7 -> 0` (subsystem GRAPH, every rank).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RingLink {
+    pub channel: u16,
+    pub rank: u32,
+    pub next: u32,
+}
+
+/// Reads a ring link.
+pub(crate) fn ring_link(message: &[u8]) -> Option<RingLink> {
+    let mut at = Cursor::new(message);
+    at.expect(b"Ring ")?;
+    let channel = at.small()?;
+    at.expect(b" : ")?;
+    at.small::<u32>()?;
+    at.expect(b" -> ")?;
+    let rank = at.small()?;
+    at.expect(b" -> ")?;
+    let next = at.small()?;
+    at.at_end().then_some(RingLink { channel, rank, next })
+}
+
+/// One rank's place in the tree of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TreeLine {
+    pub channel: u16,
+    pub rank: u32,
+    pub links: TreeLinks,
+}
+
+/// Reads `Trees [0] 1/-1/-1->0->-1 [1] …`. NCCL 2.4 prints `up->me->down/-1/-1`; 2.5 to 2.7 print the channel's two trees
+/// joined by `|`, of which the first is kept (the second is its mirror). A line that is torn keeps what was whole.
+pub(crate) fn trees(message: &[u8]) -> Option<Vec<TreeLine>> {
+    let mut at = Cursor::new(message);
+    at.expect(b"Trees")?;
+    let mut found = Vec::new();
+    loop {
+        at.spaces();
+        let Some(channel) = at.bracketed().and_then(|c| Cursor::new(c).small()) else { break };
+        at.spaces();
+        let Some(tree) = tree_entry(&mut at, channel) else { break };
+        found.push(tree);
+        at.word();
+    }
+    (!found.is_empty()).then_some(found)
+}
+
+/// `1/-1/-1->0->-1` (children first) or `-1->0->1/-1/-1` (parent first, NCCL 2.4).
+fn tree_entry(at: &mut Cursor, channel: u16) -> Option<TreeLine> {
+    let first = children(at)?;
+    at.expect(b"->")?;
+    let rank = at.small()?;
+    at.expect(b"->")?;
+    let last = children(at)?;
+    let (down, up) = if first.1 > 1 || last.1 == 1 { (first.0, last.0[0]) } else { (last.0, first.0[0]) };
+    Some(TreeLine { channel, rank, links: TreeLinks { up, down } })
+}
+
+/// Up to three ranks joined by `/`, and how many were printed.
+fn children(at: &mut Cursor) -> Option<([Option<u32>; 3], usize)> {
+    let mut ranks = [None; 3];
+    let mut count = 0;
+    loop {
+        ranks[count] = at.rank_or_none()?;
+        count += 1;
+        if count == 3 || !at.eat(b"/") {
+            return Some((ranks, count));
+        }
+    }
+}
+
+/// Reads `Tree 0 : 5 -> 6 -> 7/-1/-1` (subsystem GRAPH: parent -> me -> children).
+pub(crate) fn tree(message: &[u8]) -> Option<TreeLine> {
+    let mut at = Cursor::new(message);
+    at.expect(b"Tree ")?;
+    let channel = at.small()?;
+    at.expect(b" : ")?;
+    let up = at.rank_or_none()?;
+    at.expect(b" -> ")?;
+    let rank = at.small()?;
+    at.expect(b" -> ")?;
+    let (down, _) = children(&mut at)?;
+    Some(TreeLine { channel, rank, links: TreeLinks { up, down } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_orders_of_all_versions_are_read() {
+        let cases: [(&str, u16, Option<u16>, &[u32]); 4] = [
+            ("Channel 00/16 :    0   7   5   6", 0, Some(16), &[0, 7, 5, 6]),
+            ("Channel 00 :    0   2   3", 0, None, &[0, 2, 3]),
+            ("Channel 63/64 :    0", 63, Some(64), &[0]),
+            ("Channel 01/08 : 0 3 2 host9:12:13 [0] NCCL", 1, Some(8), &[0, 3, 2]),
+        ];
+        for (line, channel, of, ranks) in cases {
+            let ring = ring(line.as_bytes()).expect(line);
+            assert_eq!((ring.channel, ring.of, ring.ranks.as_slice()), (channel, of, ranks), "{line}");
+        }
+        assert_eq!(ring(b"Channel 00 : 3[8a000] -> 0[1a000] via P2P/IPC"), None);
+    }
+
+    #[test]
+    fn ring_links_are_read() {
+        assert_eq!(ring_link(b"Ring 00 : 6 -> 7 -> 0"), Some(RingLink { channel: 0, rank: 7, next: 0 }));
+        assert_eq!(ring_link(b"Ring 00 : 3[1] -> 4[2] via P2P/IPC"), None);
+    }
+
+    #[test]
+    fn trees_of_all_versions_are_read() {
+        let links = |up: Option<u32>, down: [i64; 3]| TreeLinks { up, down: down.map(|d| u32::try_from(d).ok()) };
+        let cases = [
+            (
+                "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1",
+                0,
+                [(0, links(None, [1, -1, -1])), (1, links(Some(1), [-1, -1, -1]))],
+            ),
+            (
+                "Trees [0] 2/-1/-1->1->0|0->1->2/-1/-1 [1] 3/-1/-1->1->-1|-1->1->3/-1/-1",
+                1,
+                [(0, links(Some(0), [2, -1, -1])), (1, links(None, [3, -1, -1]))],
+            ),
+            (
+                "Trees [0] 5->6->7/-1/-1 [1] 5->6->7/14/-1",
+                6,
+                [(0, links(Some(5), [7, -1, -1])), (1, links(Some(5), [7, 14, -1]))],
+            ),
+        ];
+        for (line, rank, expected) in cases {
+            let found = trees(line.as_bytes()).expect(line);
+            let plain: Vec<_> = found.iter().map(|t| (t.channel, t.links)).collect();
+            assert_eq!(plain, expected, "{line}");
+            assert!(found.iter().all(|t| t.rank == rank), "{line}");
+        }
+        assert_eq!(
+            tree(b"Tree 0 : 5 -> 6 -> 7/-1/-1").map(|t| (t.rank, t.links)),
+            Some((6, links(Some(5), [7, -1, -1])))
+        );
+    }
+
+    #[test]
+    fn a_torn_tree_line_keeps_what_was_whole() {
+        let found = trees(b"Trees [0] 1/-1/-1->0->-1 [1] 1/-1hostA:1:2 [0] NCCL INFO").expect("one tree");
+        assert_eq!(found.len(), 1);
+    }
+}

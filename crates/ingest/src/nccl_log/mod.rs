@@ -1,0 +1,288 @@
+//! NCCL's log messages: from the text after `NCCL INFO` or `NCCL WARN` to what it says.
+//!
+//! Formats are those of NCCL 2.4 to 2.32 and RCCL; the functions cite the source files that print them.
+
+mod comm;
+mod edge;
+mod graph;
+mod net;
+mod tuning;
+mod version;
+
+pub(crate) use comm::{ChannelCounts, InitLine, InitPhase, SizesLine, Split};
+pub(crate) use edge::{EdgeLine, read as read_edge, transport as read_transport};
+pub(crate) use graph::{RingLine, RingLink, TreeLine};
+pub(crate) use net::NetLine;
+pub(crate) use tuning::{ChoiceLine, PatternLine};
+pub(crate) use version::{Version, read as read_version};
+
+use crate::cursor::{Cursor, text};
+
+/// The level of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Info,
+    Warn,
+    /// TRACE, CALL and anything newer.
+    Other,
+}
+
+/// What a message says. Edges are read apart from this ([`read_edge`]): they are most lines of any log.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Said {
+    Ring(RingLine),
+    RingLink(RingLink),
+    Trees(Vec<TreeLine>),
+    Init(InitLine),
+    Sizes(SizesLine),
+    Channels(ChannelCounts),
+    RingsConnected,
+    /// An NVLS structure was built; the communicator where named.
+    Nvls(Option<u64>),
+    CollNet {
+        gdr: bool,
+        network: String,
+    },
+    Version(Version),
+    Env {
+        name: String,
+        value: String,
+    },
+    Net(NetLine),
+    ErrorStep {
+        site: String,
+        result: u32,
+    },
+    Choice(ChoiceLine),
+    Pattern(PatternLine),
+    GpuDirect,
+    /// A line of the machine's dump (`=== System`), for its own reader.
+    SystemDump,
+    /// Understood, and nothing in it that busbw keeps.
+    Known,
+    Unknown,
+}
+
+/// Reads an INFO message that is no edge.
+pub(crate) fn read(message: &[u8]) -> Said {
+    let message = message.trim_ascii_end();
+    structure(message)
+        .or_else(|| communicator(message))
+        .or_else(|| environment(message))
+        .or_else(|| machine(message))
+        .unwrap_or_else(|| if is_known(message) { Said::Known } else { Said::Unknown })
+}
+
+/// Rings, trees, NVLS and CollNet.
+fn structure(message: &[u8]) -> Option<Said> {
+    match message.first()? {
+        b'C' if message.starts_with(b"Channel ") => graph::ring(message).map(Said::Ring),
+        b'C' if message.starts_with(b"Connected ") => Some(match message {
+            m if m.starts_with(b"Connected all rings") => Said::RingsConnected,
+            b"Connected NVLS tree" => Said::Nvls(None),
+            _ => Said::Known,
+        }),
+        b'C' => collnet(message),
+        b'R' => graph::ring_link(message).map(Said::RingLink),
+        b'T' if message.starts_with(b"Trees") => graph::trees(message).map(Said::Trees),
+        b'T' => graph::tree(message).map(|t| Said::Trees(vec![t])),
+        b'N' if message.starts_with(b"NVLS comm 0x") => Some(Said::Nvls(Cursor::new(&message[10..]).hex())),
+        _ => None,
+    }
+}
+
+/// `CollNet 00/0 : 8 [receive] via COLLNET/SHARP/0/GDRDMA`; up to 2.11 `Coll 00 : …`.
+fn collnet(message: &[u8]) -> Option<Said> {
+    let mut at = Cursor::new(message);
+    if !at.eat(b"CollNet ") {
+        at.expect(b"Coll ")?;
+    }
+    at.skip_past(b" via ")?;
+    let transport = edge::transport(at.rest(), busbw_model::Place::default())?;
+    let network = transport.via.split('/').nth(1).unwrap_or_default().to_string();
+    Some(Said::CollNet { gdr: transport.gdr, network })
+}
+
+/// Init, sizes and channel counts.
+fn communicator(message: &[u8]) -> Option<Said> {
+    match message.first()? {
+        b'0'..=b'9' => {
+            comm::channel_counts(message).map(Said::Channels).or_else(|| tuning::choice(message).map(Said::Choice))
+        }
+        b'c' | b'n' | b'[' => comm::init(message).map(Said::Init).or_else(|| comm::sizes(message).map(Said::Sizes)),
+        _ => None,
+    }
+}
+
+/// Versions, variables and networks.
+fn environment(message: &[u8]) -> Option<Said> {
+    match message.first()? {
+        b'N' if message.starts_with(b"NCCL_") => variable(message),
+        b'N' | b'R' if message.get(1..12) == Some(b"CCL version") => version::read(message).map(Said::Version),
+        b'N' | b'B' | b'U' | b'A' => net::read(message).map(Said::Net),
+        _ => None,
+    }
+}
+
+/// `NCCL_IB_HCA set to mlx5`, `NCCL_ALGO set by environment to ring`, `NCCL_BUFFSIZE set by environment to 8388608.`
+fn variable(message: &[u8]) -> Option<Said> {
+    let mut at = Cursor::new(message);
+    let name = at.take_while(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !(at.eat(b" set by environment to ") || at.eat(b" set to ")) {
+        return Some(Said::Known); // "NCCL_MAX_CTAS 0 is too low, leaving it set at …"
+    }
+    let value = text(at.rest().trim_ascii());
+    // Numbers are printed with a full stop, words and lists without.
+    let number =
+        value.strip_suffix('.').filter(|v| v.strip_prefix('-').unwrap_or(v).bytes().all(|b| b.is_ascii_digit()));
+    let value = number.map(str::to_string).unwrap_or(value);
+    Some(Said::Env { name: text(name), value })
+}
+
+/// Errors, graph search, GPU Direct, the machine's dump.
+fn machine(message: &[u8]) -> Option<Said> {
+    match message.first()? {
+        b'P' if message.starts_with(b"Pattern ") => tuning::pattern(message).map(Said::Pattern),
+        b'G' if message.starts_with(b"GPU Direct RDMA") => Some(Said::GpuDirect),
+        b'D' if message.starts_with(b"DMA-BUF is available") => Some(Said::GpuDirect),
+        b'A'..=b'Z' if memchr::memmem::find(message, b" Bytes -> Algo ").is_some() => {
+            tuning::choice(message).map(Said::Choice)
+        }
+        _ => error_step(message)
+            .or_else(|| crate::nccl_system_dump::DumpReader::may_belong(message).then_some(Said::SystemDump)),
+    }
+}
+
+/// `transport/net.cc:783 -> 2`, possibly with ` [Proxy Thread]` behind.
+fn error_step(message: &[u8]) -> Option<Said> {
+    let mut at = Cursor::new(message);
+    let file = at.take_while(|b| b.is_ascii_graphic() && b != b':');
+    at.expect(b":")?;
+    let line = at.number()?;
+    at.expect(b" -> ")?;
+    let result = at.small()?;
+    let source = file.ends_with(b".cc") || file.ends_with(b".h") || file.ends_with(b".c") || file.ends_with(b".cu");
+    source.then(|| Said::ErrorStep { site: format!("{}:{line}", text(file)), result })
+}
+
+/// Beginnings of messages that busbw understands and need not keep.
+const KNOWN: [&[u8]; 44] = [
+    b"AllReduce: opCount",
+    b"AllGather: opCount",
+    b"ReduceScatter: opCount",
+    b"Broadcast: opCount",
+    b"Reduce: opCount",
+    b"Send: opCount",
+    b"Recv: opCount",
+    b"AlltoAll: opCount",
+    b"Setting affinity",
+    b"threadThresholds",
+    b"P2P Chunksize",
+    b"P2P plugin",
+    b"Plugin Path",
+    b"Plugin name",
+    b"comm 0x",
+    b"Comm config",
+    b"CC Off",
+    b"CC On",
+    b"cudaDriverVersion",
+    b"Check P2P Type",
+    b"Using non-device net plugin",
+    b"Using tuner plugin",
+    b"Using internal",
+    b"[Proxy Service",
+    b"[Service thread]",
+    b"[Proxy Progress]",
+    b"TUNER/Plugin",
+    b"PROFILER/Plugin",
+    b"ENV/Plugin",
+    b"GIN/Plugin",
+    b"RAS ",
+    b"Created ",
+    b"Rank ",
+    b"Launch mode",
+    b"MNNVL",
+    b"NVLS ",
+    b"Connection to proxy",
+    b"New proxy",
+    b"Threads per block",
+    b"Initialized NET plugin",
+    b"init.cc",
+    b"ROCr version",
+    b"Enabled NCCL Func",
+    b"Threadblock",
+];
+
+fn is_known(message: &[u8]) -> bool {
+    KNOWN.iter().any(|known| message.starts_with(known))
+        || message.starts_with(b"ncclComm")
+        || message.starts_with(b"Search ")
+        || message.first() == Some(&b' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn variables_lose_the_full_stop_of_numbers_only() {
+        let cases = [
+            ("NCCL_BUFFSIZE set by environment to 8388608.", "NCCL_BUFFSIZE", "8388608"),
+            ("NCCL_IB_HCA set to mlx5_0:1,mlx5_2:1", "NCCL_IB_HCA", "mlx5_0:1,mlx5_2:1"),
+            ("NCCL_TOPO_FILE set by environment to /opt/topo.v1.", "NCCL_TOPO_FILE", "/opt/topo.v1."),
+            ("NCCL_IB_TC set by environment to -1.", "NCCL_IB_TC", "-1"),
+        ];
+        for (line, name, value) in cases {
+            assert_eq!(read(line.as_bytes()), Said::Env { name: name.into(), value: value.into() }, "{line}");
+        }
+    }
+
+    #[test]
+    fn error_steps_keep_file_line_and_result() {
+        let step = |site: &str, result| Said::ErrorStep { site: site.into(), result };
+        assert_eq!(read(b"transport/net.cc:783 -> 2"), step("transport/net.cc:783", 2));
+        assert_eq!(read(b"proxy.cc:684 -> 5 [Proxy Thread]"), step("proxy.cc:684", 5));
+        assert_eq!(read(b"../include/socket.h:406 -> 3"), step("../include/socket.h:406", 3));
+    }
+
+    #[test]
+    fn nvls_and_collnet_are_seen() {
+        assert_eq!(
+            read(b"NVLS comm 0x5635fc351070 headRank 2 nHeads 8 buffSize 4194304"),
+            Said::Nvls(Some(0x5635fc351070))
+        );
+        assert_eq!(read(b"Connected NVLS tree"), Said::Nvls(None));
+        let collnet = Said::CollNet { gdr: true, network: "SHARP".into() };
+        assert_eq!(read(b"CollNet 00/0 : 8 [receive] via COLLNET/SHARP/0/GDRDMA"), collnet);
+        assert_eq!(read(b"Coll 00 : 0 [send] via COLLNET/SHARP/0/GDRDMA"), collnet);
+    }
+
+    #[test]
+    fn what_is_new_is_unknown() {
+        assert_eq!(read(b"Quantum link established"), Said::Unknown);
+        assert_eq!(read(b"P2P Chunksize set to 131072"), Said::Known);
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_is_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+            let _ = read_edge(&bytes);
+        }
+
+        #[test]
+        fn damaged_messages_are_read_without_panic(which in 0usize..9, cut in 0usize..80, junk in "[ -~]{0,6}") {
+            let lines = ["Channel 00/16 :    0   7   5", "Trees [0] 1/-1/-1->0->-1", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0(2)/GDRDMA",
+                "ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1000 commId 0x2 - Init START", "16 coll channels, 0 nvls channels, 16 p2p channels",
+                "NET/IB : Using [0]={[0] a:1/RoCE, [1] b:1/RoCE}; OOB e:1.2.3.4<0>", "Pattern 4, crossNic 0, nChannels 8, bw 2.0/2.0, type NVL/PIX",
+                "AllReduce: 64 Bytes -> Algo 1 proto 2 time 3.1", "transport/net.cc:783 -> 2"];
+            let mut bytes = lines[which].as_bytes().to_vec();
+            let at = cut.min(bytes.len());
+            bytes.splice(at..at, junk.bytes());
+            let _ = read(&bytes);
+            let _ = read_edge(&bytes);
+            let _ = read(&bytes[..at]);
+        }
+    }
+}

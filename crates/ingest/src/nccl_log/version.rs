@@ -1,0 +1,68 @@
+//! Version lines: `NCCL version 2.27.7+cuda12.4`, `RCCL version : 2.22.3-HEAD:271856d`.
+
+use busbw_model::Library;
+
+/// A version as printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub version: String,
+    pub cuda: Option<String>,
+    pub library: Library,
+}
+
+/// Reads a version line (a whole message or a line of its own). PyTorch's `…, NCCL version 20.9.8` inside an error message is none:
+/// the words must begin the text.
+pub(crate) fn read(message: &[u8]) -> Option<Version> {
+    let message = std::str::from_utf8(message.get(..message.len().min(200))?).ok()?;
+    let (library, rest) = match message.strip_prefix("NCCL version ") {
+        Some(rest) => (Library::Nccl, rest),
+        None => (Library::Rccl, message.strip_prefix("RCCL version ")?),
+    };
+    let rest = rest.trim_start_matches([' ', ':']);
+    let word = rest.split_ascii_whitespace().next()?;
+    let version = whole_version(word)?;
+    let cuda =
+        version.split_once("+cuda").map(|(_, cuda)| cuda.trim_end_matches('.').to_string()).filter(|c| !c.is_empty());
+    Some(Version { version: version.to_string(), cuda, library })
+}
+
+/// The version at the start of a word that other output may have run into (`2.7.8+cuda10.2NCCL`).
+fn whole_version(word: &str) -> Option<&str> {
+    let numbers = word.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    if !word.starts_with(|c: char| c.is_ascii_digit())
+        || word[..numbers].split('.').filter(|p| !p.is_empty()).count() < 2
+    {
+        return None;
+    }
+    for toolkit in ["+cuda", "+hip"] {
+        if let Some(at) = word.find(toolkit) {
+            let start = at + toolkit.len();
+            let digits = word[start..].bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+            return Some(&word[..start + digits]);
+        }
+    }
+    let end = word.bytes().position(|b| !(b.is_ascii_alphanumeric() || b".-:_".contains(&b))).unwrap_or(word.len());
+    Some(&word[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_the_wild_are_read() {
+        let cases = [
+            ("NCCL version 2.27.7+cuda12.4", "2.27.7+cuda12.4", Some("12.4"), Library::Nccl),
+            ("NCCL version 2.12.6azure3+cuda11.4", "2.12.6azure3+cuda11.4", Some("11.4"), Library::Nccl),
+            ("NCCL version 2.26.2+cuda.", "2.26.2+cuda.", None, Library::Nccl),
+            ("NCCL version 2.7.8+cuda10.2NCCL version", "2.7.8+cuda10.2", Some("10.2"), Library::Nccl),
+            ("RCCL version : 2.22.3-HEAD:271856d", "2.22.3-HEAD:271856d", None, Library::Rccl),
+            ("RCCL version 2.18.3+hip5.7 HEAD:cc8fd69", "2.18.3+hip5.7", None, Library::Rccl),
+        ];
+        for (line, version, cuda, library) in cases {
+            let expected = Version { version: version.into(), cuda: cuda.map(Into::into), library };
+            assert_eq!(read(line.as_bytes()), Some(expected), "{line}");
+        }
+        assert_eq!(read(b"NCCL version mismatch"), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! Reading with all cores: one thread reads blocks, workers scan them, the caller's thread assembles them in order.
+
+use crate::assemble::Assembler;
+use crate::facts::BlockFacts;
+use crate::scan::Scanner;
+use crate::source::{Blocks, ReadError, Source, binary_kind};
+use crate::{nccl_tests_json, perftest};
+use busbw_model::{InputKind, Run};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How to read.
+#[derive(Clone, Default)]
+pub struct ReadOptions {
+    /// Number of threads that scan; `None` for as many as there are cores.
+    pub threads: Option<NonZeroUsize>,
+    /// Called now and then with the number of bytes read since the last call.
+    pub progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
+}
+
+/// A document (JSON) larger than this is read line by line only.
+const LARGEST_DOCUMENT: u64 = 256 << 20;
+
+/// Reads inputs into a [`Run`]. Inputs may be of any kind and hold several; what no reader knows is counted, never an
+/// error.
+///
+/// # Errors
+/// When an input is missing, a directory, no text, or cannot be read, or when all inputs are empty.
+pub fn read(sources: &[Source], options: &ReadOptions) -> Result<Run, ReadError> {
+    if sources.is_empty() {
+        return Err(ReadError::NoInput);
+    }
+    let mut assembler = Assembler::default();
+    let mut bytes = 0;
+    for source in sources {
+        assembler.begin(&source.name());
+        let read = read_one(source, options, &mut assembler)?;
+        assembler.end(read);
+        bytes += read;
+    }
+    if bytes == 0 {
+        return Err(ReadError::Empty(sources.iter().map(Source::name).collect::<Vec<_>>().join(", ")));
+    }
+    Ok(assembler.finish())
+}
+
+/// Reads texts at hand, each with a name. For tests, other languages and fuzzing; the same as [`read`], in one thread.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_bytes(texts: &[(&str, &[u8])]) -> Result<Run, ReadError> {
+    let sources: Vec<Source> =
+        texts.iter().map(|(name, text)| Source::Bytes(name.to_string(), text.to_vec())).collect();
+    read(&sources, &ReadOptions { threads: NonZeroUsize::new(1), progress: None })
+}
+
+fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -> Result<u64, ReadError> {
+    let mut reader = source.open()?;
+    let mut start = vec![0; 64 << 10];
+    let length = read_up_to(&mut reader, &mut start).map_err(|e| source.error(e))?;
+    start.truncate(length);
+    if let Some(kind) = binary_kind(&start) {
+        return Err(ReadError::Binary { name: source.name(), kind });
+    }
+    let mut reader: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(start.clone()).chain(reader));
+    if start.trim_ascii_start().starts_with(b"{") {
+        let mut whole = Vec::new();
+        (&mut reader).take(LARGEST_DOCUMENT).read_to_end(&mut whole).map_err(|e| source.error(e))?;
+        if read_document(&whole, assembler) {
+            return Ok(whole.len() as u64);
+        }
+        reader = Box::new(std::io::Cursor::new(whole).chain(reader));
+    }
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let counted = Counted { reader, read: 0, progress: options.progress.clone() };
+    let small = source.size().is_some_and(|size| size < Blocks::<Counted>::SIZE as u64);
+    let read = if threads == 1 || small { alone(counted, assembler) } else { together(counted, threads, assembler) };
+    read.map_err(|e| source.error(e))
+}
+
+fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
+}
+
+/// Reads JSON that nccl-tests or perftest wrote; false when the text is something else.
+fn read_document(whole: &[u8], assembler: &mut Assembler) -> bool {
+    let Ok(text) = std::str::from_utf8(whole) else { return false };
+    let input = assembler.current_input();
+    let lines = memchr::memchr_iter(b'\n', whole).count() as u64;
+    if nccl_tests_json::looks_like(text) {
+        match nccl_tests_json::read(text, input) {
+            Ok(table) => assembler.document(InputKind::NcclTestsJson, lines, |run| run.tables.push(table)),
+            Err(reason) => assembler.problem(1, format!("nccl-tests JSON: {reason}")),
+        }
+        return true;
+    }
+    if perftest::looks_like_json(text) {
+        match perftest::read_json(text, input) {
+            Ok(test) => assembler.document(InputKind::Perftest, lines, |run| run.perftests.push(test)),
+            Err(reason) => assembler.problem(1, format!("perftest JSON: {reason}")),
+        }
+        return true;
+    }
+    false
+}
+
+/// Counts what is read and tells the progress.
+struct Counted<'a> {
+    reader: Box<dyn Read + Send + 'a>,
+    read: u64,
+    progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.read += count as u64;
+        if let Some(progress) = &self.progress {
+            progress(count as u64);
+        }
+        Ok(count)
+    }
+}
+
+/// One thread does everything.
+fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
+    let mut blocks = Blocks::new(reader);
+    let mut block = Vec::new();
+    let mut scanner = Scanner::default();
+    while blocks.next(&mut block)? {
+        assembler.absorb(scanner.scan(&block));
+    }
+    Ok(blocks.into_inner().read)
+}
+
+/// A block on its way to a worker, and back for its buffer to be used again.
+type Numbered<T> = (u64, T);
+
+/// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
+fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
+    let under_way = (2 * threads + 2).min(24);
+    let (to_workers, blocks) = sync_channel::<Numbered<Vec<u8>>>(under_way);
+    let (to_assembler, scanned) = channel::<Numbered<BlockFacts>>();
+    let (give_back, buffers) = channel::<Vec<u8>>();
+    let (tokens, permits) = sync_channel::<()>(under_way);
+    let blocks = Mutex::new(blocks);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(move || read_blocks(reader, &to_workers, &buffers, &tokens));
+        for _ in 0..threads {
+            let (blocks, to_assembler, give_back) = (&blocks, to_assembler.clone(), give_back.clone());
+            scope.spawn(move || scan_blocks(blocks, &to_assembler, &give_back));
+        }
+        drop((to_assembler, give_back));
+        assemble_in_order(&scanned, &permits, assembler);
+        reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")))
+    })
+}
+
+fn read_blocks(
+    reader: Counted,
+    to_workers: &SyncSender<Numbered<Vec<u8>>>,
+    buffers: &Receiver<Vec<u8>>,
+    tokens: &SyncSender<()>,
+) -> std::io::Result<u64> {
+    let mut blocks = Blocks::new(reader);
+    let mut number = 0;
+    loop {
+        let mut block = buffers.try_recv().unwrap_or_default();
+        if !blocks.next(&mut block)? {
+            return Ok(blocks.into_inner().read);
+        }
+        // A token per block under way; the assembler takes it back. Both ends close only when all is done.
+        if tokens.send(()).is_err() || to_workers.send((number, block)).is_err() {
+            return Ok(blocks.into_inner().read);
+        }
+        number += 1;
+    }
+}
+
+fn scan_blocks(
+    blocks: &Mutex<Receiver<Numbered<Vec<u8>>>>,
+    done: &Sender<Numbered<BlockFacts>>,
+    give_back: &Sender<Vec<u8>>,
+) {
+    let mut scanner = Scanner::default();
+    loop {
+        let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((number, block)) = next else { return };
+        if done.send((number, scanner.scan(&block))).is_err() {
+            return;
+        }
+        let _ = give_back.send(block); // the reader may be done and gone
+    }
+}
+
+fn assemble_in_order(scanned: &Receiver<Numbered<BlockFacts>>, permits: &Receiver<()>, assembler: &mut Assembler) {
+    let mut early = BTreeMap::new();
+    let mut wanted = 0;
+    for (number, facts) in scanned {
+        early.insert(number, facts);
+        while let Some(facts) = early.remove(&wanted) {
+            assembler.absorb(facts);
+            wanted += 1;
+            let _ = permits.recv();
+        }
+    }
+}

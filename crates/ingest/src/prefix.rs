@@ -1,0 +1,310 @@
+//! NCCL's own prefix: `host:pid:tid [dev] NCCL INFO `, wherever in a line it stands.
+//!
+//! Ranks that share an output tear each other's lines, so a prefix may follow other text without a space, be cut
+//! itself, or stand several times in a line. [`pieces`] takes a line apart at its prefixes.
+
+use crate::nccl_log::Level;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
+
+/// A part of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    /// Text before the first prefix, or a line without any.
+    Plain(&'a [u8]),
+    /// A message of NCCL's.
+    Nccl(Message<'a>),
+}
+
+/// A message and its prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub level: Level,
+    /// `None` when the prefix was torn.
+    pub speaker: Option<SpeakerRef<'a>>,
+    /// `transport/net_ib.cc:839`, of WARN lines.
+    pub site: Option<&'a [u8]>,
+    pub text: &'a [u8],
+}
+
+/// `host:pid:tid [dev]`, borrowed from the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SpeakerRef<'a> {
+    pub host: &'a [u8],
+    pub pid: u64,
+    pub tid: u64,
+    pub device: Option<u32>,
+    /// The host's name stood at the start of a line or after a space or a launcher's label: nothing ran into it.
+    pub clean: bool,
+}
+
+static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
+
+/// Where a message begins behind `NCCL INFO `, `NCCL WARN ` …; `None` when the word after NCCL is no level.
+fn level_at(rest: &[u8]) -> Option<(Level, usize)> {
+    const LEVELS: [(&[u8], Level); 7] = [
+        (b"INFO ", Level::Info),
+        (b"WARN ", Level::Warn),
+        (b"TRACE ", Level::Other),
+        (b"CALL ", Level::Other),
+        (b"ABORT ", Level::Other),
+        (b"VERSION ", Level::Other),
+        (b"ERROR ", Level::Warn),
+    ];
+    LEVELS.iter().find(|(word, _)| rest.starts_with(word)).map(|(word, level)| (*level, word.len()))
+}
+
+/// Takes a line apart. Without any prefix the line is one [`Piece::Plain`].
+pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
+    found.clear();
+    let mut plain_from = 0;
+    let mut open: Option<(Head<'a>, usize)> = None;
+    for marker in MARKER.find_iter(line) {
+        let Some((level, level_len)) = level_at(&line[marker + 5..]) else { continue };
+        let from = open.as_ref().map_or(plain_from, |(_, start)| *start);
+        let head = head(line, from, marker, level);
+        // A message that only mentions "NCCL INFO" has no speaker in front and is left whole.
+        if head.speaker.is_none() && (open.is_some() || (level != Level::Warn && !looks_cut(&line[from..marker]))) {
+            continue;
+        }
+        match open.take() {
+            Some((previous, start)) => found.push(previous.with_text(&line[start..head.start])),
+            None if head.start > plain_from => found.push(Piece::Plain(&line[plain_from..head.start])),
+            None => {}
+        }
+        plain_from = head.start;
+        open = Some((head, marker + 5 + level_len));
+    }
+    match open {
+        Some((head, start)) => found.push(head.with_text(&line[start..])),
+        None => found.push(Piece::Plain(line)),
+    }
+}
+
+/// What stands in front of a marker.
+struct Head<'a> {
+    start: usize,
+    level: Level,
+    speaker: Option<SpeakerRef<'a>>,
+    site: Option<&'a [u8]>,
+}
+
+impl<'a> Head<'a> {
+    fn with_text(self, text: &'a [u8]) -> Piece<'a> {
+        Piece::Nccl(Message { level: self.level, speaker: self.speaker, site: self.site, text })
+    }
+}
+
+/// Reads backwards from a marker: `host:pid:tid [dev] ` and, for WARN, `file.cc:N ` with an optional `(function) `.
+fn head(line: &[u8], from: usize, marker: usize, level: Level) -> Head<'_> {
+    let mut end = trim_spaces(line, from, marker);
+    let mut site = None;
+    for _ in 0..3 {
+        let (word, start) = last_word(line, from, end);
+        if let Some(device) = device(word) {
+            let before = trim_spaces(line, from, start);
+            if let Some((speaker, host_start)) = speaker(line, from, before, Some(device)) {
+                return Head { start: host_start, level, speaker: Some(speaker), site };
+            }
+            return Head { start, level, speaker: None, site };
+        }
+        if let Some((speaker, host_start)) = speaker(line, from, end, None) {
+            return Head { start: host_start, level, speaker: Some(speaker), site };
+        }
+        if !looks_like_site(word) {
+            break;
+        }
+        if word.first() != Some(&b'(') {
+            site = Some(word);
+        }
+        end = trim_spaces(line, from, start);
+    }
+    // A torn prefix: whatever part of it is left belongs to the marker, not to the text before.
+    let start = if site.is_some() || looks_cut(&line[from..marker]) { from } else { marker };
+    Head { start, level, speaker: None, site }
+}
+
+/// The rest of a prefix whose beginning was lost: `859 [2] `, `3] `, `103:3134364 [0] `.
+fn looks_cut(before: &[u8]) -> bool {
+    let before = before.trim_ascii();
+    before.len() <= 40
+        && (before.is_empty() || before.ends_with(b"]") || before.ends_with(b":"))
+        && before.iter().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'[' | b']' | b' '))
+}
+
+fn trim_spaces(line: &[u8], from: usize, mut end: usize) -> usize {
+    while end > from && line[end - 1] == b' ' {
+        end -= 1;
+    }
+    end
+}
+
+fn last_word(line: &[u8], from: usize, end: usize) -> (&[u8], usize) {
+    let start = line[from..end].iter().rposition(|b| *b == b' ' || *b == b'\t').map_or(from, |at| from + at + 1);
+    (&line[start..end], start)
+}
+
+/// `[3]`.
+fn device(word: &[u8]) -> Option<u32> {
+    let digits = word.strip_prefix(b"[")?.strip_suffix(b"]")?;
+    (!digits.is_empty() && digits.len() <= 9 && digits.iter().all(u8::is_ascii_digit)).then(|| number(digits) as u32)
+}
+
+/// `include/socket.h:406`, `register_mr_buffers:647`, `(function)`: a place in the source, not a speaker.
+fn looks_like_site(word: &[u8]) -> bool {
+    if word.first() == Some(&b'(') {
+        return word.last() == Some(&b')');
+    }
+    let Some(colon) = word.iter().rposition(|b| *b == b':') else { return false };
+    colon > 0 && colon + 1 < word.len() && word[colon + 1..].iter().all(u8::is_ascii_digit)
+}
+
+/// Reads `host:pid:tid` that ends at `end`. The host is the longest run of host name characters before it.
+fn speaker(line: &[u8], from: usize, end: usize, device: Option<u32>) -> Option<(SpeakerRef<'_>, usize)> {
+    let (tid, tid_start) = digits_before(line, from, end)?;
+    let colon = tid_start.checked_sub(1).filter(|at| *at > from && line[*at] == b':')?;
+    let (pid, pid_start) = digits_before(line, from, colon)?;
+    let colon = pid_start.checked_sub(1).filter(|at| *at > from && line[*at] == b':')?;
+    let host_start = line[from..colon].iter().rposition(|b| !is_host_byte(*b)).map_or(from, |at| from + at + 1);
+    let host = &line[host_start..colon];
+    let plausible = !host.is_empty() && host.len() <= 255 && host[0] != b'-' && host[0] != b'.' || is_glued(host);
+    if !plausible {
+        return None;
+    }
+    let before = &line[from..host_start];
+    let clean = !is_glued(host)
+        && matches!(before.last(), None | Some(b' ' | b'\t' | b':' | b'|' | b'm' | b'"' | b')' | b'>' | b'\''));
+    Some((SpeakerRef { host, pid, tid, device, clean }, host_start))
+}
+
+/// `-1gcn151`: the end of a table row ran into the host's name.
+fn is_glued(host: &[u8]) -> bool {
+    host.first() == Some(&b'-')
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+}
+
+fn digits_before(line: &[u8], from: usize, end: usize) -> Option<(u64, usize)> {
+    let mut start = end;
+    while start > from && end - start < 12 && line[start - 1].is_ascii_digit() {
+        start -= 1;
+    }
+    (start < end).then(|| (number(&line[start..end]), start))
+}
+
+/// At most 19 digits, which the callers see to.
+fn number(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn taken_apart(line: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        pieces(line.as_bytes(), &mut found);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        found
+            .iter()
+            .map(|piece| match piece {
+                Piece::Plain(plain) => format!("plain {}", text(plain)),
+                Piece::Nccl(m) => {
+                    let who = m.speaker.map_or("?".into(), |s| {
+                        let device = s.device.map_or(String::new(), |d| format!(" [{d}]"));
+                        format!("{}{}:{}:{}{device}", if s.clean { "" } else { "~" }, text(s.host), s.pid, s.tid)
+                    });
+                    let site = m.site.map_or(String::new(), |s| format!(" at {}", text(s)));
+                    format!("{:?} {who}{site} | {}", m.level, text(m.text))
+                }
+            })
+            .collect()
+    }
+
+    /// Real lines, one per shape of formats.md C8.
+    #[test]
+    fn lines_of_the_wild_are_taken_apart() {
+        let cases: [(&str, &[&str]); 15] = [
+            ("cgpu15:44841:44842 [0] NCCL INFO Using network IB", &["Info cgpu15:44841:44842 [0] | Using network IB"]),
+            ("[1,3]<stdout>:w-0:28:28 [2] NCCL INFO x", &["plain [1,3]<stdout>:", "Info w-0:28:28 [2] | x"]),
+            (" 0: cgpu15:1:2 [0] NCCL INFO x", &["plain  0: ", "Info cgpu15:1:2 [0] | x"]),
+            (
+                "192.168.205.202: DGX2-2:13:15 [0] NCCL INFO x",
+                &["plain 192.168.205.202: ", "Info DGX2-2:13:15 [0] | x"],
+            ),
+            (
+                "4: cgpu14:53622:56536 [0] include/socket.h:406 NCCL WARN Connect to 1.2.3.4<42> failed",
+                &["plain 4: ", "Warn cgpu14:53622:56536 [0] at include/socket.h:406 | Connect to 1.2.3.4<42> failed"],
+            ),
+            (
+                "nid004048:1379618:1379826 [0] register_mr_buffers:647 NCCL WARN NET/OFI Unable",
+                &["Warn nid004048:1379618:1379826 [0] at register_mr_buffers:647 | NET/OFI Unable"],
+            ),
+            (
+                "[2025-11-04 12:49:15] HOST-M2:14447:14447 [0] init.cc:737 NCCL WARN Duplicate GPU",
+                &["plain [2025-11-04 12:49:15] ", "Warn HOST-M2:14447:14447 [0] at init.cc:737 | Duplicate GPU"],
+            ),
+            (
+                "     2097152        524288     float     sum      -1gcn151:1904979:1905073 [0] NCCL INFO Channel",
+                &[
+                    "plain      2097152        524288     float     sum      ",
+                    "Info ~-1gcn151:1904979:1905073 [0] | Channel",
+                ],
+            ),
+            (
+                "64 16 float sumoneflow-27:433602:433863 [4] NCCL INFO y",
+                &["plain 64 16 float ", "Info sumoneflow-27:433602:433863 [4] | y"],
+            ),
+            (
+                "x3200c0s19b0n0:3134106:3134362 [x3200c0s13b0n0:6609:6609 [3] NCCL INFO cudaDriverVersion 12020",
+                &[
+                    "plain x3200c0s19b0n0:3134106:3134362 [",
+                    "Info ~x3200c0s13b0n0:6609:6609 [3] | cudaDriverVersion 12020",
+                ],
+            ),
+            (
+                "a-0:1:2 [1] NCCL INFO NET/OFI Libfabric provider b-0:6607:6607 [1] NCCL INFO cudaDriverVersion 12020",
+                &["Info a-0:1:2 [1] | NET/OFI Libfabric provider ", "Info b-0:6607:6607 [1] | cudaDriverVersion 12020"],
+            ),
+            ("859 [2] NCCL INFO comm 0x56 rank 10", &["Info ? | comm 0x56 rank 10"]),
+            (
+                "3] NCCL INFO Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read",
+                &["Info ? | Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read"],
+            ),
+            ("host:1:2 NCCL CALL ncclGroupStart()", &["Other host:1:2 | ncclGroupStart()"]),
+            ("RuntimeError: NCCL error in: ../torch", &["plain RuntimeError: NCCL error in: ../torch"]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(taken_apart(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn warnings_quoted_without_a_speaker_are_still_warnings() {
+        assert_eq!(
+            taken_apart("transport/net_ib.cc:839 (ncclIbTest) NCCL WARN NET/IB : Got completion"),
+            ["Warn ? at transport/net_ib.cc:839 | NET/IB : Got completion"]
+        );
+        assert_eq!(taken_apart("NCCL WARN Call to connect returned"), ["Warn ? | Call to connect returned"]);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_cover_any_line_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut found = Vec::new();
+            pieces(&bytes, &mut found);
+            prop_assert!(!found.is_empty());
+        }
+
+        #[test]
+        fn torn_prefixes_never_panic(cut in 0usize..70, tail in "[ -~]{0,40}") {
+            let line = format!("{}{tail} NCCL INFO host:1:2 [0] NCCL WARN x", &"[1,3]<stdout>:worker-0.cluster:123456:123457 [3] NCCL INFO Channel 00"[..cut.min(66)]);
+            let mut found = Vec::new();
+            pieces(line.as_bytes(), &mut found);
+            prop_assert!(!found.is_empty());
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
+
+use crate::clean::{from_json, may_be_json, without_escapes};
+use crate::cursor::text;
+use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, WarnLine, What};
+use crate::launcher::{peel, without_inner_tags};
+use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
+use crate::prefix::{Message, Piece, SpeakerRef, pieces};
+use crate::readers::{DUMP_STREAM, may_belong};
+use crate::{command, outcome};
+use busbw_model::{Place, SourceLine};
+use memchr::memmem::Finder;
+use memchr::{memchr, memchr_iter, memmem};
+use rustc_hash::FxHashMap;
+use std::sync::LazyLock;
+
+static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" NCCL INFO "));
+
+/// Prefixes longer than this are read anew on every line; so are those of logs with a time stamp on each line, whose
+/// prefixes never repeat and are forgotten when there are too many.
+const LONGEST_CACHED_PREFIX: usize = 256;
+const MOST_CACHED_PREFIXES: usize = 1 << 16;
+
+/// Reads blocks. Keeps its buffers from block to block.
+#[derive(Default)]
+pub(crate) struct Scanner {
+    facts: BlockFacts,
+    line: u32,
+    /// Whole prefixes (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and their speaker.
+    prefixes: FxHashMap<Box<[u8]>, u32>,
+    last_prefix: Vec<u8>,
+    last_speaker: u32,
+    speakers: FxHashMap<(Box<[u8]>, u64, u64, Option<u32>), u32>,
+    streams: FxHashMap<Box<str>, u32>,
+    /// Texts after `via` and their transport; `None` when the text is torn.
+    vias: FxHashMap<Box<[u8]>, Option<u16>>,
+    last_via: (Vec<u8>, u16),
+}
+
+impl Scanner {
+    /// Reads a block of whole lines (the last may lack its line end).
+    pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
+        self.forget_block();
+        let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
+        let mut start = 0;
+        for end in memchr_iter(b'\n', block) {
+            self.raw_line(&block[start..end], odd);
+            self.line += 1;
+            start = end + 1;
+        }
+        if start < block.len() {
+            self.raw_line(&block[start..], odd);
+        }
+        self.facts.lines = u64::from(self.line);
+        std::mem::take(&mut self.facts)
+    }
+
+    fn forget_block(&mut self) {
+        self.facts = BlockFacts::default();
+        self.line = 0;
+        self.prefixes.clear();
+        self.last_prefix.clear();
+        self.speakers.clear();
+        self.streams.clear();
+        self.vias.clear();
+        self.last_via.0.clear();
+    }
+
+    /// A line as it stands in the input. `odd`: the block holds colour codes or carriage returns.
+    fn raw_line(&mut self, line: &[u8], odd: bool) {
+        if odd && memchr(0x1b, line).is_some() {
+            self.segments(&without_escapes(line));
+        } else if odd {
+            self.segments(line);
+        } else {
+            self.segment(line);
+        }
+    }
+
+    /// Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
+    fn segments(&mut self, line: &[u8]) {
+        for segment in line.split(|b| *b == b'\r').filter(|s| !s.is_empty()) {
+            self.segment(segment);
+        }
+    }
+
+    fn segment(&mut self, line: &[u8]) {
+        if self.known_edge(line) {
+            return;
+        }
+        if may_be_json(line)
+            && let Some(wrapped) = from_json(line)
+        {
+            for line in wrapped.split(['\n', '\r']).filter(|l| !l.is_empty()) {
+                self.whole_line(&without_escapes(line.as_bytes()));
+            }
+            return;
+        }
+        self.whole_line(line);
+    }
+
+    /// The quick way, for most lines of any log: a connection whose prefix and transport were both met before. Everything
+    /// else, torn lines included, takes the long way.
+    fn known_edge(&mut self, line: &[u8]) -> bool {
+        let (message, speaker) = match line.strip_prefix(self.last_prefix.as_slice()) {
+            Some(message) if !self.last_prefix.is_empty() => (message, self.last_speaker),
+            _ => {
+                let Some(at) = INFO.find(&line[..line.len().min(LONGEST_CACHED_PREFIX)]) else { return false };
+                let (prefix, message) = line.split_at(at + 11);
+                let Some(&speaker) = self.prefixes.get(prefix) else { return false };
+                self.last_prefix.clear();
+                self.last_prefix.extend_from_slice(prefix);
+                self.last_speaker = speaker;
+                (message, speaker)
+            }
+        };
+        if !message.starts_with(b"Channel ") {
+            return false;
+        }
+        let Some(edge) = read_edge(message) else { return false };
+        let Some(transport) = self.known_transport(edge.via) else { return false };
+        self.count_line(speaker, true);
+        self.push_edge(speaker, &edge, transport);
+        true
+    }
+
+    fn known_transport(&mut self, via: &[u8]) -> Option<u16> {
+        if self.last_via.0 == via {
+            return Some(self.last_via.1);
+        }
+        let transport = (*self.vias.get(via)?)?;
+        self.last_via.0.clear();
+        self.last_via.0.extend_from_slice(via);
+        self.last_via.1 = transport;
+        Some(transport)
+    }
+
+    fn push_edge(&mut self, speaker: u32, edge: &EdgeLine, transport: u16) {
+        if let Some(comm) = edge.comm {
+            self.push(speaker, What::EdgeComm(comm));
+        }
+        let EdgeLine { from, to, channel, end, use_, .. } = *edge;
+        self.push(speaker, What::Edge(EdgeFact { from, to, channel, transport, end, use_ }));
+    }
+
+    fn push(&mut self, speaker: u32, what: What) {
+        self.facts.events.push(Event { speaker, line: self.line, what });
+    }
+
+    fn count_line(&mut self, speaker: u32, clean: bool) {
+        self.facts.nccl_lines += 1;
+        if let Some(fact) = self.facts.speakers.get_mut(speaker as usize) {
+            fact.lines += 1;
+            fact.clean_lines += u32::from(clean);
+        }
+    }
+
+    /// The long way: takes the line apart and reads every piece.
+    fn whole_line(&mut self, line: &[u8]) {
+        let mut found = Vec::new();
+        pieces(line, &mut found);
+        for (index, piece) in found.iter().enumerate() {
+            match piece {
+                Piece::Plain(plain) => self.plain(plain),
+                Piece::Nccl(message) => {
+                    let speaker = self.message(message, line);
+                    let first = index == 0 || index == 1 && matches!(found[0], Piece::Plain(p) if is_label(p));
+                    if first && message.level == Level::Info && message.speaker.is_some_and(|s| s.clean) {
+                        self.remember_prefix(line, message, speaker);
+                    }
+                }
+            }
+        }
+    }
+
+    fn remember_prefix(&mut self, line: &[u8], message: &Message, speaker: u32) {
+        let length = message.text.as_ptr() as usize - line.as_ptr() as usize;
+        if length <= LONGEST_CACHED_PREFIX && !may_be_json(line) {
+            if self.prefixes.len() >= MOST_CACHED_PREFIXES {
+                self.prefixes.clear();
+            }
+            self.prefixes.insert(line[..length].into(), speaker);
+        }
+    }
+
+    /// Reads a message; returns its speaker.
+    fn message(&mut self, message: &Message, line: &[u8]) -> u32 {
+        let speaker = message.speaker.map_or(NOBODY, |s| self.speaker(&s));
+        self.count_line(speaker, message.speaker.is_some_and(|s| s.clean));
+        match message.level {
+            Level::Warn => self.warning(speaker, message, line),
+            Level::Info => self.info(speaker, message.text, line),
+            Level::Other => {}
+        }
+        speaker
+    }
+
+    fn warning(&mut self, speaker: u32, message: &Message, line: &[u8]) {
+        self.facts.warn_lines += 1;
+        let warn =
+            WarnLine { site: message.site.map(text), message: text(message.text.trim_ascii()), text: kept(line) };
+        self.push(speaker, What::Warn(Box::new(warn)));
+    }
+
+    fn info(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
+        if let Some(edge) = read_edge(message) {
+            match self.transport(edge.via, line) {
+                Some(transport) => self.push_edge(speaker, &edge, transport),
+                None => self.facts.unknown_lines += 1,
+            }
+            return;
+        }
+        match nccl_log::read(message) {
+            Said::Known => {}
+            Said::Unknown => self.facts.unknown_lines += 1,
+            Said::SystemDump => self.dump_line(speaker, message),
+            said => self.push(speaker, What::Said(Box::new(SaidLine { said, text: kept(line) }))),
+        }
+    }
+
+    /// Ranks dump their machine at the same time, so each has a stream of its own.
+    fn dump_line(&mut self, speaker: u32, message: &[u8]) {
+        let who = self.facts.speakers.get(speaker as usize);
+        let who = who.map_or(String::new(), |s| format!("{}:{}:{}", text(&s.host), s.pid, s.tid));
+        self.text(&format!("{DUMP_STREAM}{who}"), &text(message));
+    }
+
+    fn transport(&mut self, via: &[u8], line: &[u8]) -> Option<u16> {
+        if let Some(known) = self.vias.get(via) {
+            return *known;
+        }
+        let index = read_transport(via, Place::default()).and_then(|transport| {
+            let known =
+                self.facts.transports.iter().position(|(t, ..)| t.via == transport.via && t.pxn == transport.pxn);
+            if known.is_none() {
+                self.facts.transports.push((transport, self.line, kept(line)));
+            }
+            u16::try_from(known.unwrap_or(self.facts.transports.len() - 1)).ok()
+        });
+        self.vias.insert(via.into(), index);
+        index
+    }
+
+    fn speaker(&mut self, speaker: &SpeakerRef) -> u32 {
+        let key = (speaker.host.into(), speaker.pid, speaker.tid, speaker.device);
+        if let Some(index) = self.speakers.get(&key) {
+            return *index;
+        }
+        let index = self.facts.speakers.len() as u32;
+        let SpeakerRef { pid, tid, device, .. } = *speaker;
+        self.facts.speakers.push(SpeakerFact { host: speaker.host.into(), pid, tid, device, clean_lines: 0, lines: 0 });
+        self.speakers.insert(key, index);
+        index
+    }
+
+    /// Text that is no message of NCCL's: a program's line, a piece of a table row, a launcher's label.
+    fn plain(&mut self, plain: &[u8]) {
+        if plain.trim_ascii().is_empty() {
+            return;
+        }
+        if let Some(kind) = outcome::remark(plain) {
+            self.push(NOBODY, What::Remark(kind, kept(plain)));
+        }
+        let lossy = String::from_utf8_lossy(plain);
+        let untagged = without_inner_tags(&lossy);
+        let peeled = peel(&lossy);
+        let body = match &untagged {
+            Some(untagged) => peel(untagged).text,
+            None => peeled.text,
+        };
+        if body.starts_with("NCCL version") || body.starts_with("RCCL version") {
+            if let Some(version) = nccl_log::read_version(body.as_bytes()) {
+                self.push(NOBODY, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
+            }
+        } else if may_belong(body.as_bytes()) {
+            self.text(peeled.stream, body);
+        }
+        if memmem::find(plain, b"NCCL_").is_some() {
+            let variables = command::variables(&lossy);
+            if !variables.is_empty() {
+                self.push(NOBODY, What::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
+            }
+        }
+    }
+
+    fn text(&mut self, stream: &str, body: &str) {
+        let stream = match self.streams.get(stream) {
+            Some(index) => *index,
+            None => {
+                let index = self.facts.streams.len() as u32;
+                self.facts.streams.push(stream.into());
+                self.streams.insert(stream.into(), index);
+                index
+            }
+        };
+        self.push(NOBODY, What::Text { stream, text: body.into() });
+    }
+}
+
+/// The text of a line as it is kept for evidence.
+fn kept(line: &[u8]) -> Box<str> {
+    let enough = &line[..line.len().min(SourceLine::MAX_TEXT + 8)];
+    String::from_utf8_lossy(enough).trim_end().into()
+}
+
+/// Whether text in front of a message is nothing but a launcher's label.
+fn is_label(plain: &[u8]) -> bool {
+    std::str::from_utf8(plain).is_ok_and(|text| {
+        let body = peel(text).text.trim();
+        body.is_empty() || body.ends_with(':')
+    })
+}

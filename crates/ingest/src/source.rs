@@ -1,0 +1,252 @@
+//! Opening inputs and reading them in blocks of whole lines.
+//!
+//! Blocks are read, not mapped: a log may shrink while it is read, and a pipe cannot be mapped at all.
+
+use memchr::memrchr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Why an input could not be read. Every message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No input was named.
+    #[error("no input; name files, or - for standard input")]
+    NoInput,
+    /// The file is not there.
+    #[error("{}: no such file; check the path", .0.display())]
+    NotFound(PathBuf),
+    /// The path is a directory.
+    #[error("{}: is a directory; name the files in it, for example {}/*.log", .0.display(), .0.display())]
+    Directory(PathBuf),
+    /// The file may not be read.
+    #[error("{}: permission denied; run as a user who may read it", .0.display())]
+    Permission(PathBuf),
+    /// Reading failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The input.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Every input is empty.
+    #[error(
+        "{0}: is empty; if a command writes it, check that the command ran and that its output was redirected with 2>&1"
+    )]
+    Empty(String),
+    /// The input is a program, an archive or other data.
+    #[error("{name}: is not text but {kind}; give the log itself")]
+    Binary {
+        /// The input.
+        name: String,
+        /// What it is instead.
+        kind: &'static str,
+    },
+}
+
+impl ReadError {
+    /// The error of opening or reading a path.
+    pub(crate) fn of(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::NotFound => ReadError::NotFound(path),
+            io::ErrorKind::IsADirectory => ReadError::Directory(path),
+            io::ErrorKind::PermissionDenied => ReadError::Permission(path),
+            _ => ReadError::Io { path, source },
+        }
+    }
+}
+
+/// An input to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file.
+    Path(PathBuf),
+    /// Standard input.
+    Stdin,
+    /// Text at hand, with the name to show for it.
+    Bytes(String, Vec<u8>),
+}
+
+impl Source {
+    /// `-` is standard input, anything else a path.
+    pub fn from_arg(arg: &Path) -> Self {
+        if arg == Path::new("-") { Source::Stdin } else { Source::Path(arg.to_path_buf()) }
+    }
+
+    /// The name to show.
+    pub fn name(&self) -> String {
+        match self {
+            Source::Path(path) => path.display().to_string(),
+            Source::Stdin => "-".to_string(),
+            Source::Bytes(name, _) => name.clone(),
+        }
+    }
+
+    pub(crate) fn open(&self) -> Result<Box<dyn Read + Send + '_>, ReadError> {
+        match self {
+            Source::Path(path) => {
+                let file = File::open(path).map_err(|e| ReadError::of(path, e))?;
+                let is_dir = file.metadata().is_ok_and(|m| m.is_dir());
+                if is_dir { Err(ReadError::Directory(path.clone())) } else { Ok(Box::new(file)) }
+            }
+            Source::Stdin => Ok(Box::new(io::stdin())),
+            Source::Bytes(_, bytes) => Ok(Box::new(bytes.as_slice())),
+        }
+    }
+
+    pub(crate) fn error(&self, source: io::Error) -> ReadError {
+        ReadError::of(Path::new(&self.name()), source)
+    }
+
+    /// The size, where it is known beforehand: what a progress bar needs.
+    pub fn size(&self) -> Option<u64> {
+        match self {
+            Source::Path(path) => path.metadata().ok().filter(|m| m.is_file()).map(|m| m.len()),
+            Source::Stdin => None,
+            Source::Bytes(_, bytes) => Some(bytes.len() as u64),
+        }
+    }
+}
+
+/// Cuts an input into blocks of whole lines.
+pub(crate) struct Blocks<R> {
+    reader: R,
+    /// The beginning of a line whose end is not read yet.
+    rest: Vec<u8>,
+    done: bool,
+}
+
+impl<R: Read> Blocks<R> {
+    /// How much is read at a time.
+    pub const SIZE: usize = 2 << 20;
+    /// A line longer than this is cut: no line of a log is, and memory must stay bounded whatever comes.
+    pub const LONGEST_LINE: usize = 64 << 20;
+
+    pub fn new(reader: R) -> Self {
+        Blocks { reader, rest: Vec::new(), done: false }
+    }
+
+    pub fn into_inner(self) -> R {
+        self.reader
+    }
+
+    /// Fills `block` with whole lines; false at the end of the input.
+    pub fn next(&mut self, block: &mut Vec<u8>) -> io::Result<bool> {
+        block.clear();
+        block.append(&mut self.rest);
+        let mut searched = 0;
+        while !self.done {
+            self.fill(block)?;
+            if self.done {
+                break;
+            }
+            if let Some(end) = memrchr(b'\n', &block[searched..]) {
+                self.rest.extend_from_slice(&block[searched + end + 1..]);
+                block.truncate(searched + end + 1);
+                return Ok(true);
+            }
+            searched = block.len();
+            if block.len() >= Self::LONGEST_LINE {
+                return Ok(true);
+            }
+        }
+        Ok(!block.is_empty())
+    }
+
+    /// Reads until the block has grown by [`Self::SIZE`] or the input ends.
+    fn fill(&mut self, block: &mut Vec<u8>) -> io::Result<()> {
+        let start = block.len();
+        let wanted = Self::SIZE.saturating_sub(start.min(Self::SIZE / 2));
+        block.resize(start + wanted, 0);
+        let mut filled = start;
+        while filled < block.len() {
+            match self.reader.read(&mut block[filled..]) {
+                Ok(0) => {
+                    self.done = true;
+                    break;
+                }
+                Ok(count) => filled += count,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        block.truncate(filled);
+        Ok(())
+    }
+}
+
+/// Names data that is no text by how it begins.
+pub(crate) fn binary_kind(start: &[u8]) -> Option<&'static str> {
+    const BEGINNINGS: [(&[u8], &str); 9] = [
+        (b"\x7fELF", "a program or library (ELF)"),
+        (b"\x1f\x8b", "gzip data (gunzip it first)"),
+        (b"\x28\xb5\x2f\xfd", "zstd data (unzstd it first)"),
+        (b"BZh", "bzip2 data (bunzip2 it first)"),
+        (b"\xfd7zXZ", "xz data (unxz it first)"),
+        (b"PK\x03\x04", "a zip archive (unzip it first)"),
+        (b"\x89PNG", "a picture (PNG)"),
+        (b"%PDF", "a PDF document"),
+        (b"\xff\xd8\xff", "a picture (JPEG)"),
+    ];
+    if let Some((_, kind)) = BEGINNINGS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Some(kind);
+    }
+    let sample = &start[..start.len().min(8192)];
+    let control =
+        sample.iter().filter(|b| **b < 0x20 && !matches!(b, b'\n' | b'\r' | b'\t' | 0x1b | 0x08 | 0x0c | 0x07)).count();
+    (control * 10 > sample.len()).then_some("binary data")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A reader that returns a few bytes at a time, as pipes do.
+    struct Trickle<'a>(&'a [u8], usize);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.len().min(self.1).min(buffer.len());
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_put_together_are_the_input(text in proptest::collection::vec(any::<u8>(), 0..500), step in 1usize..50) {
+            let mut blocks = Blocks::new(Trickle(&text, step));
+            let mut block = Vec::new();
+            let mut all = Vec::new();
+            while blocks.next(&mut block).expect("reading from memory") {
+                all.extend_from_slice(&block);
+            }
+            prop_assert_eq!(all, text);
+        }
+    }
+
+    #[test]
+    fn blocks_end_with_lines() {
+        let text: Vec<u8> = (0..400_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let mut blocks = Blocks::new(text.as_slice());
+        let mut block = Vec::new();
+        let mut count = 0;
+        while blocks.next(&mut block).expect("reading from memory") {
+            assert_eq!(block.last(), Some(&b'\n'));
+            count += 1;
+        }
+        assert!(count > 1, "the text is larger than a block");
+    }
+
+    #[test]
+    fn binary_data_is_named() {
+        assert_eq!(binary_kind(b"\x7fELF\x02\x01"), Some("a program or library (ELF)"));
+        assert_eq!(binary_kind(&[0u8; 100]), Some("binary data"));
+        assert_eq!(binary_kind("host:1:2 [0] NCCL INFO é\n".as_bytes()), None);
+        assert_eq!(binary_kind(b""), None);
+    }
+}

@@ -1,0 +1,498 @@
+//! Readers of the small formats against real files: topology matrices, NCCL's XML and dump, perftest, RDMA tools.
+
+#![allow(clippy::unwrap_used)] // a file that is missing fails its test
+
+use busbw_ingest::TextLine;
+use busbw_ingest::nccl_system_dump::DumpReader;
+use busbw_ingest::nccl_topo_xml::{XmlDocuments, XmlError, XmlReader, read_graphs, read_system};
+use busbw_ingest::nvidia_smi_topo::TopoReader;
+use busbw_ingest::perftest::{PerftestReader, looks_like_json, read_json};
+use busbw_ingest::rdma_check::CheckReader;
+use busbw_ingest::rdma_monitor::MonitorReader;
+use busbw_model::{
+    Bytes, CheckResult, DeviceKind, Micros, PathType, PerfRow, PerfTest, Place, RdmaCheckItem, RdmaSample, SystemDump,
+    TopoMatrix,
+};
+use proptest::prelude::*;
+use std::path::{Path, PathBuf};
+
+/// A reader as the pipeline uses it: the filter first, then the line.
+macro_rules! reader {
+    ($name:ident, $reader:ty, $found:ty) => {
+        /// What was found, and the numbers of the lines that were claimed.
+        fn $name(text: &str) -> ($found, Vec<u64>) {
+            let mut reader = <$reader>::default();
+            let mut claimed = Vec::new();
+            for (i, text) in text.lines().enumerate() {
+                let place = Place { input: 0, line: i as u64 + 1 };
+                if <$reader>::may_belong(text.as_bytes()) && reader.feed(&TextLine { place, stream: "", text }) {
+                    claimed.push(place.line);
+                }
+            }
+            (reader.finish(), claimed)
+        }
+    };
+}
+
+reader!(matrices, TopoReader, Vec<TopoMatrix>);
+reader!(documents, XmlReader, XmlDocuments);
+reader!(tests, PerftestReader, Vec<PerfTest>);
+reader!(checks, CheckReader, Vec<RdmaCheckItem>);
+reader!(samples, MonitorReader, Vec<RdmaSample>);
+reader!(dumps, DumpReader, Vec<SystemDump>);
+
+fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(data(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn texts_of(folder: &str) -> Vec<String> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(data(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect()
+}
+
+/// How many lines each reader has claimed: matrix, XML, perftest, check, monitor, dump.
+fn claims(text: &str) -> [usize; 6] {
+    let (matrices, xml, perftest) = (matrices(text).1, documents(text).1, tests(text).1);
+    [matrices, xml, perftest, checks(text).1, samples(text).1, dumps(text).1].map(|claimed| claimed.len())
+}
+
+#[test]
+fn topology_matrices() {
+    use PathType::{Node, NvLink, Phb, Pix, Pxb, Same, Sys};
+    // file, GPUs, NICs, a path, CPU and NUMA affinity of the last GPU
+    type Case = (&'static str, usize, usize, (&'static str, &'static str, PathType), &'static str, &'static str);
+    let cases: [Case; 19] = [
+        ("2080ti-x2-pix-smi-topo", 2, 0, ("GPU0", "GPU1", Pix), "24-47,72-95", "1"),
+        ("alcf-polaris-topo", 4, 2, ("GPU1", "mlx5_1", Phb), "0-7,32-39", "0"),
+        ("aws-g5.48xlarge-smi-topo", 8, 0, ("GPU0", "GPU7", Phb), "0-191", "0-1"),
+        ("aws-p3.16xlarge-smi-topo", 8, 0, ("GPU0", "GPU3", NvLink(2)), "0-63", "0-1"),
+        ("aws-p4d.24xlarge-smi-topo", 8, 0, ("GPU0", "GPU1", NvLink(12)), "24-47,72-95", "1"),
+        ("aws-p4de.24xlarge-smi-topo", 8, 0, ("GPU6", "GPU7", NvLink(12)), "24-47,72-95", "1"),
+        ("aws-p5.48xlarge-smi-topo", 8, 0, ("GPU7", "GPU7", Same), "48-95,144-191", "1"),
+        ("azure-gb300-smi-topo", 4, 4, ("GPU0", "NIC1", Node), "", ""),
+        ("case-043-ll128-forced-a100-nv4", 4, 0, ("GPU0", "GPU1", NvLink(4)), "0-15,64-79", "0"),
+        ("case-051-gdr-off-v100-two-nic", 8, 2, ("GPU2", "mlx5_1", Pix), "24-47,72-95", ""),
+        ("case-053-p2p-hang-pix-pxb-vtd", 4, 0, ("GPU0", "GPU1", Pxb), "28-55,84-111", "1"),
+        ("case-086-nic-sys-distance-r7525", 2, 1, ("NIC0", "GPU1", Sys), "24-47,72-95", "1"),
+        ("case-095-v100-two-edr-41gbs-two-nodes", 4, 2, ("GPU3", "NIC1", Pix), "20-39,60-79", "1"),
+        ("dell-r760xa-l40s-smi-topo", 1, 10, ("mlx5_2", "mlx5_9", Pix), "0,2,4,6,8,10", "0"),
+        ("gcp-a4-b200-smi-topo", 8, 8, ("GPU4", "mlx5_4", Pix), "56-111,168-223", "1"),
+        ("h20-8nic-vm-smi-topo", 8, 8, ("NIC4", "GPU3", Pix), "64-127", "1"),
+        ("h200-4nic-baremetal-smi-topo", 8, 4, ("GPU0", "NIC2", Pxb), "48-71", "2"),
+        ("oci-gb200-v3-smi-topo", 4, 8, ("GPU3", "NIC7", Sys), "", ""),
+        ("v100-8gpu-smi-topo", 8, 0, ("GPU0", "GPU6", NvLink(2)), "0-95", ""),
+    ];
+    assert_eq!(texts_of("smi_topo").len(), cases.len());
+    for (file, gpus, nics, (a, b, path), cpus, numa) in cases {
+        let (found, _) = matrices(&read(&format!("smi_topo/{file}.txt")));
+        assert_eq!(found.len(), 1, "{file}");
+        let matrix = &found[0];
+        assert_eq!(matrix.of_kind(DeviceKind::Gpu).count(), gpus, "{file}: GPUs");
+        assert_eq!(matrix.of_kind(DeviceKind::Nic).count(), nics, "{file}: NICs");
+        assert_eq!(matrix.path(a, b), Some(path), "{file}: {a} to {b}");
+        for gpu in matrix.of_kind(DeviceKind::Gpu) {
+            assert_eq!(matrix.path(&gpu.name, &gpu.name), Some(Same), "{file}: {}", gpu.name);
+        }
+        let last = matrix.of_kind(DeviceKind::Gpu).last().unwrap();
+        assert_eq!(last.cpu_affinity.as_deref().unwrap_or_default(), cpus, "{file}: CPU affinity");
+        assert_eq!(last.numa_affinity.as_deref().unwrap_or_default(), numa, "{file}: NUMA affinity");
+    }
+}
+
+#[test]
+fn a_matrix_keeps_its_place_and_its_legends() {
+    let (found, claimed) = matrices(&read("smi_topo/dell-r760xa-l40s-smi-topo.txt"));
+    assert_eq!(found[0].place.line, 2);
+    let hcas: Vec<_> = found[0].devices.iter().map(|device| device.hca.as_deref()).collect();
+    assert_eq!(hcas[..3], [None, Some("mlx5_0"), Some("mlx5_1")]);
+    // Header and rows, legend, NIC legend; neither the prompt nor the empty lines nor the end of the Markdown block.
+    let expected: Vec<u64> = (2..=13).chain([15]).chain(17..=22).chain([24]).chain(26..=35).collect();
+    assert_eq!(claimed, expected);
+}
+
+#[test]
+fn matrices_as_they_are_copied() {
+    // what, text, number of matrices, paths of the first one in reading order (`.` for none)
+    let cases = [
+        ("cut at the right", "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tNV4\nGPU1\tNV4\nNIC0\tPIX", 1, "X NV4 . NV4 . . PIX . ."),
+        ("cut at the bottom", "  GPU0 GPU1 CPU Aff\nGPU0 X SYS 0-3", 1, "X SYS . ."),
+        ("two matrices", "\tGPU0\tGPU1\nGPU0\tX\tPIX\n\tGPU0\tGPU1\nGPU0\tX\tSYS", 2, "X PIX . ."),
+        ("a row without a column", "\tGPU0\tGPU1\nNIC0\tPIX\tPIX\nGPU1\tPIX\tX", 1, ". . PIX X"),
+        ("escapes lost", "\t[4mGPU0\thfi1_0\tCPU Affinity[0m\nGPU0\t X \tSOC\t0-7", 1, "X SYS . ."),
+        ("escapes kept", "\t\x1b[4mGPU0\trocep1s0\tCPU Affinity\x1b[0m\nGPU0\t X \tPHB\t0-7", 1, "X PHB . ."),
+        ("peer access", "\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", 0, ""),
+        ("no rows", "GPU0 GPU1 GPU2\n", 0, ""),
+        ("a device twice", "\tGPU0\tGPU0\nGPU0\tX\tX", 0, ""),
+    ];
+    for (what, text, count, paths) in cases {
+        let (found, _) = matrices(text);
+        assert_eq!(found.len(), count, "{what}");
+        let cells = found.first().map(|matrix| matrix.paths.concat()).unwrap_or_default();
+        let cells: Vec<_> = cells.iter().map(|cell| cell.map_or(".".to_string(), |path| path.to_string())).collect();
+        assert_eq!(cells.join(" "), paths, "{what}");
+    }
+}
+
+#[test]
+fn xml_topologies() {
+    // file, CPUs, PCI devices, devices of class GPU, devices of class NIC, NVLinks, <net> elements, NUMA node of CPU 0
+    let cases = [
+        ("aws-g5.48xl-topo", 2, 9, 0, 0, 0, 0, 0),
+        ("aws-p4d-24xl-topo", 2, 16, 8, 4, 0, 0, 0),
+        ("aws-p4de-24xl-topo", 2, 16, 8, 4, 0, 0, 0),
+        ("aws-p5.48xl-topo", 1, 48, 8, 32, 0, 32, 0),
+        ("azure-nc48v4-topo", 2, 2, 2, 0, 2, 1, 0),
+        ("azure-ncv4-topo", 4, 4, 4, 0, 4, 1, 0),
+        ("azure-ndv2-topo", 2, 9, 8, 1, 0, 0, 0),
+        ("azure-ndv4-topo", 4, 20, 8, 8, 0, 0, 0),
+        ("azure-ndv5-topo", 2, 24, 8, 8, 0, 0, 0),
+        ("oci-b4-topo-flattened", 4, 20, 8, 8, 0, 0, 3),
+        ("oci-h100-topology-kubernetes", 2, 40, 8, 8, 32, 16, 0),
+        ("oci-h100-topology", 2, 40, 8, 8, 32, 16, 0),
+        ("oci-topo-flattened", 4, 20, 8, 8, 0, 0, 3),
+    ];
+    for (file, cpus, pcis, gpus, nics, nvlinks, nets, numa) in cases {
+        let text = read(&format!("nccl_xml/{file}.xml"));
+        let (found, claimed) = documents(&text);
+        assert_eq!(found.errors, [], "{file}");
+        let topology = &found.systems[0];
+        assert_eq!(claimed.first(), Some(&topology.place.line), "{file}");
+        assert_eq!(read_system(&text, topology.place).as_ref(), Ok(topology), "{file}: file and lines differ");
+        let all = topology.all_pcis();
+        let of_class =
+            |class: &str| all.iter().filter(|p| p.class.as_deref().is_some_and(|c| c.starts_with(class))).count();
+        let links = all.iter().filter_map(|pci| pci.gpu.as_ref()).map(|gpu| gpu.nvlinks.len()).sum::<usize>();
+        let nic_entries = topology.cpus.iter().flat_map(|cpu| &cpu.nics).chain(all.iter().flat_map(|pci| &pci.nics));
+        let counts = (topology.cpus.len(), all.len(), of_class("0x03"), of_class("0x02"), links);
+        let ports = nic_entries.map(|nic| nic.nets.len()).sum::<usize>();
+        assert_eq!((counts, ports), ((cpus, pcis, gpus, nics, nvlinks), nets), "{file}");
+        assert_eq!(topology.cpus[0].numa_id, Some(numa), "{file}");
+    }
+}
+
+#[test]
+fn xml_attributes() {
+    let link = |speed: &str, width: &str| {
+        let pci = format!(r#"<pci busid="0000:0f:00.0" link_speed="{speed}" link_width="{width}"/>"#);
+        let text = format!(r#"<system version="1"><cpu numaid="-1" familyid="0x6">{pci}</cpu></system>"#);
+        let system = read_system(&text, Place::default()).unwrap();
+        assert_eq!((system.cpus[0].numa_id, system.cpus[0].family_id), (Some(-1), Some(6)));
+        (system.cpus[0].pcis[0].link_speed_gts, system.cpus[0].pcis[0].link_width)
+    };
+    for (speed, width, expected) in [
+        ("16 GT/s", "16", (Some(16.0), Some(16))),
+        ("32.0 GT/s PCIe", "8", (Some(32.0), Some(8))),
+        ("2.5 GT/s", "1", (Some(2.5), Some(1))),
+        ("", "", (None, None)),
+        ("Unknown", "0", (None, None)),
+        ("Unknown speed", "255", (None, Some(255))),
+    ] {
+        assert_eq!(link(speed, width), expected, "{speed:?} {width:?}");
+    }
+
+    let system = documents(&read("nccl_xml/oci-h100-topology.xml")).0.systems.remove(0);
+    let pcis = system.all_pcis();
+    let gpu = pcis.iter().find_map(|pci| pci.gpu.as_ref()).unwrap();
+    assert_eq!((gpu.dev, gpu.sm, gpu.rank, gpu.gdr), (Some(0), Some(90), Some(0), Some(true)));
+    assert_eq!(gpu.nvlinks[0], ("0000:1c:00.0".to_string(), 5));
+    let net = &pcis.iter().find(|pci| !pci.nics.is_empty()).unwrap().nics[0].nets[1];
+    assert_eq!((net.name.as_deref(), net.dev, net.port), (Some("mlx5_1"), Some(1), Some(2)));
+    assert_eq!((net.speed_mbps, net.gdr, net.guid.as_deref()), (Some(180_000), Some(true), Some("0x9a70500003ae6d94")));
+}
+
+#[test]
+fn xml_graphs() {
+    let (found, _) = documents(&read("nccl_xml/azure-ncv4-graph.xml"));
+    let graphs = &found.graphs[0].graphs;
+    let shapes: Vec<_> = graphs.iter().map(|g| (g.id, g.pattern, g.channels, g.gpu_orders.len())).collect();
+    assert_eq!(shapes, [(0, 4, 2, 2), (1, 1, 4, 4), (2, 3, 4, 4)]);
+    assert_eq!(graphs[0].gpu_orders[1], [0, 3, 2, 1]);
+    assert_eq!((graphs[0].speed_intra, graphs[0].speed_inter), (Some(12.0), Some(12.0)));
+    assert_eq!((graphs[0].type_intra.as_deref(), graphs[0].type_inter.as_deref()), (Some("SYS"), Some("PIX")));
+}
+
+#[test]
+fn xml_wherever_it_stands() {
+    let one_line = r#"topo: <system version="1"><cpu numaid="0"/></system> and <graphs version="1"/> end"#;
+    let commented = "<system version=\"1\"> <!-- GPUs of\nthe left half =\n --> <cpu\n  numaid=\"0\"\n/>\n</system>";
+    let interleaved =
+        "<system version=\"1\">\nhost:1:2 [0] NCCL INFO Using eth0<0> -> x\n<cpu numaid=\"0\"/>\n</system>";
+    let twice = "<system version=\"1\">\n<cpu numaid=\"0\"/>\n</system><system version=\"1\">\n</system>";
+    let cut = "<system version=\"1\">\n<cpu numaid=\"0\">";
+    let started_again = "<graphs version=\"1\">\n<system version=\"1\">\n</system>";
+    let mismatched = "<system version=\"1\">\n<cpu></pci>\n</system>";
+    for (what, text, expected) in [
+        ("one line", one_line, (1, 1, 0)),
+        ("comment and tag over lines", commented, (1, 0, 0)),
+        ("a log line in between", interleaved, (1, 0, 0)),
+        ("end and start in a line", twice, (2, 0, 0)),
+        ("cut", cut, (0, 0, 1)),
+        ("started again", started_again, (1, 0, 1)),
+        ("wrong end tag", mismatched, (0, 0, 1)),
+        ("other elements", "<systems/> <graphs2></graphs2>", (0, 0, 0)),
+    ] {
+        let (found, _) = documents(text);
+        assert_eq!((found.systems.len(), found.graphs.len(), found.errors.len()), expected, "{what}: {found:?}");
+    }
+    assert_eq!(documents(commented).0.systems[0].cpus[0].numa_id, Some(0));
+    assert_eq!(documents(interleaved).1, [1, 3, 4], "the log line is left to its own reader");
+}
+
+#[test]
+fn hostile_xml_is_an_error() {
+    let nested = |depth: usize| {
+        let (open, close) = ("<pci busid=\"0\">".repeat(depth), "</pci>".repeat(depth));
+        read_system(&format!("<system><cpu>{open}{close}</cpu></system>"), Place::default())
+    };
+    assert_eq!(nested(200).unwrap().all_pcis().len(), 200);
+    assert_eq!(nested(100_000), Err(XmlError::TooDeep));
+    let entities = "<!DOCTYPE x [<!ENTITY a \"aaaa\">]><system>&a;</system>";
+    assert!(matches!(read_system(entities, Place::default()), Err(XmlError::Malformed(_))));
+    let swapped = read_graphs("<system/>", Place::default());
+    assert_eq!(swapped, Err(XmlError::WrongRoot { expected: "graphs", found: "system".into() }));
+}
+
+fn bandwidth(size: u64, iterations: u64, peak_gbit_s: f64, average_gbit_s: f64, rate: f64) -> PerfRow {
+    let message_rate_mpps = Some(rate);
+    PerfRow::Bandwidth { size: Bytes(size), iterations, peak_gbit_s, average_gbit_s, message_rate_mpps }
+}
+
+/// Times are minimum, maximum, typical, average, 99 % and 99.9 %.
+fn latency(size: u64, iterations: u64, times: [Option<f64>; 6]) -> PerfRow {
+    let [min, max, typical, average, p99, p999] = times.map(|time| time.map(Micros));
+    PerfRow::Latency { size: Bytes(size), iterations, min, max, typical, average, p99, p999 }
+}
+
+#[test]
+fn perftest_header_and_rows_of_a_real_run() {
+    let text = read("perftest/ib_read_bw.txt");
+    let (found, claimed) = tests(&text);
+    let expected = PerfTest {
+        place: Place { input: 0, line: 2 },
+        test: Some("RDMA_Read BW Test".into()),
+        device: Some("mlx5_bond_0".into()),
+        queue_pairs: Some(20),
+        connection: Some("RC".into()),
+        link_type: Some("Ethernet".into()),
+        mtu: Some(1024),
+        gid_index: Some(3),
+        rows: vec![
+            bandwidth(2, 20_000, 0.058511, 0.058226, 3.639132),
+            bandwidth(4_194_304, 20_000, 165.55, 165.55, 0.004934),
+            bandwidth(8_388_608, 20_000, 165.65, 165.63, 0.002468),
+        ],
+    };
+    assert_eq!(found, [expected]);
+    let all_but_first_rule: Vec<u64> = (2..=text.lines().count() as u64).collect();
+    assert_eq!(claimed, all_but_first_rule);
+}
+
+#[test]
+fn perftest_tables() {
+    const GBIT_PER_MIB: f64 = 8.388608e-3;
+    let rows = |file: &str| -> Vec<Vec<PerfRow>> {
+        tests(&read(&format!("perftest/{file}.txt"))).0.into_iter().map(|test| test.rows).collect()
+    };
+    assert_eq!(
+        rows("send_lat_then_write_bw"),
+        [
+            vec![
+                latency(2, 1000, [1.76, 6.12, 1.79, 1.80, 1.88, 6.12].map(Some)),
+                latency(4096, 1000, [3.41, 9.80, 3.52, 3.55, 3.90, 9.80].map(Some)),
+            ],
+            vec![bandwidth(65536, 5000, 23211.35 * GBIT_PER_MIB, 23205.17 * GBIT_PER_MIB, 0.371283)],
+        ]
+    );
+    assert_eq!(rows("write_bw_per_port"), [[bandwidth(65536, 1_000_000, 0.0, 391.5, 0.746727)]]);
+    assert_eq!(rows("read_lat_duration"), [[latency(2, 1_394_820, [None, None, None, Some(7.17), None, None])]]);
+    assert_eq!(rows("send_bw_service_levels"), [vec![bandwidth(65536, 5000, 98.1, 97.4, 0.185776); 2]]);
+    let old = bandwidth(65536, 5000, 11030.78 * GBIT_PER_MIB, 11030.45 * GBIT_PER_MIB, 0.176487);
+    assert_eq!(rows("old_units"), [[old]]);
+    let commented = "#  #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n\
+                     #  65536      279928           0.00               5830.79               0.093293";
+    let expected = bandwidth(65536, 279_928, 0.0, 5830.79 * GBIT_PER_MIB, 0.093293);
+    assert_eq!(tests(commented).0[0].rows, [expected]);
+}
+
+#[test]
+fn perftest_json() {
+    let read_file = |file: &str| {
+        let text = read(&format!("perftest/{file}.json"));
+        assert!(looks_like_json(&text), "{file}");
+        read_json(&text, 7)
+    };
+    let test = read_file("write_bw_gbits").unwrap();
+    assert_eq!((test.place, test.test.as_deref()), (Place { input: 7, line: 0 }, Some("RDMA_Write_BW_Test")));
+    assert_eq!((test.device.as_deref(), test.queue_pairs, test.gid_index), (Some("mlx5_0"), Some(2), Some(3)));
+    assert_eq!((test.connection.as_deref(), test.link_type.as_deref()), (Some("RC"), Some("Ethernet")));
+    assert_eq!(test.mtu, Some(4096));
+    assert_eq!(test.rows, [bandwidth(65536, 5000, 196.45, 196.41, 0.374622)]);
+
+    let average_of = |file: &str| match read_file(file).unwrap().rows[0] {
+        PerfRow::Bandwidth { average_gbit_s, .. } => average_gbit_s,
+        PerfRow::Latency { .. } => panic!("{file} has a latency"),
+    };
+    assert!((average_of("write_bw_mib") - 196.41).abs() < 0.01, "MiB/s are told by the message rate");
+    assert_eq!(average_of("send_bw_service_level"), 196.41);
+    let expected = latency(2, 1000, [1.76, 6.12, 1.79, 1.80, 1.88, 6.12].map(Some));
+    assert_eq!(read_file("read_lat").unwrap().rows, [expected]);
+    assert!(read_file("output_bandwidth_only").unwrap_err().contains("--output"));
+
+    for text in ["", "{", "[]", r#"{"results": {"test_info": 1}}"#, "{\"version\": 3}"] {
+        assert!(!looks_like_json(text) && read_json(text, 0).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn rdma_check_items() {
+    let (items, claimed) = checks(&read("rdma/rdma_qos_check.txt"));
+    let items: Vec<_> = items.iter().map(|i| (i.place.line, i.item.as_str(), i.detail.as_str(), &i.result)).collect();
+    assert_eq!(
+        items,
+        [
+            (6, "link_up", "eth1: yes", &CheckResult::Ok),
+            (7, "mlnx_device", "eth1: 1", &CheckResult::Ok),
+            (8, "drv_ver", "eth1: 5.2-2.2.3", &CheckResult::Ok),
+            (10, "pci", "0000:c5:00.1", &CheckResult::Ok),
+            (11, "pci", "0000:e1:00.0", &CheckResult::Ok),
+            (12, "pci", "0000:e1:00.1", &CheckResult::Ok),
+        ]
+    );
+    assert_eq!(claimed, (2..=2).chain(4..=13).collect::<Vec<u64>>());
+}
+
+#[test]
+fn rdma_monitor_samples() {
+    let text = read("rdma/rdma_monitor.txt");
+    let (found, claimed) = samples(&text);
+    assert_eq!((found.len(), found[0].place.line, found[0].values.len()), (1, 2, 20));
+    assert_eq!(found[0].time.as_deref(), Some("2022-2-18 09:48:59 CST"));
+    assert_eq!(found[0].values[0].per_port, [40.923, 40.951]);
+    for (name, total) in
+        [("tx_rate", 81.874), ("rp_cnp_handled", 4632.0), ("cpu_usage", 0.35), ("free_mem", 1_049_633_300.0)]
+    {
+        assert_eq!(found[0].get(name), Some(total), "{name}");
+    }
+    assert_eq!(claimed, (2..=text.lines().count() as u64).collect::<Vec<u64>>());
+
+    let two = samples("2022-2-18 09:48:59\ntx_rate: 1\nrx_rate: 2\ntx_rate: 3\nrx_rate: 4").0;
+    assert_eq!(
+        two.iter().map(|s| (s.time.is_some(), s.get("tx_rate"))).collect::<Vec<_>>(),
+        [(true, Some(1.0)), (false, Some(3.0))]
+    );
+}
+
+/// The messages of a log with their NCCL prefix taken off, by thread.
+fn dumps_of_log(text: &str) -> Vec<SystemDump> {
+    let mut reader = DumpReader::default();
+    for (i, text) in text.lines().enumerate() {
+        let (speaker, message) = text.split_once(" NCCL INFO ").unwrap();
+        let line = TextLine { place: Place { input: 0, line: i as u64 + 1 }, stream: speaker, text: message };
+        assert!(DumpReader::may_belong(message.as_bytes()) && reader.feed(&line), "{text}");
+    }
+    reader.finish()
+}
+
+/// Depth, link, bandwidth and device of every line.
+fn tree(dump: &SystemDump) -> Vec<(u32, &str, Option<f64>, &str)> {
+    dump.nodes.iter().map(|node| (node.depth, node.link.as_str(), node.bw_gbs, node.device.as_str())).collect()
+}
+
+#[test]
+fn system_dump_of_a_real_run() {
+    let found = dumps_of_log(&read("nccl_xml/system-dump-091.log"));
+    assert_eq!(found.len(), 2);
+    for dump in &found {
+        assert_eq!((dump.max_bw, dump.total_bw), (Some(24.0), Some(24.0)));
+        assert_eq!(
+            tree(dump),
+            [
+                (0, "", None, "CPU/0"),
+                (1, "SYS", Some(5000.0), "CPU/1"),
+                (1, "PCI", Some(24.0), "GPU/1000"),
+                (0, "", None, "CPU/1"),
+                (1, "SYS", Some(5000.0), "CPU/0"),
+                (1, "PCI", Some(24.0), "GPU/81000"),
+                (1, "PCI", Some(24.0), "NIC/D1000"),
+            ]
+        );
+    }
+}
+
+#[test]
+fn ordinary_text_is_nobodys() {
+    for text in [
+        "GPU0 is slow, GPU1 is not",
+        "Legend: see below",
+        "NIC0: mlx5_0",
+        "  PIX = 4",
+        "| GPU | time |\n|-----|------|\n| A100 | 3.5 |",
+        "a < b and <b>bold</b> => \"x=\"",
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong",
+        "     1048576        262144     float     sum      -1    50.12   20.92   20.92       0",
+        "Unit Test\nA Send Test",
+        "* fixed a bug\n* updated the docs ok",
+        "------------\n2024-01-01 10:00:00\nloss: 0.25",
+        "2024-01-01 10:00:00 step 3 loss 0.5",
+        "tx_bytes: 12",
+        "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+        "==========================================",
+        "+ make -j 8",
+        "--verbose -> quiet",
+    ] {
+        assert_eq!(claims(text), [0; 6], "{text:?}");
+    }
+}
+
+#[test]
+fn every_file_has_one_reader() {
+    for (folder, owner) in [("smi_topo", 0), ("perftest", 2)] {
+        for text in texts_of(folder) {
+            let mut others = claims(&text);
+            others[owner] = 0;
+            assert_eq!(others, [0; 6], "{text}");
+        }
+    }
+}
+
+/// The real files with their lines cut, dropped, repeated and overwritten.
+fn damaged() -> impl Strategy<Value = String> {
+    let texts: Vec<String> = ["smi_topo", "nccl_xml", "perftest", "rdma"].iter().flat_map(|f| texts_of(f)).collect();
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), 0..5u8, "\\PC{0,3}"), 0..12);
+    (prop::sample::select(texts), edits).prop_map(|(mut text, edits)| {
+        for (at, edit, new) in edits {
+            let start = text.floor_char_boundary(at.index(text.len() + 1));
+            let end = text.floor_char_boundary((start + 40).min(text.len()));
+            match edit {
+                0 => text.truncate(start),
+                1 => text.replace_range(start..end, ""),
+                2 => text = [&text[..end], &text[start..]].concat(),
+                3 => text.insert_str(start, &new),
+                _ => text.replace_range(start..end, &new),
+            }
+        }
+        text
+    })
+}
+
+fn read_as_everything(text: &str) {
+    claims(text);
+    let _ = (read_system(text, Place::default()), read_graphs(text, Place::default()), read_json(text, 0));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_without_panic(text in "(?s).{0,300}") {
+        read_as_everything(&text);
+    }
+
+    #[test]
+    fn damaged_files_are_read_without_panic(text in damaged()) {
+        read_as_everything(&text);
+    }
+}
