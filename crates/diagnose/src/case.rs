@@ -1,0 +1,89 @@
+//! A run as the rules look at it: each table with its curve, its nodes and the communicator that it measured.
+
+use crate::curve::Curve;
+use busbw_model::{BenchTable, Communicator, Run, TransportKind};
+
+/// What is judged.
+pub struct Case<'a> {
+    /// Everything that was read.
+    pub run: &'a Run,
+    /// The tables that have rows, in order.
+    pub tests: Vec<Test<'a>>,
+}
+
+/// A table with rows and what is known about where it was measured.
+pub struct Test<'a> {
+    /// The table.
+    pub table: &'a BenchTable,
+    /// Its curve.
+    pub curve: Curve<'a>,
+    /// The communicator: of as many ranks, from the same input or the only one.
+    pub comm: Option<&'a Communicator>,
+    /// Number of nodes.
+    pub nodes: Option<u32>,
+    /// GPUs' name, where the device list tells.
+    pub gpu: Option<&'a str>,
+}
+
+/// How ranks of different nodes talk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    /// TCP sockets.
+    Socket,
+    /// RDMA, by NCCL's own transport or a plugin that does what it does.
+    Rdma,
+    /// A plugin of another kind, whose name the log gives.
+    Plugin,
+}
+
+impl<'a> Case<'a> {
+    /// Prepares a run.
+    pub fn new(run: &'a Run) -> Self {
+        let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
+        Case { run, tests }
+    }
+
+    /// The largest communicator.
+    pub fn largest(&self) -> Option<&'a Communicator> {
+        self.run.communicators.first()
+    }
+}
+
+impl<'a> Test<'a> {
+    fn new(run: &'a Run, table: &'a BenchTable) -> Option<Self> {
+        let curve = Curve::of(table)?;
+        let same_size = |comm: &&Communicator| table.nranks.is_none() || comm.nranks == table.nranks;
+        let here = |comm: &&Communicator| comm.place.input == table.place.input;
+        let comm = run
+            .communicators
+            .iter()
+            .filter(same_size)
+            .find(here)
+            .or_else(|| run.communicators.iter().find(|comm| run.tables.len() == 1 && same_size(comm)));
+        let hosts = table.hosts().len() as u32;
+        let nodes = comm.and_then(|c| c.nnodes).or((hosts > 0).then_some(hosts));
+        let gpu = table.devices.first().map(|d| d.name.as_str()).filter(|name| !name.is_empty());
+        Some(Test { table, curve, comm, nodes, gpu })
+    }
+
+    /// Whether it crosses nodes for sure.
+    pub fn crosses_nodes(&self) -> bool {
+        self.nodes.is_some_and(|n| n > 1)
+    }
+
+    /// The network that its communicator logged.
+    pub fn network(&self) -> Option<Network> {
+        network_of(self.comm?)
+    }
+}
+
+/// The network that a communicator's connections between nodes use.
+pub fn network_of(comm: &Communicator) -> Option<Network> {
+    comm.transports.iter().find_map(|t| match &t.kind {
+        TransportKind::Net(name) if name.eq_ignore_ascii_case("socket") => Some(Network::Socket),
+        TransportKind::Net(name) if name.starts_with("IB") || t.gdr => Some(Network::Rdma),
+        TransportKind::Net(_) => Some(Network::Plugin),
+        TransportKind::CollNet => Some(Network::Rdma),
+        _ => None,
+    })
+}

@@ -1,0 +1,212 @@
+//! Bandwidth between nodes that falls as messages grow: flows share links of the fabric.
+//!
+//! Messages that outgrow the buffers of NICs and switches need a steady rate. Where flows are hashed over equal-cost
+//! links (ECMP), two large ones on a link get half each, and every ring waits for its slowest connection.
+
+use crate::case::{Case, Network, Test};
+use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, GBps, Gain, Run, Severity, SourceLine};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Payload of one 400 Gb/s port, GB/s: 46 to 48 is what to expect of it (NVIDIA's remarks in NCCL's issues).
+const PORT_400G: f64 = 48.5;
+
+/// Finds tables over several nodes whose busbw falls behind its peak.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    case.tests.iter().filter_map(|test| congestion(case.run, test)).take(1).collect()
+}
+
+fn congestion(run: &Run, test: &Test) -> Option<Finding> {
+    let fall = test.curve.fall.as_ref()?;
+    if !test.crosses_nodes() || test.network() == Some(Network::Socket) {
+        return None;
+    }
+    let crossings = test.comm.map(Communicator::crossings).unwrap_or_default();
+    let paths = Paths::of(test.comm, &crossings);
+    let (peak, last) = (test.curve.peak, fall.last);
+    let title = format!(
+        "busbw falls from {peak} at {} to {last} at {}: large flows between the nodes share links",
+        test.curve.peak_row.size, fall.last_row.size
+    );
+    Some(Finding {
+        code: Code::FabricCongestion,
+        severity: Severity::Warning,
+        confidence: confidence(test, &paths),
+        title,
+        explanation: explanation(test, &crossings, &paths),
+        evidence: evidence(run, test),
+        remedy: remedy(),
+        expected_gain: gain(test, &paths),
+    })
+}
+
+/// The GPU pairs over which rings leave their node.
+struct Paths {
+    /// Different pairs of local GPUs in one direction between two nodes: what NICs can work for in parallel.
+    pairs_per_direction: usize,
+    /// Channels that share one ordered pair, the most of any.
+    channels_per_pair: usize,
+    channels: usize,
+}
+
+impl Paths {
+    fn of(comm: Option<&Communicator>, crossings: &[Crossing]) -> Option<Self> {
+        let comm = comm?;
+        let direction = |c: &Crossing| Some((comm.node_of(c.from)?, comm.node_of(c.to)?));
+        let first = crossings.first().and_then(direction)?;
+        let pairs_per_direction = crossings.iter().filter(|c| direction(c) == Some(first)).count();
+        let channels_per_pair = crossings.iter().map(|c| c.channels.len()).max()?;
+        let channels: BTreeSet<u16> = crossings.iter().flat_map(|c| c.channels.iter().copied()).collect();
+        Some(Paths { pairs_per_direction, channels_per_pair, channels: channels.len() })
+    }
+
+    /// Few pairs that carry several channels each make few, large flows.
+    fn few_large_flows(&self) -> bool {
+        self.pairs_per_direction <= 16 && self.channels_per_pair > 1
+    }
+}
+
+/// A fall alone has other causes (a thermal limit, a slow node, other traffic); few large flows speak for the fabric.
+fn confidence(test: &Test, paths: &Option<Paths>) -> f64 {
+    let mut confidence: f64 = 0.55;
+    if test.curve.fall.as_ref().is_some_and(|f| f.both_halves) {
+        confidence += 0.1;
+    }
+    if paths.as_ref().is_some_and(Paths::few_large_flows) {
+        confidence += 0.2;
+    }
+    if test.curve.fall.as_ref().is_some_and(|f| f.left < 0.75) {
+        confidence += 0.05;
+    }
+    confidence
+}
+
+fn explanation(test: &Test, crossings: &[Crossing], paths: &Option<Paths>) -> String {
+    let mut text = String::from(
+        "A sound fabric gives a curve that rises and stays: once messages are large, every further doubling takes twice \
+         the time. This one rises and then falls",
+    );
+    if test.curve.fall.as_ref().is_some_and(|f| f.both_halves) {
+        text.push_str(", out of place and in place alike, so it is no chance of one measurement");
+    }
+    text.push_str(
+        ". GPUs and NVLink do not slow down as messages grow; what does is a network in which flows share links: \
+         switches hash each flow onto one of several equal-cost links (ECMP), short messages fit the buffers, long ones \
+         do not, and then a link that carries two flows gives each half while another link stays idle. A ring moves at \
+         the pace of its slowest connection.",
+    );
+    if let (Some(comm), Some(paths)) = (test.comm, paths) {
+        let _ = write!(
+            text,
+            "\n\nThe {} rings of the log leave a node over {} ordered rank pairs only: {}. ",
+            paths.channels,
+            crossings.len(),
+            list_pairs(crossings)
+        );
+        let _ = write!(
+            text,
+            "So {} GPU pairs in each direction carry all traffic between the nodes, {} channels on each",
+            in_words(paths.pairs_per_direction),
+            paths.channels_per_pair
+        );
+        text.push_str(": few flows, all of them large, which hashing spreads badly.");
+        if crossings.iter().all(|c| changes_rail(comm, c)) {
+            text.push_str(
+                " None of them connects GPUs of the same index, so with NICs near their GPUs the traffic changes rail \
+                 and has to pass from switch to switch.",
+            );
+        }
+    } else {
+        text.push_str(
+            "\n\nThe input holds no ring lines (`Channel 00/16 : 0 7 5 …`), so which ranks meet across nodes is not \
+             known. Run once with NCCL_DEBUG=INFO and give that log as well: it names the rank pairs that share the links.",
+        );
+    }
+    text
+}
+
+/// Whether a crossing leads to a GPU of another index on its node.
+fn changes_rail(comm: &Communicator, crossing: &Crossing) -> bool {
+    let device = |rank| comm.ranks.get(&rank).and_then(|r| r.device);
+    matches!((device(crossing.from), device(crossing.to)), (Some(a), Some(b)) if a != b)
+}
+
+fn list_pairs(crossings: &[Crossing]) -> String {
+    let shown: Vec<String> = crossings.iter().take(16).map(|c| format!("{}→{}", c.from, c.to)).collect();
+    let more = if crossings.len() > 16 { format!(" and {} more", crossings.len() - 16) } else { String::new() };
+    shown.join(", ") + &more
+}
+
+fn in_words(count: usize) -> String {
+    const WORDS: [&str; 9] = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight"];
+    WORDS.get(count).map_or_else(|| count.to_string(), ToString::to_string)
+}
+
+fn evidence(run: &Run, test: &Test) -> Vec<Evidence> {
+    let mut evidence = vec![note(test.curve.peak_row.source.clone(), "the peak")];
+    if let Some(fall) = &test.curve.fall {
+        evidence.push(note(
+            fall.last_row.source.clone(),
+            &format!("{:.0}% of the peak", 100.0 * fall.last.0 / test.curve.peak.0),
+        ));
+    }
+    let Some(comm) = test.comm else { return evidence };
+    let mut seen = BTreeSet::new();
+    for channel in comm.channels.values() {
+        let Some(ring) = &channel.ring else { continue };
+        let leaving: Vec<String> = ring
+            .pairs()
+            .filter(|(a, b)| comm.node_of(*a) != comm.node_of(*b))
+            .map(|(a, b)| format!("{a}→{b}"))
+            .collect();
+        // Channels repeat a few patterns: one line of each shows them all.
+        if seen.len() < 4
+            && seen.insert(leaving.clone())
+            && let Some(line) = run.line(ring.place)
+        {
+            evidence.push(note(line, &format!("leaves the node at {}", leaving.join(" and "))));
+        }
+    }
+    evidence
+}
+
+fn note(source: SourceLine, note: &str) -> Evidence {
+    Evidence { source, note: Some(note.to_string()) }
+}
+
+fn remedy() -> Vec<String> {
+    [
+        "Cable by rail: NIC i of every node to switch i, so that GPUs of the same index meet on one switch and no large flow \
+         crosses between switches. In the field report behind this rule that took four GPUs per machine from 34 to about 195 GB/s, \
+         what NICs wired back to back reach.",
+        "Where cables must stay, spread each connection over more flows, so that hashing has more to work with: \
+         `export NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_SPLIT_DATA_ON_QPS=1`",
+        "Turn on adaptive routing or packet spraying on the switches (InfiniBand SL with AR, Spectrum-X RoCE adaptive routing), \
+         then `export NCCL_IB_ADAPTIVE_ROUTING=1`",
+        "See it happen: while the test runs, watch the counters of every port on both nodes; CNPs and out-of-sequence packets that \
+         rise with large sizes show links that are shared. `for d in /sys/class/infiniband/*/ports/1/hw_counters; do echo \"$d \
+         cnp=$(cat $d/np_cnp_sent 2>/dev/null) ooo=$(cat $d/out_of_sequence 2>/dev/null)\"; done`",
+        "Rule out a slow NIC: run `ib_write_bw` between the paired NICs of the two nodes, one pair at a time and then all at once; \
+         alone each should reach its line rate.",
+    ]
+    .map(str::to_string)
+    .to_vec()
+}
+
+/// After the fix every GPU pair has a NIC's rate of its own. The log does not name the NICs, so the lower end is the peak,
+/// which these flows reached while they fitted the buffers.
+fn gain(test: &Test, paths: &Option<Paths>) -> Option<Gain> {
+    let paths = paths.as_ref()?;
+    let fall = test.curve.fall.as_ref()?;
+    let ports = paths.pairs_per_direction as f64;
+    let upper = (ports * PORT_400G).max(test.curve.peak.0);
+    Some(Gain {
+        from_busbw: fall.last,
+        to_busbw: (test.curve.peak, GBps(upper)),
+        basis: format!(
+            "at least the peak that the same flows reach while they do not collide; {upper:.0} GB/s if each of the {} GPU pairs has \
+             a 400 Gb/s NIC to itself ({PORT_400G} GB/s of payload each)",
+            in_words(paths.pairs_per_direction)
+        ),
+    })
+}

@@ -1,0 +1,297 @@
+//! Which network carries the traffic between nodes, and whether it should.
+
+use crate::case::{Case, Network, Test, network_of};
+use busbw_model::{
+    Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkStatement, Run, Severity, SourceLine,
+    TransportKind,
+};
+
+/// What sockets reach between two nodes at best in published runs with one to a few interfaces, GB/s.
+const SOCKETS_AT_BEST: f64 = 20.0;
+/// Latency of 16 ranks on two nodes: RDMA needs some 20 to 40 us, sockets 60 and more (published tables).
+const SOCKET_LATENCY_US: f64 = 60.0;
+
+/// The log says that ranks of different nodes talk over sockets.
+pub fn fallback(case: &Case) -> Vec<Finding> {
+    let sockets = |comm: &&Communicator| network_of(comm) == Some(Network::Socket);
+    if let Some(comm) = case.run.communicators.iter().find(sockets) {
+        return vec![logged_fallback(case.run, comm)];
+    }
+    case.tests
+        .iter()
+        .filter(|test| looks_like_sockets(test))
+        .filter(|test| !is_compared(case, test))
+        .map(suspected_fallback)
+        .take(1)
+        .collect()
+}
+
+fn logged_fallback(run: &Run, comm: &Communicator) -> Finding {
+    let why = Why::of(run);
+    let transport = comm.transports.iter().find(|t| matches!(t.kind, TransportKind::Net(_)));
+    let mut evidence: Vec<Evidence> = transport
+        .and_then(|t| run.line(t.first))
+        .map(|source| with_note(source, "a connection between nodes over a socket"))
+        .into_iter()
+        .collect();
+    evidence.extend(why.evidence());
+    Finding {
+        code: Code::NetSocketFallback,
+        severity: Severity::Warning,
+        confidence: why.confidence(),
+        title: format!("Ranks of different nodes talk over TCP sockets: {}", why.in_short()),
+        explanation: format!(
+            "NCCL connects ranks of different nodes through RDMA where it finds an HCA (`via NET/IB`), and through TCP sockets where \
+             it does not (`via NET/Socket`). Sockets copy every byte through the CPU and reach a fraction of RDMA's bandwidth at \
+             several times its latency. {}",
+            why.explanation()
+        ),
+        evidence,
+        remedy: why.remedy(),
+        expected_gain: None,
+    }
+}
+
+/// Why sockets are in use.
+enum Why<'a> {
+    /// `NCCL_IB_DISABLE=1`.
+    Disabled(&'a EnvSetting),
+    /// `NCCL_NET=Socket`.
+    Forced(&'a EnvSetting),
+    /// `NET/IB : No device found`.
+    NoDevice(&'a SourceLine),
+    /// The log does not tell.
+    Unknown,
+}
+
+impl<'a> Why<'a> {
+    fn of(run: &'a Run) -> Self {
+        let setting = |name: &str| run.nccl.env_value(name);
+        if let Some(disabled) = setting("NCCL_IB_DISABLE").filter(|e| e.value.trim() == "1") {
+            return Why::Disabled(disabled);
+        }
+        if let Some(forced) = setting("NCCL_NET").filter(|e| e.value.eq_ignore_ascii_case("socket")) {
+            return Why::Forced(forced);
+        }
+        let no_device =
+            run.nccl.networks.iter().find(|n| n.network == "IB" && n.statement == NetworkStatement::NoDevice);
+        no_device.map_or(Why::Unknown, |line| Why::NoDevice(&line.source))
+    }
+
+    fn confidence(&self) -> f64 {
+        match self {
+            Why::Disabled(_) | Why::Forced(_) => 0.95,
+            Why::NoDevice(_) => 0.85,
+            Why::Unknown => 0.7,
+        }
+    }
+
+    fn in_short(&self) -> String {
+        match self {
+            Why::Disabled(setting) | Why::Forced(setting) => format!("{}={} asks for it", setting.name, setting.value),
+            Why::NoDevice(_) => "NCCL found no RDMA device".to_string(),
+            Why::Unknown => "RDMA is not in use".to_string(),
+        }
+    }
+
+    fn explanation(&self) -> &'static str {
+        match self {
+            Why::Disabled(_) | Why::Forced(_) => "Here a variable asks for it, so no HCA was even tried.",
+            Why::NoDevice(_) => {
+                "Here NCCL looked for RDMA devices and found none: there is no HCA, its driver is not loaded, or a container does not \
+                 show it (/dev/infiniband) or lacks its user-space libraries (libibverbs, rdma-core)."
+            }
+            Why::Unknown => "The log does not say why no HCA is in use.",
+        }
+    }
+
+    fn evidence(&self) -> Option<Evidence> {
+        match self {
+            Why::Disabled(setting) | Why::Forced(setting) => {
+                Some(with_note(setting.source.clone(), "asks for sockets"))
+            }
+            Why::NoDevice(line) => Some(with_note((*line).clone(), "no HCA found")),
+            Why::Unknown => None,
+        }
+    }
+
+    fn remedy(&self) -> Vec<String> {
+        let see = "See which devices the node, and the container, have: `ls /sys/class/infiniband /dev/infiniband; ibv_devinfo | grep -E 'hca_id|state|link_layer'`";
+        match self {
+            Why::Disabled(setting) | Why::Forced(setting) => vec![
+                format!("Remove the variable from the job's environment, mpirun line and nccl.conf: `unset {}`", setting.name),
+                see.to_string(),
+            ],
+            Why::NoDevice(_) | Why::Unknown => vec![
+                see.to_string(),
+                "In a container: pass the devices and install the user-space libraries: `docker run --device=/dev/infiniband --ulimit memlock=-1 …` \
+                 and `apt-get install -y libibverbs1 ibverbs-providers librdmacm1`"
+                    .to_string(),
+                "Run once with `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET` and look for `NET/IB : Using`".to_string(),
+                "If the machines have no RDMA, sockets can carry more with several of them: `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4`"
+                    .to_string(),
+            ],
+        }
+    }
+}
+
+/// No log, but bandwidth and latency as sockets have them.
+fn looks_like_sockets(test: &Test) -> bool {
+    let slow = test.curve.plateau.0 < SOCKETS_AT_BEST && test.curve.latency.is_some_and(|l| l.0 >= SOCKET_LATENCY_US);
+    test.crosses_nodes() && test.comm.is_none() && test.curve.shows_bandwidth() && slow
+}
+
+fn suspected_fallback(test: &Test) -> Finding {
+    let plateau = test.curve.plateau;
+    let latency = test.curve.latency.map_or(0.0, |l| l.0);
+    Finding {
+        code: Code::NetSocketFallback,
+        severity: Severity::Warning,
+        confidence: 0.55,
+        title: format!("{plateau} between {} nodes at {latency:.0} us looks like TCP sockets, not RDMA", test.nodes.unwrap_or(2)),
+        explanation: format!(
+            "The input holds no NCCL log, so the transport is judged by its speed: the largest sizes settle at {plateau} ({:.0} Gbit/s), \
+             and the smallest takes {latency:.0} us. RDMA between nodes has latencies of some 20 to 40 us for as many ranks and fills a \
+             100 Gbit/s port with about 12 GB/s, larger ones with more. Plugins without GPUDirect RDMA can look the same.",
+            plateau.gbit_per_s()
+        ),
+        evidence: vec![with_note(test.curve.peak_row.source.clone(), "the best it reaches")],
+        remedy: vec![
+            "Look at the transport: run once with `export NCCL_DEBUG=INFO` and give that log too; `via NET/Socket` or `via NET/IB` tells".to_string(),
+            "See whether a variable turns RDMA off: `env | grep -E 'NCCL_(IB_DISABLE|NET|SOCKET_IFNAME|IB_HCA)'`".to_string(),
+        ],
+        expected_gain: None,
+    }
+}
+
+/// Two runs on the same machines, one several times faster: the fast one shows what the network can do.
+pub fn compared(case: &Case) -> Vec<Finding> {
+    pairs(case)
+        .into_iter()
+        .flat_map(|(slow, fast)| [slower_sibling(case.run, slow, fast), faster_sibling(case.run, slow, fast)])
+        .collect()
+}
+
+/// How many times faster a sibling must be to prove that the slower run used another network.
+const ANOTHER_NETWORK: f64 = 5.0;
+
+fn pairs<'c, 'a>(case: &'c Case<'a>) -> Vec<(&'c Test<'a>, &'c Test<'a>)> {
+    let mut found = Vec::new();
+    for slow in &case.tests {
+        let faster = |fast: &&Test| {
+            siblings(slow, fast)
+                && slow.curve.plateau.0 < SOCKETS_AT_BEST
+                && fast.curve.plateau.0 > ANOTHER_NETWORK * slow.curve.plateau.0
+        };
+        if let Some(fast) =
+            case.tests.iter().filter(faster).max_by(|a, b| a.curve.plateau.0.total_cmp(&b.curve.plateau.0))
+        {
+            found.push((slow, fast));
+        }
+    }
+    found
+}
+
+/// The same test on the same GPUs of the same hosts, in another input.
+fn siblings(a: &Test, b: &Test) -> bool {
+    let gpus = |t: &Test| t.table.devices.iter().map(|d| (d.host.clone(), d.bus_id.clone())).collect::<Vec<_>>();
+    a.table.place.input != b.table.place.input
+        && a.crosses_nodes()
+        && a.curve.shows_bandwidth()
+        && b.curve.shows_bandwidth()
+        && a.table.collective == b.table.collective
+        && a.table.nranks == b.table.nranks
+        && gpus(a) == gpus(b)
+}
+
+fn is_compared(case: &Case, test: &Test) -> bool {
+    pairs(case).iter().any(|(slow, _)| std::ptr::eq(*slow, test))
+}
+
+fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
+    let ratio = fast.curve.plateau.0 / slow.curve.plateau.0;
+    let (slow_path, fast_path) = (run.path(slow.table.place), run.path(fast.table.place));
+    Finding {
+        code: Code::NetSocketFallback,
+        severity: Severity::Warning,
+        confidence: 0.9,
+        title: format!("{slow_path} did not use RDMA: {} where the same GPUs reach {} in {fast_path}", slow.curve.plateau, fast.curve.plateau),
+        explanation: format!(
+            "Both inputs measure {} on the same GPUs of the same hosts, and one is {ratio:.0} times faster. What the nodes are made of is \
+             the same, so the network path differs: {} ({:.0} Gbit/s){} is what TCP sockets carry, {} between nodes is out of their reach.",
+            slow.table.collective.map_or("a collective", |c| c.name()),
+            slow.curve.plateau,
+            slow.curve.plateau.gbit_per_s(),
+            slow.curve.latency.map_or(String::new(), |l| format!(" with {:.0} us for the smallest size", l.0)),
+            fast.curve.plateau,
+        ),
+        evidence: vec![
+            with_note(slow.curve.peak_row.source.clone(), "the best without RDMA"),
+            with_note(fast.curve.peak_row.source.clone(), "the best with RDMA"),
+        ],
+        remedy: vec![
+            "Compare the environments of the two runs: `NCCL_IB_DISABLE=1`, `NCCL_NET=Socket` or an `NCCL_IB_HCA` that matches no device turns RDMA off".to_string(),
+            "Where RDMA was meant: `unset NCCL_IB_DISABLE NCCL_NET`, and check with `export NCCL_DEBUG=INFO` that connections say `via NET/IB`".to_string(),
+        ],
+        expected_gain: Some(Gain {
+            from_busbw: slow.curve.plateau,
+            to_busbw: (fast.curve.plateau, fast.curve.plateau),
+            basis: format!("{fast_path} measured it on the same GPUs"),
+        }),
+    }
+}
+
+fn faster_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
+    let (slow_path, fast_path) = (run.path(slow.table.place), run.path(fast.table.place));
+    Finding {
+        code: Code::OkAsExpected,
+        severity: Severity::Info,
+        confidence: 0.9,
+        title: format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.plateau, fast.nodes.unwrap_or(2)),
+        explanation: format!(
+            "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
+            slow.curve.plateau
+        ),
+        evidence: vec![with_note(fast.curve.peak_row.source.clone(), "the best with RDMA")],
+        remedy: Vec::new(),
+        expected_gain: None,
+    }
+}
+
+/// Says which network carried the traffic, where nothing is wrong with it.
+pub fn in_use(case: &Case) -> Vec<Finding> {
+    let is_sound = |test: &&Test| test.crosses_nodes() && test.curve.fall.is_none() && test.curve.shows_bandwidth();
+    let compared = pairs(case);
+    let Some(test) = case
+        .tests
+        .iter()
+        .filter(is_sound)
+        .find(|test| !compared.iter().any(|(slow, fast)| std::ptr::eq(*slow, *test) || std::ptr::eq(*fast, *test)))
+    else {
+        return Vec::new();
+    };
+    let how = match (test.network(), test.comm.and_then(Communicator::gdr)) {
+        (Some(Network::Rdma), Some(GdrUse::All)) => "its connections say RDMA with GPUDirect",
+        (Some(Network::Rdma), _) => "its connections say RDMA",
+        (None, _) if test.curve.plateau.0 > 2.0 * SOCKETS_AT_BEST => {
+            "more than TCP sockets carry, so RDMA or its like was in use"
+        }
+        _ => return Vec::new(),
+    };
+    vec![Finding {
+        code: Code::OkAsExpected,
+        severity: Severity::Info,
+        confidence: if test.network().is_some() { 0.9 } else { 0.7 },
+        title: format!("{} between {} nodes: {how}", test.curve.plateau, test.nodes.unwrap_or(2)),
+        explanation: "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
+                      once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone."
+            .to_string(),
+        evidence: vec![with_note(test.curve.peak_row.source.clone(), "the peak")],
+        remedy: Vec::new(),
+        expected_gain: None,
+    }]
+}
+
+fn with_note(source: SourceLine, note: &str) -> Evidence {
+    Evidence { source, note: Some(note.to_string()) }
+}

@@ -1,0 +1,51 @@
+//! How the run stands, in a word and in a sentence.
+
+use crate::case::{Case, Network};
+use busbw_model::{Finding, Severity, Verdict};
+
+/// The verdict that findings and tables give.
+pub(crate) fn verdict(case: &Case, findings: &[Finding]) -> Verdict {
+    match findings.iter().map(|f| f.severity).max() {
+        Some(Severity::Error) => Verdict::Failed,
+        Some(Severity::Warning) => Verdict::Degraded,
+        _ if tells_of_health(case) => Verdict::Healthy,
+        _ => Verdict::Inconclusive,
+    }
+}
+
+/// Whether the inputs show a run that works: a table that reaches bandwidth, a communicator that stands, a program that
+/// finished.
+fn tells_of_health(case: &Case) -> bool {
+    let stands = |comm: &busbw_model::Communicator| !comm.ranks.is_empty() && comm.ranks.values().any(|r| r.complete);
+    case.tests.iter().any(|t| t.curve.shows_bandwidth())
+        || case.run.communicators.iter().any(stands)
+        || case.run.remarks.iter().any(|r| r.kind == busbw_model::RemarkKind::Finished)
+}
+
+/// One sentence.
+pub(crate) fn summary(case: &Case, verdict: Verdict, findings: &[Finding]) -> String {
+    if matches!(verdict, Verdict::Failed | Verdict::Degraded)
+        && let Some(first) = findings.first()
+    {
+        return first.title.clone();
+    }
+    if let Some(test) = case.tests.iter().max_by(|a, b| a.curve.peak.0.total_cmp(&b.curve.peak.0)) {
+        let over = match test.network() {
+            Some(Network::Rdma) => " over RDMA",
+            Some(Network::Socket) => " over sockets",
+            _ => "",
+        };
+        let collective = test.table.collective.map_or("the collective", |c| c.name());
+        let at = test.curve.peak_row.size;
+        return format!("{collective} peaks at {} ({at}){over}; nothing looks wrong", test.curve.peak);
+    }
+    match verdict {
+        Verdict::Healthy => {
+            "the communicators stand and nothing looks wrong; there is no table to judge speed by".to_string()
+        }
+        _ => {
+            "the input holds neither a table nor a complete NCCL log; give the output of all ranks with NCCL_DEBUG=INFO"
+                .to_string()
+        }
+    }
+}
