@@ -1,0 +1,117 @@
+//! One self-contained web page: no script, no external resource, light and dark as the reader's system has it.
+
+mod cluster;
+mod curve;
+mod drawing;
+mod findings;
+mod markup;
+mod tables;
+
+use crate::words;
+use busbw_model::{Diagnosis, EnvOrigin, Run};
+use markup::{escape, section, table};
+
+const CSS: &str = include_str!("html/page.css");
+/// Inputs and problems that are listed at most.
+const MAX_LISTED: usize = 100;
+
+/// The page of a run and its diagnosis: verdict, findings, the busbw curve, the nodes and where rings cross between
+/// them, the tables. All text is escaped.
+///
+/// ```
+/// use busbw_model::{Diagnosis, Run, Verdict};
+/// let diagnosis =
+///     Diagnosis { verdict: Verdict::Healthy, summary: "3 < 4".into(), findings: vec![], expected: None };
+/// assert!(busbw_report::html::explain(&Run::default(), &diagnosis).contains("3 &lt; 4"));
+/// ```
+pub fn explain(run: &Run, diagnosis: &Diagnosis) -> String {
+    let verdict = diagnosis.verdict.as_str();
+    let summary = escape(&diagnosis.summary);
+    let body = [
+        figures(run),
+        findings::findings(run, diagnosis),
+        diagnosis
+            .expected
+            .iter()
+            .map(|e| section("Expected", &format!("<p>{}</p>", escape(&words::expected(e)))))
+            .collect(),
+        tables::tables(run, diagnosis),
+        cluster::nodes(run),
+        cluster::communicators(run),
+        environment(run),
+        inputs(run),
+    ]
+    .concat();
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{verdict}: {summary}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
+         <header class=\"{verdict}\">\n<span class=\"verdict\">{verdict}</span>\n<h1>{summary}</h1>\n</header>\n\
+         {body}<footer>busbw explain</footer>\n</main>\n</body>\n</html>\n"
+    )
+}
+
+/// The figures that a reader looks for first.
+fn figures(run: &Run) -> String {
+    let mut tiles: Vec<(String, String)> = Vec::new();
+    if let [table] = run.tables.as_slice() {
+        tiles.extend(table.peak().map(|(row, busbw)| (busbw.to_string(), format!("peak busbw, at {}", row.size))));
+        let last = table.rows.last().and_then(|row| Some((row.best_busbw()?, row.size)));
+        tiles.extend(last.map(|(busbw, size)| (busbw.to_string(), format!("at the last size, {size}"))));
+        tiles.extend(table.avg_busbw().map(|busbw| (busbw.to_string(), "average over all sizes".to_string())));
+    }
+    if let Some(comm) = run.communicators.first() {
+        let ranks = comm.nranks.map(|ranks| words::counted(ranks as usize, "rank"));
+        let nodes = comm.nnodes.map(|nodes| format!("on {}", words::counted(nodes as usize, "node")));
+        tiles.extend(ranks.map(|ranks| (ranks, nodes.unwrap_or_default())));
+        let network = comm.transport_names().into_iter().filter(|name| name.starts_with("NET/")).collect::<Vec<_>>();
+        let gdr = comm.gdr().map(|gdr| words::gdr(gdr).to_string()).unwrap_or_default();
+        if !network.is_empty() {
+            tiles.push((network.join(" + "), gdr));
+        }
+    }
+    if tiles.is_empty() {
+        return String::new();
+    }
+    let tile = |(figure, label): &(String, String)| {
+        format!("<div><strong>{}</strong><span>{}</span></div>\n", escape(figure), escape(label))
+    };
+    format!("<div class=\"figures\">\n{}</div>\n", tiles.iter().map(tile).collect::<String>())
+}
+
+fn environment(run: &Run) -> String {
+    let versions = words::versions(run);
+    let mut body = String::new();
+    if !versions.is_empty() {
+        body.push_str(&format!("<p>{}</p>\n", escape(&versions.join(", "))));
+    }
+    for (label, origin) in
+        [("as NCCL's log says", EnvOrigin::NcclLog), ("in the launch command", EnvOrigin::CommandLine)]
+    {
+        let settings = words::settings(run, origin);
+        if !settings.is_empty() {
+            body.push_str(&format!("<p class=\"muted\">{label}</p>\n<pre>{}</pre>\n", escape(&settings.join("\n"))));
+        }
+    }
+    if body.is_empty() { body } else { section("Environment", &body) }
+}
+
+fn inputs(run: &Run) -> String {
+    if run.inputs.is_empty() {
+        return String::new();
+    }
+    let rows = run.inputs.iter().take(MAX_LISTED).map(|input| {
+        let kinds: Vec<&str> = input.kinds.iter().map(|kind| kind.name()).collect();
+        let kinds = if kinds.is_empty() { "nothing recognised".into() } else { kinds.join(" + ") };
+        vec![input.path.clone(), kinds, input.lines.to_string()]
+    });
+    let mut body = table(&["input", "holds", "lines"], rows);
+    body.push_str(&markup::more(run.inputs.len(), MAX_LISTED));
+    for problem in run.problems.iter().take(MAX_LISTED) {
+        let place = words::location(run, problem.place);
+        body.push_str(&format!("<p class=\"muted\">not read: {}: {}</p>\n", escape(&place), escape(&problem.text)));
+    }
+    body.push_str(&markup::more(run.problems.len(), MAX_LISTED));
+    section("Read", &body)
+}

@@ -1,0 +1,71 @@
+//! Findings as cards.
+
+use super::markup::{escape, more, prose, with_code};
+use crate::remedy::{Part, parts};
+use crate::words;
+use busbw_model::{Diagnosis, Evidence, Finding, Run};
+
+/// Lines of evidence that a finding shows at most.
+const MAX_LINES: usize = 40;
+
+/// Every finding, the one to act on first.
+pub(super) fn findings(run: &Run, diagnosis: &Diagnosis) -> String {
+    diagnosis.findings.iter().map(|finding| card(run, diagnosis, finding)).collect()
+}
+
+fn card(run: &Run, diagnosis: &Diagnosis, finding: &Finding) -> String {
+    let severity = finding.severity.as_str();
+    let head = format!(
+        "<article class=\"finding {severity}\">\n\
+         <p class=\"label\"><b>{severity}</b> <code>{}</code> <span>{}</span></p>\n<h2>{}</h2>\n",
+        finding.code,
+        escape(&words::confidence(finding.confidence)),
+        with_code(&finding.title),
+    );
+    if words::in_short(diagnosis, finding.severity) {
+        return format!("{head}{}</article>\n", prose(words::first_sentence(&finding.explanation)));
+    }
+    let gain = finding
+        .expected_gain
+        .as_ref()
+        .map(|gain| format!("<p class=\"gain\"><b>Expected gain</b> {}</p>\n", escape(&words::gain(gain))));
+    let parts = [head, prose(&finding.explanation), evidence(run, &finding.evidence), remedy(&finding.remedy)];
+    format!("{}{}</article>\n", parts.concat(), gain.unwrap_or_default())
+}
+
+/// The lines that show it; those of one file that follow each other in one block.
+fn evidence(run: &Run, lines: &[Evidence]) -> String {
+    let shown = &lines[..lines.len().min(MAX_LINES)];
+    let groups = shown.chunk_by(|a, b| a.source.place.input == b.source.place.input);
+    let blocks: String = groups
+        .map(|group| {
+            let path = group.first().map(|line| run.path(line.source.place)).unwrap_or_default();
+            let lines: String = group.iter().map(line).collect();
+            format!("<figure><figcaption>{}</figcaption><pre>{lines}</pre></figure>\n", escape(path))
+        })
+        .collect();
+    blocks + &more(lines.len(), MAX_LINES)
+}
+
+fn line(evidence: &Evidence) -> String {
+    let number = match evidence.source.place.line {
+        0 => String::new(),
+        number => number.to_string(),
+    };
+    let note = evidence.note.as_deref().filter(|note| !note.is_empty());
+    let note = note.map(|note| format!("<i><span></span>↑ {}</i>\n", escape(note))).unwrap_or_default();
+    format!("<span>{number}</span>{}\n{note}", escape(&evidence.source.text))
+}
+
+fn remedy(steps: &[String]) -> String {
+    if steps.is_empty() {
+        return String::new();
+    }
+    let part = |part| match part {
+        Part::Sentence(text) => format!("<p>{}</p>\n", with_code(&text)),
+        Part::Command(command) => format!("<pre>{}</pre>\n", escape(&command)),
+    };
+    let step = |step: &String| format!("<li>{}</li>\n", parts(step).into_iter().map(part).collect::<String>());
+    let items: String = steps.iter().map(step).collect();
+    format!("<h3>What to do</h3>\n<ol>\n{items}</ol>\n")
+}

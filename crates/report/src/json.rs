@@ -1,0 +1,37 @@
+//! JSON for programs: the schema `busbw.explain/1`, described in `docs/schema/explain-1.schema.json`.
+
+mod layout;
+mod view;
+
+use busbw_model::{Diagnosis, Run};
+use serde::Serialize;
+use std::io;
+
+/// The name of the schema, the first field of the document.
+pub const SCHEMA: &str = "busbw.explain/1";
+
+/// Writes the JSON of a run and its diagnosis, with a closing line feed. It is written as it is made: a log of 16,384
+/// ranks needs no more memory here than one of 16. No number is rounded; a number that is not finite becomes `null`.
+///
+/// # Errors
+/// What the writer returns.
+pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut serializer = serde_json::Serializer::with_formatter(&mut *out, layout::Layout::default());
+    view::Explain::new(run, diagnosis).serialize(&mut serializer)?;
+    out.write_all(b"\n")
+}
+
+/// The JSON of a run and its diagnosis as a text. For a large run [`write_explain`] needs less memory.
+///
+/// ```
+/// use busbw_model::{Diagnosis, Run, Verdict};
+/// let diagnosis =
+///     Diagnosis { verdict: Verdict::Inconclusive, summary: "no input".into(), findings: vec![], expected: None };
+/// let json = busbw_report::json::explain(&Run::default(), &diagnosis);
+/// assert!(json.contains(r#""schema": "busbw.explain/1""#));
+/// ```
+pub fn explain(run: &Run, diagnosis: &Diagnosis) -> String {
+    let mut out = Vec::new();
+    write_explain(run, diagnosis, &mut out).expect("writing to memory does not fail and every key is a string");
+    String::from_utf8(out).expect("serde_json writes UTF-8")
+}

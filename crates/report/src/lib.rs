@@ -1,0 +1,13 @@
+//! What busbw found, for people and for programs.
+//!
+//! A [`Run`](busbw_model::Run) and a [`Diagnosis`](busbw_model::Diagnosis) become terminal text ([`text`]), JSON
+//! ([`json`], schema `busbw.explain/1`) or one self-contained web page ([`html`]). Nothing here judges, reads or opens
+//! anything: every function returns a `String` or writes to the writer it is handed. What logs say is untrusted: text
+//! and page never pass on a control character.
+
+pub mod html;
+pub mod json;
+mod remedy;
+mod style;
+pub mod text;
+mod words;

@@ -1,0 +1,116 @@
+//! Terminal text for people: verdict, findings with their evidence, the cluster, the curves.
+
+mod cluster;
+mod findings;
+mod page;
+mod source;
+mod tables;
+
+use crate::words;
+use busbw_model::{Diagnosis, EnvOrigin, Run, Verdict};
+use page::{Page, paint};
+
+/// Inputs, problems and variables that are listed at most.
+const MAX_LISTED: usize = 8;
+const MAX_SETTINGS: usize = 40;
+
+/// How the text is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    /// Whether colours and other escape sequences may be written. Without, no escape character ever is.
+    pub color: bool,
+    /// Columns of the terminal; less than 60 counts as 60, more than 200 as 200.
+    pub width: usize,
+}
+
+impl Default for Style {
+    /// No colour, 100 columns: what a file or a pipe gets.
+    fn default() -> Self {
+        Style { color: false, width: 100 }
+    }
+}
+
+/// The text of a run and its diagnosis, ready to print.
+///
+/// ```
+/// use busbw_model::{Diagnosis, Run, Verdict};
+/// let diagnosis =
+///     Diagnosis { verdict: Verdict::Healthy, summary: "all is well".into(), findings: vec![], expected: None };
+/// let text = busbw_report::text::explain(&Run::default(), &diagnosis, &Default::default());
+/// assert_eq!(text, "HEALTHY  all is well\n");
+/// ```
+pub fn explain(run: &Run, diagnosis: &Diagnosis, style: &Style) -> String {
+    let mut page = Page::new(*style);
+    verdict(&mut page, diagnosis);
+    for finding in &diagnosis.findings {
+        findings::finding(&mut page, run, diagnosis, finding);
+    }
+    if let Some(expected) = &diagnosis.expected {
+        page.heading("Expected");
+        page.indented(2, &words::expected(expected));
+    }
+    cluster::nodes(&mut page, run);
+    cluster::communicators(&mut page, run);
+    tables::tables(&mut page, run);
+    environment(&mut page, run);
+    inputs(&mut page, run);
+    page.finish()
+}
+
+fn verdict(page: &mut Page, diagnosis: &Diagnosis) {
+    let word = diagnosis.verdict.as_str().to_uppercase();
+    let style = match diagnosis.verdict {
+        Verdict::Healthy => paint::GOOD,
+        Verdict::Degraded => paint::WARNING,
+        Verdict::Failed => paint::ERROR,
+        Verdict::Inconclusive => paint::NOTE,
+    };
+    page.styled(style, &word);
+    page.hanging(word.len() + 2, paint::BOLD, &diagnosis.summary);
+}
+
+fn environment(page: &mut Page, run: &Run) {
+    let versions = words::versions(run);
+    let found = words::settings(run, EnvOrigin::NcclLog);
+    let asked: Vec<String> =
+        words::settings(run, EnvOrigin::CommandLine).into_iter().filter(|setting| !found.contains(setting)).collect();
+    if versions.is_empty() && found.is_empty() && asked.is_empty() {
+        return;
+    }
+    page.heading("Environment");
+    if !versions.is_empty() {
+        page.indented(2, &versions.join(", "));
+    }
+    for (label, settings) in [("", found), ("in the launch command: ", asked)] {
+        if !settings.is_empty() {
+            let more = more(settings.len(), MAX_SETTINGS).unwrap_or_default();
+            let shown = settings.iter().take(MAX_SETTINGS).map(String::as_str).collect::<Vec<_>>().join(" ");
+            page.indented(2, &format!("{label}{shown} {more}"));
+        }
+    }
+}
+
+fn inputs(page: &mut Page, run: &Run) {
+    if run.inputs.is_empty() {
+        return;
+    }
+    page.heading("Read");
+    for input in run.inputs.iter().take(MAX_LISTED) {
+        let kinds: Vec<&str> = input.kinds.iter().map(|kind| kind.name()).collect();
+        let kinds = if kinds.is_empty() { "nothing recognised".to_string() } else { kinds.join(" + ") };
+        page.clipped(2, &format!("{}  {}, {kinds}", input.path, words::counted(input.lines as usize, "line")));
+    }
+    page.more(run.inputs.len(), MAX_LISTED);
+    if run.nccl.warn_lines > 0 {
+        page.indented(2, &words::counted(run.nccl.warn_lines as usize, "NCCL WARN line"));
+    }
+    for problem in run.problems.iter().take(MAX_LISTED) {
+        page.indented(2, &format!("not read: {}: {}", words::location(run, problem.place), problem.text));
+    }
+    page.more(run.problems.len(), MAX_LISTED);
+}
+
+/// `… and 3 more`, when a list of `total` items shows `shown`.
+fn more(total: usize, shown: usize) -> Option<String> {
+    (total > shown).then(|| format!("… and {} more", total - shown))
+}

@@ -1,0 +1,147 @@
+//! The page that text is put on: the one place that writes escape sequences, and that makes log text harmless.
+
+use super::Style;
+use crate::remedy::split_code;
+use crate::style::{clean, clean_line, clip, prose, wrap};
+
+/// The colours.
+pub(super) mod paint {
+    use anstyle::{AnsiColor, Style};
+
+    pub const PLAIN: Style = Style::new();
+    pub const BOLD: Style = Style::new().bold();
+    pub const DIM: Style = Style::new().dimmed();
+    pub const ERROR: Style = AnsiColor::Red.on_default().bold();
+    pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+    pub const NOTE: Style = AnsiColor::Cyan.on_default().bold();
+    pub const GOOD: Style = AnsiColor::Green.on_default().bold();
+    /// Line numbers and rules beside evidence, as rustc has them.
+    pub const GUTTER: Style = AnsiColor::Blue.on_default().bold();
+    /// Text to paste.
+    pub const CODE: Style = AnsiColor::Cyan.on_default();
+    pub const BAR: Style = AnsiColor::Blue.on_default();
+}
+
+/// Prose is not wider than this, however wide the terminal: longer lines are hard to read.
+const MAX_PROSE: usize = 100;
+
+/// A page in the making.
+pub(super) struct Page {
+    out: String,
+    color: bool,
+    width: usize,
+}
+
+impl Page {
+    pub fn new(style: Style) -> Self {
+        Page { out: String::new(), color: style.color, width: style.width.clamp(60, 200) }
+    }
+
+    /// Columns of the page.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Columns of prose that begins after `indent` columns.
+    pub fn prose_width(&self, indent: usize) -> usize {
+        self.width.min(MAX_PROSE).saturating_sub(indent)
+    }
+
+    pub fn finish(self) -> String {
+        self.out
+    }
+
+    /// Text as it is, made harmless.
+    pub fn text(&mut self, text: &str) {
+        self.out.push_str(&clean(text));
+    }
+
+    /// Text in a colour.
+    pub fn styled(&mut self, style: anstyle::Style, text: &str) {
+        let styled = self.color && style != paint::PLAIN && !text.is_empty();
+        if styled {
+            self.out.push_str(&style.render().to_string());
+        }
+        self.text(text);
+        if styled {
+            self.out.push_str(&style.render_reset().to_string());
+        }
+    }
+
+    pub fn end_line(&mut self) {
+        while self.out.ends_with(' ') {
+            self.out.pop();
+        }
+        self.out.push('\n');
+    }
+
+    /// A line that says what follows, after an empty line.
+    pub fn heading(&mut self, text: &str) {
+        self.end_line();
+        self.styled(paint::BOLD, text);
+        self.end_line();
+    }
+
+    /// One line, cut to the width.
+    pub fn clipped(&mut self, indent: usize, text: &str) {
+        self.text(&" ".repeat(indent));
+        let text = clean_line(text);
+        self.text(&clip(&text, self.width - indent));
+        self.end_line();
+    }
+
+    /// Wrapped text: paragraphs and lists, `backquoted` parts in the colour of code.
+    pub fn indented(&mut self, indent: usize, text: &str) {
+        for line in prose(&clean(text), self.prose_width(indent)) {
+            self.text(&" ".repeat(indent));
+            self.with_code(&line);
+            self.end_line();
+        }
+    }
+
+    /// Wrapped text that continues a line which has `indent - 2` columns so far; all its lines begin at `indent`.
+    pub fn hanging(&mut self, indent: usize, style: anstyle::Style, text: &str) {
+        let text = clean_line(text);
+        for (number, line) in wrap(&text, self.width - indent).iter().enumerate() {
+            self.text(&" ".repeat(if number == 0 { 2 } else { indent }));
+            self.styled(style, line);
+            self.end_line();
+        }
+    }
+
+    /// `… and 3 more`, when a list of `total` items shows `shown`.
+    pub fn more(&mut self, total: usize, shown: usize) {
+        if let Some(text) = super::more(total, shown) {
+            self.text("  ");
+            self.styled(paint::DIM, &text);
+            self.end_line();
+        }
+    }
+
+    /// A line whose `backquoted` parts are in the colour of code.
+    pub fn with_code(&mut self, line: &str) {
+        let mut rest = line;
+        while let Some((before, code, after)) = split_code(rest) {
+            self.text(before);
+            self.styled(paint::CODE, &rest[before.len()..before.len() + code.len() + 2]);
+            rest = after;
+        }
+        self.text(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_is_written_only_when_asked_for() {
+        let shown = |color| {
+            let mut page = Page::new(Style { color, width: 80 });
+            page.with_code("run `true\x1b[2J` now");
+            page.finish()
+        };
+        assert_eq!(shown(false), "run `true` now");
+        assert_eq!(shown(true), "run \x1b[36m`true`\x1b[0m now");
+    }
+}

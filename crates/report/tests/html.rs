@@ -1,0 +1,89 @@
+//! The page: whole, self-contained, and with nothing of a log as markup.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use busbw_model::{Code, Evidence, Run, Severity, SourceLine, Verdict};
+use busbw_report::html;
+use common::*;
+
+#[test]
+fn the_page_is_self_contained() {
+    let page = html::explain(&full_run(), &field_diagnosis());
+    for outside in ["http://", "https://", "src=", "href=", "@import", "<script", "url(/", "<link"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+}
+
+/// Names of the elements that are open at the end, and those that were closed without being open.
+fn unbalanced(page: &str) -> Vec<String> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut wrong = Vec::new();
+    for tag in page.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let name = tag.split([' ', '\n']).next().unwrap();
+        match name.strip_prefix('/') {
+            Some(closed) if open.last() == Some(&closed) => drop(open.pop()),
+            Some(closed) => wrong.push(closed.to_string()),
+            None if tag.ends_with('/') || name == "meta" || name.starts_with('!') => {}
+            None => open.push(name),
+        }
+    }
+    wrong.into_iter().chain(open.into_iter().map(String::from)).collect()
+}
+
+#[test]
+fn every_element_is_closed() {
+    let runs =
+        [Run::default(), field_run(), full_run(), large_run(4, 4, 4), large_run(128, 8, 4), sweep(56), failed().0];
+    for run in runs {
+        let page = html::explain(&run, &field_diagnosis());
+        assert_eq!(unbalanced(&page), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn markup_in_a_log_stays_text() {
+    let poison = "</pre><script>alert('1')</script>&\x1b[31m\"";
+    let mut run = full_run();
+    run.inputs[0].path = poison.into();
+    run.nodes[0].host = poison.into();
+    run.nodes[1].gpus[0].name = Some(poison.into());
+    run.nodes[1].gpus[1].bus_id = Some(poison.into());
+    run.nodes[1].nics[0].name = poison.into();
+    run.communicators[0].id = poison.into();
+    run.nccl.env[0].value = poison.into();
+    run.nccl.versions[0].version = poison.into();
+    let mut diagnosis = field_diagnosis();
+    diagnosis.summary = poison.into();
+    let source = SourceLine::new(Default::default(), poison);
+    let mut finding = finding(Code::GpuError, Severity::Error, poison, poison);
+    finding.evidence = vec![Evidence { source, note: Some(poison.into()) }];
+    finding.remedy = vec![format!("{poison} `{poison}`")];
+    diagnosis.findings.push(finding);
+    let page = html::explain(&run, &diagnosis);
+    assert!(!page.contains("<script") && !page.contains('\x1b') && !page.contains("</pre>&lt;"));
+    assert_eq!(unbalanced(&page), Vec::<String>::new());
+    insta::assert_snapshot!(page.lines().find(|line| line.contains("<title>")).unwrap(), @"<title>degraded: &lt;/pre&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;</title>");
+}
+
+#[test]
+fn the_curve_marks_the_peak_and_what_to_expect() {
+    let page = html::explain(&field_run(), &field_diagnosis());
+    for text in ["peak 48.23 GB/s at 256 MiB", "expected 48.50 GB/s", "busbw, GB/s", "message size", "16 GiB"] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn small_clusters_are_drawn_and_large_ones_tabulated() {
+    let healthy = diagnosis(Verdict::Healthy, "fine");
+    let arrows = |run: &Run| html::explain(run, &healthy).matches("class=\"arrow ").count();
+    assert_eq!(arrows(&field_run()), 8);
+    assert_eq!(arrows(&large_run(4, 16, 1)), 4);
+    assert_eq!(arrows(&large_run(5, 8, 1)), 0);
+    assert_eq!(arrows(&large_run(4, 17, 1)), 0);
+    assert!(html::explain(&large_run(128, 8, 4), &healthy).contains("node0127"));
+}
