@@ -1,0 +1,120 @@
+//! `bench-ingest`: times busbw beside wc and rg on one log, or on a log of 16,384 ranks.
+
+use busbw_benches::ingest::{
+    Answer, BenchError, Entry, Report, SCALE_GOAL_S, Scratch, Subject, alternate, count, print_table, scale,
+    side_by_side, write_result,
+};
+use busbw_benches::measure::output_path;
+use busbw_benches::nccl_log::{Prefix, Shape, Written, write_log};
+use busbw_model::Bytes;
+use clap::Parser;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Time `busbw explain` beside `wc -l` and `rg -c` on one log.
+///
+/// The commands run in turn, once to warm caches and then --runs times. Run it from the repository's root.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The busbw to measure.
+    #[arg(long, value_name = "PATH", default_value = "target/release/busbw")]
+    busbw: PathBuf,
+    /// The log to read; without it one is generated and removed at the end.
+    #[arg(long, conflicts_with_all = ["size", "scale"])]
+    file: Option<PathBuf>,
+    /// The size of the generated log.
+    #[arg(long, conflicts_with = "scale", default_value = "1G")]
+    size: Bytes,
+    /// Time busbw alone on one communicator of 16,384 ranks and 32 channels.
+    #[arg(long)]
+    scale: bool,
+    /// Ranks of a generated communicator [default: 1024, with --scale 16384].
+    #[arg(long)]
+    ranks: Option<u32>,
+    /// GPUs of a generated node.
+    #[arg(long, default_value_t = 8)]
+    gpus_per_node: u32,
+    /// Channels of a generated communicator.
+    #[arg(long, default_value_t = 32)]
+    channels: u32,
+    /// The seed of a generated log.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Cut long lines of a generated log as NCCL 2.27 does.
+    #[arg(long)]
+    cut: bool,
+    /// Measured runs of each command.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// The result file [default: benches/results/ingest-DATE.json, with --scale scale-DATE.json].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-ingest: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), BenchError> {
+    let temporary = std::env::temp_dir();
+    let scratch = Scratch::new().map_err(|error| BenchError::file(&temporary, error))?;
+    let file = arguments.file.clone().unwrap_or_else(|| scratch.path().join("nccl.log"));
+    // Whether the programs are there is found out before a large file is written.
+    let mut entries =
+        if arguments.scale { scale(&arguments.busbw, &file)? } else { side_by_side(&arguments.busbw, &file)? };
+    let generated = if arguments.file.is_none() { Some(generate(arguments, &file)?) } else { None };
+    let subject = describe(&file, generated)?;
+    alternate(&mut entries, usize::from(arguments.runs), scratch.path(), |step| eprintln!("{step}"))?;
+    let report = conclude(arguments, subject, &entries, scratch.path());
+    print!("{}", print_table(&report));
+    let path = write_result(&report, arguments.out.as_deref())?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+fn generate(arguments: &Arguments, file: &Path) -> Result<(Shape, Written), BenchError> {
+    let shape = Shape {
+        ranks: arguments.ranks.unwrap_or(if arguments.scale { 16_384 } else { 1024 }),
+        gpus_per_node: arguments.gpus_per_node,
+        channels: arguments.channels,
+        bytes: (!arguments.scale).then_some(arguments.size),
+        seed: arguments.seed,
+        prefix: Prefix::None,
+        cut: arguments.cut,
+    };
+    eprintln!("generating a log of communicators of {} ranks", shape.ranks);
+    let mut out = File::create(file).map_err(|error| BenchError::file(file, error))?;
+    let written = write_log(&shape, &mut out)?;
+    Ok((shape, written))
+}
+
+fn describe(file: &Path, generated: Option<(Shape, Written)>) -> Result<Subject, BenchError> {
+    let bytes = fs::metadata(file).map_err(|error| BenchError::file(file, error))?.len();
+    let (shape, written) = generated.unzip();
+    Ok(Subject {
+        bytes,
+        lines: count("wc", &["-l"], file)?,
+        // The scale benchmark does not need rg.
+        channel_lines: count("rg", &["-c", "Channel"], file).unwrap_or(None),
+        shape,
+        written,
+    })
+}
+
+fn conclude(arguments: &Arguments, subject: Subject, entries: &[Entry], scratch: &Path) -> Report {
+    if arguments.scale {
+        Report::new("scale", subject, entries, None, Some(SCALE_GOAL_S))
+    } else {
+        // The last command of a round is busbw, so the last output is its JSON.
+        let answer = Answer::read(&output_path(scratch));
+        Report::new("ingest", subject, entries, answer, None)
+    }
+}

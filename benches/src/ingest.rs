@@ -1,0 +1,156 @@
+//! The benchmark of reading logs: busbw beside `wc` and `rg` on one file, in turn.
+
+mod report;
+mod scratch;
+
+pub use report::{Answer, Report, Subject, print_table, write_result};
+pub use scratch::Scratch;
+
+use crate::machine::tool_version;
+use crate::measure::{MeasureError, Sample, Tool};
+use crate::nccl_log::GenerateError;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The command that the others are compared with.
+pub const YARDSTICK: &str = "rg";
+/// busbw must explain 16,384 ranks in less.
+pub const SCALE_GOAL_S: f64 = 10.0;
+
+/// A command of the benchmark and what it took, round by round.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its name in the table.
+    pub name: &'static str,
+    /// The command line, without the paths of this machine.
+    pub shown: String,
+    /// What is run.
+    pub tool: Tool,
+    /// One sample per round.
+    pub samples: Vec<Sample>,
+}
+
+/// Why the benchmark did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// There is no busbw to measure.
+    #[error("{0} is no program; build it with `cargo build --release` or name one with --busbw PATH")]
+    NoBusbw(String),
+    /// There is nothing to compare with.
+    #[error(
+        "rg is missing; install ripgrep (Debian and Ubuntu: apt-get install ripgrep, elsewhere: cargo install ripgrep)"
+    )]
+    NoRipgrep,
+    /// The file to read is missing.
+    #[error("{path}: {error}")]
+    File {
+        /// The file or folder.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A run failed.
+    #[error(transparent)]
+    Measure(#[from] MeasureError),
+    /// The log could not be generated.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// The result could not be put into JSON.
+    #[error("the result is no JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl BenchError {
+    /// An error about a file.
+    pub fn file(path: &Path, error: io::Error) -> Self {
+        BenchError::File { path: path.display().to_string(), error }
+    }
+}
+
+/// The four commands of the side-by-side benchmark.
+///
+/// # Errors
+/// rg or busbw is missing.
+pub fn side_by_side(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError> {
+    let busbw = find_busbw(busbw)?;
+    if tool_version(Path::new(YARDSTICK)).is_none() {
+        return Err(BenchError::NoRipgrep);
+    }
+    let busbw = busbw.as_os_str();
+    Ok(vec![
+        entry("wc", "wc".as_ref(), &["-l"], file, 0),
+        entry(YARDSTICK, YARDSTICK.as_ref(), &["-c", "Channel"], file, 0),
+        entry("busbw, 1 thread", busbw, &["explain", "--threads", "1", "--format", "json"], file, 1),
+        entry("busbw", busbw, &["explain", "--format", "json"], file, 1),
+    ])
+}
+
+/// The one command of the scale benchmark.
+///
+/// # Errors
+/// busbw is missing.
+pub fn scale(busbw: &Path, file: &Path) -> Result<Vec<Entry>, BenchError> {
+    let busbw = find_busbw(busbw)?;
+    Ok(vec![entry("busbw", busbw.as_os_str(), &["explain"], file, 1)])
+}
+
+/// Runs every command once to warm caches, then all of them in turn, `runs` times.
+///
+/// # Errors
+/// A run fails.
+pub fn alternate(
+    entries: &mut [Entry],
+    runs: usize,
+    scratch: &Path,
+    mut progress: impl FnMut(&str),
+) -> Result<(), BenchError> {
+    for entry in entries.iter() {
+        progress(&format!("warm-up: {}", entry.shown));
+        entry.tool.run(scratch)?;
+    }
+    for run in 1..=runs {
+        progress(&format!("round {run} of {runs}"));
+        for entry in entries.iter_mut() {
+            let sample = entry.tool.run(scratch)?;
+            entry.samples.push(sample);
+        }
+    }
+    Ok(())
+}
+
+/// What `wc` or `rg` counts in `file`, from the first number of its output.
+///
+/// # Errors
+/// The program cannot be run.
+pub fn count(program: &str, arguments: &[&str], file: &Path) -> Result<Option<u64>, BenchError> {
+    let output = Command::new(program)
+        .args(arguments)
+        .arg(file)
+        .output()
+        .map_err(|error| MeasureError::Start { program: program.to_string(), error })?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split_whitespace().next().and_then(|number| number.parse().ok()))
+}
+
+/// The whole path, because a name without a slash would be looked up in PATH.
+fn find_busbw(busbw: &Path) -> Result<PathBuf, BenchError> {
+    match fs::canonicalize(busbw) {
+        Ok(path) if path.is_file() => Ok(path),
+        _ => Err(BenchError::NoBusbw(busbw.display().to_string())),
+    }
+}
+
+fn entry(name: &'static str, program: &std::ffi::OsStr, arguments: &[&str], file: &Path, largest_status: i32) -> Entry {
+    let shown_program = name.split(',').next().unwrap_or(name);
+    let shown = [shown_program].iter().chain(arguments).copied().chain(["FILE"]).collect::<Vec<_>>().join(" ");
+    let arguments = arguments.iter().map(OsString::from).chain([file.as_os_str().to_owned()]).collect();
+    Entry {
+        name,
+        shown,
+        tool: Tool { program: PathBuf::from(program), arguments, largest_status },
+        samples: Vec::new(),
+    }
+}

@@ -1,0 +1,124 @@
+//! Where and of what a measurement was made: machine, date, commit, tool versions. Nothing that names the host.
+
+use serde::Serialize;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The machine that measured. What Linux does not say is empty or zero.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// The processor's model name.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Main memory in bytes.
+    pub memory_bytes: u64,
+    /// The kernel's release.
+    pub kernel: String,
+}
+
+/// The commit that was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Commit {
+    /// Its hash.
+    pub hash: String,
+    /// Whether files differ from it.
+    pub modified: bool,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Machine {
+            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_bytes: kilobytes(&read("/proc/meminfo"), "MemTotal").unwrap_or(0),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
+        }
+    }
+}
+
+impl Commit {
+    /// The commit checked out in the working directory; none outside a git repository.
+    pub fn checked_out() -> Option<Self> {
+        let git = |arguments: &[&str]| {
+            let output = Command::new("git").args(arguments).stderr(Stdio::null()).output().ok()?;
+            output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+        };
+        let hash = git(&["rev-parse", "HEAD"])?;
+        Some(Commit { hash, modified: !git(&["status", "--porcelain"])?.is_empty() })
+    }
+}
+
+/// The first line that `program --version` prints; none when it prints nothing or fails.
+pub fn tool_version(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next()?.trim();
+    (output.status.success() && !line.is_empty()).then(|| line.to_string())
+}
+
+/// The date and time in UTC, `2026-03-31T16:36:04Z`.
+pub fn utc_now() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    utc(seconds)
+}
+
+fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+/// The value of `name: value` in the text of a `/proc` file.
+fn field(text: &str, name: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_string())
+    })
+}
+
+/// The value of `name: 123 kB` in the text of a `/proc` file, in bytes.
+pub fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    field(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok().map(|value| value * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_utc() {
+        let cases = [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_774_974_964, "2026-03-31T16:36:04Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(utc(seconds), text);
+        }
+    }
+
+    #[test]
+    fn proc_fields_are_found_by_their_whole_name() {
+        let status = "VmRSS:\t    2048 kB\nRssAnon:\t     512 kB\nRssFile:\t    1536 kB\n";
+        assert_eq!(kilobytes(status, "RssAnon"), Some(512 << 10));
+        assert_eq!(kilobytes(status, "Rss"), None);
+    }
+}
