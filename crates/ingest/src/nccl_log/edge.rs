@@ -51,8 +51,8 @@ fn endpoint(at: &mut Cursor) -> Option<u32> {
 
 /// Separates RCCL's `comm 0x… nRanks N` from the text after `via`.
 fn split_comm(via: &[u8]) -> (&[u8], Option<u64>) {
-    if via.len() < 40 {
-        return (via, None); // the suffix alone has about 30 bytes
+    if via.len() < 20 {
+        return (via, None); // the suffix alone is longer
     }
     match memchr::memmem::find(via, b" comm 0x") {
         Some(at) => (&via[..at], Cursor::new(&via[at + 6..]).hex()),
