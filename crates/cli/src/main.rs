@@ -5,8 +5,13 @@ mod explain;
 mod generate;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// Reading a log makes millions of small allocations in several threads, which the system's allocator serves at half the speed.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let arguments = cli::Cli::parse();

@@ -1,4 +1,7 @@
 //! What one block of an input says: the worker's result, which the assembler puts in order.
+//!
+//! Speakers, streams and transports are numbered per worker and keep their number from block to block; a block brings
+//! those that are new.
 
 use crate::nccl_log::Said;
 use busbw_model::{EdgeEnd, EdgeUse, RemarkKind, Transport};
@@ -6,37 +9,46 @@ use busbw_model::{EdgeEnd, EdgeUse, RemarkKind, Transport};
 /// No speaker: the prefix was torn, or the line is a program's.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// A block's facts. Line numbers count from 0 within the block; indices refer to the tables below.
+/// A block's facts. Line numbers count from 0 within the block; indices are the worker's.
 #[derive(Debug, Default)]
 pub(crate) struct BlockFacts {
+    /// The worker that scanned the block.
+    pub worker: usize,
     /// Number of line ends in the block.
     pub lines: u64,
     pub nccl_lines: u64,
     pub unknown_lines: u64,
     pub warn_lines: u64,
-    pub speakers: Vec<SpeakerFact>,
-    pub streams: Vec<Box<str>>,
-    /// With the text of the first line in the block that names it.
-    pub transports: Vec<(Transport, u32, Box<str>)>,
+    pub new_speakers: Vec<SpeakerFact>,
+    pub new_streams: Vec<Box<str>>,
+    /// With the line in the block that names it first, and its text.
+    pub new_transports: Vec<(Transport, u32, Box<str>)>,
+    /// Lines per speaker since the worker's last block, all and those whose prefix nothing ran into.
+    pub spoken: Vec<Spoken>,
     pub events: Vec<Event>,
 }
 
+/// How often a speaker spoke.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spoken {
+    pub speaker: u32,
+    pub lines: u32,
+    pub clean_lines: u32,
+}
+
 /// A speaker seen in a block.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SpeakerFact {
     pub host: Box<[u8]>,
     pub pid: u64,
     pub tid: u64,
     pub device: Option<u32>,
-    /// Lines whose prefix nothing ran into.
-    pub clean_lines: u32,
-    pub lines: u32,
 }
 
 /// Something a line says.
 #[derive(Debug)]
 pub(crate) struct Event {
-    /// Index into [`BlockFacts::speakers`] or [`NOBODY`].
+    /// The worker's index of the speaker, or [`NOBODY`].
     pub speaker: u32,
     /// Line within the block.
     pub line: u32,
@@ -66,13 +78,13 @@ pub(crate) struct EdgeFact {
     pub from: u32,
     pub to: u32,
     pub channel: u16,
-    /// Index into [`BlockFacts::transports`].
+    /// The worker's index of the transport.
     pub transport: u16,
     pub end: EdgeEnd,
     pub use_: EdgeUse,
 }
 
-/// A message and the whole line it stands in, for evidence.
+/// A message and, where it may serve as evidence, the whole line it stands in.
 #[derive(Debug)]
 pub(crate) struct SaidLine {
     pub said: Said,

@@ -95,14 +95,18 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
     (rest.is_empty() || rest.starts_with(' ')).then(|| (&trimmed[..digits], rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
-/// `worker-0: ` (pdsh, DeepSpeed) and `worker-0  | ` (docker compose), where a table or a comment follows.
+/// `worker-0: ` (pdsh, DeepSpeed) and `worker-0  | ` (docker compose), where a table, a comment or a version follows.
 fn named(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-._".contains(c)))?;
     let (label, rest) = text.split_at(end);
     let rest = rest.strip_prefix(": ").or_else(|| rest.trim_start_matches(' ').strip_prefix("| "))?;
     let first = rest.trim_start().bytes().next()?;
     let is_name = label.len() > 1 && label.bytes().any(|b| b.is_ascii_alphabetic());
-    (is_name && (first == b'#' || rest.starts_with(' ') && first.is_ascii_digit())).then_some((label, rest))
+    let known = first == b'#'
+        || rest.starts_with(' ') && first.is_ascii_digit()
+        || rest.starts_with("NCCL version")
+        || rest.starts_with("RCCL version");
+    (is_name && known).then_some((label, rest))
 }
 
 /// Removes mpirun tags from inside a line: it repeats its tag inside table rows.
@@ -142,6 +146,7 @@ mod tests {
             ("[2025-11-04 12:49:15] x", "", "x"),
             ("localhost: # nThread 1", "localhost", "# nThread 1"),
             ("worker-0  | # nThread 1", "worker-0", "# nThread 1"),
+            ("v100x16-1: NCCL version 2.27.5+cuda12.9", "v100x16-1", "NCCL version 2.27.5+cuda12.9"),
             ("[pod/nccl-0/main] # nThread 1", "pod/nccl-0/main", "# nThread 1"),
             ("      8             2     float     sum", "", "      8             2     float     sum"),
             ("loss: 0.25", "", "loss: 0.25"),

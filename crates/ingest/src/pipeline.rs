@@ -3,7 +3,7 @@
 use crate::assemble::Assembler;
 use crate::facts::BlockFacts;
 use crate::scan::Scanner;
-use crate::source::{Blocks, ReadError, Source, binary_kind};
+use crate::source::{Block, Blocks, ReadError, Source, binary_kind};
 use crate::{nccl_tests_json, perftest};
 use busbw_model::{InputKind, Run};
 use std::collections::BTreeMap;
@@ -137,10 +137,10 @@ impl Read for Counted<'_> {
 /// One thread does everything.
 fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
     let mut blocks = Blocks::new(reader);
-    let mut block = Vec::new();
-    let mut scanner = Scanner::default();
+    let mut block = Block::default();
+    let mut scanner = Scanner::new(0);
     while blocks.next(&mut block)? {
-        assembler.absorb(scanner.scan(&block));
+        assembler.absorb(scanner.scan(block.lines()));
     }
     Ok(blocks.into_inner().read)
 }
@@ -148,19 +148,22 @@ fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
 /// A block on its way to a worker, and back for its buffer to be used again.
 type Numbered<T> = (u64, T);
 
+/// Blocks that are read, scanned or wait to be assembled, at most: with their facts some 2 MB each.
+const MOST_UNDER_WAY: usize = 48;
+
 /// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
 fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
-    let under_way = (2 * threads + 2).min(24);
-    let (to_workers, blocks) = sync_channel::<Numbered<Vec<u8>>>(under_way);
+    let under_way = (4 * threads + 4).min(MOST_UNDER_WAY);
+    let (to_workers, blocks) = sync_channel::<Numbered<Block>>(under_way);
     let (to_assembler, scanned) = channel::<Numbered<BlockFacts>>();
-    let (give_back, buffers) = channel::<Vec<u8>>();
+    let (give_back, buffers) = channel::<Block>();
     let (tokens, permits) = sync_channel::<()>(under_way);
     let blocks = Mutex::new(blocks);
     std::thread::scope(|scope| {
         let reading = scope.spawn(move || read_blocks(reader, &to_workers, &buffers, &tokens));
-        for _ in 0..threads {
+        for worker in 0..threads {
             let (blocks, to_assembler, give_back) = (&blocks, to_assembler.clone(), give_back.clone());
-            scope.spawn(move || scan_blocks(blocks, &to_assembler, &give_back));
+            scope.spawn(move || scan_blocks(Scanner::new(worker), blocks, &to_assembler, &give_back));
         }
         drop((to_assembler, give_back));
         assemble_in_order(&scanned, &permits, assembler);
@@ -170,8 +173,8 @@ fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::
 
 fn read_blocks(
     reader: Counted,
-    to_workers: &SyncSender<Numbered<Vec<u8>>>,
-    buffers: &Receiver<Vec<u8>>,
+    to_workers: &SyncSender<Numbered<Block>>,
+    buffers: &Receiver<Block>,
     tokens: &SyncSender<()>,
 ) -> std::io::Result<u64> {
     let mut blocks = Blocks::new(reader);
@@ -190,15 +193,15 @@ fn read_blocks(
 }
 
 fn scan_blocks(
-    blocks: &Mutex<Receiver<Numbered<Vec<u8>>>>,
+    mut scanner: Scanner,
+    blocks: &Mutex<Receiver<Numbered<Block>>>,
     done: &Sender<Numbered<BlockFacts>>,
-    give_back: &Sender<Vec<u8>>,
+    give_back: &Sender<Block>,
 ) {
-    let mut scanner = Scanner::default();
     loop {
         let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((number, block)) = next else { return };
-        if done.send((number, scanner.scan(&block))).is_err() {
+        if done.send((number, scanner.scan(block.lines()))).is_err() {
             return;
         }
         let _ = give_back.send(block); // the reader may be done and gone

@@ -106,6 +106,7 @@ fn head(line: &[u8], from: usize, marker: usize, level: Level) -> Head<'_> {
             if let Some((speaker, host_start)) = speaker(line, from, before, Some(device)) {
                 return Head { start: host_start, level, speaker: Some(speaker), site };
             }
+            let start = if looks_cut(&line[from..marker]) { from } else { start };
             return Head { start, level, speaker: None, site };
         }
         if let Some((speaker, host_start)) = speaker(line, from, end, None) {
@@ -208,10 +209,8 @@ fn glued_cell(before: &[u8], word: &[u8]) -> usize {
     if let Some(name) = WORDS.iter().find(|name| word.len() > name.len() && word.starts_with(name)) {
         return name.len();
     }
-    match word.iter().position(|b| !(b.is_ascii_digit() || matches!(b, b'.' | b'-'))) {
-        Some(end) => end,
-        None => 0, // all digits: an address, not a cell
-    }
+    // All digits are an address, not a cell.
+    word.iter().position(|b| !(b.is_ascii_digit() || matches!(b, b'.' | b'-'))).unwrap_or(0)
 }
 
 fn is_host_byte(byte: u8) -> bool {

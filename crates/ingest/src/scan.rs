@@ -2,7 +2,7 @@
 
 use crate::clean::{from_json, may_be_json, without_escapes};
 use crate::cursor::text;
-use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, WarnLine, What};
+use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, WarnLine, What};
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
 use crate::prefix::{Message, Piece, SpeakerRef, pieces};
@@ -15,13 +15,17 @@ use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
 static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" NCCL INFO "));
+const INFO_LENGTH: usize = 11;
+static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
 
 /// Prefixes longer than this are read anew on every line; so are those of logs with a time stamp on each line, whose
 /// prefixes never repeat and are forgotten when there are too many.
 const LONGEST_CACHED_PREFIX: usize = 256;
-const MOST_CACHED_PREFIXES: usize = 1 << 16;
+const MOST_CACHED: usize = 1 << 16;
+/// A longer message is not looked up among those that ranks repeat.
+const LONGEST_STATEMENT: usize = 512;
 
-/// Reads blocks. Keeps its buffers from block to block.
+/// Reads blocks. What it met once it knows again in later blocks.
 #[derive(Default)]
 pub(crate) struct Scanner {
     facts: BlockFacts,
@@ -30,17 +34,32 @@ pub(crate) struct Scanner {
     prefixes: FxHashMap<Box<[u8]>, u32>,
     last_prefix: Vec<u8>,
     last_speaker: u32,
-    speakers: FxHashMap<(Box<[u8]>, u64, u64, Option<u32>), u32>,
+    speakers: FxHashMap<SpeakerFact, u32>,
+    /// The host of each speaker, by its first speaker.
+    host_of: Vec<u32>,
+    hosts: FxHashMap<Box<[u8]>, u32>,
+    /// Lines of each speaker in this block, all and clean ones, and who has any.
+    spoken: Vec<(u32, u32)>,
+    speaking: Vec<u32>,
     streams: FxHashMap<Box<str>, u32>,
+    transports: Vec<(String, bool)>,
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
     last_via: (Vec<u8>, u16),
+    /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
+    statements: FxHashMap<Box<[u8]>, bool>,
+    statement_key: Vec<u8>,
 }
 
 impl Scanner {
+    /// The scanner of a worker.
+    pub fn new(worker: usize) -> Self {
+        Scanner { facts: BlockFacts { worker, ..BlockFacts::default() }, ..Scanner::default() }
+    }
+
     /// Reads a block of whole lines (the last may lack its line end).
     pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
-        self.forget_block();
+        self.line = 0;
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
         let mut start = 0;
         for end in memchr_iter(b'\n', block) {
@@ -52,28 +71,23 @@ impl Scanner {
             self.raw_line(&block[start..], odd);
         }
         self.facts.lines = u64::from(self.line);
-        std::mem::take(&mut self.facts)
-    }
-
-    fn forget_block(&mut self) {
-        self.facts = BlockFacts::default();
-        self.line = 0;
-        self.prefixes.clear();
-        self.last_prefix.clear();
-        self.speakers.clear();
-        self.streams.clear();
-        self.vias.clear();
-        self.last_via.0.clear();
+        for speaker in self.speaking.drain(..) {
+            let (lines, clean_lines) = std::mem::take(&mut self.spoken[speaker as usize]);
+            self.facts.spoken.push(Spoken { speaker, lines, clean_lines });
+        }
+        let events = Vec::with_capacity(self.facts.events.len());
+        let next = BlockFacts { worker: self.facts.worker, events, ..BlockFacts::default() };
+        std::mem::replace(&mut self.facts, next)
     }
 
     /// A line as it stands in the input. `odd`: the block holds colour codes or carriage returns.
     fn raw_line(&mut self, line: &[u8], odd: bool) {
-        if odd && memchr(0x1b, line).is_some() {
-            self.segments(&without_escapes(line));
-        } else if odd {
-            self.segments(line);
-        } else {
+        if !odd {
             self.segment(line);
+        } else if memchr(0x1b, line).is_some() {
+            self.segments(&without_escapes(line));
+        } else {
+            self.segments(line);
         }
     }
 
@@ -85,7 +99,9 @@ impl Scanner {
     }
 
     fn segment(&mut self, line: &[u8]) {
-        if self.known_edge(line) {
+        if let Some((message, speaker)) = self.known_prefix(line)
+            && self.known_message(line, message, speaker)
+        {
             return;
         }
         if may_be_json(line)
@@ -99,28 +115,38 @@ impl Scanner {
         self.whole_line(line);
     }
 
-    /// The quick way, for most lines of any log: a connection whose prefix and transport were both met before. Everything
-    /// else, torn lines included, takes the long way.
-    fn known_edge(&mut self, line: &[u8]) -> bool {
-        let (message, speaker) = match line.strip_prefix(self.last_prefix.as_slice()) {
-            Some(message) if !self.last_prefix.is_empty() => (message, self.last_speaker),
-            _ => {
-                let Some(at) = INFO.find(&line[..line.len().min(LONGEST_CACHED_PREFIX)]) else { return false };
-                let (prefix, message) = line.split_at(at + 11);
-                let Some(&speaker) = self.prefixes.get(prefix) else { return false };
-                self.last_prefix.clear();
-                self.last_prefix.extend_from_slice(prefix);
-                self.last_speaker = speaker;
-                (message, speaker)
-            }
-        };
-        if !message.starts_with(b"Channel ") {
+    /// The message and the speaker of a line whose whole prefix was met before.
+    fn known_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
+        if !self.last_prefix.is_empty()
+            && let Some(message) = line.strip_prefix(self.last_prefix.as_slice())
+        {
+            return Some((message, self.last_speaker));
+        }
+        let at = INFO.find(&line[..line.len().min(LONGEST_CACHED_PREFIX)])?;
+        let (prefix, message) = line.split_at(at + INFO_LENGTH);
+        let speaker = *self.prefixes.get(prefix)?;
+        self.last_prefix.clear();
+        self.last_prefix.extend_from_slice(prefix);
+        self.last_speaker = speaker;
+        Some((message, speaker))
+    }
+
+    /// The quick way, for most lines of any log: the prefix is known and nothing else landed in the line. False sends
+    /// the line the long way.
+    fn known_message(&mut self, line: &[u8], message: &[u8], speaker: u32) -> bool {
+        if message.starts_with(b"Channel ")
+            && let Some(edge) = read_edge(message)
+        {
+            let Some(transport) = self.known_transport(edge.via) else { return false };
+            self.count_line(speaker, true);
+            self.push_edge(speaker, &edge, transport);
+            return true;
+        }
+        if MARKER.find(message).is_some_and(|at| !message[at..].starts_with(b"NCCL version")) {
             return false;
         }
-        let Some(edge) = read_edge(message) else { return false };
-        let Some(transport) = self.known_transport(edge.via) else { return false };
         self.count_line(speaker, true);
-        self.push_edge(speaker, &edge, transport);
+        self.info(speaker, message, line);
         true
     }
 
@@ -149,9 +175,12 @@ impl Scanner {
 
     fn count_line(&mut self, speaker: u32, clean: bool) {
         self.facts.nccl_lines += 1;
-        if let Some(fact) = self.facts.speakers.get_mut(speaker as usize) {
-            fact.lines += 1;
-            fact.clean_lines += u32::from(clean);
+        if let Some(spoken) = self.spoken.get_mut(speaker as usize) {
+            if spoken.0 == 0 {
+                self.speaking.push(speaker);
+            }
+            spoken.0 += 1;
+            spoken.1 += u32::from(clean);
         }
     }
 
@@ -176,7 +205,7 @@ impl Scanner {
     fn remember_prefix(&mut self, line: &[u8], message: &Message, speaker: u32) {
         let length = message.text.as_ptr() as usize - line.as_ptr() as usize;
         if length <= LONGEST_CACHED_PREFIX && !may_be_json(line) {
-            if self.prefixes.len() >= MOST_CACHED_PREFIXES {
+            if self.prefixes.len() >= MOST_CACHED {
                 self.prefixes.clear();
             }
             self.prefixes.insert(line[..length].into(), speaker);
@@ -210,19 +239,47 @@ impl Scanner {
             }
             return;
         }
-        match nccl_log::read(message) {
-            Said::Known => {}
-            Said::Unknown => self.facts.unknown_lines += 1,
-            Said::SystemDump => self.dump_line(speaker, message),
-            said => self.push(speaker, What::Said(Box::new(SaidLine { said, text: kept(line) }))),
+        if !nccl_log::is_of_the_host(message) || message.len() > LONGEST_STATEMENT {
+            self.statement(speaker, message, line);
+            return;
+        }
+        let host = self.host_of.get(speaker as usize).copied().unwrap_or(NOBODY);
+        self.statement_key.clear();
+        self.statement_key.extend_from_slice(&host.to_ne_bytes());
+        self.statement_key.extend_from_slice(message);
+        match self.statements.get(self.statement_key.as_slice()) {
+            Some(known) => self.facts.unknown_lines += u64::from(!known),
+            None => {
+                if self.statements.len() >= MOST_CACHED {
+                    self.statements.clear();
+                }
+                let known = self.statement(speaker, message, line);
+                self.statements.insert(self.statement_key.as_slice().into(), known);
+            }
         }
     }
 
-    /// Ranks dump their machine at the same time, so each has a stream of its own.
-    fn dump_line(&mut self, speaker: u32, message: &[u8]) {
-        let who = self.facts.speakers.get(speaker as usize);
-        let who = who.map_or(String::new(), |s| format!("{}:{}:{}", text(&s.host), s.pid, s.tid));
-        self.text(&format!("{DUMP_STREAM}{who}"), &text(message));
+    /// Reads a message that is no edge; false when nobody knows it.
+    fn statement(&mut self, speaker: u32, message: &[u8], line: &[u8]) -> bool {
+        match nccl_log::read(message) {
+            Said::Known => {}
+            Said::Unknown => {
+                self.facts.unknown_lines += 1;
+                return false;
+            }
+            Said::SystemDump => self.dump_line(message, line),
+            said => {
+                let text = if said.is_evidence() { kept(line) } else { Box::default() };
+                self.push(speaker, What::Said(Box::new(SaidLine { said, text })));
+            }
+        }
+        true
+    }
+
+    /// Ranks dump their machine at the same time, so each has a stream of its own: its prefix.
+    fn dump_line(&mut self, message: &[u8], line: &[u8]) {
+        let prefix = &line[..line.len().saturating_sub(message.len())];
+        self.text(&format!("{DUMP_STREAM}{}", text(prefix)), &text(message));
     }
 
     fn transport(&mut self, via: &[u8], line: &[u8]) -> Option<u16> {
@@ -230,26 +287,34 @@ impl Scanner {
             return *known;
         }
         let index = read_transport(via, Place::default()).and_then(|transport| {
-            let known =
-                self.facts.transports.iter().position(|(t, ..)| t.via == transport.via && t.pxn == transport.pxn);
+            let known = self.transports.iter().position(|(v, pxn)| *v == transport.via && *pxn == transport.pxn);
+            let index = known.unwrap_or(self.transports.len());
             if known.is_none() {
-                self.facts.transports.push((transport, self.line, kept(line)));
+                self.transports.push((transport.via.clone(), transport.pxn));
+                self.facts.new_transports.push((transport, self.line, kept(line)));
             }
-            u16::try_from(known.unwrap_or(self.facts.transports.len() - 1)).ok()
+            u16::try_from(index).ok()
         });
-        self.vias.insert(via.into(), index);
+        if self.vias.len() < MOST_CACHED {
+            self.vias.insert(via.into(), index);
+        }
         index
     }
 
     fn speaker(&mut self, speaker: &SpeakerRef) -> u32 {
-        let key = (speaker.host.into(), speaker.pid, speaker.tid, speaker.device);
-        if let Some(index) = self.speakers.get(&key) {
+        let SpeakerRef { pid, tid, device, .. } = *speaker;
+        let fact = SpeakerFact { host: speaker.host.into(), pid, tid, device };
+        if let Some(index) = self.speakers.get(&fact) {
             return *index;
         }
-        let index = self.facts.speakers.len() as u32;
-        let SpeakerRef { pid, tid, device, .. } = *speaker;
-        self.facts.speakers.push(SpeakerFact { host: speaker.host.into(), pid, tid, device, clean_lines: 0, lines: 0 });
-        self.speakers.insert(key, index);
+        let index = self.spoken.len() as u32;
+        self.spoken.push((0, 0));
+        self.host_of.push(*self.hosts.entry(fact.host.clone()).or_insert(index));
+        if self.speakers.len() >= MOST_CACHED {
+            self.speakers.clear(); // who comes back gets a second index, which stands for the same speaker
+        }
+        self.facts.new_speakers.push(fact.clone());
+        self.speakers.insert(fact, index);
         index
     }
 
@@ -287,8 +352,8 @@ impl Scanner {
         let stream = match self.streams.get(stream) {
             Some(index) => *index,
             None => {
-                let index = self.facts.streams.len() as u32;
-                self.facts.streams.push(stream.into());
+                let index = self.streams.len() as u32;
+                self.facts.new_streams.push(stream.into());
                 self.streams.insert(stream.into(), index);
                 index
             }

@@ -110,22 +110,39 @@ impl Source {
     }
 }
 
+/// A buffer of which the first part holds whole lines. The rest is kept, so that it need not be cleared again.
+#[derive(Default)]
+pub(crate) struct Block {
+    buffer: Vec<u8>,
+    length: usize,
+}
+
+impl Block {
+    /// The lines.
+    pub fn lines(&self) -> &[u8] {
+        &self.buffer[..self.length]
+    }
+}
+
 /// Cuts an input into blocks of whole lines.
 pub(crate) struct Blocks<R> {
     reader: R,
     /// The beginning of a line whose end is not read yet.
     rest: Vec<u8>,
+    /// How much to read next: little at first, as most inputs are small.
+    step: usize,
     done: bool,
 }
 
 impl<R: Read> Blocks<R> {
-    /// How much is read at a time.
-    pub const SIZE: usize = 2 << 20;
+    /// How much is read at a time, at most: little enough to stay in a core's cache from reading to scanning.
+    pub const SIZE: usize = 512 << 10;
+    const FIRST: usize = 128 << 10;
     /// A line longer than this is cut: no line of a log is, and memory must stay bounded whatever comes.
     pub const LONGEST_LINE: usize = 64 << 20;
 
     pub fn new(reader: R) -> Self {
-        Blocks { reader, rest: Vec::new(), done: false }
+        Blocks { reader, rest: Vec::new(), step: Self::FIRST, done: false }
     }
 
     pub fn into_inner(self) -> R {
@@ -133,36 +150,39 @@ impl<R: Read> Blocks<R> {
     }
 
     /// Fills `block` with whole lines; false at the end of the input.
-    pub fn next(&mut self, block: &mut Vec<u8>) -> io::Result<bool> {
-        block.clear();
-        block.append(&mut self.rest);
-        let mut searched = 0;
+    pub fn next(&mut self, block: &mut Block) -> io::Result<bool> {
+        let mut filled = self.rest.len();
+        grow(&mut block.buffer, filled + self.step);
+        block.buffer[..filled].copy_from_slice(&self.rest);
+        self.rest.clear();
         while !self.done {
-            self.fill(block)?;
+            let searched = filled;
+            grow(&mut block.buffer, filled + self.step);
+            filled = self.fill(&mut block.buffer, filled)?;
+            self.step = (self.step * 4).min(Self::SIZE);
             if self.done {
                 break;
             }
-            if let Some(end) = memrchr(b'\n', &block[searched..]) {
-                self.rest.extend_from_slice(&block[searched + end + 1..]);
-                block.truncate(searched + end + 1);
+            if let Some(end) = memrchr(b'\n', &block.buffer[searched..filled]) {
+                let end = searched + end + 1;
+                self.rest.extend_from_slice(&block.buffer[end..filled]);
+                block.length = end;
                 return Ok(true);
             }
-            searched = block.len();
-            if block.len() >= Self::LONGEST_LINE {
-                return Ok(true);
+            if filled >= Self::LONGEST_LINE {
+                break;
             }
         }
-        Ok(!block.is_empty())
+        block.length = filled;
+        Ok(filled > 0)
     }
 
-    /// Reads until the block has grown by [`Self::SIZE`] or the input ends.
-    fn fill(&mut self, block: &mut Vec<u8>) -> io::Result<()> {
-        let start = block.len();
-        let wanted = Self::SIZE.saturating_sub(start.min(Self::SIZE / 2));
-        block.resize(start + wanted, 0);
-        let mut filled = start;
-        while filled < block.len() {
-            match self.reader.read(&mut block[filled..]) {
+    /// Reads until as many more bytes as wanted are there or the input ends; returns how much is there then.
+    fn fill(&mut self, buffer: &mut [u8], from: usize) -> io::Result<usize> {
+        let end = from + self.step;
+        let mut filled = from;
+        while filled < end {
+            match self.reader.read(&mut buffer[filled..end]) {
                 Ok(0) => {
                     self.done = true;
                     break;
@@ -172,8 +192,13 @@ impl<R: Read> Blocks<R> {
                 Err(e) => return Err(e),
             }
         }
-        block.truncate(filled);
-        Ok(())
+        Ok(filled)
+    }
+}
+
+fn grow(buffer: &mut Vec<u8>, length: usize) {
+    if buffer.len() < length {
+        buffer.resize(length, 0);
     }
 }
 
@@ -220,10 +245,10 @@ mod tests {
         #[test]
         fn blocks_put_together_are_the_input(text in proptest::collection::vec(any::<u8>(), 0..500), step in 1usize..50) {
             let mut blocks = Blocks::new(Trickle(&text, step));
-            let mut block = Vec::new();
+            let mut block = Block::default();
             let mut all = Vec::new();
             while blocks.next(&mut block).expect("reading from memory") {
-                all.extend_from_slice(&block);
+                all.extend_from_slice(block.lines());
             }
             prop_assert_eq!(all, text);
         }
@@ -231,12 +256,12 @@ mod tests {
 
     #[test]
     fn blocks_end_with_lines() {
-        let text: Vec<u8> = (0..400_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let text: Vec<u8> = (0..200_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
         let mut blocks = Blocks::new(text.as_slice());
-        let mut block = Vec::new();
+        let mut block = Block::default();
         let mut count = 0;
         while blocks.next(&mut block).expect("reading from memory") {
-            assert_eq!(block.last(), Some(&b'\n'));
+            assert_eq!(block.lines().last(), Some(&b'\n'));
             count += 1;
         }
         assert!(count > 1, "the text is larger than a block");

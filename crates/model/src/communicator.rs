@@ -23,7 +23,7 @@ pub struct Communicator {
     pub ranks: BTreeMap<u32, Rank>,
     /// Channels by id.
     pub channels: BTreeMap<u16, Channel>,
-    /// Every logged connection, each once.
+    /// The logged connections, by the rank that logged them.
     pub edges: Vec<Edge>,
     /// What `edges` refer to.
     pub transports: Vec<Transport>,
@@ -55,8 +55,8 @@ pub struct Rank {
 pub struct Channel {
     /// The ring in its order, starting at rank 0 as NCCL prints it.
     pub ring: Option<Ring>,
-    /// The place of each rank in the channel's tree.
-    pub tree: BTreeMap<u32, TreeLinks>,
+    /// The place of each rank in the channel's tree, by rank.
+    pub tree: Vec<(u32, TreeLinks)>,
 }
 
 /// A ring.
@@ -70,30 +70,86 @@ pub struct Ring {
     pub place: Place,
 }
 
-/// A rank's neighbours in a tree: `Trees [0] 1/-1/-1->0->-1` has down 1 and no up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// A rank's neighbours in a tree: `Trees [0] 1/-1/-1->0->-1` has child 1 and no parent. Four numbers of NCCL's, -1 for
+/// none, because a large communicator has millions of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeLinks {
-    /// The parent.
-    pub up: Option<u32>,
-    /// Up to three children.
-    pub down: [Option<u32>; 3],
+    parent: i32,
+    children: [i32; 3],
 }
 
-/// A connection from a rank to a rank on a channel.
+impl TreeLinks {
+    /// Links to a parent and up to three children. Ranks beyond `i32::MAX`, which NCCL cannot have, count as none.
+    pub fn new(parent: Option<u32>, children: [Option<u32>; 3]) -> Self {
+        let number = |rank: Option<u32>| rank.and_then(|r| i32::try_from(r).ok()).unwrap_or(-1);
+        TreeLinks { parent: number(parent), children: children.map(number) }
+    }
+
+    /// The parent; none at the root.
+    pub fn parent(&self) -> Option<u32> {
+        u32::try_from(self.parent).ok()
+    }
+
+    /// The children.
+    pub fn children(&self) -> impl Iterator<Item = u32> + '_ {
+        self.children.iter().filter_map(|rank| u32::try_from(*rank).ok())
+    }
+}
+
+/// A connection from a rank to a rank, on one or more channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
     /// Sender.
     pub from: u32,
     /// Receiver.
     pub to: u32,
-    /// Channel.
-    pub channel: u16,
     /// Index into [`Communicator::transports`].
     pub transport: u16,
     /// Which end logged it.
     pub end: EdgeEnd,
     /// Whether it serves a collective (`Channel 00/0`) or send/receive (`Channel 00/1`).
     pub use_: EdgeUse,
+    /// The channels.
+    pub channels: ChannelSet,
+}
+
+/// A set of channels. NCCL has 64 at most (`MAXCHANNELS`), RCCL 128.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ChannelSet([u64; 2]);
+
+impl ChannelSet {
+    /// The set of one channel; empty for a channel beyond 127, which no library has.
+    pub fn of(channel: u16) -> Self {
+        let mut set = ChannelSet::default();
+        if let Some(word) = set.0.get_mut(usize::from(channel / 64)) {
+            *word = 1 << (channel % 64);
+        }
+        set
+    }
+
+    /// Adds the channels of another set.
+    pub fn add(&mut self, other: ChannelSet) {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
+        }
+    }
+
+    /// The channels, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        (0u16..)
+            .zip(&self.0)
+            .flat_map(|(index, word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index * 64 + bit))
+    }
+
+    /// Number of channels.
+    pub fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 2]
+    }
 }
 
 /// Which end of a network connection logged the edge.
@@ -235,11 +291,17 @@ impl Communicator {
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.
     pub fn crossings(&self) -> Vec<Crossing> {
+        let highest = self.ranks.last_key_value().map_or(0, |(rank, _)| *rank as usize + 1);
+        let mut nodes: Vec<Option<u32>> = vec![None; highest];
+        for (rank, of_rank) in &self.ranks {
+            nodes[*rank as usize] = of_rank.node;
+        }
+        let node_of = |rank: u32| nodes.get(rank as usize).copied().flatten();
         let mut found: BTreeMap<(u32, u32), Vec<u16>> = BTreeMap::new();
         for (id, channel) in &self.channels {
             let Some(ring) = &channel.ring else { continue };
             for (from, to) in ring.pairs() {
-                if let (Some(a), Some(b)) = (self.node_of(from), self.node_of(to))
+                if let (Some(a), Some(b)) = (node_of(from), node_of(to))
                     && a != b
                 {
                     let channels = found.entry((from, to)).or_default();
@@ -279,6 +341,16 @@ mod tests {
         let crossings = two_nodes_of_two(&[&[0, 1, 2, 3], &[0, 1, 3, 2]]).crossings();
         let pairs: Vec<_> = crossings.iter().map(|c| (c.from, c.to, c.channels.as_slice())).collect();
         assert_eq!(pairs, [(1, 2, &[0][..]), (1, 3, &[1]), (2, 0, &[1]), (3, 0, &[0])]);
+    }
+
+    #[test]
+    fn channel_sets_hold_what_is_put_in() {
+        let mut set = ChannelSet::default();
+        for channel in [0, 63, 64, 127, 64, 128] {
+            set.add(ChannelSet::of(channel));
+        }
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 63, 64, 127]);
+        assert_eq!((set.len(), set.is_empty()), (4, false));
     }
 
     #[test]

@@ -20,7 +20,8 @@ mod units;
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
-    Channel, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Transport, TransportKind, TreeLinks,
+    Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Transport, TransportKind,
+    TreeLinks,
 };
 pub use finding::{Code, Diagnosis, Evidence, Expected, Finding, Gain, Severity, Verdict};
 pub use nccl::{

@@ -44,10 +44,8 @@ pub struct VersionLine {
     pub cuda: Option<String>,
     /// The library.
     pub library: Library,
-    /// The line.
+    /// The first line.
     pub source: SourceLine,
-    /// How many lines said the same.
-    pub count: u64,
 }
 
 /// An environment variable that NCCL says it found.

@@ -31,15 +31,19 @@ pub(crate) fn assemble(mut parts: Parts) -> Vec<Communicator> {
     communicators
 }
 
-fn communicator(parts: &mut Parts, group: Group, index: usize) -> Communicator {
+fn communicator(parts: &mut Parts, mut group: Group, index: usize) -> Communicator {
     let id = group.comm_id.map_or_else(|| format!("comm-{}", index + 1), |id| format!("{id:#x}"));
     let mut comm = Communicator { id, ..Communicator::default() };
-    let mut builder = Builder::default();
+    let views = &parts.views.all;
+    comm.place = group.views.iter().map(|id| views[*id].first).min().unwrap_or_default();
+    group.views.sort_by_key(|id| views[*id].own_rank());
+    comm.edges.reserve_exact(group.views.iter().map(|id| views[*id].edges.len()).sum());
+    let mut builder = Builder::for_ranks(group.views.iter().map(|id| &views[*id]));
     for id in &group.views {
         let view = std::mem::take(&mut parts.views.all[*id]);
         builder.add(&mut comm, view, parts);
     }
-    builder.finish(&mut comm, parts.transports);
+    builder.finish(&mut comm);
     comm
 }
 
@@ -52,8 +56,6 @@ fn adopt(comm: &mut Communicator, orphans: &[Edge], transports: &[Transport]) {
             comm.edges.push(Edge { transport: known as u16, ..*edge });
         }
     }
-    comm.edges.sort_unstable();
-    comm.edges.dedup();
 }
 
 /// What is gathered from view to view.
@@ -62,8 +64,10 @@ struct Builder {
     /// The communicator's index of each of the run's transports.
     transports: FxHashMap<u16, u16>,
     hosts: FxHashSet<u32>,
-    at_least_ranks: u32,
+    nranks: u32,
     ring_channels: Option<u32>,
+    /// Some ring was cut, so the neighbours below are needed.
+    has_cut_ring: bool,
     /// Next rank per channel and rank, as lines of ranks and edges of rings tell.
     next: FxHashMap<(u16, u32), u32>,
     /// Channel and rank with two different next ranks: edges of trees came in.
@@ -71,11 +75,13 @@ struct Builder {
 }
 
 impl Builder {
+    fn for_ranks<'v>(views: impl Iterator<Item = &'v View> + Clone) -> Self {
+        let nranks = views.clone().map(View::at_least_ranks).max().unwrap_or(0);
+        let is_cut = |view: &View| view.rings.iter().any(|(ring, _)| ring.ranks.len() < nranks as usize);
+        Builder { nranks, has_cut_ring: views.clone().any(is_cut), ..Builder::default() }
+    }
+
     fn add(&mut self, comm: &mut Communicator, view: View, parts: &Parts) {
-        if comm.ranks.is_empty() && comm.channels.is_empty() && comm.edges.is_empty() {
-            comm.place = view.first;
-        }
-        self.at_least_ranks = self.at_least_ranks.max(view.at_least_ranks());
         self.hosts.insert(parts.speakers.host_of(view.process));
         comm.nranks = comm.nranks.or(view.nranks);
         comm.nnodes = comm.nnodes.or(view.nnodes);
@@ -90,9 +96,11 @@ impl Builder {
             comm.ranks.insert(rank, model_rank(&view, parts));
         }
         for tree in &view.trees {
-            comm.channels.entry(tree.channel).or_default().tree.insert(tree.rank, tree.links);
+            comm.channels.entry(tree.channel).or_default().tree.push((tree.rank, tree.links));
         }
-        self.note_ring_neighbours(&view);
+        if self.has_cut_ring {
+            self.note_ring_neighbours(&view);
+        }
         self.add_edges(comm, &view, parts.transports);
         for (line, place) in view.rings {
             self.ring_channels = self.ring_channels.max(line.of.map(u32::from));
@@ -107,11 +115,11 @@ impl Builder {
         }
         let ring_edges = &view.edges[..view.ring_edges.unwrap_or(view.edges.len()).min(view.edges.len())];
         for edge in ring_edges.iter().filter(|e| e.use_ == EdgeUse::Collective && e.end == EdgeEnd::Send) {
-            let key = (edge.channel, edge.from);
-            if let Some(other) = self.next.insert(key, edge.to)
-                && other != edge.to
-            {
-                self.ambiguous.insert(key);
+            for channel in edge.channels.iter() {
+                let key = (channel, edge.from);
+                if self.next.insert(key, edge.to).is_some_and(|other| other != edge.to) {
+                    self.ambiguous.insert(key);
+                }
             }
         }
     }
@@ -132,15 +140,13 @@ impl Builder {
         }
     }
 
-    fn finish(self, comm: &mut Communicator, transports: &[Transport]) {
-        debug_assert!(comm.transports.len() <= transports.len());
-        comm.edges.sort_unstable();
-        comm.edges.dedup();
-        if comm.nranks.is_none() && self.at_least_ranks > 0 {
-            comm.nranks = Some(self.at_least_ranks);
+    fn finish(self, comm: &mut Communicator) {
+        if comm.nranks.is_none() && self.nranks > 0 {
+            comm.nranks = Some(self.nranks);
         }
         let nranks = comm.nranks.unwrap_or(0) as usize;
         for (id, channel) in &mut comm.channels {
+            channel.tree.dedup_by_key(|(rank, _)| *rank);
             if let Some(ring) = &mut channel.ring {
                 self.complete_ring(*id, ring, nranks);
             }
@@ -156,8 +162,8 @@ impl Builder {
     /// Up to NCCL 2.6 no line counts the channels: those that rings or trees use are the ones.
     fn channels_in_use(&self, comm: &Communicator) -> Option<u32> {
         let structured = comm.channels.len() as u32;
-        let in_edges =
-            comm.edges.iter().filter(|e| e.use_ == EdgeUse::Collective).map(|e| u32::from(e.channel) + 1).max();
+        let collective = comm.edges.iter().filter(|e| e.use_ == EdgeUse::Collective);
+        let in_edges = collective.filter_map(|e| e.channels.iter().last()).max().map(|last| u32::from(last) + 1);
         (structured > 0).then_some(structured).or(in_edges)
     }
 

@@ -47,10 +47,12 @@ impl View {
 
     /// The number of ranks as far as the view tells: a nameless view knows the ranks of its rings and edges.
     pub fn at_least_ranks(&self) -> u32 {
-        let in_rings = self.rings.iter().map(|(ring, _)| ring.ranks.len() as u32).max().unwrap_or(0);
-        let in_edges = self.edges.iter().map(|e| e.from.max(e.to).saturating_add(1)).max().unwrap_or(0);
-        let in_trees = self.trees.iter().map(|t| t.rank.saturating_add(1)).max().unwrap_or(0);
-        self.nranks.unwrap_or_else(|| in_rings.max(in_edges).max(in_trees))
+        self.nranks.unwrap_or_else(|| {
+            let in_rings = self.rings.iter().map(|(ring, _)| ring.ranks.len() as u32).max().unwrap_or(0);
+            let in_edges = self.edges.iter().map(|e| e.from.max(e.to).saturating_add(1)).max().unwrap_or(0);
+            let in_trees = self.trees.iter().map(|t| t.rank.saturating_add(1)).max().unwrap_or(0);
+            in_rings.max(in_edges).max(in_trees)
+        })
     }
 }
 

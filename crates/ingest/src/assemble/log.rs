@@ -11,6 +11,9 @@ use rustc_hash::FxHashMap;
 /// Different warnings, steps, remarks or notes beyond this number only count.
 const MOST_KEPT: usize = 10_000;
 
+/// Host, process and device: who warns.
+type Gpu = (Box<str>, u64, Option<u32>);
+
 /// A [`NcclLog`] in the making, with what makes its statements unique.
 #[derive(Default)]
 pub(crate) struct LogBuilder {
@@ -20,7 +23,7 @@ pub(crate) struct LogBuilder {
     pub nics: FxHashMap<String, Vec<Nic>>,
     env: FxHashMap<(String, String, bool), usize>,
     networks: FxHashMap<(Option<String>, String, String), usize>,
-    warnings: FxHashMap<(Option<(Box<str>, u64, Option<u32>)>, String), usize>,
+    warnings: FxHashMap<(Option<Gpu>, String), usize>,
     steps: FxHashMap<(Option<Box<str>>, String, u32), usize>,
     choices: FxHashMap<(Option<&'static str>, u64, String, String), usize>,
     seen_remarks: FxHashMap<(RemarkKind, String), usize>,
@@ -29,12 +32,9 @@ pub(crate) struct LogBuilder {
 
 impl LogBuilder {
     pub fn version(&mut self, version: Version, source: SourceLine) {
-        match self.log.versions.iter_mut().find(|v| v.version == version.version) {
-            Some(known) => known.count += 1,
-            None => {
-                let Version { version, cuda, library } = version;
-                self.log.versions.push(VersionLine { version, cuda, library, source, count: 1 });
-            }
+        if !self.log.versions.iter().any(|v| v.version == version.version) {
+            let Version { version, cuda, library } = version;
+            self.log.versions.push(VersionLine { version, cuda, library, source });
         }
     }
 

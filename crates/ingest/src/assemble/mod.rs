@@ -7,7 +7,7 @@ mod log;
 mod speakers;
 mod views;
 
-use crate::facts::{BlockFacts, EdgeFact, NOBODY, SaidLine, What};
+use crate::facts::{BlockFacts, EdgeFact, Event, NOBODY, SaidLine, What};
 use crate::nccl_log::Said;
 use crate::readers::Readers;
 use crate::text::TextLine;
@@ -15,7 +15,7 @@ use busbw_model::{EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, 
 use communicators::{Parts, assemble, ring_places};
 use log::LogBuilder;
 use rustc_hash::FxHashMap;
-use speakers::{SpeakerId, Speakers};
+use speakers::{PrintedHost, SpeakerId, Speakers};
 use views::{LoggedEdge, Views};
 
 /// Builds a [`Run`] from the facts of its inputs.
@@ -29,22 +29,31 @@ pub(crate) struct Assembler {
     transport_ids: FxHashMap<(String, bool), u16>,
     ring_texts: FxHashMap<Place, Box<str>>,
     readers: Readers,
+    /// By worker, of the current input.
+    ids: Vec<Ids>,
     nccl_lines_before: u64,
 }
 
-/// The ids that a block's own indices stand for.
+/// What a worker's indices stand for.
+#[derive(Default)]
 struct Ids {
     speakers: Vec<SpeakerId>,
+    /// The host of each speaker and the form in which its name was printed.
+    printed: Vec<PrintedHost>,
     transports: Vec<u16>,
     streams: Vec<Box<str>>,
-    /// The input and its lines before the block.
-    input: u32,
-    base: u64,
 }
 
-impl Ids {
-    fn place(&self, line: u32) -> Place {
-        Place { input: self.input, line: self.base + u64::from(line) + 1 }
+/// Where a block begins.
+#[derive(Clone, Copy)]
+struct Base {
+    input: u32,
+    lines: u64,
+}
+
+impl Base {
+    fn place(self, line: u32) -> Place {
+        Place { input: self.input, line: self.lines + u64::from(line) + 1 }
     }
 }
 
@@ -53,6 +62,7 @@ impl Assembler {
     pub fn begin(&mut self, path: &str) {
         self.run.inputs.push(Input { path: path.to_string(), ..Input::default() });
         self.readers = Readers::default();
+        self.ids.clear();
         self.nccl_lines_before = self.log.log.lines;
     }
 
@@ -63,17 +73,30 @@ impl Assembler {
 
     /// Adds a block of the current input.
     pub fn absorb(&mut self, mut facts: BlockFacts) {
-        let ids = self.intern(&mut facts);
+        let base = Base { input: self.current_input(), lines: self.run.inputs.last().map_or(0, |i| i.lines) };
+        while self.ids.len() <= facts.worker {
+            self.ids.push(Ids::default());
+        }
+        let mut ids = std::mem::take(&mut self.ids[facts.worker]);
+        self.intern(&mut ids, &mut facts, base);
         self.log.log.lines += facts.nccl_lines;
         self.log.log.unknown_lines += facts.unknown_lines;
         self.log.log.warn_lines += facts.warn_lines;
+        self.events(facts.events, &ids, base);
+        self.ids[facts.worker] = ids;
+        if let Some(input) = self.run.inputs.last_mut() {
+            input.lines += facts.lines;
+        }
+    }
+
+    fn events(&mut self, events: Vec<Event>, ids: &Ids, base: Base) {
         let mut edge_comm = None;
-        for event in facts.events {
+        for event in events {
             let speaker = ids.speakers.get(event.speaker as usize).copied().unwrap_or(NOBODY);
-            let place = ids.place(event.line);
+            let place = base.place(event.line);
             match event.what {
+                What::Edge(edge) => self.edge(speaker, &edge, edge_comm.take(), (ids, place)),
                 What::EdgeComm(address) => edge_comm = Some(address),
-                What::Edge(edge) => self.edge(speaker, &edge, edge_comm.take(), (&ids, place)),
                 What::Said(line) => self.said(speaker, *line, place),
                 What::Warn(warn) => {
                     let source = SourceLine::new(place, &warn.text);
@@ -91,19 +114,23 @@ impl Assembler {
                 }
             }
         }
-        if let Some(input) = self.run.inputs.last_mut() {
-            input.lines += facts.lines;
-        }
     }
 
-    fn intern(&mut self, facts: &mut BlockFacts) -> Ids {
-        let speakers = facts.speakers.iter().map(|fact| self.speakers.intern(fact)).collect();
-        let input = self.current_input();
-        let base = self.run.inputs.last().map_or(0, |i| i.lines);
-        let mut ids =
-            Ids { speakers, transports: Vec::new(), streams: std::mem::take(&mut facts.streams), input, base };
-        for (transport, line, text) in facts.transports.drain(..) {
-            let place = ids.place(line);
+    /// Gives what is new in a block the run's own ids.
+    fn intern(&mut self, ids: &mut Ids, facts: &mut BlockFacts, base: Base) {
+        for fact in facts.new_speakers.drain(..) {
+            let (speaker, printed) = self.speakers.intern(&fact);
+            ids.speakers.push(speaker);
+            ids.printed.push(printed);
+        }
+        for spoken in &facts.spoken {
+            if let Some(printed) = ids.printed.get(spoken.speaker as usize) {
+                self.speakers.count(*printed, spoken.lines, spoken.clean_lines);
+            }
+        }
+        ids.streams.append(&mut facts.new_streams);
+        for (transport, line, text) in facts.new_transports.drain(..) {
+            let place = base.place(line);
             let next = self.transports.len().min(usize::from(u16::MAX)) as u16;
             let id = *self.transport_ids.entry((transport.via.clone(), transport.pxn)).or_insert(next);
             if id == next && self.transports.len() == usize::from(next) {
@@ -112,7 +139,6 @@ impl Assembler {
             }
             ids.transports.push(id);
         }
-        ids
     }
 
     fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::Speaker> {

@@ -3,7 +3,7 @@
 use super::speakers::{ProcessId, SpeakerId, Speakers};
 use crate::facts::EdgeFact;
 use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, RingLine, RingLink, SizesLine, Split, TreeLine};
-use busbw_model::{Edge, EdgeEnd, Place};
+use busbw_model::{ChannelSet, Edge, EdgeEnd, Place};
 use rustc_hash::FxHashMap;
 
 /// Index into [`Views::all`].
@@ -35,7 +35,8 @@ pub(crate) struct View {
     pub nvls: bool,
     pub collnet: bool,
     pub first: Place,
-    deduplicated: usize,
+    /// How many edges to merge at.
+    merge_at: usize,
 }
 
 impl View {
@@ -48,22 +49,42 @@ impl View {
         self.rings.iter().any(|(ring, _)| ring.channel == channel)
     }
 
-    /// Keeps an edge. A log that repeats itself must not grow the view, so edges are made unique as they double.
+    /// Keeps an edge: with the edges to the same rank, which differ in the channel, where they were logged lately. Edges of
+    /// trees stay apart from those of rings.
     fn push_edge(&mut self, edge: Edge) {
-        self.edges.push(edge);
-        if self.edges.len() >= 4096 && self.edges.len() >= 2 * self.deduplicated && self.ring_edges.is_some() {
-            let ring_edges = self.ring_edges.unwrap_or(0);
-            let mut ring: Vec<Edge> = self.edges.drain(..ring_edges).collect();
-            ring.sort_unstable();
-            ring.dedup();
-            self.ring_edges = Some(ring.len());
-            self.edges.sort_unstable();
-            self.edges.dedup();
-            ring.append(&mut self.edges);
-            self.edges = ring;
-            self.deduplicated = self.edges.len();
+        const LATELY: usize = 16;
+        let ring_edges = self.ring_edges.unwrap_or(0);
+        let from = ring_edges.max(self.edges.len().saturating_sub(LATELY));
+        match self.edges[from..].iter_mut().rev().find(|known| connects_the_same(known, &edge)) {
+            Some(known) => known.channels.add(edge.channels),
+            None => {
+                self.edges.push(edge);
+                if self.edges.len() - ring_edges >= self.merge_at.max(4096) {
+                    self.merge_edges(ring_edges);
+                }
+            }
         }
     }
+
+    /// A log that repeats itself must not grow the view.
+    fn merge_edges(&mut self, ring_edges: usize) {
+        let mut edges = self.edges.split_off(ring_edges);
+        edges.sort_unstable();
+        edges.dedup_by(|edge, kept| {
+            let same = connects_the_same(edge, kept);
+            if same {
+                kept.channels.add(edge.channels);
+            }
+            same
+        });
+        self.merge_at = 2 * edges.len();
+        self.edges.append(&mut edges);
+    }
+}
+
+/// Whether two edges differ in their channels only.
+fn connects_the_same(a: &Edge, b: &Edge) -> bool {
+    (a.from, a.to, a.transport, a.end, a.use_) == (b.from, b.to, b.transport, b.end, b.use_)
 }
 
 /// The end of an edge that logged it.
@@ -182,7 +203,8 @@ impl Views {
             view.rank.is_some_and(|own| own != rank)
                 || view.trees.iter().any(|t| t.channel == channel && t.rank != rank)
         });
-        self.all[id].trees.extend(trees);
+        let known = &mut self.all[id].trees;
+        if known.is_empty() { *known = trees } else { known.extend(trees) }
     }
 
     pub fn sizes(&mut self, speaker: SpeakerId, line: &SizesLine, at: At) {
@@ -237,7 +259,7 @@ impl Views {
         view.own_rank().is_none_or(|rank| rank == own_end(edge))
             && view.nranks.is_none_or(|n| edge.from < n && edge.to < n)
             && !(network && one_node)
-            && !(!network && one_rank_per_node)
+            && (network || !one_rank_per_node)
     }
 
     /// The process's view that an edge fits: one without edges before one with, the newest first.
@@ -281,5 +303,6 @@ impl View {
 
 /// An edge of a block with the run's index of its transport.
 pub(crate) fn edge(fact: &EdgeFact, transport: u16) -> Edge {
-    Edge { from: fact.from, to: fact.to, channel: fact.channel, transport, end: fact.end, use_: fact.use_ }
+    let EdgeFact { from, to, channel, end, use_, .. } = *fact;
+    Edge { from, to, transport, end, use_, channels: ChannelSet::of(channel) }
 }

@@ -33,41 +33,73 @@ pub(crate) struct Split {
 /// Reads an init line in any of its forms: with `ncclCommInitAll`, `ncclCommInitRankConfig`, `ncclCommSplit`, `ncclCommShrink`
 /// in front, with `[Rank 2]` before that (2.29), without a name (up to 2.18), without busId (2.4), with `parent … color …`.
 pub(crate) fn init(message: &[u8]) -> Option<InitLine> {
-    let phase = if memchr::memmem::find(message, b"Init COMPLETE").is_some() {
-        InitPhase::Complete
-    } else if memchr::memmem::find(message, b"Init START").is_some() {
-        InitPhase::Start
-    } else {
-        return None;
+    let fields = Fields::of(message)?;
+    let split = match (fields.parent, fields.count, fields.color) {
+        (Some(parent), Some(count), Some(color)) => Some(Split { parent, count, color }),
+        _ => None,
     };
-    let mut at = Cursor::new(message);
-    at.skip_past(b"comm 0x")?;
-    let comm = at.hex()?;
-    let field = |name: &[u8]| after(message, name);
     Some(InitLine {
-        phase,
-        comm,
-        rank: after(at.rest(), b" rank ")?.small()?,
-        nranks: field(b" nranks ").or_else(|| field(b" nRanks "))?.small()?,
-        cuda_dev: field(b" cudaDev ").and_then(|mut c| c.small()),
-        bus_id: field(b" busId ").and_then(|mut c| c.hex()),
-        comm_id: field(b" commId ").and_then(|mut c| c.hex()),
-        split: split(message),
+        phase: fields.phase?,
+        comm: fields.comm,
+        rank: fields.rank?,
+        nranks: fields.nranks?,
+        cuda_dev: fields.cuda_dev,
+        bus_id: fields.bus_id,
+        comm_id: fields.comm_id,
+        split,
     })
 }
 
-fn split(message: &[u8]) -> Option<Split> {
-    let parent = after(message, b" parent ")?.hex()?;
-    let count = after(message, b" splitCount ").or_else(|| after(message, b" childCount "))?.number()?;
-    let mut color = after(message, b" color ")?;
-    let sign = if color.eat(b"-") { -1 } else { 1 };
-    Some(Split { parent, count, color: sign * i64::try_from(color.number()?).ok()? })
+/// What stands behind `comm 0x…`: words and their values, in any order.
+#[derive(Default)]
+struct Fields {
+    comm: u64,
+    rank: Option<u32>,
+    nranks: Option<u32>,
+    nnodes: Option<u32>,
+    cuda_dev: Option<u32>,
+    bus_id: Option<u64>,
+    comm_id: Option<u64>,
+    parent: Option<u64>,
+    count: Option<u64>,
+    color: Option<i64>,
+    phase: Option<InitPhase>,
 }
 
-fn after<'a>(message: &'a [u8], name: &[u8]) -> Option<Cursor<'a>> {
-    let mut at = Cursor::new(message);
-    at.skip_past(name)?;
-    Some(at)
+impl Fields {
+    fn of(message: &[u8]) -> Option<Self> {
+        let mut at = Cursor::new(message);
+        if !at.eat(b"comm 0x") {
+            at.skip_past(b"comm 0x")?;
+        }
+        let mut fields = Fields { comm: at.hex()?, ..Fields::default() };
+        while !at.rest().is_empty() {
+            at.spaces();
+            let name = at.word();
+            at.spaces();
+            match name {
+                b"rank" => fields.rank = at.small(),
+                b"nranks" | b"nRanks" => fields.nranks = at.small(),
+                b"nNodes" => fields.nnodes = at.small(),
+                b"cudaDev" => fields.cuda_dev = at.small(),
+                b"busId" => fields.bus_id = at.hex(),
+                b"commId" => fields.comm_id = at.hex(),
+                b"parent" => fields.parent = at.hex(),
+                b"splitCount" | b"childCount" => fields.count = at.number(),
+                b"color" => fields.color = signed(&mut at),
+                b"Init" if at.rest().starts_with(b"START") => fields.phase = Some(InitPhase::Start),
+                b"Init" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Complete),
+                b"" => at = Cursor::new(at.rest().get(1..)?), // white space other than blanks
+                _ => {}
+            }
+        }
+        Some(fields)
+    }
+}
+
+fn signed(at: &mut Cursor) -> Option<i64> {
+    let sign = if at.eat(b"-") { -1 } else { 1 };
+    Some(sign * i64::try_from(at.number()?).ok()?)
 }
 
 /// `comm 0x… rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 0` (2.19 and later).
@@ -81,15 +113,8 @@ pub(crate) struct SizesLine {
 
 /// Reads a sizes line.
 pub(crate) fn sizes(message: &[u8]) -> Option<SizesLine> {
-    let mut at = Cursor::new(message);
-    at.skip_past(b"comm 0x")?;
-    let comm = at.hex()?;
-    Some(SizesLine {
-        comm,
-        rank: after(at.rest(), b" rank ")?.small()?,
-        nranks: after(message, b" nRanks ")?.small()?,
-        nnodes: after(message, b" nNodes ")?.small()?,
-    })
+    let Fields { comm, rank, nranks, nnodes, .. } = Fields::of(message)?;
+    Some(SizesLine { comm, rank: rank?, nranks: nranks?, nnodes: nnodes? })
 }
 
 /// `16 coll channels, 16 collnet channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer`;

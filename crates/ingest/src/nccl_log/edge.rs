@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn every_form_of_connection_line_is_read() {
         use EdgeEnd::{Receive, Send};
-        let cases: [(&str, u16, u32, u32, EdgeEnd, &str, Option<u32>, bool); 16] = [
+        let cases = [
             ("Ring 00 : 3[1] -> 4[2] via P2P/IPC", 0, 3, 4, Send, "P2P", None, false),
             ("Ring 00 : 7 -> 8 [send] via NET/IB/0/GDRDMA", 0, 7, 8, Send, "NET/IB", Some(0), true),
             ("Ring 01 : 0[0] -> 1[1] via direct shared memory", 1, 0, 1, Send, "SHM", None, false),

@@ -71,7 +71,7 @@ pub(crate) struct TreeLine {
 pub(crate) fn trees(message: &[u8]) -> Option<Vec<TreeLine>> {
     let mut at = Cursor::new(message);
     at.expect(b"Trees")?;
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(message.len() / 20); // an entry has some 20 bytes
     loop {
         at.spaces();
         let Some(channel) = at.bracketed().and_then(|c| Cursor::new(c).small()) else { break };
@@ -91,7 +91,7 @@ fn tree_entry(at: &mut Cursor, channel: u16) -> Option<TreeLine> {
     at.expect(b"->")?;
     let last = children(at)?;
     let (down, up) = if first.1 > 1 || last.1 == 1 { (first.0, last.0[0]) } else { (last.0, first.0[0]) };
-    Some(TreeLine { channel, rank, links: TreeLinks { up, down } })
+    Some(TreeLine { channel, rank, links: TreeLinks::new(up, down) })
 }
 
 /// Up to three ranks joined by `/`, and how many were printed.
@@ -118,7 +118,7 @@ pub(crate) fn tree(message: &[u8]) -> Option<TreeLine> {
     let rank = at.small()?;
     at.expect(b" -> ")?;
     let (down, _) = children(&mut at)?;
-    Some(TreeLine { channel, rank, links: TreeLinks { up, down } })
+    Some(TreeLine { channel, rank, links: TreeLinks::new(up, down) })
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn trees_of_all_versions_are_read() {
-        let links = |up: Option<u32>, down: [i64; 3]| TreeLinks { up, down: down.map(|d| u32::try_from(d).ok()) };
+        let links = |up: Option<u32>, down: [i64; 3]| TreeLinks::new(up, down.map(|d| u32::try_from(d).ok()));
         let cases = [
             (
                 "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1",

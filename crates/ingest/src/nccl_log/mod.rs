@@ -66,6 +66,9 @@ pub(crate) enum Said {
 /// Reads an INFO message that is no edge.
 pub(crate) fn read(message: &[u8]) -> Said {
     let message = message.trim_ascii_end();
+    if matches!(message.first(), Some(b't' | b'S')) && is_known(message) || message.starts_with(b"[Proxy") {
+        return Said::Known;
+    }
     structure(message)
         .or_else(|| communicator(message))
         .or_else(|| environment(message))
@@ -165,59 +168,68 @@ fn error_step(message: &[u8]) -> Option<Said> {
     source.then(|| Said::ErrorStep { site: format!("{}:{line}", text(file)), result })
 }
 
-/// Beginnings of messages that busbw understands and need not keep.
-const KNOWN: [&[u8]; 44] = [
-    b"AllReduce: opCount",
-    b"AllGather: opCount",
-    b"ReduceScatter: opCount",
-    b"Broadcast: opCount",
-    b"Reduce: opCount",
-    b"Send: opCount",
-    b"Recv: opCount",
-    b"AlltoAll: opCount",
-    b"Setting affinity",
-    b"threadThresholds",
-    b"P2P Chunksize",
-    b"P2P plugin",
-    b"Plugin Path",
-    b"Plugin name",
-    b"comm 0x",
-    b"Comm config",
-    b"CC Off",
-    b"CC On",
-    b"cudaDriverVersion",
-    b"Check P2P Type",
-    b"Using non-device net plugin",
-    b"Using tuner plugin",
-    b"Using internal",
-    b"[Proxy Service",
-    b"[Service thread]",
-    b"[Proxy Progress]",
-    b"TUNER/Plugin",
-    b"PROFILER/Plugin",
-    b"ENV/Plugin",
-    b"GIN/Plugin",
-    b"RAS ",
-    b"Created ",
-    b"Rank ",
-    b"Launch mode",
-    b"MNNVL",
-    b"NVLS ",
-    b"Connection to proxy",
-    b"New proxy",
-    b"Threads per block",
-    b"Initialized NET plugin",
-    b"init.cc",
-    b"ROCr version",
-    b"Enabled NCCL Func",
-    b"Threadblock",
-];
+/// Whether any rank of a host would say the same, so that it need be read once: settings, versions, networks.
+pub(crate) fn is_of_the_host(message: &[u8]) -> bool {
+    match message.first() {
+        Some(b'N') => message.starts_with(b"NET/") || message.starts_with(b"NCCL"),
+        Some(b'A') => message.starts_with(b"Assigned NET"),
+        Some(b'B') => message.starts_with(b"Bootstrap : ") || message.starts_with(b"Bootstrap: "),
+        Some(b'D') => message.starts_with(b"DMA-BUF"),
+        Some(b'G') => message.starts_with(b"GPU Direct"),
+        Some(b'R') => message.starts_with(b"RCCL"),
+        Some(b'U') => message.starts_with(b"Using network"),
+        _ => false,
+    }
+}
 
+/// Whether busbw understands a message that it need not keep, by how the message begins.
 fn is_known(message: &[u8]) -> bool {
-    KNOWN.iter().any(|known| message.starts_with(known))
-        || message.starts_with(b"ncclComm")
-        || message.starts_with(b"Search ")
-        || message.first() == Some(&b' ')
+    let beginnings: &[&[u8]] = match message.first() {
+        None | Some(b' ') => return true,
+        Some(b'A') => &[b"AllReduce: opCount", b"AllGather: opCount", b"AlltoAll: opCount"],
+        Some(b'B') => &[b"Broadcast: opCount", b"Bootstrap timings"],
+        Some(b'C') => &[b"Comm config", b"CC Off", b"CC On", b"Check P2P Type", b"Created ", b"Connection to proxy"],
+        Some(b'E') => &[b"ENV/Plugin", b"Enabled NCCL Func"],
+        Some(b'G') => &[b"GIN/Plugin"],
+        Some(b'I') => &[b"Init timings", b"Initialized NET plugin"],
+        Some(b'L') => &[b"Launch mode"],
+        Some(b'M') => &[b"MNNVL"],
+        Some(b'N') => &[b"NVLS ", b"New proxy"],
+        Some(b'P') => &[b"P2P Chunksize", b"P2P plugin", b"Plugin Path", b"Plugin name", b"PROFILER/Plugin"],
+        Some(b'R') => &[
+            b"RAS ",
+            b"Rank ",
+            b"Recv: opCount",
+            b"ReduceScatter: opCount",
+            b"Reduce: opCount",
+            b"ROCr version",
+            b"RMA/Plugin",
+        ],
+        Some(b'S') => &[b"Setting affinity", b"Search ", b"Send: opCount"],
+        Some(b'T') => &[b"TUNER/Plugin", b"Threads per block", b"Threadblock"],
+        Some(b'U') => &[b"Using non-device net plugin", b"Using tuner plugin", b"Using internal"],
+        Some(b'[') => &[b"[Proxy Service", b"[Service thread]", b"[Proxy Progress]"],
+        Some(b'c') => &[b"comm 0x", b"cudaDriverVersion"],
+        Some(b'n') => &[b"ncclComm"],
+        Some(b't') => &[b"threadThresholds"],
+        _ => &[],
+    };
+    beginnings.iter().any(|known| message.starts_with(known))
+}
+
+impl Said {
+    /// Whether the line may serve as evidence, so that its text is kept.
+    pub fn is_evidence(&self) -> bool {
+        !matches!(
+            self,
+            Said::RingLink(_)
+                | Said::Trees(_)
+                | Said::Init(_)
+                | Said::Sizes(_)
+                | Said::Channels(_)
+                | Said::RingsConnected
+        )
+    }
 }
 
 #[cfg(test)]

@@ -412,10 +412,10 @@ struct TreeView {
 impl<'a> ChannelView<'a> {
     fn new(id: u16, channel: &'a Channel, with_tree: bool) -> Self {
         let tree = || {
-            let link = |(rank, links): (&u32, &busbw_model::TreeLinks)| TreeView {
+            let link = |(rank, links): &(u32, busbw_model::TreeLinks)| TreeView {
                 rank: *rank,
-                up: links.up,
-                down: links.down.iter().flatten().copied().collect(),
+                up: links.parent(),
+                down: links.children().collect(),
             };
             channel.tree.iter().map(link).collect()
         };

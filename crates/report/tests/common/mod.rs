@@ -238,7 +238,6 @@ pub fn full_run() -> Run {
         cuda: Some("12.4".into()),
         library: Library::Nccl,
         source: at(17, "NCCL version 2.27.7+cuda12.4"),
-        count: 1,
     });
     run.nccl.env = vec![
         setting("NCCL_ALGO", "ring", EnvOrigin::NcclLog),
@@ -248,8 +247,7 @@ pub fn full_run() -> Run {
     ];
     let comm = &mut run.communicators[0];
     connect(comm);
-    let links =
-        |rank: u32| TreeLinks { up: rank.checked_sub(1), down: [Some(rank + 1).filter(|r| *r < 16), None, None] };
+    let links = |rank: u32| TreeLinks::new(rank.checked_sub(1), [Some(rank + 1).filter(|r| *r < 16), None, None]);
     comm.channels.get_mut(&0).unwrap().tree = (0..16).map(|rank| (rank, links(rank))).collect();
     run
 }
@@ -267,7 +265,8 @@ fn connect(comm: &mut Communicator) {
         for (from, to) in ring.ring.iter().flat_map(Ring::pairs) {
             let transport = if from / 8 == to / 8 { 4 } else { (from % 8 / 2) as u16 };
             let use_ = EdgeUse::Collective;
-            comm.edges.push(Edge { from, to, channel: *channel, transport, end: EdgeEnd::Send, use_ });
+            let channels = busbw_model::ChannelSet::of(*channel);
+            comm.edges.push(Edge { from, to, transport, end: EdgeEnd::Send, use_, channels });
         }
     }
 }
@@ -292,7 +291,7 @@ pub fn large_run(nodes: u32, gpus: u32, channels: u16) -> Run {
         complete: true,
         place: Place::default(),
     };
-    let tree = TreeLinks::default();
+    let tree = TreeLinks::new(None, [None; 3]);
     let channel = |c| Channel { ring: Some(ring(c)), tree: (0..ranks).map(|rank| (rank, tree)).collect() };
     let comm = Communicator {
         id: "0xabcdef".into(),
