@@ -1,7 +1,7 @@
 //! How the run stands, in a word and in a sentence.
 
 use crate::case::{Case, Network};
-use busbw_model::{Finding, Severity, Verdict};
+use busbw_model::{Finding, PerfRow, Severity, Verdict};
 
 /// The verdict that findings and tables give.
 pub(crate) fn verdict(case: &Case, findings: &[Finding]) -> Verdict {
@@ -39,6 +39,9 @@ pub(crate) fn summary(case: &Case, verdict: Verdict, findings: &[Finding]) -> St
         let at = test.curve.peak_row.size;
         return format!("{collective} peaks at {} ({at}){over}; nothing looks wrong", test.curve.peak);
     }
+    if let Some(fastest) = fastest_perftest(case) {
+        return fastest;
+    }
     match verdict {
         Verdict::Healthy => {
             "the communicators stand and nothing looks wrong; there is no table to judge speed by".to_string()
@@ -48,4 +51,20 @@ pub(crate) fn summary(case: &Case, verdict: Verdict, findings: &[Finding]) -> St
                 .to_string()
         }
     }
+}
+
+/// What RDMA tools measured, when nothing else did.
+fn fastest_perftest(case: &Case) -> Option<String> {
+    let bandwidth = |row: &PerfRow| match row {
+        PerfRow::Bandwidth { average_gbit_s, size, .. } => Some((*average_gbit_s, *size)),
+        PerfRow::Latency { .. } => None,
+    };
+    let rows =
+        case.run.perftests.iter().flat_map(|test| test.rows.iter().filter_map(bandwidth).map(move |row| (test, row)));
+    let (test, (gbit_s, size)) = rows.max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let name = test.test.as_deref().unwrap_or("perftest");
+    let device = test.device.as_deref().map_or(String::new(), |device| format!(" on {device}"));
+    Some(format!(
+        "{name} reaches {gbit_s:.2} Gbit/s at {size}{device}; the NIC's rate is not in the input to compare with"
+    ))
 }

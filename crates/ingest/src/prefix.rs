@@ -38,6 +38,8 @@ pub(crate) struct SpeakerRef<'a> {
     pub clean: bool,
 }
 
+static REPEATED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" [repeated "));
+static REPEATED_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"x across cluster]"));
 static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
 
 /// Where a message begins behind `NCCL INFO `, `NCCL WARN ` …; `None` when the word after NCCL is no level.
@@ -91,7 +93,28 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn with_text(self, text: &'a [u8]) -> Piece<'a> {
-        Piece::Nccl(Message { level: self.level, speaker: self.speaker, site: self.site, text })
+        Piece::Nccl(Message {
+            level: self.level,
+            speaker: self.speaker,
+            site: self.site,
+            text: without_repetition(text),
+        })
+    }
+}
+
+/// Ray prints a line of many workers once: `… to NVL [repeated 15x across cluster] (Ray deduplicates logs …)`.
+fn without_repetition(text: &[u8]) -> &[u8] {
+    if !matches!(text.trim_ascii_end().last(), Some(b']' | b')' | b'm')) {
+        return text;
+    }
+    match REPEATED.find(text) {
+        Some(at) if REPEATED_END.find(&text[at..]).is_some() => {
+            let (word, start) = last_word(text, 0, at);
+            let code = word.strip_prefix(b"[").and_then(|code| code.strip_suffix(b"m"));
+            let colour = code.is_some_and(|code| code.iter().all(|b| b.is_ascii_digit() || *b == b';'));
+            if colour { text[..start].trim_ascii_end() } else { &text[..at] }
+        }
+        _ => text,
     }
 }
 
@@ -166,9 +189,13 @@ fn speaker(line: &[u8], from: usize, end: usize, device: Option<u32>) -> Option<
     let colon = tid_start.checked_sub(1).filter(|at| *at > from && line[*at] == b':')?;
     let (pid, pid_start) = digits_before(line, from, colon)?;
     let colon = pid_start.checked_sub(1).filter(|at| *at > from && line[*at] == b':')?;
-    let word_start = line[from..colon].iter().rposition(|b| !is_host_byte(*b)).map_or(from, |at| from + at + 1);
+    let word_start = match hidden_name(&line[from..colon]) {
+        Some(at) => from + at,
+        None => line[from..colon].iter().rposition(|b| !is_host_byte(*b)).map_or(from, |at| from + at + 1),
+    };
     let glued = glued_cell(&line[from..word_start], &line[word_start..colon]);
     let host_start = word_start + glued;
+    let host_start = host_start + colour_code(&line[from..host_start], &line[host_start..colon]);
     let host = &line[host_start..colon];
     if host.is_empty() || host.len() > 255 || matches!(host[0], b'-' | b'.') {
         return None;
@@ -177,6 +204,30 @@ fn speaker(line: &[u8], from: usize, end: usize, device: Option<u32>) -> Option<
     let clean =
         matches!(before, None | Some(b' ' | b'\t' | b':' | b'|' | b'm' | b'"' | b')' | b'>' | b'\'')) && glued == 0;
     Some((SpeakerRef { host, pid, tid, device, clean }, host_start))
+}
+
+/// Start of a name that somebody put in place of the host's before showing the log: `[pod-name]`, `<cluster_name>`. Labels of
+/// launchers (`[rank3]:`, `[1,0]<stdout>:`) are none.
+fn hidden_name(before: &[u8]) -> Option<usize> {
+    let open = match before.last()? {
+        b']' => b'[',
+        b'>' => b'<',
+        _ => return None,
+    };
+    let start = before.iter().rposition(|b| *b == open)?;
+    let name = &before[start + 1..before.len() - 1];
+    let is_name = name.len() > 2
+        && name[0].is_ascii_alphabetic()
+        && name.iter().all(|b| is_host_byte(*b) || *b == b' ')
+        && ![&b"stdout"[..], b"stderr", b"rank", b"default"].iter().any(|label| name.starts_with(label));
+    is_name.then_some(start)
+}
+
+/// Length of what is left of a colour code whose ESC was lost on the way: of `0mnode-1` after `[` that is 2.
+fn colour_code(before: &[u8], word: &[u8]) -> usize {
+    let digits = word.iter().take_while(|b| b.is_ascii_digit()).count();
+    let follows = matches!(before.last(), Some(b'[' | b';'));
+    if follows && digits > 0 && word.get(digits) == Some(&b'm') && word.len() > digits + 1 { digits + 1 } else { 0 }
 }
 
 /// Length of a table cell that ran into a host's name: of `-1gcn151` after `2097152 524288 float sum` that is 2. Nothing is
@@ -258,7 +309,24 @@ mod tests {
     /// Real lines, one per shape of formats.md C8.
     #[test]
     fn lines_of_the_wild_are_taken_apart() {
-        let cases: [(&str, &[&str]); 16] = [
+        let cases: [(&str, &[&str]); 21] = [
+            (
+                "(RayWorkerWrapper pid=539) vllm-0:539:539 [6] NCCL INFO NCCL_P2P_LEVEL set by environment to NVL [repeated 15x across cluster]",
+                &[
+                    "plain (RayWorkerWrapper pid=539) ",
+                    "Info vllm-0:539:539 [6] | NCCL_P2P_LEVEL set by environment to NVL",
+                ],
+            ),
+            (
+                " [36m(RayWorkerVllm pid=5310) [0m [pod-name]:5310:5310 [7] NCCL INFO cudaDriverVersion 12010 [32m [repeated 6x across cluster] (Ray deduplicates logs by default.) [0m",
+                &[
+                    "plain  [36m(RayWorkerVllm pid=5310) [0m ",
+                    "Info [pod-name]:5310:5310 [7] | cudaDriverVersion 12010",
+                ],
+            ),
+            ("<cluster_name>:919:1150 [0] NCCL INFO x", &["Info <cluster_name>:919:1150 [0] | x"]),
+            ("[1;35mgpu-3:7:8 [0] NCCL INFO x", &["plain [1;35m", "Info gpu-3:7:8 [0] | x"]),
+            ("[1,0]<stdout>:919:1150 [0] NCCL INFO x", &["plain [1,0]<stdout>:919:1150 [0] NCCL INFO x"]),
             ("cgpu15:44841:44842 [0] NCCL INFO Using network IB", &["Info cgpu15:44841:44842 [0] | Using network IB"]),
             ("[1,3]<stdout>:w-0:28:28 [2] NCCL INFO x", &["plain [1,3]<stdout>:", "Info w-0:28:28 [2] | x"]),
             (" 0: cgpu15:1:2 [0] NCCL INFO x", &["plain  0: ", "Info cgpu15:1:2 [0] | x"]),

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod findings;
+mod machine;
 mod page;
 mod source;
 mod tables;
@@ -52,6 +53,7 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, style: &Style) -> String {
     cluster::nodes(&mut page, run);
     cluster::communicators(&mut page, run);
     tables::tables(&mut page, run);
+    machine::machine(&mut page, run);
     environment(&mut page, run);
     inputs(&mut page, run);
     page.finish()

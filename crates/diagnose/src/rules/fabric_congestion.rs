@@ -143,11 +143,11 @@ fn in_words(count: usize) -> String {
 }
 
 fn evidence(run: &Run, test: &Test) -> Vec<Evidence> {
-    let mut evidence = vec![note(test.curve.peak_row.source.clone(), "the peak")];
+    let mut evidence = vec![note(test.curve.peak_row.source.clone(), &format!("{:.2}: the peak", test.curve.peak.0))];
     if let Some(fall) = &test.curve.fall {
         evidence.push(note(
             fall.last_row.source.clone(),
-            &format!("{:.0}% of the peak", 100.0 * fall.last.0 / test.curve.peak.0),
+            &format!("{:.2}: {:.0}% of the peak", fall.last.0, 100.0 * fall.last.0 / test.curve.peak.0),
         ));
     }
     let Some(comm) = test.comm else { return evidence };

@@ -3,11 +3,15 @@
 use crate::case::Case;
 use busbw_model::{Code, Evidence, Finding, Remark, RemarkKind, Severity};
 
+/// Words of programs that judge their own run as a whole: MLPerf's logging, SageMaker.
+const SUCCESS: [&str; 4] = ["\"value\": \"success\"", "\"status\": \"success\"", "RESULT,", "training SUCCESS"];
+
 /// Whether programs or the launcher said that the run failed.
 pub fn failed(case: &Case) -> bool {
-    fatal(case).is_some()
+    fatal(case).is_some_and(|remark| !succeeded(case, remark))
 }
 
+/// The weightiest failure: one of an input that tells of no success, else any.
 fn fatal<'a>(case: &Case<'a>) -> Option<&'a Remark> {
     let order = [
         RemarkKind::LauncherError,
@@ -15,7 +19,18 @@ fn fatal<'a>(case: &Case<'a>) -> Option<&'a Remark> {
         RemarkKind::CollectiveError,
         RemarkKind::ProcessDied,
     ];
-    order.iter().find_map(|kind| case.run.remarks.iter().find(|remark| remark.kind == *kind))
+    let found = || order.iter().flat_map(|kind| case.run.remarks.iter().filter(move |remark| remark.kind == *kind));
+    found().find(|remark| !succeeded(case, remark)).or_else(|| found().next())
+}
+
+/// Whether the program of the same input reported success all the same: steps before the run may fail, and processes may
+/// die as they leave.
+fn succeeded(case: &Case, failure: &Remark) -> bool {
+    case.run.remarks.iter().any(|remark| {
+        remark.kind == RemarkKind::Finished
+            && remark.source.place.input == failure.source.place.input
+            && SUCCESS.iter().any(|words| remark.source.text.contains(words))
+    })
 }
 
 /// A finding for a failure that no other finding explains.
@@ -24,7 +39,16 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
     if findings.iter().any(|f| f.severity == Severity::Error) {
         return None;
     }
+    let succeeded = succeeded(case, remark);
     let (code, confidence, title, explanation, remedy) = match remark.kind {
+        _ if succeeded => (
+            Code::PeerDied,
+            0.5,
+            "The program reports success, but a process died before or after",
+            "The program says that its run was good; a step before it failed, or processes were torn down in the wrong order as they left. \
+             The results stand.",
+            "Let every rank leave together: a barrier and `torch.distributed.destroy_process_group()` before the program ends",
+        ),
         RemarkKind::LauncherError => (
             Code::MpiLaunch,
             0.7,
@@ -53,7 +77,7 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
     let (title, explanation, remedy) = (title.to_string(), explanation.to_string(), vec![remedy.to_string()]);
     Some(Finding {
         code,
-        severity: Severity::Error,
+        severity: if succeeded { Severity::Warning } else { Severity::Error },
         confidence,
         title,
         explanation,
@@ -61,4 +85,36 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
         remedy,
         expected_gain: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use busbw_model::Verdict::{self, Degraded, Failed};
+
+    /// Ends of runs, from MLPerf results of rounds 2.0 to 5.1.
+    #[test]
+    fn a_program_that_reports_success_did_not_fail() {
+        const SUCCESS: &str = r#"0: :::MLLOG {"namespace": "", "time_ms": 1760105838829, "event_type": "POINT_IN_TIME", "key": "status", "value": "success", "metadata": {"file": "/workspace/ssd/train.py", "lineno": 783}}"#;
+        const TERMINATE: &str = "7: terminate called after throwing an instance of 'c10::DistBackendError'";
+        const STEP: &str = "srun: error: compute-permanent-node-115: task 0: Exited with exit code 1";
+        let cases: [(&[&str], Verdict); 5] = [
+            (&[SUCCESS, TERMINATE], Degraded),
+            (&[STEP, SUCCESS], Degraded),
+            (&[STEP, "RESULT,LLM_FINETUNING,,2101,nvidia,2024-05-01 03:39:12 AM"], Degraded),
+            (&[TERMINATE], Failed),
+            (&["0: # Collective test concluded: all_reduce_perf", STEP], Failed),
+        ];
+        for (lines, verdict) in cases {
+            let run = busbw_ingest::read_bytes(&[("log", lines.join("\n").as_bytes())]).expect("text");
+            assert_eq!(crate::diagnose(&run).verdict, verdict, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn success_of_one_input_says_nothing_of_another() {
+        let texts: [(&str, &[u8]); 2] =
+            [("good", b"RESULT,BERT,,17,nvidia"), ("bad", b"mpirun noticed that process rank 3 exited on signal 11")];
+        let run = busbw_ingest::read_bytes(&texts).expect("text");
+        assert_eq!(crate::diagnose(&run).verdict, Failed);
+    }
 }

@@ -127,7 +127,7 @@ impl<'a> Why<'a> {
                 "In a container: pass the devices and install the user-space libraries: `docker run --device=/dev/infiniband --ulimit memlock=-1 …` \
                  and `apt-get install -y libibverbs1 ibverbs-providers librdmacm1`"
                     .to_string(),
-                "Run once with `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET` and look for `NET/IB : Using`".to_string(),
+                "Run once with `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET` and look for a line that begins with NET/IB".to_string(),
                 "If the machines have no RDMA, sockets can carry more with several of them: `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4`"
                     .to_string(),
             ],
@@ -148,7 +148,11 @@ fn suspected_fallback(test: &Test) -> Finding {
         code: Code::NetSocketFallback,
         severity: Severity::Warning,
         confidence: 0.55,
-        title: format!("{plateau} between {} nodes at {latency:.0} us looks like TCP sockets, not RDMA", test.nodes.unwrap_or(2)),
+        title: format!(
+            "{} between {} nodes at {latency:.0} us latency looks like TCP sockets, not RDMA",
+            test.curve.peak,
+            test.nodes.unwrap_or(2)
+        ),
         explanation: format!(
             "The input holds no NCCL log, so the transport is judged by its speed: the largest sizes settle at {plateau} ({:.0} Gbit/s), \
              and the smallest takes {latency:.0} us. RDMA between nodes has latencies of some 20 to 40 us for as many ranks and fills a \
@@ -157,7 +161,7 @@ fn suspected_fallback(test: &Test) -> Finding {
         ),
         evidence: vec![with_note(test.curve.peak_row.source.clone(), "the best it reaches")],
         remedy: vec![
-            "Look at the transport: run once with `export NCCL_DEBUG=INFO` and give that log too; `via NET/Socket` or `via NET/IB` tells".to_string(),
+            "Look at the transport: run once with `export NCCL_DEBUG=INFO` and give that log too: its connection lines end in NET/Socket or NET/IB".to_string(),
             "See whether a variable turns RDMA off: `env | grep -E 'NCCL_(IB_DISABLE|NET|SOCKET_IFNAME|IB_HCA)'`".to_string(),
         ],
         expected_gain: None,
@@ -209,21 +213,21 @@ fn is_compared(case: &Case, test: &Test) -> bool {
 }
 
 fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
-    let ratio = fast.curve.plateau.0 / slow.curve.plateau.0;
+    let ratio = fast.curve.peak.0 / slow.curve.peak.0;
     let (slow_path, fast_path) = (run.path(slow.table.place), run.path(fast.table.place));
     Finding {
         code: Code::NetSocketFallback,
         severity: Severity::Warning,
         confidence: 0.9,
-        title: format!("{slow_path} did not use RDMA: {} where the same GPUs reach {} in {fast_path}", slow.curve.plateau, fast.curve.plateau),
+        title: format!("{slow_path} did not use RDMA: {} where the same GPUs reach {} in {fast_path}", slow.curve.peak, fast.curve.peak),
         explanation: format!(
             "Both inputs measure {} on the same GPUs of the same hosts, and one is {ratio:.0} times faster. What the nodes are made of is \
              the same, so the network path differs: {} ({:.0} Gbit/s){} is what TCP sockets carry, {} between nodes is out of their reach.",
             slow.table.collective.map_or("a collective", |c| c.name()),
-            slow.curve.plateau,
-            slow.curve.plateau.gbit_per_s(),
+            slow.curve.peak,
+            slow.curve.peak.gbit_per_s(),
             slow.curve.latency.map_or(String::new(), |l| format!(" with {:.0} us for the smallest size", l.0)),
-            fast.curve.plateau,
+            fast.curve.peak,
         ),
         evidence: vec![
             with_note(slow.curve.peak_row.source.clone(), "the best without RDMA"),
@@ -231,11 +235,11 @@ fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
         ],
         remedy: vec![
             "Compare the environments of the two runs: `NCCL_IB_DISABLE=1`, `NCCL_NET=Socket` or an `NCCL_IB_HCA` that matches no device turns RDMA off".to_string(),
-            "Where RDMA was meant: `unset NCCL_IB_DISABLE NCCL_NET`, and check with `export NCCL_DEBUG=INFO` that connections say `via NET/IB`".to_string(),
+            "Where RDMA was meant: `unset NCCL_IB_DISABLE NCCL_NET`, and check with NCCL_DEBUG=INFO that connections end in NET/IB".to_string(),
         ],
         expected_gain: Some(Gain {
-            from_busbw: slow.curve.plateau,
-            to_busbw: (fast.curve.plateau, fast.curve.plateau),
+            from_busbw: slow.curve.peak,
+            to_busbw: (fast.curve.peak, fast.curve.peak),
             basis: format!("{fast_path} measured it on the same GPUs"),
         }),
     }
@@ -247,10 +251,10 @@ fn faster_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
         code: Code::OkAsExpected,
         severity: Severity::Info,
         confidence: 0.9,
-        title: format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.plateau, fast.nodes.unwrap_or(2)),
+        title: format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.peak, fast.nodes.unwrap_or(2)),
         explanation: format!(
             "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
-            slow.curve.plateau
+            slow.curve.peak
         ),
         evidence: vec![with_note(fast.curve.peak_row.source.clone(), "the best with RDMA")],
         remedy: Vec::new(),
@@ -282,7 +286,7 @@ pub fn in_use(case: &Case) -> Vec<Finding> {
         code: Code::OkAsExpected,
         severity: Severity::Info,
         confidence: if test.network().is_some() { 0.9 } else { 0.7 },
-        title: format!("{} between {} nodes: {how}", test.curve.plateau, test.nodes.unwrap_or(2)),
+        title: format!("{} between {} nodes: {how}", test.curve.peak, test.nodes.unwrap_or(2)),
         explanation: "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
                       once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone."
             .to_string(),

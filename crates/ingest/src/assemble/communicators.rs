@@ -16,11 +16,21 @@ pub(crate) struct Parts<'a> {
     pub nodes: &'a [Option<u32>],
 }
 
+impl Parts<'_> {
+    /// The node that a view's process runs on; `None` where its host's name is torn.
+    fn node_of(&self, view: &View) -> Option<u32> {
+        self.nodes.get(self.speakers.host_of(view.process) as usize).copied().flatten()
+    }
+}
+
 /// Puts the communicators together: the largest first, then in order of appearance.
 pub(crate) fn assemble(mut parts: Parts) -> Vec<Communicator> {
     let network = |transport: u16| parts.transports.get(transport as usize).is_some_and(|t| t.kind.is_network());
-    let groups = group(&parts.views, parts.speakers, network);
-    let orphans = std::mem::take(&mut parts.views.orphans);
+    let (groups, strays) = group(&parts.views, parts.speakers, network);
+    let mut orphans = std::mem::take(&mut parts.views.orphans);
+    for view in strays {
+        orphans.append(&mut parts.views.all[view].edges);
+    }
     let only = groups.len() == 1;
     let mut communicators: Vec<Communicator> =
         groups.into_iter().enumerate().map(|(index, group)| communicator(&mut parts, group, index)).collect();
@@ -63,7 +73,7 @@ fn adopt(comm: &mut Communicator, orphans: &[Edge], transports: &[Transport]) {
 struct Builder {
     /// The communicator's index of each of the run's transports.
     transports: FxHashMap<u16, u16>,
-    hosts: FxHashSet<u32>,
+    nodes: FxHashSet<u32>,
     nranks: u32,
     ring_channels: Option<u32>,
     /// Some ring was cut, so the neighbours below are needed.
@@ -82,7 +92,7 @@ impl Builder {
     }
 
     fn add(&mut self, comm: &mut Communicator, view: View, parts: &Parts) {
-        self.hosts.insert(parts.speakers.host_of(view.process));
+        self.nodes.extend(parts.node_of(&view));
         comm.nranks = comm.nranks.or(view.nranks);
         comm.nnodes = comm.nnodes.or(view.nnodes);
         comm.nvls |= view.nvls || view.counts.is_some_and(|c| c.nvls.is_some_and(|n| n > 0));
@@ -152,7 +162,7 @@ impl Builder {
             }
         }
         if comm.nnodes.is_none() && comm.ranks.len() == nranks {
-            comm.nnodes = Some(self.hosts.len() as u32);
+            comm.nnodes = Some(self.nodes.len() as u32).filter(|n| *n > 0);
         }
         if comm.coll_channels.is_none() {
             comm.coll_channels = self.ring_channels.or_else(|| self.channels_in_use(comm));
@@ -191,7 +201,7 @@ impl Builder {
 
 fn model_rank(view: &View, parts: &Parts) -> Rank {
     Rank {
-        node: parts.nodes.get(parts.speakers.host_of(view.process) as usize).copied().flatten(),
+        node: parts.node_of(view),
         pid: Some(parts.speakers.pid(view.process)),
         device: view.cuda_dev.or(view.device),
         bus_id: view.bus_id.map(|id| format!("{id:x}")),

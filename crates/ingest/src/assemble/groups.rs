@@ -3,6 +3,9 @@
 //! NCCL 2.17 and later print a `commId` that all ranks share. `ncclCommSplit` prints parent, count and color instead.
 //! Before that there is only the number of ranks, the rank, and what a process can be: no process (and GPU) holds two
 //! ranks of a communicator.
+//!
+//! Lines that ran into each other leave views that never say how large their communicator is. Where other views do, such
+//! a view joins a communicator that lacks its rank.
 
 use super::speakers::Speakers;
 use super::views::{View, ViewId, Views};
@@ -24,15 +27,24 @@ enum Key {
     Split { parent: usize, count: u64, color: i64 },
 }
 
-/// Groups all views, in order of appearance. `network` tells transports that leave the node.
-pub(crate) fn group(views: &Views, speakers: &Speakers, network: impl Fn(u16) -> bool) -> Vec<Group> {
+/// Groups all views, in order of appearance. `network` tells transports that leave the node. Views that are no more than
+/// connections of nobody knows whom come back apart from the groups.
+pub(crate) fn group(views: &Views, speakers: &Speakers, network: impl Fn(u16) -> bool) -> (Vec<Group>, Vec<ViewId>) {
     let mut grouping = Grouping::new(views, speakers, network);
-    for (id, view) in views.all.iter().enumerate() {
-        if view.says_something() {
-            grouping.place(id, view);
+    let speaking = || views.all.iter().enumerate().filter(|(_, view)| view.says_something());
+    let any_named = speaking().any(|(_, view)| view.is_named());
+    for (id, view) in speaking().filter(|(_, view)| !any_named || view.is_named()) {
+        grouping.place(id, view);
+    }
+    let mut strays = Vec::new();
+    for (id, view) in speaking().filter(|(_, view)| any_named && !view.is_named()) {
+        match grouping.lacking(view) {
+            Some(index) => grouping.put(index, id, view),
+            None if view.has_structure() => grouping.place(id, view),
+            None => strays.push(id),
         }
     }
-    grouping.groups
+    (grouping.groups, strays)
 }
 
 impl View {
@@ -43,6 +55,16 @@ impl View {
             || !self.trees.is_empty()
             || !self.edges.is_empty()
             || !self.ring_links.is_empty()
+    }
+
+    /// Whether a line says how many ranks its communicator has.
+    fn is_named(&self) -> bool {
+        self.nranks.is_some()
+    }
+
+    /// Rings or trees: what a rank prints once for each communicator.
+    fn has_structure(&self) -> bool {
+        !self.rings.is_empty() || !self.trees.is_empty() || !self.ring_links.is_empty()
     }
 
     /// The number of ranks as far as the view tells: a nameless view knows the ranks of its rings and edges.
@@ -89,6 +111,10 @@ impl<'a> Grouping<'a> {
         if index == self.groups.len() {
             self.groups.push(Group { comm_id: view.comm_id, ..Group::default() });
         }
+        self.put(index, id, view);
+    }
+
+    fn put(&mut self, index: usize, id: ViewId, view: &View) {
         let group = &mut self.groups[index];
         group.views.push(id);
         group.ranks.extend(view.own_rank());
@@ -116,6 +142,17 @@ impl<'a> Grouping<'a> {
         self.groups.iter().position(|group| self.is_open_to(group, view) && (!local || self.has_host(group, host)))
     }
 
+    /// The first group that a view without a size may be a rank of.
+    fn lacking(&self, view: &View) -> Option<usize> {
+        let rank = view.own_rank()?;
+        self.groups.iter().position(|group| {
+            let nranks = group.views.first().and_then(|id| self.views.all[*id].nranks);
+            nranks.is_some_and(|n| view.at_least_ranks() <= n)
+                && !group.ranks.contains(&rank)
+                && !group.processes.contains(&(view.process, view.device))
+        })
+    }
+
     fn is_open_to(&self, group: &Group, view: &View) -> bool {
         let Some(first) = group.views.first().map(|id| &self.views.all[*id]) else { return false };
         first.comm_id.is_none()
@@ -127,5 +164,33 @@ impl<'a> Grouping<'a> {
 
     fn has_host(&self, group: &Group, host: u32) -> bool {
         group.views.iter().any(|id| self.speakers.host_of(self.views.all[*id].process) == host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// Lines of Polaris, where ranks write over each other: a name or a process id that lost its middle speaks of one
+    /// connection and is no communicator of its own.
+    #[test]
+    fn torn_lines_make_no_communicator() {
+        let whole = |rank: u32, host: &str, pid: u32| {
+            let peer = (rank + 1) % 2;
+            format!(
+                "{host}:{pid}:{pid} [{rank}] NCCL INFO comm 0x9c{rank} rank {rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId 46000 commId 0xf15 - Init START\n\
+                 {host}:{pid}:{pid} [{rank}] NCCL INFO Trees [0] -1/-1/-1->{rank}->{peer}\n\
+                 {host}:{pid}:{pid} [{rank}] NCCL INFO Channel 00/0 : {rank}[{rank}] -> {peer}[{peer}] via P2P/CUMEM/read\n\
+                 {host}:{pid}:{pid} [{rank}] NCCL INFO comm 0x9c{rank} rank {rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId 46000 commId 0xf15 - Init COMPLETE\n"
+            )
+        };
+        let torn = [
+            "x3001c0s25b0n0:3839:3839891 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM/read\n",
+            "n0:3839891:3839891 [0] NCCL INFO Channel 02/0 : 0[0] -> 1[1] via P2P/CUMEM/read\n",
+        ];
+        let log = [whole(0, "x3001c0s25b0n0", 3839891), whole(1, "x3001c0s25b1n0", 3846764), torn.concat()].concat();
+        let run = crate::read_bytes(&[("log", log.as_bytes())]).expect("a log");
+        let sizes: Vec<_> = run.communicators.iter().map(|c| (c.nranks, c.ranks.len())).collect();
+        assert_eq!(sizes, [(Some(2), 2)]);
+        let hosts: Vec<_> = run.nodes.iter().map(|n| n.host.as_str()).collect();
+        assert_eq!(hosts, ["x3001c0s25b0n0", "x3001c0s25b1n0"]);
     }
 }

@@ -47,7 +47,9 @@ impl Serialize for Explain<'_> {
         map.serialize_entry("verdict", &diagnosis.verdict)?;
         map.serialize_entry("summary", &diagnosis.summary)?;
         map.serialize_entry("findings", &List(|| diagnosis.findings.iter().map(|f| FindingView::new(run, f))))?;
-        map.serialize_entry("tables", &List(|| run.tables.iter().map(|t| TableView::new(run, t))))?;
+        // A header that no row followed is no table: what stopped the run is a finding.
+        let tables = || run.tables.iter().filter(|t| !t.rows.is_empty() || t.finished);
+        map.serialize_entry("tables", &List(|| tables().map(|t| TableView::new(run, t))))?;
         map.serialize_entry("nodes", &List(|| run.nodes.iter().map(NodeView::new)))?;
         map.serialize_entry("nccl", &NcclView::new(run))?;
         map.serialize_entry("environment", &Environment { run, origin: EnvOrigin::NcclLog })?;

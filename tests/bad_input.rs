@@ -1,0 +1,143 @@
+//! Bad input gets one line of error that says what to do, and exit status 2; large input is answered like any other.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn busbw(arguments: &[&str], input: Option<&[u8]>) -> Output {
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_busbw"))
+        .args(arguments)
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("busbw starts");
+    if let (Some(bytes), Some(mut stdin)) = (input, child.stdin.take()) {
+        let _ = stdin.write_all(bytes); // busbw may have seen enough before the end
+    }
+    child.wait_with_output().expect("busbw ends")
+}
+
+/// A scratch folder that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("busbw-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Scratch(folder)
+    }
+
+    fn file(&self, name: &str, content: &[u8]) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).expect("written");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn assert_refused(output: &Output, says: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "one line, not: {stderr}");
+    assert!(stderr.starts_with("busbw: ") && stderr.contains(says), "{stderr}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn bad_files_are_refused_in_one_line() {
+    let scratch = Scratch::new("bad-files");
+    let folder = scratch.0.display().to_string();
+    let cases = [
+        ("/no/such/run.log".to_string(), "no such file; check the path"),
+        (folder.clone(), "is a directory; name the files in it"),
+        (scratch.file("empty.log", b""), "is empty; "),
+        (scratch.file("program", b"\x7fELF\x02\x01\x01\0\0\0\0"), "is not text but a program"),
+        (scratch.file("run.log.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "gunzip it first"),
+        (scratch.file("zeros", &[0; 4096]), "is not text but binary data"),
+        (scratch.file("poem.txt", b"Shall I compare thee to a summer's day?\n"), "nothing that busbw knows"),
+    ];
+    for (path, says) in cases {
+        assert_refused(&busbw(&["explain", &path], None), says);
+    }
+}
+
+#[test]
+fn a_bad_file_among_good_ones_is_named() {
+    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
+    assert_refused(&busbw(&["explain", good, "/no/such/topo.txt"], None), "/no/such/topo.txt: no such file");
+}
+
+#[test]
+fn a_pipe_that_closes_is_told() {
+    assert_refused(&busbw(&["explain", "-"], Some(b"")), "-: is empty");
+}
+
+#[test]
+fn no_input_is_bad_usage() {
+    assert_eq!(busbw(&["explain"], None).status.code(), Some(2));
+    assert_eq!(busbw(&["explode"], None).status.code(), Some(2));
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_told() {
+    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
+    assert_refused(
+        &busbw(&["explain", "-o", "/no/such/folder/report.html", good], None),
+        "choose a place that can be written",
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_busbw"))
+        .args(["explain", good])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("busbw starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("busbw ends");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn standard_input_is_read_like_a_file() {
+    let log = include_bytes!("data/runs/h20-2x8-roce-cross-switch/run.log");
+    let output = busbw(&["explain", "-"], Some(log));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("fabric.congestion"));
+}
+
+/// Lines that end anywhere, in any order, repeated: no panic, and an answer or one line of error.
+#[test]
+fn damaged_logs_are_answered() {
+    let log = include_bytes!("data/logs/061-snellius-2223-2node.log");
+    for cut in (0..log.len()).step_by(log.len() / 40) {
+        let (before, after) = log.split_at(cut);
+        let swapped = [after, before].concat();
+        for input in [before, after, swapped.as_slice()] {
+            let output = busbw(&["explain", "--json", "-"], Some(input));
+            assert!(matches!(output.status.code(), Some(0..=2)), "cut at {cut}: {:?}", output.status);
+        }
+    }
+}
+
+/// Logs repeat themselves for as long as a job runs. Memory must not follow: see `benches/` for the measurement.
+#[test]
+fn a_log_that_repeats_itself_is_read_to_its_end() {
+    let log = include_bytes!("data/logs/061-snellius-2223-2node.log");
+    let scratch = Scratch::new("repeats");
+    let path = scratch.file("long.log", &log.repeat(400));
+    let output = busbw(&["explain", "--json", &path], None);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(answer["inputs"][0]["bytes"], log.len() as u64 * 400);
+    assert_eq!(answer["communicators"].as_array().map(Vec::len), Some(1));
+}

@@ -1,0 +1,158 @@
+//! `busbw explain` from end to end on recorded runs: exit status, text and JSON.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs busbw in the folder of recorded runs, so that paths in its output are the same everywhere.
+fn explain(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_busbw"))
+        .arg("explain")
+        .args(arguments)
+        .current_dir(root().join("tests/data/runs"))
+        .output()
+        .expect("busbw runs")
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = explain(arguments);
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = explain(&[&["--json"], arguments].concat());
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+const CROSS_SWITCH: &str = "h20-2x8-roce-cross-switch/run.log";
+const IB: &str = "h20-2x8-ib/run.log";
+const TCP: &str = "h20-2x8-tcp/run.log";
+const PERFTEST: &str = "sccgn/ib_read_bw.txt";
+const MONITOR: &str = "sccgn/rdma_monitor.txt";
+const CHECK: &str = "sccgn/rdma_qos_check.txt";
+
+#[test]
+fn text_of_every_recorded_run() {
+    for (name, inputs) in [
+        ("cross_switch", &[CROSS_SWITCH][..]),
+        ("ib", &[IB]),
+        ("tcp", &[TCP]),
+        ("all_three", &[CROSS_SWITCH, IB, TCP]),
+        ("sccgn", &[PERFTEST, MONITOR, CHECK]),
+    ] {
+        insta::assert_snapshot!(format!("text_{name}"), text(inputs));
+    }
+}
+
+#[test]
+fn json_of_every_recorded_run() {
+    for (name, inputs) in
+        [("cross_switch", &[CROSS_SWITCH][..]), ("ib", &[IB]), ("tcp", &[TCP]), ("sccgn", &[PERFTEST, MONITOR, CHECK])]
+    {
+        let output = explain(&[&["--json"], inputs].concat());
+        insta::assert_snapshot!(format!("json_{name}"), String::from_utf8(output.stdout).expect("UTF-8"));
+    }
+}
+
+/// The first field report, answered from its log alone.
+#[test]
+fn the_first_field_report_is_answered() {
+    let answer = json(&[CROSS_SWITCH]);
+    assert_eq!(answer["verdict"], "degraded");
+    assert_eq!(answer["findings"][0]["code"], "fabric.congestion");
+
+    let nodes = answer["nodes"].as_array().expect("nodes");
+    assert_eq!(nodes.len(), 2);
+    for node in nodes {
+        let gpus = node["gpus"].as_array().expect("GPUs");
+        assert_eq!(gpus.len(), 8);
+        assert!(gpus.iter().all(|gpu| gpu["name"] == "NVIDIA H20"));
+    }
+
+    let comm = &answer["communicators"][0];
+    assert_eq!((&comm["nranks"], &comm["nnodes"], &comm["coll_channels"]), (&16.into(), &2.into(), &16.into()));
+    let mut crossings: Vec<(u64, u64, usize)> = comm["crossings"]
+        .as_array()
+        .expect("crossings")
+        .iter()
+        .map(|c| (c["from"].as_u64().unwrap(), c["to"].as_u64().unwrap(), c["channels"].as_array().unwrap().len()))
+        .collect();
+    crossings.sort_unstable();
+    assert_eq!(
+        crossings,
+        [(1, 10, 4), (2, 8, 4), (5, 14, 4), (6, 12, 4), (9, 2, 4), (10, 0, 4), (13, 6, 4), (14, 4, 4)]
+    );
+
+    let table = &answer["tables"][0];
+    assert_eq!(table["peak_busbw_gbs"], 48.23);
+    let row = |size: u64| table["rows"].as_array().unwrap().iter().find(|r| r["size_bytes"] == size).unwrap().clone();
+    assert_eq!(row(256 << 20)["out_of_place"]["busbw_gbs"], 48.23);
+    assert_eq!(row(128 << 20)["in_place"]["busbw_gbs"], 47.56);
+    assert_eq!(row(16 << 30)["out_of_place"]["busbw_gbs"], 33.94);
+    assert_eq!(row(16 << 30)["in_place"]["busbw_gbs"], 33.36);
+    let average = table["avg_busbw_gbs"].as_f64().unwrap();
+    assert!((average - 22.04).abs() < 0.005, "{average}");
+
+    let why = answer["findings"][0]["explanation"].as_str().unwrap();
+    assert!(why.contains("four GPU pairs"), "{why}");
+}
+
+#[test]
+fn three_runs_together_tell_which_used_rdma() {
+    let answer = json(&[CROSS_SWITCH, IB, TCP]);
+    let titles: Vec<&str> =
+        answer["findings"].as_array().unwrap().iter().map(|f| f["title"].as_str().unwrap()).collect();
+    assert!(titles.iter().any(|t| t.starts_with(&format!("{TCP} did not use RDMA"))), "{titles:?}");
+    assert!(titles.iter().any(|t| t.starts_with(&format!("{IB} used RDMA"))), "{titles:?}");
+}
+
+#[test]
+fn the_exit_status_tells_what_was_found() {
+    let status = |arguments: &[&str]| explain(arguments).status.code();
+    assert_eq!(status(&[CROSS_SWITCH]), Some(1));
+    assert_eq!(status(&[IB]), Some(0));
+    assert_eq!(status(&["no-such-file.log"]), Some(2));
+    assert_eq!(status(&["--format", "xml", IB]), Some(2));
+}
+
+#[test]
+fn the_page_stands_alone() {
+    let page = text(&["--format", "html", CROSS_SWITCH]);
+    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
+    assert!(page.contains("<svg") && !page.contains("src=\"http") && !page.contains("<script src"));
+}
+
+#[test]
+fn one_log_per_rank_gives_the_same_run() {
+    let log = std::fs::read_to_string(root().join("tests/data/logs/061-snellius-2223-2node.log")).expect("a log");
+    let folder = std::env::temp_dir().join(format!("busbw-ranks-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let hosts = ["gcn151", "gcn154"];
+    let paths: Vec<String> = hosts
+        .iter()
+        .map(|host| {
+            let path = folder.join(format!("{host}.log"));
+            let lines: Vec<&str> = log.lines().filter(|l| l.starts_with(host)).collect();
+            std::fs::write(&path, lines.join("\n")).expect("written");
+            path.display().to_string()
+        })
+        .collect();
+    let answer = json(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+    let comm = &answer["communicators"][0];
+    std::fs::remove_dir_all(&folder).expect("removed");
+    assert_eq!((&comm["nranks"], &comm["nnodes"], &comm["gdr"]), (&8.into(), &2.into(), &true.into()));
+    assert_eq!(answer["communicators"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn every_finding_code_is_documented() {
+    let page = std::fs::read_to_string(root().join("docs/findings.md")).expect("docs/findings.md");
+    for (_, code, meaning) in busbw_model::Code::ALL {
+        assert!(page.contains(&format!("| `{code}` | {meaning} |")), "{code}");
+    }
+}
