@@ -23,16 +23,18 @@ pub(crate) struct BlockFacts {
     pub new_streams: Vec<Box<str>>,
     /// With the line in the block that names it first, and its text.
     pub new_transports: Vec<(Transport, u32, Box<str>)>,
-    /// Lines per speaker since the worker's last block, all and those whose prefix nothing ran into.
+    /// Lines per host since the worker's last block.
     pub spoken: Vec<Spoken>,
     pub events: Vec<Event>,
 }
 
-/// How often a speaker spoke.
+/// How often a host spoke.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spoken {
+    /// A speaker of the host.
     pub speaker: u32,
     pub lines: u32,
+    /// Lines whose prefix nothing ran into.
     pub clean_lines: u32,
 }
 

@@ -148,12 +148,12 @@ fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
 /// A block on its way to a worker, and back for its buffer to be used again.
 type Numbered<T> = (u64, T);
 
-/// Blocks that are read, scanned or wait to be assembled, at most: with their facts some 2 MB each.
-const MOST_UNDER_WAY: usize = 48;
+/// Blocks that are read, scanned or wait to be assembled, at most: with their facts about 1 MB each.
+const MOST_UNDER_WAY: usize = 96;
 
 /// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
 fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
-    let under_way = (4 * threads + 4).min(MOST_UNDER_WAY);
+    let under_way = (8 * threads).min(MOST_UNDER_WAY);
     let (to_workers, blocks) = sync_channel::<Numbered<Block>>(under_way);
     let (to_assembler, scanned) = channel::<Numbered<BlockFacts>>();
     let (give_back, buffers) = channel::<Block>();

@@ -40,6 +40,7 @@ pub(crate) struct SpeakerRef<'a> {
 
 static REPEATED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" [repeated "));
 static REPEATED_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"x across cluster]"));
+static CUT_MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"L INFO "));
 static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
 
 /// Where a message begins behind `NCCL INFO `, `NCCL WARN ` …; `None` when the word after NCCL is no level.
@@ -79,8 +80,26 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
     }
     match open {
         Some((head, start)) => found.push(head.with_text(&line[start..])),
-        None => found.push(Piece::Plain(line)),
+        None => match cut_marker(line) {
+            Some((start, text)) => {
+                if start > 0 {
+                    found.push(Piece::Plain(&line[..start]));
+                }
+                let head = Head { start, level: Level::Info, speaker: None, site: None };
+                found.push(head.with_text(&line[text..]));
+            }
+            None => found.push(Piece::Plain(line)),
+        },
     }
+}
+
+/// A line that begins inside the marker, because another rank's line end fell into it: ` 0: CL INFO Channel 09 : 0 1 …`.
+/// Start of what is left of the marker, and of the text behind it.
+fn cut_marker(line: &[u8]) -> Option<(usize, usize)> {
+    let at = CUT_MARKER.find(line).filter(|at| *at <= 40)?;
+    let left = line[..at].iter().rev().zip(b"CC").take_while(|(a, b)| a == b).count();
+    let before = line[..at - left].last();
+    matches!(before, None | Some(b' ' | b':')).then_some((at - left, at + b"L INFO ".len()))
 }
 
 /// What stands in front of a marker.
@@ -309,7 +328,9 @@ mod tests {
     /// Real lines, one per shape of formats.md C8.
     #[test]
     fn lines_of_the_wild_are_taken_apart() {
-        let cases: [(&str, &[&str]); 21] = [
+        let cases: [(&str, &[&str]); 23] = [
+            (" 0: CL INFO Channel 09 :    0   1", &["plain  0: ", "Info ? | Channel 09 :    0   1"]),
+            ("KERNEL INFO x", &["plain KERNEL INFO x"]),
             (
                 "(RayWorkerWrapper pid=539) vllm-0:539:539 [6] NCCL INFO NCCL_P2P_LEVEL set by environment to NVL [repeated 15x across cluster]",
                 &[

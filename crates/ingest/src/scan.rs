@@ -38,9 +38,9 @@ pub(crate) struct Scanner {
     /// The host of each speaker, by its first speaker.
     host_of: Vec<u32>,
     hosts: FxHashMap<Box<[u8]>, u32>,
-    /// Lines of each speaker in this block, all and clean ones, and who has any.
-    spoken: Vec<(u32, u32)>,
-    speaking: Vec<u32>,
+    /// Lines of each host in this block, all and clean ones, by its first speaker; and which hosts have any.
+    spoken: FxHashMap<u32, (u32, u32)>,
+    last_host: (u32, u32, u32),
     streams: FxHashMap<Box<str>, u32>,
     transports: Vec<(String, bool)>,
     /// Texts after `via` and their transport; `None` when the text is torn.
@@ -54,7 +54,8 @@ pub(crate) struct Scanner {
 impl Scanner {
     /// The scanner of a worker.
     pub fn new(worker: usize) -> Self {
-        Scanner { facts: BlockFacts { worker, ..BlockFacts::default() }, ..Scanner::default() }
+        let facts = BlockFacts { worker, ..BlockFacts::default() };
+        Scanner { facts, last_host: (NOBODY, 0, 0), ..Scanner::default() }
     }
 
     /// Reads a block of whole lines (the last may lack its line end).
@@ -71,10 +72,10 @@ impl Scanner {
             self.raw_line(&block[start..], odd);
         }
         self.facts.lines = u64::from(self.line);
-        for speaker in self.speaking.drain(..) {
-            let (lines, clean_lines) = std::mem::take(&mut self.spoken[speaker as usize]);
-            self.facts.spoken.push(Spoken { speaker, lines, clean_lines });
-        }
+        self.flush_host();
+        let spoken = |(speaker, (lines, clean_lines))| Spoken { speaker, lines, clean_lines };
+        self.facts.spoken.extend(self.spoken.drain().map(spoken));
+        self.facts.spoken.sort_unstable_by_key(|spoken| spoken.speaker);
         let events = Vec::with_capacity(self.facts.events.len());
         let next = BlockFacts { worker: self.facts.worker, events, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
@@ -175,12 +176,22 @@ impl Scanner {
 
     fn count_line(&mut self, speaker: u32, clean: bool) {
         self.facts.nccl_lines += 1;
-        if let Some(spoken) = self.spoken.get_mut(speaker as usize) {
-            if spoken.0 == 0 {
-                self.speaking.push(speaker);
-            }
-            spoken.0 += 1;
-            spoken.1 += u32::from(clean);
+        let Some(&host) = self.host_of.get(speaker as usize) else { return };
+        if host != self.last_host.0 {
+            self.flush_host();
+            self.last_host.0 = host;
+        }
+        self.last_host.1 += 1;
+        self.last_host.2 += u32::from(clean);
+    }
+
+    /// Adds the lines of the host that spoke last to those of the block.
+    fn flush_host(&mut self) {
+        let (host, lines, clean) = std::mem::replace(&mut self.last_host, (NOBODY, 0, 0));
+        if lines > 0 {
+            let spoken = self.spoken.entry(host).or_default();
+            spoken.0 += lines;
+            spoken.1 += clean;
         }
     }
 
@@ -307,8 +318,7 @@ impl Scanner {
         if let Some(index) = self.speakers.get(&fact) {
             return *index;
         }
-        let index = self.spoken.len() as u32;
-        self.spoken.push((0, 0));
+        let index = self.host_of.len() as u32;
         self.host_of.push(*self.hosts.entry(fact.host.clone()).or_insert(index));
         if self.speakers.len() >= MOST_CACHED {
             self.speakers.clear(); // who comes back gets a second index, which stands for the same speaker

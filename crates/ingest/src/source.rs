@@ -136,8 +136,8 @@ pub(crate) struct Blocks<R> {
 
 impl<R: Read> Blocks<R> {
     /// How much is read at a time, at most: little enough to stay in a core's cache from reading to scanning.
-    pub const SIZE: usize = 512 << 10;
-    const FIRST: usize = 128 << 10;
+    pub const SIZE: usize = 256 << 10;
+    const FIRST: usize = 64 << 10;
     /// A line longer than this is cut: no line of a log is, and memory must stay bounded whatever comes.
     pub const LONGEST_LINE: usize = 64 << 20;
 
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn blocks_end_with_lines() {
-        let text: Vec<u8> = (0..200_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
+        let text: Vec<u8> = (0..100_000u32).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
         let mut blocks = Blocks::new(text.as_slice());
         let mut block = Block::default();
         let mut count = 0;

@@ -96,9 +96,54 @@ mod tests {
         }
     }
 
+    /// The same trouble in the words of several versions of NCCL.
+    #[test]
+    fn wordings_of_all_versions_tell_their_cause() {
+        let cases = [
+            ("NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129", "ib.transport-error"),
+            (
+                "NET/IB : Got completion from peer 10.1.0.4<4971> with error 5, opcode 48, len 0, vendor err 244",
+                "ib.transport-error",
+            ),
+            (
+                "NET/IB: Got completion from peer 10.1.0.4<4971> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_0",
+                "ib.transport-error",
+            ),
+            (
+                "NET/IB : Got completion from peer 10.1.0.4<4971> with error 4, opcode 0, len 32, vendor err 81",
+                "pcie.acs",
+            ),
+            ("NET/IB : mlx5_0:1 Got async error event: port error", "ib.transport-error"),
+            ("Net : Connect to 10.1.0.4<4971> failed : No route to host", "net.unreachable"),
+            (
+                "socketStartConnect: Connect to 10.1.0.4<4971> failed : Software caused connection abort",
+                "net.unreachable",
+            ),
+            (
+                "socketConnect: connect to 10.1.0.4<4971> returned Connection refused, exceeded error retry count after 35 attempts",
+                "net.unreachable",
+            ),
+            ("socketConnect: connect to 10.1.0.4<4971> failed : Cannot assign requested address", "net.unreachable"),
+            ("Error while attaching to shared memory segment /dev/shm/nccl-m7PZ2y (size 9637892)", "limits.shm"),
+            (
+                "Error: failed to extend /dev/shm/nccl-m7PZ2y to 33030532 bytes, error: No space left on device (28)",
+                "limits.shm",
+            ),
+            ("Cuda failure 'out of memory'", "gpu.error"),
+            ("Failed to CUDA calloc async 4194304 bytes", "gpu.error"),
+            ("Mismatched NCCL version detected : rank 0 version 22703 rank 1 version 22203", "version.mismatch"),
+        ];
+        for (text, code) in cases {
+            let matched: Vec<&str> = SIGNATURES.iter().filter(|s| s.matches(text)).map(|s| s.code.as_str()).collect();
+            assert_eq!(matched, [code], "{text}");
+        }
+    }
+
     #[test]
     fn noise_of_healthy_runs_matches_nothing() {
         let noise = [
+            "NET/IB : mlx5_0:1 Got async event : client reregistration",
+            "NET/IB : Got async event : GID table change",
             "[Service thread] Could not receive type from localRank 3, res=3, closed=0",
             "[Proxy Service 3] Failed to execute operation Close from rank 3, retcode 3",
             "[Service thread] Accept failed Resource temporarily unavailable",

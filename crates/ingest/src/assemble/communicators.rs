@@ -3,6 +3,7 @@
 use super::groups::{Group, group};
 use super::speakers::Speakers;
 use super::views::{View, Views};
+use crate::nccl_log::RingLine;
 use busbw_model::{Communicator, Edge, EdgeEnd, EdgeUse, Place, Rank, Ring, Transport};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -36,6 +37,7 @@ pub(crate) fn assemble(mut parts: Parts) -> Vec<Communicator> {
         groups.into_iter().enumerate().map(|(index, group)| communicator(&mut parts, group, index)).collect();
     if only {
         adopt(&mut communicators[0], &orphans, parts.transports);
+        adopt_rings(&mut communicators[0], std::mem::take(&mut parts.views.orphan_rings));
     }
     communicators.sort_by_key(|comm| std::cmp::Reverse(comm.nranks));
     communicators
@@ -68,6 +70,17 @@ fn adopt(comm: &mut Communicator, orphans: &[Edge], transports: &[Transport]) {
     }
 }
 
+/// Rings whose prefix was torn, likewise, where their channel lacks one.
+fn adopt_rings(comm: &mut Communicator, orphans: Vec<(RingLine, Place)>) {
+    let nranks = comm.nranks.unwrap_or(0);
+    for (RingLine { channel, ranks, .. }, place) in orphans {
+        if ranks.iter().all(|rank| *rank < nranks) {
+            let complete = ranks.len() == nranks as usize;
+            comm.channels.entry(channel).or_default().ring.get_or_insert(Ring { ranks, complete, place });
+        }
+    }
+}
+
 /// What is gathered from view to view.
 #[derive(Default)]
 struct Builder {
@@ -75,6 +88,8 @@ struct Builder {
     transports: FxHashMap<u16, u16>,
     nodes: FxHashSet<u32>,
     nranks: u32,
+    /// Number of views.
+    views: usize,
     ring_channels: Option<u32>,
     /// Some ring was cut, so the neighbours below are needed.
     has_cut_ring: bool,
@@ -88,7 +103,7 @@ impl Builder {
     fn for_ranks<'v>(views: impl Iterator<Item = &'v View> + Clone) -> Self {
         let nranks = views.clone().map(View::at_least_ranks).max().unwrap_or(0);
         let is_cut = |view: &View| view.rings.iter().any(|(ring, _)| ring.ranks.len() < nranks as usize);
-        Builder { nranks, has_cut_ring: views.clone().any(is_cut), ..Builder::default() }
+        Builder { nranks, views: views.clone().count(), has_cut_ring: views.clone().any(is_cut), ..Builder::default() }
     }
 
     fn add(&mut self, comm: &mut Communicator, view: View, parts: &Parts) {
@@ -106,7 +121,11 @@ impl Builder {
             comm.ranks.insert(rank, model_rank(&view, parts));
         }
         for tree in &view.trees {
-            comm.channels.entry(tree.channel).or_default().tree.push((tree.rank, tree.links));
+            let of_channel = &mut comm.channels.entry(tree.channel).or_default().tree;
+            if of_channel.capacity() == 0 {
+                of_channel.reserve_exact(self.views);
+            }
+            of_channel.push((tree.rank, tree.links));
         }
         if self.has_cut_ring {
             self.note_ring_neighbours(&view);
@@ -211,5 +230,6 @@ fn model_rank(view: &View, parts: &Parts) -> Rank {
 
 /// The first line of each ring, kept as evidence.
 pub(crate) fn ring_places(views: &Views) -> Vec<Place> {
-    views.all.iter().flat_map(|view| view.rings.iter().map(|(_, place)| *place)).collect()
+    let whole = views.all.iter().flat_map(|view| &view.rings);
+    whole.chain(&views.orphan_rings).map(|(_, place)| *place).collect()
 }

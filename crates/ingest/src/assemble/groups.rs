@@ -169,6 +169,16 @@ impl<'a> Grouping<'a> {
 
 #[cfg(test)]
 mod tests {
+    /// Lines of Cori: rank 0's line ends inside its prefix, and the rest comes behind a label of srun's.
+    #[test]
+    fn a_ring_whose_prefix_was_cut_is_a_ring() {
+        let log = " 0: cgpu08:14057:14582 [0] NCCL INFO Channel 00 :    0   1\n 0: cgpu08:14057:14582 [0] NC\n \
+                   0: CL INFO Channel 01 :    0   1\n 0: cgpu08:14057:14582 [0] NCCL INFO comm 0x2aab rank 0 nranks 2 cudaDev 0 \
+                   nvmlDev 0 - Init COMPLETE\n";
+        let run = crate::read_bytes(&[("log", log.as_bytes())]).expect("a log");
+        assert_eq!(run.communicators.iter().map(|c| (c.nranks, c.ring_count())).collect::<Vec<_>>(), [(Some(2), 2)]);
+    }
+
     /// Lines of Polaris, where ranks write over each other: a name or a process id that lost its middle speaks of one
     /// connection and is no communicator of its own.
     #[test]

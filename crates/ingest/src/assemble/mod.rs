@@ -7,7 +7,7 @@ mod log;
 mod speakers;
 mod views;
 
-use crate::facts::{BlockFacts, EdgeFact, Event, NOBODY, SaidLine, What};
+use crate::facts::{BlockFacts, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, What};
 use crate::nccl_log::Said;
 use crate::readers::Readers;
 use crate::text::TextLine;
@@ -37,11 +37,17 @@ pub(crate) struct Assembler {
 /// What a worker's indices stand for.
 #[derive(Default)]
 struct Ids {
-    speakers: Vec<SpeakerId>,
-    /// The host of each speaker and the form in which its name was printed.
-    printed: Vec<PrintedHost>,
+    /// Most threads say nothing that is kept; they get an id when they do.
+    speakers: Vec<Met>,
     transports: Vec<u16>,
     streams: Vec<Box<str>>,
+}
+
+/// A speaker of a worker.
+enum Met {
+    /// So far it said nothing that is kept.
+    Unheard(SpeakerFact),
+    Heard(SpeakerId, PrintedHost),
 }
 
 /// Where a block begins.
@@ -82,17 +88,17 @@ impl Assembler {
         self.log.log.lines += facts.nccl_lines;
         self.log.log.unknown_lines += facts.unknown_lines;
         self.log.log.warn_lines += facts.warn_lines;
-        self.events(facts.events, &ids, base);
+        self.events(facts.events, &mut ids, base);
         self.ids[facts.worker] = ids;
         if let Some(input) = self.run.inputs.last_mut() {
             input.lines += facts.lines;
         }
     }
 
-    fn events(&mut self, events: Vec<Event>, ids: &Ids, base: Base) {
+    fn events(&mut self, events: Vec<Event>, ids: &mut Ids, base: Base) {
         let mut edge_comm = None;
         for event in events {
-            let speaker = ids.speakers.get(event.speaker as usize).copied().unwrap_or(NOBODY);
+            let speaker = self.hear(ids, event.speaker).map_or(NOBODY, |(speaker, _)| speaker);
             let place = base.place(event.line);
             match event.what {
                 What::Edge(edge) => self.edge(speaker, &edge, edge_comm.take(), (ids, place)),
@@ -118,14 +124,10 @@ impl Assembler {
 
     /// Gives what is new in a block the run's own ids.
     fn intern(&mut self, ids: &mut Ids, facts: &mut BlockFacts, base: Base) {
-        for fact in facts.new_speakers.drain(..) {
-            let (speaker, printed) = self.speakers.intern(&fact);
-            ids.speakers.push(speaker);
-            ids.printed.push(printed);
-        }
+        ids.speakers.extend(facts.new_speakers.drain(..).map(Met::Unheard));
         for spoken in &facts.spoken {
-            if let Some(printed) = ids.printed.get(spoken.speaker as usize) {
-                self.speakers.count(*printed, spoken.lines, spoken.clean_lines);
+            if let Some((_, printed)) = self.hear(ids, spoken.speaker) {
+                self.speakers.count(printed, spoken.lines, spoken.clean_lines);
             }
         }
         ids.streams.append(&mut facts.new_streams);
@@ -138,6 +140,19 @@ impl Assembler {
                 self.transports.push(Transport { first: place, ..transport });
             }
             ids.transports.push(id);
+        }
+    }
+
+    /// The run's id of a worker's speaker, given when it is asked for first.
+    fn hear(&mut self, ids: &mut Ids, speaker: u32) -> Option<(SpeakerId, PrintedHost)> {
+        let met = ids.speakers.get_mut(speaker as usize)?;
+        if let Met::Unheard(fact) = met {
+            let (speaker, printed) = self.speakers.intern(fact);
+            *met = Met::Heard(speaker, printed);
+        }
+        match met {
+            Met::Heard(speaker, printed) => Some((*speaker, *printed)),
+            Met::Unheard(_) => None,
         }
     }
 
@@ -173,6 +188,10 @@ impl Assembler {
             Said::Pattern(pattern) => self.log.pattern(pattern, source),
             Said::GpuDirect => self.log.gpu_direct(source),
             Said::Init(init) if speaker == NOBODY => self.views.orphan_init(&init),
+            Said::Ring(ring) if speaker == NOBODY => {
+                self.ring_texts.insert(source.place, source.text);
+                self.views.orphan_ring(ring, place);
+            }
             said if speaker != NOBODY => self.structure(speaker, said, source),
             _ => {}
         }

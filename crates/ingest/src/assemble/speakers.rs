@@ -18,7 +18,8 @@ pub(crate) struct Speakers {
     host_ids: FxHashMap<Box<str>, HostId>,
     processes: Vec<(HostId, u64)>,
     process_ids: FxHashMap<(HostId, u64), ProcessId>,
-    hosts_of_pid: FxHashMap<u64, Vec<HostId>>,
+    /// The hosts that have a process of a number: one, and others where several do.
+    hosts_of_pid: FxHashMap<u64, (HostId, Vec<HostId>)>,
     speakers: Vec<KnownSpeaker>,
     speaker_ids: FxHashMap<(ProcessId, u64, Option<u32>), SpeakerId>,
 }
@@ -77,7 +78,7 @@ impl Speakers {
         let printed = PrintedHost { host, form: self.hosts[host as usize].form(&name) };
         let process = *self.process_ids.entry((host, fact.pid)).or_insert_with(|| {
             self.processes.push((host, fact.pid));
-            self.hosts_of_pid.entry(fact.pid).or_default().push(host);
+            self.hosts_of_pid.entry(fact.pid).and_modify(|(_, more)| more.push(host)).or_insert((host, Vec::new()));
             self.processes.len() as u32 - 1
         });
         let speaker = *self.speaker_ids.entry((process, fact.tid, fact.device)).or_insert_with(|| {
@@ -101,8 +102,11 @@ impl Speakers {
         {
             return id;
         }
-        let same = self.hosts_of_pid.get(&pid).and_then(|hosts| {
-            hosts.iter().copied().find(|id| one_ends_with_other(self.hosts[*id as usize].name(), name))
+        let same = self.hosts_of_pid.get(&pid).and_then(|(host, more)| {
+            std::iter::once(host)
+                .chain(more)
+                .copied()
+                .find(|id| one_ends_with_other(self.hosts[*id as usize].name(), name))
         });
         let id = same.or(known).unwrap_or_else(|| {
             self.hosts.push(Host { names: Vec::new(), lines: 0, clean_lines: 0 });

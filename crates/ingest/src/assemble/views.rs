@@ -116,6 +116,8 @@ pub(crate) struct Views {
     current: Vec<Option<ViewId>>,
     /// Edges whose prefix was torn.
     pub orphans: Vec<Edge>,
+    /// Rings whose prefix was torn.
+    pub orphan_rings: Vec<(RingLine, Place)>,
 }
 
 /// More torn edges than this tell nothing new.
@@ -269,6 +271,13 @@ impl Views {
         let newest = fitting.next()?;
         let empty = std::iter::once(newest).chain(fitting).find(|id| self.all[*id].edges.is_empty());
         Some(empty.unwrap_or(newest))
+    }
+
+    /// A ring whose prefix was torn.
+    pub fn orphan_ring(&mut self, line: RingLine, place: Place) {
+        if self.orphan_rings.len() < MOST_ORPHANS {
+            self.orphan_rings.push((line, place));
+        }
     }
 
     /// An edge whose prefix was torn.
