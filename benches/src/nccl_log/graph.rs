@@ -172,30 +172,24 @@ impl Graph {
     }
 }
 
-/// The binary tree of `ncclGetBtree` (`src/graph/trees.cc`): leaves and inner nodes alternate.
+/// The binary tree over nodes that NCCL builds, with its property stated: node 0 is the root, a node's height is the number
+/// of zero bits at its end, its children stand half its step to either side, and a child that would lie beyond the
+/// last node is replaced by the nearest lower one that does not.
 fn first_tree(nodes: u32, node: u32) -> NodeLinks {
-    let mut bit = 1;
-    while bit < nodes && bit & node == 0 {
-        bit <<= 1;
-    }
+    let highest_below = |height: u32| (0..height).rev().map(|h| node + (1 << h)).find(|child| *child < nodes);
     if node == 0 {
-        return NodeLinks { up: None, down: [None, (nodes > 1).then_some(bit >> 1)] };
+        return NodeLinks { up: None, down: [None, highest_below(u32::BITS - 1)] };
     }
-    let up = match (node ^ bit) | (bit << 1) {
-        up if up >= nodes => node ^ bit,
-        up => up,
-    };
-    let mut reach = bit >> 1;
-    let down0 = (reach > 0).then(|| node - reach);
-    let mut down1 = (reach > 0).then(|| node + reach);
-    while down1.is_some_and(|child| child >= nodes) {
-        down1 = (reach > 0).then(|| node + reach);
-        reach >>= 1;
-    }
-    NodeLinks { up: Some((up, usize::from(node > up))), down: [down0, down1] }
+    let height = node.trailing_zeros();
+    let step = 1 << height;
+    let is_right_child = node >> (height + 1) & 1 == 1;
+    let up = if is_right_child || node + step >= nodes { node - step } else { node + step };
+    let left = (height > 0).then(|| node - step / 2);
+    NodeLinks { up: Some((up, usize::from(node > up))), down: [left, highest_below(height)] }
 }
 
-/// The second tree of `ncclGetDtree`: the first one mirrored (even number of nodes) or shifted (odd).
+/// NCCL's second tree: the first one mirrored (even number of nodes) or shifted by one (odd), so that a leaf of one is an
+/// inner node of the other.
 fn second_tree(nodes: u32, node: u32) -> NodeLinks {
     let rename = |other: u32| if nodes.is_multiple_of(2) { nodes - 1 - other } else { (other + 1) % nodes };
     let same = if nodes.is_multiple_of(2) { nodes - 1 - node } else { (node + nodes - 1) % nodes };
