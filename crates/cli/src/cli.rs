@@ -18,7 +18,6 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Say what is wrong with a run, how it shows, and what fixes it
     Explain(Explain),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
