@@ -3,7 +3,7 @@
 //! Ranks that share an output tear each other's lines, so a prefix may follow other text without a space, be cut
 //! itself, or stand several times in a line. [`pieces`] takes a line apart at its prefixes.
 
-use crate::nccl_log::Level;
+use crate::nccl_log::{Level, without_repetition};
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
@@ -38,8 +38,6 @@ pub(crate) struct SpeakerRef<'a> {
     pub clean: bool,
 }
 
-static REPEATED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" [repeated "));
-static REPEATED_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"x across cluster]"));
 static CUT_MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"L INFO "));
 static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
 
@@ -118,22 +116,6 @@ impl<'a> Head<'a> {
             site: self.site,
             text: without_repetition(text),
         })
-    }
-}
-
-/// Ray prints a line of many workers once: `… to NVL [repeated 15x across cluster] (Ray deduplicates logs …)`.
-fn without_repetition(text: &[u8]) -> &[u8] {
-    if !matches!(text.trim_ascii_end().last(), Some(b']' | b')' | b'm')) {
-        return text;
-    }
-    match REPEATED.find(text) {
-        Some(at) if REPEATED_END.find(&text[at..]).is_some() => {
-            let (word, start) = last_word(text, 0, at);
-            let code = word.strip_prefix(b"[").and_then(|code| code.strip_suffix(b"m"));
-            let colour = code.is_some_and(|code| code.iter().all(|b| b.is_ascii_digit() || *b == b';'));
-            if colour { text[..start].trim_ascii_end() } else { &text[..at] }
-        }
-        _ => text,
     }
 }
 

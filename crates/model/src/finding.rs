@@ -183,6 +183,18 @@ pub struct Evidence {
     pub note: Option<String>,
 }
 
+impl Evidence {
+    /// A line that speaks for itself.
+    pub fn new(source: SourceLine) -> Self {
+        Evidence { source, note: None }
+    }
+
+    /// A line with what to see in it. A note that repeats a figure or a name of the line points at it.
+    pub fn noted(source: SourceLine, note: impl Into<String>) -> Self {
+        Evidence { source, note: Some(note.into()) }
+    }
+}
+
 /// What a remedy should gain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gain {

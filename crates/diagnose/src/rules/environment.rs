@@ -104,7 +104,7 @@ fn finding(setting: &EnvSetting, known: &Known) -> Finding {
         confidence: 0.8,
         title: format!("{name}={value} overrides what NCCL would choose"),
         explanation: format!("The variable {}.", known.effect),
-        evidence: vec![Evidence { source: setting.source.clone(), note: Some("set here".to_string()) }],
+        evidence: vec![Evidence::noted(setting.source.clone(), "set here")],
         remedy: vec![format!("{advice}: `unset {name}`")],
         expected_gain: None,
     }

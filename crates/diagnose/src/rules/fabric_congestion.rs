@@ -4,7 +4,7 @@
 //! links (ECMP), two large ones on a link get half each, and every ring waits for its slowest connection.
 
 use crate::case::{Case, Network, Test};
-use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, GBps, Gain, Run, Severity, SourceLine};
+use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, GBps, Gain, Run, Severity};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -143,11 +143,12 @@ fn in_words(count: usize) -> String {
 }
 
 fn evidence(run: &Run, test: &Test) -> Vec<Evidence> {
-    let mut evidence = vec![note(test.curve.peak_row.source.clone(), &format!("{:.2}: the peak", test.curve.peak.0))];
+    let mut evidence =
+        vec![Evidence::noted(test.curve.peak_row.source.clone(), format!("{:.2}: the peak", test.curve.peak.0))];
     if let Some(fall) = &test.curve.fall {
-        evidence.push(note(
+        evidence.push(Evidence::noted(
             fall.last_row.source.clone(),
-            &format!("{:.2}: {:.0}% of the peak", fall.last.0, 100.0 * fall.last.0 / test.curve.peak.0),
+            format!("{:.2}: {:.0}% of the peak", fall.last.0, 100.0 * fall.last.0 / test.curve.peak.0),
         ));
     }
     let Some(comm) = test.comm else { return evidence };
@@ -164,14 +165,10 @@ fn evidence(run: &Run, test: &Test) -> Vec<Evidence> {
             && seen.insert(leaving.clone())
             && let Some(line) = run.line(ring.place)
         {
-            evidence.push(note(line, &format!("leaves the node at {}", leaving.join(" and "))));
+            evidence.push(Evidence::noted(line, format!("leaves the node at {}", leaving.join(" and "))));
         }
     }
     evidence
-}
-
-fn note(source: SourceLine, note: &str) -> Evidence {
-    Evidence { source, note: Some(note.to_string()) }
 }
 
 fn remedy() -> Vec<String> {

@@ -73,7 +73,7 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
             "Run again with NCCL's log: `export NCCL_DEBUG=INFO` and give the output of all ranks; the first WARN of the first rank that fails counts",
         ),
     };
-    let evidence = vec![Evidence { source: remark.source.clone(), note: None }];
+    let evidence = vec![Evidence::new(remark.source.clone())];
     let (title, explanation, remedy) = (title.to_string(), explanation.to_string(), vec![remedy.to_string()]);
     Some(Finding {
         code,

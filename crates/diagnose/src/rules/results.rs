@@ -11,14 +11,9 @@ pub fn wrong_data(case: &Case) -> Vec<Finding> {
     // When every element of every size is wrong, the check compares with the wrong values: real damage is partial.
     let check_is_broken =
         !rows.is_empty() && rows.len() == table.rows.len() && rows.iter().all(|row| is_all_wrong(row));
-    let mut evidence: Vec<Evidence> = rows
-        .iter()
-        .take(3)
-        .map(|row| Evidence { source: row.source.clone(), note: Some("wrong elements".into()) })
-        .collect();
-    evidence.extend(
-        table.out_of_bounds.iter().filter(|o| !o.ok).map(|o| Evidence { source: o.source.clone(), note: None }),
-    );
+    let mut evidence: Vec<Evidence> =
+        rows.iter().take(3).map(|row| Evidence::noted(row.source.clone(), "wrong elements")).collect();
+    evidence.extend(table.out_of_bounds.iter().filter(|o| !o.ok).map(|o| Evidence::new(o.source.clone())));
     let (severity, confidence, doubt) = if check_is_broken {
         (
             Severity::Warning,
@@ -68,7 +63,7 @@ pub fn too_small(case: &Case) -> Vec<Finding> {
         explanation: "So small, a collective's time is latency: launching kernels and passing the message from rank to rank. busbw \
                       grows with the size until the links are full, from some 16 MiB on and often only at 256 MiB and more."
             .into(),
-        evidence: vec![Evidence { source: test.curve.peak_row.source.clone(), note: Some("the largest busbw".into()) }],
+        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the largest busbw")],
         remedy: vec!["Measure larger sizes: `-b 8 -e 8G -f 2`".into()],
         expected_gain: None,
     }]

@@ -59,7 +59,7 @@ impl Signature {
         let (code, ..) = Code::ALL.iter().find(|(_, text, _)| *text == self.code)?;
         let matching: Vec<&Line> = lines.iter().filter(|line| self.matches(line.text)).collect();
         let first = matching.first()?;
-        let evidence = matching.iter().take(4).map(|l| Evidence { source: l.source.clone(), note: None }).collect();
+        let evidence = matching.iter().take(4).map(|l| Evidence::new(l.source.clone())).collect();
         Some(Finding {
             code: *code,
             severity: if self.warning { Severity::Warning } else { Severity::Error },

@@ -31,7 +31,7 @@ fn logged_fallback(run: &Run, comm: &Communicator) -> Finding {
     let transport = comm.transports.iter().find(|t| matches!(t.kind, TransportKind::Net(_)));
     let mut evidence: Vec<Evidence> = transport
         .and_then(|t| run.line(t.first))
-        .map(|source| with_note(source, "a connection between nodes over a socket"))
+        .map(|source| Evidence::noted(source, "a connection between nodes over a socket"))
         .into_iter()
         .collect();
     evidence.extend(why.evidence());
@@ -108,9 +108,9 @@ impl<'a> Why<'a> {
     fn evidence(&self) -> Option<Evidence> {
         match self {
             Why::Disabled(setting) | Why::Forced(setting) => {
-                Some(with_note(setting.source.clone(), "asks for sockets"))
+                Some(Evidence::noted(setting.source.clone(), "asks for sockets"))
             }
-            Why::NoDevice(line) => Some(with_note((*line).clone(), "no HCA found")),
+            Why::NoDevice(line) => Some(Evidence::noted((*line).clone(), "no HCA found")),
             Why::Unknown => None,
         }
     }
@@ -159,7 +159,7 @@ fn suspected_fallback(test: &Test) -> Finding {
              100 Gbit/s port with about 12 GB/s, larger ones with more. Plugins without GPUDirect RDMA can look the same.",
             plateau.gbit_per_s()
         ),
-        evidence: vec![with_note(test.curve.peak_row.source.clone(), "the best it reaches")],
+        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the best it reaches")],
         remedy: vec![
             "Look at the transport: run once with `export NCCL_DEBUG=INFO` and give that log too: its connection lines end in NET/Socket or NET/IB".to_string(),
             "See whether a variable turns RDMA off: `env | grep -E 'NCCL_(IB_DISABLE|NET|SOCKET_IFNAME|IB_HCA)'`".to_string(),
@@ -230,8 +230,8 @@ fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
             fast.curve.peak,
         ),
         evidence: vec![
-            with_note(slow.curve.peak_row.source.clone(), "the best without RDMA"),
-            with_note(fast.curve.peak_row.source.clone(), "the best with RDMA"),
+            Evidence::noted(slow.curve.peak_row.source.clone(), "the best without RDMA"),
+            Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA"),
         ],
         remedy: vec![
             "Compare the environments of the two runs: `NCCL_IB_DISABLE=1`, `NCCL_NET=Socket` or an `NCCL_IB_HCA` that matches no device turns RDMA off".to_string(),
@@ -256,7 +256,7 @@ fn faster_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
             "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
             slow.curve.peak
         ),
-        evidence: vec![with_note(fast.curve.peak_row.source.clone(), "the best with RDMA")],
+        evidence: vec![Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA")],
         remedy: Vec::new(),
         expected_gain: None,
     }
@@ -290,12 +290,8 @@ pub fn in_use(case: &Case) -> Vec<Finding> {
         explanation: "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
                       once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone."
             .to_string(),
-        evidence: vec![with_note(test.curve.peak_row.source.clone(), "the peak")],
+        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the peak")],
         remedy: Vec::new(),
         expected_gain: None,
     }]
-}
-
-fn with_note(source: SourceLine, note: &str) -> Evidence {
-    Evidence { source, note: Some(note.to_string()) }
 }

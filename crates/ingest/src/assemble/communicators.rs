@@ -2,7 +2,7 @@
 
 use super::groups::{Group, group};
 use super::speakers::Speakers;
-use super::views::{View, Views};
+use super::views::{View, Views, connects_the_same};
 use crate::nccl_log::RingLine;
 use busbw_model::{Communicator, Edge, EdgeEnd, EdgeUse, Place, Rank, Ring, Transport};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -65,7 +65,11 @@ fn adopt(comm: &mut Communicator, orphans: &[Edge], transports: &[Transport]) {
     for edge in orphans.iter().filter(|e| e.from < nranks && e.to < nranks) {
         let Some(transport) = transports.get(edge.transport as usize) else { continue };
         if let Some(known) = comm.transports.iter().position(|t| t.via == transport.via && t.pxn == transport.pxn) {
-            comm.edges.push(Edge { transport: known as u16, ..*edge });
+            let edge = Edge { transport: known as u16, ..*edge };
+            match comm.edges.iter_mut().find(|known| connects_the_same(known, &edge)) {
+                Some(known) => known.channels.add(edge.channels),
+                None => comm.edges.push(edge),
+            }
         }
     }
 }

@@ -83,7 +83,7 @@ impl View {
 }
 
 /// Whether two edges differ in their channels only.
-fn connects_the_same(a: &Edge, b: &Edge) -> bool {
+pub(crate) fn connects_the_same(a: &Edge, b: &Edge) -> bool {
     (a.from, a.to, a.transport, a.end, a.use_) == (b.from, b.to, b.transport, b.end, b.use_)
 }
 

@@ -17,6 +17,7 @@ pub(crate) use tuning::{ChoiceLine, PatternLine};
 pub(crate) use version::{Version, read as read_version};
 
 use crate::cursor::{Cursor, text};
+use memchr::memmem;
 
 /// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub(crate) enum Said {
 
 /// Reads an INFO message that is no edge.
 pub(crate) fn read(message: &[u8]) -> Said {
-    let message = message.trim_ascii_end();
+    let message = without_repetition(message).trim_ascii_end();
     if matches!(message.first(), Some(b't' | b'S')) && is_known(message) || message.starts_with(b"[Proxy") {
         return Said::Known;
     }
@@ -74,6 +75,25 @@ pub(crate) fn read(message: &[u8]) -> Said {
         .or_else(|| environment(message))
         .or_else(|| machine(message))
         .unwrap_or_else(|| if is_known(message) { Said::Known } else { Said::Unknown })
+}
+
+/// A message without what Ray adds where it prints the lines of many workers once: `… to NVL [repeated 15x across cluster]
+/// (Ray deduplicates logs by default …)`, perhaps in colours whose ESC was lost (`[32m`).
+pub(crate) fn without_repetition(message: &[u8]) -> &[u8] {
+    if !matches!(message.trim_ascii_end().last(), Some(b']' | b')' | b'm')) {
+        return message;
+    }
+    let Some(at) = memmem::find(message, b" [repeated ") else { return message };
+    if memmem::find(&message[at..], b"x across cluster]").is_none() {
+        return message;
+    }
+    let kept = &message[..at];
+    let word = kept.iter().rposition(|b| *b == b' ').map_or(kept, |space| &kept[space + 1..]);
+    let code = word.strip_prefix(b"[").and_then(|code| code.strip_suffix(b"m"));
+    match code.is_some_and(|code| code.iter().all(|b| b.is_ascii_digit() || *b == b';')) {
+        true => kept[..kept.len() - word.len()].trim_ascii_end(),
+        false => kept,
+    }
 }
 
 /// Rings, trees, NVLS and CollNet.
@@ -148,9 +168,7 @@ fn machine(message: &[u8]) -> Option<Said> {
         b'P' if message.starts_with(b"Pattern ") => tuning::pattern(message).map(Said::Pattern),
         b'G' if message.starts_with(b"GPU Direct RDMA") => Some(Said::GpuDirect),
         b'D' if message.starts_with(b"DMA-BUF is available") => Some(Said::GpuDirect),
-        b'A'..=b'Z' if memchr::memmem::find(message, b" Bytes -> Algo ").is_some() => {
-            tuning::choice(message).map(Said::Choice)
-        }
+        b'A'..=b'Z' if memmem::find(message, b" Bytes -> Algo ").is_some() => tuning::choice(message).map(Said::Choice),
         _ => error_step(message)
             .or_else(|| crate::nccl_system_dump::DumpReader::may_belong(message).then_some(Said::SystemDump)),
     }
@@ -244,6 +262,13 @@ mod tests {
             ("NCCL_IB_HCA set to mlx5_0:1,mlx5_2:1", "NCCL_IB_HCA", "mlx5_0:1,mlx5_2:1"),
             ("NCCL_TOPO_FILE set by environment to /opt/topo.v1.", "NCCL_TOPO_FILE", "/opt/topo.v1."),
             ("NCCL_IB_TC set by environment to -1.", "NCCL_IB_TC", "-1"),
+            ("NCCL_P2P_LEVEL set by environment to NVL [repeated 15x across cluster]", "NCCL_P2P_LEVEL", "NVL"),
+            ("NCCL_CUMEM_ENABLE set by environment to 0. [repeated 15x across cluster]", "NCCL_CUMEM_ENABLE", "0"),
+            (
+                "NCCL_ALGO set by environment to Ring [32m [repeated 6x across cluster] (Ray deduplicates logs by default.)[0m",
+                "NCCL_ALGO",
+                "Ring",
+            ),
         ];
         for (line, name, value) in cases {
             assert_eq!(read(line.as_bytes()), Said::Env { name: name.into(), value: value.into() }, "{line}");
