@@ -1,7 +1,7 @@
 //! Reading with all cores: one thread reads blocks, workers scan them, the caller's thread assembles them in order.
 
 use crate::assemble::Assembler;
-use crate::facts::BlockFacts;
+use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind};
 use crate::{nccl_tests_json, perftest};
@@ -140,10 +140,14 @@ fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
     let mut block = Block::default();
     let mut scanner = Scanner::new(0);
     while blocks.next(&mut block)? {
-        assembler.absorb(scanner.scan(block.lines()));
+        let room = assembler.absorb(scanner.scan(block.lines()));
+        scanner.reuse(room);
     }
     Ok(blocks.into_inner().read)
 }
+
+/// Room of events that were assembled, for scanners to use again.
+type Rooms = Mutex<Vec<Vec<Event>>>;
 
 /// A block on its way to a worker, and back for its buffer to be used again.
 type Numbered<T> = (u64, T);
@@ -159,14 +163,16 @@ fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::
     let (give_back, buffers) = channel::<Block>();
     let (tokens, permits) = sync_channel::<()>(under_way);
     let blocks = Mutex::new(blocks);
+    let rooms = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         let reading = scope.spawn(move || read_blocks(reader, &to_workers, &buffers, &tokens));
         for worker in 0..threads {
-            let (blocks, to_assembler, give_back) = (&blocks, to_assembler.clone(), give_back.clone());
-            scope.spawn(move || scan_blocks(Scanner::new(worker), blocks, &to_assembler, &give_back));
+            let (blocks, rooms) = (&blocks, &rooms);
+            let (to_assembler, give_back) = (to_assembler.clone(), give_back.clone());
+            scope.spawn(move || scan_blocks(Scanner::new(worker), (blocks, rooms), &to_assembler, &give_back));
         }
         drop((to_assembler, give_back));
-        assemble_in_order(&scanned, &permits, assembler);
+        assemble_in_order(&scanned, (&permits, &rooms), assembler);
         reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")))
     })
 }
@@ -194,13 +200,16 @@ fn read_blocks(
 
 fn scan_blocks(
     mut scanner: Scanner,
-    blocks: &Mutex<Receiver<Numbered<Block>>>,
+    (blocks, rooms): (&Mutex<Receiver<Numbered<Block>>>, &Rooms),
     done: &Sender<Numbered<BlockFacts>>,
     give_back: &Sender<Block>,
 ) {
     loop {
         let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((number, block)) = next else { return };
+        if let Some(room) = rooms.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            scanner.reuse(room);
+        }
         if done.send((number, scanner.scan(block.lines()))).is_err() {
             return;
         }
@@ -208,13 +217,18 @@ fn scan_blocks(
     }
 }
 
-fn assemble_in_order(scanned: &Receiver<Numbered<BlockFacts>>, permits: &Receiver<()>, assembler: &mut Assembler) {
+fn assemble_in_order(
+    scanned: &Receiver<Numbered<BlockFacts>>,
+    (permits, rooms): (&Receiver<()>, &Rooms),
+    assembler: &mut Assembler,
+) {
     let mut early = BTreeMap::new();
     let mut wanted = 0;
     for (number, facts) in scanned {
         early.insert(number, facts);
         while let Some(facts) = early.remove(&wanted) {
-            assembler.absorb(facts);
+            let room = assembler.absorb(facts);
+            rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
             wanted += 1;
             let _ = permits.recv();
         }

@@ -58,6 +58,13 @@ impl Scanner {
         Scanner { facts, last_host: (NOBODY, 0, 0), ..Scanner::default() }
     }
 
+    /// Takes back the room of events that were assembled: pages that go back and forth between the process and the kernel
+    /// cost more than reading the block.
+    pub fn reuse(&mut self, mut events: Vec<Event>) {
+        events.clear();
+        self.facts.events = events;
+    }
+
     /// Reads a block of whole lines (the last may lack its line end).
     pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
         self.line = 0;
@@ -76,8 +83,7 @@ impl Scanner {
         let spoken = |(speaker, (lines, clean_lines))| Spoken { speaker, lines, clean_lines };
         self.facts.spoken.extend(self.spoken.drain().map(spoken));
         self.facts.spoken.sort_unstable_by_key(|spoken| spoken.speaker);
-        let events = Vec::with_capacity(self.facts.events.len());
-        let next = BlockFacts { worker: self.facts.worker, events, ..BlockFacts::default() };
+        let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
     }
 

@@ -77,8 +77,8 @@ impl Assembler {
         self.run.inputs.len().saturating_sub(1) as u32
     }
 
-    /// Adds a block of the current input.
-    pub fn absorb(&mut self, mut facts: BlockFacts) {
+    /// Adds a block of the current input; returns the room of its events.
+    pub fn absorb(&mut self, mut facts: BlockFacts) -> Vec<Event> {
         let base = Base { input: self.current_input(), lines: self.run.inputs.last().map_or(0, |i| i.lines) };
         while self.ids.len() <= facts.worker {
             self.ids.push(Ids::default());
@@ -88,16 +88,17 @@ impl Assembler {
         self.log.log.lines += facts.nccl_lines;
         self.log.log.unknown_lines += facts.unknown_lines;
         self.log.log.warn_lines += facts.warn_lines;
-        self.events(facts.events, &mut ids, base);
+        self.events(&mut facts.events, &mut ids, base);
         self.ids[facts.worker] = ids;
         if let Some(input) = self.run.inputs.last_mut() {
             input.lines += facts.lines;
         }
+        facts.events
     }
 
-    fn events(&mut self, events: Vec<Event>, ids: &mut Ids, base: Base) {
+    fn events(&mut self, events: &mut Vec<Event>, ids: &mut Ids, base: Base) {
         let mut edge_comm = None;
-        for event in events {
+        for event in events.drain(..) {
             let speaker = self.hear(ids, event.speaker).map_or(NOBODY, |(speaker, _)| speaker);
             let place = base.place(event.line);
             match event.what {

@@ -45,7 +45,9 @@ pub(crate) fn read(message: &[u8]) -> Option<EdgeLine<'_>> {
 /// A rank with its device or bus id in brackets, which busbw does not need.
 fn endpoint(at: &mut Cursor) -> Option<u32> {
     let rank = at.small()?;
-    at.bracketed();
+    if at.rest().first() == Some(&b'[') {
+        at.bracketed();
+    }
     Some(rank)
 }
 
