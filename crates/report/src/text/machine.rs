@@ -2,7 +2,9 @@
 
 use super::page::Page;
 use crate::style::clean_line;
-use busbw_model::{CheckResult, DeviceKind, PathType, PerfRow, PerfTest, RdmaSample, Run, TopoMatrix};
+use busbw_model::{
+    CheckResult, DeviceKind, PathType, PerfRow, PerfTest, RdmaSample, Run, TopoMatrix, XmlPci, XmlTopology,
+};
 
 /// At most this many lines of a kind: a monitor may run for days.
 const MOST: usize = 8;
@@ -28,6 +30,26 @@ pub(super) fn machine(page: &mut Page, run: &Run) {
         page.heading("Topology");
         page.indented(2, &topology(matrix));
     }
+    for xml in run.topo_xmls.iter().take(MOST) {
+        page.heading("Topology");
+        page.indented(2, &xml_topology(xml));
+    }
+}
+
+/// Counts of an NCCL topology XML; devices are told by their PCI class where no `<gpu>` or `<net>` names them.
+fn xml_topology(topology: &XmlTopology) -> String {
+    let pcis = topology.all_pcis();
+    let count = |classes: [&str; 2]| {
+        let is_one = |class: &str| classes.iter().any(|wanted| class.starts_with(wanted));
+        pcis.iter().filter(|pci| pci.class.as_deref().is_some_and(is_one)).count()
+    };
+    let (gpus, nics) = (count(["0x0302", "0x0300"]), count(["0x0200", "0x0207"]));
+    let slow = pcis.iter().filter(|pci| pci.link_speed_gts.is_none() || pci.link_width.is_none()).count();
+    let mut text = format!("NCCL topology XML: {gpus} GPUs, {nics} NICs on {} NUMA nodes", topology.cpus.len());
+    if slow > 0 {
+        text.push_str(&format!("; {slow} of {} PCI devices without a link speed", pcis.len()));
+    }
+    text
 }
 
 fn perftest(test: &PerfTest) -> String {
