@@ -2,9 +2,7 @@
 
 use super::page::Page;
 use crate::style::clean_line;
-use busbw_model::{
-    CheckResult, DeviceKind, PathType, PerfRow, PerfTest, RdmaSample, Run, TopoMatrix, XmlPci, XmlTopology,
-};
+use busbw_model::{CheckResult, DeviceKind, PathType, PerfRow, PerfTest, RdmaSample, Run, TopoMatrix, XmlTopology};
 
 /// At most this many lines of a kind: a monitor may run for days.
 const MOST: usize = 8;
@@ -45,7 +43,9 @@ fn xml_topology(topology: &XmlTopology) -> String {
     };
     let (gpus, nics) = (count(["0x0302", "0x0300"]), count(["0x0200", "0x0207"]));
     let slow = pcis.iter().filter(|pci| pci.link_speed_gts.is_none() || pci.link_width.is_none()).count();
-    let mut text = format!("NCCL topology XML: {gpus} GPUs, {nics} NICs on {} NUMA nodes", topology.cpus.len());
+    let devices =
+        if gpus + nics == 0 { format!("{} PCI devices", pcis.len()) } else { format!("{gpus} GPUs, {nics} NICs") };
+    let mut text = format!("NCCL topology XML: {devices} on {} NUMA nodes", topology.cpus.len());
     if slow > 0 {
         text.push_str(&format!("; {slow} of {} PCI devices without a link speed", pcis.len()));
     }
