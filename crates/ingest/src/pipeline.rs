@@ -3,7 +3,7 @@
 use crate::assemble::Assembler;
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
-use crate::source::{Block, Blocks, ReadError, Source, binary_kind};
+use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
 use crate::{nccl_tests_json, perftest};
 use busbw_model::{InputKind, Run};
 use std::collections::BTreeMap;
@@ -65,8 +65,9 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     if let Some(kind) = binary_kind(&start) {
         return Err(ReadError::Binary { name: source.name(), kind });
     }
-    let mut reader: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(start.clone()).chain(reader));
-    if start.trim_ascii_start().starts_with(b"{") {
+    let may_be_document = start.trim_ascii_start().starts_with(b"{");
+    let mut reader: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(start).chain(reader));
+    if may_be_document {
         let mut whole = Vec::new();
         (&mut reader).take(LARGEST_DOCUMENT).read_to_end(&mut whole).map_err(|e| source.error(e))?;
         if read_document(&whole, assembler) {
@@ -79,19 +80,6 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     let small = source.size().is_some_and(|size| size < Blocks::<Counted>::SIZE as u64);
     let read = if threads == 1 || small { alone(counted, assembler) } else { together(counted, threads, assembler) };
     read.map_err(|e| source.error(e))
-}
-
-fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match reader.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(filled)
 }
 
 /// Reads JSON that nccl-tests or perftest wrote; false when the text is something else.

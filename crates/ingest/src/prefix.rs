@@ -39,7 +39,8 @@ pub(crate) struct SpeakerRef<'a> {
 }
 
 static CUT_MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"L INFO "));
-static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
+/// What every message has in front of its level.
+pub(crate) static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
 
 /// Where a message begins behind `NCCL INFO `, `NCCL WARN ` …; `None` when the word after NCCL is no level.
 fn level_at(rest: &[u8]) -> Option<(Level, usize)> {

@@ -5,7 +5,7 @@ use crate::cursor::text;
 use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, WarnLine, What};
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
-use crate::prefix::{Message, Piece, SpeakerRef, pieces};
+use crate::prefix::{MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
 use crate::{command, outcome};
 use busbw_model::{Place, SourceLine};
@@ -16,7 +16,6 @@ use std::sync::LazyLock;
 
 static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" NCCL INFO "));
 const INFO_LENGTH: usize = 11;
-static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
 
 /// Prefixes longer than this are read anew on every line; so are those of logs with a time stamp on each line, whose
 /// prefixes never repeat and are forgotten when there are too many.
@@ -38,7 +37,7 @@ pub(crate) struct Scanner {
     /// The host of each speaker, by its first speaker.
     host_of: Vec<u32>,
     hosts: FxHashMap<Box<[u8]>, u32>,
-    /// Lines of each host in this block, all and clean ones, by its first speaker; and which hosts have any.
+    /// Lines of each host in this block, all and clean ones, by its first speaker; and those of the host that spoke last.
     spoken: FxHashMap<u32, (u32, u32)>,
     last_host: (u32, u32, u32),
     streams: FxHashMap<Box<str>, u32>,
@@ -89,12 +88,10 @@ impl Scanner {
 
     /// A line as it stands in the input. `odd`: the block holds colour codes or carriage returns.
     fn raw_line(&mut self, line: &[u8], odd: bool) {
-        if !odd {
-            self.segment(line);
-        } else if memchr(0x1b, line).is_some() {
+        if odd {
             self.segments(&without_escapes(line));
         } else {
-            self.segments(line);
+            self.segment(line);
         }
     }
 

@@ -179,21 +179,26 @@ impl<R: Read> Blocks<R> {
 
     /// Reads until as many more bytes as wanted are there or the input ends; returns how much is there then.
     fn fill(&mut self, buffer: &mut [u8], from: usize) -> io::Result<usize> {
-        let end = from + self.step;
-        let mut filled = from;
-        while filled < end {
-            match self.reader.read(&mut buffer[filled..end]) {
-                Ok(0) => {
-                    self.done = true;
-                    break;
-                }
-                Ok(count) => filled += count,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(filled)
+        let wanted = &mut buffer[from..from + self.step];
+        let length = wanted.len();
+        let read = read_up_to(&mut self.reader, wanted)?;
+        self.done = read < length;
+        Ok(from + read)
     }
+}
+
+/// Reads until the buffer is full or the input ends; returns how much was read.
+pub(crate) fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
 }
 
 fn grow(buffer: &mut Vec<u8>, length: usize) {

@@ -3,6 +3,7 @@
 use crate::collective::{Collective, Datatype, RedOp};
 use crate::place::{Place, SourceLine};
 use crate::units::{Bytes, GBps, Micros};
+use std::collections::HashSet;
 
 /// One table of nccl-tests (or of a program that prints the same), from text or from its `-J` JSON.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -193,13 +194,8 @@ impl BenchTable {
 
     /// Host names of the device list, each once, in the order printed.
     pub fn hosts(&self) -> Vec<&str> {
-        let mut hosts: Vec<&str> = Vec::new();
-        for device in &self.devices {
-            if !hosts.contains(&device.host.as_str()) {
-                hosts.push(&device.host);
-            }
-        }
-        hosts
+        let mut seen = HashSet::new();
+        self.devices.iter().map(|device| device.host.as_str()).filter(|host| seen.insert(*host)).collect()
     }
 
     /// Wrong elements over all rows and halves.

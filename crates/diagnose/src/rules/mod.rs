@@ -16,9 +16,7 @@ pub type Rule = fn(&Case) -> Vec<Finding>;
 /// Every rule.
 pub const ALL: &[Rule] = &[
     fabric_congestion::rule,
-    transport::fallback,
-    transport::compared,
-    transport::in_use,
+    transport::rule,
     environment::rule,
     signatures::rule,
     results::wrong_data,

@@ -2,8 +2,8 @@
 
 use crate::case::{Case, Network, Test, network_of};
 use busbw_model::{
-    Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkStatement, Run, Severity, SourceLine,
-    TransportKind,
+    BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkStatement, Run, Severity,
+    SourceLine, TransportKind,
 };
 
 /// What sockets reach between two nodes at best in published runs with one to a few interfaces, GB/s.
@@ -11,19 +11,21 @@ const SOCKETS_AT_BEST: f64 = 20.0;
 /// Latency of 16 ranks on two nodes: RDMA needs some 20 to 40 us, sockets 60 and more (published tables).
 const SOCKET_LATENCY_US: f64 = 60.0;
 
-/// The log says that ranks of different nodes talk over sockets.
-pub fn fallback(case: &Case) -> Vec<Finding> {
+/// Everything about the network: sockets where RDMA should be, two runs that compare, and what carried the traffic.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let pairs = pairs(case);
+    [fallback(case, &pairs), compared(case, &pairs), in_use(case, &pairs)].concat()
+}
+
+/// The log, or a table alone, says that ranks of different nodes talk over sockets.
+fn fallback(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
     let sockets = |comm: &&Communicator| network_of(comm) == Some(Network::Socket);
     if let Some(comm) = case.run.communicators.iter().find(sockets) {
         return vec![logged_fallback(case.run, comm)];
     }
-    case.tests
-        .iter()
-        .filter(|test| looks_like_sockets(test))
-        .filter(|test| !is_compared(case, test))
-        .map(suspected_fallback)
-        .take(1)
-        .collect()
+    let is_compared = |test: &Test| pairs.iter().any(|(slow, _)| std::ptr::eq(*slow, test));
+    let suspect = case.tests.iter().find(|test| looks_like_sockets(test) && !is_compared(test));
+    suspect.map(suspected_fallback).into_iter().collect()
 }
 
 fn logged_fallback(run: &Run, comm: &Communicator) -> Finding {
@@ -169,9 +171,9 @@ fn suspected_fallback(test: &Test) -> Finding {
 }
 
 /// Two runs on the same machines, one several times faster: the fast one shows what the network can do.
-pub fn compared(case: &Case) -> Vec<Finding> {
-    pairs(case)
-        .into_iter()
+fn compared(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
+    pairs
+        .iter()
         .flat_map(|(slow, fast)| [slower_sibling(case.run, slow, fast), faster_sibling(case.run, slow, fast)])
         .collect()
 }
@@ -179,37 +181,32 @@ pub fn compared(case: &Case) -> Vec<Finding> {
 /// How many times faster a sibling must be to prove that the slower run used another network.
 const ANOTHER_NETWORK: f64 = 5.0;
 
-fn pairs<'c, 'a>(case: &'c Case<'a>) -> Vec<(&'c Test<'a>, &'c Test<'a>)> {
-    let mut found = Vec::new();
-    for slow in &case.tests {
-        let faster = |fast: &&Test| {
-            siblings(slow, fast)
-                && slow.curve.plateau.0 < SOCKETS_AT_BEST
-                && fast.curve.plateau.0 > ANOTHER_NETWORK * slow.curve.plateau.0
-        };
-        if let Some(fast) =
-            case.tests.iter().filter(faster).max_by(|a, b| a.curve.plateau.0.total_cmp(&b.curve.plateau.0))
-        {
-            found.push((slow, fast));
-        }
-    }
-    found
+/// A slow test and the fastest that proves the network can do more.
+type Pair<'c, 'a> = (&'c Test<'a>, &'c Test<'a>);
+
+fn pairs<'c, 'a>(case: &'c Case<'a>) -> Vec<Pair<'c, 'a>> {
+    let slow_tests = case.tests.iter().filter(|test| test.curve.plateau.0 < SOCKETS_AT_BEST);
+    let fastest_sibling = |slow: &'c Test<'a>| {
+        let faster =
+            |fast: &&Test| fast.curve.plateau.0 > ANOTHER_NETWORK * slow.curve.plateau.0 && siblings(slow, fast);
+        let siblings = case.tests.iter().filter(faster);
+        siblings.max_by(|a, b| a.curve.plateau.0.total_cmp(&b.curve.plateau.0)).map(|fast| (slow, fast))
+    };
+    slow_tests.filter_map(fastest_sibling).collect()
 }
 
 /// The same test on the same GPUs of the same hosts, in another input.
 fn siblings(a: &Test, b: &Test) -> bool {
-    let gpus = |t: &Test| t.table.devices.iter().map(|d| (d.host.clone(), d.bus_id.clone())).collect::<Vec<_>>();
+    let same_gpu = |(a, b): (&BenchDevice, &BenchDevice)| a.host == b.host && a.bus_id == b.bus_id;
+    let (gpus, others) = (&a.table.devices, &b.table.devices);
     a.table.place.input != b.table.place.input
         && a.crosses_nodes()
         && a.curve.shows_bandwidth()
         && b.curve.shows_bandwidth()
         && a.table.collective == b.table.collective
         && a.table.nranks == b.table.nranks
-        && gpus(a) == gpus(b)
-}
-
-fn is_compared(case: &Case, test: &Test) -> bool {
-    pairs(case).iter().any(|(slow, _)| std::ptr::eq(*slow, test))
+        && gpus.len() == others.len()
+        && gpus.iter().zip(others).all(same_gpu)
 }
 
 fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
@@ -263,14 +260,13 @@ fn faster_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
 }
 
 /// Says which network carried the traffic, where nothing is wrong with it.
-pub fn in_use(case: &Case) -> Vec<Finding> {
+fn in_use(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
     let is_sound = |test: &&Test| test.crosses_nodes() && test.curve.fall.is_none() && test.curve.shows_bandwidth();
-    let compared = pairs(case);
     let Some(test) = case
         .tests
         .iter()
         .filter(is_sound)
-        .find(|test| !compared.iter().any(|(slow, fast)| std::ptr::eq(*slow, *test) || std::ptr::eq(*fast, *test)))
+        .find(|test| !pairs.iter().any(|(slow, fast)| std::ptr::eq(*slow, *test) || std::ptr::eq(*fast, *test)))
     else {
         return Vec::new();
     };

@@ -7,6 +7,7 @@ use busbw_model::{
     SourceLine, Speaker, TuningChoice, VersionLine, Warning,
 };
 use rustc_hash::FxHashMap;
+use std::hash::Hash;
 
 /// Different warnings, steps, remarks or notes beyond this number only count.
 const MOST_KEPT: usize = 10_000;
@@ -27,7 +28,7 @@ pub(crate) struct LogBuilder {
     steps: FxHashMap<(Option<Box<str>>, String, u32), usize>,
     choices: FxHashMap<(Option<&'static str>, u64, String, String), usize>,
     seen_remarks: FxHashMap<(RemarkKind, String), usize>,
-    seen_notes: FxHashMap<String, ()>,
+    seen_notes: FxHashMap<String, usize>,
 }
 
 impl LogBuilder {
@@ -40,17 +41,9 @@ impl LogBuilder {
 
     pub fn env(&mut self, (name, value): (String, String), origin: EnvOrigin, host: Option<&str>, source: SourceLine) {
         let key = (name, value, origin == EnvOrigin::NcclLog);
-        let index = match self.env.get(&key) {
-            Some(index) => *index,
-            None if self.log.env.len() >= MOST_KEPT => return,
-            None => {
-                let (name, value) = (key.0.clone(), key.1.clone());
-                self.log.env.push(EnvSetting { name, value, origin, source, hosts: Vec::new() });
-                self.env.insert(key, self.log.env.len() - 1);
-                self.log.env.len() - 1
-            }
-        };
-        let hosts = &mut self.log.env[index].hosts;
+        let (name, value) = (key.0.clone(), key.1.clone());
+        let new = || EnvSetting { name, value, origin, source, hosts: Vec::new() };
+        let Some(EnvSetting { hosts, .. }) = once(&mut self.env, &mut self.log.env, key, new) else { return };
         if let Some(host) = host
             && hosts.last().map(String::as_str) != Some(host)
             && !hosts.iter().any(|h| h == host)
@@ -80,50 +73,36 @@ impl LogBuilder {
             other => format!("{other:?}"),
         };
         let key = (host, line.network, statement);
-        if !self.networks.contains_key(&key) && self.log.networks.len() < MOST_KEPT {
-            let (host, network) = (key.0.clone(), key.1.clone());
-            self.log.networks.push(NetworkLine { network, statement: line.statement, host, source });
-            self.networks.insert(key, self.log.networks.len() - 1);
-        }
+        let (host, network) = (key.0.clone(), key.1.clone());
+        let new = || NetworkLine { network, statement: line.statement, host, source };
+        once(&mut self.networks, &mut self.log.networks, key, new);
     }
 
     pub fn warning(&mut self, line: WarnLine, speaker: Option<Speaker>, source: SourceLine) {
         let who = speaker.as_ref().map(|s| (s.host.clone(), s.pid, s.device));
         let key = (who, format!("{} {}", line.site.as_deref().unwrap_or(""), without_numbers(&line.message)));
-        match self.warnings.get(&key) {
-            Some(index) => self.log.warnings[*index].count += 1,
-            None if self.log.warnings.len() < MOST_KEPT => {
-                self.warnings.insert(key, self.log.warnings.len());
-                let WarnLine { site, message, .. } = line;
-                self.log.warnings.push(Warning { source, speaker, site, message, count: 1 });
-            }
-            None => {}
+        let WarnLine { site, message, .. } = line;
+        let new = || Warning { source, speaker, site, message, count: 0 };
+        if let Some(warning) = once(&mut self.warnings, &mut self.log.warnings, key, new) {
+            warning.count += 1;
         }
     }
 
     pub fn error_step(&mut self, site: String, result: u32, speaker: Option<Speaker>, source: SourceLine) {
         let key = (speaker.as_ref().map(|s| s.host.clone()), site.clone(), result);
-        match self.steps.get(&key) {
-            Some(index) => self.log.error_steps[*index].count += 1,
-            None if self.log.error_steps.len() < MOST_KEPT => {
-                self.steps.insert(key, self.log.error_steps.len());
-                self.log.error_steps.push(ErrorStep { source, speaker, site, result, count: 1 });
-            }
-            None => {}
+        let new = || ErrorStep { source, speaker, site, result, count: 0 };
+        if let Some(step) = once(&mut self.steps, &mut self.log.error_steps, key, new) {
+            step.count += 1;
         }
     }
 
     pub fn choice(&mut self, line: ChoiceLine, source: &SourceLine) {
         let ChoiceLine { collective, bytes, algorithm, protocol, time_us } = line;
         let key = (collective.map(|c| c.name()), bytes.0, algorithm.clone(), protocol.clone());
-        match self.choices.get(&key) {
-            Some(index) => self.log.tuning[*index].count += 1,
-            None if self.log.tuning.len() < MOST_KEPT => {
-                self.choices.insert(key, self.log.tuning.len());
-                let place = source.place;
-                self.log.tuning.push(TuningChoice { collective, bytes, algorithm, protocol, time_us, place, count: 1 });
-            }
-            None => {}
+        let place = source.place;
+        let new = || TuningChoice { collective, bytes, algorithm, protocol, time_us, place, count: 0 };
+        if let Some(choice) = once(&mut self.choices, &mut self.log.tuning, key, new) {
+            choice.count += 1;
         }
     }
 
@@ -141,22 +120,35 @@ impl LogBuilder {
     pub fn gpu_direct(&mut self, source: SourceLine) {
         let message = source.text.split("NCCL INFO ").last().unwrap_or_default();
         let key = without_numbers(message);
-        if self.seen_notes.len() < MOST_KEPT && self.seen_notes.insert(key, ()).is_none() {
-            self.log.gpu_direct.push(source);
-        }
+        once(&mut self.seen_notes, &mut self.log.gpu_direct, key, || source);
     }
 
     pub fn remark(&mut self, kind: RemarkKind, source: SourceLine) {
         let key = (kind, without_numbers(&source.text));
-        match self.seen_remarks.get(&key) {
-            Some(index) => self.remarks[*index].count += 1,
-            None if self.remarks.len() < MOST_KEPT => {
-                self.seen_remarks.insert(key, self.remarks.len());
-                self.remarks.push(Remark { kind, source, count: 1 });
-            }
-            None => {}
+        if let Some(remark) = once(&mut self.seen_remarks, &mut self.remarks, key, || Remark { kind, source, count: 0 })
+        {
+            remark.count += 1;
         }
     }
+}
+
+/// The statement of a key: the one that is kept, a new one while there is room for it, else none.
+fn once<'k, K: Eq + Hash, V>(
+    known: &mut FxHashMap<K, usize>,
+    kept: &'k mut Vec<V>,
+    key: K,
+    new: impl FnOnce() -> V,
+) -> Option<&'k mut V> {
+    let index = match known.get(&key) {
+        Some(index) => *index,
+        None if kept.len() >= MOST_KEPT => return None,
+        None => {
+            known.insert(key, kept.len());
+            kept.push(new());
+            kept.len() - 1
+        }
+    };
+    kept.get_mut(index)
 }
 
 /// The wording of a message: runs of digits, and words that hold them after `0x`, become `N`.

@@ -160,9 +160,7 @@ impl Speakers {
         }
         (names, indices)
     }
-}
 
-impl Speakers {
     /// Whether a host's name is the two ends of another's (`x3006c0sn0` of `x3006c0s25b0n0`) and its processes are the
     /// other's: a line that another rank wrote over.
     fn lost_its_middle(&self, torn: HostId, whole: HostId) -> bool {
