@@ -3,12 +3,15 @@
 CARGO ?= cargo
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor build test lint facts fuzz bench docs install clean
+.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-peers docs install clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-doctor: build ## Build busbw and answer the first field report: why is busbw falling?
+doctor: build ## Build busbw, measure this machine and explain the result (busbw-report.json)
+	@target/release/busbw doctor; status=$$?; [ $$status -le 1 ]
+
+example: build ## Answer the first field report from its recorded log: why is busbw falling?
 	@target/release/busbw explain $(RECORDED); status=$$?; [ $$status -le 1 ]
 
 build: ## Build the command: target/release/busbw
@@ -16,7 +19,7 @@ build: ## Build the command: target/release/busbw
 
 test: ## Install what the tests need, and run them all
 	@scripts/setup-tests
-	$(CARGO) test --release --locked --workspace
+	$(CARGO) test --profile tests --locked --workspace
 
 lint: ## Check formatting, lints and docs
 	$(CARGO) fmt --all --check
@@ -24,7 +27,16 @@ lint: ## Check formatting, lints and docs
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
-	@BUSBW_FACTS=all $(CARGO) test --release --locked --quiet -p busbw --test facts
+	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test facts
+
+accuracy: ## Diagnose the cases, tables and logs whose answer is known, and say which answers were right
+	@BUSBW_ACCURACY=all $(CARGO) test --profile tests --locked --quiet -p busbw --test accuracy
+
+predict-accuracy: ## Hold predictions against published measurements, and draw them
+	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --plot docs/prediction-accuracy.svg
+
+predict-fit: ## Fit the measured constants of the time model anew, and print them
+	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --fit
 
 fuzz: ## Fuzz explain's input for 60 seconds (needs a nightly toolchain and cargo-fuzz)
 	@scripts/setup-fuzz
@@ -35,6 +47,15 @@ bench: build ## Measure ingest beside wc and ripgrep (needs ripgrep), on 1 GiB a
 	$(CARGO) build --release --locked -p busbw-benches
 	target/release/bench-ingest --size 1G
 	target/release/bench-ingest --scale
+
+bench-simulate: ## Measure the simulation of fabrics from 512 to 65,536 GPUs (5 minutes)
+	$(CARGO) build --release --locked -p busbw-benches
+	target/release/bench-simulate
+
+bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, installed first (as root; 20 minutes)
+	@scripts/setup-peers
+	$(CARGO) build --release --locked -p busbw-benches
+	target/release/bench-peers
 
 docs: ## Build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps --open

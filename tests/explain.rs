@@ -156,3 +156,15 @@ fn every_finding_code_is_documented() {
         assert!(page.contains(&format!("| `{code}` | {meaning} |")), "{code}");
     }
 }
+
+#[test]
+fn every_code_has_a_page() {
+    for (_, code, _) in busbw_model::Code::ALL {
+        let output = explain(&["--code", code]);
+        let page = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && page.contains(code), "{code}: {page}");
+    }
+    let output = explain(&["--code", "gdr.off"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("gdr.disabled"));
+}

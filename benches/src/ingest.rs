@@ -9,6 +9,7 @@ pub use scratch::Scratch;
 use crate::machine::tool_version;
 use crate::measure::{MeasureError, Sample, Tool};
 use crate::nccl_log::GenerateError;
+use crate::results::RecordError;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -58,9 +59,9 @@ pub enum BenchError {
     /// The log could not be generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// The result could not be put into JSON.
-    #[error("the result is no JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    /// The result could not be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 impl BenchError {

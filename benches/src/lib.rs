@@ -1,11 +1,18 @@
 //! Side-by-side benchmarks of busbw, and the generator of the logs they read.
 //!
 //! `nccl-log-gen` writes a large NCCL log ([`nccl_log`]); `bench-ingest` times busbw on it beside `wc` and `rg`
-//! ([`ingest`], [`measure`]). How to repeat a measurement is in `benches/README.md`.
+//! ([`ingest`], [`measure`]); `predict-accuracy` holds predictions against published measurements ([`accuracy`]);
+//! `bench-simulate` times the simulation of fabrics as they grow ([`simulate`]); `bench-peers` times `busbw bench` beside
+//! MPI and Gloo ([`peers`]). How to repeat a
+//! measurement is in `benches/README.md`.
 
+pub mod accuracy;
 pub mod ingest;
 pub mod machine;
 pub mod measure;
 pub mod nccl_log;
+pub mod peers;
 pub mod random;
+pub mod results;
+pub mod simulate;
 pub mod statistics;

@@ -4,6 +4,7 @@ use super::{BenchError, Entry, YARDSTICK};
 use crate::machine::{Commit, Machine};
 use crate::measure::Sample;
 use crate::nccl_log::{Shape, Written};
+use crate::results::{free_name, record};
 use crate::statistics::Spread;
 use busbw_model::Bytes;
 use serde::Serialize;
@@ -195,27 +196,9 @@ pub fn print_table(report: &Report) -> String {
 /// # Errors
 /// The file cannot be written.
 pub fn write_result(report: &Report, out: Option<&Path>) -> Result<PathBuf, BenchError> {
-    let path = out.map_or_else(|| free_name(report), Path::to_path_buf);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| BenchError::file(folder, error))?;
-    }
-    let mut json = serde_json::to_string_pretty(report)?;
-    json.push('\n');
-    fs::write(&path, json).map_err(|error| BenchError::file(&path, error))?;
+    let path = out.map_or_else(|| free_name(report.mode, &report.date), Path::to_path_buf);
+    record(&path, report, None)?;
     Ok(path)
-}
-
-/// `benches/results/ingest-2026-03-31.json`; a second result of a day gets `-2`.
-fn free_name(report: &Report) -> PathBuf {
-    let day = report.date.split('T').next().unwrap_or_default();
-    let name = |suffix: &str| PathBuf::from(format!("benches/results/{}-{day}{suffix}.json", report.mode));
-    let mut path = name("");
-    let mut number = 2;
-    while path.exists() {
-        path = name(&format!("-{number}"));
-        number += 1;
-    }
-    path
 }
 
 #[cfg(test)]

@@ -1,63 +1,71 @@
 //! `busbw explain`: reads the inputs, judges them, prints the answer.
 
 use crate::cli::{Color, Explain, Format};
+use crate::{described, output};
 use busbw_ingest::{ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
 use busbw_report::{html, json, text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Runs the subcommand; the exit status tells whether there are findings to act on.
 pub fn run(flags: &Explain) -> Result<ExitCode, String> {
+    if let Some(code) = flags.code {
+        output::write(flags.output.as_deref(), |out| out.write_all(busbw_diagnose::page(code).as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
     let sources: Vec<Source> = flags.files.iter().map(|path| Source::from_arg(path)).collect();
     let progress = Progress::over(&sources);
     let options = ReadOptions { threads: flags.threads, progress: progress.callback() };
     let run = read(&sources, &options);
     progress.finish();
     let run = run.map_err(|e| e.to_string())?;
-    if run.is_empty() {
+    let diagnosis = busbw_diagnose::diagnose_on(&run, cluster.as_ref());
+    if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(nothing_readable(&run));
     }
-    let diagnosis = busbw_diagnose::diagnose(&run);
-    match &flags.output {
-        Some(path) => {
-            let failed = |e: io::Error| format!("{}: {e}; choose a place that can be written", path.display());
-            let file = File::create(path).map_err(failed)?;
-            print(flags, &run, &diagnosis, &mut BufWriter::new(file)).map_err(failed)?;
+    let format = if flags.json { Format::Json } else { flags.format };
+    let style = style(flags.color, flags.width, flags.output.is_none());
+    output::write(flags.output.as_deref(), |out| {
+        print(format, &style, &run, &diagnosis, out)?;
+        if flags.advice && format == Format::Text {
+            out.write_all(text::advice(&busbw_diagnose::advise(&run, &diagnosis), &style).as_bytes())?;
         }
-        None => match print(flags, &run, &diagnosis, &mut BufWriter::new(io::stdout().lock())) {
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {} // the reader has seen enough
-            other => other.map_err(|e| format!("standard output: {e}"))?,
-        },
-    }
+        Ok(())
+    })?;
     let problems = diagnosis.has_problems();
     std::mem::forget(run); // the process ends here; taking a large model apart would only take time
     Ok(if problems { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-fn print(flags: &Explain, run: &Run, diagnosis: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
-    match if flags.json { Format::Json } else { flags.format } {
-        Format::Json => json::write_explain(run, diagnosis, out)?,
-        Format::Html => out.write_all(html::explain(run, diagnosis).as_bytes())?,
-        Format::Text => out.write_all(text::explain(run, diagnosis, &style(flags)).as_bytes())?,
-    }
-    out.flush()
+/// Prints the answer on standard output.
+pub fn answer(format: Format, style: &text::Style, run: &Run, diagnosis: &Diagnosis) -> Result<(), String> {
+    output::write(None, |out| print(format, style, run, diagnosis, out))
 }
 
-fn style(flags: &Explain) -> text::Style {
-    let terminal = flags.output.is_none() && io::stdout().is_terminal();
+fn print(format: Format, style: &text::Style, run: &Run, diagnosis: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::Json => json::write_explain(run, diagnosis, out),
+        Format::Html => out.write_all(html::explain(run, diagnosis).as_bytes()),
+        Format::Text => out.write_all(text::explain(run, diagnosis, style).as_bytes()),
+    }
+}
+
+/// How text looks: as asked for, or as the terminal allows when it goes to standard output.
+pub fn style(color: Color, width: Option<usize>, to_stdout: bool) -> text::Style {
+    let terminal = to_stdout && io::stdout().is_terminal();
     let allowed = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
-    let color = match flags.color {
+    let color = match color {
         Color::Auto => terminal && allowed,
         Color::Always => true,
         Color::Never => false,
     };
     let columns = terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| usize::from(width.0));
-    text::Style { color, width: flags.width.or(columns).unwrap_or(100) }
+    text::Style { color, width: width.or(columns).unwrap_or(100) }
 }
 
 fn nothing_readable(run: &Run) -> String {

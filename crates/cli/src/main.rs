@@ -1,8 +1,15 @@
 //! The `busbw` command: parses flags and calls one function per subcommand.
 
+mod bench;
 mod cli;
+mod described;
+mod doctor;
 mod explain;
 mod generate;
+mod output;
+mod predict;
+mod simulate;
+mod sizes;
 
 use clap::Parser;
 use mimalloc::MiMalloc;
@@ -14,12 +21,7 @@ use std::process::ExitCode;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = cli::Cli::parse();
-    let result = match &arguments.command {
-        cli::Command::Explain(flags) => explain::run(flags),
-        cli::Command::Completions { shell } => generate::completions(*shell),
-        cli::Command::Man { directory } => generate::man(directory.as_deref()),
-    };
+    let result = bench::run_as_program().unwrap_or_else(run);
     match result {
         Ok(code) => code,
         Err(message) => {
@@ -27,5 +29,17 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "busbw: {message}");
             ExitCode::from(2)
         }
+    }
+}
+
+fn run() -> Result<ExitCode, String> {
+    match &cli::Cli::parse().command {
+        cli::Command::Explain(flags) => explain::run(flags),
+        cli::Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
+        cli::Command::Predict(flags) => predict::run(flags),
+        cli::Command::Simulate(flags) => simulate::run(flags),
+        cli::Command::Doctor(flags) => doctor::run(flags),
+        cli::Command::Completions { shell } => generate::completions(*shell),
+        cli::Command::Man { directory } => generate::man(directory.as_deref()),
     }
 }

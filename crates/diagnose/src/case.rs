@@ -1,6 +1,9 @@
 //! A run as the rules look at it: each table with its curve, its nodes and the communicator that it measured.
 
 use crate::curve::Curve;
+use crate::hardware::Hardware;
+use crate::lines::{self, Line};
+use crate::trial::Trial;
 use busbw_model::{BenchTable, Communicator, Run, TransportKind};
 
 /// What is judged.
@@ -9,6 +12,12 @@ pub struct Case<'a> {
     pub run: &'a Run,
     /// The tables that have rows, in order.
     pub tests: Vec<Test<'a>>,
+    /// The lines that signatures look at.
+    pub lines: Vec<Line<'a>>,
+    /// What the input says of the machines in words and by `nvidia-smi topo -m`.
+    pub hardware: Hardware,
+    /// Settings that somebody tried, and what came of it.
+    pub trials: Vec<Trial<'a>>,
 }
 
 /// A table with rows and what is known about where it was measured.
@@ -40,7 +49,21 @@ impl<'a> Case<'a> {
     /// Prepares a run.
     pub fn new(run: &'a Run) -> Self {
         let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
-        Case { run, tests }
+        let (hardware, trials) = (Hardware::of(run), Trial::all(run));
+        Case { run, tests, lines: lines::of(run), hardware, trials }
+    }
+
+    /// Whether any line, variable or matrix names what only machines with RDMA have.
+    pub fn has_rdma(&self) -> bool {
+        const SIGNS: [&str; 8] =
+            ["mlx5", "infiniband", "NCCL_IB_HCA", "NCCL_IB_GID", "ib_write_bw", "ibstat", "rocep", "NCCL_IB_DISABLE=0"];
+        let named = |text: &str| SIGNS.iter().any(|sign| text.contains(sign));
+        let set = |name: &str| self.run.nccl.env_value(name);
+        self.hardware.nic_count().is_some()
+            || set("NCCL_IB_HCA").is_some()
+            || set("NCCL_IB_DISABLE").is_some_and(|e| e.value.trim() == "0")
+            || self.run.nodes.iter().flat_map(|n| &n.nics).any(|n| matches!(n.link.as_deref(), Some("IB" | "RoCE")))
+            || self.lines.iter().any(|line| named(&line.text))
     }
 
     /// The largest communicator.

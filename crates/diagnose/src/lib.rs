@@ -4,29 +4,61 @@
 //! which to act on them, and says how the run stands. Rules that look for a text are data: `rules/signatures.toml`
 //! and `rules/environment.toml`. Rules that look at structure are functions, a file each.
 
+mod advice;
 mod case;
 mod curve;
+mod expectation;
+mod hardware;
+mod lines;
+mod order;
+mod pages;
 mod rules;
+mod trial;
+mod variables;
 mod verdict;
 
+pub use advice::advise;
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
+pub use pages::page;
+pub use variables::{Variable, nearest_variable, variable};
 
-use busbw_model::{Diagnosis, Finding, Run};
+use busbw_model::{Diagnosis, Run};
+use busbw_predict::Cluster;
 
 /// Judges a run. The first finding is the one to act on: errors before warnings before notes, causes before what
-/// follows from them, surer before less sure.
+/// follows from them, surer before less sure. What the machine should reach is taken from what the run tells of it.
 pub fn diagnose(run: &Run) -> Diagnosis {
+    diagnose_on(run, None)
+}
+
+/// Judges a run, knowing the cluster that it ran on.
+pub fn diagnose_on(run: &Run, described: Option<&Cluster>) -> Diagnosis {
+    diagnose_by(run, described, rules::ALL)
+}
+
+/// The names of all rules, in the order in which they run.
+pub fn rule_names() -> impl Iterator<Item = &'static str> {
+    rules::ALL.iter().map(|entry| entry.name)
+}
+
+/// Judges a run by some of the rules.
+fn diagnose_by(run: &Run, described: Option<&Cluster>, rules: &[rules::Entry]) -> Diagnosis {
     let case = Case::new(run);
-    let mut findings: Vec<Finding> = rules::ALL.iter().flat_map(|rule| rule(&case)).collect();
-    rules::settle(&case, &mut findings);
-    findings.sort_by(|a, b| {
-        b.severity
-            .cmp(&a.severity)
-            .then(rules::is_consequence(a.code).cmp(&rules::is_consequence(b.code)))
-            .then(b.confidence.total_cmp(&a.confidence))
-    });
+    let found = rules.iter().flat_map(|entry| (entry.rule)(&case).into_iter().map(|finding| (entry.basis, finding)));
+    let mut findings = order::settle(&case, found.collect());
+    let prospects = expectation::prospects(&case, described);
+    expectation::judge(&prospects, &mut findings);
     let verdict = verdict::verdict(&case, &findings);
     let summary = verdict::summary(&case, verdict, &findings);
-    Diagnosis { verdict, summary, findings, expected: None }
+    Diagnosis {
+        verdict,
+        summary,
+        findings,
+        expected: expectation::expected(&prospects),
+        expected_tables: expectation::tables(&case, &prospects),
+    }
 }
+
+#[cfg(test)]
+mod tests;

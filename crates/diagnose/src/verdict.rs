@@ -1,16 +1,21 @@
 //! How the run stands, in a word and in a sentence.
 
 use crate::case::{Case, Network};
-use busbw_model::{Finding, PerfRow, Severity, Verdict};
+use busbw_model::{Code, Finding, PerfRow, Severity, Verdict};
 
 /// The verdict that findings and tables give.
 pub(crate) fn verdict(case: &Case, findings: &[Finding]) -> Verdict {
     match findings.iter().map(|f| f.severity).max() {
         Some(Severity::Error) => Verdict::Failed,
         Some(Severity::Warning) => Verdict::Degraded,
-        _ if tells_of_health(case) => Verdict::Healthy,
+        _ if tells_of_health(case) || is_answered(findings) => Verdict::Healthy,
         _ => Verdict::Inconclusive,
     }
+}
+
+/// Whether the first finding says that the speed is right.
+fn is_answered(findings: &[Finding]) -> bool {
+    findings.first().is_some_and(|f| f.code == Code::OkAsExpected && f.confidence >= 0.7)
 }
 
 /// Whether the inputs show a run that works: a table that reaches bandwidth, a communicator that stands, a program that

@@ -3,6 +3,7 @@
 //! Speakers, streams and transports are numbered per worker and keep their number from block to block; a block brings
 //! those that are new.
 
+use crate::inspector::Sample;
 use crate::nccl_log::Said;
 use busbw_model::{EdgeEnd, EdgeUse, RemarkKind, Transport};
 
@@ -70,7 +71,11 @@ pub(crate) enum What {
         stream: u32,
         text: Box<str>,
     },
+    /// An operation that the NCCL Inspector measured, and the line.
+    Inspector(Box<Sample>, Box<str>),
     Remark(RemarkKind, Box<str>),
+    /// A line that nobody knows.
+    Note(Box<str>),
     Variables(Box<CommandLine>),
 }
 

@@ -4,11 +4,12 @@ use crate::assemble::Assembler;
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
-use crate::{nccl_tests_json, perftest};
+use crate::{nccl_tests_json, perftest, torch};
 use busbw_model::{InputKind, Run};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,6 +63,9 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     let mut start = vec![0; 64 << 10];
     let length = read_up_to(&mut reader, &mut start).map_err(|e| source.error(e))?;
     start.truncate(length);
+    if torch::looks_like_pickle(&start) {
+        return read_flight_dump(source, std::io::Cursor::new(start).chain(reader), assembler);
+    }
     if let Some(kind) = binary_kind(&start) {
         return Err(ReadError::Binary { name: source.name(), kind });
     }
@@ -104,6 +108,24 @@ fn read_document(whole: &[u8], assembler: &mut Assembler) -> bool {
     false
 }
 
+/// Reads a pickle, which only PyTorch's flight recorder writes here.
+fn read_flight_dump(source: &Source, reader: impl Read, assembler: &mut Assembler) -> Result<u64, ReadError> {
+    let mut whole = Vec::new();
+    reader.take(LARGEST_DOCUMENT).read_to_end(&mut whole).map_err(|e| source.error(e))?;
+    match torch::read_pickle(&whole, assembler.current_input()) {
+        Ok(Some(recording)) => {
+            assembler.document(InputKind::FlightRecorder, 0, |_| ());
+            assembler.recording(recording);
+        }
+        Ok(None) => {
+            let kind = "a pickle that is no dump of PyTorch's flight recorder";
+            return Err(ReadError::Binary { name: source.name(), kind });
+        }
+        Err(reason) => assembler.problem(0, format!("flight recorder dump: {reason}")),
+    }
+    Ok(whole.len() as u64)
+}
+
 /// Counts what is read and tells the progress.
 struct Counted<'a> {
     reader: Box<dyn Read + Send + 'a>,
@@ -122,14 +144,42 @@ impl Read for Counted<'_> {
     }
 }
 
+/// What turns blocks into facts: a [`Scanner`], or what a test puts in its place.
+trait Scan {
+    fn scan(&mut self, lines: &[u8]) -> BlockFacts;
+    fn reuse(&mut self, room: Vec<Event>);
+}
+
+impl Scan for Scanner {
+    fn scan(&mut self, lines: &[u8]) -> BlockFacts {
+        Scanner::scan(self, lines)
+    }
+
+    fn reuse(&mut self, room: Vec<Event>) {
+        Scanner::reuse(self, room);
+    }
+}
+
+/// A block's facts; `None` when the scanner panicked over it. It is not used again.
+fn scan_safely(scanner: &mut impl Scan, block: &Block) -> Option<BlockFacts> {
+    catch_unwind(AssertUnwindSafe(|| scanner.scan(block.lines()))).ok()
+}
+
+/// A bug of busbw's, told as an error: nobody should wait for a thread that is gone.
+fn scanner_failed() -> std::io::Error {
+    std::io::Error::other(
+        "busbw failed over this input, which is a bug; cut the input in halves to find the line, and report it",
+    )
+}
+
 /// One thread does everything.
 fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
     let mut blocks = Blocks::new(reader);
     let mut block = Block::default();
     let mut scanner = Scanner::new(0);
     while blocks.next(&mut block)? {
-        let room = assembler.absorb(scanner.scan(block.lines()));
-        scanner.reuse(room);
+        let facts = scan_safely(&mut scanner, &block).ok_or_else(scanner_failed)?;
+        scanner.reuse(assembler.absorb(facts));
     }
     Ok(blocks.into_inner().read)
 }
@@ -143,11 +193,20 @@ type Numbered<T> = (u64, T);
 /// Blocks that are read, scanned or wait to be assembled, at most: with their facts about 1 MB each.
 const MOST_UNDER_WAY: usize = 96;
 
-/// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
 fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
+    together_with(Scanner::new, reader, threads, assembler)
+}
+
+/// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
+fn together_with<S: Scan>(
+    new_scanner: impl Fn(usize) -> S + Sync,
+    reader: Counted,
+    threads: usize,
+    assembler: &mut Assembler,
+) -> std::io::Result<u64> {
     let under_way = (8 * threads).min(MOST_UNDER_WAY);
     let (to_workers, blocks) = sync_channel::<Numbered<Block>>(under_way);
-    let (to_assembler, scanned) = channel::<Numbered<BlockFacts>>();
+    let (to_assembler, scanned) = channel::<Numbered<Option<BlockFacts>>>();
     let (give_back, buffers) = channel::<Block>();
     let (tokens, permits) = sync_channel::<()>(under_way);
     let blocks = Mutex::new(blocks);
@@ -155,13 +214,15 @@ fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::
     std::thread::scope(|scope| {
         let reading = scope.spawn(move || read_blocks(reader, &to_workers, &buffers, &tokens));
         for worker in 0..threads {
-            let (blocks, rooms) = (&blocks, &rooms);
+            let (blocks, rooms, new_scanner) = (&blocks, &rooms, &new_scanner);
             let (to_assembler, give_back) = (to_assembler.clone(), give_back.clone());
-            scope.spawn(move || scan_blocks(Scanner::new(worker), (blocks, rooms), &to_assembler, &give_back));
+            scope.spawn(move || scan_blocks(new_scanner(worker), (blocks, rooms), &to_assembler, &give_back));
         }
         drop((to_assembler, give_back));
-        assemble_in_order(&scanned, (&permits, &rooms), assembler);
-        reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")))
+        // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
+        let assembled = assemble_in_order(scanned, (permits, &rooms), assembler);
+        let read = reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")));
+        assembled.and(read)
     })
 }
 
@@ -187,9 +248,9 @@ fn read_blocks(
 }
 
 fn scan_blocks(
-    mut scanner: Scanner,
+    mut scanner: impl Scan,
     (blocks, rooms): (&Mutex<Receiver<Numbered<Block>>>, &Rooms),
-    done: &Sender<Numbered<BlockFacts>>,
+    done: &Sender<Numbered<Option<BlockFacts>>>,
     give_back: &Sender<Block>,
 ) {
     loop {
@@ -198,7 +259,9 @@ fn scan_blocks(
         if let Some(room) = rooms.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             scanner.reuse(room);
         }
-        if done.send((number, scanner.scan(block.lines()))).is_err() {
+        let facts = scan_safely(&mut scanner, &block);
+        let failed = facts.is_none();
+        if done.send((number, facts)).is_err() || failed {
             return;
         }
         let _ = give_back.send(block); // the reader may be done and gone
@@ -206,19 +269,61 @@ fn scan_blocks(
 }
 
 fn assemble_in_order(
-    scanned: &Receiver<Numbered<BlockFacts>>,
-    (permits, rooms): (&Receiver<()>, &Rooms),
+    scanned: Receiver<Numbered<Option<BlockFacts>>>,
+    (permits, rooms): (Receiver<()>, &Rooms),
     assembler: &mut Assembler,
-) {
+) -> std::io::Result<()> {
     let mut early = BTreeMap::new();
     let mut wanted = 0;
     for (number, facts) in scanned {
-        early.insert(number, facts);
+        early.insert(number, facts.ok_or_else(scanner_failed)?);
         while let Some(facts) = early.remove(&wanted) {
             let room = assembler.absorb(facts);
             rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
             wanted += 1;
             let _ = permits.recv();
         }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Panics over blocks that hold the word.
+    struct Fragile(Scanner);
+
+    impl Scan for Fragile {
+        fn scan(&mut self, lines: &[u8]) -> BlockFacts {
+            assert!(memchr::memmem::find(lines, b"poison").is_none(), "a bug");
+            self.0.scan(lines)
+        }
+
+        fn reuse(&mut self, room: Vec<Event>) {
+            self.0.reuse(room);
+        }
+    }
+
+    fn read_with_bug(text: Vec<u8>, threads: usize) -> std::io::Result<u64> {
+        let reader = Counted { reader: Box::new(std::io::Cursor::new(text)), read: 0, progress: None };
+        let mut assembler = Assembler::default();
+        assembler.begin("log");
+        together_with(|worker| Fragile(Scanner::new(worker)), reader, threads, &mut assembler)
+    }
+
+    /// More blocks than may be under way: without the error, the reader would wait for a permit for ever.
+    #[test]
+    fn a_panic_over_a_block_is_an_error() {
+        let line = b"host:1:2 [0] NCCL INFO Using network IB\n";
+        let blocks = 40 * Blocks::<Counted>::SIZE / line.len();
+        for place in [0, blocks / 2, blocks] {
+            let mut text = line.repeat(place);
+            text.extend_from_slice(b"poison\n");
+            text.extend(line.repeat(blocks - place));
+            let error = read_with_bug(text, 2).expect_err("a failure");
+            assert!(error.to_string().contains("bug"), "{error}");
+        }
+        assert!(read_with_bug(line.repeat(blocks), 2).is_ok());
     }
 }

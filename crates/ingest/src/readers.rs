@@ -1,14 +1,21 @@
 //! The readers of line-based formats, as one: every line that may belong to a format is offered to each.
 
+use crate::host::HostReader;
+use crate::inspector;
+use crate::inspector::Sample;
+use crate::json_objects::{JsonObject, JsonReader};
+use crate::nccl_diag::DiagReader;
 use crate::nccl_system_dump::DumpReader;
 use crate::nccl_tests::TableReader;
 use crate::nccl_topo_xml::XmlReader;
 use crate::nvidia_smi_topo::TopoReader;
 use crate::perftest::PerftestReader;
+use crate::ras::{self, RasReader};
 use crate::rdma_check::CheckReader;
 use crate::rdma_monitor::MonitorReader;
 use crate::text::TextLine;
-use busbw_model::InputKind;
+use crate::torch::{self, Recording, WatchdogReader};
+use busbw_model::{InputKind, Place, RasReport, SourceLine};
 use rustc_hash::FxHashMap;
 
 /// Streams of NCCL's own machine dumps begin with this; the speaker follows.
@@ -22,6 +29,7 @@ pub(crate) fn may_belong(text: &[u8]) -> bool {
         || PerftestReader::may_belong(text)
         || CheckReader::may_belong(text)
         || MonitorReader::may_belong(text)
+        || JsonReader::may_belong(text)
 }
 
 /// The readers of one input.
@@ -34,6 +42,15 @@ pub(crate) struct Readers {
     pub checks: CheckReader,
     pub monitor: MonitorReader,
     pub dumps: DumpReader,
+    pub ras: RasReader,
+    pub diag: DiagReader,
+    pub torch: WatchdogReader,
+    pub host: HostReader,
+    json: JsonReader,
+    /// What JSON objects held.
+    pub ras_json: Vec<RasReport>,
+    pub recordings: Vec<Recording>,
+    pub samples: Vec<(Sample, Place, Box<str>)>,
     /// Lines claimed, by format.
     pub claimed: FxHashMap<InputKind, u64>,
 }
@@ -45,8 +62,14 @@ impl Readers {
             self.dumps.feed(line);
             return;
         }
+        if let Some(object) = self.json.feed(line) {
+            self.object(&object);
+            return;
+        }
         let kind = if self.xml.feed(line) {
             InputKind::TopoXml
+        } else if HostReader::goes_first(line.text) && self.host.feed(line) {
+            InputKind::HostFacts
         } else if self.matrices.feed(line) {
             InputKind::TopoMatrix
         } else if self.checks.feed(line) {
@@ -57,9 +80,41 @@ impl Readers {
             InputKind::Perftest
         } else if self.tables.feed(line) {
             InputKind::NcclTests
+        } else if self.diag.feed(line) {
+            InputKind::NcclDiag
+        } else if self.torch.feed(line) {
+            InputKind::TorchWatchdog
+        } else if self.ras.feed(line) {
+            InputKind::NcclRas
+        } else if self.host.feed(line) {
+            InputKind::HostFacts
         } else {
             return;
         };
-        *self.claimed.entry(kind).or_default() += 1;
+        self.claim(kind, 1);
+    }
+
+    /// Counts lines of a format.
+    pub fn claim(&mut self, kind: InputKind, lines: u64) {
+        *self.claimed.entry(kind).or_default() += lines;
+    }
+
+    /// Reads a JSON object that began and ended among the lines.
+    fn object(&mut self, object: &JsonObject) {
+        let lines = object.text.lines().count() as u64;
+        if ras::looks_like_report(&object.value) {
+            self.ras_json.push(ras::report(object));
+            self.claim(InputKind::NcclRas, lines);
+        } else if ras::looks_like_event(&object.value) {
+            self.ras_json.push(ras::event(object));
+            self.claim(InputKind::NcclRas, lines);
+        } else if torch::looks_like_json(&object.value) {
+            self.recordings.push(torch::read_json(&object.value, object.source()));
+            self.claim(InputKind::FlightRecorder, lines);
+        } else if let Some(sample) = inspector::read(object.text.as_bytes()) {
+            let text = object.text.split_whitespace().collect::<Vec<_>>().join(" ");
+            self.samples.push((sample, object.place, SourceLine::new(object.place, &text).text));
+            self.claim(InputKind::NcclInspector, lines);
+        }
     }
 }

@@ -2,12 +2,14 @@
 
 use crate::clean::{from_json, may_be_json, without_escapes};
 use crate::cursor::text;
+use crate::evidence::{self, Evidence};
 use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, WarnLine, What};
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
+use crate::notes::Notes;
 use crate::prefix::{MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
-use crate::{command, outcome};
+use crate::{command, inspector, outcome};
 use busbw_model::{Place, SourceLine};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem};
@@ -48,6 +50,7 @@ pub(crate) struct Scanner {
     /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
     statements: FxHashMap<Box<[u8]>, bool>,
     statement_key: Vec<u8>,
+    notes: Notes,
 }
 
 impl Scanner {
@@ -106,6 +109,12 @@ impl Scanner {
         if let Some((message, speaker)) = self.known_prefix(line)
             && self.known_message(line, message, speaker)
         {
+            return;
+        }
+        if inspector::may_belong(line)
+            && let Some(sample) = inspector::read(line)
+        {
+            self.push(NOBODY, What::Inspector(Box::new(sample), kept(line)));
             return;
         }
         if may_be_json(line)
@@ -276,9 +285,11 @@ impl Scanner {
     /// Reads a message that is no edge; false when nobody knows it.
     fn statement(&mut self, speaker: u32, message: &[u8], line: &[u8]) -> bool {
         match nccl_log::read(message) {
+            Said::Known if nccl_log::tells_of_trouble(message) => self.note(speaker, message, line),
             Said::Known => {}
             Said::Unknown => {
                 self.facts.unknown_lines += 1;
+                self.note(speaker, message, line);
                 return false;
             }
             Said::SystemDump => self.dump_line(message, line),
@@ -288,6 +299,12 @@ impl Scanner {
             }
         }
         true
+    }
+
+    fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
+        if self.notes.is_news(message) {
+            self.push(speaker, What::Note(kept(line)));
+        }
     }
 
     /// Ranks dump their machine at the same time, so each has a stream of its own: its prefix.
@@ -346,12 +363,20 @@ impl Scanner {
             Some(untagged) => peel(untagged).text,
             None => peeled.text,
         };
-        if body.starts_with("NCCL version") || body.starts_with("RCCL version") {
-            if let Some(version) = nccl_log::read_version(body.as_bytes()) {
-                self.push(NOBODY, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
-            }
-        } else if may_belong(body.as_bytes()) {
-            self.text(peeled.stream, body);
+        if self.notes.is_news(plain) {
+            self.push(NOBODY, What::Note(kept(plain)));
+        }
+        let evidence = evidence::of(plain);
+        if (body.starts_with("NCCL version") || body.starts_with("RCCL version"))
+            && let Some(version) = nccl_log::read_version(body.as_bytes())
+        {
+            self.push(NOBODY, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
+        }
+        match evidence {
+            Some(Evidence::Torch) => self.text(peeled.stream, &lossy),
+            Some(Evidence::Other) => self.text(peeled.stream, body),
+            None if may_belong(body.as_bytes()) => self.text(peeled.stream, body),
+            None => {}
         }
         if memmem::find(plain, b"NCCL_").is_some() {
             let variables = command::variables(&lossy);

@@ -133,6 +133,22 @@ pub enum Datatype {
 }
 
 impl Datatype {
+    /// Every datatype, in the order of nccl-tests' `-d all`.
+    pub const ALL: [Datatype; 12] = [
+        Datatype::Int8,
+        Datatype::Uint8,
+        Datatype::Int32,
+        Datatype::Uint32,
+        Datatype::Int64,
+        Datatype::Uint64,
+        Datatype::Half,
+        Datatype::Float,
+        Datatype::Double,
+        Datatype::Bfloat16,
+        Datatype::F8e4m3,
+        Datatype::F8e5m2,
+    ];
+
     /// Reads nccl-tests' name of a datatype, those of old versions (`char`, `int`, `bf16`, `fp8_e4m3`) included.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
@@ -197,6 +213,9 @@ pub enum RedOp {
 }
 
 impl RedOp {
+    /// Every reduction, in the order of nccl-tests' `-o all`.
+    pub const ALL: [RedOp; 6] = [RedOp::Sum, RedOp::Prod, RedOp::Max, RedOp::Min, RedOp::Avg, RedOp::MulSum];
+
     /// Reads nccl-tests' name of a reduction; `none` and unknown names give `None`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {

@@ -245,6 +245,35 @@ pub struct Expected {
     pub why: String,
 }
 
+/// What a prediction expects of a measured table, size by size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpectedTable {
+    /// Which of [`Run::tables`](crate::Run::tables).
+    pub table: usize,
+    /// One row per size of the table, in its order.
+    pub rows: Vec<ExpectedRow>,
+}
+
+impl ExpectedTable {
+    /// What is expected at a size.
+    pub fn at(&self, size: Bytes) -> Option<&ExpectedRow> {
+        self.rows.iter().find(|row| row.size == size)
+    }
+}
+
+/// What is expected at one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExpectedRow {
+    /// The size, as the table has it.
+    pub size: Bytes,
+    /// Expected busbw.
+    pub busbw: GBps,
+    /// The busbw that the hardware cannot exceed.
+    pub limit: GBps,
+    /// What limits it, in words.
+    pub bottleneck: String,
+}
+
 /// The answer: verdict and findings, the one to act on first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnosis {
@@ -256,9 +285,27 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// What such a machine should reach.
     pub expected: Option<Expected>,
+    /// What tables should show, for those of which it can be said.
+    pub expected_tables: Vec<ExpectedTable>,
+}
+
+/// One thing to run next, and what its output will tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// The question that is open.
+    pub question: String,
+    /// The command line.
+    pub command: String,
+    /// What to do with the output.
+    pub then: String,
 }
 
 impl Diagnosis {
+    /// What is expected of table `table` of the run.
+    pub fn expected_table(&self, table: usize) -> Option<&ExpectedTable> {
+        self.expected_tables.iter().find(|expected| expected.table == table)
+    }
+
     /// Whether any finding is an error or a warning: the exit status of `busbw explain` is 1 then.
     pub fn has_problems(&self) -> bool {
         self.findings.iter().any(|f| f.severity >= Severity::Warning)

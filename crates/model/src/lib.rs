@@ -8,13 +8,19 @@
 mod cluster;
 mod collective;
 mod communicator;
+mod diagnostics;
 mod finding;
+mod host;
+mod inspector;
 mod nccl;
 mod place;
+mod ras;
 mod rdma;
 mod run;
 mod table;
+mod told;
 mod topology;
+mod torch;
 mod units;
 
 pub use cluster::{Gpu, Nic, Node};
@@ -23,17 +29,30 @@ pub use communicator::{
     Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Transport, TransportKind,
     TreeLinks,
 };
-pub use finding::{Code, Diagnosis, Evidence, Expected, Finding, Gain, Severity, Verdict};
+pub use diagnostics::{DiagLine, DiagTag};
+pub use finding::{
+    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Severity, Verdict,
+};
+pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
+pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,
 };
 pub use place::{Place, SourceLine};
+pub use ras::{
+    RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,
+};
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
-pub use run::{Input, InputKind, Problem, Remark, RemarkKind, Run};
+pub use run::{Input, InputKind, Note, Problem, Remark, RemarkKind, Run};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};
+pub use told::{Figure, Quantity, Told, ToldFact};
 pub use topology::{
     DeviceKind, PathType, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs, XmlNet,
     XmlNic, XmlPci, XmlTopology,
+};
+pub use torch::{
+    CollectiveMismatch, Desync, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,
+    TorchEvent, TorchStatement, TorchWork, WorkState,
 };
 pub use units::{Bytes, GBps, Micros, ParseBytesError};

@@ -2,11 +2,17 @@
 
 use crate::cluster::Node;
 use crate::communicator::Communicator;
+use crate::diagnostics::DiagLine;
+use crate::host::HostFact;
+use crate::inspector::InspectorRun;
 use crate::nccl::NcclLog;
 use crate::place::{Place, SourceLine};
+use crate::ras::RasReport;
 use crate::rdma::{PerfTest, RdmaCheckItem, RdmaSample};
 use crate::table::BenchTable;
+use crate::told::Told;
 use crate::topology::{SystemDump, TopoMatrix, XmlGraphs, XmlTopology};
+use crate::torch::{FlightDump, ProcessGroup, TorchStatement};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -37,8 +43,27 @@ pub struct Run {
     pub rdma_checks: Vec<RdmaCheckItem>,
     /// Samples of RDMA monitors.
     pub rdma_samples: Vec<RdmaSample>,
+    /// Answers of NCCL's RAS.
+    pub ras_reports: Vec<RasReport>,
+    /// Results of NCCL's built-in diagnostics, each wording once.
+    pub diagnostics: Vec<DiagLine>,
+    /// What the NCCL Inspector measured, by communicator and operation, over all inputs.
+    pub inspector_runs: Vec<InspectorRun>,
+    /// What PyTorch's watchdogs say, in order.
+    pub torch_statements: Vec<TorchStatement>,
+    /// Dumps of PyTorch's flight recorder.
+    pub flight_dumps: Vec<FlightDump>,
+    /// PyTorch's process groups, put together from watchdogs and flight recorders of all ranks.
+    pub process_groups: Vec<ProcessGroup>,
+    /// Facts about hosts that commands of the system tell.
+    pub host_facts: Vec<HostFact>,
     /// What programs and launchers said about failing or finishing.
     pub remarks: Vec<Remark>,
+    /// Lines that no reader makes anything of, a few of each wording: a person's words, output of other programs, and
+    /// messages of NCCL's that busbw does not know. Signatures look at them.
+    pub notes: Vec<Note>,
+    /// What sentences and shell output say of the cluster and of speed.
+    pub told: Vec<Told>,
     /// Parts that could not be read, with the reason.
     pub problems: Vec<Problem>,
     /// Texts of lines that stand for many: ring orders and the first edge of each transport. See [`Run::line`].
@@ -71,6 +96,12 @@ pub enum InputKind {
     Perftest,
     RdmaCheck,
     RdmaMonitor,
+    NcclRas,
+    NcclDiag,
+    NcclInspector,
+    TorchWatchdog,
+    FlightRecorder,
+    HostFacts,
 }
 
 impl InputKind {
@@ -86,6 +117,12 @@ impl InputKind {
             InputKind::Perftest => "perftest",
             InputKind::RdmaCheck => "rdma-check",
             InputKind::RdmaMonitor => "rdma-monitor",
+            InputKind::NcclRas => "nccl-ras",
+            InputKind::NcclDiag => "nccl-diag",
+            InputKind::NcclInspector => "nccl-inspector",
+            InputKind::TorchWatchdog => "torch-watchdog",
+            InputKind::FlightRecorder => "torch-flight-recorder",
+            InputKind::HostFacts => "host-facts",
         }
     }
 }
@@ -94,6 +131,17 @@ impl fmt::Display for InputKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// A line that no reader makes anything of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The line.
+    pub source: SourceLine,
+    /// The host, where the line has NCCL's prefix.
+    pub host: Option<String>,
+    /// Whether NCCL said it; else a program or a person did.
+    pub from_nccl: bool,
 }
 
 /// A line of a program or launcher that tells how the run went, once per wording.
@@ -146,6 +194,8 @@ impl Run {
 
     /// Whether any reader recognised anything.
     pub fn is_empty(&self) -> bool {
-        self.inputs.iter().all(|i| i.kinds.is_empty()) && self.remarks.iter().all(|r| r.kind == RemarkKind::Trouble)
+        self.inputs.iter().all(|i| i.kinds.is_empty())
+            && self.told.is_empty()
+            && self.remarks.iter().all(|r| r.kind == RemarkKind::Trouble)
     }
 }

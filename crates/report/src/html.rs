@@ -3,9 +3,16 @@
 mod cluster;
 mod curve;
 mod drawing;
+mod fabric;
 mod findings;
+mod hover;
 mod markup;
+mod prediction;
+mod simulation;
 mod tables;
+
+pub use prediction::predict;
+pub use simulation::simulate;
 
 use crate::words;
 use busbw_model::{Diagnosis, EnvOrigin, Run};
@@ -20,13 +27,17 @@ const MAX_LISTED: usize = 100;
 ///
 /// ```
 /// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis =
-///     Diagnosis { verdict: Verdict::Healthy, summary: "3 < 4".into(), findings: vec![], expected: None };
+/// let diagnosis = Diagnosis {
+///     verdict: Verdict::Healthy,
+///     summary: "3 < 4".into(),
+///     findings: vec![],
+///     expected: None,
+///     expected_tables: vec![],
+/// };
 /// assert!(busbw_report::html::explain(&Run::default(), &diagnosis).contains("3 &lt; 4"));
 /// ```
 pub fn explain(run: &Run, diagnosis: &Diagnosis) -> String {
     let verdict = diagnosis.verdict.as_str();
-    let summary = escape(&diagnosis.summary);
     let body = [
         figures(run),
         findings::findings(run, diagnosis),
@@ -42,14 +53,44 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis) -> String {
         inputs(run),
     ]
     .concat();
+    page(&Frame { class: verdict, badge: verdict, title: &diagnosis.summary, command: "explain" }, &body)
+}
+
+/// What is around the body of a page.
+struct Frame<'a> {
+    /// The class of the head, which colours it.
+    class: &'a str,
+    /// The word before the title.
+    badge: &'a str,
+    /// The sentence that says it all.
+    title: &'a str,
+    /// The subcommand that made the page.
+    command: &'a str,
+}
+
+/// A whole page; `body` is HTML.
+fn page(frame: &Frame<'_>, body: &str) -> String {
+    let Frame { class, badge, command, .. } = frame;
+    let title = escape(frame.title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{verdict}: {summary}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
-         <header class=\"{verdict}\">\n<span class=\"verdict\">{verdict}</span>\n<h1>{summary}</h1>\n</header>\n\
-         {body}<footer>busbw explain</footer>\n</main>\n</body>\n</html>\n"
+         <title>{badge}: {title}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
+         <header class=\"{class}\">\n<span class=\"verdict\">{badge}</span>\n<h1>{title}</h1>\n</header>\n\
+         {body}<footer>busbw {command}</footer>\n</main>\n</body>\n</html>\n"
     )
+}
+
+/// Tiles of a figure and what it is; nothing without figures.
+fn tiles(tiles: &[(String, String)]) -> String {
+    if tiles.is_empty() {
+        return String::new();
+    }
+    let tile = |(figure, label): &(String, String)| {
+        format!("<div><strong>{}</strong><span>{}</span></div>\n", escape(figure), escape(label))
+    };
+    format!("<div class=\"figures\">\n{}</div>\n", tiles.iter().map(tile).collect::<String>())
 }
 
 /// The figures that a reader looks for first.
@@ -71,13 +112,7 @@ fn figures(run: &Run) -> String {
             tiles.push((network.join(" + "), gdr));
         }
     }
-    if tiles.is_empty() {
-        return String::new();
-    }
-    let tile = |(figure, label): &(String, String)| {
-        format!("<div><strong>{}</strong><span>{}</span></div>\n", escape(figure), escape(label))
-    };
-    format!("<div class=\"figures\">\n{}</div>\n", tiles.iter().map(tile).collect::<String>())
+    self::tiles(&tiles)
 }
 
 fn environment(run: &Run) -> String {

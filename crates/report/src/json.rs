@@ -1,13 +1,19 @@
-//! JSON for programs: the schema `busbw.explain/1`, described in `docs/schema/explain-1.schema.json`.
+//! JSON for programs: schemas `busbw.explain/1`, `busbw.predict/1` and `busbw.simulate/1`, described in `docs/schema`.
 
+mod evidence;
 mod layout;
+mod prediction;
+mod simulation;
 mod view;
+
+pub use prediction::write_predict;
+pub use simulation::write_simulate;
 
 use busbw_model::{Diagnosis, Run};
 use serde::Serialize;
 use std::io;
 
-/// The name of the schema, the first field of the document.
+/// The name of the schema of `busbw explain`, the first field of the document.
 pub const SCHEMA: &str = "busbw.explain/1";
 
 /// Writes the JSON of a run and its diagnosis, with a closing line feed. It is written as it is made: a log of 16,384
@@ -16,8 +22,12 @@ pub const SCHEMA: &str = "busbw.explain/1";
 /// # Errors
 /// What the writer returns.
 pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) -> io::Result<()> {
+    write(&view::Explain::new(run, diagnosis), out)
+}
+
+fn write(document: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, layout::Layout::default());
-    view::Explain::new(run, diagnosis).serialize(&mut serializer)?;
+    document.serialize(&mut serializer)?;
     out.write_all(b"\n")
 }
 
@@ -25,8 +35,13 @@ pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) 
 ///
 /// ```
 /// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis =
-///     Diagnosis { verdict: Verdict::Inconclusive, summary: "no input".into(), findings: vec![], expected: None };
+/// let diagnosis = Diagnosis {
+///     verdict: Verdict::Inconclusive,
+///     summary: "no input".into(),
+///     findings: vec![],
+///     expected: None,
+///     expected_tables: vec![],
+/// };
 /// let json = busbw_report::json::explain(&Run::default(), &diagnosis);
 /// assert!(json.contains(r#""schema": "busbw.explain/1""#));
 /// ```

@@ -4,11 +4,16 @@ mod cluster;
 mod findings;
 mod machine;
 mod page;
+mod prediction;
+mod simulation;
 mod source;
 mod tables;
 
+pub use prediction::predict;
+pub use simulation::simulate;
+
 use crate::words;
-use busbw_model::{Diagnosis, EnvOrigin, Run, Verdict};
+use busbw_model::{Advice, Diagnosis, EnvOrigin, Run, Verdict};
 use page::{Page, paint};
 
 /// Inputs, problems and variables that are listed at most.
@@ -35,8 +40,13 @@ impl Default for Style {
 ///
 /// ```
 /// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis =
-///     Diagnosis { verdict: Verdict::Healthy, summary: "all is well".into(), findings: vec![], expected: None };
+/// let diagnosis = Diagnosis {
+///     verdict: Verdict::Healthy,
+///     summary: "all is well".into(),
+///     findings: vec![],
+///     expected: None,
+///     expected_tables: vec![],
+/// };
 /// let text = busbw_report::text::explain(&Run::default(), &diagnosis, &Default::default());
 /// assert_eq!(text, "HEALTHY  all is well\n");
 /// ```
@@ -52,10 +62,26 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, style: &Style) -> String {
     }
     cluster::nodes(&mut page, run);
     cluster::communicators(&mut page, run);
-    tables::tables(&mut page, run);
+    tables::tables(&mut page, run, diagnosis);
     machine::machine(&mut page, run);
     environment(&mut page, run);
     inputs(&mut page, run);
+    page.finish()
+}
+
+/// What to run next, ready to print: each question, its command line, and what to do with the output.
+pub fn advice(advice: &[Advice], style: &Style) -> String {
+    let mut page = Page::new(*style);
+    page.heading("What to run next");
+    if advice.is_empty() {
+        page.indented(2, "Nothing: the input tells all that busbw would ask for.");
+    }
+    for (at, advice) in advice.iter().enumerate() {
+        page.indented(2, &format!("{}. {}", at + 1, advice.question));
+        page.text(&format!("     {}", advice.command));
+        page.end_line();
+        page.indented(5, &advice.then);
+    }
     page.finish()
 }
 

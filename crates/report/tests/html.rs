@@ -17,23 +17,6 @@ fn the_page_is_self_contained() {
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
 }
 
-/// Names of the elements that are open at the end, and those that were closed without being open.
-fn unbalanced(page: &str) -> Vec<String> {
-    let mut open: Vec<&str> = Vec::new();
-    let mut wrong = Vec::new();
-    for tag in page.split('<').skip(1) {
-        let tag = tag.split('>').next().unwrap();
-        let name = tag.split([' ', '\n']).next().unwrap();
-        match name.strip_prefix('/') {
-            Some(closed) if open.last() == Some(&closed) => drop(open.pop()),
-            Some(closed) => wrong.push(closed.to_string()),
-            None if tag.ends_with('/') || name == "meta" || name.starts_with('!') => {}
-            None => open.push(name),
-        }
-    }
-    wrong.into_iter().chain(open.into_iter().map(String::from)).collect()
-}
-
 #[test]
 fn every_element_is_closed() {
     let runs =
@@ -75,6 +58,18 @@ fn the_curve_marks_the_peak_and_what_to_expect() {
     for text in ["peak 48.23 GB/s at 256 MiB", "expected 48.50 GB/s", "busbw, GB/s", "message size", "16 GiB"] {
         assert!(page.contains(text), "{text}");
     }
+}
+
+#[test]
+fn what_is_expected_size_by_size_is_a_line_of_its_own() {
+    let page = html::explain(&field_run(), &expecting());
+    for text in ["<g class=\"expected\">", "<g class=\"limit\">", "limited by</th>", "4 NICs &amp; a switch", "180.00"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+    // The level of one size is not drawn beside the line of all sizes.
+    assert!(!page.contains("<line class=\"expected\""));
+    assert_eq!(unbalanced(&page), Vec::<String>::new());
 }
 
 #[test]

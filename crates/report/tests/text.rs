@@ -24,6 +24,18 @@ fn the_first_field_report_at_80_columns() {
 }
 
 #[test]
+fn what_is_expected_stands_beside_what_was_measured() {
+    let shown = text::explain(&field_run(), &expecting(), &plain(80));
+    let at = |start: &str| shown.lines().map(str::trim).find(|line| line.starts_with(start)).map(str::to_string);
+    let head = at("size  out-of-place").unwrap();
+    assert_eq!(head.split_whitespace().take(4).collect::<Vec<_>>(), ["size", "out-of-place", "in-place", "expected"]);
+    let row = at("512 B").unwrap();
+    assert_eq!(row.split_whitespace().skip(2).collect::<Vec<_>>(), ["0.02", "0.02", "180.00"]);
+    let row = at("256 MiB").unwrap();
+    assert!(row.contains(" 180.00  █") && row.ends_with(" peak"), "{row}");
+}
+
+#[test]
 fn a_whole_log_at_120_columns() {
     insta::assert_snapshot!(text::explain(&full_run(), &field_diagnosis(), &plain(120)));
 }

@@ -1,6 +1,8 @@
 //! Variables that override what NCCL would choose: `environment.toml` says which values do what.
 
+use super::Draft;
 use crate::case::Case;
+use crate::variables::{nearest_variable, variable};
 use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity};
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -51,7 +53,8 @@ enum Level {
 /// A finding per variable that overrides NCCL's choice.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    for setting in &case.run.nccl.env {
+    let tried = |setting: &EnvSetting| case.trials.iter().any(|trial| std::ptr::eq(trial.setting, setting));
+    for setting in case.run.nccl.env.iter().filter(|setting| !tried(setting)) {
         let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(&setting.value));
         let Some(known) = known.filter(|known| known.needs.met(case)) else { continue };
         let finding = finding(setting, known);
@@ -60,6 +63,53 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Variables that the NCCL of the run does not read: misspelt ones, and ones of other versions.
+pub fn unknown(case: &Case) -> Vec<Finding> {
+    let version = case.run.nccl.versions.first().and_then(|v| number(&v.version));
+    let mut findings: Vec<Finding> = Vec::new();
+    for setting in &case.run.nccl.env {
+        let Some((title, advice)) = misspelt(setting).or_else(|| outdated(setting, version?)) else { continue };
+        if !findings.iter().any(|f| f.title == title) {
+            let explanation =
+                "NCCL does not tell of variables that it does not know: such a setting has no effect.".into();
+            let draft =
+                Draft { code: Code::EnvOverride, severity: Severity::Info, confidence: 0.4, title, explanation };
+            findings.push(draft.finding(vec![Evidence::noted(setting.source.clone(), "no effect")], &[&advice]));
+        }
+    }
+    findings
+}
+
+fn misspelt(setting: &EnvSetting) -> Option<(String, String)> {
+    let nearest = nearest_variable(&setting.name)?;
+    let meaning = nearest.meaning.as_deref().map_or(String::new(), |meaning| format!(": {meaning}"));
+    Some((
+        format!("NCCL knows no {}", setting.name),
+        format!("The nearest name is `{}`{meaning}. Check the spelling", nearest.name),
+    ))
+}
+
+fn outdated(setting: &EnvSetting, version: (u32, u32)) -> Option<(String, String)> {
+    let known = variable(&setting.name)?;
+    let (since, until) = (number(&known.since)?, known.until.as_deref().and_then(number));
+    // 2.4 is the oldest version that the list knows.
+    let too_new = since > (2, 4) && version < since;
+    let too_old = until.is_some_and(|until| version > until);
+    let range = until.map_or(format!("from {} on", known.since), |(a, b)| format!("from {} to {a}.{b}", known.since));
+    (too_new || too_old).then(|| {
+        (
+            format!("{} has no effect on NCCL {}.{}", setting.name, version.0, version.1),
+            format!("NCCL reads it {range}; leave it out: `unset {}`", setting.name),
+        )
+    })
+}
+
+/// `2.27.7+cuda12.4` → (2, 27).
+fn number(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split(['.', '+', '-']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 impl When {
@@ -101,7 +151,7 @@ fn finding(setting: &EnvSetting, known: &Known) -> Finding {
     Finding {
         code: Code::EnvOverride,
         severity,
-        confidence: 0.8,
+        confidence: if severity == Severity::Warning { 0.82 } else { 0.5 },
         title: format!("{name}={value} overrides what NCCL would choose"),
         explanation: format!("The variable {}.", known.effect),
         evidence: vec![Evidence::noted(setting.source.clone(), "set here")],
@@ -118,6 +168,22 @@ mod tests {
     fn the_list_of_variables_is_read() {
         assert!(SETTINGS.len() > 10);
         assert!(SETTINGS.iter().all(|s| s.name.starts_with("NCCL_") && !s.effect.ends_with('.')));
+    }
+
+    #[test]
+    fn variables_without_effect_are_told() {
+        let cases = [
+            ("NCCL_SOCKET_IFNAMES=eth0", Some("NCCL knows no NCCL_SOCKET_IFNAMES")),
+            ("NCCL_TREE_THRESHOLD=0", Some("NCCL_TREE_THRESHOLD has no effect on NCCL 2.18")),
+            ("NCCL_RAS_ENABLE=0", Some("NCCL_RAS_ENABLE has no effect on NCCL 2.18")),
+            ("NCCL_IB_TIMEOUT=22", None),
+        ];
+        for (setting, title) in cases {
+            let text = format!("NCCL version 2.18.3+cuda12.2\nexport {setting}\n");
+            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+            let found = unknown(&Case::new(&run));
+            assert_eq!(found.first().map(|f| f.title.as_str()), title, "{setting}");
+        }
     }
 
     #[test]

@@ -33,6 +33,10 @@ fn succeeded(case: &Case, failure: &Remark) -> bool {
     })
 }
 
+fn says(remark: &Remark, words: &[&str]) -> bool {
+    words.iter().any(|word| remark.source.text.contains(word))
+}
+
 /// A finding for a failure that no other finding explains.
 pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
     let remark = fatal(case)?;
@@ -65,6 +69,24 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
              missing from the time-outs is the one to look at.",
             "Let PyTorch record which collective each rank was in: `export TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1`",
         ),
+        RemarkKind::CollectiveError
+            if says(remark, &["unhandled cuda error", "ncclUnhandledCudaError", "CUDA error", "CUDA failure"]) =>
+        {
+            (
+                Code::GpuError,
+                0.4,
+                "CUDA failed inside NCCL, and the input does not show how",
+                "NCCL reports that a CUDA call failed. The line before it, with NCCL_DEBUG=WARN, names the call and CUDA's error; it is not in the input.",
+                "Run again with NCCL's warnings: `export NCCL_DEBUG=WARN`, and look at the host's kernel log: `dmesg -T | grep -iE 'xid|nvrm'`",
+            )
+        }
+        RemarkKind::CollectiveError if says(remark, &["unhandled system error", "ncclSystemError"]) => (
+            Code::NetUnreachable,
+            0.3,
+            "A system call failed inside NCCL, and the input does not show which",
+            "A socket, shared memory, locked memory or a verbs call failed. The first WARN line of the rank that fails first names it; it is not in the input.",
+            "Run again with NCCL's warnings and network lines: `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV`",
+        ),
         _ => (
             Code::PeerDied,
             0.4,
@@ -89,7 +111,7 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use busbw_model::Verdict::{self, Degraded, Failed};
+    use busbw_model::Verdict::{self, Failed, Healthy};
 
     /// Ends of runs, from MLPerf results of rounds 2.0 to 5.1.
     #[test]
@@ -98,9 +120,9 @@ mod tests {
         const TERMINATE: &str = "7: terminate called after throwing an instance of 'c10::DistBackendError'";
         const STEP: &str = "srun: error: compute-permanent-node-115: task 0: Exited with exit code 1";
         let cases: [(&[&str], Verdict); 5] = [
-            (&[SUCCESS, TERMINATE], Degraded),
-            (&[STEP, SUCCESS], Degraded),
-            (&[STEP, "RESULT,LLM_FINETUNING,,2101,nvidia,2024-05-01 03:39:12 AM"], Degraded),
+            (&[SUCCESS, TERMINATE], Healthy),
+            (&[STEP, SUCCESS], Healthy),
+            (&[STEP, "RESULT,LLM_FINETUNING,,2101,nvidia,2024-05-01 03:39:12 AM"], Healthy),
             (&[TERMINATE], Failed),
             (&["0: # Collective test concluded: all_reduce_perf", STEP], Failed),
         ];

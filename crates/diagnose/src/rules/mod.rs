@@ -1,47 +1,108 @@
 //! The rules. Each is a function from a case to findings; a new one is a file here and a line in [`ALL`].
 
+mod channels;
+mod cures;
 mod environment;
+mod expected;
 mod fabric_congestion;
-mod failures;
+pub(crate) mod failures;
+mod gdr;
+mod hosts;
+mod interface;
+mod launch;
+mod nic_far;
+mod nic_unused;
+mod odd_one;
+mod p2p;
+mod pairs;
+mod pcie_topology;
 mod results;
+mod shapes;
 mod signatures;
+mod slow_tables;
+mod sockets;
 mod transport;
+mod witnesses;
 
 use crate::case::Case;
-use busbw_model::{Code, Finding, RemarkKind, Severity};
+use busbw_model::{Code, Evidence, Finding, Severity};
 
 /// A rule.
 pub type Rule = fn(&Case) -> Vec<Finding>;
 
+/// A rule with its name and what it goes by.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The name: that of its file, and of the function where a file has several.
+    pub name: &'static str,
+    /// What its findings rest on.
+    pub basis: Basis,
+    /// The rule.
+    pub rule: Rule,
+}
+
+/// What findings rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// Measured speed, or results: a run that ended well does not disprove it.
+    Speed,
+    /// What the log and people say.
+    Log,
+    /// Measured speed, as an answer to somebody who told the hardware.
+    Answer,
+}
+
+const fn on_speed(name: &'static str, rule: Rule) -> Entry {
+    Entry { name, basis: Basis::Speed, rule }
+}
+
+const fn on_log(name: &'static str, rule: Rule) -> Entry {
+    Entry { name, basis: Basis::Log, rule }
+}
+
 /// Every rule.
-pub const ALL: &[Rule] = &[
-    fabric_congestion::rule,
-    transport::rule,
-    environment::rule,
-    signatures::rule,
-    results::wrong_data,
-    results::too_small,
+pub const ALL: &[Entry] = &[
+    on_speed("fabric_congestion", fabric_congestion::rule),
+    on_speed("transport::measured", transport::measured),
+    on_log("transport::logged", transport::logged),
+    on_log("environment", environment::rule),
+    on_log("environment::unknown", environment::unknown),
+    on_log("signatures", signatures::rule),
+    on_log("cures", cures::rule),
+    Entry { name: "expected::told", basis: Basis::Answer, rule: expected::told },
+    Entry { name: "expected::tables", basis: Basis::Answer, rule: expected::tables },
+    on_speed("slow_tables", slow_tables::rule),
+    on_speed("shapes", shapes::rule),
+    on_speed("pairs", pairs::rule),
+    on_log("launch", launch::rule),
+    on_log("interface", interface::rule),
+    on_log("gdr", gdr::rule),
+    on_log("nic_far", nic_far::rule),
+    on_log("nic_unused", nic_unused::rule),
+    on_log("p2p", p2p::rule),
+    on_log("pcie_topology", pcie_topology::rule),
+    on_log("channels", channels::rule),
+    on_log("sockets", sockets::rule),
+    on_log("odd_one", odd_one::rule),
+    on_log("hosts", hosts::rule),
+    on_log("witnesses", witnesses::rule),
+    on_speed("results::wrong_data", results::wrong_data),
+    on_log("results::too_small", results::too_small),
 ];
 
-/// Whether a code tells of something that follows from a cause elsewhere: the cause comes first.
-pub fn is_consequence(code: Code) -> bool {
-    matches!(code, Code::PeerDied | Code::HangMismatch)
+/// A finding in the making: what every rule says of it.
+struct Draft {
+    code: Code,
+    severity: Severity,
+    confidence: f64,
+    title: String,
+    explanation: String,
 }
 
-/// What depends on all findings together.
-pub fn settle(case: &Case, findings: &mut Vec<Finding>) {
-    findings.extend(failures::unexplained(case, findings));
-    let finished = case.run.remarks.iter().any(|r| r.kind == RemarkKind::Finished)
-        || case.run.tables.iter().any(|t| t.finished && !t.rows.is_empty());
-    if finished && !failures::failed(case) {
-        // Processes that leave one after the other warn about each other: such lines tell of no failure.
-        for finding in findings.iter_mut().filter(|f| f.severity == Severity::Error && is_survivable(f.code)) {
-            finding.severity = if is_consequence(finding.code) { Severity::Info } else { Severity::Warning };
-        }
+impl Draft {
+    fn finding(self, evidence: Vec<Evidence>, remedy: &[&str]) -> Finding {
+        let Draft { code, severity, confidence, title, explanation } = self;
+        let remedy = remedy.iter().map(ToString::to_string).collect();
+        Finding { code, severity, confidence, title, explanation, evidence, remedy, expected_gain: None }
     }
-}
-
-/// Whether a run that finished may have met it on the way.
-fn is_survivable(code: Code) -> bool {
-    code != Code::DataCorruption
 }

@@ -1,80 +1,228 @@
-//! Texts that tell their cause: `signatures.toml` says which text means what.
+//! Texts that tell their cause: the files of `signatures/` say which text means what.
 //!
-//! A signature is looked for in NCCL's WARN lines and in what programs and launchers say of errors. The first WARN of
-//! the rank that failed first is the cause; what others say after it follows from it.
+//! A signature is looked for in NCCL's WARN lines and in what programs, launchers and people say. The first WARN of the
+//! rank that failed first is the cause; what others say after it follows from it.
 
 use crate::case::Case;
-use busbw_model::{Code, Evidence, Finding, Severity, SourceLine};
+use crate::lines::{Line, Voice};
+use aho_corasick::AhoCorasick;
+use busbw_model::{Code, Evidence, Finding, Severity};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-static SIGNATURES: LazyLock<Vec<Signature>> =
-    LazyLock::new(|| toml::from_str::<File>(include_str!("signatures.toml")).map(|f| f.signature).unwrap_or_default());
+/// The files, one for each part of the field.
+const FILES: [&str; 8] = [
+    include_str!("signatures/gpu.toml"),
+    include_str!("signatures/hang.toml"),
+    include_str!("signatures/launch.toml"),
+    include_str!("signatures/limits.toml"),
+    include_str!("signatures/network.toml"),
+    include_str!("signatures/pcie.toml"),
+    include_str!("signatures/rdma.toml"),
+    include_str!("signatures/versions.toml"),
+];
+
+static BOOK: LazyLock<Book> = LazyLock::new(Book::new);
 
 #[derive(Deserialize)]
 struct File {
+    #[serde(default)]
     signature: Vec<Signature>,
 }
 
+/// Texts and what they mean. Upper and lower case are alike.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Signature {
     code: String,
-    /// Any of these texts; a text with ` & ` asks for all of its parts.
+    /// Any of these texts; a text with ` & ` asks for all of its parts in one line.
     text: Vec<String>,
-    /// None of these.
+    /// None of these in the line.
     #[serde(default)]
     unless: Vec<String>,
+    /// Any of these in some line of the input.
+    #[serde(default)]
+    with: Vec<String>,
+    /// None of these in any line of the input.
+    #[serde(default)]
+    not_with: Vec<String>,
+    /// Who says it: anybody where absent.
+    #[serde(default)]
+    from: Option<From>,
     confidence: f64,
     #[serde(default)]
-    warning: bool,
+    severity: Level,
     title: String,
     explanation: String,
     remedy: Vec<String>,
 }
 
-/// A line to look at.
-struct Line<'a> {
-    text: &'a str,
-    source: &'a SourceLine,
-    host: Option<&'a str>,
-    count: u64,
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum From {
+    /// NCCL.
+    Nccl,
+    /// A program, a launcher, the kernel, a person.
+    Others,
 }
 
-/// A finding per signature that matches, with the first lines that show it.
-pub fn rule(case: &Case) -> Vec<Finding> {
-    let mut lines: Vec<Line> = Vec::new();
-    for warning in &case.run.nccl.warnings {
-        let host = warning.speaker.as_ref().map(|s| &*s.host);
-        lines.push(Line { text: &warning.message, source: &warning.source, host, count: warning.count });
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    #[default]
+    Error,
+    Warning,
+    Info,
+}
+
+impl Level {
+    fn severity(self) -> Severity {
+        match self {
+            Level::Error => Severity::Error,
+            Level::Warning => Severity::Warning,
+            Level::Info => Severity::Info,
+        }
     }
-    for remark in &case.run.remarks {
-        lines.push(Line { text: &remark.source.text, source: &remark.source, host: None, count: remark.count });
+}
+
+/// Every signature, and an automaton that finds all their texts in one pass over a line.
+struct Book {
+    signatures: Vec<(Signature, Wanted)>,
+    automaton: Option<AhoCorasick>,
+}
+
+/// The texts of a signature by the numbers of their parts.
+struct Wanted {
+    text: Vec<Vec<usize>>,
+    unless: Vec<Vec<usize>>,
+    with: Vec<Vec<usize>>,
+    not_with: Vec<Vec<usize>>,
+}
+
+/// The numbers of the parts that a line holds.
+type Parts = Vec<usize>;
+
+impl Book {
+    fn new() -> Self {
+        let read = |text: &&str| toml::from_str::<File>(text).map(|file| file.signature).unwrap_or_default();
+        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+        let mut number = |part: &str| {
+            let next = numbers.len();
+            *numbers.entry(part.to_string()).or_insert(next)
+        };
+        let mut compile = |texts: &[String]| -> Vec<Vec<usize>> {
+            texts.iter().map(|text| text.split(" & ").map(&mut number).collect()).collect()
+        };
+        let signatures: Vec<(Signature, Wanted)> = FILES
+            .iter()
+            .flat_map(read)
+            .map(|signature| {
+                let (text, unless) = (compile(&signature.text), compile(&signature.unless));
+                let (with, not_with) = (compile(&signature.with), compile(&signature.not_with));
+                (signature, Wanted { text, unless, with, not_with })
+            })
+            .collect();
+        let mut words: Vec<&str> = vec![""; numbers.len()];
+        numbers.iter().for_each(|(part, index)| words[*index] = part);
+        let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(&words).ok();
+        Book { signatures, automaton }
     }
-    lines.sort_by_key(|line| line.source.place);
-    SIGNATURES.iter().filter_map(|signature| signature.find(&lines)).collect()
+
+    fn parts_of(&self, text: &str) -> Parts {
+        let found = self.automaton.iter().flat_map(|automaton| automaton.find_overlapping_iter(text));
+        let whole = found.filter(|found| stands_alone(text.as_bytes(), found.start(), found.end()));
+        whole.map(|found| found.pattern().as_usize()).collect()
+    }
+}
+
+/// Whether a line holds all parts of any text.
+fn any(held: &Parts, texts: &[Vec<usize>]) -> bool {
+    texts.iter().any(|parts| parts.iter().all(|part| held.contains(part)))
 }
 
 impl Signature {
-    fn find(&self, lines: &[Line]) -> Option<Finding> {
+    fn matches(&self, wanted: &Wanted, held: &Parts, voice: Voice) -> bool {
+        let said_by = match self.from {
+            None => true,
+            Some(From::Nccl) => voice != Voice::Other,
+            Some(From::Others) => voice == Voice::Other,
+        };
+        said_by && any(held, &wanted.text) && !any(held, &wanted.unless)
+    }
+}
+
+/// Whether a text that begins with a letter or digit begins a word, and one that ends in a digit ends a number.
+fn stands_alone(text: &[u8], start: usize, end: usize) -> bool {
+    let before = start.checked_sub(1).and_then(|at| text.get(at));
+    let begins = !text[start].is_ascii_alphanumeric() || before.is_none_or(|b| !b.is_ascii_alphanumeric());
+    let ends = !text[end - 1].is_ascii_digit() || text.get(end).is_none_or(|b| !b.is_ascii_digit());
+    begins && ends
+}
+
+/// A finding per code whose signatures match, with the first lines that show it.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let book = &*BOOK;
+    let looked_at = case.lines.iter().map(|line| (line, book.parts_of(&line.text)));
+    let telling: Vec<(&Line, Parts)> = looked_at.filter(|(_, held)| !held.is_empty()).collect();
+    let anywhere = |texts: &[Vec<usize>]| telling.iter().any(|(_, held)| any(held, texts));
+    let mut findings: Vec<Finding> = Vec::new();
+    for (signature, wanted) in &book.signatures {
+        let fits = |(line, held): &&(&Line, Parts)| signature.matches(wanted, held, line.voice);
+        let matching: Vec<&Line> = telling.iter().filter(fits).map(|(line, _)| *line).collect();
+        let goes_with_the_rest = (wanted.with.is_empty() || anywhere(&wanted.with)) && !anywhere(&wanted.not_with);
+        if let Some(finding) = goes_with_the_rest.then(|| signature.finding(&matching)).flatten() {
+            add(&mut findings, finding);
+        }
+    }
+    findings
+}
+
+/// Adds a finding; of several with one code the surest stays, with the lines of the others as further evidence.
+fn add(findings: &mut Vec<Finding>, new: Finding) {
+    let Some(old) = findings.iter_mut().find(|f| f.code == new.code) else { return findings.push(new) };
+    let weight = |f: &Finding| (f.severity, f.confidence);
+    let (mut first, second) = if weight(&new) > weight(old) {
+        (new, std::mem::replace(old, placeholder(old.code)))
+    } else {
+        (std::mem::replace(old, placeholder(old.code)), new)
+    };
+    for evidence in second.evidence {
+        if first.evidence.len() < 6 && !first.evidence.iter().any(|e| e.source.place == evidence.source.place) {
+            first.evidence.push(evidence);
+        }
+    }
+    *old = first;
+}
+
+fn placeholder(code: Code) -> Finding {
+    Finding {
+        code,
+        severity: Severity::Info,
+        confidence: 0.0,
+        title: String::new(),
+        explanation: String::new(),
+        evidence: Vec::new(),
+        remedy: Vec::new(),
+        expected_gain: None,
+    }
+}
+
+impl Signature {
+    fn finding(&self, matching: &[&Line]) -> Option<Finding> {
         let (code, ..) = Code::ALL.iter().find(|(_, text, _)| *text == self.code)?;
-        let matching: Vec<&Line> = lines.iter().filter(|line| self.matches(line.text)).collect();
         let first = matching.first()?;
         let evidence = matching.iter().take(4).map(|l| Evidence::new(l.source.clone())).collect();
         Some(Finding {
             code: *code,
-            severity: if self.warning { Severity::Warning } else { Severity::Error },
+            severity: self.severity.severity(),
             confidence: self.confidence,
             title: format!("{}{}", self.title, first.host.map_or(String::new(), |host| format!(" (first on {host})"))),
-            explanation: format!("{}{}", self.explanation, repeated(&matching)),
+            explanation: format!("{}{}", self.explanation, repeated(matching)),
             evidence,
             remedy: self.remedy.clone(),
             expected_gain: None,
         })
-    }
-
-    fn matches(&self, text: &str) -> bool {
-        let all = |wanted: &String| wanted.split(" & ").all(|part| text.contains(part));
-        self.text.iter().any(all) && !self.unless.iter().any(all)
     }
 }
 
@@ -84,76 +232,5 @@ fn repeated(matching: &[&Line]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_signature_names_a_code_and_a_remedy() {
-        assert!(SIGNATURES.len() > 15);
-        for signature in SIGNATURES.iter() {
-            assert!(Code::ALL.iter().any(|(_, text, _)| *text == signature.code), "{}", signature.code);
-            assert!(!signature.remedy.is_empty() && !signature.text.is_empty(), "{}", signature.title);
-        }
-    }
-
-    /// The same trouble in the words of several versions of NCCL.
-    #[test]
-    fn wordings_of_all_versions_tell_their_cause() {
-        let cases = [
-            ("NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129", "ib.transport-error"),
-            (
-                "NET/IB : Got completion from peer 10.1.0.4<4971> with error 5, opcode 48, len 0, vendor err 244",
-                "ib.transport-error",
-            ),
-            (
-                "NET/IB: Got completion from peer 10.1.0.4<4971> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_0",
-                "ib.transport-error",
-            ),
-            (
-                "NET/IB : Got completion from peer 10.1.0.4<4971> with error 4, opcode 0, len 32, vendor err 81",
-                "pcie.acs",
-            ),
-            ("NET/IB : mlx5_0:1 Got async error event: port error", "ib.transport-error"),
-            ("Net : Connect to 10.1.0.4<4971> failed : No route to host", "net.unreachable"),
-            (
-                "socketStartConnect: Connect to 10.1.0.4<4971> failed : Software caused connection abort",
-                "net.unreachable",
-            ),
-            (
-                "socketConnect: connect to 10.1.0.4<4971> returned Connection refused, exceeded error retry count after 35 attempts",
-                "net.unreachable",
-            ),
-            ("socketConnect: connect to 10.1.0.4<4971> failed : Cannot assign requested address", "net.unreachable"),
-            ("Error while attaching to shared memory segment /dev/shm/nccl-m7PZ2y (size 9637892)", "limits.shm"),
-            (
-                "Error: failed to extend /dev/shm/nccl-m7PZ2y to 33030532 bytes, error: No space left on device (28)",
-                "limits.shm",
-            ),
-            ("Cuda failure 'out of memory'", "gpu.error"),
-            ("Failed to CUDA calloc async 4194304 bytes", "gpu.error"),
-            ("Mismatched NCCL version detected : rank 0 version 22703 rank 1 version 22203", "version.mismatch"),
-        ];
-        for (text, code) in cases {
-            let matched: Vec<&str> = SIGNATURES.iter().filter(|s| s.matches(text)).map(|s| s.code.as_str()).collect();
-            assert_eq!(matched, [code], "{text}");
-        }
-    }
-
-    #[test]
-    fn noise_of_healthy_runs_matches_nothing() {
-        let noise = [
-            "NET/IB : mlx5_0:1 Got async event : client reregistration",
-            "NET/IB : Got async event : GID table change",
-            "[Service thread] Could not receive type from localRank 3, res=3, closed=0",
-            "[Proxy Service 3] Failed to execute operation Close from rank 3, retcode 3",
-            "[Service thread] Accept failed Resource temporarily unavailable",
-            "NET/IB :SHARP coll init error: Cannot create SHArP job(-11)",
-            "Cannot initialize CollNet, using point-to-point network instead",
-            "MSCCL++: Cannot enable MSCCL++; environment is not MSCCL compatible",
-        ];
-        for text in noise {
-            let matched: Vec<&str> = SIGNATURES.iter().filter(|s| s.matches(text)).map(|s| s.code.as_str()).collect();
-            assert!(matched.is_empty(), "{text}: {matched:?}");
-        }
-    }
-}
+#[path = "signatures_tests.rs"]
+mod tests;

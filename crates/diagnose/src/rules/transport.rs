@@ -1,6 +1,7 @@
 //! Which network carries the traffic between nodes, and whether it should.
 
 use crate::case::{Case, Network, Test, network_of};
+use crate::hardware::GpuKind;
 use busbw_model::{
     BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkStatement, Run, Severity,
     SourceLine, TransportKind,
@@ -11,25 +12,25 @@ const SOCKETS_AT_BEST: f64 = 20.0;
 /// Latency of 16 ranks on two nodes: RDMA needs some 20 to 40 us, sockets 60 and more (published tables).
 const SOCKET_LATENCY_US: f64 = 60.0;
 
-/// Everything about the network: sockets where RDMA should be, two runs that compare, and what carried the traffic.
-pub fn rule(case: &Case) -> Vec<Finding> {
-    let pairs = pairs(case);
-    [fallback(case, &pairs), compared(case, &pairs), in_use(case, &pairs)].concat()
+/// The log says that ranks of different nodes talk over sockets.
+pub fn logged(case: &Case) -> Vec<Finding> {
+    let sockets = |comm: &&Communicator| network_of(comm) == Some(Network::Socket);
+    case.run.communicators.iter().find(sockets).map(|comm| logged_fallback(case, comm)).into_iter().collect()
 }
 
-/// The log, or a table alone, says that ranks of different nodes talk over sockets.
-fn fallback(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
-    let sockets = |comm: &&Communicator| network_of(comm) == Some(Network::Socket);
-    if let Some(comm) = case.run.communicators.iter().find(sockets) {
-        return vec![logged_fallback(case.run, comm)];
-    }
+/// What speed says of the network: a table as sockets have them, two runs that compare, and what carried the traffic.
+pub fn measured(case: &Case) -> Vec<Finding> {
+    let pairs = pairs(case);
     let is_compared = |test: &Test| pairs.iter().any(|(slow, _)| std::ptr::eq(*slow, test));
     let suspect = case.tests.iter().find(|test| looks_like_sockets(test) && !is_compared(test));
-    suspect.map(suspected_fallback).into_iter().collect()
+    let suspected = suspect.map(suspected_fallback).into_iter().collect();
+    [suspected, compared(case, &pairs), in_use(case, &pairs)].concat()
 }
 
-fn logged_fallback(run: &Run, comm: &Communicator) -> Finding {
-    let why = Why::of(run);
+fn logged_fallback(case: &Case, comm: &Communicator) -> Finding {
+    let (run, why) = (case.run, Why::of(case.run));
+    // Without a sign of RDMA sockets are all that there is.
+    let avoidable = matches!(why, Why::Disabled(_) | Why::Forced(_)) || case.has_rdma();
     let transport = comm.transports.iter().find(|t| matches!(t.kind, TransportKind::Net(_)));
     let mut evidence: Vec<Evidence> = transport
         .and_then(|t| run.line(t.first))
@@ -39,8 +40,8 @@ fn logged_fallback(run: &Run, comm: &Communicator) -> Finding {
     evidence.extend(why.evidence());
     Finding {
         code: Code::NetSocketFallback,
-        severity: Severity::Warning,
-        confidence: why.confidence(),
+        severity: if avoidable { Severity::Warning } else { Severity::Info },
+        confidence: if avoidable { why.confidence() } else { 0.5 },
         title: format!("Ranks of different nodes talk over TCP sockets: {}", why.in_short()),
         explanation: format!(
             "NCCL connects ranks of different nodes through RDMA where it finds an HCA (`via NET/IB`), and through TCP sockets where \
@@ -140,7 +141,9 @@ impl<'a> Why<'a> {
 /// No log, but bandwidth and latency as sockets have them.
 fn looks_like_sockets(test: &Test) -> bool {
     let slow = test.curve.plateau.0 < SOCKETS_AT_BEST && test.curve.latency.is_some_and(|l| l.0 >= SOCKET_LATENCY_US);
-    test.crosses_nodes() && test.comm.is_none() && test.curve.shows_bandwidth() && slow
+    // GPUs of small cloud machines have slow NICs whatever the transport.
+    let small = test.gpu.and_then(GpuKind::of).is_some_and(|kind| !kind.rdma);
+    test.crosses_nodes() && test.comm.is_none() && test.curve.shows_bandwidth() && slow && !small
 }
 
 fn suspected_fallback(test: &Test) -> Finding {

@@ -27,7 +27,7 @@ impl Parts<'_> {
 /// Puts the communicators together: the largest first, then in order of appearance.
 pub(crate) fn assemble(mut parts: Parts) -> Vec<Communicator> {
     let network = |transport: u16| parts.transports.get(transport as usize).is_some_and(|t| t.kind.is_network());
-    let (groups, strays) = group(&parts.views, parts.speakers, network);
+    let (groups, strays) = group(&parts.views, parts.speakers, network, |view| parts.node_of(view).is_some());
     let mut orphans = std::mem::take(&mut parts.views.orphans);
     for view in strays {
         orphans.append(&mut parts.views.all[view].edges);
@@ -225,7 +225,7 @@ impl Builder {
 fn model_rank(view: &View, parts: &Parts) -> Rank {
     Rank {
         node: parts.node_of(view),
-        pid: Some(parts.speakers.pid(view.process)),
+        pid: (!view.anonymous).then(|| parts.speakers.pid(view.process)),
         device: view.cuda_dev.or(view.device),
         bus_id: view.bus_id.map(|id| format!("{id:x}")),
         complete: view.complete,

@@ -28,19 +28,29 @@ enum Key {
 }
 
 /// Groups all views, in order of appearance. `network` tells transports that leave the node. Views that are no more than
-/// connections of nobody knows whom come back apart from the groups.
-pub(crate) fn group(views: &Views, speakers: &Speakers, network: impl Fn(u16) -> bool) -> (Vec<Group>, Vec<ViewId>) {
+/// connections of nobody knows whom come back apart from the groups, unless they come from a real host (`is_real`) that no
+/// named communicator has: then they are what is left of another one.
+pub(crate) fn group(
+    views: &Views,
+    speakers: &Speakers,
+    network: impl Fn(u16) -> bool,
+    is_real: impl Fn(&View) -> bool,
+) -> (Vec<Group>, Vec<ViewId>) {
     let mut grouping = Grouping::new(views, speakers, network);
     let speaking = || views.all.iter().enumerate().filter(|(_, view)| view.says_something());
     let any_named = speaking().any(|(_, view)| view.is_named());
     for (id, view) in speaking().filter(|(_, view)| !any_named || view.is_named()) {
         grouping.place(id, view);
     }
+    let host = |view: &View| speakers.host_of(view.process);
+    let known_hosts: FxHashSet<_> =
+        speaking().filter(|(_, view)| view.is_named()).map(|(_, view)| host(view)).collect();
     let mut strays = Vec::new();
     for (id, view) in speaking().filter(|(_, view)| any_named && !view.is_named()) {
-        match grouping.lacking(view) {
+        let of_another_job = is_real(view) && !known_hosts.contains(&host(view));
+        match grouping.lacking(view).filter(|_| !of_another_job) {
             Some(index) => grouping.put(index, id, view),
-            None if view.has_structure() => grouping.place(id, view),
+            None if view.has_structure() || of_another_job => grouping.place(id, view),
             None => strays.push(id),
         }
     }

@@ -2,9 +2,10 @@
 
 use crate::facts::WarnLine;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
+use crate::prose;
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Remark, RemarkKind,
-    SourceLine, Speaker, TuningChoice, VersionLine, Warning,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Note, Remark,
+    RemarkKind, SourceLine, Speaker, Told, TuningChoice, VersionLine, Warning,
 };
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
@@ -20,6 +21,8 @@ type Gpu = (Box<str>, u64, Option<u32>);
 pub(crate) struct LogBuilder {
     pub log: NcclLog,
     pub remarks: Vec<Remark>,
+    pub notes: Vec<Note>,
+    pub told: Vec<Told>,
     /// NICs that hosts list, by host.
     pub nics: FxHashMap<String, Vec<Nic>>,
     env: FxHashMap<(String, String, bool), usize>,
@@ -121,6 +124,19 @@ impl LogBuilder {
         let message = source.text.split("NCCL INFO ").last().unwrap_or_default();
         let key = without_numbers(message);
         once(&mut self.seen_notes, &mut self.log.gpu_direct, key, || source);
+    }
+
+    /// Keeps a line that nobody knows, and the facts that it tells in words.
+    pub fn note(&mut self, source: SourceLine, host: Option<String>) {
+        let from_nccl = host.is_some() || source.text.contains("NCCL INFO");
+        if self.notes.len() >= MOST_KEPT {
+            return;
+        }
+        if !from_nccl {
+            let told = prose::read(&source.text).into_iter().map(|fact| Told { fact, source: source.clone() });
+            self.told.extend(told);
+        }
+        self.notes.push(Note { source, host, from_nccl });
     }
 
     pub fn remark(&mut self, kind: RemarkKind, source: SourceLine) {

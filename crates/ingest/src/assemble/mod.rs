@@ -1,5 +1,6 @@
 //! From facts to a run: blocks come in the order of the input, and at the end everything is put together.
 
+mod anonymous;
 mod communicators;
 mod groups;
 mod link;
@@ -8,9 +9,12 @@ mod speakers;
 mod views;
 
 use crate::facts::{BlockFacts, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, What};
+use crate::inspector::Samples;
 use crate::nccl_log::Said;
 use crate::readers::Readers;
 use crate::text::TextLine;
+use crate::torch::{ProcessGroups, Recording, rank_of_path};
+use anonymous::Anonymous;
 use busbw_model::{EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
 use communicators::{Parts, assemble, ring_places};
 use log::LogBuilder;
@@ -24,11 +28,14 @@ pub(crate) struct Assembler {
     run: Run,
     speakers: Speakers,
     views: Views,
+    anonymous: Anonymous,
     log: LogBuilder,
     transports: Vec<Transport>,
     transport_ids: FxHashMap<(String, bool), u16>,
     ring_texts: FxHashMap<Place, Box<str>>,
     readers: Readers,
+    samples: Samples,
+    process_groups: ProcessGroups,
     /// By worker, of the current input.
     ids: Vec<Ids>,
     nccl_lines_before: u64,
@@ -113,7 +120,15 @@ impl Assembler {
                     let stream = ids.streams.get(stream as usize).map_or("", |s| s);
                     self.readers.feed(&TextLine { place, stream, text: &text });
                 }
+                What::Inspector(sample, text) => {
+                    self.samples.add(&sample, place, &text);
+                    self.readers.claim(InputKind::NcclInspector, 1);
+                }
                 What::Remark(kind, text) => self.log.remark(kind, SourceLine::new(place, &text)),
+                What::Note(text) => {
+                    let host = self.host_of(speaker).map(str::to_string);
+                    self.log.note(SourceLine::new(place, &text), host);
+                }
                 What::Variables(command) => {
                     for variable in command.variables {
                         self.log.env(variable, EnvOrigin::CommandLine, None, SourceLine::new(place, &command.text));
@@ -173,10 +188,17 @@ impl Assembler {
         }
     }
 
+    fn host_of(&self, speaker: SpeakerId) -> Option<&str> {
+        (speaker != NOBODY).then(|| self.speakers.host_name(self.speakers.host_of(self.speakers.get(speaker).process)))
+    }
+
     fn said(&mut self, speaker: SpeakerId, line: SaidLine, place: Place) {
         let source = SourceLine::new(place, &line.text);
-        let host = (speaker != NOBODY)
-            .then(|| self.speakers.host_name(self.speakers.host_of(self.speakers.get(speaker).process)));
+        if speaker == NOBODY {
+            self.anonymous.said(&line.said, place);
+        }
+        let host = self.host_of(speaker).map(str::to_string);
+        let host = host.as_deref();
         match line.said {
             Said::Version(version) => self.log.version(version, source),
             Said::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host, source),
@@ -232,7 +254,20 @@ impl Assembler {
         if let Some(input) = self.run.inputs.last_mut() {
             input.lines = lines;
         }
-        *self.readers.claimed.entry(kind).or_default() += 1;
+        self.readers.claim(kind, 1);
+    }
+
+    /// Adds a dump of PyTorch's flight recorder. The file's name tells the rank: the dump itself does not.
+    pub fn recording(&mut self, mut recording: Recording) {
+        let path = self.run.inputs.last().map_or("", |input| input.path.as_str());
+        recording.dump.rank = rank_of_path(path);
+        if recording.dump.rank.is_none() {
+            let advice = "this flight-recorder dump does not say whose it is; give it under a name that ends in its rank, as \
+                          PyTorch does: nccl_trace_rank_3";
+            self.problem(recording.dump.source.place.line, advice.to_string());
+        }
+        self.process_groups.recording(&recording);
+        self.run.flight_dumps.push(recording.dump);
     }
 
     /// Notes what could not be read of the current input.
@@ -243,7 +278,8 @@ impl Assembler {
 
     /// Ends the current input.
     pub fn end(&mut self, bytes: u64) {
-        let readers = std::mem::take(&mut self.readers);
+        let mut readers = std::mem::take(&mut self.readers);
+        self.evidence(&mut readers);
         let mut kinds: Vec<(InputKind, u64)> = readers.claimed.into_iter().collect();
         let nccl_lines = self.log.log.lines - self.nccl_lines_before;
         if nccl_lines > 0 {
@@ -267,9 +303,28 @@ impl Assembler {
         }
     }
 
+    /// What the readers of NCCL's, PyTorch's and the system's tools found.
+    fn evidence(&mut self, readers: &mut Readers) {
+        for (sample, place, text) in readers.samples.drain(..) {
+            self.samples.add(&sample, place, &text);
+        }
+        for recording in std::mem::take(&mut readers.recordings) {
+            self.recording(recording);
+        }
+        self.run.ras_reports.append(&mut readers.ras_json);
+        self.run.ras_reports.extend(std::mem::take(&mut readers.ras).finish());
+        self.run.diagnostics.extend(std::mem::take(&mut readers.diag).finish());
+        self.run.torch_statements.extend(std::mem::take(&mut readers.torch).finish());
+        self.run.host_facts.extend(std::mem::take(&mut readers.host).finish());
+    }
+
     /// Puts everything together.
     pub fn finish(mut self) -> Run {
         let (hosts, node_of_host) = self.speakers.real_hosts();
+        self.anonymous.make_views(&mut self.views, &mut self.speakers);
+        self.process_groups.statements(&self.run.torch_statements);
+        self.run.process_groups = self.process_groups.finish();
+        self.run.inspector_runs = self.samples.finish();
         for place in ring_places(&self.views) {
             if let Some(text) = self.ring_texts.remove(&place) {
                 self.run.kept_lines.insert(place, text);
@@ -283,6 +338,8 @@ impl Assembler {
         });
         self.run.nccl = self.log.log;
         self.run.remarks = self.log.remarks;
+        self.run.notes = self.log.notes;
+        self.run.told = self.log.told;
         link::nodes(&mut self.run, hosts, self.log.nics);
         self.run
     }

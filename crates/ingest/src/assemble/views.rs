@@ -35,8 +35,10 @@ pub(crate) struct View {
     pub nvls: bool,
     pub collnet: bool,
     pub first: Place,
+    /// No line names the process: it is made up, to tell it from others.
+    pub anonymous: bool,
     /// How many edges to merge at.
-    merge_at: usize,
+    pub merge_at: usize,
 }
 
 impl View {
@@ -51,7 +53,7 @@ impl View {
 
     /// Keeps an edge: with the edges to the same rank, which differ in the channel, where they were logged lately. Edges of
     /// trees stay apart from those of rings.
-    fn push_edge(&mut self, edge: Edge) {
+    pub(super) fn push_edge(&mut self, edge: Edge) {
         const LATELY: usize = 16;
         let ring_edges = self.ring_edges.unwrap_or(0);
         let from = ring_edges.max(self.edges.len().saturating_sub(LATELY));
@@ -213,11 +215,7 @@ impl Views {
         let process = at.0.get(speaker).process;
         let known = self.by_address(process, line.comm);
         let id = known.unwrap_or_else(|| self.structure(speaker, at, |view| view.address.is_some()));
-        let view = &mut self.all[id];
-        view.address = Some(line.comm);
-        view.rank = Some(line.rank);
-        view.nranks = Some(line.nranks);
-        view.nnodes = Some(line.nnodes);
+        self.all[id].size(line);
     }
 
     /// The view that a statement without a name belongs to: the one being built, else the last one.
@@ -298,7 +296,7 @@ impl Views {
 }
 
 impl View {
-    fn apply(&mut self, line: &InitLine) {
+    pub(super) fn apply(&mut self, line: &InitLine) {
         self.address = Some(line.comm);
         self.rank = Some(line.rank);
         self.nranks = Some(line.nranks);
@@ -307,6 +305,13 @@ impl View {
         self.comm_id = line.comm_id.or(self.comm_id);
         self.split = line.split.or(self.split);
         self.complete |= line.phase == InitPhase::Complete;
+    }
+
+    pub(super) fn size(&mut self, line: &SizesLine) {
+        self.address = Some(line.comm);
+        self.rank = Some(line.rank);
+        self.nranks = Some(line.nranks);
+        self.nnodes = Some(line.nnodes);
     }
 }
 

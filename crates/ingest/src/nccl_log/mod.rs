@@ -235,6 +235,14 @@ fn is_known(message: &[u8]) -> bool {
     beginnings.iter().any(|known| message.starts_with(known))
 }
 
+/// Whether a message that busbw need not keep may still tell a cause, so that signatures look at it: a variable that
+/// NCCL refuses, a peer that a proxy lost.
+pub(crate) fn tells_of_trouble(message: &[u8]) -> bool {
+    message.starts_with(b"NCCL_")
+        || memmem::find(message, b"closed by localRank").is_some()
+        || memmem::find(message, b"NVLS multicast support is not").is_some()
+}
+
 impl Said {
     /// Whether the line may serve as evidence, so that its text is kept.
     pub fn is_evidence(&self) -> bool {

@@ -59,6 +59,8 @@ impl Layout {
         let mut layout = Layout { lead: Vec::new(), halves: Vec::new(), redop: false, timestamp: false };
         for name in names {
             match (name, layout.halves.last_mut()) {
+                // `busbw predict` says in words, behind the numbers, what NCCL would choose and what limits it.
+                ("algorithm" | "protocol" | "bottleneck", Some(_)) => break,
                 ("timestamp", _) => layout.timestamp = true,
                 ("time" | "cputime", _) => layout.halves.push(vec![Column::Time]),
                 ("redop", None) => layout.redop = true,

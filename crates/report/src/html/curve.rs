@@ -1,24 +1,48 @@
-//! The busbw curve of a table as SVG: log2 of the size across, GB/s upwards from zero.
+//! busbw over size as SVG: log2 of the size across, GB/s upwards from zero.
 
+use super::hover;
 use super::markup::escape;
-use crate::words;
-use busbw_model::{BenchRow, BenchTable, Bytes, GBps, Measure};
+use busbw_model::{Bytes, GBps};
+use std::collections::BTreeMap;
 
-const WIDTH: f64 = 1000.0;
-const HEIGHT: f64 = 360.0;
-const LEFT: f64 = 52.0;
-const RIGHT: f64 = 28.0;
-const TOP: f64 = 44.0;
-const BOTTOM: f64 = 48.0;
+pub(super) const WIDTH: f64 = 1000.0;
+pub(super) const HEIGHT: f64 = 360.0;
+pub(super) const LEFT: f64 = 52.0;
+pub(super) const RIGHT: f64 = 28.0;
+pub(super) const TOP: f64 = 44.0;
+pub(super) const BOTTOM: f64 = 48.0;
+/// A rough width of a character of the font.
+pub(super) const LETTER: f64 = 7.2;
 /// Labels that fit along the axes.
 const MAX_X_LABELS: u32 = 14;
 const Y_STEPS: f64 = 5.0;
 
-/// Takes one half of a row.
-type Half = fn(&BenchRow) -> Option<&Measure>;
+/// A picture of busbw over size.
+pub(super) struct Curve<'a> {
+    /// What it shows, for those who cannot see it.
+    pub label: String,
+    /// The lines, the one on top last.
+    pub lines: Vec<Line>,
+    /// A level to expect at every size.
+    pub level: Option<GBps>,
+    /// The point to mark as the peak.
+    pub peak: Option<(Bytes, GBps)>,
+    /// What else to say about a size.
+    pub notes: BTreeMap<Bytes, &'a str>,
+}
+
+/// A line of the picture.
+pub(super) struct Line {
+    /// Its name, which is its class too: `out-of-place`, `in-place`, `expected` or `limit`.
+    pub name: &'static str,
+    /// Its points by size.
+    pub points: Vec<(Bytes, GBps)>,
+    /// Whether each point has a dot.
+    pub dots: bool,
+}
 
 /// Where sizes and bandwidths lie in the picture.
-struct Scale {
+pub(super) struct Scale {
     low: f64,
     high: f64,
     top: f64,
@@ -26,20 +50,21 @@ struct Scale {
 
 impl Scale {
     /// `None` without two finite points to draw.
-    fn new(table: &BenchTable, expected: Option<GBps>) -> Option<Self> {
-        let sizes = || table.rows.iter().filter(|row| row.size.0 > 0).map(|row| (row.size.0 as f64).log2());
+    fn new(curve: &Curve<'_>) -> Option<Self> {
+        let points = || curve.lines.iter().flat_map(|line| &line.points);
+        let sizes = || points().filter(|(size, _)| size.0 > 0).map(|(size, _)| (size.0 as f64).log2());
         let low = sizes().reduce(f64::min)?;
         let high = sizes().reduce(f64::max)?;
-        let values = table.rows.iter().filter_map(BenchRow::best_busbw).chain(expected).map(|busbw| busbw.0);
+        let values = points().map(|(_, busbw)| *busbw).chain(curve.level).map(|busbw| busbw.0);
         let top = values.filter(|value| value.is_finite()).reduce(f64::max)?;
         (low < high && top > 0.0).then_some(Scale { low, high, top: top * 1.08 })
     }
 
-    fn x(&self, log2: f64) -> f64 {
+    pub fn x(&self, log2: f64) -> f64 {
         LEFT + (log2 - self.low) / (self.high - self.low) * (WIDTH - LEFT - RIGHT)
     }
 
-    fn y(&self, busbw: f64) -> f64 {
+    pub fn y(&self, busbw: f64) -> f64 {
         HEIGHT - BOTTOM - busbw / self.top * (HEIGHT - TOP - BOTTOM)
     }
 
@@ -48,20 +73,21 @@ impl Scale {
     }
 }
 
-/// The curve with both halves, the peak and, where it is said, what to expect; nothing for less than two sizes.
-pub(super) fn curve(table: &BenchTable, expected: Option<GBps>) -> String {
-    let Some(scale) = Scale::new(table, expected) else { return String::new() };
-    let halves: [(&str, Half); 2] =
-        [("in-place", |row| row.in_place.as_ref()), ("out-of-place", |row| row.out_of_place.as_ref())];
-    let lines: String = halves.iter().map(|(class, half)| line(&scale, table, class, *half)).collect();
-    let parts = [grid(&scale), expected.map(|busbw| expectation(&scale, busbw)).unwrap_or_default(), lines];
-    let label = format!("busbw by size: {}, {}", words::table_title(table), words::table_figures(table).join(", "));
+/// The picture; nothing for less than two sizes.
+pub(super) fn draw(curve: &Curve<'_>) -> String {
+    let Some(scale) = Scale::new(curve) else { return String::new() };
+    let parts = [
+        grid(&scale),
+        curve.level.map(|busbw| level(&scale, busbw)).unwrap_or_default(),
+        curve.lines.iter().map(|drawn| line(&scale, drawn)).collect(),
+        curve.peak.map(|(size, busbw)| peak(&scale, size, busbw)).unwrap_or_default(),
+        legend(&curve.lines),
+        hover::strips(&scale, curve),
+    ];
     format!(
-        "<svg class=\"curve\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n{}{}{}</svg>\n",
-        escape(&label),
+        "<svg class=\"curve\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+        escape(&curve.label),
         parts.concat(),
-        peak(&scale, table),
-        legend(table)
     )
 }
 
@@ -98,27 +124,16 @@ fn round_step(step: f64) -> f64 {
     rounded.map_or(10.0, |(_, factor)| factor) * power
 }
 
-fn line(scale: &Scale, table: &BenchTable, class: &str, half: Half) -> String {
-    let points: Vec<(f64, f64, String)> = table
-        .rows
-        .iter()
-        .filter_map(|row| {
-            let measure = half(row)?;
-            let (x, y) = scale.at(row.size, measure.busbw)?;
-            Some((x, y, format!("{class}: {} at {}, {}", measure.busbw, row.size, measure.time)))
-        })
-        .collect();
-    let path: Vec<String> = points.iter().map(|(x, y, _)| format!("{x:.1},{y:.1}")).collect();
-    let dot = |(x, y, title): &(f64, f64, String)| {
-        format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{title}</title></circle>\n")
-    };
-    let dots: String = points.iter().map(dot).collect();
-    format!("<g class=\"{class}\">\n<polyline points=\"{}\"/>\n{dots}</g>\n", path.join(" "))
+fn line(scale: &Scale, line: &Line) -> String {
+    let points: Vec<(f64, f64)> = line.points.iter().filter_map(|(size, busbw)| scale.at(*size, *busbw)).collect();
+    let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let dot = |(x, y): &(f64, f64)| format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>\n");
+    let dots: String = points.iter().filter(|_| line.dots).map(dot).collect();
+    format!("<g class=\"{}\">\n<polyline points=\"{}\"/>\n{dots}</g>\n", line.name, path.join(" "))
 }
 
-fn peak(scale: &Scale, table: &BenchTable) -> String {
-    let Some((row, busbw)) = table.peak() else { return String::new() };
-    let Some((x, y)) = scale.at(row.size, busbw) else { return String::new() };
+fn peak(scale: &Scale, size: Bytes, busbw: GBps) -> String {
+    let Some((x, y)) = scale.at(size, busbw) else { return String::new() };
     let side = if x > WIDTH * 0.8 {
         "end"
     } else if x < WIDTH * 0.2 {
@@ -128,13 +143,12 @@ fn peak(scale: &Scale, table: &BenchTable) -> String {
     };
     format!(
         "<circle class=\"ring\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\"/>\n\
-         <text class=\"peak {side}\" x=\"{x:.1}\" y=\"{:.1}\">peak {busbw} at {}</text>\n",
+         <text class=\"peak {side}\" x=\"{x:.1}\" y=\"{:.1}\">peak {busbw} at {size}</text>\n",
         y - 14.0,
-        row.size
     )
 }
 
-fn expectation(scale: &Scale, busbw: GBps) -> String {
+fn level(scale: &Scale, busbw: GBps) -> String {
     let y = scale.y(busbw.0);
     if !y.is_finite() {
         return String::new();
@@ -148,18 +162,15 @@ fn expectation(scale: &Scale, busbw: GBps) -> String {
     )
 }
 
-fn legend(table: &BenchTable) -> String {
+/// The names of the lines, from right to left above the picture.
+fn legend(lines: &[Line]) -> String {
     let mut out = String::new();
     let mut x = WIDTH - RIGHT;
-    let entries = [
-        ("in-place", table.rows.iter().any(|row| row.in_place.is_some()), 76.0),
-        ("out-of-place", table.rows.iter().any(|row| row.out_of_place.is_some()), 104.0),
-    ];
-    for (class, _, width) in entries.into_iter().filter(|(_, shown, _)| *shown) {
-        x -= width;
+    for Line { name, .. } in lines.iter().filter(|line| !line.points.is_empty()) {
+        x -= name.len() as f64 * LETTER + 16.0;
         out.push_str(&format!(
-            "<g class=\"{class}\"><polyline points=\"{:.1},14 {:.1},14\"/></g>\
-             <text class=\"axis\" x=\"{x:.1}\" y=\"18\">{class}</text>\n",
+            "<g class=\"{name}\"><polyline points=\"{:.1},14 {:.1},14\"/></g>\
+             <text class=\"axis\" x=\"{x:.1}\" y=\"18\">{name}</text>\n",
             x - 26.0,
             x - 6.0
         ));
@@ -181,7 +192,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_one_size_has_no_curve() {
-        assert_eq!(curve(&BenchTable::default(), None), "");
+    fn one_size_makes_no_curve() {
+        let line = Line { name: "expected", points: vec![(Bytes(8), GBps(1.0))], dots: true };
+        let curve = Curve { label: String::new(), lines: vec![line], level: None, peak: None, notes: BTreeMap::new() };
+        assert_eq!(draw(&curve), "");
     }
 }

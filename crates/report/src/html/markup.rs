@@ -24,15 +24,31 @@ pub(super) fn section(heading: &str, body: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{body}</section>\n", escape(heading))
 }
 
-/// A table of texts; cells that are numbers are set to the right.
+/// A table of texts; columns of numbers are set to the right.
 pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let head: String = head.iter().map(|cell| format!("<th>{}</th>", escape(cell))).collect();
-    let cell = |cell: &String| {
-        let class = if cell.parse::<f64>().is_ok() { " class=\"number\"" } else { "" };
-        format!("<td{class}>{}</td>", escape(cell))
+    let rows: Vec<Vec<String>> = rows.collect();
+    let class = |cells: &mut dyn Iterator<Item = &String>| {
+        let mut cells = cells.filter(|cell| !cell.is_empty()).peekable();
+        let numbers = cells.peek().is_some() && cells.all(|cell| cell.parse::<f64>().is_ok());
+        if numbers { " class=\"number\"" } else { "" }
     };
-    let rows: String = rows.map(|row| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>())).collect();
-    format!("<div class=\"scroll\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n")
+    let head = head.iter().enumerate().map(|(column, cell)| {
+        let class = class(&mut rows.iter().filter_map(|row| row.get(column)));
+        format!("<th{class}>{}</th>", escape(cell))
+    });
+    let head: String = head.collect();
+    let cell = |cell: &String| format!("<td{}>{}</td>", class(&mut std::iter::once(cell)), escape(cell));
+    let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>());
+    let rows: String = rows.iter().map(row).collect();
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
+    )
+}
+
+/// A list of texts; nothing without any.
+pub(super) fn list<'a>(items: impl Iterator<Item = &'a str>) -> String {
+    let items: String = items.map(|item| format!("<li>{}</li>\n", with_code(item))).collect();
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
 /// `… and 3 more`, when a list of `total` items shows `shown`.

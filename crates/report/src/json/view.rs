@@ -1,6 +1,6 @@
 //! The document as serde sees it: views that borrow from the run and are made when they are written.
 
-use super::SCHEMA;
+use super::{SCHEMA, evidence};
 use busbw_model::{
     BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, Evidence, Finding, GdrUse, Gpu, Input, Measure,
     Nic, Node, Place, Run, Transport, TransportKind,
@@ -48,14 +48,18 @@ impl Serialize for Explain<'_> {
         map.serialize_entry("summary", &diagnosis.summary)?;
         map.serialize_entry("findings", &List(|| diagnosis.findings.iter().map(|f| FindingView::new(run, f))))?;
         // A header that no row followed is no table: what stopped the run is a finding.
-        let tables = || run.tables.iter().filter(|t| !t.rows.is_empty() || t.finished);
-        map.serialize_entry("tables", &List(|| tables().map(|t| TableView::new(run, t))))?;
+        let tables = || run.tables.iter().enumerate().filter(|(_, t)| !t.rows.is_empty() || t.finished);
+        let table = |(index, t)| TableView::new(run, t, diagnosis.expected_table(index));
+        map.serialize_entry("tables", &List(|| tables().map(table)))?;
         map.serialize_entry("nodes", &List(|| run.nodes.iter().map(NodeView::new)))?;
         map.serialize_entry("nccl", &NcclView::new(run))?;
         map.serialize_entry("environment", &Environment { run, origin: EnvOrigin::NcclLog })?;
         map.serialize_entry("launch_environment", &Environment { run, origin: EnvOrigin::CommandLine })?;
         map.serialize_entry("warn_lines", &run.nccl.warn_lines)?;
         map.serialize_entry("communicators", &List(|| run.communicators.iter().map(CommunicatorView)))?;
+        if let Some(evidence) = evidence::of(run) {
+            map.serialize_entry("evidence", &evidence)?;
+        }
         map.serialize_entry("expected", &diagnosis.expected.as_ref().map(ExpectedView::new))?;
         map.serialize_entry("problems", &List(|| run.problems.iter().map(|p| LineView::new(run, p.place, &p.text))))?;
         map.end()
@@ -172,10 +176,31 @@ struct TableView<'a> {
     rows: Vec<RowView>,
     avg_busbw_gbs: Option<f64>,
     peak_busbw_gbs: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<Vec<ExpectedRowView<'a>>>,
+}
+
+#[derive(Serialize)]
+struct ExpectedRowView<'a> {
+    size_bytes: u64,
+    busbw_gbs: f64,
+    limit_busbw_gbs: f64,
+    bottleneck: &'a str,
+}
+
+impl<'a> ExpectedRowView<'a> {
+    fn new(row: &'a busbw_model::ExpectedRow) -> Self {
+        ExpectedRowView {
+            size_bytes: row.size.0,
+            busbw_gbs: row.busbw.0,
+            limit_busbw_gbs: row.limit.0,
+            bottleneck: &row.bottleneck,
+        }
+    }
 }
 
 impl<'a> TableView<'a> {
-    fn new(run: &'a Run, table: &'a BenchTable) -> Self {
+    fn new(run: &'a Run, table: &'a BenchTable, expected: Option<&'a busbw_model::ExpectedTable>) -> Self {
         TableView {
             collective: table.collective,
             nranks: table.nranks,
@@ -184,6 +209,7 @@ impl<'a> TableView<'a> {
             rows: table.rows.iter().map(RowView::new).collect(),
             avg_busbw_gbs: table.avg_busbw().map(|busbw| busbw.0),
             peak_busbw_gbs: table.peak().map(|(_, busbw)| busbw.0),
+            expected: expected.map(|expected| expected.rows.iter().map(ExpectedRowView::new).collect()),
         }
     }
 }

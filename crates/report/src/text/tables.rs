@@ -3,7 +3,7 @@
 use super::page::{Page, paint};
 use crate::style::{columns, left, right};
 use crate::words;
-use busbw_model::{BenchRow, BenchTable, GBps, Measure, Run};
+use busbw_model::{BenchRow, BenchTable, Diagnosis, ExpectedTable, GBps, Measure, Run};
 
 /// More tables than this have one line each.
 const MAX_CHARTS: usize = 4;
@@ -17,13 +17,13 @@ const MAX_BAR: usize = 60;
 const BLOCKS: [&str; 9] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"];
 
 /// Every table: up to four as charts, more as a line each.
-pub(super) fn tables(page: &mut Page, run: &Run) {
+pub(super) fn tables(page: &mut Page, run: &Run, diagnosis: &Diagnosis) {
     if run.tables.len() > MAX_CHARTS {
         return summaries(page, run);
     }
-    for table in &run.tables {
+    for (index, table) in run.tables.iter().enumerate() {
         page.heading(&format!("{}  ({})", words::table_title(table), words::location(run, table.place)));
-        chart(page, table);
+        chart(page, table, diagnosis.expected_table(index));
         let figures = words::table_figures(table);
         if !figures.is_empty() {
             page.indented(2, &figures.join(", "));
@@ -54,7 +54,7 @@ fn summary(run: &Run, table: &BenchTable) -> [String; 4] {
     [words::table_title(table), sizes, figures, words::location(run, table.place)]
 }
 
-fn chart(page: &mut Page, table: &BenchTable) {
+fn chart(page: &mut Page, table: &BenchTable, expected: Option<&ExpectedTable>) {
     let Some((peak_row, peak)) = table.peak() else {
         return page.indented(2, "no row was measured");
     };
@@ -66,15 +66,23 @@ fn chart(page: &mut Page, table: &BenchTable) {
     for (label, _) in ["out-of-place", "in-place"].iter().zip(halves).filter(|(_, shown)| *shown) {
         page.text(&format!("  {}", right(label, 12)));
     }
+    if expected.is_some() {
+        page.text(&format!("  {}", right("expected", 12)));
+    }
     page.text("  busbw in GB/s");
     page.end_line();
     // Two columns before each cell, and room for the mark after the bar.
-    let used = 2 + sizes + halves.iter().filter(|shown| **shown).count() * 14 + 2 + " peak".len();
+    let cells = halves.iter().filter(|shown| **shown).count() + usize::from(expected.is_some());
+    let used = 2 + sizes + cells * 14 + 2 + " peak".len();
     let bar_width = page.width().saturating_sub(used).min(MAX_BAR);
     for row in &rows {
         page.text(&format!("  {}", right(&row.size.to_string(), sizes)));
         for (half, _) in [&row.out_of_place, &row.in_place].iter().zip(halves).filter(|(_, shown)| *shown) {
             page.text(&format!("  {}", right(&cell(half.as_ref()), 12)));
+        }
+        if let Some(expected) = expected {
+            let busbw = expected.at(row.size).map(|row| format!("{:.2}", row.busbw.0)).unwrap_or_default();
+            page.text(&format!("  {}", right(&busbw, 12)));
         }
         page.text("  ");
         page.styled(paint::BAR, &bar(row.best_busbw(), peak, bar_width));
@@ -110,7 +118,7 @@ fn selected<'a>(rows: &'a [BenchRow], peak: &BenchRow) -> Vec<&'a BenchRow> {
 }
 
 /// A bar of blocks; the peak has the whole width.
-fn bar(busbw: Option<GBps>, peak: GBps, width: usize) -> String {
+pub(super) fn bar(busbw: Option<GBps>, peak: GBps, width: usize) -> String {
     let share = busbw.map_or(0.0, |busbw| busbw.0 / peak.0);
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let eighths = (share * (width * 8) as f64).round() as usize;

@@ -1,6 +1,8 @@
 //! Runs and diagnoses made by hand, for the tests of every format.
 #![allow(dead_code)] // each test file uses its own part
 
+pub mod fabrics;
+
 use busbw_model::*;
 
 /// The table of the first field report, as printed; it stands at lines 38 to 63.
@@ -71,7 +73,7 @@ pub fn finding(code: Code, severity: Severity, title: &str, explanation: &str) -
 
 /// A diagnosis without findings.
 pub fn diagnosis(verdict: Verdict, summary: &str) -> Diagnosis {
-    Diagnosis { verdict, summary: summary.into(), findings: vec![], expected: None }
+    Diagnosis { verdict, summary: summary.into(), findings: vec![], expected: None, expected_tables: vec![] }
 }
 
 fn row_text(line: u64) -> &'static str {
@@ -349,4 +351,57 @@ pub fn sweep(tables: u32) -> Run {
     };
     run.tables = (0..tables).map(slower).collect();
     run
+}
+
+/// Names of the elements that are open at the end, and those that were closed without being open.
+pub fn unbalanced(page: &str) -> Vec<String> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut wrong = Vec::new();
+    for tag in page.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap();
+        let name = tag.split([' ', '\n']).next().unwrap();
+        match name.strip_prefix('/') {
+            Some(closed) if open.last() == Some(&closed) => drop(open.pop()),
+            Some(closed) => wrong.push(closed.to_string()),
+            None if tag.ends_with('/') || name == "meta" || name.starts_with('!') => {}
+            None => open.push(name),
+        }
+    }
+    wrong.into_iter().chain(open.into_iter().map(String::from)).collect()
+}
+
+/// [`field_diagnosis`] with what is expected of the table, size by size.
+pub fn expecting() -> Diagnosis {
+    let row = |row: BenchRow| ExpectedRow {
+        size: row.size,
+        busbw: GBps(180.0),
+        limit: GBps(200.0),
+        bottleneck: "4 NICs & a switch".into(),
+    };
+    let rows = field_table().rows.into_iter().map(row).collect();
+    Diagnosis { expected_tables: vec![ExpectedTable { table: 0, rows }], ..field_diagnosis() }
+}
+
+/// What is wrong with a document by a schema, properties that the schema does not describe included: readers must bear
+/// them; our own tests must not.
+pub fn schema_errors(schema: &str, document: &str) -> Vec<String> {
+    let mut schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    forbid_undescribed(&mut schema);
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let document = serde_json::from_str(document).unwrap();
+    validator.iter_errors(&document).map(|e| format!("{}: {e}", e.instance_path())).collect()
+}
+
+fn forbid_undescribed(schema: &mut serde_json::Value) {
+    match schema {
+        serde_json::Value::Object(map) => {
+            if map.contains_key("properties") && !map.contains_key("additionalProperties") {
+                map.insert("additionalProperties".into(), serde_json::Value::Bool(false));
+            }
+            map.values_mut().for_each(forbid_undescribed);
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(forbid_undescribed),
+        _ => {}
+    }
 }

@@ -1,0 +1,11 @@
+//! Predictions beside published measurements: how far off they are, by size, and the constants fitted anew.
+
+mod fit;
+mod measurement;
+mod plot;
+mod report;
+
+pub use fit::{Start, fit, left_out};
+pub use measurement::{Measurement, MeasurementError, Status, load};
+pub use plot::scatter;
+pub use report::{Class, Compared, Goal, compare, print_report, summary};

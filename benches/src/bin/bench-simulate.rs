@@ -1,0 +1,53 @@
+//! `bench-simulate`: times the simulation of a fabric from 512 to 65,536 GPUs, on one core.
+
+use busbw_benches::ingest::Scratch;
+use busbw_benches::simulate::{Case, Report, SimulateError, measure, table, write_result};
+use clap::Parser;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Time the simulation of a three-level fabric as it grows from 512 to 65,536 GPUs, on one core.
+///
+/// Run it from the repository's root, on a machine that does nothing else.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Measured runs of each case.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    /// The largest cluster.
+    #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(512..))]
+    gpus: u32,
+    /// Simulate one case once, of --gpus GPUs, and print the lowest busbw found. The benchmark calls itself so.
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["runs", "out"])]
+    only: Option<Case>,
+    /// The result file; the table goes beside it, as .md [default: benches/results/simulate-DATE.json].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench-simulate: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), SimulateError> {
+    if let Some(case) = arguments.only {
+        println!("{}", case.simulate(arguments.gpus)?);
+        return Ok(());
+    }
+    let temporary = std::env::temp_dir();
+    let scratch = Scratch::new().map_err(|error| SimulateError::file(&temporary, error))?;
+    let own = std::env::current_exe().map_err(|error| SimulateError::file(Path::new("bench-simulate"), error))?;
+    let measured = measure(&own, arguments.gpus, arguments.runs, scratch.path(), |step| eprintln!("{step}"))?;
+    let report = Report::new(&measured);
+    print!("{}", table(&report));
+    let (json, tables) = write_result(&report, arguments.out.as_deref())?;
+    println!("written to {} and {}", json.display(), tables.display());
+    Ok(())
+}

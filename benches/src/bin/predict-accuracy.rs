@@ -1,0 +1,92 @@
+//! `predict-accuracy`: predictions beside published measurements, and the constants fitted anew.
+
+use busbw_benches::accuracy::{Start, Status, compare, fit, left_out, load, print_report, scatter};
+use busbw_predict::Constants;
+use clap::Parser;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Hold predictions against published measurements.
+///
+/// Without flags: a line per table and the goals. Run it from the repository's root.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Tables: a .toml and a .csv each.
+    #[arg(long, value_name = "DIR", default_value = "tests/data/tables")]
+    tables: PathBuf,
+    /// Constants to use instead of those that busbw is built with.
+    #[arg(long, value_name = "FILE")]
+    constants: Option<PathBuf>,
+    /// Fit the measured constants anew and print them.
+    #[arg(long)]
+    fit: bool,
+    /// Predict each good table with constants fitted without its publisher's tables.
+    #[arg(long, conflicts_with = "fit")]
+    left_out: bool,
+    /// Rounds of a fit.
+    #[arg(long, default_value_t = 10)]
+    rounds: usize,
+    /// Write a plot of predicted against measured times of the good tables.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print every row.
+    #[arg(long)]
+    rows: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("predict-accuracy: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let measurements = load(&arguments.tables).map_err(|e| e.to_string())?;
+    let mut constants = constants(arguments.constants.as_deref())?;
+    if arguments.fit {
+        let (fitted, values) =
+            fit(&measurements, arguments.rounds, Start::BuiltIn).ok_or("the constants cannot be read")?;
+        for (name, value) in values {
+            println!("{name} = {value:.3}");
+        }
+        constants = fitted;
+    }
+    let compared = if arguments.left_out {
+        left_out(&measurements, arguments.rounds).ok_or("the constants cannot be read")?
+    } else {
+        compare(&constants, &measurements)
+    };
+    if arguments.rows {
+        for one in &compared {
+            println!("{}", one.name);
+            for ((size, measured), row) in one.measured.iter().zip(&one.predicted.rows) {
+                let off = 100.0 * (row.time.0 / measured.0 - 1.0);
+                println!(
+                    "  {:>9} {:>10.1} {:>10.1} {off:+5.0}%  {}/{}",
+                    size.to_string(),
+                    measured.0,
+                    row.time.0,
+                    row.algorithm,
+                    row.protocol
+                );
+            }
+        }
+    }
+    print!("{}", print_report(&compared));
+    if let Some(path) = &arguments.plot {
+        let picture = scatter(&compared, Status::Good, "Predicted against measured times");
+        std::fs::write(path, picture).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn constants(path: Option<&Path>) -> Result<Constants, String> {
+    let Some(path) = path else { return Ok(Constants::built_in().clone()) };
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Constants::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+}

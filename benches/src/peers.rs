@@ -1,0 +1,128 @@
+//! The benchmark of collectives: busbw beside Open MPI, MPICH and Gloo, in turn, on the same sizes.
+
+mod lab;
+mod plan;
+mod program;
+mod report;
+mod scenario;
+mod turn;
+
+pub use lab::Lab;
+pub use plan::{Plan, Step};
+pub use program::{Kit, Program};
+pub use report::{Report, markdown, summary, write_result};
+pub use scenario::{Case, Contestant, Goal, Place, SCENARIOS, cases};
+pub use turn::Times;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// Why the benchmark did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum PeersError {
+    /// A program to measure is missing.
+    #[error("{program} is missing; {remedy}")]
+    Missing {
+        /// What is missing.
+        program: String,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// A command could not be started.
+    #[error("{command} cannot be started: {error}")]
+    Start {
+        /// The command line.
+        command: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// A command failed, or took too long and was ended.
+    #[error("{command} {how}{}", if said.is_empty() { String::new() } else { format!(":\n{said}") })]
+    Failed {
+        /// The command line.
+        command: String,
+        /// `ended with exit status: 1`.
+        how: String,
+        /// The end of its error output.
+        said: String,
+    },
+    /// A command did not print the time of a size that it was to measure.
+    #[error("{command} printed no time for {size} bytes; it printed:\n{said}")]
+    NoTime {
+        /// The command line.
+        command: String,
+        /// The size.
+        size: u64,
+        /// What it printed.
+        said: String,
+    },
+    /// The lab of hosts did not come up.
+    #[error("the lab of hosts: {0}")]
+    Lab(String),
+    /// A file could not be written.
+    #[error("{path}: {error}")]
+    File {
+        /// The file.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The result could not be recorded.
+    #[error(transparent)]
+    Record(#[from] crate::results::RecordError),
+}
+
+impl PeersError {
+    /// An error about a file.
+    pub fn file(path: &Path, error: io::Error) -> Self {
+        PeersError::File { path: path.display().to_string(), error }
+    }
+}
+
+/// What a case's contestants took: for each of them and each size, one time per repetition.
+#[derive(Debug)]
+pub struct Measured {
+    /// What was measured.
+    pub case: Case,
+    /// The iterations that each contestant ran.
+    pub plan: Plan,
+    /// Times in µs, by contestant and size, in the order of the repetitions.
+    pub times_us: Vec<BTreeMap<u64, Vec<f64>>>,
+}
+
+/// Measures one case: a short turn of everybody from which the number of iterations follows, then `repetitions` rounds.
+/// Every round begins with another contestant, so that nobody always runs behind the same one.
+///
+/// # Errors
+/// A contestant fails, or the lab does not come up.
+pub fn measure(
+    case: Case,
+    kit: &Kit,
+    repetitions: usize,
+    mut progress: impl FnMut(&str),
+) -> Result<Measured, PeersError> {
+    let labs = case.labs(&kit.root)?;
+    let run = |contestant: &Contestant, plan: &[Step]| turn::take(contestant, &case, plan, kit, &labs);
+    progress(&format!("{}: pilot", case.name()));
+    let pilot = Plan::pilot(&case);
+    let guesses: Vec<Times> = case
+        .contestants
+        .iter()
+        .enumerate()
+        .map(|(index, contestant)| run(contestant, pilot.of(index)))
+        .collect::<Result<_, _>>()?;
+    let plan = Plan::new(&case, &guesses);
+    let mut times_us = vec![BTreeMap::<u64, Vec<f64>>::new(); case.contestants.len()];
+    for repetition in 0..repetitions {
+        progress(&format!("{}: repetition {} of {repetitions}", case.name(), repetition + 1));
+        for turn in 0..case.contestants.len() {
+            let index = (turn + repetition) % case.contestants.len();
+            for (size, time_us) in run(&case.contestants[index], plan.of(index))? {
+                times_us[index].entry(size).or_default().push(time_us);
+            }
+        }
+    }
+    drop(labs);
+    Ok(Measured { case, plan, times_us })
+}

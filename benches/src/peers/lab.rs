@@ -1,0 +1,63 @@
+//! The hosts of a scenario: a lab of `tests/lab/netlab`, up while it is measured.
+
+use super::PeersError;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Labs of the benchmark have numbers of their own, so that those of tests may be up too.
+const FIRST_NUMBER: usize = 31;
+
+/// Hosts 1 to N, gone when dropped.
+#[derive(Debug)]
+pub struct Lab {
+    script: PathBuf,
+    number: String,
+}
+
+impl Lab {
+    /// Brings up the `index`th lab of a case, with one host per rank and the options of `netlab up`.
+    ///
+    /// # Errors
+    /// It does not come up: not root, or a program is missing.
+    pub fn up(root: &Path, index: usize, hosts: u32, options: &[&str]) -> Result<Self, PeersError> {
+        let lab = Lab { script: root.join("tests/lab/netlab"), number: (FIRST_NUMBER + index).to_string() };
+        let mut command = Command::new(&lab.script);
+        command.env("NETLAB", &lab.number).arg("up").arg(hosts.to_string()).args(options);
+        let output = command.output().map_err(|error| PeersError::Lab(error.to_string()))?;
+        if output.status.success() {
+            Ok(lab)
+        } else {
+            Err(PeersError::Lab(format!("{} (only root may)", String::from_utf8_lossy(&output.stderr).trim())))
+        }
+    }
+
+    /// A command that runs `program` on a host.
+    pub fn exec(&self, host: u32, program: &Path) -> Command {
+        let mut command = Command::new(&self.script);
+        command.env("NETLAB", &self.number).arg("exec").arg(host.to_string()).arg(program);
+        command
+    }
+
+    /// What a launcher runs as its remote shell, as one command line.
+    pub fn remote_shell(&self) -> String {
+        format!("{} rsh", self.script.display())
+    }
+
+    /// The address of a host.
+    pub fn address(host: u32) -> String {
+        format!("10.77.0.{host}")
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let down = Command::new(&self.script).env("NETLAB", &self.number).arg("down").status();
+        if !down.is_ok_and(|status| status.success()) {
+            eprintln!(
+                "the lab of hosts could not be taken down: NETLAB={} {} down",
+                self.number,
+                self.script.display()
+            );
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Predictions stay as close to published measurements as docs/prediction.md says.
+
+use busbw_benches::accuracy::{Goal, Measurement, Status, compare, load, summary};
+use busbw_predict::Constants;
+use std::path::Path;
+
+fn measurements() -> Vec<Measurement> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tables");
+    load(&folder).expect("the tables in tests/data can be read")
+}
+
+#[test]
+fn every_table_is_read() {
+    let all = measurements();
+    let count = |status| all.iter().filter(|m| m.status == status).count();
+    assert_eq!(count(Status::Good) + count(Status::Degraded) + count(Status::Unknown), 36);
+    assert_eq!(count(Status::Scaling), 15);
+    assert!(all.iter().all(|m| !m.rows.is_empty()));
+}
+
+/// The goals that are reached stay reached; the last, of degraded tables, is missed by one of nine (065: settings, not
+/// hardware, and no network of 400 GB/s carries 25% more than the 320 that it measured).
+#[test]
+fn the_goals_that_were_reached_are_still_reached() {
+    let goals = summary(&compare(Constants::built_in(), &measurements()));
+    let missed: Vec<&Goal> = goals.iter().filter(|goal| !goal.met).collect();
+    assert!(missed.len() <= 1 && missed.iter().all(|goal| goal.goal == 0.9 && goal.found > 0.88), "{missed:#?}");
+}

@@ -1,0 +1,156 @@
+//! What the benchmark asks of whatever carries a collective: memory, running an operation, and small talk between
+//! ranks.
+
+pub mod cpu;
+mod memory;
+
+pub use memory::Memory;
+
+use crate::Result;
+use busbw_collectives::Operation;
+use busbw_model::{Datatype, RedOp};
+use serde::{Deserialize, Serialize};
+
+/// How numbers of all ranks become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Their sum.
+    Sum,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// Their mean.
+    Avg,
+}
+
+/// Who a rank is, as the device list above the table shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Device {
+    /// Rank among all ranks of the job. Rank 0 writes.
+    pub rank: usize,
+    /// The group that it tests with (`NCCL_TESTS_SPLIT`): 0 where there is one group.
+    pub group: u32,
+    /// Process id.
+    pub pid: u32,
+    /// Host name without domain.
+    pub host: String,
+    /// Index of the device on its host; for a rank on cores, its rank on the host.
+    pub device: usize,
+    /// PCI bus id as nccl-tests prints it, `0000:0f:00`; zeros for a rank on cores.
+    pub bus_id: String,
+    /// The device's name; for a rank on cores, the processor's.
+    pub name: String,
+}
+
+/// What a network interface has carried since it came up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicBytes {
+    /// Its host, as in [`Device::host`].
+    pub host: String,
+    /// Its name: `eth0`, `mlx5_0`.
+    pub name: String,
+    /// Bytes sent.
+    pub tx: u64,
+    /// Bytes received.
+    pub rx: u64,
+}
+
+/// One rank of a job. Every rank makes the same calls in the same order.
+///
+/// An operation runs among the ranks of a group; barrier, all-reduce and gather below speak to all ranks of the job, as
+/// nccl-tests' calls on `MPI_COMM_WORLD` do.
+pub trait Backend {
+    /// The name in the line below the version: `cpu`.
+    fn name(&self) -> &'static str;
+
+    /// What else tells this run from another, for the same line: instruction set, transports. May be empty.
+    fn details(&self) -> String {
+        String::new()
+    }
+
+    /// How many hosts the job has, where that is not the number of their names.
+    fn hosts(&self) -> Option<usize> {
+        None
+    }
+
+    /// This rank's number in its group.
+    fn rank(&self) -> usize;
+
+    /// How many ranks the group has.
+    fn nranks(&self) -> usize;
+
+    /// Who this rank is.
+    fn describe(&self) -> Device;
+
+    /// Bytes that this rank may allocate for buffers; see [`crate::limit::share_of_host`] for ranks on cores.
+    fn available_bytes(&self) -> u64;
+
+    /// Bytes that this rank's process, or device, holds now: for `-M`.
+    fn used_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether operations of this datatype and reduction can run. What cannot is left out of `-o all` and `-d all`.
+    fn supports(&self, datatype: Datatype, redop: RedOp) -> bool {
+        let _ = datatype;
+        redop != RedOp::MulSum
+    }
+
+    /// Memory that operations can work on, aligned to at least 64 bytes.
+    fn alloc(&mut self, bytes: usize) -> Result<Memory>;
+
+    /// Copies into memory of this backend.
+    ///
+    /// # Safety
+    /// `to` has room for `from`, and no operation works on it.
+    unsafe fn write(&mut self, to: *mut u8, from: &[u8]) -> Result<()> {
+        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    /// Copies out of memory of this backend.
+    ///
+    /// # Safety
+    /// `from` holds as many bytes as `to`, and no operation works on them.
+    unsafe fn read(&mut self, from: *const u8, to: &mut [u8]) -> Result<()> {
+        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    /// Begins operations that are handed over together (`-m`), as `ncclGroupStart` does.
+    fn group_start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Ends them.
+    fn group_end(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Starts an operation, and may finish it.
+    ///
+    /// # Safety
+    /// The operation's pointers are into memory of this backend, large enough for it, and nobody else touches that
+    /// until [`Backend::synchronize`] returns.
+    unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()>;
+
+    /// Returns when every operation that was started is done here.
+    fn synchronize(&mut self) -> Result<()>;
+
+    /// Returns when every rank of the job has come here.
+    fn barrier(&mut self) -> Result<()>;
+
+    /// Makes each of the numbers one for all ranks of the job.
+    fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()>;
+
+    /// Brings what every rank of the job gives to rank 0, in the order of ranks; `None` on other ranks.
+    fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;
+
+    /// The counters of this host's network interfaces that may carry the job.
+    fn nics(&mut self) -> Result<Vec<NicBytes>> {
+        Ok(Vec::new())
+    }
+}

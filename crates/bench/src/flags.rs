@@ -1,0 +1,353 @@
+//! The flags of nccl-tests, with their meanings and defaults, and ours.
+
+mod value;
+
+pub use value::{Pick, Root};
+
+use crate::{Error, Result};
+use busbw_model::{Bytes, Collective, Datatype, RedOp};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum, ValueHint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+use value::{choice, count, datatype, device_only, positive, redop, root, size};
+
+/// What carries the collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum BackendName {
+    /// The embedded engine, on cores: shared memory within a host, sockets between hosts
+    #[default]
+    Cpu,
+    /// NCCL, on GPUs
+    Nccl,
+    /// The MPI library that started the job
+    Mpi,
+}
+
+/// Flags of a benchmark. Short ones are nccl-tests'; numbers may also be hexadecimal (0x10).
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct Flags {
+    /// Threads per process; each drives as many ranks as --ngpus says
+    #[arg(short = 't', long, value_name = "N", default_value = "1", value_parser = positive, help_heading = RANKS)]
+    pub nthreads: u32,
+
+    /// GPUs per thread; without GPUs, ranks per thread. Ranks are processes x threads x this
+    #[arg(short = 'g', long, value_name = "N", default_value = "1", value_parser = positive, help_heading = RANKS)]
+    pub ngpus: u32,
+
+    /// What carries the collective
+    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = RANKS)]
+    pub backend: BackendName,
+
+    /// Start this many processes on this host
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = RANKS)]
+    pub np: Option<u32>,
+
+    /// Run on these hosts, with this many processes each: a:8,b:8. Builds and runs the mpirun command line, or srun's
+    /// inside an allocation
+    #[arg(long, value_name = "LIST", help_heading = RANKS)]
+    pub hosts: Option<String>,
+
+    /// Print the command line that --hosts would run, and stop
+    #[arg(long, requires = "hosts", help_heading = RANKS)]
+    pub dry_run: bool,
+
+    /// Smallest size in bytes; K, M and G are binary
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "32M", value_parser = size, help_heading = SIZES)]
+    pub minbytes: Bytes,
+
+    /// Largest size in bytes
+    #[arg(short = 'e', long, value_name = "SIZE", default_value = "32M", value_parser = size, help_heading = SIZES)]
+    pub maxbytes: Bytes,
+
+    /// Bytes from one size to the next, where -f is not given
+    #[arg(short = 'i', long, value_name = "SIZE", default_value = "1M", value_parser = size, help_heading = SIZES)]
+    pub stepbytes: Bytes,
+
+    /// Factor from one size to the next; 1 is off
+    #[arg(short = 'f', long, value_name = "N", default_value = "1", value_parser = positive, help_heading = SIZES)]
+    pub stepfactor: u32,
+
+    /// Reduction: sum, prod, min, max, avg or all. For collectives that reduce
+    #[arg(short = 'o', long, value_name = "OP", default_value = "sum", value_parser = redop, help_heading = OPERATION)]
+    pub op: Pick<RedOp>,
+
+    /// Datatype: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2 or all
+    #[arg(short = 'd', long, value_name = "TYPE", default_value = "float", value_parser = datatype)]
+    #[arg(help_heading = OPERATION)]
+    pub datatype: Pick<Datatype>,
+
+    /// Root rank, or all (-1). For collectives with a root
+    #[arg(short = 'r', long, value_name = "RANK", default_value = "0", value_parser = root)]
+    #[arg(allow_negative_numbers = true, help_heading = OPERATION)]
+    pub root: Root,
+
+    /// Algorithm: one of NCCL_ALGO's names. Default: by size and layout
+    #[arg(long, value_name = "NAME", help_heading = OPERATION)]
+    pub algo: Option<String>,
+
+    /// Helper threads per connection between hosts (NCCL_SOCKET_NTHREADS). Default: found by itself
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = OPERATION)]
+    pub threads: Option<u32>,
+
+    /// Sockets per helper thread (NCCL_NSOCKS_PERTHREAD). Default: found by itself
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = OPERATION)]
+    pub sockets: Option<u32>,
+
+    /// Timed iterations
+    #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = positive, help_heading = TIMING)]
+    pub iters: u32,
+
+    /// Iterations before timing, at each size
+    #[arg(short = 'w', long = "warmup_iters", alias = "warmup-iters", value_name = "N", default_value = "1")]
+    #[arg(value_parser = count, help_heading = TIMING)]
+    pub warmup_iters: u32,
+
+    /// Operations handed over together in each iteration
+    #[arg(short = 'm', long = "agg_iters", alias = "agg-iters", value_name = "N", default_value = "1")]
+    #[arg(value_parser = positive, help_heading = TIMING)]
+    pub agg_iters: u32,
+
+    /// Run and print all sizes this often; 0 is for ever
+    #[arg(short = 'N', long = "run_cycles", alias = "run-cycles", value_name = "N", default_value = "1")]
+    #[arg(value_parser = count, help_heading = TIMING)]
+    pub run_cycles: u32,
+
+    /// The time shown, of all ranks: 0 rank 0's, 1 mean, 2 shortest, 3 longest
+    #[arg(short = 'a', long, value_name = "0-3", default_value = "1", value_parser = choice::<3>)]
+    #[arg(help_heading = TIMING)]
+    pub average: u8,
+
+    /// 1: time every iteration, and show the fastest, the slowest, the 99th percentile (nearest rank) and the
+    /// coefficient of variation
+    #[arg(short = 'I', long = "per_iter_timing", alias = "per-iter-timing", value_name = "0|1", default_value = "0")]
+    #[arg(value_parser = choice::<1>, help_heading = TIMING)]
+    pub per_iter_timing: u8,
+
+    /// Leave the first iterations out of what -I shows
+    #[arg(short = 'K', long = "per_iter_skip", alias = "per-iter-skip", value_name = "N", default_value = "0")]
+    #[arg(value_parser = count, help_heading = TIMING)]
+    pub per_iter_skip: u32,
+
+    /// 0 no waiting between iterations; 1 wait and barrier after each operation; 2 wait, no barrier; 3 wait and
+    /// barrier after each iteration, which the time leaves out
+    #[arg(short = 'z', long, value_name = "0-3", default_value = "0", value_parser = choice::<3>)]
+    #[arg(help_heading = TIMING)]
+    pub blocking: u8,
+
+    /// 1: show the time of the call, not of the operation
+    #[arg(short = 'C', long = "report_cputime", alias = "report-cputime", value_name = "0|1", default_value = "0")]
+    #[arg(value_parser = choice::<1>, help_heading = TIMING)]
+    pub report_cputime: u8,
+
+    /// Run everything this often, and show mean, spread and 95% confidence interval of busbw per size
+    #[arg(long, value_name = "N", default_value = "1", value_parser = positive, help_heading = TIMING)]
+    pub repeat: u32,
+
+    /// Check results this often at each size; 0 is off
+    #[arg(short = 'c', long, value_name = "N", default_value = "1", value_parser = count, help_heading = RUN)]
+    pub check: u32,
+
+    /// Seconds after which a job that does not get on ends with the rank at fault; 0 is off
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60", value_parser = count, help_heading = RUN)]
+    pub timeout: u32,
+
+    /// 1: threads connect their ranks at the same time
+    #[arg(short = 'p', long = "parallel_init", alias = "parallel-init", value_name = "0|1", default_value = "0")]
+    #[arg(value_parser = choice::<1>, help_heading = RUN)]
+    pub parallel_init: u8,
+
+    /// Begin buffers at this element, to see what misalignment costs
+    #[arg(short = 'u', long, value_name = "N", default_value = "0", value_parser = count, help_heading = RUN)]
+    pub unalign: u32,
+
+    /// Accepted for nccl-tests' sake; there is no stream to choose
+    #[arg(short = 'y', long = "stream_null", alias = "stream-null", value_name = "0|1", default_value = "0")]
+    #[arg(value_parser = choice::<1>, help_heading = RUN)]
+    pub stream_null: u8,
+
+    /// 1: a time stamp at the end of each row
+    #[arg(short = 'S', long = "report_timestamps", alias = "report-timestamps", value_name = "0|1")]
+    #[arg(default_value = "0", value_parser = choice::<1>, help_heading = OUTPUT)]
+    pub report_timestamps: u8,
+
+    /// Also write the results as JSON (nccl-tests' file version 3). The name ends in .json; an existing file is kept,
+    /// and .0, .1 and so on added to the name
+    #[arg(short = 'J', long = "output_file", visible_alias = "json", alias = "output-file", value_name = "FILE")]
+    #[arg(value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
+    pub output_file: Option<PathBuf>,
+
+    /// 1: show the memory used
+    #[arg(short = 'M', long, value_name = "0|1", default_value = "0", value_parser = choice::<1>)]
+    #[arg(help_heading = OUTPUT)]
+    pub memory: u8,
+
+    /// Show per size what each NIC sent and received while timing
+    #[arg(long, help_heading = OUTPUT)]
+    pub nics: bool,
+
+    /// Launches of a CUDA graph of the iterations; needs --backend nccl
+    #[arg(short = 'G', long, value_name = "N", default_value = "0", value_parser = count, help_heading = GPU)]
+    pub cudagraph: u32,
+
+    /// Register buffers with NCCL: 1 local, 2 symmetric; needs --backend nccl
+    #[arg(short = 'R', long = "local_register", alias = "local-register", value_name = "0-2", default_value = "0")]
+    #[arg(value_parser = choice::<2>, help_heading = GPU)]
+    pub local_register: u8,
+
+    /// An implementation with NCCL's device API, with -R 2; needs --backend nccl
+    #[arg(short = 'D', long = "device_implementation", alias = "device-implementation", value_name = "N")]
+    #[arg(default_value = "0", value_parser = count, help_heading = GPU)]
+    pub device_implementation: u32,
+
+    /// CTAs of that implementation, up to 128 (nccl-tests: 16); needs --backend nccl
+    #[arg(short = 'V', long = "device_cta_count", alias = "device-cta-count", value_name = "N")]
+    #[arg(value_parser = positive, help_heading = GPU)]
+    pub device_cta_count: Option<u32>,
+
+    /// NCCL's CTA policy: 0 default, 1 efficiency, 2 zero; needs --backend nccl
+    #[arg(short = 'x', long = "cta_policy", alias = "cta-policy", value_name = "0-2", value_parser = choice::<2>)]
+    #[arg(help_heading = GPU)]
+    pub cta_policy: Option<u8>,
+}
+
+const RANKS: &str = "Ranks";
+const SIZES: &str = "Sizes";
+const OPERATION: &str = "Operation";
+const TIMING: &str = "Timing";
+const RUN: &str = "Run";
+const OUTPUT: &str = "Output";
+const GPU: &str = "GPU only";
+
+/// The command that nccl-tests' programs are: flags and nothing else.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = false, disable_version_flag = true, max_term_width = 100)]
+struct Program {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// The collective that a program of nccl-tests' name measures: `all_reduce_perf`, also with a folder before and a
+/// suffix behind (`build/all_reduce_perf_mpi`). `None` for any other name.
+///
+/// ```
+/// use busbw_model::Collective;
+/// assert_eq!(busbw_bench::flags::program("/opt/bin/sendrecv_perf_mpi"), Some(Collective::SendRecv));
+/// assert_eq!(busbw_bench::flags::program("busbw"), None);
+/// ```
+pub fn program(argv0: &str) -> Option<Collective> {
+    let name = argv0.rsplit('/').next()?;
+    let (name, _suffix) = name.split_once("_perf")?;
+    Collective::ALL.into_iter().find(|collective| collective.name() == name)
+}
+
+/// clap's command of a program of nccl-tests, to parse with or to make help and manual from. As with getopt, the last
+/// of a repeated flag counts and long flags may be cut short.
+pub fn command(name: &'static str) -> clap::Command {
+    Program::command().name(name).bin_name(name).args_override_self(true).infer_long_args(true)
+}
+
+impl Default for Flags {
+    /// nccl-tests' defaults, and ours: those of a command line without flags.
+    fn default() -> Self {
+        Program::parse_from(["busbw"]).flags
+    }
+}
+
+impl Flags {
+    /// Reads a command line of nccl-tests; the first argument is the program's name.
+    ///
+    /// # Errors
+    /// clap's error, which is also how `--help` ends; it names the flag, the value and what is allowed. Flags that
+    /// contradict each other are found by [`Flags::check`].
+    pub fn parse<I>(name: &'static str, argv: I) -> std::result::Result<Self, clap::Error>
+    where
+        I: IntoIterator<Item: Into<OsString> + Clone>,
+    {
+        Flags::from_arg_matches(&command(name).try_get_matches_from(argv)?)
+    }
+
+    /// Looks for flags that contradict each other, or what carries the collective.
+    ///
+    /// # Errors
+    /// The first flag that cannot be followed, its value and what is allowed.
+    pub fn check(&self) -> Result<()> {
+        self.check_sizes()?;
+        if self.per_iter_skip > 0 && self.per_iter_timing == 0 {
+            return Err(Error::flag("-K,--per_iter_skip", self.per_iter_skip, "needs -I 1"));
+        }
+        if self.per_iter_skip >= self.iters {
+            let allowed = format!("at most {} of {} iterations (-n) can be left out", self.iters - 1, self.iters);
+            return Err(Error::flag("-K,--per_iter_skip", self.per_iter_skip, allowed));
+        }
+        if let Some(file) = &self.output_file
+            && !file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
+        {
+            return Err(Error::flag("-J,--output_file", file.display(), "the name must end in .json"));
+        }
+        device_only(self)
+    }
+
+    fn check_sizes(&self) -> Result<()> {
+        let (min, max) = (self.minbytes.0, self.maxbytes.0);
+        if min > max {
+            let allowed = format!("must not be above -e,--maxbytes, which is {max}");
+            return Err(Error::flag("-b,--minbytes", min, allowed));
+        }
+        if min < max && self.stepfactor > 1 && min == 0 {
+            return Err(Error::flag(
+                "-b,--minbytes",
+                0,
+                "does not grow by a factor (-f); begin with 1 or more, or use -i",
+            ));
+        }
+        if min < max && self.stepfactor <= 1 && self.stepbytes.0 == 0 {
+            return Err(Error::flag("-i,--stepbytes", 0, "the step must be above 0"));
+        }
+        Ok(())
+    }
+
+    /// What ranks must have in common, in nccl-tests' words.
+    pub fn signature(&self) -> String {
+        format!(
+            "-t {} -g {} -b {} -e {} -i {} -f {} -o {:?} -d {:?} -r {:?} -n {} -w {} -m {} -N {} -a {} -I {} -c {} -z {} -u {} \
+             --repeat {} --nics {}",
+            self.nthreads,
+            self.ngpus,
+            self.minbytes.0,
+            self.maxbytes.0,
+            self.stepbytes.0,
+            self.stepfactor,
+            self.op,
+            self.datatype,
+            self.root,
+            self.iters,
+            self.warmup_iters,
+            self.agg_iters,
+            self.run_cycles,
+            self.average,
+            self.per_iter_timing,
+            self.check,
+            self.blocking,
+            self.unalign,
+            self.repeat,
+            self.nics
+        )
+    }
+
+    /// How long a job may stand still; `None`: for ever.
+    pub fn patience(&self) -> Option<Duration> {
+        (self.timeout > 0).then(|| Duration::from_secs(u64::from(self.timeout)))
+    }
+
+    /// The sizes of the sweep, up to `max` bytes.
+    pub fn sizes(&self, min: u64, max: u64) -> impl Iterator<Item = u64> {
+        let (factor, step) = (u64::from(self.stepfactor), self.stepbytes.0);
+        let next = move |size: &u64| if factor > 1 { size.checked_mul(factor) } else { size.checked_add(step) };
+        let sizes = std::iter::successors(Some(min), next).take_while(move |size| *size <= max);
+        sizes.take(if min < max { usize::MAX } else { 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Command lines as people write them for nccl-tests.
+
+use super::*;
+
+fn parse(line: &str) -> std::result::Result<Flags, clap::Error> {
+    Flags::parse("all_reduce_perf", std::iter::once("all_reduce_perf").chain(line.split_ascii_whitespace()))
+}
+
+#[test]
+fn defaults_are_those_of_the_readme() {
+    let flags = Flags::default();
+    let numbers = [flags.nthreads, flags.ngpus, flags.stepfactor, flags.iters, flags.warmup_iters, flags.agg_iters];
+    assert_eq!(numbers, [1, 1, 1, 20, 1, 1]);
+    assert_eq!([flags.minbytes.0, flags.maxbytes.0, flags.stepbytes.0], [32 << 20, 32 << 20, 1 << 20]);
+    assert_eq!((flags.run_cycles, flags.check, flags.average, flags.blocking), (1, 1, 1, 0));
+    assert_eq!(
+        (flags.op, flags.datatype, flags.root),
+        (Pick::One(RedOp::Sum), Pick::One(Datatype::Float), Root::One(0))
+    );
+    assert_eq!((flags.timeout, flags.backend, flags.repeat), (60, BackendName::Cpu, 1));
+    flags.check().unwrap();
+}
+
+#[test]
+fn every_way_of_getopt_is_read() {
+    for line in [
+        "-b 8 -e 128M -f 2 -n 5",
+        "-b8 -e128M -f2 -n5",
+        "--minbytes=8 --maxbytes=128M --stepfactor=2 --iters=5",
+        "--minbytes 8 --maxbytes 128M --stepfactor 2 --iters 5",
+        "--minb 8 --maxb 128M --stepf 2 --it 5",
+        "-n 7 -b 1G -f2 -b 8 -e 0.125G -n 5",
+        "-b 8 -e 134217728 -f 0x2 -n 5",
+        "-b 8e0 -e 128m -f 2 -n 5 -y 1",
+    ] {
+        let flags = parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!((flags.minbytes.0, flags.maxbytes.0, flags.stepfactor, flags.iters), (8, 128 << 20, 2, 5), "{line}");
+    }
+}
+
+#[test]
+fn every_flag_is_read() {
+    let line = "-t2 -g3 -b8 -e1K -i64 -f1 -o max -d half -r 3 -n4 -w2 -m3 -N2 -a3 -I1 -K1 -p1 -c2 -z3 -C1 -S1 -J o.json -T9 \
+                -M1 -u1 -y1 -G0 -R0 -D0 --backend cpu --np 4 --hosts a:2,b:2 --dry-run --algo ring --repeat 5 --nics \
+                --threads 4 --sockets 2";
+    let flags = parse(line).unwrap();
+    flags.check().unwrap();
+    assert_eq!((flags.nthreads, flags.ngpus, flags.stepbytes.0), (2, 3, 64));
+    assert_eq!(
+        (flags.op, flags.datatype, flags.root),
+        (Pick::One(RedOp::Max), Pick::One(Datatype::Half), Root::One(3))
+    );
+    assert_eq!((flags.warmup_iters, flags.agg_iters, flags.run_cycles, flags.average), (2, 3, 2, 3));
+    assert_eq!((flags.per_iter_timing, flags.per_iter_skip, flags.parallel_init, flags.check), (1, 1, 1, 2));
+    assert_eq!((flags.blocking, flags.report_cputime, flags.report_timestamps, flags.memory), (3, 1, 1, 1));
+    assert_eq!((flags.timeout, flags.unalign, flags.np, flags.repeat), (9, 1, Some(4), 5));
+    assert_eq!((flags.threads, flags.sockets, flags.nics, flags.dry_run), (Some(4), Some(2), true, true));
+    assert_eq!((flags.algo.as_deref(), flags.hosts.as_deref()), (Some("ring"), Some("a:2,b:2")));
+    assert_eq!(parse("--json o.json").unwrap().output_file, Some("o.json".into()));
+    assert_eq!((parse("-r -1").unwrap().root, parse("-r all").unwrap().root), (Root::All, Root::All));
+    assert_eq!((parse("-d all").unwrap().datatype, parse("-o all").unwrap().op), (Pick::All, Pick::All));
+}
+
+#[test]
+fn a_bad_value_is_named_with_what_is_allowed() {
+    for (line, flag, allowed) in [
+        ("-b fast", "minbytes", "a size such as"),
+        ("--minbytes=-8", "minbytes", "a size such as"),
+        ("-n 0", "iters", "1 or more"),
+        ("-n many", "iters", "1 or more"),
+        ("-a 4", "average", "from 0 to 3"),
+        ("-I 2", "per_iter_timing", "0 or 1"),
+        ("-z 4", "blocking", "from 0 to 3"),
+        ("-o mean", "op", "sum, prod"),
+        ("-d floaty", "datatype", "bfloat16"),
+        ("-r -2", "root", "a rank, or all"),
+        ("--backend mips", "backend", "cpu"),
+    ] {
+        let error = parse(line).unwrap_err().to_string();
+        assert!(error.contains(flag) && error.contains(allowed), "{line}: {error}");
+    }
+}
+
+#[test]
+fn contradictions_are_named() {
+    for (line, says) in [
+        ("-b 64M", "-b,--minbytes 67108864: must not be above -e,--maxbytes, which is 33554432"),
+        ("-b 0 -e 8 -f 2", "does not grow by a factor"),
+        ("-b 1 -e 8 -i 0", "-i,--stepbytes 0"),
+        ("-K 1", "-K,--per_iter_skip 1: needs -I 1"),
+        ("-I 1 -n 4 -K 4", "at most 3 of 4 iterations"),
+        ("-J out.txt", "-J,--output_file out.txt: the name must end in .json"),
+        ("-G 1", "-G,--cudagraph 1: is for GPUs and needs --backend nccl"),
+        ("-R 2", "needs --backend nccl"),
+        ("-D 1", "needs --backend nccl"),
+        ("-V 16", "needs --backend nccl"),
+        ("-x 1", "needs --backend nccl"),
+    ] {
+        let error = parse(line).unwrap().check().unwrap_err().to_string();
+        assert!(error.contains(says), "{line}: {error}");
+    }
+    parse("-G 1 -R 2 -D 1 -V 8 -x 1 --backend nccl").unwrap().check().unwrap();
+}
+
+#[test]
+fn sizes_grow_by_factor_or_step() {
+    let sizes = |line: &str| {
+        let flags = parse(line).unwrap();
+        flags.sizes(flags.minbytes.0, flags.maxbytes.0).collect::<Vec<_>>()
+    };
+    assert_eq!(sizes("-b 8 -e 70 -f 2"), [8, 16, 32, 64]);
+    assert_eq!(sizes("-b 0 -e 10 -i 4"), [0, 4, 8]);
+    assert_eq!(sizes("-b 5 -e 5"), [5]);
+    assert_eq!(sizes("-b 0 -e 0 -f 2"), [0]);
+}
+
+#[test]
+fn programs_are_known_by_name() {
+    for (argv0, collective) in [
+        ("all_reduce_perf", Some(Collective::AllReduce)),
+        ("./build/alltoallv_perf", Some(Collective::AllToAllV)),
+        ("/usr/bin/hypercube_perf_mpi", Some(Collective::HyperCube)),
+        ("all_reduce", None),
+        ("busbw", None),
+    ] {
+        assert_eq!(program(argv0), collective, "{argv0}");
+    }
+}

@@ -1,0 +1,155 @@
+//! A whole run: starts the job or takes this process's place in it, and measures with each of its ranks.
+
+use crate::backend::Backend;
+use crate::backend::cpu::{Cpu, check_settings};
+use crate::flags::BackendName;
+use crate::{Context, Error, Flags, Outcome, Result};
+use busbw_launch::command::{self, Starter};
+use busbw_launch::hosts::Hosts;
+use busbw_launch::local::Local;
+use busbw_launch::{Door, Launcher, Place, Settings};
+use busbw_model::Collective;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where a run comes from: this program and how it was called.
+pub struct Call {
+    /// The collective to measure.
+    pub collective: Collective,
+    /// The flags.
+    pub flags: Flags,
+    /// This program, to start ranks with.
+    pub program: PathBuf,
+    /// The arguments that it got, without its name.
+    pub arguments: Vec<OsString>,
+}
+
+/// What a rank that waits without end has for a timeout: a year.
+const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
+
+/// Runs it; gives the exit status. Rank 0 writes to `out`.
+///
+/// # Errors
+/// One line that says what failed, where, and what to do.
+pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
+    call.flags.check()?;
+    check_settings(&call.flags, variable)?;
+    if let Some(list) = &call.flags.hosts {
+        return on_hosts(call, list, variable, out);
+    }
+    let place = Place::detect(variable)?;
+    match (call.flags.np, place.launcher) {
+        (Some(np), Launcher::Alone) if np > 1 => start_local(call, np as usize, variable),
+        _ => measure(call, &place, variable, out),
+    }
+}
+
+fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
+    let (program, arguments) = (call.program.clone(), call.arguments.clone());
+    Ok(Local { np, program, arguments, environment: Vec::new() }.run(variable)?)
+}
+
+/// Builds the command line that runs this on other hosts; prints it, or becomes it.
+fn on_hosts(call: &Call, list: &str, variable: Variable<'_>, out: &mut dyn Write) -> Result<i32> {
+    let hosts: Hosts = list.parse()?;
+    let starter = Starter::find(variable)?;
+    let program = call.program.display().to_string();
+    let command: Vec<String> = std::iter::once(program).chain(call.arguments_on_hosts()).collect();
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let words = starter.command_line(&hosts, &command::passed_on(names), &command);
+    if call.flags.dry_run {
+        writeln!(out, "{}", command::shell_quoted(&words)).map_err(Error::Output)?;
+        return Ok(0);
+    }
+    hosts.resolve()?;
+    Err(command::become_command(&words).into())
+}
+
+/// Measures with every rank of this process, each in a thread of its own.
+fn measure(call: &Call, place: &Place, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
+    if call.flags.backend != BackendName::Cpu {
+        let name = format!("{:?}", call.flags.backend).to_lowercase();
+        return Err(Error::Setting(format!("--backend {name} is not part of this build; --backend cpu is")));
+    }
+    let ranks = (call.flags.nthreads * call.flags.ngpus) as usize;
+    let settings = Settings {
+        timeout: call.flags.patience().unwrap_or(NO_TIMEOUT),
+        ranks_per_process: ranks,
+        flags: call.spelled_flags(),
+        ..Settings::default()
+    };
+    let door = Door::open(place, variable, settings)?;
+    let results = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..ranks)
+            .map(|thread| {
+                let door = &door;
+                scope.spawn(move || one_rank(call, door, thread, variable, &mut std::io::sink()))
+            })
+            .collect();
+        let mut results = vec![one_rank(call, &door, 0, variable, out)];
+        results.extend(
+            others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(Error::Job("a rank panicked".into())))),
+        );
+        results
+    });
+    let outcomes = results.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(i32::from(!outcomes.iter().all(|outcome| outcome.ok)))
+}
+
+fn one_rank(call: &Call, door: &Door, thread: usize, variable: Variable<'_>, out: &mut dyn Write) -> Result<Outcome> {
+    let mut rank = Cpu::join(door, thread, &call.flags, variable)?;
+    rank.begin();
+    if let Some(note) = rank.note(call.collective).filter(|_| rank.describe().rank == 0) {
+        writeln!(out, "# {note}").map_err(Error::Output)?;
+    }
+    let context = Context::of_process(call.collective);
+    match crate::run(&call.flags, call.collective, &mut rank, out, &context) {
+        Ok(outcome) => rank.leave().map(|()| outcome),
+        Err(error) => Err(Error::Job(rank.fail(&error.to_string()))),
+    }
+}
+
+impl Call {
+    /// The arguments for the ranks on other hosts: all but those that say which hosts.
+    fn arguments_on_hosts(&self) -> Vec<String> {
+        let mut words = self.arguments.iter().map(|word| word.to_string_lossy().into_owned());
+        let mut kept = Vec::new();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--hosts" => drop(words.next()),
+                "--dry-run" => {}
+                word if word.starts_with("--hosts=") => {}
+                _ => kept.push(word),
+            }
+        }
+        kept
+    }
+
+    /// The flags as they were given, which must be the same on every rank; but for those that only rank 0 follows.
+    fn spelled_flags(&self) -> String {
+        let words: Vec<String> = self.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        format!("{} {}", self.collective, words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_not_told_where_they_are() {
+        for (given, kept) in [
+            ("bench all_reduce --hosts a:8,b:8 -b 8", "bench all_reduce -b 8"),
+            ("bench all_reduce -b 8 --hosts=a,b --dry-run", "bench all_reduce -b 8"),
+        ] {
+            let arguments = given.split(' ').map(OsString::from).collect();
+            let call =
+                Call { collective: Collective::AllReduce, flags: Flags::default(), program: "busbw".into(), arguments };
+            assert_eq!(call.arguments_on_hosts().join(" "), kept);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The file of `-J`: nccl-tests' JSON, file version 3 (`src/util.cu` of nccl-tests 2.19.6), described in
+//! `docs/schema/nccl-tests-3.schema.json`.
+//!
+//! As there, booleans are the strings "true" and "false", the root is padded, what is no number is "nan" (and "inf",
+//! which nccl-tests writes bare), and of a process with several ranks only the first is listed. Other than there, the
+//! environment holds no more than [`Context::recorded_env`] lets through, numbers are not rounded to six decimals,
+//! and a run that fails says why in `errors`.
+
+use crate::backend::Device;
+use crate::clock;
+use crate::context::Context;
+use crate::flags::Flags;
+use crate::repetition::Repetitions;
+use crate::row::{Half, NicTraffic, PerIteration, Row};
+use crate::statistics::Iterations;
+use crate::table::Footer;
+use crate::{Error, Result};
+use serde::{Serialize, Serializer};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// nccl-tests' version of the file.
+const FILE_VERSION: u32 = 3;
+
+/// A file that grows with the run, and is whole JSON also when the run fails or this value is dropped.
+pub struct Json {
+    path: PathBuf,
+    file: BufWriter<File>,
+    stage: Stage,
+    results: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Begun,
+    Results,
+    Closed,
+}
+
+impl Json {
+    /// Creates the file; where one is there already, `PATH.0`, `PATH.1` and so on.
+    ///
+    /// # Errors
+    /// It cannot be created or written.
+    pub fn create(path: &Path, context: &Context) -> Result<Self> {
+        let mut tried = path.to_path_buf();
+        let mut number = 0;
+        let file = loop {
+            match File::create_new(&tried) {
+                Ok(file) => break file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let mut name = path.as_os_str().to_owned();
+                    name.push(format!(".{number}"));
+                    tried = name.into();
+                    number += 1;
+                }
+                Err(source) => return Err(Error::Json { path: tried, source }),
+            }
+        };
+        let mut json = Json { path: tried, file: BufWriter::new(file), stage: Stage::Begun, results: 0 };
+        json.write(b"{")?;
+        json.key("version", &FILE_VERSION)?;
+        json.member("start_time", &clock::stamp(context.start))?;
+        json.member("args", &context.argv)?;
+        json.member("env", &context.recorded_env())?;
+        json.member("nccl_version", &0)?;
+        Ok(json)
+    }
+
+    /// The file that was created.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The settings and the devices; what follows are results.
+    pub fn config(&mut self, flags: &Flags, devices: &[Device]) -> Result<()> {
+        self.member("config", &Config::new(flags, devices))?;
+        self.write(b",\"results\":[")?;
+        self.stage = Stage::Results;
+        self.flush()
+    }
+
+    /// A row.
+    pub fn row(&mut self, row: &Row, flags: &Flags) -> Result<()> {
+        if self.results > 0 {
+            self.write(b",")?;
+        }
+        self.results += 1;
+        self.value(&Entry::new(row, flags))?;
+        self.flush()
+    }
+
+    /// The end of a run.
+    pub fn finish(&mut self, footer: &Footer<'_>, repetitions: Option<&Repetitions>) -> Result<()> {
+        self.write(b"]")?;
+        let failed = footer.failed_checks;
+        self.member("out_of_bounds", &OutOfBounds { count: failed, okay: truth(failed == 0) })?;
+        let okay = footer.is_enough.map_or("unchecked", truth);
+        self.member("average_bus_bandwidth", &Average { bandwidth: footer.average_gbs, okay })?;
+        if let Some(repetitions) = repetitions {
+            self.member("repetitions", repetitions)?;
+        }
+        self.end(&[])
+    }
+
+    /// The end of a run that failed.
+    pub fn fail(&mut self, message: &str) -> Result<()> {
+        if self.stage == Stage::Results {
+            self.write(b"]")?;
+        }
+        self.end(&[message])
+    }
+
+    fn end(&mut self, errors: &[&str]) -> Result<()> {
+        self.stage = Stage::Closed;
+        self.member("errors", &errors)?;
+        self.member("end_time", &clock::stamp(SystemTime::now()))?;
+        self.write(b"}\n")?;
+        self.flush()
+    }
+
+    fn member(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
+        self.write(b",")?;
+        self.key(key, value)
+    }
+
+    fn key(&mut self, key: &str, value: &impl Serialize) -> Result<()> {
+        self.write(format!("\"{key}\":").as_bytes())?;
+        self.value(value)
+    }
+
+    fn value(&mut self, value: &impl Serialize) -> Result<()> {
+        serde_json::to_writer(&mut self.file, value)
+            .map_err(|error| Error::Json { path: self.path.clone(), source: error.into() })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|source| Error::Json { path: self.path.clone(), source })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(|source| Error::Json { path: self.path.clone(), source })
+    }
+}
+
+impl Drop for Json {
+    fn drop(&mut self) {
+        if self.stage != Stage::Closed {
+            // Nobody is left to tell.
+            let _ = self.fail("the run was interrupted");
+        }
+    }
+}
+
+fn truth(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}
+
+/// A number; what is none, as a string.
+pub(crate) fn number<S: Serializer>(value: &f64, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    match value {
+        value if value.is_nan() => serializer.serialize_str("nan"),
+        value if value.is_infinite() => serializer.serialize_str(if *value > 0.0 { "inf" } else { "-inf" }),
+        value => serializer.serialize_f64(*value),
+    }
+}
+
+#[derive(Serialize)]
+struct OutOfBounds {
+    count: u64,
+    okay: &'static str,
+}
+
+#[derive(Serialize)]
+struct Average {
+    #[serde(serialize_with = "number")]
+    bandwidth: f64,
+    okay: &'static str,
+}
+
+#[derive(Serialize)]
+struct Config<'a> {
+    nthreads: u32,
+    ngpus: u32,
+    minimum_bytes: u64,
+    maximum_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_factor: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_bytes: Option<u64>,
+    warmup_iters: u32,
+    iterations: u32,
+    aggregated_iterations: u32,
+    validation: u32,
+    graph: u32,
+    blocking_collectives: &'static str,
+    per_iter_timing: &'static str,
+    per_iter_skip: u32,
+    parallel_init: &'static str,
+    devices: Vec<DeviceEntry<'a>>,
+}
+
+#[derive(Serialize)]
+struct DeviceEntry<'a> {
+    rank: usize,
+    group: u32,
+    pid: u32,
+    hostname: &'a str,
+    device: usize,
+    device_hex: &'a str,
+    device_info: &'a str,
+}
+
+impl<'a> Config<'a> {
+    fn new(flags: &Flags, devices: &'a [Device]) -> Self {
+        let ranks_per_process = (flags.nthreads * flags.ngpus) as usize;
+        let by_factor = flags.stepfactor > 1;
+        Config {
+            nthreads: flags.nthreads,
+            ngpus: flags.ngpus,
+            minimum_bytes: flags.minbytes.0,
+            maximum_bytes: flags.maxbytes.0,
+            step_factor: by_factor.then_some(flags.stepfactor),
+            step_bytes: (!by_factor).then_some(flags.stepbytes.0),
+            warmup_iters: flags.warmup_iters,
+            iterations: flags.iters,
+            aggregated_iterations: flags.agg_iters,
+            validation: flags.check,
+            graph: flags.cudagraph,
+            blocking_collectives: truth(flags.blocking > 0),
+            per_iter_timing: truth(flags.per_iter_timing > 0),
+            per_iter_skip: flags.per_iter_skip,
+            parallel_init: truth(flags.parallel_init > 0),
+            devices: devices.iter().step_by(ranks_per_process.max(1)).map(DeviceEntry::new).collect(),
+        }
+    }
+}
+
+impl<'a> DeviceEntry<'a> {
+    fn new(device: &'a Device) -> Self {
+        DeviceEntry {
+            rank: device.rank,
+            group: device.group,
+            pid: device.pid,
+            hostname: &device.host,
+            device: device.device,
+            device_hex: &device.bus_id,
+            device_info: &device.name,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    size: usize,
+    count: usize,
+    #[serde(rename = "type")]
+    datatype: &'static str,
+    redop: &'static str,
+    root: String,
+    out_of_place: HalfEntry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out_of_place_per_iter: Option<IterationsEntry<'a>>,
+    in_place: HalfEntry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_place_per_iter: Option<IterationsEntry<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    out_of_place_nics: &'a [NicTraffic],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    in_place_nics: &'a [NicTraffic],
+    actual_iterations: u32,
+    experiment_name: &'static str,
+}
+
+impl<'a> Entry<'a> {
+    fn new(row: &'a Row, flags: &Flags) -> Self {
+        let has_cpu_time = flags.report_cputime > 0;
+        let root = row.test.root.map_or(-1, |root| root as i64);
+        Entry {
+            size: row.size,
+            count: row.count,
+            datatype: row.test.datatype.name(),
+            redop: row.test.redop_cell,
+            root: format!("{root:6}"),
+            out_of_place: HalfEntry::new(&row.out_of_place, has_cpu_time),
+            out_of_place_per_iter: row.out_of_place.iterations.as_ref().map(IterationsEntry::new),
+            in_place: HalfEntry::new(&row.in_place, has_cpu_time),
+            in_place_per_iter: row.in_place.iterations.as_ref().map(IterationsEntry::new),
+            out_of_place_nics: &row.out_of_place.nics,
+            in_place_nics: &row.in_place.nics,
+            actual_iterations: flags.iters,
+            experiment_name: "",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Number(#[serde(serialize_with = "number")] f64);
+
+#[derive(Serialize)]
+struct HalfEntry {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_time: Option<Number>,
+    alg_bw: Number,
+    bus_bw: Number,
+    nwrong: Option<f64>,
+}
+
+impl HalfEntry {
+    fn new(half: &Half, has_cpu_time: bool) -> Self {
+        HalfEntry {
+            time: (!has_cpu_time).then_some(Number(half.time_us)),
+            cpu_time: has_cpu_time.then_some(Number(half.time_us)),
+            alg_bw: Number(half.algbw_gbs),
+            bus_bw: Number(half.busbw_gbs),
+            nwrong: half.wrong.map(|wrong| wrong as f64),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct IterationsEntry<'a> {
+    skipped_iterations: usize,
+    #[serde(flatten)]
+    stats: Iterations,
+    times_us: &'a [f64],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    per_process_max_times_us: &'a [Vec<f64>],
+}
+
+impl<'a> IterationsEntry<'a> {
+    fn new(iterations: &'a PerIteration) -> Self {
+        IterationsEntry {
+            skipped_iterations: iterations.skipped,
+            stats: iterations.stats,
+            times_us: &iterations.times_us,
+            per_process_max_times_us: &iterations.processes_us,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Which datatypes, reductions and roots a run measures, in nccl-tests' order (the `*RunTest` functions of its
+//! `src/*.cu`).
+
+use crate::backend::Backend;
+use crate::flags::{Flags, Pick, Root};
+use crate::{Error, Result};
+use busbw_model::{Collective, Datatype, RedOp};
+
+/// One sweep over sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Test {
+    /// The datatype.
+    pub datatype: Datatype,
+    /// The reduction, where the collective reduces.
+    pub redop: Option<RedOp>,
+    /// The cell `redop`: `none` without reduction, nothing for hypercube; send-receive shows what `-o` says.
+    pub redop_cell: &'static str,
+    /// The root, where the collective has one.
+    pub root: Option<usize>,
+}
+
+/// The sweeps that the flags ask for.
+///
+/// # Errors
+/// The root is no rank, the backend cannot run the datatype or reduction, or the collective cannot run among so many
+/// ranks.
+pub fn tests(collective: Collective, flags: &Flags, backend: &dyn Backend) -> Result<Vec<Test>> {
+    let nranks = backend.nranks();
+    if collective == Collective::HyperCube && !nranks.is_power_of_two() {
+        let text =
+            format!("hypercube needs a number of ranks that is a power of two, not {nranks}; change --np or -t and -g");
+        return Err(Error::Job(text));
+    }
+    let reduces = matches!(collective, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter);
+    let runs = |datatype, redop| !reduces || backend.supports(datatype, redop);
+    let mut tests = Vec::new();
+    for datatype in chosen(flags.datatype, &Datatype::ALL) {
+        for (redop, redop_cell) in redops(collective, flags) {
+            if !runs(datatype, redop) {
+                continue;
+            }
+            for root in roots(collective, flags.root, nranks)? {
+                tests.push(Test { datatype, redop: reduces.then_some(redop), redop_cell, root });
+            }
+        }
+    }
+    if tests.is_empty() {
+        let text = match (flags.op, flags.datatype) {
+            (Pick::One(op), Pick::One(datatype)) => format!("{} of {}", op.name(), datatype.name()),
+            (Pick::One(op), Pick::All) => op.name().to_string(),
+            (Pick::All, _) => "any reduction of this datatype".to_string(),
+        };
+        return Err(Error::flag("-o,--op", text, format!("the backend {} does not run it", backend.name())));
+    }
+    Ok(tests)
+}
+
+fn chosen<T: Copy>(pick: Pick<T>, all: &[T]) -> Vec<T> {
+    match pick {
+        Pick::One(one) => vec![one],
+        Pick::All => all.to_vec(),
+    }
+}
+
+fn redops(collective: Collective, flags: &Flags) -> Vec<(RedOp, &'static str)> {
+    match collective {
+        Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter | Collective::SendRecv => {
+            chosen(flags.op, &RedOp::ALL).into_iter().map(|redop| (redop, redop.name())).collect()
+        }
+        Collective::HyperCube => vec![(RedOp::Sum, "")],
+        _ => vec![(RedOp::Sum, "none")],
+    }
+}
+
+fn roots(collective: Collective, root: Root, nranks: usize) -> Result<Vec<Option<usize>>> {
+    if !matches!(collective, Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter) {
+        return Ok(vec![None]);
+    }
+    match root {
+        Root::One(root) if root < nranks => Ok(vec![Some(root)]),
+        Root::One(root) => {
+            Err(Error::flag("-r,--root", root, format!("ranks are 0 to {}; give one of them, or all", nranks - 1)))
+        }
+        Root::All => Ok((0..nranks).map(Some).collect()),
+    }
+}

@@ -1,0 +1,85 @@
+//! What rank 0 shows of a run: the table and, with `-J`, the same as JSON.
+
+use crate::backend::Device;
+use crate::context::Context;
+use crate::flags::Flags;
+use crate::json::Json;
+use crate::repetition::{Repetitions, nic_lines};
+use crate::row::Row;
+use crate::table::{Footer, Table};
+use crate::{Error, Result};
+use std::io::Write;
+use std::time::SystemTime;
+
+/// The table and the JSON of a run.
+pub(crate) struct Report<'a> {
+    flags: &'a Flags,
+    table: Table<'a>,
+    json: Option<Json>,
+    /// What the lines below the table are made of, where they were asked for.
+    rows: Vec<Row>,
+}
+
+impl<'a> Report<'a> {
+    /// Creates the JSON, if there is to be one.
+    pub fn new(flags: &'a Flags, context: &Context, out: &'a mut dyn Write) -> Result<Self> {
+        let json = flags.output_file.as_ref().map(|path| Json::create(path, context)).transpose()?;
+        Ok(Report { flags, table: Table::new(out, flags), json, rows: Vec::new() })
+    }
+
+    /// What stands above the device list, and the list.
+    pub fn begin(&mut self, program: &str, backend: &str, devices: &[Device]) -> Result<()> {
+        if let Some(json) = &self.json {
+            self.table.lines(&format!("# Writing JSON output to {}", json.path().display()))?;
+        }
+        self.table.preamble(self.flags, program, backend)?;
+        self.table.devices(devices)?;
+        self.json.as_mut().map_or(Ok(()), |json| json.config(self.flags, devices))
+    }
+
+    /// The head of the table; `reduced` is where the sweep ends when that is earlier than asked for.
+    pub fn header(&mut self, reduced: Option<u64>) -> Result<()> {
+        if let Some(bytes) = reduced {
+            self.table.reduced(bytes)?;
+        }
+        self.table.header()
+    }
+
+    /// Lines of their own.
+    pub fn lines(&mut self, lines: &[String]) -> Result<()> {
+        lines.iter().try_for_each(|line| self.table.lines(line))
+    }
+
+    /// A row.
+    pub fn row(&mut self, row: Row) -> Result<()> {
+        self.table.row(&row, SystemTime::now())?;
+        if let Some(json) = &mut self.json {
+            json.row(&row, self.flags)?;
+        }
+        if self.flags.repeat > 1 || self.flags.nics {
+            self.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// What stands below the table.
+    pub fn end(&mut self, footer: &Footer<'_>) -> Result<()> {
+        let repetitions = (self.flags.repeat > 1).then(|| Repetitions::of(self.flags.repeat, &self.rows));
+        if self.flags.nics {
+            let operations = (self.flags.iters * self.flags.agg_iters) as usize;
+            self.lines(&nic_lines(&self.rows, operations))?;
+        }
+        if let Some(repetitions) = &repetitions {
+            self.lines(&repetitions.lines())?;
+        }
+        self.table.footer(footer)?;
+        self.json.as_mut().map_or(Ok(()), |json| json.finish(footer, repetitions.as_ref()))
+    }
+
+    /// The end of a run that failed. What cannot be written is left: the first error matters.
+    pub fn fail(&mut self, error: &Error) {
+        if let Some(json) = &mut self.json {
+            let _ = json.fail(&error.to_string());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Running one collective at one size: warm-up, timed iterations, the check (`startColl` and `BenchTime` of nccl-tests'
+//! `src/common.cu`).
+
+use crate::Result;
+use crate::backend::{Backend, How, Memory, NicBytes};
+use crate::flags::Flags;
+use crate::gather::{gather_nics, gather_times};
+use crate::plan::Test;
+use crate::row::{Half, NicTraffic, PerIteration};
+use crate::shape::Shape;
+use crate::statistics::Iterations;
+use crate::traffic::Traffic;
+use crate::verify::{Data, Place};
+use busbw_collectives::Operation;
+use busbw_model::{Collective, GBps, RedOp};
+use std::time::Instant;
+
+/// The buffers of a rank.
+pub struct Buffers {
+    /// What it gives out of place.
+    pub send: Memory,
+    /// What it gets, and in place also what it gives.
+    pub receive: Memory,
+    /// The largest size that they were made for.
+    pub max_bytes: usize,
+}
+
+/// One rank's part in one sweep over sizes.
+pub struct Bench<'a> {
+    /// What carries the collective.
+    pub backend: &'a mut dyn Backend,
+    /// How to measure.
+    pub flags: &'a Flags,
+    /// The pattern of all-to-all-v.
+    pub traffic: &'a Traffic,
+    /// The buffers.
+    pub buffers: &'a Buffers,
+    /// Which collective.
+    pub collective: Collective,
+    /// Which datatype, reduction and root.
+    pub test: Test,
+    /// The data of checks.
+    pub data: &'a mut Data,
+    /// Counts checks: each has data of its own.
+    pub repetition: &'a mut u64,
+    /// Counts checks in which this rank found wrong elements.
+    pub failed_checks: &'a mut u64,
+}
+
+/// What one rank's clock says of the timed iterations.
+struct Timed {
+    /// Seconds per operation.
+    seconds: f64,
+    /// Seconds per operation in which the call did not return.
+    call_seconds: f64,
+    /// Seconds per operation in each iteration, with `-I`.
+    iterations: Vec<f64>,
+}
+
+/// The data that fills buffers while timing, apart from those of checks.
+const TIMING_REPETITION: u64 = 99;
+
+impl Bench<'_> {
+    /// The shape at `size` bytes.
+    pub fn shape(&self, size: u64) -> Result<Shape> {
+        Shape::new(self.collective, self.test.datatype, size as usize, self.backend.nranks(), self.traffic)
+    }
+
+    fn element(&self) -> usize {
+        self.test.datatype.size() as usize
+    }
+
+    /// The first byte of a buffer; `-u` elements behind where it begins.
+    fn origins(&self) -> (*mut u8, *mut u8) {
+        let unaligned = self.flags.unalign as usize * self.element();
+        (self.buffers.send.pointer().wrapping_add(unaligned), self.buffers.receive.pointer().wrapping_add(unaligned))
+    }
+
+    /// Starts the operation. Each iteration works on other memory where there is some, so that nothing is in a cache.
+    fn start(&mut self, shape: &Shape, in_place: bool, iteration: usize) -> Result<()> {
+        let bytes = shape.bytes();
+        let places = self.buffers.max_bytes.checked_div(bytes).unwrap_or(1).max(1);
+        let shift = bytes * (iteration % places);
+        let (send, receive) = self.origins();
+        let (send, receive) = (send.wrapping_add(shift), receive.wrapping_add(shift));
+        let rank = self.backend.rank();
+        let operation = Operation {
+            collective: self.collective,
+            datatype: self.test.datatype,
+            redop: self.test.redop.unwrap_or(RedOp::Sum),
+            count: shape.count,
+            root: self.test.root.unwrap_or(0),
+            send: if in_place { receive.wrapping_add(shape.send_offset * rank) } else { send },
+            receive: if in_place { receive.wrapping_add(shape.receive_offset * rank) } else { receive },
+            counts: &shape.counts,
+        };
+        // SAFETY: `shift` leaves room for a whole operation within the `max_bytes` of each buffer, to which the
+        // allocation added those of `-u`; nobody touches them until the next synchronize.
+        unsafe { self.backend.run(&operation)? };
+        if self.flags.blocking > 0 {
+            self.backend.synchronize()?;
+        }
+        if self.flags.blocking == 1 {
+            self.backend.barrier()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what was started, where starting did not wait already.
+    fn complete(&mut self) -> Result<()> {
+        if self.flags.blocking > 0 && self.flags.agg_iters <= 1 {
+            return Ok(());
+        }
+        self.backend.synchronize()
+    }
+
+    /// The iterations before timing.
+    pub fn warm_up(&mut self, size: u64) -> Result<()> {
+        let shape = self.shape(size)?;
+        for iteration in 0..self.flags.warmup_iters as usize {
+            self.start(&shape, false, iteration)?;
+        }
+        self.complete()
+    }
+
+    /// One half of a row. Every rank returns one; that of rank 0 is to be shown.
+    pub fn half(&mut self, shape: &Shape, in_place: bool) -> Result<Half> {
+        if self.flags.check > 0 {
+            self.fill(shape, in_place, TIMING_REPETITION)?;
+        }
+        self.start(shape, in_place, 0)?;
+        self.complete()?;
+        let before = self.nics()?;
+        self.backend.barrier()?;
+
+        let timed = self.timed(shape, in_place)?;
+        let mut seconds = [timed.seconds];
+        match self.flags.average {
+            1 => self.backend.all_reduce_f64(&mut seconds, How::Avg)?,
+            2 => self.backend.all_reduce_f64(&mut seconds, How::Min)?,
+            3 => self.backend.all_reduce_f64(&mut seconds, How::Max)?,
+            _ => {}
+        }
+        let [seconds] = seconds;
+        self.backend.barrier()?;
+        let nics = self.nic_traffic(&before)?;
+
+        let algbw = GBps(shape.moved_bytes(self.collective) as f64 / 1e9 / seconds);
+        let busbw = self.collective.busbw(algbw, self.backend.nranks() as u32);
+        let wrong = self.check(shape, in_place)?;
+        let shown = if self.flags.report_cputime > 0 { timed.call_seconds } else { seconds };
+        let iterations = self.per_iteration(&timed)?;
+        Ok(Half { time_us: shown * 1e6, algbw_gbs: algbw.0, busbw_gbs: busbw.0, wrong, iterations, nics })
+    }
+
+    fn timed(&mut self, shape: &Shape, in_place: bool) -> Result<Timed> {
+        let (iters, aggregated) = (self.flags.iters as usize, self.flags.agg_iters as usize);
+        let (excludes_barrier, records) = (self.flags.blocking == 3, self.flags.per_iter_timing > 0);
+        let mut marks = Vec::with_capacity(if records { 2 * iters + 1 } else { 0 });
+        let mut busy = 0.0;
+        let clock = Instant::now();
+        let now = || clock.elapsed().as_secs_f64();
+        for iteration in 0..iters {
+            let begin = if excludes_barrier || records { now() } else { 0.0 };
+            if aggregated > 1 {
+                self.backend.group_start()?;
+            }
+            if records {
+                marks.push(begin);
+            }
+            for operation in 0..aggregated {
+                self.start(shape, in_place, iteration * aggregated + operation)?;
+            }
+            if aggregated > 1 {
+                self.backend.group_end()?;
+            }
+            if excludes_barrier {
+                self.backend.synchronize()?;
+                let end = now();
+                busy += end - begin;
+                marks.extend(records.then_some(end));
+                self.backend.barrier()?;
+            }
+        }
+        let called = if excludes_barrier { busy } else { now() };
+        self.complete()?;
+        let end = now();
+        marks.extend((records && !excludes_barrier).then_some(end));
+        let operations = (iters * aggregated) as f64;
+        let whole = if excludes_barrier { busy } else { end };
+        let per_operation = |pair: &[f64]| (pair[1] - pair[0]) / aggregated as f64;
+        let iterations = match excludes_barrier {
+            true => marks.chunks_exact(2).map(per_operation).collect(),
+            false => marks.windows(2).map(per_operation).collect(),
+        };
+        Ok(Timed { seconds: whole / operations, call_seconds: called / operations, iterations })
+    }
+
+    /// The place of this rank in the operation.
+    fn place<'s>(&self, shape: &'s Shape, in_place: bool) -> Place<'s> {
+        Place {
+            collective: self.collective,
+            shape,
+            element: self.element(),
+            rank: self.backend.rank(),
+            nranks: self.backend.nranks(),
+            root: self.test.root.unwrap_or(0),
+            in_place,
+        }
+    }
+
+    /// Zeros what this rank gets, and puts there, or into the send buffer, what it gives.
+    fn fill(&mut self, shape: &Shape, in_place: bool, repetition: u64) -> Result<()> {
+        let place = self.place(shape, in_place);
+        let (send, receive) = self.origins();
+        let to = if in_place { receive.wrapping_add(shape.send_offset * place.rank) } else { send };
+        self.data.set_repetition(repetition);
+        // SAFETY: both buffers hold the bytes of the shape, and no operation is under way.
+        unsafe {
+            self.data.zero(self.backend, receive, shape.receive_bytes)?;
+            self.data.write(self.backend, &place.gives(), to)
+        }
+    }
+
+    /// Runs the operation on data of its own as often as `-c` says, until wrong elements are found: their number over
+    /// all ranks, `None` where nothing is checked.
+    fn check(&mut self, shape: &Shape, in_place: bool) -> Result<Option<u64>> {
+        *self.repetition += 1;
+        let place = self.place(shape, in_place);
+        let expected = place.expects();
+        let mut total = 0.0;
+        for _ in 0..self.flags.check {
+            self.fill(shape, in_place, *self.repetition)?;
+            self.start(shape, in_place, 0)?;
+            self.complete()?;
+            let Some(expected) = &expected else { continue };
+            let from = self.origins().1.wrapping_add(if in_place { shape.receive_offset * place.rank } else { 0 });
+            // SAFETY: the parts are those of the receive buffer, and no operation is under way.
+            let wrong = unsafe { self.data.count_wrong(self.backend, expected, from)? };
+            *self.failed_checks += u64::from(wrong > 0);
+            let mut sum = [wrong as f64];
+            self.backend.all_reduce_f64(&mut sum, How::Sum)?;
+            [total] = sum;
+            if total > 0.0 {
+                break;
+            }
+        }
+        Ok((self.flags.check > 0 && expected.is_some()).then_some(total as u64))
+    }
+
+    fn per_iteration(&mut self, timed: &Timed) -> Result<Option<PerIteration>> {
+        if self.flags.per_iter_timing == 0 {
+            return Ok(None);
+        }
+        let own: Vec<f64> = timed.iterations.iter().map(|seconds| seconds * 1e6).collect();
+        let ranks_per_process = (self.flags.nthreads * self.flags.ngpus) as usize;
+        let Some(processes_us) = gather_times(self.backend, &own, ranks_per_process)? else { return Ok(None) };
+        let slowest = |iteration: usize| processes_us.iter().map(|times| times[iteration]).fold(0.0, f64::max);
+        let times_us: Vec<f64> = (0..own.len()).map(slowest).collect();
+        let skipped = self.flags.per_iter_skip as usize;
+        let stats = Iterations::of(&times_us[skipped.min(times_us.len())..]);
+        let processes_us = if processes_us.len() > 1 { processes_us } else { Vec::new() };
+        Ok(stats.map(|stats| PerIteration { skipped, stats, times_us, processes_us }))
+    }
+
+    fn nics(&mut self) -> Result<Vec<NicBytes>> {
+        if self.flags.nics { self.backend.nics() } else { Ok(Vec::new()) }
+    }
+
+    fn nic_traffic(&mut self, before: &[NicBytes]) -> Result<Vec<NicTraffic>> {
+        if !self.flags.nics {
+            return Ok(Vec::new());
+        }
+        let after = self.backend.nics()?;
+        gather_nics(self.backend, before, &after)
+    }
+}

@@ -1,0 +1,204 @@
+//! The data of a check and what must come of it.
+//!
+//! Data are known from (rank, index, repetition) alone, so that a rank checks its own result without asking others.
+//! Integers are compared bit by bit, for every reduction, wrapped around where the type wraps. Floating-point numbers
+//! are compared as numbers: sums are of integers so small that every order of summing is exact, products of powers of
+//! two and a single significand; so these, minima, maxima and copies must be exact too. Only an average among a
+//! number of ranks that is no power of two has a bound: `Recipe::reduced` in `element.rs` states it.
+//!
+//! Data repeat a table of some thousand elements, begun at another place for each block of 1024 elements, each
+//! repetition and each rank of what is copied. So they are made, and compared, at the speed of memory, and a block
+//! that arrives in another's place is found but for one time in eight thousand.
+
+mod element;
+mod layout;
+
+pub use layout::{Part, Place, Stream};
+
+use crate::Result;
+use crate::backend::Backend;
+use busbw_model::{Datatype, RedOp};
+use element::{Recipe, decode, mix};
+
+/// Elements that follow one another in the table.
+const BLOCK: usize = 1024;
+/// Places at which a block may begin.
+const STARTS: usize = 8192;
+const TABLE: usize = STARTS + BLOCK;
+/// Bytes that are made or compared at a time: they stay in a core's cache.
+const CHUNK: usize = 256 * 1024;
+
+/// The data of one datatype and reduction, as one rank sees them.
+pub struct Data {
+    datatype: Datatype,
+    element: usize,
+    /// What is copied, whoever gives it.
+    copied: Vec<u8>,
+    /// What this rank gives to a reduction.
+    given: Vec<u8>,
+    /// What must come of what all give.
+    reduced: Vec<u8>,
+    /// How far the result may be from that, where it may.
+    bounds: Vec<f64>,
+    /// Which repetition the data are of: others have other data.
+    repetition: u64,
+    expected: Vec<u8>,
+    found: Vec<u8>,
+}
+
+impl Data {
+    /// Of `rank` among `nranks`; without reduction, data are only copied.
+    pub fn new(datatype: Datatype, redop: Option<RedOp>, rank: usize, nranks: usize) -> Self {
+        let element = datatype.size() as usize;
+        let recipe = Recipe { datatype, redop: redop.unwrap_or(RedOp::Sum), nranks };
+        let table = |make: &dyn Fn(usize) -> u64| {
+            (0..TABLE).flat_map(|index| make(index).to_le_bytes().into_iter().take(element)).collect::<Vec<u8>>()
+        };
+        let (mut copied, mut given, mut reduced, mut bounds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        if redop.is_none() {
+            copied = table(&|index| recipe.copied(index));
+        } else {
+            given = table(&|index| recipe.given(rank, index));
+            let results: Vec<_> = (0..TABLE).map(|index| recipe.reduced(index)).collect();
+            reduced = table(&|index| results[index].bits);
+            if results.iter().any(|result| result.bound > 0.0) {
+                bounds = results.iter().map(|result| result.bound).collect();
+            }
+        }
+        let (expected, found) = (vec![0; CHUNK], vec![0; CHUNK]);
+        Data { datatype, element, copied, given, reduced, bounds, repetition: 0, expected, found }
+    }
+
+    /// Goes over to the data of another repetition.
+    pub fn set_repetition(&mut self, repetition: u64) {
+        self.repetition = repetition;
+    }
+
+    /// Where in the table element `index` of a stream lies.
+    fn position(&self, stream: Stream, index: usize) -> usize {
+        let source = match stream {
+            Stream::From(rank) => 1 + rank as u64,
+            Stream::Given | Stream::Reduced | Stream::Zero => 0,
+        };
+        let block = (index / BLOCK) as u64;
+        let start = mix(mix(mix(block) ^ self.repetition) ^ source) as usize % STARTS;
+        start + index % BLOCK
+    }
+
+    /// Makes the elements of a stream from `start` on.
+    fn make(&self, stream: Stream, start: usize, out: &mut [u8]) {
+        let table = match stream {
+            Stream::From(_) => &self.copied,
+            Stream::Given => &self.given,
+            Stream::Reduced => &self.reduced,
+            Stream::Zero => return out.fill(0),
+        };
+        let (mut index, mut rest) = (start, out);
+        while !rest.is_empty() {
+            let bytes = ((BLOCK - index % BLOCK) * self.element).min(rest.len());
+            let (now, later) = rest.split_at_mut(bytes);
+            let position = self.position(stream, index) * self.element;
+            now.copy_from_slice(&table[position..position + bytes]);
+            index += bytes / self.element;
+            rest = later;
+        }
+    }
+
+    /// Zeros `bytes` bytes.
+    ///
+    /// # Safety
+    /// As of [`Backend::write`], for those bytes.
+    pub unsafe fn zero(&mut self, backend: &mut dyn Backend, to: *mut u8, bytes: usize) -> Result<()> {
+        let parts = [Part { stream: Stream::Zero, start: 0, count: bytes / self.element }];
+        // SAFETY: the caller's promise.
+        unsafe { self.write(backend, &parts, to) }
+    }
+
+    /// Puts parts, one behind the other, where `to` points.
+    ///
+    /// # Safety
+    /// As of [`Backend::write`], for the bytes of all parts together.
+    pub unsafe fn write(&mut self, backend: &mut dyn Backend, parts: &[Part], to: *mut u8) -> Result<()> {
+        let mut at = 0;
+        let mut chunk = std::mem::take(&mut self.expected);
+        for piece in parts.iter().flat_map(|part| pieces(*part, CHUNK / self.element)) {
+            let bytes = piece.count * self.element;
+            self.make(piece.stream, piece.start, &mut chunk[..bytes]);
+            // SAFETY: the pieces are those of the parts, for which the caller has promised room.
+            unsafe { backend.write(to.add(at), &chunk[..bytes])? };
+            at += bytes;
+        }
+        self.expected = chunk;
+        Ok(())
+    }
+
+    /// How many elements are not what parts, one behind the other from `from` on, say.
+    ///
+    /// # Safety
+    /// As of [`Backend::read`], for the bytes of all parts together.
+    pub unsafe fn count_wrong(&mut self, backend: &mut dyn Backend, parts: &[Part], from: *const u8) -> Result<u64> {
+        let (mut at, mut wrong) = (0, 0);
+        let (mut expected, mut found) = (std::mem::take(&mut self.expected), std::mem::take(&mut self.found));
+        for piece in parts.iter().flat_map(|part| pieces(*part, CHUNK / self.element)) {
+            let bytes = piece.count * self.element;
+            self.make(piece.stream, piece.start, &mut expected[..bytes]);
+            // SAFETY: the pieces are those of the parts, which the caller has promised to be there.
+            unsafe { backend.read(from.add(at), &mut found[..bytes])? };
+            if expected[..bytes] != found[..bytes] {
+                wrong += self.compare(piece, &expected[..bytes], &found[..bytes]);
+            }
+            at += bytes;
+        }
+        (self.expected, self.found) = (expected, found);
+        Ok(wrong)
+    }
+
+    /// Counts the elements of a piece that differ by more than they may, block by block.
+    fn compare(&self, piece: Part, expected: &[u8], found: &[u8]) -> u64 {
+        let (mut wrong, mut at) = (0, 0);
+        while at < expected.len() {
+            let index = piece.start + at / self.element;
+            let end = expected.len().min(at + (BLOCK - index % BLOCK) * self.element);
+            if expected[at..end] != found[at..end] {
+                let bounds = match piece.stream {
+                    Stream::Reduced if !self.bounds.is_empty() => &self.bounds[self.position(piece.stream, index)..],
+                    _ => &[],
+                };
+                wrong += self.compare_block(&expected[at..end], &found[at..end], bounds);
+            }
+            at = end;
+        }
+        wrong
+    }
+
+    fn compare_block(&self, expected: &[u8], found: &[u8], bounds: &[f64]) -> u64 {
+        let elements = expected.chunks_exact(self.element).zip(found.chunks_exact(self.element));
+        let wrong = elements.enumerate().filter(|(index, (expected, found))| {
+            if expected == found {
+                return false;
+            }
+            let numbers = decode(self.datatype, bits(expected)).zip(decode(self.datatype, bits(found)));
+            let Some((expected, found)) = numbers else { return true };
+            // False also where the result is no number.
+            let is_near = (expected - found).abs() <= bounds.get(*index).copied().unwrap_or(0.0);
+            !is_near
+        });
+        wrong.count() as u64
+    }
+}
+
+fn bits(element: &[u8]) -> u64 {
+    element.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
+}
+
+/// Cuts a part into pieces of at most `most` elements.
+fn pieces(part: Part, most: usize) -> impl Iterator<Item = Part> {
+    (0..part.count).step_by(most).map(move |offset| Part {
+        stream: part.stream,
+        start: part.start + offset,
+        count: most.min(part.count - offset),
+    })
+}
+
+#[cfg(test)]
+mod tests;

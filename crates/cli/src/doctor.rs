@@ -1,0 +1,113 @@
+//! `busbw doctor`: measures this machine, then explains what it measured.
+
+use crate::cli::{Color, Doctor, Format};
+use crate::explain;
+use busbw_ingest::read_bytes;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+/// Runs the subcommand: the benchmark's table as it grows, then the answer; the same as JSON in a file.
+pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
+    let test = Test::of_this_machine(flags)?;
+    eprintln!("busbw: {}", test.what);
+    let (output, succeeded) = test.run(flags.json)?;
+    if output.is_empty() {
+        return Err(format!("{} printed nothing; run it by hand: {}", test.name(), test.line()));
+    }
+    let name = test.line();
+    let run = read_bytes(&[(&name, output.as_bytes())]).map_err(|e| e.to_string())?;
+    let diagnosis = busbw_diagnose::diagnose(&run);
+    save(&flags.output, &run, &diagnosis)?;
+    let format = if flags.json { Format::Json } else { Format::Text };
+    explain::answer(format, &explain::style(Color::Auto, None, true), &run, &diagnosis)?;
+    eprintln!("busbw: the report is also in {}", flags.output.display());
+    Ok(if diagnosis.has_problems() || !succeeded { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn save(path: &Path, run: &busbw_model::Run, diagnosis: &busbw_model::Diagnosis) -> Result<(), String> {
+    let mut text = Vec::new();
+    let written =
+        busbw_report::json::write_explain(run, diagnosis, &mut text).and_then(|()| std::fs::write(path, &text));
+    written.map_err(|e| format!("{}: {e}; choose a place that can be written with --output", path.display()))
+}
+
+/// The benchmark that measures this machine.
+struct Test {
+    command: Vec<OsString>,
+    what: String,
+}
+
+impl Test {
+    /// nccl-tests on the GPUs, where there are both; else the embedded engine on the cores.
+    fn of_this_machine(flags: &Doctor) -> Result<Self, String> {
+        let gpus = nvidia_gpus();
+        let sizes = ["-b", "8", "-e", &flags.max_bytes, "-f", "2"].map(OsString::from);
+        if gpus > 0
+            && let Some(program) = on_path("all_reduce_perf")
+        {
+            let mut command = vec![program.into_os_string()];
+            command.extend(sizes);
+            command.extend(["-g".into(), gpus.to_string().into()]);
+            return Ok(Test { command, what: format!("measuring {gpus} GPUs with nccl-tests") });
+        }
+        let busbw = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
+        let ranks = flags.np.map_or(cores.clamp(2, 8), |np| np.get());
+        let mut command = vec![busbw.into_os_string(), "bench".into(), "all_reduce".into()];
+        command.extend(["--np".into(), ranks.to_string().into()]);
+        command.extend(sizes);
+        let why = match gpus {
+            0 => "no GPU here".to_owned(),
+            n => format!("{n} GPUs, but all_reduce_perf of nccl-tests is not on the PATH"),
+        };
+        Ok(Test { command, what: format!("{why}: measuring {ranks} ranks on {cores} cores with the embedded engine") })
+    }
+
+    fn name(&self) -> String {
+        Path::new(&self.command[0]).file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// The command as a person would type it.
+    fn line(&self) -> String {
+        let arguments = self.command[1..].iter().map(|argument| argument.to_string_lossy().into_owned());
+        std::iter::once(self.name()).chain(arguments).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Runs it; what it printed, and whether it succeeded. Shows the lines as they come, unless `quiet`.
+    fn run(&self, quiet: bool) -> Result<(String, bool), String> {
+        let failed = |e: io::Error| format!("{}: {e}", self.line());
+        let mut child = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            .env("NCCL_DEBUG", std::env::var_os("NCCL_DEBUG").unwrap_or_else(|| "INFO".into()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let mut printed = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            let mut terminal = io::stdout().lock();
+            for line in BufReader::new(stdout).lines() {
+                let line = line.map_err(failed)?;
+                let shown = !quiet && !line.contains(" NCCL ");
+                if shown && writeln!(terminal, "{line}").is_err() {
+                    break; // the reader has seen enough; the report is still written
+                }
+                printed.push_str(&line);
+                printed.push('\n');
+            }
+        }
+        let status = child.wait().map_err(failed)?;
+        Ok((printed, status.success()))
+    }
+}
+
+/// GPUs whose device files NVIDIA's driver has made.
+fn nvidia_gpus() -> usize {
+    (0..64).filter(|gpu| Path::new(&format!("/dev/nvidia{gpu}")).exists()).count()
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}

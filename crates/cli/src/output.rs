@@ -1,0 +1,24 @@
+//! Where answers go: standard output, or the file of --output.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+/// Has `print` write to the file, or to standard output without one. A reader of standard output that leaves early has
+/// seen enough: that is no error.
+pub fn write(file: Option<&Path>, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), String> {
+    let Some(path) = file else {
+        return match flushed(io::stdout().lock(), print) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(|e| format!("standard output: {e}")),
+        };
+    };
+    let written = File::create(path).and_then(|file| flushed(file, print));
+    written.map_err(|e| format!("{}: {e}; choose a place that can be written", path.display()))
+}
+
+fn flushed(out: impl Write, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    print(&mut out)?;
+    out.flush()
+}

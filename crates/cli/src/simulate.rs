@@ -1,0 +1,102 @@
+//! `busbw simulate`: what the fabric gives, and what changes would gain.
+
+use crate::cli::{Color, Format, Simulate};
+use crate::{described, explain, output};
+use busbw_model::Communicator;
+use busbw_predict::{Cluster, Options, SimulationError, Traffic, WhatIf};
+use busbw_report::{Comparison, Scenario, html, json, text};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Runs the subcommand.
+pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
+    let cluster = described::cluster(&flags.cluster)?;
+    let comparison = compare(flags, cluster)?;
+    output::write(flags.output.file(), |out| match flags.output.format() {
+        Format::Json => json::write_simulate(&comparison, out),
+        Format::Html => out.write_all(html::simulate(&comparison).as_bytes()),
+        Format::Text => {
+            let style = explain::style(Color::Auto, None, flags.output.file().is_none());
+            out.write_all(text::simulate(&comparison, &style).as_bytes())
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Simulates the cluster as it is and with each change.
+fn compare(flags: &Simulate, cluster: Cluster) -> Result<Comparison, String> {
+    let fault = |error: SimulationError| described::about(&flags.cluster, error);
+    let traffic = match &flags.log {
+        Some(log) => Traffic::of_communicator(&rings(log, &cluster)?, &cluster),
+        None => Traffic::of_cluster(&cluster),
+    }
+    .map_err(fault)?;
+    let options = Options { seeds: flags.seeds, ..Options::default() };
+    let progress = Progress::over(1 + flags.what_if.len());
+    let simulated = |name: String, cluster: Cluster, traffic: &Traffic| {
+        progress.step(&name);
+        let simulation = busbw_predict::simulate(&cluster, traffic, &options)?;
+        Ok(Scenario { name, cluster, simulation })
+    };
+    let base = simulated("as described".into(), cluster, &traffic).map_err(fault)?;
+    let alternative = |change: &WhatIf| {
+        // The message of a change that cannot be made names it.
+        let changed = change.apply(&base.cluster).map_err(|error| format!("--what-if {error}"))?;
+        let traffic = change.traffic(&traffic, &changed).map_err(fault)?;
+        simulated(change.to_string(), changed, &traffic).map_err(|error| format!("--what-if {change}: {error}"))
+    };
+    let alternatives = flags.what_if.iter().map(alternative).collect::<Result<_, String>>()?;
+    Ok(Comparison { base, alternatives })
+}
+
+/// The largest communicator of a log that has rings, if it is one of the cluster.
+fn rings(log: &Path, cluster: &Cluster) -> Result<Communicator, String> {
+    let run = described::run_of(&[log.to_path_buf()])?;
+    let log = log.display();
+    // Communicators come the largest first.
+    let found = run.communicators.into_iter().find(|comm| comm.ring_count() > 0);
+    let comm = found.ok_or_else(|| {
+        format!("{log}: no rings; give the log of a run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH")
+    })?;
+    match comm.nranks.map(|ranks| ranks as usize).filter(|ranks| *ranks != cluster.ranks()) {
+        Some(ranks) => {
+            let described = cluster.ranks();
+            Err(format!("{log}: has {ranks} ranks and the cluster {described} GPUs; describe the cluster of that run"))
+        }
+        None => Ok(comm),
+    }
+}
+
+/// Says on the terminal what is being simulated, until it goes out of scope.
+struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    fn over(scenarios: usize) -> Self {
+        Progress(io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(scenarios as u64), ProgressDrawTarget::stderr_with_hz(5));
+            let style = ProgressStyle::with_template("simulating {msg} {spinner} {pos} of {len} done, {elapsed}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        }))
+    }
+
+    /// The next begins.
+    fn step(&self, name: &str) {
+        if let Some(bar) = &self.0 {
+            bar.inc(u64::from(!bar.message().is_empty()));
+            bar.set_message(name.to_string());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

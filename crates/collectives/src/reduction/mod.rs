@@ -1,0 +1,139 @@
+//! Reductions: every NCCL datatype and operation, vectorised for the CPU at hand.
+//!
+//! | what | here | NCCL (`src/device/reduce_kernel.h`) |
+//! | --- | --- | --- |
+//! | half, bfloat16, float8 | computed as float, rounded once per call | rounded after every pair, float8 as half |
+//! | float8 beyond its range | the largest finite value | the same |
+//! | max and min of a number and a NaN | the number; NaN only where every input is NaN | the same (`fmaxf`, `__hmax`) |
+//! | max and min of 0 and -0 | the one that comes first in `ins` | as the GPU's instruction has it |
+//! | integers that overflow | wrap | the same |
+//! | avg of integers | the wrapped sum, divided towards zero | the same (`FuncSumPostDiv`) |
+//! | avg of floats | the sum, divided | a product with 1/ranks, before or after the sum |
+//!
+//! Nothing here asks for aligned pointers. Results do not depend on the CPU, but for the bits that a NaN carries.
+
+mod element;
+pub mod float8;
+mod kernel;
+mod level;
+mod narrow;
+mod operator;
+#[cfg(test)]
+mod tests;
+
+use busbw_model::{Datatype, RedOp};
+use element::{Bfloat16, Half};
+use float8::{F8E4M3, F8E5M2};
+use kernel::Reduction;
+use level::Level;
+use operator::{Max, Min, Prod, Sum};
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// Through the caches: what is written is read again soon.
+    Cached,
+    /// Past the caches, for totals beyond them: memory is not read before it is overwritten. Other cores see all of it
+    /// before anything that is written after the call. Where the CPU has no such stores, the same as `Cached`.
+    Streaming,
+}
+
+/// Writes `op over s of ins[s][i]` to `outs[d][i]`, for every `d` and every `i` below `count`.
+///
+/// Avg divides the sum by `ranks_for_avg`; 0 leaves it undivided, for a partial sum of a longer chain (see [`divide`]).
+/// MulSum adds up: as in NCCL, its factors belong to the inputs, not to the reduction. Without inputs, nothing is done.
+/// One input is copied as it is, NaNs and infinities included.
+///
+/// # Safety
+/// `count` elements are readable at every pointer of `ins` and writable at every pointer of `outs`, and no other thread
+/// writes the one or looks at the other meanwhile. An output may be the very same memory as an input, and overlaps
+/// nothing otherwise.
+pub unsafe fn combine(
+    outs: &[*mut u8],
+    ins: &[*const u8],
+    count: usize,
+    datatype: Datatype,
+    redop: RedOp,
+    ranks_for_avg: usize,
+    store: Store,
+) {
+    let ranks = if redop == RedOp::Avg { ranks_for_avg.max(1) } else { 1 };
+    if let ([from], 1) = (ins, ranks) {
+        // SAFETY: as the caller promises.
+        return unsafe { copy(outs, *from, count * datatype.size() as usize, store) };
+    }
+    let reduction = Reduction { outs, ins, count, ranks, store };
+    // SAFETY: as the caller promises, and the CPU has what it was found to have.
+    unsafe { reduce_at(Level::detect(), datatype, redop, &reduction) }
+}
+
+/// Divides `count` elements in place by `ranks`, as Avg does with a finished sum. 0 and 1 leave them as they are.
+///
+/// # Safety
+/// `count` elements are readable and writable at `data`, and no other thread looks at them meanwhile.
+pub unsafe fn divide(data: *mut u8, count: usize, datatype: Datatype, ranks: usize) {
+    // SAFETY: as the caller promises; the one output is the one input.
+    unsafe { combine(&[data], &[data.cast_const()], count, datatype, RedOp::Avg, ranks.max(1), Store::Cached) }
+}
+
+/// Copies `bytes` bytes at `from` to every pointer of `to`.
+///
+/// # Safety
+/// The bytes are readable at `from` and writable at every pointer of `to`, and no other thread writes the one or looks
+/// at the other meanwhile. A target may be the very same memory as `from`, and overlaps nothing otherwise.
+pub unsafe fn copy(to: &[*mut u8], from: *const u8, bytes: usize, store: Store) {
+    // SAFETY: as the caller promises, and the CPU has what it was found to have.
+    unsafe { copy_at(Level::detect(), to, from, bytes, store) }
+}
+
+/// [`copy`], with the instructions of a level.
+///
+/// # Safety
+/// As for [`copy`]; and the CPU has the level.
+unsafe fn copy_at(level: Level, to: &[*mut u8], from: *const u8, bytes: usize, store: Store) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match store {
+            Store::Cached => kernel::copy_cached(to, from, bytes),
+            Store::Streaming => level::dispatch!(level, copy(to, from, bytes)),
+        }
+    }
+}
+
+/// The kernel of a datatype and an operation. The last number is how many elements one step holds in registers: whole
+/// cache lines, and four to eight vectors of the widest kind.
+///
+/// # Safety
+/// As for [`combine`]; and the CPU has the level.
+unsafe fn reduce_at(level: Level, datatype: Datatype, redop: RedOp, reduction: &Reduction<'_>) {
+    macro_rules! of {
+        ($element:ty, $step:literal) => {
+            match redop {
+                RedOp::Sum | RedOp::Avg | RedOp::MulSum => of!($element, Sum, $step),
+                RedOp::Prod => of!($element, Prod, $step),
+                RedOp::Max => of!($element, Max, $step),
+                RedOp::Min => of!($element, Min, $step),
+            }
+        };
+        ($element:ty, $operator:ty, $step:literal) => {
+            level::dispatch!(level, reduce::<$element, $operator, $step>(reduction))
+        };
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        match datatype {
+            Datatype::Int8 => of!(i8, 256),
+            Datatype::Uint8 => of!(u8, 256),
+            Datatype::Int32 => of!(i32, 64),
+            Datatype::Uint32 => of!(u32, 64),
+            Datatype::Int64 => of!(i64, 32),
+            Datatype::Uint64 => of!(u64, 32),
+            Datatype::Half => of!(Half, 64),
+            Datatype::Bfloat16 => of!(Bfloat16, 64),
+            Datatype::Float => of!(f32, 64),
+            Datatype::Double => of!(f64, 32),
+            Datatype::F8e4m3 => of!(F8E4M3, 64),
+            Datatype::F8e5m2 => of!(F8E5M2, 64),
+        }
+    }
+}

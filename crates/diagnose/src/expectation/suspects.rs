@@ -1,0 +1,165 @@
+//! One thing wrong at a time: how a cluster would do with it, and without it.
+
+use busbw_model::{Bytes, Code, Collective, GBps};
+use busbw_predict::cluster::{GpuLinks, NetTransport};
+use busbw_predict::{Cluster, predict};
+
+/// A trouble that can be put into a description, and taken out.
+struct Trouble {
+    code: Code,
+    /// `kernel sockets instead of RDMA`.
+    words: &'static str,
+    remedy: &'static str,
+    /// Puts it in; whether that changes anything.
+    harm: fn(&mut Cluster) -> bool,
+    /// Takes it out.
+    cure: fn(&mut Cluster),
+}
+
+const TROUBLES: &[Trouble] = &[
+    Trouble {
+        code: Code::NetSocketFallback,
+        words: "kernel sockets instead of RDMA",
+        remedy: "See which network NCCL uses: `NCCL_DEBUG=INFO … 2>&1 | grep 'NET/'`; NET/Socket means that it found no RDMA device",
+        harm: |cluster| {
+            with_nics(cluster, |nics| std::mem::replace(&mut nics.transport, NetTransport::Tcp) != NetTransport::Tcp)
+        },
+        cure: |cluster| {
+            with_nics(cluster, |nics| {
+                if nics.transport == NetTransport::Tcp {
+                    nics.transport = NetTransport::Roce;
+                    nics.flow_limit = None;
+                }
+                nics.gpu_direct = true;
+                true
+            });
+        },
+    },
+    Trouble {
+        code: Code::GdrDisabled,
+        words: "GPUDirect RDMA off",
+        remedy: "See whether NCCL uses it: `NCCL_DEBUG=INFO … 2>&1 | grep -c GDRDMA`; load nvidia-peermem or use DMA-BUF",
+        harm: |cluster| {
+            with_nics(cluster, |nics| {
+                std::mem::replace(&mut nics.gpu_direct, false) && nics.transport != NetTransport::Tcp
+            })
+        },
+        cure: |cluster| {
+            with_nics(cluster, |nics| {
+                nics.gpu_direct = nics.transport != NetTransport::Tcp;
+                true
+            });
+        },
+    },
+    Trouble {
+        code: Code::NicUnused,
+        words: "one NIC of each node in use",
+        remedy: "See which NICs NCCL uses: `NCCL_DEBUG=INFO … 2>&1 | grep 'NET/IB : Using'`; NCCL_IB_HCA may leave some out",
+        harm: |cluster| with_nics(cluster, |nics| std::mem::replace(&mut nics.count, 1) > 1),
+        cure: |_| {},
+    },
+    Trouble {
+        code: Code::NicUnused,
+        words: "half of the NICs in use",
+        remedy: "See which NICs NCCL uses: `NCCL_DEBUG=INFO … 2>&1 | grep 'NET/IB : Using'`; NCCL_IB_HCA may leave some out",
+        harm: |cluster| {
+            with_nics(cluster, |nics| {
+                nics.count = nics.count.div_ceil(2);
+                nics.count > 1
+            })
+        },
+        cure: |_| {},
+    },
+    Trouble {
+        code: Code::P2pDisabled,
+        words: "GPUs that reach each other through host memory only",
+        remedy: "See how GPUs connect: `NCCL_DEBUG=INFO … 2>&1 | grep -E 'via (SHM|P2P)'`, and `nvidia-smi topo -p2p r`",
+        harm: |cluster| {
+            let per_gpu = GBps(cluster.links.per_gpu().0.min(PCIE_5));
+            let had = !matches!(cluster.links, GpuLinks::Pcie { peer_to_peer: false, .. } | GpuLinks::Single { .. });
+            cluster.links = GpuLinks::Pcie { per_gpu, peer_to_peer: false };
+            had
+        },
+        cure: |cluster| {
+            if let GpuLinks::Pcie { peer_to_peer, .. } = &mut cluster.links {
+                *peer_to_peer = true;
+            }
+        },
+    },
+    Trouble {
+        code: Code::NvlinkFabric,
+        words: "NVLS off",
+        remedy: "See whether NCCL uses NVLS: `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=NVLS,TUNING …`; it needs a healthy fabric manager",
+        harm: |cluster| match &mut cluster.links {
+            GpuLinks::NvSwitch { nvls, .. } => std::mem::replace(nvls, false),
+            _ => false,
+        },
+        cure: |_| {},
+    },
+];
+
+/// PCIe 5.0 x16 as NCCL counts it, GB/s.
+const PCIE_5: f64 = 48.0;
+
+/// Findings whose cure is the cluster as it stands: nothing in the description is wrong, the run did not use it.
+const AS_IT_STANDS: &[Code] = &[
+    Code::FabricCongestion,
+    Code::NicFar,
+    Code::NicUnused,
+    Code::NicRate,
+    Code::PcieDegraded,
+    Code::PcieAcs,
+    Code::NvlinkFabric,
+    Code::ChannelsTooFew,
+    Code::EnvOverride,
+    Code::StragglerNode,
+    Code::TopoVirtualized,
+];
+
+fn with_nics(cluster: &mut Cluster, change: impl FnOnce(&mut busbw_predict::cluster::Nics) -> bool) -> bool {
+    cluster.nics.as_mut().is_some_and(change)
+}
+
+/// A trouble that gives the measured figure.
+pub(super) struct Suspect {
+    pub code: Code,
+    pub words: &'static str,
+    /// What would be reached with it.
+    pub busbw: GBps,
+    remedy: &'static str,
+}
+
+impl Suspect {
+    pub fn remedy(self) -> Vec<String> {
+        vec![self.remedy.to_string()]
+    }
+}
+
+/// How far, as a factor, a suspect's figure may be from the measured one.
+const ALIKE: f64 = 1.2;
+
+/// The trouble with which `measured` would be predicted, if there is one.
+pub(super) fn most_alike(cluster: &Cluster, collective: Collective, measured: GBps, size: Bytes) -> Option<Suspect> {
+    let suspect = |trouble: &Trouble| {
+        let mut harmed = cluster.clone();
+        if !(trouble.harm)(&mut harmed) {
+            return None;
+        }
+        let busbw = predict(&harmed, collective, &[size]).rows.first()?.busbw;
+        Some(Suspect { code: trouble.code, words: trouble.words, busbw, remedy: trouble.remedy })
+    };
+    let distance = |suspect: &Suspect| (suspect.busbw.0 / measured.0).ln().abs();
+    let suspects = TROUBLES.iter().filter_map(suspect);
+    suspects.filter(|s| distance(s) < ALIKE.ln()).min_by(|a, b| distance(a).total_cmp(&distance(b)))
+}
+
+/// The cluster without the trouble of a finding; `None` for findings that are not about speed.
+pub(super) fn cured(cluster: &Cluster, code: Code) -> Option<Cluster> {
+    let mut cured = cluster.clone();
+    match TROUBLES.iter().find(|trouble| trouble.code == code) {
+        Some(trouble) => (trouble.cure)(&mut cured),
+        None if AS_IT_STANDS.contains(&code) => {}
+        None => return None,
+    }
+    Some(cured)
+}

@@ -1,0 +1,76 @@
+//! The order of findings, and what a run that ended well says of them.
+
+use crate::case::Case;
+use crate::rules::{Basis, failures};
+use busbw_model::{Code, Finding, RemarkKind, Severity};
+
+/// Whether a code tells of something that follows from a cause elsewhere: the cause comes first.
+fn is_consequence(code: Code) -> bool {
+    matches!(code, Code::PeerDied | Code::HangMismatch)
+}
+
+/// Puts findings in the order in which to act on them, and lowers what a good end disproves.
+pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
+    let findings: Vec<Finding> = found.iter().map(|(_, finding)| finding.clone()).collect();
+    found.extend(failures::unexplained(case, &findings).map(|finding| (Basis::Log, finding)));
+    found.sort_by(|(_, a), (_, b)| {
+        let key = |f: &Finding| (f.severity, answers(f), !is_consequence(f.code));
+        key(b).cmp(&key(a)).then(b.confidence.total_cmp(&a.confidence))
+    });
+    if !failures::failed(case) {
+        let (finished, stands) = (finished(case), stands(case));
+        found.iter_mut().for_each(|(basis, finding)| lower(case, *basis, finding, (finished, stands)));
+        let answer = |basis: Basis, finding: &Finding| basis == Basis::Answer && finding.severity == Severity::Info;
+        found.sort_by_key(|(basis, finding)| std::cmp::Reverse((finding.severity, answer(*basis, finding))));
+    }
+    repeats_last(found.into_iter().map(|(_, finding)| finding).collect())
+}
+
+/// Among notes, the answer to "is this right?" stands before what is only good to know.
+fn answers(finding: &Finding) -> bool {
+    finding.severity == Severity::Info && finding.code == Code::OkAsExpected && finding.confidence >= 0.7
+}
+
+fn finished(case: &Case) -> bool {
+    case.run.remarks.iter().any(|r| r.kind == RemarkKind::Finished)
+        || case.run.tables.iter().any(|t| t.finished && !t.rows.is_empty())
+}
+
+/// Whether ranks came up together: what costs only speed is then no trouble by itself.
+fn stands(case: &Case) -> bool {
+    case.run.communicators.iter().any(|comm| comm.ranks.len() > 1 && comm.ranks.values().any(|rank| rank.complete))
+}
+
+/// A run that ended well met no failure: processes that leave one after the other warn about each other, and programs
+/// speak of errors that they survive. Settings that cost nothing that can be seen are notes, and so they are where ranks
+/// came up. Wrong results and measured slowness stand.
+fn lower(case: &Case, basis: Basis, finding: &mut Finding, (finished, stands): (bool, bool)) {
+    if basis != Basis::Log || finding.code == Code::DataCorruption {
+        return;
+    }
+    let nccl_warns = || {
+        let place = finding.evidence.first().map(|evidence| evidence.source.place);
+        case.run.nccl.warnings.iter().any(|warning| Some(warning.source.place) == place)
+    };
+    finding.severity = match finding.severity {
+        Severity::Error if !finished => Severity::Error,
+        Severity::Error if !is_consequence(finding.code) && nccl_warns() => Severity::Warning,
+        Severity::Warning if !finished && !stands => Severity::Warning,
+        _ => Severity::Info,
+    };
+}
+
+/// Within a severity, the first finding of each code before further ones of the same code.
+fn repeats_last(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut seen = std::collections::HashMap::<Code, usize>::new();
+    let mut numbered: Vec<(usize, Finding)> = findings
+        .into_iter()
+        .map(|finding| {
+            let count = seen.entry(finding.code).or_default();
+            *count += 1;
+            (*count, finding)
+        })
+        .collect();
+    numbered.sort_by_key(|(count, finding)| (std::cmp::Reverse(finding.severity), (*count).min(2)));
+    numbered.into_iter().map(|(_, finding)| finding).collect()
+}

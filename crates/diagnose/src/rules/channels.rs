@@ -1,0 +1,51 @@
+//! Too few channels to fill the links of a node.
+
+use super::Draft;
+use crate::case::Case;
+use crate::hardware::GpuKind;
+use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity};
+
+/// Rings over NVSwitch need more channels than this; NCCL chooses 8 to 32 there (`src/graph/search.cc`).
+const FEW: u32 = 4;
+
+/// A communicator over several NVLink GPUs of a node with a handful of channels.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let limit = ["NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MAX_NRINGS"]
+        .iter()
+        .find_map(|name| case.run.nccl.env_value(name));
+    let limited_to = limit.and_then(|setting| setting.value.trim().parse().ok()).filter(|n| (1..FEW).contains(n));
+    few(case, limit).or_else(|| Some(finding(limited_to?, limit))).into_iter().collect()
+}
+
+/// A communicator that says itself how few channels it has.
+fn few(case: &Case, limit: Option<&EnvSetting>) -> Option<Finding> {
+    let comm = case.largest()?;
+    let (channels, nranks) = (comm.coll_channels?, comm.nranks?);
+    let several = nranks >= 4 * comm.nnodes.unwrap_or(1);
+    let names = case.tests.iter().filter_map(|t| t.gpu).chain(case.hardware.gpu.as_deref());
+    let switched = names.filter_map(GpuKind::of).any(|kind| kind.nvlink && kind.ring_gbs > 100.0);
+    (channels < FEW && several && (switched || limit.is_some())).then(|| finding(channels, limit))
+}
+
+fn finding(channels: u32, limit: Option<&EnvSetting>) -> Finding {
+    let evidence: Vec<Evidence> =
+        limit.map(|setting| Evidence::noted(setting.source.clone(), "limits the channels")).into_iter().collect();
+    Draft {
+        code: Code::ChannelsTooFew,
+        severity: Severity::Warning,
+        confidence: if limit.is_some() { 0.8 } else { 0.6 },
+        title: format!("{channels} channels leave links idle"),
+        explanation: "Each channel is a ring or tree that one block of GPU threads drives, over one NIC and one path through the node. \
+                      Machines with NVSwitch need 8 and more to fill their links; a variable, a wrong topology or a GPU that is far \
+                      from the others makes NCCL take fewer."
+            .into(),
+    }
+    .finding(
+        evidence,
+        &[
+            "Remove what limits them: `unset NCCL_MAX_NCHANNELS NCCL_MAX_CTAS NCCL_MAX_NRINGS`",
+            "See why the search found few: `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH`",
+            "Try more and measure: `export NCCL_MIN_CTAS=16` (`NCCL_MIN_NCHANNELS` up to NCCL 2.16)",
+        ],
+    )
+}

@@ -1,0 +1,205 @@
+//! What commands of the system tell of a host: ports, PCIe links, access control, services, limits, the kernel's log.
+
+use super::Draft;
+use crate::case::Case;
+use busbw_model::{Code, Evidence, Fact, Finding, HostFact, Limit, LinkLayer, Severity};
+
+/// Locked memory below this is a shell's default, not one for RDMA.
+const LITTLE_LOCKED_MEMORY: u64 = 1 << 30;
+/// What containers get of /dev/shm, and a little more.
+const LITTLE_SHARED_MEMORY: u64 = 256 << 20;
+
+/// A finding per kind of trouble.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for fact in &case.run.host_facts {
+        let Some(trouble) = trouble(case, fact) else { continue };
+        match findings.iter_mut().find(|f| f.code == trouble.code) {
+            Some(known) if known.evidence.len() < 6 => known.evidence.extend(trouble.evidence),
+            Some(_) => {}
+            None => findings.push(trouble),
+        }
+    }
+    findings.extend(unequal_rates(case));
+    findings
+}
+
+/// What is wrong with one fact: code, severity, confidence, title, explanation, remedy.
+type Trouble = (Code, Severity, f64, String, &'static str, &'static str);
+
+/// What is wrong with one fact.
+fn trouble(case: &Case, fact: &HostFact) -> Option<Finding> {
+    let found = of_port(case, fact).or_else(|| of_gpu(fact)).or_else(|| of_process(fact));
+    let (code, severity, confidence, title, explanation, remedy) = found?;
+    let draft = Draft { code, severity, confidence, title, explanation: explanation.into() };
+    Some(draft.finding(vec![Evidence::new(fact.source.clone())], &[remedy]))
+}
+
+/// Ports of NICs, PCIe links and bridges.
+fn of_port(case: &Case, fact: &HostFact) -> Option<Trouble> {
+    let device = &fact.device;
+    Some(match &fact.fact {
+        Fact::PortState(state) if state.eq_ignore_ascii_case("down") => (
+            Code::IbTransportError,
+            Severity::Warning,
+            0.6,
+            format!("A port of {device} is down"),
+            "A port that is down carries nothing; NCCL leaves it out, and nodes then offer different NICs.",
+            "See cable and switch port: `sudo mlxlink -d mlx5_0 -m -c`; leave unused ports out by name: `export NCCL_IB_HCA=mlx5_0,mlx5_1`",
+        ),
+        Fact::ActiveMtu(mtu) if *mtu < 4096 && is_ethernet(case, fact) && failed_transfer(case) => (
+            Code::RoceConfig,
+            Severity::Warning,
+            0.7,
+            format!("{device} uses an MTU of {mtu} bytes"),
+            "Both ends and every switch on the way must pass the same MTU; a large RDMA packet that a switch does not pass is lost without a word.",
+            "Compare the MTU of all nodes and switch ports: `ibv_devinfo | grep -E 'hca_id|active_mtu'; ip link show`",
+        ),
+        Fact::PcieLink(link) if link.downgraded => (
+            Code::PcieDegraded,
+            Severity::Warning,
+            0.8,
+            format!("The PCIe link of {device} runs below its capability: {} GT/s x{}", link.speed_gts, link.width),
+            "The device says itself that it has fewer lanes or a lower speed than it could. Everything behind the link is limited by it. (GPUs lower the speed while idle.)",
+            "Look under load, then reseat the card or move it: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`",
+        ),
+        Fact::AcsRedirects(true) => (
+            Code::PcieAcs,
+            Severity::Warning,
+            0.8,
+            format!("Access control (ACS) redirects traffic at {device}"),
+            "With ACS on, requests between devices below a bridge go up to the CPU and back: P2P and GPUDirect RDMA become slow, or fail.",
+            "Turn it off on the bridges above GPUs and NICs: in the BIOS, or `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000`",
+        ),
+        Fact::PcieError { corrected: false, .. } => (
+            Code::PcieDegraded,
+            Severity::Warning,
+            0.75,
+            format!("PCIe reports uncorrected errors at {device}"),
+            "The link loses packets: transfers are repeated or fail.",
+            "Reseat the card, check riser and power, and update the firmware: `dmesg -T | grep -i aer`",
+        ),
+        _ => return None,
+    })
+}
+
+/// GPUs, NVLink and the fabric manager.
+fn of_gpu(fact: &HostFact) -> Option<Trouble> {
+    let device = &fact.device;
+    Some(match &fact.fact {
+        Fact::FabricState(state) if !state.eq_ignore_ascii_case("completed") && !state.eq_ignore_ascii_case("n/a") => (
+            Code::NvlinkFabric,
+            Severity::Error,
+            0.85,
+            format!("The NVLink fabric of {device} is '{state}'"),
+            "The fabric manager has not finished configuring the switches, so CUDA cannot use the GPUs together.",
+            "See the service and its log: `systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A 3 -i fabric`",
+        ),
+        Fact::NvLink { link, rate_gbs: None } => (
+            Code::NvlinkFabric,
+            Severity::Warning,
+            0.6,
+            format!("NVLink {link} of {device} is inactive"),
+            "A link that should be up is not: a fault of the board, or a fabric manager that has not configured it.",
+            "See every link and its errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`",
+        ),
+        Fact::Service { name, state } if name.contains("fabricmanager") && state != "active" => (
+            Code::NvlinkFabric,
+            Severity::Error,
+            0.85,
+            format!("{name} is {state}"),
+            "Machines with NVSwitch need the fabric manager before CUDA can use the GPUs together.",
+            "Start it: `sudo systemctl enable --now nvidia-fabricmanager`; its version must be the driver's",
+        ),
+        Fact::PeerAccess { to, status } if !["OK", "X", "N/A"].contains(&status.as_str()) => (
+            Code::P2pDisabled,
+            Severity::Warning,
+            0.75,
+            format!("{device} and {to} may not read each other's memory: {status}"),
+            "CUDA refuses direct access: the chipset does not support it (CNS), the GPU or its driver does not (GNS), or it is disabled.",
+            "Data then goes through host memory; see BIOS settings (ACS, IOMMU) and whether the driver supports P2P for this GPU",
+        ),
+        Fact::Xid { code: 74 | 136 | 137, .. } => (
+            Code::NvlinkFabric,
+            Severity::Error,
+            0.85,
+            format!("{device} reports an NVLink error"),
+            "The kernel's log has an Xid error of NVLink: a link failed, and CUDA programs on it with it.",
+            "See links and errors: `nvidia-smi nvlink -e`; reset the GPUs, and have the board checked if it comes again",
+        ),
+        Fact::Xid { code, .. } => (
+            Code::GpuError,
+            Severity::Error,
+            0.88,
+            format!("{device} reports Xid {code}"),
+            "The driver logged an error of this GPU. NCCL's calls fail on its rank first and then on its peers.",
+            "Look the number up in NVIDIA's list of Xid errors; see `nvidia-smi -q -d ECC,ROW_REMAPPER`; reset or drain the node",
+        ),
+        _ => return None,
+    })
+}
+
+/// Limits, and processes that were killed.
+fn of_process(fact: &HostFact) -> Option<Trouble> {
+    Some(match &fact.fact {
+        Fact::Limit { limit: Limit::LockedMemory, soft: Some(bytes) } if *bytes < LITTLE_LOCKED_MEMORY => (
+            Code::LimitsMemlock,
+            Severity::Warning,
+            0.75,
+            format!("Only {} kB of memory may be locked", bytes / 1024),
+            "RDMA locks the memory that NICs read and write; with this limit registering it fails.",
+            "`printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/rdma.conf`; Docker: `--ulimit memlock=-1`",
+        ),
+        Fact::SharedMemory { size, free } if *size <= LITTLE_SHARED_MEMORY || free.is_some_and(|f| f < 16 << 20) => (
+            Code::LimitsShm,
+            Severity::Warning,
+            0.75,
+            format!("/dev/shm has {} MB", size >> 20),
+            "Ranks of a node share buffers in /dev/shm; several MB for every pair of them.",
+            "Docker: `docker run --shm-size=8g …` or `--ipc=host`; Kubernetes: an emptyDir of medium Memory at /dev/shm",
+        ),
+        Fact::OutOfMemoryKill(_) => (
+            Code::PeerDied,
+            Severity::Error,
+            0.75,
+            "The kernel killed a process for lack of memory".to_string(),
+            "A rank that is killed leaves its peers waiting; what they report follows from it.",
+            "Give the job more host memory, or load less per rank: `dmesg -T | grep -i 'killed process'`",
+        ),
+        _ => return None,
+    })
+}
+
+fn is_ethernet(case: &Case, fact: &HostFact) -> bool {
+    case.run.host_facts.iter().any(|f| f.device == fact.device && f.fact == Fact::LinkLayer(LinkLayer::Ethernet))
+}
+
+/// Whether a transfer got no answer, so that an MTU comes into question.
+fn failed_transfer(case: &Case) -> bool {
+    case.lines.iter().any(|line| line.text.contains("vendor err 129"))
+}
+
+/// Ports of one kind with different rates.
+fn unequal_rates(case: &Case) -> Option<Finding> {
+    let rates = || {
+        case.run.host_facts.iter().filter_map(|f| match f.fact {
+            Fact::RateGbps(rate) if rate > 0.0 => Some((f, rate)),
+            _ => None,
+        })
+    };
+    let best = rates().map(|(_, rate)| rate).fold(0.0, f64::max);
+    let (slow, rate) = rates().find(|(_, rate)| *rate < 0.6 * best)?;
+    let draft = Draft {
+        code: Code::NicRate,
+        severity: Severity::Warning,
+        confidence: 0.7,
+        title: format!("{} runs at {rate} Gbit/s where others run at {best}", slow.device),
+        explanation: "A port that came up at a lower rate than its siblings has a cable, transceiver or switch port of an older generation, \
+                      or lanes that did not come up. (It may also be the NIC for management: then leave it out of NCCL_IB_HCA.)"
+            .into(),
+    };
+    Some(draft.finding(
+        vec![Evidence::new(slow.source.clone())],
+        &["See cable and lanes: `sudo mlxlink -d mlx5_0 -m -c`", "Leave slow ports out: `export NCCL_IB_HCA=^mlx5_4`"],
+    ))
+}

@@ -1,0 +1,44 @@
+//! GPUs whose NICs are all behind the CPU.
+
+use super::Draft;
+use crate::case::Case;
+use busbw_model::{Code, DeviceKind, Evidence, Finding, InputKind, PathType, Severity, SourceLine, TopoMatrix};
+
+/// Matrices in which no GPU has a NIC below its own PCIe switch.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    case.run.topo_matrices.iter().find_map(|matrix| far(case, matrix)).into_iter().collect()
+}
+
+fn far(case: &Case, matrix: &TopoMatrix) -> Option<Finding> {
+    let names = |kind| matrix.of_kind(kind).map(|d| d.name.as_str()).collect::<Vec<_>>();
+    let (gpus, nics) = (names(DeviceKind::Gpu), names(DeviceKind::Nic));
+    let nearest = gpus.iter().flat_map(|gpu| nics.iter().filter_map(|nic| matrix.path(gpu, nic))).min()?;
+    let confidence = match nearest {
+        PathType::Sys => 0.8,
+        PathType::Node => 0.7,
+        PathType::Phb => 0.6,
+        _ => return None,
+    };
+    // A matrix alone is no complaint.
+    let asked = case.run.inputs.iter().any(|i| i.kinds.iter().any(|k| *k != InputKind::TopoMatrix))
+        || !case.run.told.is_empty();
+    let source = case.run.line(matrix.place).unwrap_or(SourceLine { place: matrix.place, text: "".into() });
+    let draft = Draft {
+        code: Code::NicFar,
+        severity: if asked { Severity::Warning } else { Severity::Info },
+        confidence,
+        title: format!("No GPU has a NIC nearer than {nearest}: traffic between nodes passes the CPU"),
+        explanation: "Between a GPU and a NIC below one PCIe switch (PIX, PXB) data goes straight. Over a host bridge (PHB), between host \
+                      bridges (NODE) and above all between CPUs (SYS) it passes the CPU, which many CPUs do slowly: some 16 GB/s of a \
+                      200G NIC behind a host bridge, a few GB/s across sockets. NCCL leaves GPUDirect RDMA off at such distances."
+            .into(),
+    };
+    Some(draft.finding(
+        vec![Evidence::noted(source, "the matrix")],
+        &[
+            "Move the NIC to a slot below the GPUs' PCIe switch, or at least to the GPUs' socket",
+            "Try GPUDirect RDMA all the same and measure: `export NCCL_NET_GDR_LEVEL=SYS`",
+            "On AMD EPYC, try NPS=4 (NUMA nodes per socket) in the BIOS; bind ranks to the NIC's NUMA node",
+        ],
+    ))
+}

@@ -1,0 +1,74 @@
+//! NICs that NCCL lists and no connection uses.
+
+use super::Draft;
+use crate::case::Case;
+use busbw_model::{Code, Communicator, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, TransportKind};
+use std::collections::BTreeSet;
+
+/// Communicators over several nodes whose connections use fewer NICs than their hosts list.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    case.run.communicators.iter().find_map(|comm| idle(case, comm)).into_iter().collect()
+}
+
+fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
+    let network = comm.transports.iter().find_map(|t| match (&t.kind, t.nic) {
+        (TransportKind::Net(name), Some(_)) => Some(name.as_str()),
+        _ => None,
+    })?;
+    let used: BTreeSet<u32> = comm.transports.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
+    let (line, listed) = listed(case, comm, if network.starts_with("IB") { "IB" } else { network })?;
+    let edges = comm
+        .edges
+        .iter()
+        .filter(|e| comm.transports.get(usize::from(e.transport)).is_some_and(|t| t.kind.is_network()))
+        .count();
+    // A GPU or two of a node need no more than a NIC each, and PXN chooses among near ones.
+    let gpus = comm.nranks.unwrap_or(0) / comm.nnodes.unwrap_or(1).max(1);
+    let few = used.len() == 1 || used.len() * 2 < listed;
+    let enough = !few || used.len() >= listed || (gpus > 0 && used.len() as u32 >= gpus);
+    if listed < 2 || edges < 2 || enough {
+        return None;
+    }
+    let draft = Draft {
+        code: Code::NicUnused,
+        severity: Severity::Warning,
+        confidence: 0.75,
+        title: format!("NCCL found {listed} NICs and uses {}", used.len()),
+        explanation: format!(
+            "The log lists {listed} devices for {network}, and every connection between nodes goes through {}. A channel has one NIC; NICs \
+             stay idle when the search finds no path that uses them, when they are far from all GPUs, or when there are fewer channels than NICs.",
+            used.iter().map(|nic| format!("{network}/{nic}")).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let first = comm.transports.iter().find(|t| t.kind.is_network()).and_then(|t| case.run.line(t.first));
+    let mut evidence = vec![Evidence::noted(line.source.clone(), "what NCCL found")];
+    evidence.extend(first.map(|line| Evidence::noted(line, "what it uses")));
+    Some(draft.finding(
+        evidence,
+        &[
+            "See what the search found: `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH`",
+            "Try more channels, and rings that change NICs: `export NCCL_MIN_NCHANNELS=4 NCCL_CROSS_NIC=1`",
+            "Try a newer NCCL: the search of early versions kept all rings on the first interface",
+        ],
+    ))
+}
+
+/// The longest list of a host of the communicator.
+fn listed<'a>(case: &'a Case, comm: &Communicator, network: &str) -> Option<(&'a NetworkLine, usize)> {
+    let hosts: Vec<&str> = comm
+        .ranks
+        .values()
+        .filter_map(|rank| case.run.nodes.get(rank.node? as usize))
+        .map(|node| node.host.as_str())
+        .collect();
+    let of_comm =
+        |line: &&NetworkLine| line.host.as_deref().is_some_and(|host| hosts.is_empty() || hosts.contains(&host));
+    let lists = case.run.nccl.networks.iter().filter(|line| line.network == network).filter(of_comm);
+    let count = |nics: &[Nic]| nics.iter().filter_map(|nic| nic.index).collect::<BTreeSet<u32>>().len();
+    lists
+        .filter_map(|line| match &line.statement {
+            NetworkStatement::Using(nics) => Some((line, count(nics))),
+            _ => None,
+        })
+        .max_by_key(|(_, count)| *count)
+}

@@ -1,0 +1,108 @@
+//! PCIe links as NCCL sees them: virtual machines that hide them, and links below what their siblings have.
+
+use super::Draft;
+use crate::case::Case;
+use busbw_model::{Code, Evidence, Finding, Severity, SourceLine, SystemDump, SystemNode, XmlPci, XmlTopology};
+
+/// NCCL's figure for a link of 2.5 GT/s x1, GB/s, and a little more: what virtual machines show (`src/graph/topo.cc`).
+const HIDDEN_GBS: f64 = 0.5;
+
+/// Virtual topologies and degraded links in NCCL's dump, its graph search, and topology XMLs.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(hidden(case));
+    findings.extend(case.run.topo_xmls.iter().find_map(|xml| degraded_xml(case, xml)));
+    findings.extend(case.run.system_dumps.iter().find_map(|dump| degraded_dump(case, dump)));
+    findings
+}
+
+fn hidden(case: &Case) -> Option<Finding> {
+    let run = case.run;
+    let pattern = run.nccl.patterns.iter().find(|p| {
+        let slow = |bw: Option<f64>| bw.is_some_and(|bw| bw > 0.0 && bw <= HIDDEN_GBS);
+        slow(p.bw_intra) || slow(p.bw_inter)
+    });
+    let is_hidden =
+        |node: &&SystemNode| node.link == "PCI" && node.bw_gbs.is_some_and(|bw| bw > 0.0 && bw <= HIDDEN_GBS);
+    let dump = run.system_dumps.iter().find(|dump| dump.nodes.iter().any(|n| is_hidden(&n)));
+    let xml = run.topo_xmls.iter().find(|xml| {
+        let pcis = xml.all_pcis();
+        let slow = |pci: &&&XmlPci| pci.link_speed_gts == Some(2.5) && pci.link_width.unwrap_or(0) <= 1;
+        let bridges: Vec<&&XmlPci> = pcis.iter().filter(|p| !p.children.is_empty()).collect();
+        let silent =
+            !bridges.is_empty() && bridges.iter().all(|p| p.link_speed_gts.is_none() && p.link_width.is_none());
+        pcis.iter().any(|pci| slow(&pci)) || silent
+    });
+    let source = pattern
+        .map(|p| p.source.clone())
+        .or_else(|| dump.map(|d| line_of(case, d.place)))
+        .or_else(|| xml.map(|x| line_of(case, x.place)))?;
+    let draft = Draft {
+        code: Code::TopoVirtualized,
+        severity: Severity::Warning,
+        confidence: 0.85,
+        title: "NCCL sees PCIe links that no real machine has: a virtual machine hides the topology".into(),
+        explanation: "Links of 2.5 GT/s with one lane, or without a speed, are what hypervisors show for the bridges that they invent. NCCL \
+                      believes them: it takes such a link for a bottleneck of some 0.2 GB/s, keeps GPUDirect RDMA off and builds few channels."
+            .into(),
+    };
+    Some(draft.finding(
+        vec![Evidence::noted(source, "no real link")],
+        &[
+            "Ask the provider for the topology file of this instance type and give it to NCCL on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
+            "Where you write one yourself, leave out the link between CPU and bridge that limits everything: give it the real link_speed and link_width",
+        ],
+    ))
+}
+
+fn line_of(case: &Case, place: busbw_model::Place) -> SourceLine {
+    case.run.line(place).unwrap_or(SourceLine { place, text: "".into() })
+}
+
+/// GPUs or NICs whose link is narrower or slower than that of others of their kind.
+fn degraded_xml(case: &Case, xml: &XmlTopology) -> Option<Finding> {
+    let rate = |pci: &XmlPci| Some(pci.link_speed_gts? * f64::from(pci.link_width?));
+    let pcis = xml.all_pcis();
+    let of = |is: fn(&XmlPci) -> bool| -> Vec<(String, f64)> {
+        pcis.iter().filter(|p| is(p)).filter_map(|p| Some((p.bus_id.clone(), rate(p)?))).collect()
+    };
+    let (gpus, nics) = (of(|p| p.gpu.is_some()), of(|p| p.nics.iter().any(|n| !n.nets.is_empty())));
+    let (bus_id, what) = odd(&gpus).map(|id| (id, "GPU")).or_else(|| odd(&nics).map(|id| (id, "NIC")))?;
+    Some(degraded(line_of(case, xml.place), &format!("the {what} at {bus_id}")))
+}
+
+fn degraded_dump(case: &Case, dump: &SystemDump) -> Option<Finding> {
+    let of = |kind: &str| -> Vec<(String, f64)> {
+        let links = dump.nodes.iter().filter(|n| n.link == "PCI" && n.device.starts_with(kind));
+        links.filter_map(|n| Some((n.device.clone(), n.bw_gbs?))).collect()
+    };
+    let device = odd(&of("GPU/")).or_else(|| odd(&of("NIC/")))?;
+    Some(degraded(line_of(case, dump.place), &device))
+}
+
+/// The one that has at most 60% of what most of its kind have.
+fn odd(devices: &[(String, f64)]) -> Option<String> {
+    let mut rates: Vec<f64> = devices.iter().map(|(_, rate)| *rate).collect();
+    rates.sort_by(f64::total_cmp);
+    let usual = rates.get(rates.len() / 2).filter(|_| rates.len() >= 3)?;
+    devices.iter().find(|(_, rate)| *rate > HIDDEN_GBS && *rate <= 0.6 * usual).map(|(name, _)| name.clone())
+}
+
+fn degraded(source: SourceLine, what: &str) -> Finding {
+    let draft = Draft {
+        code: Code::PcieDegraded,
+        severity: Severity::Warning,
+        confidence: 0.7,
+        title: format!("The PCIe link of {what} is slower than that of its siblings"),
+        explanation: "Devices of one kind have the same link in a sound machine. This one came up with fewer lanes or at a lower speed: a \
+                      riser, a dirty contact, a slot that is wired for less. (GPUs lower the speed while idle: look under load.)"
+            .into(),
+    };
+    draft.finding(
+        vec![Evidence::noted(source, "the topology")],
+        &[
+            "Compare capability and state: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`",
+            "Reseat the card, and compare with another node",
+        ],
+    )
+}

@@ -1,0 +1,190 @@
+//! Communicators of logs that name nobody: `[0] NCCL INFO …` or bare `NCCL INFO …`, after somebody removed the prefixes.
+//!
+//! Where at least one line names its process, lines without a prefix are torn ones and go to whom they fit. Where none
+//! does, what the lines say about themselves (the rank of an Init line, of a tree, of a connection's end) makes the ranks.
+
+use super::speakers::Speakers;
+use super::views::{View, ViewId, Views, own_end};
+use crate::facts::SpeakerFact;
+use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, Said, SizesLine, TreeLine};
+use busbw_model::Place;
+
+/// More lines than this tell nothing new.
+const MOST_KEPT: usize = 100_000;
+
+/// What lines without a prefix said, apart from the connections and rings that [`Views`] keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Anonymous {
+    lines: Vec<(Line, Place)>,
+}
+
+#[derive(Debug)]
+enum Line {
+    Init(InitLine),
+    Sizes(SizesLine),
+    Trees(Vec<TreeLine>),
+    Channels(ChannelCounts),
+    Nvls,
+    CollNet,
+}
+
+impl Anonymous {
+    /// Keeps what a line said about a communicator.
+    pub fn said(&mut self, said: &Said, place: Place) {
+        let line = match said {
+            Said::Init(init) => Line::Init(init.clone()),
+            Said::Sizes(sizes) => Line::Sizes(*sizes),
+            Said::Trees(trees) => Line::Trees(trees.clone()),
+            Said::Channels(counts) => Line::Channels(*counts),
+            Said::Nvls(_) => Line::Nvls,
+            Said::CollNet { .. } => Line::CollNet,
+            _ => return,
+        };
+        if self.lines.len() < MOST_KEPT {
+            self.lines.push((line, place));
+        }
+    }
+
+    /// Makes the ranks, when no line of any input named a process.
+    pub fn make_views(self, views: &mut Views, speakers: &mut Speakers) {
+        if !views.all.is_empty() {
+            return;
+        }
+        let mut maker = Maker { views, speakers };
+        for (line, place) in &self.lines {
+            maker.named(line, *place);
+        }
+        for (line, place) in self.lines {
+            maker.nameless(line, place);
+        }
+        for (ring, place) in std::mem::take(&mut maker.views.orphan_rings) {
+            let lacks = |view: &View| !view.rings.iter().any(|(known, _)| known.channel == ring.channel);
+            let id = maker.of_rank(*ring.ranks.first().unwrap_or(&0), lacks, place);
+            maker.views.all[id].rings.push((ring, place));
+        }
+        for edge in std::mem::take(&mut maker.views.orphans) {
+            let id = maker.of_rank(own_end(&edge), |_| true, Place::default());
+            maker.views.all[id].push_edge(edge);
+        }
+    }
+}
+
+struct Maker<'a> {
+    views: &'a mut Views,
+    speakers: &'a mut Speakers,
+}
+
+impl Maker<'_> {
+    /// Lines that name their communicator's address and their rank.
+    fn named(&mut self, line: &Line, place: Place) {
+        match line {
+            Line::Init(init) => {
+                let is_same = |view: &View| view.address == Some(init.comm) && view.rank == Some(init.rank);
+                let begins_again =
+                    |view: &View| view.complete || init.phase == InitPhase::Start && view.nranks.is_some();
+                let known = self.views.all.iter().position(|view| is_same(view) && !begins_again(view));
+                let id = known.unwrap_or_else(|| self.open(place));
+                self.views.all[id].apply(init);
+            }
+            Line::Sizes(sizes) => {
+                let is_same = |view: &View| view.address == Some(sizes.comm) && view.rank == Some(sizes.rank);
+                let id = self.views.all.iter().rposition(is_same).unwrap_or_else(|| self.open(place));
+                self.views.all[id].size(sizes);
+            }
+            _ => {}
+        }
+    }
+
+    /// Lines that name a rank at most.
+    fn nameless(&mut self, line: Line, place: Place) {
+        match line {
+            Line::Trees(trees) => {
+                let Some((rank, channel)) = trees.first().map(|tree| (tree.rank, tree.channel)) else { return };
+                let lacks = |view: &View| !view.trees.iter().any(|known| known.channel == channel);
+                let id = self.of_rank(rank, lacks, place);
+                self.views.all[id].trees.extend(trees);
+            }
+            Line::Channels(counts) => {
+                let lacking = self.views.all.iter_mut().find(|view| view.counts.is_none());
+                if let Some(view) = lacking {
+                    view.counts = Some(counts);
+                }
+            }
+            Line::Nvls => self.views.all.iter_mut().for_each(|view| view.nvls = true),
+            Line::CollNet => self.views.all.iter_mut().for_each(|view| view.collnet = true),
+            Line::Init(_) | Line::Sizes(_) => {}
+        }
+    }
+
+    /// The rank's view that pleases, else any of the rank, else a new one.
+    fn of_rank(&mut self, rank: u32, pleases: impl Fn(&View) -> bool, place: Place) -> ViewId {
+        let is_rank = |view: &View| view.own_rank() == Some(rank);
+        let all = &self.views.all;
+        let known = all.iter().position(|view| is_rank(view) && pleases(view)).or_else(|| all.iter().position(is_rank));
+        known.unwrap_or_else(|| {
+            let id = self.open(place);
+            self.views.all[id].rank = Some(rank);
+            id
+        })
+    }
+
+    /// A view of a process of its own, on a host without a name.
+    fn open(&mut self, first: Place) -> ViewId {
+        let id = self.views.all.len();
+        let process = SpeakerFact { host: Box::default(), pid: id as u64 + 1, tid: 0, device: None };
+        let (speaker, _) = self.speakers.intern(&process);
+        let process = self.speakers.get(speaker).process;
+        self.views.all.push(View { process, first, anonymous: true, ..View::default() });
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use busbw_model::{GdrUse, Run};
+
+    fn read(log: &str) -> Run {
+        crate::read_bytes(&[("log", log.as_bytes())]).expect("a log")
+    }
+
+    const LINES: [&str; 8] = [
+        "ncclCommInitRank comm 0xa1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0xfe - Init START",
+        "ncclCommInitRank comm 0xb2 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId 2000 commId 0xfe - Init START",
+        "Channel 00/02 :    0   1",
+        "Channel 01/02 :    0   1",
+        "Trees [0] 1/-1/-1->0->-1 [1] -1/-1/-1->0->1",
+        "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA",
+        "Channel 01/0 : 1[1] -> 0[0] [send] via NET/IB/0/GDRDMA",
+        "ncclCommInitRank comm 0xa1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0xfe - Init COMPLETE",
+    ];
+
+    #[test]
+    fn stripped_logs_give_their_communicator() {
+        for prefix in ["[0] NCCL INFO ", "NCCL INFO "] {
+            let run = read(&LINES.map(|line| format!("{prefix}{line}\n")).concat());
+            assert_eq!(run.communicators.len(), 1, "{prefix}");
+            let comm = &run.communicators[0];
+            assert_eq!((comm.id.as_str(), comm.nranks, comm.ring_count()), ("0xfe", Some(2), 2), "{prefix}");
+            assert_eq!((comm.gdr(), comm.edges.len()), (Some(GdrUse::All), 2), "{prefix}");
+            assert_eq!(
+                comm.ranks.values().map(|rank| (rank.pid, rank.complete)).collect::<Vec<_>>(),
+                [(None, true), (None, false)]
+            );
+            assert!(run.nodes.is_empty(), "{prefix}: {:?}", run.nodes);
+        }
+    }
+
+    #[test]
+    fn rings_and_connections_alone_are_enough() {
+        let run = read(&LINES[2..7].iter().map(|line| format!("NCCL INFO {line}\n")).collect::<String>());
+        let found: Vec<_> = run.communicators.iter().map(|c| (c.nranks, c.ring_count(), c.transport_names())).collect();
+        assert_eq!(found, [(Some(2), 2, vec!["NET/IB".to_string()])]);
+    }
+
+    #[test]
+    fn a_log_with_speakers_is_read_as_before() {
+        let log = "a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 1 commId 0x2 - Init COMPLETE\nNCCL INFO comm 0x9 rank 7 nranks 8 cudaDev 7 nvmlDev 7 busId 1 commId 0x3 - Init COMPLETE\n";
+        let sizes: Vec<_> = read(log).communicators.iter().map(|c| c.nranks).collect();
+        assert_eq!(sizes, [Some(4)]);
+    }
+}

@@ -1,0 +1,52 @@
+//! Which of the lines that nobody knows are worth keeping: the first few of each wording.
+
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::Hasher;
+
+/// Lines of one wording that are kept: enough for a list of node pairs, which differ in numbers only.
+const OF_A_WORDING: u8 = 96;
+/// Different wordings that a worker remembers; what is new after that is not kept.
+const MOST_WORDINGS: usize = 1 << 15;
+
+/// Counts lines by wording.
+#[derive(Default)]
+pub(crate) struct Notes {
+    seen: FxHashMap<u64, u8>,
+}
+
+impl Notes {
+    /// Whether the line is among the first of its wording. Lines differ in wording when they differ in more than digits.
+    pub fn is_news(&mut self, line: &[u8]) -> bool {
+        let mut hasher = FxHasher::default();
+        let mut in_number = false;
+        for byte in line.trim_ascii() {
+            let digit = byte.is_ascii_digit();
+            if !digit || !in_number {
+                hasher.write_u8(if digit { b'0' } else { *byte });
+            }
+            in_number = digit;
+        }
+        let full = self.seen.len() >= MOST_WORDINGS;
+        let Some(count) = (match full {
+            true => self.seen.get_mut(&hasher.finish()),
+            false => Some(self.seen.entry(hasher.finish()).or_default()),
+        }) else {
+            return false;
+        };
+        *count = count.saturating_add(1);
+        *count <= OF_A_WORDING
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lines_of_a_wording_are_news() {
+        let mut notes = Notes::default();
+        let of_a_wording = (0..1000).filter(|i| notes.is_news(format!("step {i} of 1000").as_bytes())).count();
+        assert_eq!(of_a_wording, usize::from(OF_A_WORDING));
+        assert!(notes.is_news(b"something else"));
+    }
+}

@@ -1,0 +1,54 @@
+//! NCCL's RAS: the answer of `ncclras` as text and as JSON.
+
+mod json;
+mod text;
+
+pub(crate) use json::{event, looks_like_event, looks_like_report, report};
+pub use text::RasReader;
+
+use busbw_model::{RasLaunched, RasShare, RasStatus, SourceLine};
+
+/// RAS's words for a status (`statusStr` in `src/ras/client_support.cc`; UNKNOWN up to 2.25).
+fn status(word: &str) -> Option<RasStatus> {
+    Some(match word {
+        "NOCOMM" | "UNKNOWN" => RasStatus::NoCommunicator,
+        "INIT" => RasStatus::Init,
+        "RUNNING" => RasStatus::Running,
+        "FINALIZE" => RasStatus::Finalize,
+        "ABORT" => RasStatus::Abort,
+        _ => return None,
+    })
+}
+
+/// RAS's words for ncclResult_t (`ncclErrorToString`).
+fn error_name(result: i64) -> &'static str {
+    match result {
+        1 => "Unhandled CUDA error",
+        2 => "System error",
+        3 => "Internal error",
+        4 => "Invalid argument",
+        5 => "Invalid usage",
+        6 => "Remote process error",
+        _ => "Unexpected error",
+    }
+}
+
+/// Adds a rank to the share of its value.
+fn share<T: PartialEq>(shares: &mut Vec<RasShare<T>>, value: T, rank: u32, source: &SourceLine) {
+    match shares.iter_mut().find(|share| share.value == value) {
+        Some(share) => {
+            share.count += 1;
+            share.ranks.push(rank);
+        }
+        None => shares.push(RasShare { value, count: 1, ranks: vec![rank], source: source.clone() }),
+    }
+}
+
+/// The shares of an operation, made when it is asked for first.
+fn launched<'a>(all: &'a mut Vec<RasLaunched>, operation: &str) -> &'a mut Vec<RasShare<u64>> {
+    let index = all.iter().position(|launched| launched.operation == operation).unwrap_or_else(|| {
+        all.push(RasLaunched { operation: operation.to_string(), shares: Vec::new() });
+        all.len() - 1
+    });
+    &mut all[index].shares
+}

@@ -1,0 +1,191 @@
+//! Reads dumps of PyTorch's flight recorder: the pickles that ranks write when a collective times out
+//! (`TORCH_NCCL_DEBUG_INFO_TEMP_FILE`), and the JSON of `_dump_nccl_trace_json` and the debug server's handlers.
+//!
+//! Keys are those of `torch/csrc/distributed/c10d/FlightRecorder.hpp`, dump versions 2.0 to 2.10.
+
+use super::pickle::{self, PickleError};
+use super::tree::{Id, Tree};
+use busbw_model::{FlightDump, FlightEntry, GroupName, Place, SourceLine, Standing, TorchWork, WorkState};
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+
+/// A dump, and every operation in it for comparison with other ranks'.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub dump: FlightDump,
+    pub entries: Vec<FlightEntry>,
+}
+
+/// Whether a JSON value is such a dump.
+pub(crate) fn looks_like_json(value: &Value) -> bool {
+    value.get("entries").is_some_and(Value::is_array) && value.get("pg_config").is_some()
+        || value.get("pg_status").is_some() && value.get("pg_config").is_some()
+}
+
+/// The dump that a JSON value holds.
+pub(crate) fn read_json(value: &Value, source: SourceLine) -> Recording {
+    recording(&Tree::from_json(value), source)
+}
+
+/// The dump in a pickle; `None` when the pickle holds something else.
+pub(crate) fn read_pickle(bytes: &[u8], input: u32) -> Result<Option<Recording>, PickleError> {
+    let tree = pickle::read(bytes)?;
+    let is_dump = tree.get(tree.root, "entries").or(tree.get(tree.root, "pg_config")).is_some();
+    let entries = tree.list_of(tree.root, "entries").len();
+    let text = format!("flight recorder dump with {entries} entries");
+    Ok(is_dump.then(|| recording(&tree, SourceLine::new(Place { input, line: 0 }, &text))))
+}
+
+/// The rank that a dump's file name ends in, before its extension: PyTorch writes `nccl_trace_rank_3`, people name copies
+/// `rank3.json`.
+pub(crate) fn rank_of_path(path: &str) -> Option<u32> {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    let is_digit = |c: char| c.is_ascii_digit();
+    let end = name.rfind(is_digit)? + 1;
+    let start = name[..end].rfind(|c: char| !is_digit(c)).map_or(0, |at| at + 1);
+    name[start..end].parse().ok()
+}
+
+fn recording(tree: &Tree, source: SourceLine) -> Recording {
+    let root = tree.root;
+    let members: Vec<(GroupName, Vec<u32>)> = tree
+        .get(root, "pg_config")
+        .map_or(&[][..], |id| tree.members(id))
+        .iter()
+        .map(|(key, group)| config(tree, *key, *group))
+        .collect();
+    let entries: Vec<FlightEntry> = tree
+        .list_of(root, "entries")
+        .iter()
+        .enumerate()
+        .map(|(index, id)| entry(tree, *id, (index, &source)))
+        .collect();
+    let by_id: FxHashMap<u32, &GroupName> = entries.iter().filter_map(|e| Some((e.group.id?, &e.group))).collect();
+    let standing = tree.get(root, "pg_status").map_or(&[][..], |id| tree.members(id)).iter();
+    let standing = standing.filter_map(|(key, status)| {
+        let id = u32::try_from(tree.int(*key)?).ok()?;
+        let unnamed = || GroupName { id: Some(id), ..GroupName::default() };
+        Some((by_id.get(&id).map_or_else(unnamed, |name| (*name).clone()), status_of(tree, *status)))
+    });
+    let is_open = |entry: &&FlightEntry| entry.state != WorkState::Completed;
+    let dump = FlightDump {
+        version: tree.text_of(root, "version").map(str::to_string),
+        nccl_version: tree.text_of(root, "comm_lib_version").or(tree.text_of(root, "nccl_version")).map(str::to_string),
+        entries: entries.len() as u64,
+        standing: standing.collect(),
+        open: entries.iter().filter(is_open).take(FlightDump::MOST_OPEN).cloned().collect(),
+        members,
+        rank: None,
+        source,
+    };
+    Recording { dump, entries }
+}
+
+/// `"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}`.
+fn config(tree: &Tree, key: Id, group: Id) -> (GroupName, Vec<u32>) {
+    let name = tree.text_of(group, "name").or(tree.text(key)).map(str::to_string);
+    let description = tree.text_of(group, "desc").filter(|text| !text.is_empty()).map(str::to_string);
+    let ranks = tree.text_of(group, "ranks").unwrap_or_default();
+    let listed = tree.list_of(group, "ranks").iter().filter_map(|id| tree.int(*id)?.try_into().ok());
+    let printed = ranks.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    (GroupName { id: None, name, description }, listed.chain(printed).collect())
+}
+
+fn status_of(tree: &Tree, status: Id) -> Standing {
+    // -1 stands for none, and numbers begin at 1.
+    let number = |key: &str| Some(u64::try_from(tree.int(tree.get(status, key)?)?).unwrap_or(0));
+    Standing {
+        enqueued: number("last_enqueued_collective"),
+        started: number("last_started_collective"),
+        completed: number("last_completed_collective"),
+    }
+}
+
+fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntry {
+    let name = tree.text_of(id, "profiling_name").unwrap_or_default();
+    let p2p = tree.get(id, "is_p2p").map(|flag| matches!(tree.node(flag), super::tree::Node::Bool(true)));
+    let op = super::operation(name);
+    let p2p = p2p.unwrap_or_else(|| op.starts_with("SEND") || op.starts_with("RECV"));
+    let number = if p2p { "p2p_seq_id" } else { "collective_seq_id" };
+    let work = TorchWork {
+        sequence: tree.number_of(id, number).or(tree.number_of(id, "seq_id")).unwrap_or_default(),
+        op,
+        numel_in: elements(tree, tree.list_of(id, "input_sizes")),
+        numel_out: elements(tree, tree.list_of(id, "output_sizes")),
+        datatype: tree.list_of(id, "input_dtypes").first().and_then(|id| tree.text(*id)).map(str::to_string),
+        timeout_ms: tree.number_of(id, "timeout_ms"),
+    };
+    let state = match tree.text_of(id, "state") {
+        Some("completed") => WorkState::Completed,
+        Some("started") => WorkState::Started,
+        _ => WorkState::Scheduled,
+    };
+    let state_name = tree.text_of(id, "state").unwrap_or("state unknown");
+    let text = format!("entries[{index}]: {name} {number} {} {state_name}", work.sequence);
+    FlightEntry {
+        group: group_of(tree, id),
+        source: SourceLine::new(dump.place, &text),
+        called_at: called_at(tree, tree.list_of(id, "frames")),
+        work,
+        state,
+        p2p,
+    }
+}
+
+/// `"process_group": ["0", "default_pg"]`; up to version 2.1 the name alone.
+fn group_of(tree: &Tree, entry: Id) -> GroupName {
+    let texts = tree.get(entry, "process_group").map(|group| match tree.text(group) {
+        Some(name) => vec![name.to_string()],
+        None => tree.list(group).iter().filter_map(|id| tree.text(*id)).map(str::to_string).collect(),
+    });
+    let mut texts = texts.unwrap_or_default().into_iter();
+    let id = tree.number_of(entry, "pg_id").and_then(|id| u32::try_from(id).ok());
+    GroupName { id, name: texts.next(), description: texts.next().filter(|text| !text.is_empty()) }
+}
+
+/// Elements of all tensors; none without tensors.
+fn elements(tree: &Tree, sizes: &[Id]) -> Option<u64> {
+    let of_tensor = |id: &Id| -> Option<u64> {
+        let mut product: u64 = 1;
+        for dim in tree.list(*id) {
+            product = product.checked_mul(u64::try_from(tree.int(*dim)?).ok()?)?;
+        }
+        Some(product)
+    };
+    (!sizes.is_empty()).then(|| sizes.iter().filter_map(of_tensor).fold(0, u64::saturating_add))
+}
+
+/// The innermost frame outside PyTorch.
+fn called_at(tree: &Tree, frames: &[Id]) -> Option<String> {
+    let of_program = |id: &&Id| tree.text_of(**id, "filename").is_some_and(|file| !is_of_pytorch(file));
+    let frame = frames.iter().find(of_program)?;
+    let (file, line) = (tree.text_of(*frame, "filename")?, tree.number_of(*frame, "line").unwrap_or_default());
+    Some(format!("{file}:{line} ({})", tree.text_of(*frame, "name").unwrap_or("?")))
+}
+
+fn is_of_pytorch(file: &str) -> bool {
+    file.contains("/torch/")
+        || file.starts_with("torch/")
+        || file.contains("??")
+        || file.ends_with(".cpp")
+        || file.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_stand_at_the_end_of_names() {
+        let cases = [
+            ("/tmp/nccl_trace_rank_3", Some(3)),
+            ("dumps/rank12.json", Some(12)),
+            ("job7/trace_0.pkl", Some(0)),
+            ("trace.json", None),
+            ("-", None),
+        ];
+        for (path, rank) in cases {
+            assert_eq!(rank_of_path(path), rank, "{path}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Puts process groups together from the watchdog lines and flight-recorder dumps of any number of ranks.
+
+use super::Recording;
+use busbw_model::{
+    CollectiveMismatch, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, SourceLine, Standing,
+    TorchEvent, TorchStatement, TorchWork, WorkState,
+};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Mismatches beyond this number tell nothing new: after the first, everything differs.
+const MOST_MISMATCHES: usize = 64;
+/// Lines kept as evidence of where one rank is.
+const MOST_SOURCES: usize = 8;
+
+/// What is known of every process group so far.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessGroups {
+    groups: Vec<Gathered>,
+    /// By the key that tells groups of the whole job apart.
+    by_key: FxHashMap<String, usize>,
+}
+
+#[derive(Debug, Default)]
+struct Gathered {
+    group: ProcessGroup,
+    /// What ranks ran at each sequence number, equal collectives together.
+    works: BTreeMap<u64, Vec<Variant>>,
+}
+
+#[derive(Debug)]
+struct Variant {
+    work: TorchWork,
+    ranks: Vec<u32>,
+    source: SourceLine,
+}
+
+impl ProcessGroups {
+    /// Adds what watchdogs said.
+    pub fn statements(&mut self, statements: &[TorchStatement]) {
+        for statement in statements {
+            let Some(rank) = statement.rank else { continue };
+            let name = match &statement.event {
+                TorchEvent::Timeout { work, .. } if statement.group == GroupName::default() => {
+                    group_that_failed(statements, rank, work.sequence).unwrap_or_default()
+                }
+                _ => statement.group.clone(),
+            };
+            match &statement.event {
+                TorchEvent::Timeout { work, .. } => self.timeout(name, (rank, work, &statement.source)),
+                TorchEvent::Standing { standing, .. } => self.standing(&name, rank, (*standing, &statement.source)),
+                TorchEvent::Mismatch { mine, other, theirs } => {
+                    let Some(group) = self.group(&name) else { continue };
+                    group.mismatch(&[(rank, mine), (*other, theirs)], &statement.source);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds a rank's dump.
+    pub fn recording(&mut self, recording: &Recording) {
+        for (name, members) in &recording.dump.members {
+            if let Some(group) = self.group(name) {
+                group.group.members = members.clone();
+            }
+        }
+        let Some(rank) = recording.dump.rank else { return };
+        for (name, standing) in &recording.dump.standing {
+            self.standing(name, rank, (*standing, &recording.dump.source));
+        }
+        let mut runs: Vec<&FlightEntry> = recording.entries.iter().filter(|entry| !entry.p2p).collect();
+        runs.sort_by_key(|entry| (entry.group.clone(), entry.work.sequence));
+        for run in runs.chunk_by(|a, b| a.group == b.group && a.work.sequence == b.work.sequence) {
+            let Some(group) = self.group(&run[0].group) else { continue };
+            // Several operations under one number were coalesced; ranks may fill such a group differently.
+            if let [entry] = run {
+                group.works(entry.work.sequence, (rank, &entry.work, &entry.source));
+            }
+            let open = run.iter().find(|entry| entry.state != WorkState::Completed);
+            group.recorded(rank, run[0], open.copied());
+        }
+    }
+
+    /// The groups, the one with most witnesses first.
+    pub fn finish(self) -> Vec<ProcessGroup> {
+        let mut groups: Vec<ProcessGroup> = self.groups.into_iter().map(Gathered::finish).collect();
+        groups.retain(|group| !group.ranks.is_empty() || !group.mismatches.is_empty());
+        groups.sort_by_key(|group| std::cmp::Reverse(group.ranks.len()));
+        groups
+    }
+
+    /// The group of a name. `None` for a number alone beyond the first group's: processes number their groups
+    /// themselves, so that equal numbers may be different groups.
+    fn group(&mut self, name: &GroupName) -> Option<&mut Gathered> {
+        let key = match name {
+            GroupName { name: Some(name), .. } => name.clone(),
+            GroupName { description: Some(description), .. } => format!("({description})"),
+            GroupName { id: Some(0), .. } => "0".to_string(),
+            GroupName { id: Some(_), .. } => return None,
+            _ => String::new(),
+        };
+        let next = self.groups.len();
+        let index = *self.by_key.entry(key).or_insert(next);
+        if index == next {
+            self.groups.push(Gathered::default());
+        }
+        let group = &mut self.groups[index];
+        let known = &mut group.group.name;
+        known.id = known.id.or(name.id);
+        known.name = known.name.take().or_else(|| name.name.clone());
+        known.description = known.description.take().or_else(|| name.description.clone());
+        Some(group)
+    }
+
+    fn timeout(&mut self, name: GroupName, (rank, work, source): (u32, &TorchWork, &SourceLine)) {
+        let Some(group) = self.group(&name) else { return };
+        let standing = group.rank(rank, source);
+        standing.timed_out = true;
+        if standing.stuck_in.as_ref().is_none_or(|known| work.sequence < known.sequence) {
+            standing.stuck_in = Some(work.clone());
+        }
+        let (enqueued, is_p2p) = (work.sequence, work.op.starts_with("SEND") || work.op.starts_with("RECV"));
+        if enqueued > 0 && !is_p2p {
+            standing.standing.enqueued = standing.standing.enqueued.max(Some(enqueued));
+            group.works(enqueued, (rank, work, source));
+        }
+    }
+
+    fn standing(&mut self, name: &GroupName, rank: u32, (said, source): (Standing, &SourceLine)) {
+        let Some(group) = self.group(name) else { return };
+        let known = &mut group.rank(rank, source).standing;
+        *known = Standing {
+            enqueued: known.enqueued.max(said.enqueued),
+            started: known.started.max(said.started),
+            completed: known.completed.max(said.completed),
+        };
+    }
+}
+
+/// The group whose watchdog says that it failed at this work.
+fn group_that_failed(statements: &[TorchStatement], rank: u32, sequence: u64) -> Option<GroupName> {
+    let same = |s: &&TorchStatement| {
+        s.rank == Some(rank)
+            && matches!(s.event, TorchEvent::Standing { failed_at: Some(at), .. } if at == sequence)
+            && s.group != GroupName::default()
+    };
+    statements.iter().find(same).map(|statement| statement.group.clone())
+}
+
+impl Gathered {
+    fn rank(&mut self, rank: u32, source: &SourceLine) -> &mut RankStanding {
+        let standing = self.group.ranks.entry(rank).or_default();
+        if standing.sources.len() < MOST_SOURCES && !standing.sources.contains(source) {
+            standing.sources.push(source.clone());
+        }
+        standing
+    }
+
+    fn works(&mut self, sequence: u64, (rank, work, source): (u32, &TorchWork, &SourceLine)) {
+        let variants = self.works.entry(sequence).or_default();
+        match variants.iter_mut().find(|variant| is_same(&variant.work, work)) {
+            Some(variant) if variant.ranks.contains(&rank) => {}
+            Some(variant) => variant.ranks.push(rank),
+            None => variants.push(Variant { work: work.clone(), ranks: vec![rank], source: source.clone() }),
+        }
+    }
+
+    fn mismatch(&mut self, sides: &[(u32, &TorchWork); 2], source: &SourceLine) {
+        // Numbers differ when a rank left operations out; the comparison is of what both ran at once.
+        for (rank, work) in sides {
+            self.works(sides[0].1.sequence, (*rank, work, source));
+        }
+    }
+
+    /// What a flight recorder's entries of one number tell of the rank.
+    fn recorded(&mut self, rank: u32, any: &FlightEntry, open: Option<&FlightEntry>) {
+        let source = open.unwrap_or(any).source.clone();
+        let is_news = open.is_some() || !self.group.ranks.contains_key(&rank);
+        let standing = if is_news { self.rank(rank, &source) } else { self.group.ranks.entry(rank).or_default() };
+        let sequence = Some(any.work.sequence);
+        standing.standing.enqueued = standing.standing.enqueued.max(sequence);
+        let Some(open) = open else {
+            standing.standing.completed = standing.standing.completed.max(sequence);
+            return;
+        };
+        if standing.stuck_in.as_ref().is_none_or(|known| open.work.sequence <= known.sequence) {
+            standing.stuck_in = Some(open.work.clone());
+            standing.state = Some(open.state);
+            standing.called_at = open.called_at.clone();
+        }
+    }
+
+    fn finish(mut self) -> ProcessGroup {
+        let differing = self.works.into_iter().filter(|(_, variants)| variants.len() > 1);
+        let mismatches = differing.filter_map(|(sequence, mut variants)| {
+            variants.sort_by_key(|variant| std::cmp::Reverse(variant.ranks.len()));
+            let kind = variants.iter().skip(1).filter_map(|v| difference(&variants[0].work, &v.work)).min()?;
+            let sources = variants.iter().map(|variant| variant.source.clone()).collect();
+            let variants = variants.into_iter().map(|v| (v.work, v.ranks)).collect();
+            Some(CollectiveMismatch { sequence, kind, variants, sources })
+        });
+        self.group.mismatches = mismatches.take(MOST_MISMATCHES).collect();
+        self.group
+    }
+}
+
+/// Whether two ranks' works count as one. A timeout is each rank's own.
+fn is_same(a: &TorchWork, b: &TorchWork) -> bool {
+    (&a.op, a.numel_in, a.numel_out) == (&b.op, b.numel_in, b.numel_out) && same_if_known(&a.datatype, &b.datatype)
+}
+
+fn same_if_known<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+    a.is_none() || b.is_none() || a == b
+}
+
+/// What differs between two works that should be one; `None` for differences that are allowed, as of all-to-all's sizes.
+fn difference(a: &TorchWork, b: &TorchWork) -> Option<MismatchKind> {
+    if a.op != b.op {
+        return Some(MismatchKind::Operation);
+    }
+    let sizes = same_if_known(&a.numel_in, &b.numel_in) && same_if_known(&a.numel_out, &b.numel_out);
+    if a.has_equal_sizes() && !sizes {
+        return Some(MismatchKind::Size);
+    }
+    (!same_if_known(&a.datatype, &b.datatype)).then_some(MismatchKind::Datatype)
+}

@@ -1,0 +1,359 @@
+//! Reads what PyTorch's NCCL watchdog and heartbeat monitor write when a collective hangs or fails.
+//!
+//! `torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp` of PyTorch 1.9 to 2.12. The rank in a line's brackets counts within
+//! the process group; the label `[rank4]:` that PyTorch itself puts in front counts within the job, and goes before it.
+
+use super::{desync, fingerprint};
+use crate::TextLine;
+use busbw_model::{GroupName, SourceLine, Standing, TorchEvent, TorchStatement, TorchWork};
+use rustc_hash::FxHashMap;
+
+/// More different statements tell nothing new.
+const MOST_KEPT: usize = 20_000;
+
+/// Collects statements from lines. Labels of launchers are left in the text, because they name the rank.
+///
+/// ```
+/// use busbw_ingest::{TextLine, torch::WatchdogReader};
+/// use busbw_model::{Place, TorchEvent};
+/// let text = "[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] Watchdog caught collective operation timeout: \
+///             WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600017 milliseconds";
+/// let mut reader = WatchdogReader::default();
+/// assert!(reader.feed(&TextLine { place: Place::default(), stream: "", text }));
+/// let statements = reader.finish();
+/// assert!(matches!(&statements[0].event, TorchEvent::Timeout { work, .. } if work.sequence == 7));
+/// ```
+#[derive(Debug, Default)]
+pub struct WatchdogReader {
+    found: Vec<TorchStatement>,
+    /// Where a rank's statement stands in `found`: ranks say things twice, and uncaught exceptions say them again.
+    known: FxHashMap<(Option<u32>, String), usize>,
+    /// The collective of the desync snapshot's section, by stream.
+    sections: FxHashMap<Box<str>, u64>,
+}
+
+impl WatchdogReader {
+    /// Takes a line; true when it is PyTorch's.
+    pub fn feed(&mut self, line: &TextLine) -> bool {
+        if let Some(collective) = desync::section(line.text) {
+            self.sections.insert(line.stream.into(), collective);
+            return true;
+        }
+        let section = self.sections.get(line.stream).copied();
+        let (group_rank, group) = speaker(line.text);
+        let events = events(line.text, section);
+        let belongs = !events.is_empty();
+        for (speaker, event) in events {
+            let rank = label(line.text).or_else(|| label(line.stream)).or(speaker).or(group_rank);
+            let source = SourceLine::new(line.place, line.text);
+            self.keep(TorchStatement { rank, group: group.clone(), event, source });
+        }
+        belongs
+    }
+
+    /// The statements in order, each once per rank.
+    pub fn finish(self) -> Vec<TorchStatement> {
+        self.found
+    }
+
+    fn keep(&mut self, statement: TorchStatement) {
+        let key = (statement.rank, format!("{:?}", statement.event));
+        match self.known.get(&key) {
+            // Timeouts are told without their group first, then again with it.
+            Some(index) if self.found[*index].group == GroupName::default() => {
+                self.found[*index].group = statement.group
+            }
+            Some(_) => {}
+            None if self.found.len() < MOST_KEPT => {
+                self.known.insert(key, self.found.len());
+                self.found.push(statement);
+            }
+            None => {}
+        }
+    }
+}
+
+/// Everything that a line says, with the rank that says it where that stands in the sentence itself.
+fn events(text: &str, section: Option<u64>) -> Vec<(Option<u32>, TorchEvent)> {
+    if let Some((rank, mismatch)) = fingerprint::read(text) {
+        return vec![(Some(rank), mismatch)];
+    }
+    let mut found = Vec::new();
+    if let Some((rank, timeout)) = timeout(text) {
+        found.push((rank, timeout));
+    } else if let Some((_, error)) = text.split_once("watchdog thread terminated with exception: ") {
+        found.push((None, TorchEvent::NcclError(error.trim().to_string())));
+    }
+    if let Some(event) = standing(text) {
+        found.push((None, event));
+    }
+    if let Some(from) = failure_elsewhere(text) {
+        found.push((None, TorchEvent::FailureElsewhere(from)));
+    }
+    if let Some(ranks) = barrier(text) {
+        found.push((None, TorchEvent::BarrierMissed(ranks)));
+    }
+    let has = |words: &str| text.contains(words);
+    if has("watchdog got stuck") || has("Heartbeat monitor timed out") || has("no heartbeat of its watchdog") {
+        found.push((None, TorchEvent::NoHeartbeat));
+    }
+    if has("Some NCCL operations have failed or timed out") || has("taking the entire process down") {
+        found.push((None, TorchEvent::TakenDown));
+    }
+    if found.is_empty() {
+        found.extend(desync::read(unlabelled(text), section).map(|fact| (None, TorchEvent::Desync(fact))));
+    }
+    found
+}
+
+/// `[Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=1, NumelOut=1,
+/// Timeout(ms)=600000) ran for 600017 milliseconds before timing out.` Up to 2.0 it is TensorShape, in 1.9 without SeqNum.
+fn timeout(text: &str) -> Option<(Option<u32>, TorchEvent)> {
+    let (before, rest) = text.split_once("atchdog caught collective operation timeout: ")?;
+    let (_, work) = rest.split_once("Work")?;
+    let field = |name: &str| work.split_once(name).map(|(_, value)| value);
+    let number = |name: &str| leading_number(field(name)?);
+    let shape = field("TensorShape=[").and_then(|rest| rest.split_once(']')).map(|(shape, _)| shape);
+    let product = |shape: &str| shape.split(',').try_fold(1u64, |all, dim| all.checked_mul(dim.trim().parse().ok()?));
+    let op = field("OpType=").and_then(|rest| rest.split([',', ')']).next());
+    let work = TorchWork {
+        sequence: number("SeqNum=").unwrap_or_default(),
+        op: op.unwrap_or_default().trim().to_string(),
+        numel_in: number("NumelIn=").or_else(|| shape.and_then(product)),
+        numel_out: number("NumelOut="),
+        datatype: None,
+        timeout_ms: number("Timeout(ms)="),
+    };
+    let ran_ms = rest.split_once("ran for ").and_then(|(_, rest)| leading_number(rest));
+    let rank = before.rsplit_once("[Rank ").and_then(|(_, rest)| leading_number(rest)?.try_into().ok());
+    Some((rank, TorchEvent::Timeout { work, ran_ms }))
+}
+
+/// `failure detected by watchdog at work sequence id: 20585 PG status: last enqueued work: 20589, last completed work:
+/// 20584`, `Timeout at NCCL work: 1, last enqueued NCCL work: 1, last completed NCCL work: -1.` and `Last enqueued NCCL
+/// work: 9, last completed NCCL work: 8.`
+fn standing(text: &str) -> Option<TorchEvent> {
+    let after = |word: &str| {
+        let rest = text.split_once(word)?.1;
+        let rest = rest.trim_start().strip_prefix("NCCL ").unwrap_or(rest.trim_start()).strip_prefix("work: ")?;
+        sequence(rest)
+    };
+    let standing = Standing {
+        enqueued: after("ast enqueued"),
+        started: after("last started"),
+        completed: after("last completed"),
+    };
+    let failed_at = ["work sequence id: ", "Timeout at NCCL work: "]
+        .iter()
+        .find_map(|words| leading_number(text.split_once(words)?.1));
+    (standing != Standing::default()).then_some(TorchEvent::Standing { standing, failed_at })
+}
+
+/// A sequence number: -1 is none, so 0. PyTorch 2.3 printed numbers that were never set; none of these is believed.
+fn sequence(text: &str) -> Option<u64> {
+    const LARGEST: u64 = 1 << 31;
+    match text.strip_prefix('-') {
+        Some(_) => Some(0),
+        None => leading_number(text).filter(|number| *number < LARGEST),
+    }
+}
+
+/// The rank whose failure this one heard of; `Some(None)` where it is not named.
+fn failure_elsewhere(text: &str) -> Option<Option<u32>> {
+    let rank = |rest: &str| {
+        leading_number(rest.trim_start().strip_prefix("rank")?.trim_start_matches([':', ' ']))?.try_into().ok()
+    };
+    if let Some((_, rest)) = text.split_once("due to a collective timeout from ") {
+        return (!rest.starts_with("this local rank")).then(|| rank(rest));
+    }
+    if text.contains("aborted its NCCL communicators previously") {
+        return Some(text.split_once("from ").and_then(|(_, rest)| rank(rest)));
+    }
+    text.contains("dump signal from another rank").then_some(None)
+}
+
+/// `[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 30000 ms`.
+fn barrier(text: &str) -> Option<Vec<u32>> {
+    let (before, _) = text.split_once(" failed to pass monitoredBarrier")?;
+    let (_, ranks) = before.rsplit_once("Rank")?;
+    let ranks: Vec<u32> = ranks.split(|c: char| !c.is_ascii_digit()).filter_map(|rank| rank.parse().ok()).collect();
+    (!ranks.is_empty()).then_some(ranks)
+}
+
+/// Rank and group of `[PG ID 0 PG GUID 0(default_pg) Rank 7]`, `[PG 0 Rank 7]`, `[PG 2 (TP) Rank 1]`, `[Rank 7]`.
+fn speaker(text: &str) -> (Option<u32>, GroupName) {
+    let rank = |inside: &str| inside.rsplit_once("Rank ").and_then(|(_, rest)| leading_number(rest)?.try_into().ok());
+    let bracketed = |open: &str| text.split_once(open)?.1.split_once(']').map(|(inside, _)| inside);
+    let Some(inside) = bracketed("[PG ").filter(|inside| inside.contains("Rank ")) else {
+        return (bracketed("[Rank ").and_then(|inside| leading_number(inside)?.try_into().ok()), GroupName::default());
+    };
+    let names = inside.split_once(" Rank ").map_or(inside, |(names, _)| names);
+    let description =
+        names.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')')).map(|(description, _)| description);
+    let name = names.split_once("GUID ").and_then(|(_, rest)| rest.split(['(', ' ']).next());
+    let owned = |text: &str| Some(text.trim().to_string()).filter(|text| !text.is_empty());
+    let group = GroupName {
+        id: leading_number(names.trim_start_matches("ID ")).and_then(|id| id.try_into().ok()),
+        name: name.and_then(owned),
+        description: description.and_then(owned),
+    };
+    (rank(inside), group)
+}
+
+/// The rank of the job in a label: `[rank3]:`, or a stream that is called `rank3` or `default3`.
+fn label(text: &str) -> Option<u32> {
+    let rest = match text.split_once("[rank") {
+        Some((_, rest)) if rest.contains("]:") => rest,
+        _ => text.strip_prefix("rank").or(text.strip_prefix("default"))?,
+    };
+    let (number, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+    (rest.is_empty() || rest.starts_with(']')).then(|| number.parse().ok())?
+}
+
+/// A line of the desync report without the label and the place in the source that the first one has in front.
+fn unlabelled(text: &str) -> &str {
+    let text = text
+        .split_once("]:")
+        .filter(|(label, _)| label.trim_start().starts_with("[rank"))
+        .map_or(text, |(_, rest)| rest);
+    text.split_once(".cpp:").and_then(|(_, rest)| rest.split_once("] ")).map_or(text, |(_, rest)| rest)
+}
+
+fn leading_number(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busbw_model::{Desync, Place};
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Vec<TorchStatement> {
+        let mut reader = WatchdogReader::default();
+        for text in text.lines() {
+            reader.feed(&TextLine { place: Place::default(), stream: "", text });
+        }
+        reader.finish()
+    }
+
+    fn told(text: &str) -> Vec<(Option<u32>, String, String)> {
+        let short = |event: &TorchEvent| match event {
+            TorchEvent::Timeout { work, ran_ms } => {
+                format!("timeout {} {} {:?}/{:?} {:?}", work.sequence, work.op, work.numel_in, work.numel_out, ran_ms)
+            }
+            TorchEvent::Standing { standing: s, failed_at } => {
+                format!("at {:?}/{:?}/{:?} failed {failed_at:?}", s.enqueued, s.started, s.completed)
+            }
+            TorchEvent::NcclError(text) => format!("error {text}"),
+            other => format!("{other:?}"),
+        };
+        read(text).iter().map(|s| (s.rank, s.group.to_string(), short(&s.event))).collect()
+    }
+
+    /// One line per form, from issues of pytorch/pytorch, sgl-project/sglang, xdit-project/xDiT and huggingface/open-r1.
+    #[test]
+    fn lines_of_all_versions_are_read() {
+        let cases = [
+            (
+                "[rank0]:[E709 17:05:38.162555850 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=20585, OpType=ALLREDUCE, NumelIn=1259621, NumelOut=1259621, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.",
+                (Some(0), "a group", "timeout 20585 ALLREDUCE Some(1259621)/Some(1259621) Some(600000)"),
+            ),
+            (
+                "[E ProcessGroupNCCL.cpp:828] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=14, OpType=BROADCAST, TensorShape=[32, 4], Timeout(ms)=1800000) ran for 1802710 milliseconds before timing out.",
+                (Some(1), "a group", "timeout 14 BROADCAST Some(128)/None Some(1802710)"),
+            ),
+            (
+                "[rank0]:[E709 17:05:38.162814866 ProcessGroupNCCL.cpp:2271] [PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 20585 PG status: last enqueued work: 20589, last completed work: 20584",
+                (Some(0), "default_pg", "at Some(20589)/None/Some(20584) failed Some(20585)"),
+            ),
+            (
+                "[rank7]:[E ProcessGroupNCCL.cpp:1537] [PG 0 Rank 7] Timeout at NCCL work: 1, last enqueued NCCL work: 1, last completed NCCL work: 3452013982.",
+                (Some(7), "group 0", "at Some(1)/None/None failed Some(1)"),
+            ),
+            (
+                "[rank5]: last enqueued work: 224769, last started work: -1, last completed work: 224760",
+                (Some(5), "a group", "at Some(224769)/Some(0)/Some(224760) failed None"),
+            ),
+            (
+                "[rank4]:[E ProcessGroupNCCL.cpp:1316] [PG 5 Rank 0] Heartbeat monitor timed out! Process will be terminated after dumping debug info. workMetaList_.size()=2",
+                (Some(4), "group 5", "NoHeartbeat"),
+            ),
+            (
+                "18:11:06.680 [rank0]:[E205 18:11:06.375964157 ProcessGroupNCCL.cpp:1870] [PG ID 14 PG GUID 117(EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP) Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress",
+                (Some(0), "EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", "NoHeartbeat"),
+            ),
+            (
+                "[rank3]:[E ProcessGroupNCCL.cpp:1414] [PG 0 Rank 3] Process group watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, NCCL version 2.20.5",
+                (
+                    Some(3),
+                    "group 0",
+                    "error NCCL error: remote process exited or there was a network error, NCCL version 2.20.5",
+                ),
+            ),
+            (
+                "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms",
+                (Some(0), "a group", "BarrierMissed([1, 3])"),
+            ),
+            (
+                "[rank2]:[E ProcessGroupNCCL.cpp:577] [Rank 2] Some NCCL operations have failed or timed out. Due to the asynchronous nature",
+                (Some(2), "a group", "TakenDown"),
+            ),
+        ];
+        for (line, (rank, group, event)) in cases {
+            assert_eq!(told(line), [(rank, group.to_string(), event.to_string())], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_dump_signal_tells_the_rank_that_sent_it() {
+        let line = "[rank0]:[E ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) Rank 0] Received a dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info. Last enqueued NCCL work: 58, last completed NCCL work: 58.";
+        let events: Vec<_> = read(line).into_iter().map(|s| s.event).collect();
+        let standing = Standing { enqueued: Some(58), started: None, completed: Some(58) };
+        let expected = [TorchEvent::Standing { standing, failed_at: None }, TorchEvent::FailureElsewhere(Some(3))];
+        assert_eq!(events, expected);
+        assert!(
+            !told(&line.replace(" rank 3", "this local rank")).iter().any(|(.., event)| event.contains("Elsewhere"))
+        );
+    }
+
+    /// A timeout is told by the work, then by its group's watchdog, then by an uncaught exception.
+    #[test]
+    fn the_group_comes_from_the_repetition() {
+        let work = "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4, OpType=BROADCAST, NumelIn=112, NumelOut=112, Timeout(ms)=1800000) ran for 1800011 milliseconds before timing out.";
+        let lines = format!(
+            "[rank3]:[E ProcessGroupNCCL.cpp:632] {work}\n[rank3]: what():  [PG ID 2 PG GUID 22(TP) Rank 3] Process group watchdog thread terminated with exception: {work}"
+        );
+        let found = read(&lines);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].group, GroupName { id: Some(2), name: Some("22".into()), description: Some("TP".into()) });
+    }
+
+    #[test]
+    fn the_desync_report_is_read_in_place() {
+        let report = "[rank0]:[E515 18:36:47.343377708 ProcessGroupNCCL.cpp:1937] Rank 0
+         - [0] Timeout at collective: ALLREDUCE, #315
+             [7] finished collective #182, but didn't join collective #183 (count from 1)
+           #315 started ranks:
+             [0, 1, 2] started ALLREDUCE";
+        let events: Vec<_> = read(report).into_iter().map(|s| s.event).collect();
+        let snapshot =
+            Desync::Snapshot { ranks: vec![0, 1, 2], op: "ALLREDUCE".into(), collective: Some(315), finished: false };
+        let expected = [
+            Desync::TimedOut { rank: 0, op: "ALLREDUCE".into(), collective: 315 },
+            Desync::NotJoined { ranks: vec![7], collective: 183 },
+            snapshot,
+        ];
+        assert_eq!(events, expected.map(TorchEvent::Desync));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_panic(text in "\\PC{0,120}", which in 0usize..6) {
+            let heads = ["", "[rank", "[PG ID 0 PG GUID 0(", "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=",
+                "Detected mismatch between collectives on ranks. Rank 1 is running ", "last enqueued work: "];
+            read(&format!("{}{text}", heads[which]));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The signals that a parent of ranks waits for, blocked for as long as it does.
+
+use crate::{Error, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Blocks Ctrl-C, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread, and those it starts, until dropped.
+pub(super) struct Signals {
+    before: SigSet,
+    descriptor: SignalFd,
+}
+
+impl Signals {
+    pub fn block() -> Result<Self> {
+        let wrap = |error: Errno| Error::system("wait for signals", error.into());
+        let mut awaited = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
+            awaited.add(signal);
+        }
+        let before = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(wrap)?;
+        match SignalFd::with_flags(&awaited, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC) {
+            Ok(descriptor) => Ok(Signals { before, descriptor }),
+            Err(error) => {
+                let _ = before.thread_set_mask();
+                Err(wrap(error))
+            }
+        }
+    }
+
+    /// The signals that were blocked before.
+    pub fn before(&self) -> SigSet {
+        self.before
+    }
+
+    /// Waits until a child has ended, or a signal that asks to end has come: that one.
+    pub fn wait(&self, patience: Duration) -> std::io::Result<Option<Signal>> {
+        let mut waited = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut waited, PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        while let Some(information) = self.descriptor.read_signal()? {
+            let signal = Signal::try_from(information.ssi_signo as i32)?;
+            if signal != Signal::SIGCHLD {
+                return Ok(Some(signal));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}

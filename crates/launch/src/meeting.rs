@@ -1,0 +1,146 @@
+//! A rank's seat in its job's meeting: small exchanges, and word of who has died.
+
+use crate::control::{self, Link};
+use crate::group::Group;
+use crate::wire::{Inbox, Member, ToServer};
+use busbw_net::{Alarm, Error, Exchange, Result};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a rank that has failed waits for the server's word on who failed first.
+const WORD_OF_THE_SERVER: Duration = Duration::from_secs(2);
+
+/// One rank's seat. Every rank of the job holds one; when one of them dies, falls silent or fails, the [`Alarm`]s of all
+/// others are raised with one line that names it.
+///
+/// Dropping a meeting without [`Meeting::leave`] looks to the others like the death of this rank.
+pub struct Meeting {
+    link: Arc<Link>,
+    control: Option<JoinHandle<()>>,
+    world: Group,
+    members: Vec<Member>,
+}
+
+impl Meeting {
+    /// Takes a seat over a connection that has been let in; waits until every rank is there.
+    pub(crate) fn sit(
+        stream: TcpStream,
+        inbox: Inbox,
+        server: SocketAddr,
+        seat: (usize, usize),
+        (alarm, timeout): (Arc<Alarm>, Duration),
+    ) -> Result<Self> {
+        let (rank, size) = seat;
+        let link = Arc::new(Link::new(stream, alarm, timeout));
+        let shared = Arc::clone(&link);
+        let control = std::thread::Builder::new()
+            .name(format!("control {rank}"))
+            .spawn(move || control::run(&shared, inbox, &server.to_string()))
+            .map_err(|e| Error::system("start the control thread", e))?;
+        let world = Group::world(Arc::clone(&link), rank, size);
+        let mut meeting = Meeting { link, control: Some(control), world, members: Vec::new() };
+        meeting.members = meeting.link.wait(|arrived| arrived.table.take())?;
+        Ok(meeting)
+    }
+
+    /// Every rank of the job, by number.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Waits until every rank is here.
+    ///
+    /// # Errors
+    /// When the job fails: the reason.
+    pub fn barrier(&mut self) -> Result<()> {
+        self.world.barrier()
+    }
+
+    /// Gives what rank `root` gives to every rank; what the others give is not looked at.
+    ///
+    /// # Errors
+    /// When the job fails, or `root` is no rank.
+    pub fn broadcast(&mut self, root: usize, mine: &[u8]) -> Result<Vec<u8>> {
+        self.world.broadcast(root, mine)
+    }
+
+    /// The ranks that give the same `color`, in the order of their `key`, then of their ranks.
+    ///
+    /// # Errors
+    /// When the job fails: the reason.
+    pub fn split(&mut self, color: i64, key: i64) -> Result<Group> {
+        self.world.split(color, key)
+    }
+
+    /// The ranks of this rank's host (those with its `host_id`).
+    ///
+    /// # Errors
+    /// When the job fails: the reason.
+    pub fn split_by_host(&mut self) -> Result<Group> {
+        let ids: Vec<u64> = self.members.iter().map(|member| member.host_id).collect();
+        self.world.split_by(&ids)
+    }
+
+    /// Says that an operation begins in which this rank may wait for others. From then on, a job in which nobody's
+    /// [`Alarm::advance`] is called for the timeout counts as stuck.
+    pub fn enter(&self) {
+        self.link.operating.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that the operation is over.
+    pub fn leave_operation(&self) {
+        self.link.operating.store(false, Ordering::Relaxed);
+    }
+
+    /// This rank's alarm.
+    pub fn alarm(&self) -> &Arc<Alarm> {
+        &self.link.alarm
+    }
+
+    /// Waits until every rank has said goodbye, then leaves.
+    ///
+    /// # Errors
+    /// When the job fails before that: the reason.
+    pub fn leave(self) -> Result<()> {
+        self.link.operating.store(false, Ordering::Relaxed);
+        self.link.exchanging.store(true, Ordering::Relaxed);
+        self.link.alarm.check()?;
+        self.link.send(&ToServer::Goodbye)?;
+        self.link.wait(|arrived| arrived.all_left.then_some(()))
+    }
+
+    /// Leaves because of this rank's own error `reason`, which the others are told: `rank 2 on host h1 (pid 7): reason`.
+    /// Gives what the whole job failed of, for this rank to report: if another rank died first, that.
+    pub fn fail(self, reason: &str) -> String {
+        self.link.tell(reason);
+        self.link.alarm.raise(reason);
+        self.link.verdict(WORD_OF_THE_SERVER).unwrap_or_else(|| reason.to_owned())
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        self.link.close();
+        if let Some(control) = self.control.take() {
+            // A panic there was printed by the thread itself.
+            let _ = control.join();
+        }
+    }
+}
+
+impl Exchange for Meeting {
+    fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.world.size()
+    }
+
+    fn all_gather(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.world.all_gather(mine)
+    }
+}

@@ -1,0 +1,119 @@
+//! One connection of the meeting's server: never blocks, keeps what is to be sent.
+
+use crate::wire::{self, Inbox};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// By its other end.
+    Closed,
+    /// Nothing gets through any more.
+    Unreachable,
+    /// By us: it showed no token.
+    Stranger,
+}
+
+pub(super) struct Connection {
+    pub stream: TcpStream,
+    pub peer: SocketAddr,
+    pub since: Instant,
+    pub inbox: Inbox,
+    /// Showed the token.
+    pub opened: bool,
+    pub rank: Option<usize>,
+    pub ended: Option<Ended>,
+    out: VecDeque<Arc<Vec<u8>>>,
+    sent: usize,
+}
+
+/// Lets a connection notice that the other host is gone.
+pub(crate) fn notice_silence(stream: &TcpStream, timeout: Duration) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = socket2::SockRef::from(stream);
+    socket.set_tcp_user_timeout(Some(timeout.max(Duration::from_secs(1))))?;
+    socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(timeout.max(Duration::from_secs(1))))
+}
+
+impl Connection {
+    pub fn new(stream: TcpStream, peer: SocketAddr, now: Instant, timeout: Duration) -> std::io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        notice_silence(&stream, timeout)?;
+        let inbox = Inbox::default();
+        Ok(Connection {
+            stream,
+            peer,
+            since: now,
+            inbox,
+            opened: false,
+            rank: None,
+            ended: None,
+            out: VecDeque::new(),
+            sent: 0,
+        })
+    }
+
+    /// Reads what is there.
+    pub fn pull(&mut self) {
+        let mut bytes = [0; 16 << 10];
+        // A talkative connection must not keep the server from the others.
+        for _ in 0..64 {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return self.end(Ended::Closed),
+                Ok(count) => self.inbox.push(&bytes[..count]),
+                Err(error) => return self.meet(&error),
+            }
+            // A stranger may send the opening and nothing more.
+            if !self.opened {
+                return;
+            }
+        }
+    }
+
+    /// Sends what can be sent.
+    pub fn push(&mut self) {
+        while let Some(frame) = self.out.front() {
+            match self.stream.write(&frame[self.sent..]) {
+                Ok(count) => self.sent += count,
+                Err(error) => return self.meet(&error),
+            }
+            if self.sent == frame.len() {
+                self.out.pop_front();
+                self.sent = 0;
+            }
+        }
+    }
+
+    pub fn send<T: Serialize>(&mut self, message: &T) {
+        if let Ok(frame) = wire::frame(message) {
+            self.send_frame(&Arc::new(frame));
+        }
+    }
+
+    pub fn send_frame(&mut self, frame: &Arc<Vec<u8>>) {
+        self.out.push_back(Arc::clone(frame));
+    }
+
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    fn meet(&mut self, error: &std::io::Error) {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::Interrupted => {}
+            ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+                self.end(Ended::Unreachable)
+            }
+            _ => self.end(Ended::Closed),
+        }
+    }
+
+    fn end(&mut self, how: Ended) {
+        self.ended.get_or_insert(how);
+    }
+}

@@ -1,0 +1,52 @@
+//! Steps under way: parts are kept until every member of the group has given its own.
+
+use crate::wire::{Key, Part, Step, ToMember};
+use std::collections::HashMap;
+
+struct UnderWay {
+    step: Step,
+    /// By index in the group: who gave what.
+    given: Vec<Option<(usize, Vec<u8>)>>,
+    missing: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Steps {
+    under_way: HashMap<Key, UnderWay>,
+}
+
+impl Steps {
+    /// Takes a rank's part; when it was the last, whom to send what. `Err` says what is wrong, to be read after the rank.
+    pub fn take(&mut self, rank: usize, part: Part) -> Result<Option<(Vec<usize>, ToMember)>, String> {
+        let Part { key, step, members, index, data } = part;
+        let (members, index) = (members as usize, index as usize);
+        let fresh = || UnderWay { step, given: (0..members).map(|_| None).collect(), missing: members };
+        let under_way = self.under_way.entry(key.clone()).or_insert_with(fresh);
+        if under_way.step != step || under_way.given.len() != members {
+            let (theirs, there) = (under_way.step, under_way.given.len());
+            return Err(format!("asked for {step:?} among {members} where others asked for {theirs:?} among {there}"));
+        }
+        match under_way.given.get_mut(index) {
+            Some(slot @ None) => *slot = Some((rank, data)),
+            Some(Some(_)) => return Err(format!("gave its part of {step:?} twice")),
+            None => return Err(format!("gave part {index} of a {step:?} of {members}")),
+        }
+        under_way.missing -= 1;
+        if under_way.missing > 0 {
+            return Ok(None);
+        }
+        let given = self.under_way.remove(&key).map_or(Vec::new(), |done| done.given);
+        let (ranks, mut parts): (Vec<usize>, Vec<Vec<u8>>) = given.into_iter().flatten().unzip();
+        match step {
+            Step::AllGather => {}
+            Step::Barrier => parts.clear(),
+            Step::Broadcast(root) => {
+                if root as usize >= parts.len() {
+                    return Err(format!("asked for a broadcast from {root} among {members}"));
+                }
+                parts = vec![parts.swap_remove(root as usize)];
+            }
+        }
+        Ok(Some((ranks, ToMember::Take { key, parts })))
+    }
+}

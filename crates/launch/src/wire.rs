@@ -1,0 +1,223 @@
+//! What a member and the meeting's server say to each other: an opening of fixed size, then frames.
+
+use busbw_net::Token;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// First bytes of every connection to a meeting.
+pub(crate) const MAGIC: [u8; 8] = *b"busbwjob";
+/// Changes with every change of the frames: ranks of different versions do not meet.
+pub(crate) const VERSION: u16 = 1;
+/// Bytes of the opening: magic, version, token.
+pub(crate) const OPENING: usize = MAGIC.len() + 2 + Token::SIZE;
+/// No frame is longer: one that says so comes from no busbw.
+const LONGEST_FRAME: usize = 1 << 30;
+
+/// One rank of a job, as it described itself to the others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Name of its host, as the launcher or the host itself names it.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// The benchmark's flags: the same on every rank.
+    pub flags: String,
+    /// Equal for ranks that share a host's memory (see [`crate::host::id`]).
+    pub host_id: u64,
+    /// From where it connected, as rank 0's host sees it.
+    pub address: IpAddr,
+}
+
+/// What a member says of itself first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub rank: u32,
+    pub size: u32,
+    pub member: Member,
+}
+
+/// What the members of a group do together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Step {
+    /// Everyone's bytes to everyone.
+    AllGather,
+    /// Nothing but waiting for everyone.
+    Barrier,
+    /// One member's bytes to everyone.
+    Broadcast(u32),
+}
+
+/// Which step of which group: the group's path of splits, and the number of the step within it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub group: Vec<(u32, i64)>,
+    pub number: u64,
+}
+
+/// A member's part in a step.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub key: Key,
+    pub step: Step,
+    pub members: u32,
+    pub index: u32,
+    pub data: Vec<u8>,
+}
+
+/// From a member to the server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToServer {
+    Hello(Hello),
+    /// Alive; what was done so far, and whether it waits for others.
+    Beat {
+        progress: u64,
+        waiting: bool,
+    },
+    Give(Part),
+    Fail(String),
+    Goodbye,
+}
+
+/// From the server to a member.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToMember {
+    /// The token was right.
+    Welcome([u8; Token::SIZE]),
+    /// Everyone is here.
+    Table(Vec<Member>),
+    /// Alive.
+    Beat,
+    /// What a step gives.
+    Take { key: Key, parts: Vec<Vec<u8>> },
+    /// The job has failed, and why.
+    Failed(String),
+    /// Everyone has said goodbye.
+    AllLeft,
+}
+
+/// The opening that a member sends.
+pub(crate) fn opening(token: &Token) -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes(), token.as_bytes()].concat()
+}
+
+/// What an opening turned out to be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// Of this job and version.
+    Ours,
+    /// Of this job, but another version of busbw.
+    Version(u16),
+    /// Of no rank of this job.
+    Stranger,
+}
+
+/// Judges the first [`OPENING`] bytes of a connection.
+pub(crate) fn judge_opening(bytes: &[u8], token: &Token) -> Opening {
+    let Some((magic, rest)) = bytes.split_first_chunk::<8>() else { return Opening::Stranger };
+    let Some((version, shown)) = rest.split_first_chunk::<2>() else { return Opening::Stranger };
+    if *magic != MAGIC || !token.matches(shown) {
+        return Opening::Stranger;
+    }
+    match u16::from_le_bytes(*version) {
+        VERSION => Opening::Ours,
+        other => Opening::Version(other),
+    }
+}
+
+/// A frame: its length in four bytes, then the message.
+pub(crate) fn frame<T: Serialize>(message: &T) -> std::io::Result<Vec<u8>> {
+    let wrong = |e: String| std::io::Error::new(std::io::ErrorKind::InvalidInput, e);
+    let mut bytes = postcard::to_extend(message, vec![0; 4]).map_err(|e| wrong(e.to_string()))?;
+    let length = bytes.len() - 4;
+    if length > LONGEST_FRAME {
+        return Err(wrong(format!("a message of {length} bytes is too long for a meeting (at most {LONGEST_FRAME})")));
+    }
+    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    Ok(bytes)
+}
+
+/// Bytes that arrived, to be taken out as frames.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Inbox {
+    /// Adds what arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.taken > 0 {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The first `count` bytes, once that many are there.
+    pub fn take(&mut self, count: usize) -> Option<&[u8]> {
+        let end = self.taken.checked_add(count)?;
+        let bytes = self.bytes.get(self.taken..end)?;
+        self.taken = end;
+        Some(bytes)
+    }
+
+    /// The next message, once it is whole. `Err` says what came that is none.
+    pub fn message<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<T>, String> {
+        let waiting = &self.bytes[self.taken..];
+        let Some((length, rest)) = waiting.split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > LONGEST_FRAME {
+            return Err(format!("a frame of {length} bytes"));
+        }
+        let Some(frame) = rest.get(..length) else { return Ok(None) };
+        let message = postcard::from_bytes(frame).map_err(|e| format!("a frame that cannot be read ({e})"))?;
+        self.taken += 4 + length;
+        Ok(Some(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openings_of_this_job_another_version_and_strangers() {
+        let token = Token::from_bytes([7; 16]);
+        let ours = opening(&token);
+        assert_eq!(ours.len(), OPENING);
+        assert_eq!(judge_opening(&ours, &token), Opening::Ours);
+        let mut newer = ours.clone();
+        newer[8] = 9;
+        assert_eq!(judge_opening(&newer, &token), Opening::Version(9));
+        assert_eq!(judge_opening(&ours, &Token::from_bytes([8; 16])), Opening::Stranger);
+        for stranger in [&b""[..], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &ours[..OPENING - 1]] {
+            assert_eq!(judge_opening(stranger, &token), Opening::Stranger);
+        }
+    }
+
+    #[test]
+    fn frames_arrive_whole_however_they_are_cut() {
+        let sent = [ToServer::Goodbye, ToServer::Fail("a".into()), ToServer::Beat { progress: 1 << 40, waiting: true }];
+        let bytes: Vec<u8> = sent.iter().flat_map(|message| frame(message).unwrap()).collect();
+        for cut in 0..bytes.len() {
+            let mut inbox = Inbox::default();
+            let mut seen = Vec::new();
+            for piece in [&bytes[..cut], &bytes[cut..]] {
+                inbox.push(piece);
+                while let Some(message) = inbox.message::<ToServer>().unwrap() {
+                    seen.push(format!("{message:?}"));
+                }
+            }
+            assert_eq!(seen, sent.iter().map(|message| format!("{message:?}")).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_none_is_refused() {
+        for bytes in [&[255, 255, 255, 255, 0][..], &[1, 0, 0, 0, 99]] {
+            let mut inbox = Inbox::default();
+            inbox.push(bytes);
+            assert!(inbox.message::<ToServer>().is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What PyTorch says of its process groups: the lines of ProcessGroupNCCL's watchdog, and dumps of the flight recorder.
+
+use crate::place::SourceLine;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A collective or send/receive that a rank enqueued.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct TorchWork {
+    /// Sequence number in the process group: equal numbers must be equal collectives on all ranks.
+    pub sequence: u64,
+    /// The watchdog's and the recorder's names made one: `ALLREDUCE`, `_ALLGATHER_BASE`, `SEND 0->1`.
+    pub op: String,
+    /// Elements in.
+    pub numel_in: Option<u64>,
+    /// Elements out.
+    pub numel_out: Option<u64>,
+    /// Datatypes in, as PyTorch prints them: `BFloat16`; the flight recorder's and the DETAIL report's only.
+    pub datatype: Option<String>,
+    /// How long the rank waits for it.
+    pub timeout_ms: Option<u64>,
+}
+
+/// Which process group is meant. The parts that a line lacks are `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct GroupName {
+    /// `PG ID 0`: numbered per process, in order of creation.
+    pub id: Option<u32>,
+    /// `PG GUID 22`: the same on all ranks.
+    pub name: Option<String>,
+    /// `default_pg`, `TENSOR_MODEL_PARALLEL_GROUP`: what the program calls it.
+    pub description: Option<String>,
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.description, &self.name, self.id) {
+            (Some(description), ..) if description != "undefined" => f.pad(description),
+            (_, Some(name), _) => f.pad(&format!("group {name}")),
+            (_, _, Some(id)) => f.pad(&format!("group {id}")),
+            _ => f.pad("a group"),
+        }
+    }
+}
+
+/// One thing that a rank's watchdog, heartbeat monitor or debug wrapper says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TorchStatement {
+    /// Who says it: the rank of the job where the line tells (`[rank3]:`, `RANK 3`), else the rank in the group.
+    pub rank: Option<u32>,
+    /// The process group.
+    pub group: GroupName,
+    /// What it says.
+    pub event: TorchEvent,
+    /// The line.
+    pub source: SourceLine,
+}
+
+/// What a statement says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TorchEvent {
+    /// `Watchdog caught collective operation timeout: WorkNCCL(…) ran for N milliseconds`.
+    Timeout {
+        /// The work that did not end.
+        work: TorchWork,
+        /// For how long it ran.
+        ran_ms: Option<u64>,
+    },
+    /// `last enqueued work: A, last started work: B, last completed work: C`.
+    Standing {
+        /// How far the rank is.
+        standing: Standing,
+        /// The work at which the watchdog saw the failure.
+        failed_at: Option<u64>,
+    },
+    /// The watchdog ended because NCCL reported an error; its text.
+    NcclError(String),
+    /// The heartbeat monitor saw no heartbeat of the watchdog (a thread that hangs in CUDA or waits for the GIL).
+    NoHeartbeat,
+    /// Word of a failure came from another rank, named where the line tells.
+    FailureElsewhere(Option<u32>),
+    /// `Some NCCL operations have failed or timed out`, `taking the entire process down`: a consequence.
+    TakenDown,
+    /// A line of the desync report (TORCH_NCCL_DESYNC_DEBUG=1).
+    Desync(Desync),
+    /// Two ranks run different collectives at once (TORCH_DISTRIBUTED_DEBUG=DETAIL).
+    Mismatch {
+        /// What the speaking rank runs.
+        mine: TorchWork,
+        /// The other rank.
+        other: u32,
+        /// What the other rank runs.
+        theirs: TorchWork,
+    },
+    /// Ranks that did not reach a monitored barrier in time.
+    BarrierMissed(Vec<u32>),
+}
+
+/// How far a rank is in a process group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// Sequence number of the last work that it enqueued; 0 for none (PyTorch's -1, as numbers begin at 1); `None` where
+    /// nothing tells.
+    pub enqueued: Option<u64>,
+    /// The last that started.
+    pub started: Option<u64>,
+    /// The last that completed.
+    pub completed: Option<u64>,
+}
+
+/// A line of the desync report. Collectives count from 1 over all of the group's operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are the line's words
+pub enum Desync {
+    /// `[0] Timeout at collective: ALLREDUCE, #315`.
+    TimedOut { rank: u32, op: String, collective: u64 },
+    /// `ranks [1, 2] are the lagging ranks that caused this timeout. They never joined any collectives`.
+    NeverJoined { ranks: Vec<u32> },
+    /// `[0, 1] joined but didn't finish collective #39`.
+    NotFinished { ranks: Vec<u32>, collective: u64 },
+    /// `[7] finished collective #182, but didn't join collective #183`; the number of the one not joined.
+    NotJoined { ranks: Vec<u32>, collective: u64 },
+    /// `[0, 1] started ALLREDUCE` or `finished ALLREDUCE` under `#315 started ranks:`.
+    Snapshot { ranks: Vec<u32>, op: String, collective: Option<u64>, finished: bool },
+}
+
+/// One dump of PyTorch's flight recorder: the last operations of one rank.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FlightDump {
+    /// The first line; line 0 of a pickle.
+    pub source: SourceLine,
+    /// Rank of the job: the number at the end of the file's name, as PyTorch names the files.
+    pub rank: Option<u32>,
+    /// Version of the dump: `2.10`.
+    pub version: Option<String>,
+    /// `comm_lib_version` or `nccl_version`.
+    pub nccl_version: Option<String>,
+    /// Number of entries.
+    pub entries: u64,
+    /// Entries that were not complete, oldest first; at most [`FlightDump::MOST_OPEN`].
+    pub open: Vec<FlightEntry>,
+    /// How far the rank was in each group, by group.
+    pub standing: Vec<(GroupName, Standing)>,
+    /// The groups' ranks, where the dump tells.
+    pub members: Vec<(GroupName, Vec<u32>)>,
+}
+
+impl FlightDump {
+    /// The most open entries that are kept.
+    pub const MOST_OPEN: usize = 256;
+}
+
+/// An operation in a flight recorder's dump.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FlightEntry {
+    /// Its group.
+    pub group: GroupName,
+    /// The operation.
+    pub work: TorchWork,
+    /// How far it was.
+    pub state: WorkState,
+    /// Send or receive: its sequence number counts sends and receives only.
+    pub p2p: bool,
+    /// Where the program called it: the innermost frame outside PyTorch, `train.py:120 (step)`.
+    pub called_at: Option<String>,
+    /// The line, of JSON that is laid out; of other dumps the input.
+    pub source: SourceLine,
+}
+
+/// How far an operation was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum WorkState {
+    /// Enqueued; the kernel has not started.
+    #[default]
+    Scheduled,
+    /// The kernel runs: it waits for peers, or moves data.
+    Started,
+    /// Done.
+    Completed,
+}
+
+/// A process group as all witnesses together show it: watchdog lines and flight-recorder dumps of any number of ranks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ProcessGroup {
+    /// Its name, as complete as the witnesses tell.
+    pub name: GroupName,
+    /// Its ranks, where known.
+    pub members: Vec<u32>,
+    /// How far each witness is.
+    pub ranks: BTreeMap<u32, RankStanding>,
+    /// Sequence numbers at which ranks ran different collectives, ascending.
+    pub mismatches: Vec<CollectiveMismatch>,
+}
+
+/// How far one rank is in a process group, and what it is stuck in.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RankStanding {
+    /// How far it is.
+    pub standing: Standing,
+    /// The first operation that did not complete.
+    pub stuck_in: Option<TorchWork>,
+    /// The operation's state, where a flight recorder tells.
+    pub state: Option<WorkState>,
+    /// Its watchdog reported a timeout.
+    pub timed_out: bool,
+    /// Where the program called it.
+    pub called_at: Option<String>,
+    /// The lines that say so.
+    pub sources: Vec<SourceLine>,
+}
+
+/// One sequence number, different collectives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CollectiveMismatch {
+    /// The sequence number.
+    pub sequence: u64,
+    /// What differs.
+    pub kind: MismatchKind,
+    /// Each collective with the ranks that ran it, the most ranks first.
+    pub variants: Vec<(TorchWork, Vec<u32>)>,
+    /// A line for each variant, where kept.
+    pub sources: Vec<SourceLine>,
+}
+
+/// What differs between ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum MismatchKind {
+    /// The operation.
+    Operation,
+    /// The number of elements, of an operation that needs the same everywhere.
+    Size,
+    /// The datatype.
+    Datatype,
+}
+
+impl ProcessGroup {
+    /// The ranks that are behind the others in what they enqueued, with their last number, and the others' last number. A
+    /// rank that never enqueued what the others wait for is the one to look at: its program went another way, is busy, or
+    /// has died.
+    pub fn behind(&self) -> Option<(Vec<u32>, u64, u64)> {
+        let enqueued = || self.ranks.iter().filter_map(|(rank, r)| Some((*rank, r.standing.enqueued?)));
+        let last = enqueued().map(|(_, sequence)| sequence).max()?;
+        let first = enqueued().map(|(_, sequence)| sequence).min()?;
+        let ranks = enqueued().filter(|(_, sequence)| *sequence == first).map(|(rank, _)| rank).collect();
+        (first < last).then_some((ranks, first, last))
+    }
+
+    /// The members that no witness speaks of, where the members are known.
+    pub fn silent(&self) -> Vec<u32> {
+        self.members.iter().copied().filter(|rank| !self.ranks.contains_key(rank)).collect()
+    }
+}
+
+impl TorchWork {
+    /// Whether the operation needs the same number of elements on all ranks, so that a difference is an error.
+    pub fn has_equal_sizes(&self) -> bool {
+        const EQUAL: [&str; 5] = ["ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"];
+        EQUAL.contains(&self.op.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rank_that_enqueued_least_is_behind() {
+        let standing = |enqueued| RankStanding {
+            standing: Standing { enqueued: Some(enqueued), ..Standing::default() },
+            ..RankStanding::default()
+        };
+        let mut group = ProcessGroup { members: vec![0, 1, 2, 3], ..ProcessGroup::default() };
+        group.ranks = BTreeMap::from([(0, standing(315)), (1, standing(315)), (3, standing(182))]);
+        assert_eq!(group.behind(), Some((vec![3], 182, 315)));
+        assert_eq!(group.silent(), [2]);
+        group.ranks.remove(&3);
+        assert_eq!(group.behind(), None);
+    }
+}

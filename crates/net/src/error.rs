@@ -1,0 +1,51 @@
+//! What can go wrong between two ranks, with the peer and what to do about it.
+
+use std::io;
+
+/// The result of a transport's call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of a transport. Messages name the peer, and what to do where something can be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The peer closed a connection that is still in use: its process has ended.
+    #[error("{peer} closed the connection; look at that rank's output for why it ended")]
+    Closed {
+        /// Who: `10.77.0.2:4711`, or a rank.
+        peer: String,
+    },
+    /// The job's [`crate::Alarm`] was raised: another part of the job has failed, and waiting is over.
+    #[error("{0}")]
+    Alarm(String),
+    /// A call of the operating system failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was tried, on what: `connect to 10.77.0.2:4711 from eth0`.
+        doing: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// What arrived is not what the protocol allows: another program, another version, or another job.
+    #[error("{peer} sent {what}; check that every rank runs the same busbw")]
+    Protocol {
+        /// Who.
+        peer: String,
+        /// What came.
+        what: String,
+    },
+    /// A setting cannot be followed.
+    #[error("{0}")]
+    Config(String),
+}
+
+impl Error {
+    /// Wraps the operating system's error with what was tried.
+    pub fn system(doing: impl Into<String>, source: io::Error) -> Self {
+        Error::System { doing: doing.into(), source }
+    }
+
+    /// Wraps the operating system's last error (`errno`) with what was tried.
+    pub fn last_os(doing: impl Into<String>) -> Self {
+        Error::system(doing, io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,140 @@
+//! Connecting: all sockets of a connection at once, without waiting.
+
+use super::config::Stripes;
+use super::device::Device;
+use super::send::{Parts, SendComm};
+use super::wire::Hello;
+use super::{Shared, socket, socket_address};
+use crate::{Error, Result};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// Where to, what for and how.
+pub(super) struct Plan {
+    pub peer: SocketAddr,
+    pub purpose: u64,
+    pub stripes: Stripes,
+    /// Whether the host has other devices that the packets could leave by.
+    pub several_devices: bool,
+}
+
+/// A connection that is being made. The sending end exists as soon as TCP has connected; whether the other side lets it in
+/// shows when it is used.
+pub struct Connecting {
+    sockets: Vec<Pending>,
+    peer: SocketAddr,
+    threads: usize,
+    device: Arc<Device>,
+    shared: Arc<Shared>,
+}
+
+struct Pending {
+    fd: OwnedFd,
+    hello: [u8; Hello::SIZE],
+    greeted: bool,
+}
+
+impl Connecting {
+    pub(super) fn start(device: Arc<Device>, shared: Arc<Shared>, plan: Plan) -> Result<Self> {
+        let peer = socket_address(&device.interface, plan.peer.ip(), plan.peer.port());
+        let mut connection = [0; 8];
+        getrandom::fill(&mut connection)
+            .map_err(|e| Error::Config(format!("the system gives no random bytes for a connection: {e}")))?;
+        let mut sockets = Vec::new();
+        for index in 0..=plan.stripes.sockets {
+            let hello = Hello {
+                index: index as u16,
+                data_sockets: plan.stripes.sockets as u16,
+                inline_up_to: shared.config.inline_up_to as u32,
+                connection: u64::from_ne_bytes(connection),
+                purpose: plan.purpose,
+                token: *shared.token.as_bytes(),
+            };
+            let bound = plan.several_devices && device.interface.same_subnet(peer.ip());
+            let fd = open(&device, peer, &shared.config.congestion, bound)
+                .map_err(|e| Error::system(what(&device, peer), e))?;
+            sockets.push(Pending { fd, hello: hello.to_bytes(), greeted: false });
+        }
+        Ok(Connecting { sockets, peer, threads: plan.stripes.threads, device, shared })
+    }
+
+    /// The sending end, once every socket is connected; `None` until then. Never waits.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the peer cannot be reached, naming its address and the interface.
+    pub fn poll(&mut self) -> Result<Option<SendComm>> {
+        let mut polled: Vec<libc::pollfd> = self
+            .sockets
+            .iter()
+            .map(|socket| libc::pollfd {
+                // A negative descriptor is passed over.
+                fd: if socket.greeted { -1 } else { socket.fd.as_raw_fd() },
+                events: libc::POLLOUT,
+                revents: 0,
+            })
+            .collect();
+        // SAFETY: the array has as many entries as are told.
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) };
+        for (socket, polled) in self.sockets.iter_mut().zip(&polled) {
+            if polled.revents != 0 {
+                greet(&socket.fd, &socket.hello).map_err(|e| Error::system(what(&self.device, self.peer), e))?;
+                socket.greeted = true;
+            }
+        }
+        if self.sockets.is_empty() || !self.sockets.iter().all(|socket| socket.greeted) {
+            return Ok(None);
+        }
+        let mut fds = std::mem::take(&mut self.sockets).into_iter().map(|socket| socket.fd);
+        let Some(control) = fds.next() else { return Ok(None) };
+        let parts = Parts {
+            control,
+            data: fds.collect(),
+            threads: self.threads,
+            device: Arc::clone(&self.device),
+            address: self.peer.to_string(),
+            alarm: Arc::clone(&self.shared.alarm),
+        };
+        SendComm::new(parts, &self.shared.config).map(Some)
+    }
+}
+
+fn what(device: &Device, peer: SocketAddr) -> String {
+    format!("connect to {peer} from {} ({})", device.interface.name, device.interface.address)
+}
+
+/// A socket on its way to `peer`, from the device's own address.
+fn open(device: &Device, peer: SocketAddr, congestion: &str, bound: bool) -> std::io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if bound {
+        // Needs a privilege on old kernels; without, the routing table decides.
+        let _ = socket.bind_device(Some(device.interface.name.as_bytes()));
+    }
+    let own = socket_address(&device.interface, device.interface.address, 0);
+    let fd = OwnedFd::from(socket);
+    socket::set_congestion(&fd, congestion);
+    // The port is chosen at connect, so that connections to different peers may share one; old kernels choose it at once.
+    let _ = socket::set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
+    let socket = Socket::from(fd);
+    if own.is_ipv4() == peer.is_ipv4() {
+        socket.bind(&SockAddr::from(own))?;
+    }
+    match socket.connect(&SockAddr::from(peer)) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+/// Takes the result of connecting, and sends the greeting: so few bytes always fit into a new socket.
+fn greet(fd: &OwnedFd, hello: &[u8]) -> std::io::Result<()> {
+    let reference = socket2::SockRef::from(fd);
+    if let Some(error) = reference.take_error()? {
+        return Err(error);
+    }
+    // SAFETY: the greeting is readable for its length.
+    let sent = unsafe { socket::send(fd, &mut [socket::part(hello.as_ptr(), hello.len())], 0) }?;
+    if sent == hello.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
+}

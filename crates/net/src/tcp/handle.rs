@@ -1,0 +1,101 @@
+//! What a listener tells those who are to connect: where it listens.
+
+use super::wire::VERSION;
+use crate::{Error, Result};
+use std::net::{IpAddr, SocketAddr};
+
+const MAGIC: [u8; 4] = *b"BBTH";
+
+/// Where a [`super::Listener`] listens; NCCL hands such a handle from rank to rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle {
+    address: SocketAddr,
+}
+
+impl Handle {
+    /// Bytes of a handle; NCCL allows 128.
+    pub const SIZE: usize = 26;
+
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Handle { address }
+    }
+
+    /// The address to connect to. A link-local address has the listener's scope, which means nothing on another host.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The handle as bytes, for [`Handle::from_bytes`] on another host.
+    pub fn to_bytes(&self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.address.port().to_le_bytes());
+        match self.address.ip() {
+            IpAddr::V4(v4) => {
+                bytes[8] = 4;
+                bytes[10..14].copy_from_slice(&v4.octets());
+            }
+            IpAddr::V6(v6) => {
+                bytes[8] = 6;
+                bytes[10..26].copy_from_slice(&v6.octets());
+            }
+        }
+        bytes
+    }
+
+    /// Reads a handle; bytes after it are ignored.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] when the bytes are no handle, or that of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let wrong = |what: &str| Error::Protocol { peer: "a rank".into(), what: what.into() };
+        let bytes: &[u8; Self::SIZE] =
+            bytes.first_chunk().ok_or_else(|| wrong("an address that is too short to be one"))?;
+        if bytes[..4] != MAGIC {
+            return Err(wrong("an address that is none"));
+        }
+        if bytes[4..6] != VERSION.to_le_bytes() {
+            return Err(wrong("the address of another version of busbw"));
+        }
+        let port = u16::from_le_bytes([bytes[6], bytes[7]]);
+        let ip: IpAddr = match bytes[8] {
+            4 => [bytes[10], bytes[11], bytes[12], bytes[13]].into(),
+            6 => <[u8; 16]>::try_from(&bytes[10..26]).map_err(|_| wrong("an address that is none"))?.into(),
+            _ => return Err(wrong("an address of an unknown family")),
+        };
+        Ok(Handle { address: SocketAddr::new(ip, port) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_its_own_bytes_back() {
+        for address in ["10.77.0.1:4711", "[fe80::1]:1", "[2001:db8::7]:65535"] {
+            let handle = Handle::new(address.parse().unwrap());
+            assert_eq!(Handle::from_bytes(&handle.to_bytes()).unwrap(), handle);
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_handle() {
+        let good = Handle::new("10.77.0.1:4711".parse().unwrap()).to_bytes();
+        let changed = |at: usize| {
+            let mut bytes = good;
+            bytes[at] ^= 0x55;
+            bytes.to_vec()
+        };
+        for (bytes, says) in [
+            (good[..25].to_vec(), "too short"),
+            (changed(0), "is none"),
+            (changed(4), "another version"),
+            (changed(8), "unknown family"),
+        ] {
+            let error = Handle::from_bytes(&bytes).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! TCP between hosts: every connection striped over helper threads × sockets.
+//!
+//! A connection carries messages one way. It has one control socket, on which small messages travel whole, and several
+//! data sockets, on which long messages travel as chunks. The data sockets take chunks in turn, and one that has not drained
+//! misses its turn: a slow path carries less, and no flow meets a cloud's single-flow limit before the others. Each chunk
+//! says where in its message it belongs, so that it is received straight into the posted room.
+//!
+//! With helper threads, each moves its share of the data sockets. Without (the ranks need the cores), whoever calls `test`
+//! moves them all.
+
+mod config;
+mod connect;
+mod device;
+mod failure;
+mod handle;
+mod helpers;
+mod listen;
+mod receive;
+mod receive_lane;
+mod requests;
+mod send;
+mod send_lane;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod zero_copy;
+
+pub use config::Config;
+pub use connect::Connecting;
+pub use device::Stats;
+pub use handle::Handle;
+pub use listen::Listener;
+pub use receive::RecvComm;
+pub use send::SendComm;
+
+use crate::interfaces::Interface;
+use crate::wait::Cores;
+use crate::{Alarm, Error, Result, Token};
+use device::Device;
+use helpers::{Helpers, Lane};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
+
+/// Most requests of one connection under way.
+pub const MOST_REQUESTS: usize = 64;
+
+/// The transport over a host's chosen interfaces: one device for each.
+pub struct Net {
+    devices: Vec<Arc<Device>>,
+    interfaces: Vec<Interface>,
+    shared: Arc<Shared>,
+}
+
+/// What every listener and connection is made with.
+struct Shared {
+    config: Config,
+    token: Token,
+    alarm: Arc<Alarm>,
+    cores: Cores,
+}
+
+impl Net {
+    /// A transport whose connections show `token`, and count on `alarm` what they move.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for settings out of range, or without an interface.
+    pub fn new(
+        interfaces: Vec<Interface>,
+        config: Config,
+        token: Token,
+        alarm: Arc<Alarm>,
+        cores: Cores,
+    ) -> Result<Self> {
+        config.check()?;
+        if interfaces.is_empty() {
+            return Err(Error::Config("no network interface to use; set NCCL_SOCKET_IFNAME".into()));
+        }
+        let devices = interfaces.iter().cloned().map(|interface| Arc::new(Device::new(interface))).collect();
+        Ok(Net { devices, interfaces, shared: Arc::new(Shared { config, token, alarm, cores }) })
+    }
+
+    /// The interfaces, one device each: a device's number is its place here.
+    pub fn devices(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// What went over each device so far.
+    pub fn stats(&self) -> Vec<Stats> {
+        self.devices.iter().map(|device| device.stats()).collect()
+    }
+
+    /// Listens on a device's own address, on a port that the system chooses.
+    pub fn listen(&self, device: usize) -> Result<Listener> {
+        Listener::new(Arc::clone(self.device(device)?), Arc::clone(&self.shared))
+    }
+
+    /// Starts a connection from a device to a listener; `purpose` is told to the other side. Never waits: see
+    /// [`Connecting::poll`].
+    pub fn connect(&self, device: usize, handle: &Handle, purpose: u64) -> Result<Connecting> {
+        let device = Arc::clone(self.device(device)?);
+        let several_devices = self.devices.len() > 1;
+        let stripes = self.shared.config.stripes(self.shared.cores, self.sockets_left());
+        Connecting::start(
+            device,
+            Arc::clone(&self.shared),
+            connect::Plan { peer: handle.address(), purpose, stripes, several_devices },
+        )
+    }
+
+    fn device(&self, device: usize) -> Result<&Arc<Device>> {
+        self.devices.get(device).ok_or_else(|| {
+            Error::Config(format!("there is no network device {device}; there are {}", self.devices.len()))
+        })
+    }
+
+    /// How many sockets this process may still open, keeping half of its descriptors for the rest.
+    fn sockets_left(&self) -> usize {
+        let in_use: usize = self.devices.iter().map(|device| device.stats().sockets).sum();
+        let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+            .map_or(1024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+        (limit / 2).saturating_sub(in_use)
+    }
+}
+
+/// The address of an interface, with the scope that a link-local one needs.
+fn socket_address(interface: &Interface, ip: IpAddr, port: u16) -> SocketAddr {
+    match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => SocketAddrV6::new(v6, port, 0, interface.index).into(),
+        ip => SocketAddr::new(ip, port),
+    }
+}
+
+/// Deals items to `hands` in turn.
+fn deal<T>(items: Vec<T>, hands: usize) -> Vec<Vec<T>> {
+    let mut dealt: Vec<Vec<T>> = (0..hands.min(items.len())).map(|_| Vec::new()).collect();
+    let hands = dealt.len().max(1);
+    for (i, item) in items.into_iter().enumerate() {
+        dealt[i % hands].push(item);
+    }
+    dealt
+}
+
+/// Gives lanes to helper threads, or the only one back when there are to be none.
+fn helpers_or_own<L: Lane>(mut lanes: Vec<L>, threads: usize) -> Result<(Option<L>, Helpers)> {
+    if threads == 0 { Ok((lanes.pop(), Helpers::default())) } else { Ok((None, Helpers::start(lanes)?)) }
+}

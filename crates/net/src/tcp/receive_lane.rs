@@ -1,0 +1,174 @@
+//! The data sockets that one thread receives on: each brings chunks, which go straight into the posted room.
+
+use super::failure::{Failure, FirstFailure};
+use super::helpers::{BELL, Lane};
+use super::receive::ReceiveShared;
+use super::socket::{self, Epoll, Received};
+use super::wire::ChunkHeader;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Where the bytes of a chunk go.
+struct Landing {
+    message: u64,
+    room: *mut u8,
+    missing: usize,
+}
+
+// SAFETY: the room stays writable, and unread, until the request is done (the promise of `irecv`), from whichever thread.
+unsafe impl Send for Landing {}
+
+struct ReceiveSocket {
+    fd: OwnedFd,
+    header: [u8; ChunkHeader::SIZE],
+    header_received: usize,
+    landing: Option<Landing>,
+    /// Whether there may be bytes; the kernel reports when there are again.
+    readable: bool,
+    /// The peer will send no more: its end may hide behind the last bytes, so a short read says nothing.
+    hung_up: bool,
+    ended: bool,
+}
+
+/// Data sockets and who they receive for.
+pub(super) struct ReceiveLane {
+    sockets: Vec<ReceiveSocket>,
+    epoll: Epoll,
+    shared: Arc<ReceiveShared>,
+    turn: usize,
+}
+
+impl ReceiveLane {
+    /// Bytes after which a pass ends, so that its thread gets to send and reduce as well.
+    const PASS: usize = 256 << 10;
+
+    pub fn new(sockets: Vec<OwnedFd>, shared: Arc<ReceiveShared>) -> crate::Result<Self> {
+        let epoll = Epoll::new()?;
+        for (index, socket) in sockets.iter().enumerate() {
+            epoll.add(socket, index, libc::EPOLLIN | libc::EPOLLRDHUP)?;
+        }
+        let sockets = sockets
+            .into_iter()
+            .map(|fd| ReceiveSocket {
+                fd,
+                header: [0; ChunkHeader::SIZE],
+                header_received: 0,
+                landing: None,
+                readable: true,
+                hung_up: false,
+                ended: false,
+            })
+            .collect();
+        Ok(ReceiveLane { sockets, epoll, shared, turn: 0 })
+    }
+}
+
+impl ReceiveSocket {
+    fn note(&mut self, events: u32) {
+        self.readable = true;
+        self.hung_up |= events & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0;
+    }
+
+    /// Receives what is there; stops at a chunk for which no room is posted yet. The bytes received.
+    fn pump(&mut self, shared: &ReceiveShared) -> Result<usize, Failure> {
+        let mut total = 0;
+        while self.readable && total < ReceiveLane::PASS {
+            if self.landing.is_none() && self.header_received == ChunkHeader::SIZE {
+                let Some(landing) = land(&ChunkHeader::from_bytes(&self.header), shared)? else { break };
+                self.header_received = 0;
+                self.landing = Some(landing);
+            }
+            total += self.receive(shared)?;
+        }
+        Ok(total)
+    }
+
+    /// One receive: the rest of the chunk, and with it the next header.
+    fn receive(&mut self, shared: &ReceiveShared) -> Result<usize, Failure> {
+        let header = &mut self.header[self.header_received..];
+        let mut parts = [socket::part(std::ptr::null(), 0), socket::part(header.as_ptr(), header.len())];
+        let missing = self.landing.as_ref().map_or(0, |landing| {
+            parts[0] = socket::part(landing.room, landing.missing);
+            landing.missing
+        });
+        let asked = missing + header.len();
+        // SAFETY: the room is writable by the promise of `irecv`, and nobody else receives this chunk; the header is ours.
+        match unsafe { socket::receive(&self.fd, &mut parts) }? {
+            Received::Nothing => {
+                self.readable = false;
+                Ok(0)
+            }
+            Received::Ended => {
+                if missing > 0 || self.header_received > 0 {
+                    return Err(Failure::Closed);
+                }
+                self.readable = false;
+                self.ended = true;
+                shared.ended_sockets.fetch_add(1, Ordering::Release);
+                Ok(0)
+            }
+            Received::Bytes(received) => {
+                self.readable = received == asked || self.hung_up;
+                let of_data = received.min(missing);
+                self.header_received += received - of_data;
+                if let Some(landing) = &mut self.landing {
+                    landing.room = landing.room.wrapping_add(of_data);
+                    landing.missing -= of_data;
+                    shared.arrived(landing.message, of_data);
+                    if landing.missing == 0 {
+                        self.landing = None;
+                    }
+                }
+                Ok(of_data)
+            }
+        }
+    }
+}
+
+/// Finds the room of a chunk; `None` while none is posted.
+fn land(header: &ChunkHeader, shared: &ReceiveShared) -> Result<Option<Landing>, Failure> {
+    let (offset, len) = (header.offset as usize, header.len as usize);
+    let room = shared.begin(header.message, header.total as usize, header.tag)?;
+    if len == 0 || offset.checked_add(len).is_none_or(|end| end > header.total as usize) {
+        return Err(Failure::Protocol(format!("a chunk that lies outside of message {}", header.message)));
+    }
+    Ok(room.map(|room| Landing { message: header.message, room: room.wrapping_add(offset), missing: len }))
+}
+
+impl Lane for ReceiveLane {
+    fn progress(&mut self) -> Result<usize, Failure> {
+        let sockets = &mut self.sockets;
+        self.epoll.wait(0, |ready| {
+            if let Some(socket) = sockets.get_mut(ready.index) {
+                socket.note(ready.events);
+            }
+        });
+        let mut received = 0;
+        for _ in 0..sockets.len() {
+            let at = self.turn;
+            self.turn = (at + 1) % sockets.len();
+            if sockets[at].readable && !sockets[at].ended {
+                received += sockets[at].pump(&self.shared)?;
+            }
+            if received >= Self::PASS {
+                break;
+            }
+        }
+        Ok(received)
+    }
+
+    fn epoll(&self) -> &Epoll {
+        &self.epoll
+    }
+
+    fn note(&mut self, index: usize, events: u32) {
+        if index != BELL {
+            self.sockets[index].note(events);
+        }
+    }
+
+    fn failure(&self) -> &FirstFailure {
+        &self.shared.failure
+    }
+}

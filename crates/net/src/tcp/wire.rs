@@ -1,0 +1,160 @@
+//! What stands on the wire: the greeting of a socket, the header of an inline message, the header of a chunk.
+
+use crate::Token;
+
+/// First bytes of every socket; another program's connection shows here.
+pub(super) const MAGIC: [u8; 8] = *b"busbwtcp";
+/// Changes with every change of what stands on the wire.
+pub(super) const VERSION: u16 = 1;
+
+/// Reads fields one after another; the caller has checked the length.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let mut field = [0; N];
+        let (head, rest) = self.0.split_at(N);
+        field.copy_from_slice(head);
+        self.0 = rest;
+        field
+    }
+}
+
+/// Writes fields one after another.
+struct Writer<const N: usize>([u8; N], usize);
+
+impl<const N: usize> Writer<N> {
+    fn new() -> Self {
+        Writer([0; N], 0)
+    }
+
+    fn put(mut self, field: &[u8]) -> Self {
+        self.0[self.1..self.1 + field.len()].copy_from_slice(field);
+        self.1 += field.len();
+        self
+    }
+}
+
+/// The first bytes of each socket of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hello {
+    /// Which socket of the connection: 0 is the control socket.
+    pub index: u16,
+    /// How many data sockets the connection has.
+    pub data_sockets: u16,
+    /// Messages up to this size come inline, on the control socket.
+    pub inline_up_to: u32,
+    /// A random number that the sockets of one connection share.
+    pub connection: u64,
+    /// What the connector says the connection is for.
+    pub purpose: u64,
+    /// The job's token.
+    pub token: [u8; Token::SIZE],
+}
+
+impl Hello {
+    pub const SIZE: usize = 50;
+
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        Writer::new()
+            .put(&MAGIC)
+            .put(&VERSION.to_le_bytes())
+            .put(&self.token)
+            .put(&self.index.to_le_bytes())
+            .put(&self.data_sockets.to_le_bytes())
+            .put(&self.inline_up_to.to_le_bytes())
+            .put(&self.connection.to_le_bytes())
+            .put(&self.purpose.to_le_bytes())
+            .0
+    }
+
+    /// The greeting, or why it is none.
+    pub fn from_bytes(bytes: &[u8; Self::SIZE], token: &Token, most_sockets: usize) -> Result<Self, &'static str> {
+        let mut fields = Fields(bytes);
+        if fields.take() != MAGIC {
+            return Err("it speaks another protocol");
+        }
+        if u16::from_le_bytes(fields.take()) != VERSION {
+            return Err("it is another version of busbw");
+        }
+        let shown = fields.take();
+        if !token.matches(&shown) {
+            return Err("it does not have this job's token");
+        }
+        let hello = Hello {
+            token: shown,
+            index: u16::from_le_bytes(fields.take()),
+            data_sockets: u16::from_le_bytes(fields.take()),
+            inline_up_to: u32::from_le_bytes(fields.take()),
+            connection: u64::from_le_bytes(fields.take()),
+            purpose: u64::from_le_bytes(fields.take()),
+        };
+        let sockets = 1..=most_sockets;
+        if !sockets.contains(&usize::from(hello.data_sockets)) || hello.index > hello.data_sockets {
+            return Err("its greeting makes no sense");
+        }
+        Ok(hello)
+    }
+}
+
+/// Stands before each message of the control socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InlineHeader {
+    pub message: u64,
+    pub len: u32,
+    pub tag: u32,
+}
+
+impl InlineHeader {
+    pub const SIZE: usize = 16;
+
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        Writer::new().put(&self.message.to_le_bytes()).put(&self.len.to_le_bytes()).put(&self.tag.to_le_bytes()).0
+    }
+
+    pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        let mut fields = Fields(bytes);
+        InlineHeader {
+            message: u64::from_le_bytes(fields.take()),
+            len: u32::from_le_bytes(fields.take()),
+            tag: u32::from_le_bytes(fields.take()),
+        }
+    }
+}
+
+/// Stands before each chunk on a data socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ChunkHeader {
+    pub message: u64,
+    /// Where in the message the chunk begins.
+    pub offset: u64,
+    /// Bytes of the whole message.
+    pub total: u64,
+    pub len: u32,
+    pub tag: u32,
+}
+
+impl ChunkHeader {
+    pub const SIZE: usize = 32;
+
+    pub fn to_bytes(self) -> [u8; Self::SIZE] {
+        Writer::new()
+            .put(&self.message.to_le_bytes())
+            .put(&self.offset.to_le_bytes())
+            .put(&self.total.to_le_bytes())
+            .put(&self.len.to_le_bytes())
+            .put(&self.tag.to_le_bytes())
+            .0
+    }
+
+    pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+        let mut fields = Fields(bytes);
+        ChunkHeader {
+            message: u64::from_le_bytes(fields.take()),
+            offset: u64::from_le_bytes(fields.take()),
+            total: u64::from_le_bytes(fields.take()),
+            len: u32::from_le_bytes(fields.take()),
+            tag: u32::from_le_bytes(fields.take()),
+        }
+    }
+}

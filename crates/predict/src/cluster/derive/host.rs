@@ -1,0 +1,97 @@
+//! What topologies tell about one host.
+
+use super::{matrix, xml};
+use crate::cluster::CpuVendor;
+use crate::cluster::facts::LinkKind;
+use crate::cluster::hardware::Pcie;
+use busbw_model::{GBps, PathType, Run, SystemDump};
+
+/// What is known about a host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct HostClues {
+    /// GPUs in it; 0 where no topology lists them.
+    pub(super) gpus: usize,
+    /// Compute capability: 90.
+    pub(super) capability: Option<i32>,
+    /// NVLinks of one GPU.
+    pub(super) nvlinks: Option<u32>,
+    pub(super) kind: Option<LinkKind>,
+    /// The worst PCIe path between two GPUs that no NVLink joins.
+    pub(super) path: Option<PathType>,
+    pub(super) gpu_pcie: Option<Pcie>,
+    pub(super) nics: Option<usize>,
+    pub(super) nic_rate: Option<GBps>,
+    /// The path from a NIC to its nearest GPU.
+    pub(super) place: Option<PathType>,
+    pub(super) nic_pcie: Option<Pcie>,
+    pub(super) gpu_direct: Option<bool>,
+    pub(super) cpu: Option<CpuVendor>,
+    pub(super) sockets: Option<usize>,
+}
+
+/// Puts together what XML, matrix, NCCL's own dump and its graphs tell; what comes first in this order counts.
+pub(super) fn clues(run: &Run) -> HostClues {
+    let sources = [
+        run.topo_xmls.first().map(xml::clues),
+        run.topo_matrices.iter().max_by_key(|matrix| matrix.devices.len()).map(matrix::clues),
+        run.system_dumps.first().map(dump),
+        Some(graphs(run)),
+    ];
+    sources.into_iter().flatten().fold(HostClues::default(), HostClues::or)
+}
+
+impl HostClues {
+    /// These clues, and where they say nothing the others.
+    fn or(self, other: HostClues) -> HostClues {
+        HostClues {
+            gpus: if self.gpus > 0 { self.gpus } else { other.gpus },
+            capability: self.capability.or(other.capability),
+            nvlinks: self.nvlinks.or(other.nvlinks),
+            kind: self.kind.or(other.kind),
+            path: self.path.or(other.path),
+            gpu_pcie: self.gpu_pcie.or(other.gpu_pcie),
+            nics: self.nics.or(other.nics),
+            nic_rate: self.nic_rate.or(other.nic_rate),
+            place: self.place.or(other.place),
+            nic_pcie: self.nic_pcie.or(other.nic_pcie),
+            gpu_direct: self.gpu_direct.or(other.gpu_direct),
+            cpu: self.cpu.or(other.cpu),
+            sockets: self.sockets.or(other.sockets),
+        }
+    }
+}
+
+/// NCCL's dump of a machine: `+ NET[25.0] - NET/0`, `+ NVL[264.0] - NVS/0`. A NIC's figure is its rate
+/// (`src/graph/topo.cc` of NCCL 2.30 divides Mbit/s by 8000).
+fn dump(dump: &SystemDump) -> HostClues {
+    let of_kind = |kind: &'static str| dump.nodes.iter().filter(move |node| node.device.starts_with(kind));
+    let mut names: Vec<&str> = of_kind("GPU/").map(|node| node.device.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let switched = of_kind("NVS").next().is_some();
+    let meshed = dump.nodes.iter().any(|node| node.link == "NVL");
+    let mut nets: Vec<&str> = of_kind("NET/").map(|node| node.device.as_str()).collect();
+    nets.sort_unstable();
+    nets.dedup();
+    let rate = of_kind("NET/").filter_map(|node| node.bw_gbs).reduce(f64::max);
+    HostClues {
+        gpus: names.len(),
+        kind: if switched { Some(LinkKind::NvSwitch) } else { meshed.then_some(LinkKind::Mesh) },
+        nics: (!nets.is_empty()).then_some(nets.len()),
+        nic_rate: rate.map(GBps),
+        ..HostClues::default()
+    }
+}
+
+/// The worst paths of NCCL's graphs: of its rings where there are any.
+fn graphs(run: &Run) -> HostClues {
+    let logged = run.nccl.patterns.iter().map(|graph| (graph.pattern, &graph.type_intra, &graph.type_inter));
+    let dumped = run.graph_xmls.iter().flat_map(|xml| &xml.graphs);
+    let dumped = dumped.map(|graph| (graph.pattern, &graph.type_intra, &graph.type_inter));
+    const RING: i32 = 4;
+    let Some((_, intra, inter)) = logged.chain(dumped).min_by_key(|graph| (graph.0 != RING) as u8) else {
+        return HostClues::default();
+    };
+    let path = |name: &Option<String>| name.as_deref().and_then(PathType::from_cell);
+    HostClues { path: path(intra), place: path(inter), ..HostClues::default() }
+}

@@ -1,0 +1,95 @@
+//! From what was read to a cluster: logs, tables, topologies, as far as these tell.
+
+mod gpu;
+mod host;
+mod matrix;
+mod network;
+mod size;
+mod xml;
+
+use super::complete::complete;
+use super::facts::{CpuFacts, Facts, LinkFacts};
+use super::{Cluster, environment};
+use busbw_model::{Library, Run, TransportKind};
+use host::HostClues;
+use std::collections::BTreeMap;
+
+/// What the inputs leave open, so that no cluster can be derived from them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Underivable {
+    /// Neither names nor links tell the GPUs.
+    #[error(
+        "the inputs do not say which GPUs ran; \
+         add nccl-tests' output with its device list or an NCCL topology XML, or describe the cluster in a file"
+    )]
+    Gpu,
+    /// Neither ranks nor devices are listed.
+    #[error(
+        "the inputs do not say how many nodes and GPUs took part; \
+         add nccl-tests' output with its device list or an NCCL log of NCCL_DEBUG=INFO, or describe the cluster in a file"
+    )]
+    Size,
+    /// RCCL, or GPUs of another maker.
+    #[error("the run used AMD's RCCL, and predictions are for NVIDIA's NCCL only")]
+    NotNccl,
+}
+
+/// Derives the cluster that a run was on. Whatever the inputs do not say is assumed, with a sentence each in
+/// [`Cluster::assumptions`]; the fabric between the NICs is never in them.
+///
+/// # Errors
+/// [`Underivable`] when they do not even say which GPUs ran, or how many.
+pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
+    if run.nccl.library() == Library::Rccl {
+        return Err(Underivable::NotNccl);
+    }
+    let mut notes = Vec::new();
+    let host = host::clues(run);
+    let size = size::read(run, &host, &mut notes)?;
+    let (gpu, machine) = gpu::read(run, &host, size.gpus, &mut notes)?;
+    let network = network::read(run, &host, &size, machine, &mut notes);
+    Ok(complete(Facts {
+        nodes: size.nodes,
+        gpus_per_node: size.gpus,
+        links: links(run, &host),
+        gpu,
+        machine,
+        cpu: CpuFacts { vendor: host.cpu, sockets: host.sockets, link: None },
+        network,
+        fabric: None,
+        nccl: version(run),
+        environment: variables(run),
+        collective: size::main_table(run).and_then(|table| table.collective),
+        assumptions: notes,
+    }))
+}
+
+/// The links as topologies and connections tell.
+fn links(run: &Run, host: &HostClues) -> LinkFacts {
+    let connections = run.communicators.first().map(|comm| comm.transports.as_slice()).unwrap_or_default();
+    let uses = |wanted: fn(&TransportKind) -> bool| connections.iter().any(|transport| wanted(&transport.kind));
+    let copies = uses(|kind| *kind == TransportKind::Shm);
+    let direct = uses(|kind| matches!(kind, TransportKind::P2p(_)));
+    let said = run.communicators.first().filter(|_| !connections.is_empty());
+    LinkFacts {
+        kind: host.kind,
+        nvlink: None,
+        domain: None,
+        nvls: said.map(|comm| comm.nvls),
+        peer_to_peer: if copies { Some(false) } else { direct.then_some(true) },
+        path: host.path,
+        pcie: host.gpu_pcie,
+    }
+}
+
+fn version(run: &Run) -> Option<(u32, u32)> {
+    let logged = run.nccl.versions.first().map(|line| line.version.as_str());
+    let of_table = || run.tables.iter().find_map(|table| table.settings.nccl_version.as_deref());
+    environment::nccl_version(logged.or_else(of_table)?)
+}
+
+fn variables(run: &Run) -> BTreeMap<String, String> {
+    let names = run.nccl.env.iter().map(|setting| setting.name.as_str());
+    let value = |name: &str| run.nccl.env_value(name).map(|setting| (name.to_string(), setting.value.clone()));
+    names.filter_map(value).collect()
+}

@@ -1,0 +1,189 @@
+//! What logs and topologies tell about the network.
+
+use super::host::HostClues;
+use super::size::Size;
+use crate::cluster::NetTransport;
+use crate::cluster::facts::{NetworkFacts, StatedTransport};
+use crate::cluster::hardware::Machine;
+use crate::cluster::words::Words;
+use busbw_model::{Communicator, GBps, GdrUse, NetworkStatement, Run, TransportKind, XmlTopology};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reads the network.
+pub(super) fn read(
+    run: &Run,
+    host: &HostClues,
+    size: &Size,
+    machine: Option<&Machine>,
+    notes: &mut Vec<String>,
+) -> NetworkFacts {
+    let transport = transport(run);
+    let of_machine = machine.filter(|_| transport == Some(NetTransport::Efa)).and_then(|machine| machine.nics);
+    let count = of_machine.or_else(|| count(run, host, size, notes));
+    let used = size.nodes > 1 || count.is_some();
+    NetworkFacts {
+        transport: transport.filter(|_| used).map_or(StatedTransport::Unknown, StatedTransport::Is),
+        count,
+        rate: if of_machine.is_some() { None } else { logged_rate(run).or(host.nic_rate) },
+        flow_limit: None,
+        gpu_direct: gpu_direct(run, notes).or(host.gpu_direct),
+        place: host.place,
+        pcie: host.nic_pcie,
+    }
+}
+
+/// The transport: what connections name, else what NCCL says it chose or listed.
+pub(super) fn transport(run: &Run) -> Option<NetTransport> {
+    let connected =
+        run.communicators.iter().flat_map(|comm| &comm.transports).find_map(|transport| match &transport.kind {
+            TransportKind::Net(name) => Some(name.as_str()),
+            _ => None,
+        });
+    let chosen = || {
+        let said = run.nccl.networks.iter().rev().find(|line| line.statement == NetworkStatement::Chosen);
+        said.map(|line| line.network.as_str())
+    };
+    let listed = || {
+        let lists = run.nccl.networks.iter().filter(|line| matches!(line.statement, NetworkStatement::Using(_)));
+        lists.map(|line| line.network.as_str()).find(|network| *network != "Bootstrap")
+    };
+    let disabled = || run.nccl.env_value("NCCL_IB_DISABLE").is_some_and(|setting| setting.value.trim() == "1");
+    match connected.or_else(chosen).or_else(listed) {
+        Some(name) => named(name, run),
+        None if disabled() => Some(NetTransport::Tcp),
+        None => run.topo_xmls.first().and_then(by_device_names),
+    }
+}
+
+/// The transport that the devices of a topology XML have by their names: EFA's are called `rdmap79s0`, Slingshot's `cxi0`.
+fn by_device_names(xml: &XmlTopology) -> Option<NetTransport> {
+    let loose = xml.cpus.iter().flat_map(|cpu| &cpu.nics);
+    let pcis = xml.all_pcis();
+    let mut names = pcis
+        .iter()
+        .flat_map(|pci| &pci.nics)
+        .chain(loose)
+        .flat_map(|nic| &nic.nets)
+        .filter_map(|net| net.name.as_deref());
+    let name = names.next()?;
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    if begins(&["rdmap", "efa"]) {
+        return Some(NetTransport::Efa);
+    }
+    if begins(&["cxi"]) {
+        return Some(NetTransport::Slingshot);
+    }
+    begins(&["eth", "ens", "eno", "enp", "bond"]).then_some(NetTransport::Tcp)
+}
+
+fn named(network: &str, run: &Run) -> Option<NetTransport> {
+    let words = Words::of(network);
+    if words.has("socket") {
+        return Some(NetTransport::Tcp);
+    }
+    if words.has_prefix("fastrak") || words.has_prefix("tcpxo") {
+        return Some(NetTransport::Tcpxo);
+    }
+    if words.has_prefix("gpudirecttcpx") || words.has("tcpx") {
+        return Some(NetTransport::Tcpx);
+    }
+    if words.has("libfabric") || words.has("ofi") {
+        return Some(if is_slingshot(run) { NetTransport::Slingshot } else { NetTransport::Efa });
+    }
+    let links: Vec<&str> = run.nodes.iter().flat_map(|node| &node.nics).filter_map(|nic| nic.link.as_deref()).collect();
+    let infiniband = links.iter().filter(|link| **link == "IB").count();
+    let roce = links.iter().filter(|link| **link == "RoCE").count();
+    match (infiniband, roce) {
+        (0, 0) => words.has_prefix("ib").then_some(NetTransport::InfiniBand),
+        _ if infiniband >= roce => Some(NetTransport::InfiniBand),
+        _ => Some(NetTransport::Roce),
+    }
+}
+
+/// Libfabric over Slingshot: its provider is `cxi`, its interfaces are called `hsn0` …
+fn is_slingshot(run: &Run) -> bool {
+    let notes = run.nccl.networks.iter().filter_map(|line| match &line.statement {
+        NetworkStatement::Note(note) => Some(Words::of(note)),
+        _ => None,
+    });
+    let interfaces = run.nccl.networks.iter().filter_map(|line| match &line.statement {
+        NetworkStatement::Using(nics) => Some(nics),
+        _ => None,
+    });
+    let variables =
+        run.nccl.env.iter().any(|setting| setting.name.starts_with("FI_CXI") || setting.value.starts_with("hsn"));
+    variables
+        || notes.into_iter().any(|words| words.has("cxi"))
+        || interfaces.flatten().any(|nic| nic.name.starts_with("hsn"))
+}
+
+/// NICs of a host: those that connections used, else those that a topology or NCCL lists, else as many as GPUs send from.
+fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> Option<usize> {
+    let connections = run.communicators.first().map(|comm| comm.transports.as_slice()).unwrap_or_default();
+    let used: BTreeSet<u32> = connections.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
+    if !used.is_empty() {
+        return Some(used.len());
+    }
+    if host.nics.is_some() {
+        return host.nics;
+    }
+    if size.nodes < 2 {
+        return None;
+    }
+    if let Some(named) = run.nccl.env_value("NCCL_IB_HCA").and_then(|setting| whole_names(&setting.value)) {
+        return Some(named);
+    }
+    let listed = run.nodes.iter().map(|node| node.nics.len()).max().filter(|nics| *nics > 0);
+    let sending = run.communicators.first().map(senders).filter(|gpus| *gpus > 0);
+    if let (None, Some(sending)) = (listed, sending) {
+        notes.push(format!("A host is taken to have {sending} NICs, because its rings leave it from {sending} GPUs."));
+    }
+    listed.or(sending)
+}
+
+/// NICs that NCCL_IB_HCA names one by one: `mlx5_0:1,mlx5_2:1`; not prefixes such as `mlx5`, nor exclusions (`^mlx5_0`).
+fn whole_names(value: &str) -> Option<usize> {
+    let names: Vec<&str> = value.trim_start_matches('=').split(',').filter(|name| !name.is_empty()).collect();
+    let whole = |name: &&str| {
+        let device = name.split(':').next().unwrap_or_default();
+        let number = device.rsplit('_').next().unwrap_or_default();
+        device.contains('_')
+            && !device.starts_with('^')
+            && !number.is_empty()
+            && number.bytes().all(|b| b.is_ascii_digit())
+    };
+    (!names.is_empty() && names.iter().all(whole)).then_some(names.len())
+}
+
+/// The most GPUs of a node from which rings leave it. NCCL leaves by the GPU that is nearest to a NIC.
+fn senders(comm: &Communicator) -> usize {
+    let mut of_node: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for crossing in comm.crossings() {
+        if let Some(node) = comm.node_of(crossing.from) {
+            of_node.entry(node).or_default().insert(crossing.from);
+        }
+    }
+    of_node.values().map(BTreeSet::len).max().unwrap_or(0)
+}
+
+/// `speed=400000` in Mbit/s, which NCCL 2.27 and later print of each device (`src/transport/net_ib`).
+fn logged_rate(run: &Run) -> Option<GBps> {
+    let speeds = run.nccl.networks.iter().filter_map(|line| match &line.statement {
+        NetworkStatement::Note(note) => note.split_once("speed="),
+        _ => None,
+    });
+    let numbers =
+        speeds.filter_map(|(_, behind)| behind.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok());
+    numbers.filter(|mbps| *mbps > 0).max().map(|mbps| GBps(f64::from(mbps) / 8000.0))
+}
+
+fn gpu_direct(run: &Run, notes: &mut Vec<String>) -> Option<bool> {
+    Some(match run.communicators.first()?.gdr()? {
+        GdrUse::All => true,
+        GdrUse::None => false,
+        GdrUse::Mixed => {
+            notes.push("All connections are taken to use GPUDirect RDMA, though some of the log do not.".to_string());
+            true
+        }
+    })
+}

@@ -1,0 +1,88 @@
+//! Text to cluster: tells the full form of a description from the short one, and says what is wrong with either.
+
+use super::complete::complete;
+use super::section::Section;
+use super::{Cluster, full, short};
+use toml::de::DeTable;
+
+/// What is wrong with a description: the first thing found. It does not name the file, which whoever read it knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}; {remedy}")]
+pub struct DescriptionError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong: `nic.rate = 400 has no unit`.
+    pub message: String,
+    /// What to write instead: `write "400 Gb/s" or "50 GB/s"`.
+    pub remedy: String,
+}
+
+impl DescriptionError {
+    /// An error at a byte offset of the text.
+    pub(super) fn at(text: &str, at: usize, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let before = text.get(..at).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        DescriptionError {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message: message.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// Reads a description of a cluster: TOML in the full form (tables `[cluster]`, `[gpu]`, `[links]` …) or in the short one
+/// (`nodes`, `gpus_per_node`, `gpu`, `intra` …). `docs/clusters.md` lists the keys of both.
+///
+/// What a description leaves out follows from its GPU and machine; [`Cluster::assumptions`] says what did.
+///
+/// # Errors
+/// The first thing that is wrong, with its line and what to write instead.
+///
+/// ```
+/// let cluster = busbw_predict::cluster::parse(r#"
+///     nodes = 2
+///     gpus_per_node = 8
+///     gpu = "H100 (DGX H100)"
+/// "#)?;
+/// assert_eq!((cluster.ranks(), cluster.domain_nics()), (16, 8));
+/// # Ok::<(), busbw_predict::cluster::DescriptionError>(())
+/// ```
+pub fn parse(text: &str) -> Result<Cluster, DescriptionError> {
+    let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
+    let root = Section::root(text, table.get_ref());
+    let facts = if is_full(&root)? { full::read(&root)? } else { short::read(&root)? };
+    let cluster = complete(facts);
+    if cluster.nics.is_none() && cluster.domains() > 1 {
+        let at = root.keys().find(|key| key.value == "transport").map_or(0, |key| key.at);
+        let message = format!("{} nodes without a network cannot reach each other", cluster.nodes);
+        return Err(root.error(at, message, "write the transport and the NICs, or nodes = 1"));
+    }
+    Ok(cluster)
+}
+
+/// Whether the tables of the full form are there. A mixture of both forms is refused.
+fn is_full(root: &Section) -> Result<bool, DescriptionError> {
+    let table = full::TABLES.iter().find(|table| root.has_table(table));
+    let short = root.keys().filter(|key| short::KEYS.contains(&key.value) && !root.has_table(key.value));
+    match (table, short.min_by_key(|key| key.at)) {
+        (Some(table), Some(key)) => {
+            let message = format!("{} belongs to the short form, and [{table}] to the full one", key.value);
+            Err(root.error(key.at, message, format!("write it below its table, or delete [{table}]")))
+        }
+        (Some(_), None) => Ok(true),
+        (None, Some(_)) => Ok(false),
+        (None, None) => {
+            let remedy = "write nodes, gpus_per_node and gpu, or the tables [cluster], [gpu], [node] …";
+            Err(root.error(0, "this describes no cluster", remedy))
+        }
+    }
+}
+
+fn not_toml(text: &str, error: &toml::de::Error) -> DescriptionError {
+    let message = format!("this is not TOML: {}", error.message().lines().next().unwrap_or_default());
+    let at = error.span().map_or(0, |span| span.start);
+    DescriptionError::at(text, at, message, "write lines of the form key = value, and texts in quotes")
+}

@@ -1,0 +1,139 @@
+//! Variables as people list them: `NCCL_ALGO=Ring (stated in the text); plugin sets NCCL_PROTO=simple`.
+
+use super::words::Words;
+use busbw_model::PathType;
+use std::collections::BTreeMap;
+
+/// Reads every `NAME=value` of a text; the first value of a name counts.
+pub(super) fn read(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut rest = text;
+    while let Some(equals) = rest.find('=') {
+        let name = name_before(&rest[..equals]);
+        let (value, after) = value_behind(&rest[equals + 1..]);
+        if let Some(name) = name.filter(|_| !value.is_empty()) {
+            found.entry(name.to_string()).or_insert(value);
+        }
+        rest = after;
+    }
+    if says_collnet_is_on(text) {
+        found.entry("NCCL_COLLNET_ENABLE".to_string()).or_insert("1".to_string());
+    }
+    found
+}
+
+/// The variable name that a text ends with.
+fn name_before(text: &str) -> Option<&str> {
+    let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let name = &text[text.trim_end_matches(is_part).len()..];
+    let starts_word = !text[..text.len() - name.len()].ends_with(|c: char| c.is_ascii_alphanumeric());
+    (name.len() > 1 && starts_word && name.starts_with(|c: char| c.is_ascii_uppercase())).then_some(name)
+}
+
+/// The value that a text begins with, and what follows it.
+fn value_behind(text: &str) -> (String, &str) {
+    for quote in ['"', '\''] {
+        if let Some((value, after)) = text.strip_prefix(quote).and_then(|quoted| quoted.split_once(quote)) {
+            return (value.to_string(), after);
+        }
+    }
+    let end = text.find(|c: char| c.is_whitespace() || c == ';').unwrap_or(text.len());
+    let (value, after) = text.split_at(end);
+    let unbalanced = value.matches(')').count() > value.matches('(').count();
+    let value = value.trim_end_matches([',', '.']).trim_end_matches(if unbalanced { ')' } else { ',' });
+    (value.to_string(), after)
+}
+
+/// `SHARP/CollNet on`: said in words.
+fn says_collnet_is_on(text: &str) -> bool {
+    let words = Words::of(text);
+    let on = ["on", "enabled", "active"].iter().any(|word| words.has(word));
+    on && ["sharp", "collnet"].iter().any(|word| words.affirms(word) == Some(true))
+}
+
+/// The farthest path that a level allows: `NCCL_P2P_LEVEL`, `NCCL_NET_GDR_LEVEL`. Names, or the numbers of NCCL 2.4 and
+/// before (`levelsOldToNew` in `src/graph/paths.cc` of NCCL 2.30).
+pub(super) fn level(value: &str) -> Option<PathType> {
+    Some(match value.trim().to_ascii_uppercase().as_str() {
+        "LOC" | "0" => PathType::Same,
+        "NVL" => PathType::NvLink(1),
+        "PIX" | "1" => PathType::Pix,
+        "PXB" | "2" => PathType::Pxb,
+        // PXN and P2C lie between PXB and PHB; what they add is a way around.
+        "PXN" | "P2C" => PathType::Pxb,
+        "PHB" | "3" => PathType::Phb,
+        "NODE" => PathType::Node,
+        "SYS" | "4" | "5" => PathType::Sys,
+        other => return other.parse::<u32>().ok().map(|_| PathType::Sys),
+    })
+}
+
+/// Whether a variable switches something on: `1`, and what NCCL's integer reader takes for non-zero.
+pub(super) fn is_set(environment: &BTreeMap<String, String>, name: &str) -> Option<bool> {
+    environment.get(name)?.trim().parse::<i64>().ok().map(|value| value != 0)
+}
+
+/// NCCL's version as `(2, 27)`: from `2.27.7+cuda12.4`, `v2.18.5`, or a code such as 22707.
+pub(super) fn nccl_version(text: &str) -> Option<(u32, u32)> {
+    let numbers = |word: &str| -> Option<(u32, u32)> {
+        let mut parts = word.trim_start_matches(|c: char| !c.is_ascii_digit()).split(|c: char| !c.is_ascii_digit());
+        let (major, minor) = (parts.next()?.parse().ok()?, parts.next().and_then(|part| part.parse().ok()));
+        match (major, minor) {
+            (1..=3, Some(minor)) => Some((major, minor)),
+            // NCCL_VERSION in src/nccl.h.in: 2.9 and later have five digits, those before four.
+            (10_000..=39_999, _) => Some((major / 10_000, major % 10_000 / 100)),
+            (2_000..=2_899, _) => Some((2, major % 1_000 / 100)),
+            _ => None,
+        }
+    };
+    text.split(|c: char| c.is_whitespace() || "(),;".contains(c)).find_map(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_among_words() {
+        let cases: [(&str, &[(&str, &str)]); 8] = [
+            (
+                "NCCL_SHM_DISABLE=0; plugin sets NCCL_PROTO=simple",
+                &[("NCCL_PROTO", "simple"), ("NCCL_SHM_DISABLE", "0")],
+            ),
+            (
+                "NCCL_NET=\"AWS Libfabric\" NCCL_PROTO=^LL128 FI_CXI_* (page's set)",
+                &[("NCCL_NET", "AWS Libfabric"), ("NCCL_PROTO", "^LL128")],
+            ),
+            (
+                "CUDA_VISIBLE_DEVICES=0,2,4,6 NCCL_ALGO=Ring (ring stated)",
+                &[("CUDA_VISIBLE_DEVICES", "0,2,4,6"), ("NCCL_ALGO", "Ring")],
+            ),
+            ("NCCL_X_ACK=0, interfaces eth1..eth4", &[("NCCL_X_ACK", "0")]),
+            ("tuned (NCCL_ALGO=Tree), -x NCCL_IB_HCA==mlx5_1", &[("NCCL_ALGO", "Tree"), ("NCCL_IB_HCA", "=mlx5_1")]),
+            ("SHARP/CollNet on", &[("NCCL_COLLNET_ENABLE", "1")]),
+            ("SHARP off, no CollNet", &[]),
+            ("profile x=3, defaults", &[]),
+        ];
+        for (text, expected) in cases {
+            let found = read(text);
+            let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_are_read() {
+        for (text, version) in [
+            ("2.18.5", Some((2, 18))),
+            ("2.26.2 (nccl-headers=22602)", Some((2, 26))),
+            ("NCCL 2.27.7+cuda12.4", Some((2, 27))),
+            ("v2.4", Some((2, 4))),
+            ("22907", Some((2, 29))),
+            ("2708", Some((2, 7))),
+            ("", None),
+            ("not stated", None),
+        ] {
+            assert_eq!(nccl_version(text), version, "{text}");
+        }
+    }
+}

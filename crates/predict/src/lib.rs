@@ -1,0 +1,23 @@
+//! What a described cluster should reach.
+//!
+//! A [`Cluster`] says what the machines and the network between them are. [`predict`](fn@predict) gives the time of a
+//! collective per size, with the algorithm that NCCL would choose and the part that limits it; [`simulate`]
+//! routes the flows of a run over the fabric, for many hash seeds, and says which links they share.
+//!
+//! Nothing here reads files: descriptions are parsed from text, and derived from a [`busbw_model::Run`].
+
+pub mod cluster;
+mod fabric;
+mod model;
+mod prediction;
+mod simulation;
+mod traffic;
+mod what_if;
+
+pub use cluster::Cluster;
+pub use fabric::{FlowRoute, RouteLink, flow_routes, simulate};
+pub use model::{Constants, predict, predict_with};
+pub use prediction::{Algorithm, Prediction, PredictionRow, Protocol};
+pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
+pub use traffic::{Flow, Pattern, Port, Traffic};
+pub use what_if::{WhatIf, WhatIfError};

@@ -1,0 +1,255 @@
+//! A cluster as the time model sees it: a few numbers.
+
+use super::constants::{Constants, Fitted, Measured, Nccl, PerGeneration, PerProtocol};
+use crate::cluster::{Cluster, CpuVendor, Generation, GpuLinks, NetTransport, Nics};
+
+/// The numbers of a cluster that times follow from. Bandwidths in GB/s per direction. A *domain* is what NCCL calls a node:
+/// GPUs that reach each other without a NIC.
+pub(super) struct Machine<'a> {
+    pub constants: &'a Constants,
+    pub cluster: &'a Cluster,
+    pub ranks: usize,
+    pub domains: usize,
+    /// GPUs of a domain.
+    pub domain_gpus: usize,
+    pub inside: Inside,
+    /// What a GPU's links carry as sold.
+    pub gpu_line: f64,
+    /// What a ring through a domain's GPUs carries.
+    pub gpu_payload: f64,
+    /// The network, where several domains need one.
+    pub network: Option<Network>,
+    pub nvls: bool,
+}
+
+/// What GPUs of a domain reach each other by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inside {
+    Switched,
+    DirectNvLink,
+    Pcie,
+    HostMemory,
+    /// One GPU per domain.
+    Nothing,
+}
+
+impl Inside {
+    pub fn is_nvlink(self) -> bool {
+        matches!(self, Inside::Switched | Inside::DirectNvLink)
+    }
+}
+
+/// The NICs of a domain together.
+pub(super) struct Network {
+    pub nics: usize,
+    /// Line rate of one.
+    pub nic_line: f64,
+    /// Line rate of all, as far as PCIe lets them.
+    pub line: f64,
+    /// Line rate of those that serve one GPU: one, or several where NICs outnumber GPUs.
+    pub line_of_a_gpu: f64,
+    /// What arrives of it.
+    pub payload_of_a_gpu: f64,
+    /// What arrives of it.
+    pub payload: f64,
+    /// Why `payload` is less than the NICs could carry, where it is.
+    pub held_back_by: Option<&'static str>,
+    /// What the transport adds to a hop, us.
+    pub hop: f64,
+    /// NCCL's Simple protocol flushes the NIC's writes with a second trip, where NICs write to GPUs.
+    pub gpu_direct: bool,
+    pub transport: NetTransport,
+}
+
+impl Network {
+    /// What the transport adds to each hop with a protocol, us.
+    pub fn added(&self, simple: bool) -> f64 {
+        if simple && self.gpu_direct { 2.0 * self.hop } else { self.hop }
+    }
+}
+
+/// Hosts with at least this many GPUs per NIC have most GPUs far from it.
+const GPUS_PER_FAR_NIC: usize = 4;
+/// The share of PCIe's raw rate that is payload: NCCL takes a 3.0 x16 link of 15.75 GB/s for 12.
+const PCIE_PAYLOAD: f64 = 0.762;
+/// PCIe 3.0 x16, the link that staging through host memory was measured on, GB/s.
+const PCIE_3: f64 = 12.0;
+/// GPUs that stage at once before the host's memory is the limit.
+const STAGING_GPUS: usize = 4;
+
+impl<'a> Machine<'a> {
+    pub fn of(cluster: &'a Cluster, constants: &'a Constants) -> Self {
+        let measured = &constants.measured;
+        let inside = inside(cluster);
+        let gpu_line = cluster.links.per_gpu().0;
+        let domains = cluster.domains().max(1);
+        let nvls = matches!(cluster.links, GpuLinks::NvSwitch { nvls: true, .. });
+        Machine {
+            constants,
+            cluster,
+            ranks: cluster.ranks(),
+            domains,
+            domain_gpus: cluster.ranks().div_ceil(domains).max(1),
+            inside,
+            gpu_line,
+            gpu_payload: gpu_payload(cluster, inside, measured),
+            network: if domains > 1 {
+                cluster.nics.as_ref().map(|nics| network(cluster, nics, measured))
+            } else {
+                None
+            },
+            nvls: nvls && cluster.gpu.generation >= Generation::Hopper,
+        }
+    }
+
+    pub fn measured(&self) -> &Measured {
+        &self.constants.measured
+    }
+
+    pub fn nccl(&self) -> &Nccl {
+        &self.constants.nccl
+    }
+
+    /// NCCL's constants for this generation of GPUs.
+    pub fn generation(&self) -> &PerGeneration {
+        let generations = &self.constants.nccl.generation;
+        match self.cluster.gpu.generation {
+            Generation::Pascal | Generation::Volta | Generation::Turing => &generations.volta,
+            Generation::Ampere | Generation::Ada => &generations.ampere,
+            Generation::Hopper => &generations.hopper,
+            Generation::Blackwell => &generations.blackwell,
+        }
+    }
+
+    /// Several NVL72 racks: domains larger than a host, joined by NICs.
+    pub fn is_racks(&self) -> bool {
+        self.domains > 1 && self.domain_gpus > self.cluster.gpus_per_node
+    }
+
+    /// GPUs that one process drives: with a single node people run `-g 8`, with several one process per GPU.
+    pub fn gpus_per_process(&self) -> usize {
+        let alone = self.cluster.nodes == 1 && self.cluster.gpu.generation < Generation::Blackwell;
+        if alone { self.ranks } else { 1 }
+    }
+
+    pub fn is_amd(&self) -> bool {
+        self.cluster.cpu.vendor == CpuVendor::Amd
+    }
+
+    /// What the model adds to what the description left open.
+    pub fn assumptions(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        if self.gpus_per_process() > 1 {
+            said.push(format!(
+                "One process drives all {} GPUs of the node (-g {0}), so small messages wait for {0} kernel launches; with a \
+                 process per GPU they are faster.",
+                self.ranks
+            ));
+        }
+        if self.domains > 1 && self.network.is_none() {
+            said.push(
+                "No NIC is described although there are several nodes: times between nodes are those of NVLink.".into(),
+            );
+        }
+        said
+    }
+}
+
+fn inside(cluster: &Cluster) -> Inside {
+    match cluster.links {
+        _ if cluster.domain_gpus() <= 1 => Inside::Nothing,
+        GpuLinks::NvSwitch { .. } => Inside::Switched,
+        GpuLinks::NvLinkMesh { .. } => Inside::DirectNvLink,
+        GpuLinks::Pcie { peer_to_peer: true, .. } => Inside::Pcie,
+        GpuLinks::Pcie { .. } => Inside::HostMemory,
+        GpuLinks::Single { .. } => Inside::Nothing,
+    }
+}
+
+fn gpu_payload(cluster: &Cluster, inside: Inside, measured: &Measured) -> f64 {
+    let line = cluster.links.per_gpu().0;
+    match inside {
+        Inside::Switched | Inside::DirectNvLink => line * nvlink_share(cluster.gpu.generation, measured),
+        Inside::Pcie => {
+            let pcie = line * measured.pcie.value;
+            let sockets = cluster.cpu.socket_link.0;
+            if cluster.cpu.sockets > 1 && cluster.gpus_per_node > 2 && sockets > 0.0 { pcie.min(sockets) } else { pcie }
+        }
+        Inside::HostMemory => {
+            let shared = if cluster.gpus_per_node > 2 { measured.host_memory_shared.value } else { 1.0 };
+            (measured.host_memory.value * shared).min(line)
+        }
+        Inside::Nothing => line,
+    }
+}
+
+fn nvlink_share(generation: Generation, measured: &Measured) -> f64 {
+    match generation {
+        Generation::Pascal | Generation::Volta | Generation::Turing => measured.volta_nvlink,
+        Generation::Ampere | Generation::Ada => measured.ampere_nvlink,
+        Generation::Hopper => measured.hopper_nvlink,
+        Generation::Blackwell => measured.blackwell_nvlink,
+    }
+    .value
+}
+
+fn network(cluster: &Cluster, nics: &Nics, measured: &Measured) -> Network {
+    let count = cluster.domain_nics();
+    let (payload, hop) = transport_constants(nics.transport, measured);
+    let pcie = if nics.pcie.0 > 0.0 { nics.pcie.0 } else { f64::INFINITY };
+    let line = count as f64 * nics.rate.0.min(pcie / PCIE_PAYLOAD);
+    let arriving = line * payload.value;
+    let line_of_a_gpu = line / count.min(cluster.domain_gpus()).max(1) as f64;
+    let mut network = Network {
+        nics: count,
+        line_of_a_gpu,
+        payload_of_a_gpu: line_of_a_gpu * payload.value,
+        nic_line: nics.rate.0,
+        line,
+        payload: arriving,
+        held_back_by: None,
+        hop: hop.value,
+        gpu_direct: nics.gpu_direct,
+        transport: nics.transport,
+    };
+    let mut hold = |bandwidth: f64, why| {
+        if bandwidth < network.payload {
+            network.payload = bandwidth;
+            network.held_back_by = Some(why);
+        }
+    };
+    hold(count as f64 * pcie, "PCIe between NIC and GPU");
+    if nics.count * GPUS_PER_FAR_NIC <= cluster.gpus_per_node {
+        hold(arriving * measured.far_nic.value, "GPUs far from the NIC");
+    }
+    if nics.transport == NetTransport::Tcp {
+        hold(measured.sockets_host.value, "kernel sockets: copies through host memory");
+    } else if !nics.gpu_direct {
+        let gpus = cluster.domain_gpus().clamp(1, STAGING_GPUS) as f64;
+        let pcie = if nics.pcie.0 > 0.0 { nics.pcie.0.max(PCIE_3) / PCIE_3 } else { 1.0 };
+        hold(measured.staged.value * gpus * pcie, "no GPUDirect RDMA: copies through host memory");
+    }
+    network
+}
+
+/// The share of the rate that is payload, and what a hop adds.
+fn transport_constants(transport: NetTransport, m: &Measured) -> (Fitted, Fitted) {
+    match transport {
+        NetTransport::InfiniBand => (m.infiniband_payload, m.infiniband),
+        NetTransport::Roce => (m.roce_payload, m.roce),
+        NetTransport::Efa => (m.efa_payload, m.efa),
+        NetTransport::Slingshot => (m.slingshot_payload, m.slingshot),
+        NetTransport::Tcpx => (m.tcpx_payload, m.tcpx),
+        NetTransport::Tcpxo => (m.tcpxo_payload, m.tcpxo),
+        NetTransport::Tcp => (m.tcp_payload, m.tcp),
+    }
+}
+
+/// The figure of a protocol.
+pub(super) fn by_protocol(figures: &PerProtocol, protocol: crate::Protocol) -> f64 {
+    match protocol {
+        crate::Protocol::Ll => figures[0],
+        crate::Protocol::Ll128 => figures[1],
+        crate::Protocol::Simple => figures[2],
+    }
+}

@@ -1,0 +1,236 @@
+//! How long an algorithm takes, by constants from measurements.
+//!
+//! A time is latency (a start, and hops at their own cost each), transfer (bytes over what the slowest part carries), and a
+//! ramp between the two: pipelines that fill and chunks that shrink cost most where neither dominates.
+
+use super::candidates::Candidate;
+use super::constants::Fitted;
+use super::machine::{Inside, Machine};
+use crate::prediction::{Algorithm, Protocol};
+use busbw_model::{Bytes, Collective};
+
+/// The parts of a time, us.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Estimate {
+    /// Start and hops; with what launching adds to it.
+    pub latency: f64,
+    /// Bytes over bandwidth.
+    pub transfer: f64,
+    /// What filling the pipeline adds.
+    pub ramp: f64,
+    /// Steps that the latency is made of.
+    pub hops: usize,
+}
+
+impl Estimate {
+    pub fn total(&self) -> f64 {
+        self.latency + self.transfer + self.ramp
+    }
+}
+
+/// Latency in us, hops, and bandwidth as algbw in GB/s.
+struct Line {
+    latency: f64,
+    hops: usize,
+    algbw: f64,
+}
+
+pub(super) fn estimate(machine: &Machine, collective: Collective, candidate: Candidate, size: Bytes) -> Estimate {
+    let m = machine.measured();
+    let line = match candidate.algorithm {
+        Algorithm::Ring | Algorithm::Pat => ring(machine, collective, candidate.protocol),
+        Algorithm::Tree => tree(machine, candidate.protocol),
+        Algorithm::Nvls => nvls(machine),
+        Algorithm::NvlsTree | Algorithm::CollNetDirect | Algorithm::CollNetChain => {
+            nvls_tree(machine, candidate.algorithm)
+        }
+        Algorithm::PointToPoint => point_to_point(machine, collective, size),
+    };
+    let transfer = if line.algbw > 0.0 { size.0 as f64 / line.algbw / 1e3 } else { 0.0 };
+    let exponent = m.ramp_exponent.value;
+    // Far past the latency nothing is left of the ramp.
+    let fading = (-transfer / (RAMP_ENDS * line.latency)).exp();
+    let ramp = m.ramp.value * line.latency.powf(1.0 - exponent) * transfer.powf(exponent) * fading;
+    let launch = m.launch.value * machine.gpus_per_process() as f64 - line.latency;
+    let waiting = if machine.gpus_per_process() > 1 { launch.max(0.0) * (-transfer / LAUNCH_HIDES).exp() } else { 0.0 };
+    Estimate { latency: line.latency + waiting, transfer, ramp, hops: line.hops }
+}
+
+/// The ramp fades once the transfer takes this many times the latency.
+const RAMP_ENDS: f64 = 20.0;
+/// Launches overlap with transfers of this length, us.
+const LAUNCH_HIDES: f64 = 60.0;
+
+fn pick(protocol: Protocol, ll: Fitted, ll128: Fitted, simple: Fitted) -> f64 {
+    match protocol {
+        Protocol::Ll => ll.value,
+        Protocol::Ll128 => ll128.value,
+        Protocol::Simple => simple.value,
+    }
+}
+
+fn start(machine: &Machine, protocol: Protocol) -> f64 {
+    let m = machine.measured();
+    pick(protocol, m.start_ll, m.start_ll128, m.start_simple)
+}
+
+/// The share of a line's bandwidth that a protocol uses.
+fn share(machine: &Machine, protocol: Protocol) -> f64 {
+    let m = machine.measured();
+    match protocol {
+        Protocol::Ll => m.ll.value,
+        Protocol::Ll128 => m.ll128.value,
+        Protocol::Simple => 1.0,
+    }
+}
+
+/// A hop between GPUs of a domain, us.
+fn inner_hop(machine: &Machine, on_tree: bool, protocol: Protocol) -> f64 {
+    let m = machine.measured();
+    let nvlink = if on_tree {
+        pick(protocol, m.tree_nvlink_ll, m.tree_nvlink_ll128, m.tree_nvlink_simple)
+    } else {
+        pick(protocol, m.ring_nvlink_ll, m.ring_nvlink_ll128, m.ring_nvlink_simple)
+    };
+    match machine.inside {
+        Inside::Switched | Inside::Nothing => nvlink,
+        Inside::DirectNvLink => nvlink * m.direct_nvlink.value,
+        Inside::Pcie => pick(protocol, m.pcie_ll, m.pcie_ll128, m.pcie_simple),
+        Inside::HostMemory => pick(protocol, m.host_memory_ll, m.pcie_ll128, m.host_memory_simple),
+    }
+}
+
+/// A hop between domains, us.
+fn outer_hop(machine: &Machine, on_tree: bool, protocol: Protocol) -> f64 {
+    let m = machine.measured();
+    let hop = if on_tree {
+        pick(protocol, m.tree_network_ll, m.tree_network_ll128, m.tree_network_simple)
+    } else {
+        pick(protocol, m.ring_network_ll, m.ring_network_ll128, m.ring_network_simple)
+    };
+    hop + machine.network.as_ref().map_or(0.0, |network| network.added(protocol == Protocol::Simple))
+}
+
+fn network_payload(machine: &Machine) -> f64 {
+    machine.network.as_ref().map_or(f64::INFINITY, |network| network.payload)
+}
+
+fn ring(machine: &Machine, collective: Collective, protocol: Protocol) -> Line {
+    let ranks = machine.ranks;
+    let rounds = if collective == Collective::AllReduce { 2 } else { 1 };
+    let hops = rounds * ranks.saturating_sub(1);
+    let outer = if machine.domains > 1 { rounds * (machine.domains - 1) } else { 0 };
+    let latency = start(machine, protocol)
+        + hops.saturating_sub(outer) as f64 * inner_hop(machine, false, protocol)
+        + outer as f64 * outer_hop(machine, false, protocol);
+    let mut busbw = machine.gpu_payload.min(network_payload(machine));
+    if machine.is_racks() {
+        busbw = busbw.min(machine.gpu_line * machine.measured().rack_ring.value);
+    }
+    Line { latency, hops, algbw: to_algbw(busbw * share(machine, protocol), collective, ranks) }
+}
+
+fn tree(machine: &Machine, protocol: Protocol) -> Line {
+    let m = machine.measured();
+    let inner = machine.domain_gpus.saturating_sub(1);
+    let outer = log2(machine.domains);
+    let latency = start(machine, protocol)
+        + 2.0 * (inner as f64 * inner_hop(machine, true, protocol) + outer as f64 * outer_hop(machine, true, protocol));
+    let network = network_payload(machine) * m.tree_network.value / tree_crossings(machine.domains);
+    let inside = if machine.inside == Inside::Nothing {
+        machine.gpu_payload
+    } else {
+        machine.gpu_payload * m.tree_nvlink.value / 2.0
+    };
+    Line { latency, hops: 2 * (inner + outer), algbw: inside.min(network) * share(machine, protocol) }
+}
+
+/// How often a byte of the buffer crosses a domain's NICs in each direction in a double binary tree: once between two
+/// domains, twice in general, 4/3 of the bandwidth being left among three.
+pub(super) fn tree_crossings(domains: usize) -> f64 {
+    match domains {
+        0..=2 => 1.0,
+        3 => 1.5,
+        _ => 2.0,
+    }
+}
+
+fn nvls(machine: &Machine) -> Line {
+    Line { latency: machine.measured().nvls.value, hops: 2, algbw: nvls_algbw(machine) }
+}
+
+fn nvls_algbw(machine: &Machine) -> f64 {
+    let m = machine.measured();
+    let share = if machine.cluster.gpu.generation >= crate::cluster::Generation::Blackwell {
+        m.blackwell_nvls
+    } else {
+        m.hopper_nvls
+    };
+    to_algbw(machine.gpu_line * share.value, Collective::AllReduce, machine.domain_gpus)
+}
+
+/// NVLS within domains and trees between them; with CollNet the switches of the network add, so a byte crosses a NIC once.
+fn nvls_tree(machine: &Machine, algorithm: Algorithm) -> Line {
+    let m = machine.measured();
+    let in_network = algorithm != Algorithm::NvlsTree;
+    let levels = if in_network { 1 } else { log2(machine.domains) };
+    let hop = m.nvls_tree_network.value + machine.network.as_ref().map_or(0.0, |network| network.added(true));
+    let crossings = if in_network { 1.0 } else { tree_crossings(machine.domains) };
+    let inside = if machine.nvls { nvls_algbw(machine) } else { machine.gpu_payload / 2.0 };
+    Line {
+        latency: m.nvls.value + 2.0 * levels as f64 * hop,
+        hops: 2 + 2 * levels,
+        algbw: inside.min(network_payload(machine) / crossings),
+    }
+}
+
+/// alltoall, gather, scatter, sendrecv, hypercube: messages straight from rank to rank.
+fn point_to_point(machine: &Machine, collective: Collective, size: Bytes) -> Line {
+    let m = machine.measured();
+    let ranks = machine.ranks;
+    let per_gpu =
+        if machine.inside.is_nvlink() { machine.gpu_line * m.point_to_point.value } else { machine.gpu_payload };
+    let per_gpu_network = network_payload(machine) / machine.domain_gpus as f64;
+    let network_start = if machine.domains > 1 { outer_hop(machine, false, Protocol::Simple) } else { 0.0 };
+    if matches!(collective, Collective::SendRecv | Collective::HyperCube) {
+        // The ring of nccl-tests' sendrecv leaves a domain at one GPU only.
+        let crossing = machine.network.as_ref().map_or(f64::INFINITY, |n| n.payload.min(n.payload_of_a_gpu));
+        let channels = size.0.div_ceil(PART).clamp(LEAST_CHANNELS, MOST_CHANNELS) as f64;
+        let by_channels = if machine.domains == 1 && machine.inside.is_nvlink() {
+            channels * m.point_to_point_channel.value
+        } else {
+            f64::INFINITY
+        };
+        let network_hop = if machine.domains > 1 { outer_hop(machine, false, Protocol::Ll) } else { 0.0 };
+        let latency = m.start_ll.value + inner_hop(machine, false, Protocol::Ll) + network_hop;
+        return Line { latency, hops: 1, algbw: per_gpu.min(crossing).min(by_channels) };
+    }
+    let inside = to_peers(per_gpu, ranks, machine.domain_gpus.saturating_sub(1));
+    let outside = to_peers(per_gpu_network, ranks, ranks - machine.domain_gpus.min(ranks));
+    Line {
+        latency: m.exchange.value + network_start + m.exchange_per_rank.value * ranks as f64,
+        hops: ranks.saturating_sub(1),
+        algbw: inside.min(outside),
+    }
+}
+
+/// NCCL cuts a message within a node into parts of up to 32 steps of 512 KiB, one channel each
+/// (src/enqueue.cc, `addP2pToPlan`).
+const PART: u64 = 16 << 20;
+const LEAST_CHANNELS: u64 = 4;
+const MOST_CHANNELS: u64 = 32;
+
+/// The algbw of an exchange in which each rank sends 1/ranks of its buffer to each of `peers` over a link of `bandwidth`.
+fn to_peers(bandwidth: f64, ranks: usize, peers: usize) -> f64 {
+    if peers == 0 { f64::INFINITY } else { bandwidth * ranks as f64 / peers as f64 }
+}
+
+/// The algbw of a busbw.
+pub(super) fn to_algbw(busbw: f64, collective: Collective, ranks: usize) -> f64 {
+    let factor = collective.busbw_factor(u32::try_from(ranks).unwrap_or(u32::MAX));
+    if factor > 0.0 { busbw / factor } else { f64::INFINITY }
+}
+
+pub(super) fn log2(count: usize) -> usize {
+    count.checked_ilog2().unwrap_or(0) as usize
+}

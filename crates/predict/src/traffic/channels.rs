@@ -1,0 +1,50 @@
+//! How many channels NCCL makes, and which NIC each GPU uses.
+
+use crate::cluster::{Cluster, Generation};
+
+/// The variable's value as a number, where it is set to one.
+pub fn variable(cluster: &Cluster, name: &str) -> Option<usize> {
+    cluster.environment.get(name)?.trim().parse().ok()
+}
+
+/// Channels over each NIC. NCCL 2.27 doubles the rings that its search found when a ring runs at 25 GB/s and more, but
+/// after Ampere only up to four of these below 50 GB/s (`ncclTopoDupChannels`, src/graph/search.cc), and collectives use twice
+/// the channels of the search (`ncclTopoPostset`, src/graph/connect.cc).
+pub fn channels_per_nic(cluster: &Cluster) -> u32 {
+    let Some(nics) = &cluster.nics else { return 1 };
+    let many = cluster.gpu.generation > Generation::Ampere && nics.count > 4;
+    let found = if nics.rate.0 >= 25.0 && !many { 4 } else { 2 };
+    let wanted = variable(cluster, "NCCL_MIN_NCHANNELS").unwrap_or(0).min(MAX_CHANNELS).div_ceil(nics.count.max(1));
+    found.max(wanted) as u32
+}
+
+/// `MAXCHANNELS` (src/include/device.h).
+const MAX_CHANNELS: usize = 64;
+
+/// The NIC near a GPU when both are spread evenly over the node's PCIe switches: several GPUs share a NIC, or a GPU has
+/// several and takes them in turn by channel (`ncclTopoGetLocalNet`, src/graph/topo.cc).
+pub fn nearest_nic(gpu: usize, channel: usize, gpus: usize, nics: usize) -> usize {
+    if gpus == 0 || nics == 0 {
+        return 0;
+    }
+    let first = (gpu % gpus) * nics / gpus;
+    first + channel % (nics / gpus).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_and_nics_are_divided_evenly() {
+        let of = |gpus, nics| (0..gpus).map(|gpu| nearest_nic(gpu, 0, gpus, nics)).collect::<Vec<_>>();
+        assert_eq!(of(8, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(of(8, 4), [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(of(8, 1), [0; 8]);
+        assert_eq!(of(4, 2), [0, 0, 1, 1]);
+        assert_eq!(of(4, 6), [0, 1, 3, 4]);
+        assert_eq!(of(2, 8), [0, 4]);
+        assert_eq!((0..5).map(|channel| nearest_nic(1, channel, 2, 8)).collect::<Vec<_>>(), [4, 5, 6, 7, 4]);
+        assert_eq!(nearest_nic(3, 1, 0, 0), 0);
+    }
+}

@@ -1,0 +1,105 @@
+//! A prediction as a table of nccl-tests' shape. What is no row begins with `#`, so that what reads the tables of
+//! nccl-tests reads this one too; `busbw explain` does.
+
+use crate::description;
+use crate::style::{clean_line, columns, left, wrap};
+use crate::words::counted;
+use busbw_model::{Collective, Datatype};
+use busbw_predict::{Cluster, Prediction, PredictionRow};
+
+/// Columns of the lines above the table.
+const WIDTH: usize = 100;
+/// What rows are said to hold: the default of nccl-tests.
+const DATATYPE: Datatype = Datatype::Float;
+
+/// The table that a run on the cluster should print, with the physical limit, NCCL's choice and the bottleneck of each
+/// size beside the columns of nccl-tests, and what was assumed above it.
+pub fn predict(cluster: &Cluster, prediction: &Prediction) -> String {
+    let mut out = String::new();
+    let ranks = counted(prediction.ranks, "rank");
+    comment(&mut out, &format!("busbw predict: {}_perf on {ranks}, expected, not measured", prediction.collective));
+    comment(&mut out, &description::parts(cluster).join("; "));
+    for assumption in &prediction.assumptions {
+        comment(&mut out, &format!("assumed: {assumption}"));
+    }
+    out.push_str("#\n");
+    let widths = [
+        width(prediction, "algorithm", |row| row.algorithm.name()),
+        width(prediction, "protocol", |row| row.protocol.name()),
+    ];
+    header(&mut out, widths);
+    for row in &prediction.rows {
+        out.push_str(&line(prediction, row, widths));
+    }
+    out.push_str(&average(prediction));
+    out
+}
+
+/// The width of a column of words: that of its widest cell.
+fn width(prediction: &Prediction, name: &str, cell: fn(&PredictionRow) -> &'static str) -> usize {
+    prediction.rows.iter().map(|row| columns(cell(row))).max().unwrap_or(0).max(name.len())
+}
+
+/// A text on lines that begin with `#`.
+fn comment(out: &mut String, text: &str) {
+    for (number, line) in wrap(&clean_line(text), WIDTH).into_iter().enumerate() {
+        out.push_str(if number == 0 { "# " } else { "#   " });
+        out.push_str(&line);
+        out.push('\n');
+    }
+}
+
+fn header(out: &mut String, [algorithm, protocol]: [usize; 2]) {
+    let names = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "limit"];
+    let units = ["(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)"];
+    for (cells, words) in [(names, ["algorithm", "protocol", "bottleneck"]), (units, [""; 3])] {
+        let [size, count, datatype, redop, root, time, algbw, busbw, limit] = cells;
+        let numbers = format!(
+            "# {size:>10}  {count:>12}  {datatype:>8}  {redop:>6}  {root:>6}  {time:>10}  {algbw:>7}  {busbw:>7}  {limit:>7}"
+        );
+        let words = format!("  {}  {}  {}", left(words[0], algorithm), left(words[1], protocol), words[2]);
+        out.push_str(format!("{numbers}{words}").trim_end());
+        out.push('\n');
+    }
+}
+
+fn line(prediction: &Prediction, row: &PredictionRow, [algorithm, protocol]: [usize; 2]) -> String {
+    let root = if has_root(prediction.collective) { 0 } else { -1 };
+    let redop = if reduces(prediction.collective) { "sum" } else { "none" };
+    let numbers = format!(
+        "{:12}  {:12}  {:>8}  {redop:>6}  {root:>6}  {:>10.2}  {:>7.2}  {:>7.2}  {:>7.2}",
+        row.size.0,
+        count(prediction, row),
+        DATATYPE.name(),
+        row.time.0,
+        row.algbw.0,
+        row.busbw.0,
+        row.limit.0
+    );
+    let words = [left(row.algorithm.name(), algorithm), left(row.protocol.name(), protocol)];
+    format!("{numbers}  {}  {}  {}\n", words[0], words[1], clean_line(&row.bottleneck))
+}
+
+/// Elements as nccl-tests counts them: those of a rank's part where every rank has a part of its own
+/// (`*GetCollByteCount` in nccl-tests' `src/*.cu`).
+fn count(prediction: &Prediction, row: &PredictionRow) -> u64 {
+    let whole = row.size.0 / DATATYPE.size();
+    match prediction.collective {
+        Collective::AllReduce | Collective::Broadcast | Collective::Reduce | Collective::SendRecv => whole,
+        _ => whole / (prediction.ranks as u64).max(1),
+    }
+}
+
+fn has_root(collective: Collective) -> bool {
+    matches!(collective, Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter)
+}
+
+fn reduces(collective: Collective) -> bool {
+    matches!(collective, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter)
+}
+
+/// The closing line of nccl-tests. It says little about a cluster, but what reads tables looks for it.
+fn average(prediction: &Prediction) -> String {
+    let mean = prediction.rows.iter().map(|row| row.busbw.0).sum::<f64>() / prediction.rows.len().max(1) as f64;
+    format!("# Avg bus bandwidth    : {mean:.4}\n")
+}

@@ -1,0 +1,164 @@
+//! `busbw predict` from end to end: descriptions to tables that `busbw explain` reads, JSON and pages; bad input.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The top of the repository, where examples and recorded runs lie.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn busbw(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_busbw"))
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("busbw starts");
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(input.as_bytes()); // busbw may have refused before it reads
+    }
+    child.wait_with_output().expect("busbw ends")
+}
+
+fn text(arguments: &[&str], input: &str) -> String {
+    let output = busbw(arguments, input);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn json(arguments: &[&str], input: &str) -> Value {
+    serde_json::from_str(&text(arguments, input)).expect("JSON")
+}
+
+const H100: &str = "examples/clusters/dgx-h100.toml";
+const SHORT: &str = "\
+collective = \"all_gather\"
+nodes = 2
+gpus_per_node = 8
+gpu = \"H100\"
+intra = \"nvlink4 NVSwitch\"
+nics_per_node = 8
+nic_gbps = 400
+transport = \"ib\"
+";
+
+/// A table of a prediction is read as if nccl-tests had printed it, for every collective.
+#[test]
+fn explain_reads_the_table_back() {
+    for collective in ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "sendrecv"] {
+        let flags = ["predict", "-", "-b", "1M", "-e", "1G", "-f", "4", "--collective", collective];
+        let table = text(&flags, SHORT);
+        let predicted = json(&[&flags[..], &["--json"]].concat(), SHORT);
+        let output = busbw(&["explain", "--json", "-"], &table);
+        let read: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let read = &read["tables"][0];
+        assert_eq!(read["collective"], collective);
+        let (rows, expected) = (read["rows"].as_array().unwrap(), predicted["rows"].as_array().unwrap());
+        assert_eq!(rows.len(), 6, "{collective}: {table}");
+        for (row, expected) in rows.iter().zip(expected) {
+            assert_eq!(row["size_bytes"], expected["size_bytes"]);
+            for number in ["time_us", "algbw_gbs", "busbw_gbs"] {
+                let (read, exact) = (row["out_of_place"][number].as_f64().unwrap(), expected[number].as_f64().unwrap());
+                assert!((read - exact).abs() <= 0.0051, "{collective} {number}: {read} for {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn without_flags_the_sizes_are_8_bytes_to_8_gib() {
+    let rows = json(&["predict", "--json", H100], "")["rows"].as_array().unwrap().clone();
+    assert_eq!(rows.len(), 31);
+    assert_eq!((&rows[0]["size_bytes"], &rows[30]["size_bytes"]), (&8.into(), &(8u64 << 30).into()));
+    for row in rows {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert!(number("busbw_gbs") <= number("limit_busbw_gbs"), "{row}");
+        let algbw = number("size_bytes") / number("time_us") / 1e3;
+        assert!((number("algbw_gbs") / algbw - 1.0).abs() < 1e-9, "{row}");
+    }
+}
+
+#[test]
+fn flags_win_over_the_description() {
+    assert_eq!(json(&["predict", "--json", "-"], SHORT)["collective"], "all_gather");
+    let flags = ["predict", "--json", "-", "--collective", "all_to_all", "-b", "1M", "-e", "3M", "-i", "1M"];
+    let answer = json(&flags, SHORT);
+    let sizes: Vec<u64> =
+        answer["rows"].as_array().unwrap().iter().map(|r| r["size_bytes"].as_u64().unwrap()).collect();
+    assert_eq!((&answer["collective"], sizes), (&"alltoall".into(), vec![1 << 20, 2 << 20, 3 << 20]));
+}
+
+/// A run that was is its own description, with what it leaves open as assumptions.
+#[test]
+fn a_log_is_as_good_as_a_description() {
+    let log = "tests/data/runs/h20-2x8-ib/run.log";
+    let answer = json(&["predict", "--json", log, "-b", "8G", "-e", "8G"], "");
+    assert_eq!((&answer["nranks"], &answer["collective"]), (&16.into(), &"all_reduce".into()));
+    assert!(!answer["assumptions"].as_array().unwrap().is_empty());
+    // The second field report measured 480 GB/s.
+    let busbw = answer["rows"][0]["busbw_gbs"].as_f64().unwrap();
+    assert!((busbw / 480.0 - 1.0).abs() < 0.15, "{busbw}");
+    let piped = std::fs::read_to_string(root().join(log)).unwrap();
+    assert_eq!(json(&["predict", "--json", "-", "-b", "8G", "-e", "8G"], &piped), answer);
+    let shown = text(&["predict", log], "");
+    assert_eq!(shown.matches("# assumed: ").count(), answer["assumptions"].as_array().unwrap().len());
+}
+
+#[test]
+fn every_example_is_predicted() {
+    let folder = root().join("examples/clusters");
+    let examples: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(examples.len() >= 9);
+    for example in examples {
+        let path = example.display().to_string();
+        let answer = json(&["predict", "--json", &path], "");
+        assert_eq!(answer["schema"], "busbw.predict/1", "{path}");
+        assert!(answer["rows"].as_array().unwrap().iter().all(|row| row["busbw_gbs"].as_f64() > Some(0.0)), "{path}");
+    }
+}
+
+#[test]
+fn the_page_stands_alone() {
+    let page = text(&["predict", "--format", "html", H100], "");
+    assert!(page.starts_with("<!doctype html>") && page.contains("<svg class=\"curve\""));
+    assert!(!page.contains("src=") && !page.contains("<script"));
+}
+
+#[test]
+fn an_answer_goes_to_a_file_when_asked() {
+    let path = std::env::temp_dir().join(format!("busbw-predict-{}.json", std::process::id()));
+    let shown = text(&["predict", "--json", "-o", &path.display().to_string(), H100], "");
+    let written = std::fs::read_to_string(&path).expect("written");
+    std::fs::remove_file(&path).expect("removed");
+    assert!(shown.is_empty() && written.contains("busbw.predict/1"));
+}
+
+/// One line that names the place and the remedy, and exit status 2.
+#[test]
+fn bad_input_is_refused_in_one_line() {
+    let no_unit = SHORT.replace("nodes = 2", "nodes = 0");
+    let log = "tests/data/runs/sccgn/rdma_monitor.txt";
+    let cases: [(&[&str], &str, &[&str]); 8] = [
+        (&["-"], &no_unit, &["busbw: -:2: ", "; "]),
+        (&["-"], "nodes = \n", &["busbw: -:1: ", "TOML"]),
+        (&["-"], "", &["busbw: -: "]),
+        (&["-"], "Shall I compare thee to a summer's day?\n", &["nothing that busbw knows; give a description"]),
+        (&["/no/such/cluster.toml"], "", &["busbw: /no/such/cluster.toml: no such file; check the path"]),
+        (&[log], "", &["rdma_monitor.txt: the inputs do not say", "describe the cluster"]),
+        (&["-", "-b", "2M", "-e", "1M"], SHORT, &["is above -e", "exchange them"]),
+        (&["-", "-o", "/no/such/folder/table.txt"], SHORT, &["choose a place that can be written"]),
+    ];
+    for (flags, input, says) in cases {
+        let output = busbw(&[&["predict"], flags].concat(), input);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{flags:?}: {stderr}");
+        assert!(stderr.starts_with("busbw: ") && says.iter().all(|says| stderr.contains(says)), "{flags:?}: {stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
