@@ -336,7 +336,8 @@ impl Server {
         }
         if self.plan.stop.load(Ordering::Acquire) {
             let who = self.who(0);
-            self.fail(format!("{who} ended before the other ranks; look at its output"));
+            // In the words for a closed connection, which may not have been seen yet.
+            self.fail(words::ended(&who));
         }
     }
 
