@@ -1,0 +1,7 @@
+//! What a node is, and what it does now: sysfs, procfs, and the libraries that know more.
+//!
+//! Everything here reads. Whether what it reads is good is decided elsewhere.
+
+mod root;
+
+pub use root::Root;
