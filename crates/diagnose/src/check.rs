@@ -11,6 +11,7 @@ mod limits;
 mod mpi;
 mod net;
 mod pcie;
+mod ports;
 mod rdma;
 mod sheet;
 
@@ -76,6 +77,7 @@ fn unheard(silent: &Silent) -> CheckItem {
         area: Area::Mpi,
         item: "hello",
         host: host.clone(),
+        device: None,
         detail: silent.why.clone(),
         outcome: Outcome::Fail { remedy, code: Some(Code::MpiLaunch) },
     }

@@ -99,7 +99,9 @@ pub struct CheckItem {
     pub item: &'static str,
     /// The node.
     pub host: String,
-    /// What was found: `mlx5_0/1: ACTIVE`.
+    /// The device, where it is about one of several: `mlx5_0/1` (port 1), `eth0`, `GPU 0`.
+    pub device: Option<String>,
+    /// What was found: `ACTIVE, LinkUp`.
     pub detail: String,
     /// How it came out.
     pub outcome: Outcome,

@@ -47,7 +47,8 @@ fn link(interface: &NetInterface, sheet: &mut Sheet) {
         interface.addresses.first().cloned(),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    let detail = format!("{}: {}", interface.name, parts.join(", "));
+    let detail = parts.join(", ");
+    let sheet = sheet.about(&interface.name);
     if interface.duplex.as_deref() == Some("half") {
         let remedy =
             format!("The ends did not agree: let both negotiate: `sudo ethtool -s {} autoneg on`", interface.name);
@@ -62,18 +63,19 @@ fn rings(interface: &NetInterface, sheet: &mut Sheet) {
     let is_fast = interface.speed_mbps.is_some_and(|speed| speed >= FAST_MBPS);
     if is_fast && interface.rx_queues == 1 && !interface.software {
         let remedy = format!("One queue is one core's work: `sudo ethtool -L {name} combined 8`");
-        sheet.warn("queues", format!("{name}: 1 to receive"), Some(Code::SocketTuning), remedy);
+        sheet.about(name).warn("queues", "1 to receive", Some(Code::SocketTuning), remedy);
     } else if !interface.software {
-        sheet.ok("queues", format!("{name}: {} to receive, {} to send", interface.rx_queues, interface.tx_queues));
+        let detail = format!("{} to receive, {} to send", interface.rx_queues, interface.tx_queues);
+        sheet.about(name).ok("queues", detail);
     }
     let Some(rings) = &interface.rings else { return };
     let detail =
-        format!("{name}: {} of {} to receive, {} of {} to send", rings.rx, rings.rx_most, rings.tx, rings.tx_most);
+        format!("{} of {} to receive, {} of {} to send", rings.rx, rings.rx_most, rings.tx, rings.tx_most);
     if is_fast && rings.rx < SMALL_RING.min(rings.rx_most) {
         let remedy = format!("Packets that come in a burst are lost: `sudo ethtool -G {name} rx {}`", rings.rx_most);
-        sheet.warn("rings", detail, Some(Code::SocketTuning), remedy);
+        sheet.about(name).warn("rings", detail, Some(Code::SocketTuning), remedy);
     } else {
-        sheet.ok("rings", detail);
+        sheet.about(name).ok("rings", detail);
     }
 }
 

@@ -49,13 +49,11 @@ fn shown(link: &PcieLink) -> String {
 fn link(device: &Device, sheet: &mut Sheet) {
     const ITEM: &str = "link";
     let Device { name, function, .. } = device;
+    let sheet = sheet.about(name);
     let (Some(now), Some(most)) = (&function.link, &function.most) else {
-        return sheet.skip(
-            ITEM,
-            format!("{name} at {}: the kernel does not tell, as with virtual functions", function.address),
-        );
+        return sheet.skip(ITEM, "the kernel does not tell, as with virtual functions");
     };
-    let detail = format!("{name} at {}: {}", function.address, shown(now));
+    let detail = format!("{} at {}", shown(now), function.address);
     let slot = function.slot.as_ref().and_then(|slot| slot.most.as_ref());
     let is_slow = |most: &PcieLink| now.width < most.width || (!device.is_gpu && now.speed_gts < most.speed_gts);
     let needed = device.ports_gbps / 8.0;
@@ -63,7 +61,7 @@ fn link(device: &Device, sheet: &mut Sheet) {
     let both = slot.is_none_or(&is_slow);
     if is_slow(most) && both {
         let remedy = "The link came up with fewer lanes or a lower speed than both ends have: reseat the card, check riser and bifurcation in the BIOS: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`";
-        sheet.fail(ITEM, format!("{detail} of {}", shown(most)), Some(Code::PcieDegraded), remedy);
+        sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), remedy);
     } else if starves {
         let remedy = "Move the card to a slot with more lanes; until then its ports cannot reach their rate";
         let detail = format!("{detail} is {:.1} GB/s, its ports need {needed:.1}", now.gb_per_s());
@@ -72,7 +70,7 @@ fn link(device: &Device, sheet: &mut Sheet) {
         let remedy = "The slot has less than the card could use: move the card if its ports or the GPU need more";
         sheet.warn(ITEM, format!("{detail}, the card could do {}", shown(most)), Some(Code::PcieDegraded), remedy);
     } else {
-        sheet.ok(ITEM, detail);
+        sheet.ok(ITEM, shown(now));
     }
 }
 

@@ -6,12 +6,19 @@ use busbw_model::{Area, CheckItem, Code, Outcome};
 pub(super) struct Sheet<'a> {
     area: Area,
     host: &'a str,
+    device: Option<String>,
     pub items: Vec<CheckItem>,
 }
 
 impl<'a> Sheet<'a> {
     pub fn new(area: Area, host: &'a str) -> Self {
-        Sheet { area, host, items: Vec::new() }
+        Sheet { area, host, device: None, items: Vec::new() }
+    }
+
+    /// Says which device the next line is about.
+    pub fn about(&mut self, device: impl Into<String>) -> &mut Self {
+        self.device = Some(device.into());
+        self
     }
 
     pub fn ok(&mut self, item: &'static str, detail: impl Into<String>) {
@@ -43,7 +50,8 @@ impl<'a> Sheet<'a> {
     }
 
     fn write(&mut self, item: &'static str, detail: String, outcome: Outcome) {
-        self.items.push(CheckItem { area: self.area, item, host: self.host.to_owned(), detail, outcome });
+        let device = self.device.take();
+        self.items.push(CheckItem { area: self.area, item, host: self.host.to_owned(), device, detail, outcome });
     }
 }
 

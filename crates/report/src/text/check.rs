@@ -10,7 +10,7 @@ use busbw_model::{Area, CheckItem, Checked, Code, OddOne, Outcome};
 const RESULT: usize = 6;
 /// Hosts that are named in a row; of more, their number is told.
 const MOST_NAMED: usize = 4;
-/// Rows of an item that are as they should be, one per host; of more, the first are shown.
+/// Rows of an item that are well and differ in what was found; of more, the first are shown (JSON has all).
 const MOST_ALIKE: usize = 4;
 
 /// The table of a check, ready to print.
@@ -45,54 +45,81 @@ pub fn check(checked: &Checked, style: &Style) -> String {
 struct Row<'a> {
     area: Area,
     item: &'a str,
-    detail: String,
+    detail: &'a str,
     outcome: &'a Outcome,
     hosts: Vec<&'a str>,
+    /// The devices that it holds of, on each of the hosts.
+    devices: Vec<&'a str>,
     /// How many hosts there are in all.
     of: usize,
 }
 
-/// The items, with those that several hosts share put together, and of those that are well only the first.
+/// The items in the order of areas and of what is checked. Devices that came out alike on a host are one row, and so are hosts
+/// whose row is the same; of rows that are well and differ only in what was found, the first few are kept.
 fn rows(checked: &Checked) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row> = Vec::new();
+    let mut of_host: Vec<Row> = Vec::new();
     for item in &checked.items {
-        let same = |row: &&mut Row| {
-            (row.area, row.item, &row.detail, row.outcome) == (item.area, item.item, &item.detail, &item.outcome)
-        };
-        match rows.iter_mut().find(same) {
-            Some(row) => row.hosts.push(&item.host),
-            None => rows.push(Row::new(item, checked.hosts.len())),
+        let devices = item.device.iter().map(String::as_str);
+        match of_host.iter_mut().find(|row| row.says(item) && row.hosts == [item.host.as_str()]) {
+            Some(row) => row.devices.extend(devices),
+            None => of_host.push(Row::new(item, checked.hosts.len())),
         }
     }
-    if checked.hosts.len() > 1 { shortened(rows) } else { rows }
+    let mut rows: Vec<Row> = Vec::new();
+    for row in of_host {
+        match rows.iter_mut().find(|other| other.is_same(&row)) {
+            Some(other) => other.hosts.extend(row.hosts),
+            None => rows.push(row),
+        }
+    }
+    let mut order: Vec<(Area, &str)> = Vec::new();
+    for row in &rows {
+        if !order.contains(&(row.area, row.item)) {
+            order.push((row.area, row.item));
+        }
+    }
+    rows.sort_by_key(|row| order.iter().position(|of| *of == (row.area, row.item)));
+    shortened(rows)
 }
 
 fn shortened(rows: Vec<Row<'_>>) -> Vec<Row<'_>> {
     let mut kept: Vec<Row> = Vec::new();
     for row in rows {
         let alike = |other: &&Row| (other.area, other.item, other.outcome) == (row.area, row.item, row.outcome);
-        let before = kept.iter().filter(alike).count();
-        if *row.outcome == Outcome::Ok && before >= MOST_ALIKE {
-            continue;
+        if *row.outcome != Outcome::Ok || kept.iter().filter(alike).count() < MOST_ALIKE {
+            kept.push(row);
         }
-        kept.push(row);
     }
     kept
 }
 
 impl<'a> Row<'a> {
     fn new(item: &'a CheckItem, of: usize) -> Self {
-        let CheckItem { area, item: name, host, detail, outcome } = item;
-        Row { area: *area, item: name, detail: detail.clone(), outcome, hosts: vec![host], of }
+        let CheckItem { area, item: name, host, device, detail, outcome } = item;
+        let devices = device.iter().map(String::as_str).collect();
+        Row { area: *area, item: name, detail, outcome, hosts: vec![host], devices, of }
+    }
+
+    /// Whether the item says the same, maybe of another device.
+    fn says(&self, item: &CheckItem) -> bool {
+        (self.area, self.item, self.detail, self.outcome) == (item.area, item.item, &item.detail, &item.outcome)
+            && self.devices.is_empty() == item.device.is_none()
+    }
+
+    fn is_same(&self, other: &Row) -> bool {
+        (self.area, self.item, self.detail, self.outcome, &self.devices)
+            == (other.area, other.item, other.detail, other.outcome, &other.devices)
     }
 
     fn print(&self, page: &mut Page, width: usize) {
         let what = match self.outcome {
             Outcome::Skip { why } => why,
-            _ => &self.detail,
+            _ => self.detail,
         };
-        let who = if self.hosts.len() == self.of { String::new() } else { format!("{}: ", named(&self.hosts)) };
-        line(page, width, self.item, &format!("{who}{what}"), self.outcome.as_str());
+        let hosts = (self.hosts.len() < self.of).then(|| named(&self.hosts, "host"));
+        let devices = (!self.devices.is_empty()).then(|| named(&self.devices, "device"));
+        let about: String = [hosts, devices].into_iter().flatten().map(|names| format!("{names}: ")).collect();
+        line(page, width, self.item, &format!("{about}{what}"), self.outcome.as_str());
         if let Some(text) = self.outcome.remedy() {
             remedy(page, width, text, self.outcome.code());
         }
@@ -100,13 +127,13 @@ impl<'a> Row<'a> {
 }
 
 /// `h1, h2`, or `17 hosts`.
-fn named(hosts: &[&str]) -> String {
-    if hosts.len() <= MOST_NAMED { hosts.join(", ") } else { counted(hosts.len(), "host") }
+fn named(names: &[&str], noun: &str) -> String {
+    if names.len() <= MOST_NAMED { names.join(", ") } else { counted(names.len(), noun) }
 }
 
 fn header(page: &mut Page, checked: &Checked, width: usize) {
     let hosts: Vec<&str> = checked.hosts.iter().map(String::as_str).collect();
-    page.styled(paint::BOLD, &format!("busbw check of {}", named(&hosts)));
+    page.styled(paint::BOLD, &format!("busbw check of {}", named(&hosts, "host")));
     page.end_line();
     page.end_line();
     let room = detail_width(page, width);
@@ -161,7 +188,7 @@ fn difference(page: &mut Page, odd: &OddOne, width: usize) {
             None => values.push((value, vec![host])),
         }
     }
-    let differ: Vec<String> = values.iter().map(|(value, hosts)| format!("{}: {value}", named(hosts))).collect();
+    let differ: Vec<String> = values.iter().map(|(value, hosts)| format!("{}: {value}", named(hosts, "host"))).collect();
     let most = odd.majority.as_ref().map_or(String::new(), |value| format!(", most hosts: {value}"));
     line(page, width, &odd.item, &format!("{}{most}", differ.join("; ")), if odd.fails { "fail" } else { "warn" });
     remedy(page, width, &odd.remedy, odd.code);
