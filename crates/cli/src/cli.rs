@@ -169,8 +169,8 @@ pub struct Explain {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
-    /// Say as well what to run next where the inputs leave a question open (text only)
-    #[arg(long, conflicts_with = "json")]
+    /// Say in the text as well what to run next where the inputs leave a question open; JSON and the page always do
+    #[arg(long)]
     pub advice: bool,
 
     /// The cluster that the run was on (TOML), to compare tables with what it should reach [default: as far as the inputs

@@ -10,6 +10,7 @@ mod cluster;
 mod collective;
 mod communicator;
 mod diagnostics;
+mod environment;
 mod finding;
 mod host;
 mod inspector;
@@ -33,6 +34,7 @@ pub use communicator::{
     TreeLinks,
 };
 pub use diagnostics::{DiagLine, DiagTag};
+pub use environment::{Variable, VariableStanding};
 pub use finding::{
     Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Severity, Verdict,
 };
@@ -52,8 +54,8 @@ pub use run::{Input, InputKind, Note, Problem, Remark, RemarkKind, Run};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};
 pub use told::{Figure, Quantity, Told, ToldFact};
 pub use topology::{
-    DeviceKind, PathType, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs, XmlNet,
-    XmlNic, XmlPci, XmlTopology,
+    DeviceKind, PathType, PciSpot, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs,
+    XmlNet, XmlNic, XmlPci, XmlTopology,
 };
 pub use torch::{
     CollectiveMismatch, Desync, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,

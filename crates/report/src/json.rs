@@ -37,13 +37,7 @@ fn write(document: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
 ///
 /// ```
 /// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis = Diagnosis {
-///     verdict: Verdict::Inconclusive,
-///     summary: "no input".into(),
-///     findings: vec![],
-///     expected: None,
-///     expected_tables: vec![],
-/// };
+/// let diagnosis = Diagnosis { verdict: Verdict::Inconclusive, summary: "no input".into(), ..Diagnosis::default() };
 /// let json = busbw_report::json::explain(&Run::default(), &diagnosis);
 /// assert!(json.contains(r#""schema": "busbw.explain/1""#));
 /// ```

@@ -42,13 +42,7 @@ impl Default for Style {
 ///
 /// ```
 /// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis = Diagnosis {
-///     verdict: Verdict::Healthy,
-///     summary: "all is well".into(),
-///     findings: vec![],
-///     expected: None,
-///     expected_tables: vec![],
-/// };
+/// let diagnosis = Diagnosis { verdict: Verdict::Healthy, summary: "all is well".into(), ..Diagnosis::default() };
 /// let text = busbw_report::text::explain(&Run::default(), &diagnosis, &Default::default());
 /// assert_eq!(text, "HEALTHY  all is well\n");
 /// ```
