@@ -6,6 +6,7 @@
 
 mod advice;
 mod case;
+pub mod check;
 mod curve;
 mod expectation;
 mod hardware;

@@ -5,6 +5,7 @@
 //!
 //! A [`Run`] is everything that a set of inputs says; a [`Diagnosis`] is what the rules conclude from it.
 
+mod check;
 mod cluster;
 mod collective;
 mod communicator;
@@ -14,6 +15,7 @@ mod finding;
 mod host;
 mod inspector;
 mod nccl;
+pub mod node;
 mod place;
 mod ras;
 mod rdma;
@@ -24,6 +26,7 @@ mod topology;
 mod torch;
 mod units;
 
+pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
@@ -41,6 +44,7 @@ pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,
 };
+pub use node::NodeFacts;
 pub use place::{Place, SourceLine};
 pub use ras::{
     RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,

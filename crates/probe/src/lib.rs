@@ -2,6 +2,10 @@
 //!
 //! Everything here reads. Whether what it reads is good is decided elsewhere.
 
+mod node;
+mod program;
 mod root;
 
+pub use node::{node, node_of};
+pub use program::{Ended, Program};
 pub use root::Root;

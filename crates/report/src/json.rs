@@ -1,11 +1,13 @@
-//! JSON for programs: schemas `busbw.explain/1`, `busbw.predict/1` and `busbw.simulate/1`, described in `docs/schema`.
+//! JSON for programs: schemas `busbw.explain/1`, `busbw.check/1`, `busbw.predict/1` and `busbw.simulate/1`, described in `docs/schema`.
 
+mod check;
 mod evidence;
 mod layout;
 mod prediction;
 mod simulation;
 mod view;
 
+pub use check::{write_check, write_facts};
 pub use prediction::write_predict;
 pub use simulation::write_simulate;
 

@@ -1,5 +1,6 @@
 //! Terminal text for people: verdict, findings with their evidence, the cluster, the curves.
 
+mod check;
 mod cluster;
 mod findings;
 mod machine;
@@ -9,6 +10,7 @@ mod simulation;
 mod source;
 mod tables;
 
+pub use check::check;
 pub use prediction::predict;
 pub use simulation::simulate;
 
