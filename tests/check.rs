@@ -227,7 +227,12 @@ fn each_fault_is_told_with_remedy_and_code() {
         }
         let answer = of_tree(&tree);
         let told_as = items(&answer, fault.result);
-        assert!(told_as.contains(&(fault.item, fault.detail.to_owned())), "{}: {} is not in {told_as:#?}", fault.item, fault.detail);
+        assert!(
+            told_as.contains(&(fault.item, fault.detail.to_owned())),
+            "{}: {} is not in {told_as:#?}",
+            fault.item,
+            fault.detail
+        );
         let all = answer["items"].as_array().expect("items");
         let item = all.iter().find(|item| told(item) == fault.detail).expect("just found");
         assert_eq!(item["code"], fault.code, "{item}");

@@ -172,8 +172,10 @@ fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
         Some(_) => "is RoCE v1",
         None => "is empty",
     };
-    let command = best.map_or("unset NCCL_IB_GID_INDEX".into(), |gid| format!("export NCCL_IB_GID_INDEX={}", gid.index));
-    let remedy = format!("Choose the entry of RoCE v2 with the interface's address, or leave the choice to NCCL: `{command}`");
+    let command =
+        best.map_or("unset NCCL_IB_GID_INDEX".into(), |gid| format!("export NCCL_IB_GID_INDEX={}", gid.index));
+    let remedy =
+        format!("Choose the entry of RoCE v2 with the interface's address, or leave the choice to NCCL: `{command}`");
     sheet.fail(GID, format!("NCCL_IB_GID_INDEX={index} {what}"), Some(Code::RoceConfig), remedy);
 }
 

@@ -188,7 +188,8 @@ fn difference(page: &mut Page, odd: &OddOne, width: usize) {
             None => values.push((value, vec![host])),
         }
     }
-    let differ: Vec<String> = values.iter().map(|(value, hosts)| format!("{}: {value}", named(hosts, "host"))).collect();
+    let differ: Vec<String> =
+        values.iter().map(|(value, hosts)| format!("{}: {value}", named(hosts, "host"))).collect();
     let most = odd.majority.as_ref().map_or(String::new(), |value| format!(", most hosts: {value}"));
     line(page, width, &odd.item, &format!("{}{most}", differ.join("; ")), if odd.fails { "fail" } else { "warn" });
     remedy(page, width, &odd.remedy, odd.code);
