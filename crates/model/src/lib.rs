@@ -12,6 +12,7 @@ mod diagnostics;
 mod finding;
 mod host;
 mod inspector;
+mod link;
 mod nccl;
 mod place;
 mod ras;
@@ -35,6 +36,7 @@ pub use finding::{
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
+pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,

@@ -6,11 +6,13 @@ mod drawing;
 mod fabric;
 mod findings;
 mod hover;
+mod link;
 mod markup;
 mod prediction;
 mod simulation;
 mod tables;
 
+pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
 

@@ -1,11 +1,13 @@
-//! JSON for programs: schemas `busbw.explain/1`, `busbw.predict/1` and `busbw.simulate/1`, described in `docs/schema`.
+//! JSON for programs: schemas `busbw.explain/1`, `busbw.predict/1`, `busbw.simulate/1` and `busbw.link/1`, described in `docs/schema`.
 
 mod evidence;
 mod layout;
+mod link;
 mod prediction;
 mod simulation;
 mod view;
 
+pub use link::write_link;
 pub use prediction::write_predict;
 pub use simulation::write_simulate;
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod findings;
+mod link;
 mod machine;
 mod page;
 mod prediction;
@@ -9,6 +10,7 @@ mod simulation;
 mod source;
 mod tables;
 
+pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
 
