@@ -30,6 +30,7 @@ pub enum Command {
     Predict(Predict),
     Simulate(Simulate),
     Bench(Box<Bench>),
+    Link(Box<crate::link::Link>),
     Doctor(Doctor),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
