@@ -49,6 +49,14 @@ impl Root {
         }
     }
 
+    /// Opens a file, to read it again and again.
+    ///
+    /// # Errors
+    /// It is not there or may not be read.
+    pub(crate) fn open(&self, path: &str) -> io::Result<File> {
+        File::open(self.locate(path)?)
+    }
+
     /// What a file holds, without white space at its ends; what is not UTF-8 is replaced.
     ///
     /// # Errors
