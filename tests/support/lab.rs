@@ -14,7 +14,7 @@ const SLURM_LAB: &str = "11";
 
 /// Why a test cannot run here.
 #[derive(Debug)]
-pub struct Skip(String);
+pub struct Skip(pub String);
 
 impl Skip {
     /// Says so on standard error, past the capture of test output, because a skipped test passes.
@@ -195,12 +195,12 @@ fn allow_root(command: &mut Command) {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }
 
-fn root_folder() -> PathBuf {
+pub fn root_folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     folder.canonicalize().expect("the tests run where they were built")
 }
 
-fn script(name: &str) -> PathBuf {
+pub fn script(name: &str) -> PathBuf {
     root_folder().join("tests/lab").join(name)
 }
 
@@ -209,12 +209,12 @@ fn root() -> Result<(), Skip> {
     if output.stdout.trim_ascii() == b"0" { Ok(()) } else { Err(Skip("only root may bring up a lab".into())) }
 }
 
-fn programs(remedy: &str, names: &[&str]) -> Result<(), Skip> {
+pub fn programs(remedy: &str, names: &[&str]) -> Result<(), Skip> {
     let missing: Vec<&str> = names.iter().copied().filter(|name| find(name).is_none()).collect();
     if missing.is_empty() { Ok(()) } else { Err(Skip(format!("missing: {}; {remedy}", missing.join(", ")))) }
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
@@ -230,7 +230,7 @@ fn control(command: &mut Command) {
 }
 
 /// Waits until no other test, of any process, uses the lab. The system gives the turn back when the process ends.
-fn take_turn(lab: &str) -> File {
+pub fn take_turn(lab: &str) -> File {
     let path = std::env::temp_dir().join(format!("busbw-{lab}.lock"));
     let file = File::options().create(true).append(true).open(&path).expect("the lock file can be written");
     let since = Instant::now();

@@ -25,6 +25,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
+    Check(Check),
     Explain(Explain),
     Predict(Predict),
     Simulate(Simulate),
@@ -50,6 +51,96 @@ const COMPLETIONS_EXAMPLES: &str = "Examples:
   busbw completions bash > ~/.local/share/bash-completion/completions/busbw
   busbw completions zsh > \"${fpath[1]}/_busbw\"
   busbw completions fish > ~/.config/fish/completions/busbw.fish";
+
+/// Look at what this node is, or every node of a job, before anything runs on it
+///
+/// GPUs and NVLink, CUDA and NCCL, RDMA devices and ports, PCIe links and access control, network interfaces, limits, MPI and
+/// ssh, variables of the environment, clocks: a line each, with what to do where something is wrong. Under mpirun, srun and
+/// torchrun one rank of each host tells what its host is, and differences between hosts are shown as the odd one out.
+#[derive(Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct Check {
+    /// Facts that --save kept, to judge instead of this node
+    #[arg(value_name = "FACTS", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "hosts"])]
+    pub files: Vec<PathBuf>,
+
+    /// Keep the facts in a file, to be judged later or given to `busbw explain`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub save: Option<PathBuf>,
+
+    /// Read a captured tree with the sys and proc of a node instead of this machine's
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "hosts")]
+    pub root: Option<PathBuf>,
+
+    /// Ask these hosts, by mpirun, or by srun inside an allocation: a,b,c
+    #[arg(long, value_name = "HOSTS")]
+    pub hosts: Option<String>,
+
+    /// Seconds that a host may take to answer
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub timeout: u64,
+
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = TableFormat::Text, value_name = "FORMAT")]
+    format: TableFormat,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+
+    /// Write the answer to a file
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+
+    /// Colour the text: on a terminal unless NO_COLOR is set, always, or never
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub color: Color,
+
+    /// Width of the text in columns [default: that of the terminal, else 100]
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
+
+    /// Print the facts, unjudged: what --hosts has the other hosts do
+    #[arg(long, hide = true)]
+    pub facts_only: bool,
+}
+
+impl Check {
+    pub fn is_json(&self) -> bool {
+        self.json || self.format == TableFormat::Json
+    }
+
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+/// How a table is printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people, at a terminal
+    Text,
+    /// For programs; the schemas are in docs/schema
+    Json,
+}
+
+const CHECK_EXAMPLES: &str = "Examples:
+  busbw check                                this node
+  mpirun -np 4 -N 1 busbw check              every node of a job, and what differs between them
+  srun -N 4 --ntasks-per-node 1 busbw check
+  busbw check --hosts a,b,c                  the same without a launcher of your own; who does not answer is named
+  busbw check --save facts.json              keep what was found
+  busbw check a.json b.json                  judge it elsewhere, several nodes together
+  busbw explain run.log facts.json           and let it speak in the diagnosis of a run
+  busbw check --root sosreport/              a captured tree of /sys and /proc
+  busbw check --json | jq '.items[] | select(.result == \"fail\")'
+
+What needs root (access control of PCIe bridges, often the kernel's log) is skipped without it, and says so.
+
+Exit status:
+  0  nothing failed (there may be warnings)
+  1  at least one check failed
+  2  nothing could be read, or bad usage";
 
 /// Say what is wrong with a run, how it shows, and what fixes it
 ///
@@ -79,8 +170,8 @@ pub struct Explain {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 
-    /// Say as well what to run next where the inputs leave a question open (text only)
-    #[arg(long, conflicts_with = "json")]
+    /// Say in the text as well what to run next where the inputs leave a question open; JSON and the page always do
+    #[arg(long)]
     pub advice: bool,
 
     /// The cluster that the run was on (TOML), to compare tables with what it should reach [default: as far as the inputs

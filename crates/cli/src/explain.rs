@@ -4,6 +4,7 @@ use crate::cli::{Color, Explain, Format};
 use crate::{described, output};
 use busbw_ingest::{ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
+use busbw_predict::Cluster;
 use busbw_report::{html, json, text};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
@@ -30,9 +31,9 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let format = if flags.json { Format::Json } else { flags.format };
     let style = style(flags.color, flags.width, flags.output.is_none());
     output::write(flags.output.as_deref(), |out| {
-        print(format, &style, &run, &diagnosis, out)?;
+        print(format, &style, &run, &diagnosis, cluster, out)?;
         if flags.advice && format == Format::Text {
-            out.write_all(text::advice(&busbw_diagnose::advise(&run, &diagnosis), &style).as_bytes())?;
+            out.write_all(text::advice(&diagnosis.advice, &style).as_bytes())?;
         }
         Ok(())
     })?;
@@ -43,15 +44,29 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
 
 /// Prints the answer on standard output.
 pub fn answer(format: Format, style: &text::Style, run: &Run, diagnosis: &Diagnosis) -> Result<(), String> {
-    output::write(None, |out| print(format, style, run, diagnosis, out))
+    output::write(None, |out| print(format, style, run, diagnosis, None, out))
 }
 
-fn print(format: Format, style: &text::Style, run: &Run, diagnosis: &Diagnosis, out: &mut dyn Write) -> io::Result<()> {
+fn print(
+    format: Format,
+    style: &text::Style,
+    run: &Run,
+    diagnosis: &Diagnosis,
+    cluster: Option<Cluster>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     match format {
         Format::Json => json::write_explain(run, diagnosis, out),
-        Format::Html => out.write_all(html::explain(run, diagnosis).as_bytes()),
+        Format::Html => out.write_all(html::explain(run, diagnosis, &context(run, diagnosis, cluster)).as_bytes()),
         Format::Text => out.write_all(text::explain(run, diagnosis, style).as_bytes()),
     }
+}
+
+/// What the page shows beside the answer: the lines around evidence, and the fabric.
+fn context(run: &Run, diagnosis: &Diagnosis, cluster: Option<Cluster>) -> html::Context {
+    let evidence = diagnosis.findings.iter().flat_map(|finding| &finding.evidence);
+    let lines = busbw_ingest::around(run, evidence.map(|evidence| evidence.source.place), html::Context::REACH);
+    html::Context { lines, cluster }
 }
 
 /// How text looks: as asked for, or as the terminal allows when it goes to standard output.

@@ -1,6 +1,7 @@
 //! The `busbw` command: parses flags and calls one function per subcommand.
 
 mod bench;
+mod check;
 mod cli;
 mod described;
 mod doctor;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
 fn run() -> Result<ExitCode, String> {
     match &cli::Cli::parse().command {
         cli::Command::Explain(flags) => explain::run(flags),
+        cli::Command::Check(flags) => check::run(flags),
         cli::Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
         cli::Command::Predict(flags) => predict::run(flags),
         cli::Command::Simulate(flags) => simulate::run(flags),

@@ -2,7 +2,7 @@
 //! question at hand.
 
 use crate::case::Case;
-use busbw_model::{Advice, Code, Diagnosis, EnvOrigin, Run, Verdict};
+use busbw_model::{Advice, Code, EnvOrigin, Finding, Verdict};
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -28,16 +28,14 @@ fn advice(question: &str, command: &str, then: &str) -> Advice {
 }
 
 /// What to run next, the most telling first; empty when the input tells everything that busbw would ask.
-pub fn advise(run: &Run, diagnosis: &Diagnosis) -> Vec<Advice> {
-    let case = Case::new(run);
-    let first = diagnosis.findings.first().filter(|f| f.code != Code::OkAsExpected).map(|f| f.code);
+pub(crate) fn advise(case: &Case, verdict: Verdict, findings: &[Finding]) -> Vec<Advice> {
+    let first = findings.first().filter(|f| f.code != Code::OkAsExpected).map(|f| f.code);
     let mut found: Vec<Advice> = first.map(for_code).unwrap_or_default();
-    let unsure =
-        diagnosis.verdict == Verdict::Inconclusive || diagnosis.findings.first().is_none_or(|f| f.confidence < 0.7);
+    let unsure = verdict == Verdict::Inconclusive || findings.first().is_none_or(|f| f.confidence < 0.7);
     if unsure {
-        found.extend(missing_evidence(&case));
+        found.extend(missing_evidence(case));
     }
-    found.retain(|advice| !known(&case, advice));
+    found.retain(|advice| !known(case, advice));
     found.dedup_by(|later, earlier| later.command == earlier.command);
     found
 }
@@ -113,7 +111,7 @@ mod tests {
         ];
         for (text, command) in cases {
             let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-            let found = advise(&run, &crate::diagnose(&run));
+            let found = crate::diagnose(&run).advice;
             assert!(found.iter().any(|a| a.command.contains(command)), "{text}: {found:?}");
         }
     }

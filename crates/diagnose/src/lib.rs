@@ -6,6 +6,7 @@
 
 mod advice;
 mod case;
+pub mod check;
 mod curve;
 mod expectation;
 mod hardware;
@@ -17,7 +18,6 @@ mod trial;
 mod variables;
 mod verdict;
 
-pub use advice::advise;
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
 pub use pages::page;
@@ -51,12 +51,15 @@ fn diagnose_by(run: &Run, described: Option<&Cluster>, rules: &[rules::Entry]) -
     expectation::judge(&prospects, &mut findings);
     let verdict = verdict::verdict(&case, &findings);
     let summary = verdict::summary(&case, verdict, &findings);
+    let advice = advice::advise(&case, verdict, &findings);
     Diagnosis {
         verdict,
         summary,
         findings,
         expected: expectation::expected(&prospects),
         expected_tables: expectation::tables(&case, &prospects),
+        variables: rules::environment::lint(&case),
+        advice,
     }
 }
 

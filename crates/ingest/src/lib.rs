@@ -3,6 +3,7 @@
 mod assemble;
 mod clean;
 mod command;
+mod context;
 mod cursor;
 mod evidence;
 mod facts;
@@ -32,6 +33,7 @@ mod source;
 mod text;
 pub mod torch;
 
+pub use context::around;
 pub use pipeline::{ReadOptions, read, read_bytes};
 pub use source::{ReadError, Source};
 pub use text::TextLine;

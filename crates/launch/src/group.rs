@@ -48,6 +48,17 @@ impl Group {
         Ok(self.step(Step::Broadcast(root as u32), mine)?.pop().unwrap_or_default())
     }
 
+    /// What every member gives, by number, to member `root`; nothing to the others.
+    ///
+    /// # Errors
+    /// When the job fails, or `root` is no member.
+    pub fn gather(&mut self, root: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        if root >= self.ranks.len() {
+            return Err(Error::Config(format!("there is no root {root} among {} ranks", self.ranks.len())));
+        }
+        self.step(Step::Gather(root as u32), mine)
+    }
+
     /// The members that give the same `color`, in the order of their `key`, then of their numbers here.
     ///
     /// # Errors

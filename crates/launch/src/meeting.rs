@@ -67,6 +67,14 @@ impl Meeting {
         self.world.broadcast(root, mine)
     }
 
+    /// What every rank gives, by number, to rank `root`; nothing to the others.
+    ///
+    /// # Errors
+    /// When the job fails, or `root` is no rank.
+    pub fn gather(&mut self, root: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.world.gather(root, mine)
+    }
+
     /// The ranks that give the same `color`, in the order of their `key`, then of their ranks.
     ///
     /// # Errors

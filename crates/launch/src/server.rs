@@ -234,12 +234,13 @@ impl Server {
                 }
             }
             ToServer::Give(part) => match self.steps.take(rank, part) {
-                Ok(None) => {}
-                Ok(Some((ranks, message))) => {
-                    if let Some(watch) = &mut self.watch {
+                Ok(deliveries) => {
+                    if let Some(watch) = self.watch.as_mut().filter(|_| !deliveries.is_empty()) {
                         watch.advanced(now);
                     }
-                    self.send_some(&message, |rank| ranks.contains(&rank));
+                    for (ranks, message) in deliveries {
+                        self.send_some(&message, |rank| ranks.contains(&rank));
+                    }
                 }
                 Err(problem) => {
                     let who = self.who(rank);

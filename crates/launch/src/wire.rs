@@ -45,6 +45,8 @@ pub(crate) enum Step {
     Barrier,
     /// One member's bytes to everyone.
     Broadcast(u32),
+    /// Everyone's bytes to one member.
+    Gather(u32),
 }
 
 /// Which step of which group: the group's path of splits, and the number of the step within it.

@@ -93,6 +93,10 @@ fn everyone_gets_what_everyone_gives() {
                 format!("of {root}").as_bytes()
             );
             assert!(meeting.broadcast(size, b"").is_err());
+            let gathered = meeting.gather(root, &[rank as u8]).unwrap();
+            let all = (0..size).map(|rank| vec![rank as u8]).collect::<Vec<_>>();
+            assert_eq!(gathered, if rank == root { all } else { vec![] });
+            assert!(meeting.gather(size, b"").is_err());
             meeting.leave().unwrap();
         });
         assert!(results.iter().all(Result::is_ok), "{results:?}");

@@ -1,5 +1,6 @@
 //! Findings: what the rules conclude, with evidence and remedy.
 
+use crate::environment::Variable;
 use crate::place::SourceLine;
 use crate::units::{Bytes, GBps};
 use serde::Serialize;
@@ -207,7 +208,7 @@ pub struct Gain {
 }
 
 /// The state of the run as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Nothing is wrong.
@@ -217,6 +218,7 @@ pub enum Verdict {
     /// It did not finish, or its results are wrong.
     Failed,
     /// The inputs do not tell.
+    #[default]
     Inconclusive,
 }
 
@@ -275,7 +277,7 @@ pub struct ExpectedRow {
 }
 
 /// The answer: verdict and findings, the one to act on first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Diagnosis {
     /// The state of the run.
     pub verdict: Verdict,
@@ -287,6 +289,10 @@ pub struct Diagnosis {
     pub expected: Option<Expected>,
     /// What tables should show, for those of which it can be said.
     pub expected_tables: Vec<ExpectedTable>,
+    /// Every variable that was seen, in order of appearance.
+    pub variables: Vec<Variable>,
+    /// What to run next where the inputs leave a question open.
+    pub advice: Vec<Advice>,
 }
 
 /// One thing to run next, and what its output will tell.

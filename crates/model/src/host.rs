@@ -1,6 +1,7 @@
 //! Facts about a host that commands of the system tell: `ibstat`, `lspci`, `nvidia-smi`, `ulimit`, `dmesg` and their like.
 
 use crate::place::SourceLine;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// One fact, and the line that tells it.
@@ -148,13 +149,14 @@ pub enum Limit {
 }
 
 /// Speed and width of a PCIe link.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PcieLink {
     /// GT/s per lane.
     pub speed_gts: f64,
     /// Lanes.
     pub width: u32,
     /// The device itself says that this is less than it could (`(downgraded)`).
+    #[serde(default)]
     pub downgraded: bool,
 }
 
@@ -167,7 +169,8 @@ impl PcieLink {
 }
 
 /// What a port speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LinkLayer {
     /// InfiniBand.
     InfiniBand,

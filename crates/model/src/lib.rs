@@ -5,14 +5,17 @@
 //!
 //! A [`Run`] is everything that a set of inputs says; a [`Diagnosis`] is what the rules conclude from it.
 
+mod check;
 mod cluster;
 mod collective;
 mod communicator;
 mod diagnostics;
+mod environment;
 mod finding;
 mod host;
 mod inspector;
 mod nccl;
+pub mod node;
 mod place;
 mod ras;
 mod rdma;
@@ -23,6 +26,7 @@ mod topology;
 mod torch;
 mod units;
 
+pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
@@ -30,6 +34,7 @@ pub use communicator::{
     TreeLinks,
 };
 pub use diagnostics::{DiagLine, DiagTag};
+pub use environment::{Variable, VariableStanding};
 pub use finding::{
     Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Severity, Verdict,
 };
@@ -39,6 +44,7 @@ pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,
 };
+pub use node::NodeFacts;
 pub use place::{Place, SourceLine};
 pub use ras::{
     RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,
@@ -48,8 +54,8 @@ pub use run::{Input, InputKind, Note, Problem, Remark, RemarkKind, Run};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};
 pub use told::{Figure, Quantity, Told, ToldFact};
 pub use topology::{
-    DeviceKind, PathType, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs, XmlNet,
-    XmlNic, XmlPci, XmlTopology,
+    DeviceKind, PathType, PciSpot, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs,
+    XmlNet, XmlNic, XmlPci, XmlTopology,
 };
 pub use torch::{
     CollectiveMismatch, Desync, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,

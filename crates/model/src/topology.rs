@@ -201,13 +201,59 @@ pub struct XmlNet {
 impl XmlTopology {
     /// Every PCI device, bridges before what is behind them.
     pub fn all_pcis(&self) -> Vec<&XmlPci> {
+        self.spots().into_iter().map(|spot| spot.device).collect()
+    }
+
+    /// Every PCI device with its place, bridges before what is behind them.
+    pub fn spots(&self) -> Vec<PciSpot<'_>> {
         let mut found = Vec::new();
-        let mut next: Vec<&XmlPci> = self.cpus.iter().flat_map(|c| &c.pcis).rev().collect();
-        while let Some(pci) = next.pop() {
-            found.push(pci);
-            next.extend(pci.children.iter().rev());
+        for (cpu, of_cpu) in self.cpus.iter().enumerate() {
+            let mut next: Vec<(Vec<&str>, &XmlPci)> = of_cpu.pcis.iter().map(|pci| (Vec::new(), pci)).rev().collect();
+            while let Some((bridges, pci)) = next.pop() {
+                let below: Vec<&str> = bridges.iter().copied().chain([pci.bus_id.as_str()]).collect();
+                next.extend(pci.children.iter().rev().map(|child| (below.clone(), child)));
+                found.push(PciSpot { cpu, bridges, device: pci });
+            }
         }
         found
+    }
+}
+
+/// A PCI device and where it hangs.
+#[derive(Debug, Clone)]
+pub struct PciSpot<'a> {
+    /// Index of its CPU.
+    pub cpu: usize,
+    /// Bus ids of the bridges above it, from the top.
+    pub bridges: Vec<&'a str>,
+    /// The device.
+    pub device: &'a XmlPci,
+}
+
+impl PciSpot<'_> {
+    /// The path to another device, in the words of `nvidia-smi topo -m`.
+    pub fn path(&self, other: &PciSpot) -> PathType {
+        if self.cpu != other.cpu {
+            return PathType::Sys;
+        }
+        let shared = self.bridges.iter().zip(&other.bridges).take_while(|(a, b)| a == b).count();
+        match (shared, self.bridges.len().max(other.bridges.len()) - shared) {
+            (0, _) => PathType::Phb,
+            (_, 0) => PathType::Pix,
+            _ => PathType::Pxb,
+        }
+    }
+}
+
+impl XmlPci {
+    /// Whether it is a GPU: PCI classes 0x0300 and 0x0302 are display controllers.
+    pub fn is_gpu(&self) -> bool {
+        self.gpu.is_some() || self.class.as_deref().is_some_and(|class| class.starts_with("0x03"))
+    }
+
+    /// Whether it is a NIC: PCI classes 0x0200 and 0x0207 are network controllers.
+    pub fn is_nic(&self) -> bool {
+        !self.nics.is_empty() || self.class.as_deref().is_some_and(|class| class.starts_with("0x02"))
     }
 }
 

@@ -3,6 +3,10 @@
 //! Everything here reads. Whether what it reads is good is decided elsewhere.
 
 pub mod counters;
+mod node;
+mod program;
 mod root;
 
+pub use node::{node, node_of};
+pub use program::{Ended, Program};
 pub use root::Root;

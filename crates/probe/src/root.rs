@@ -49,12 +49,22 @@ impl Root {
         }
     }
 
-    /// Opens a file, to read it again and again.
+    /// A file, to be read.
     ///
     /// # Errors
     /// It is not there or may not be read.
-    pub(crate) fn open(&self, path: &str) -> io::Result<File> {
+    pub fn open(&self, path: &str) -> io::Result<File> {
         File::open(self.locate(path)?)
+    }
+
+    /// What a file holds.
+    ///
+    /// # Errors
+    /// As [`Root::read`].
+    pub fn bytes(&self, path: &str) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open(path)?.take(MOST).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// What a file holds, without white space at its ends; what is not UTF-8 is replaced.
@@ -62,8 +72,7 @@ impl Root {
     /// # Errors
     /// It is not there, may not be read, or the driver behind it says no, as `speed` does of a link that is down.
     pub fn read(&self, path: &str) -> io::Result<String> {
-        let mut bytes = Vec::new();
-        File::open(self.locate(path)?)?.take(MOST).read_to_end(&mut bytes)?;
+        let bytes = self.bytes(path)?;
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 

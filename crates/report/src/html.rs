@@ -2,7 +2,7 @@
 
 mod cluster;
 mod curve;
-mod drawing;
+mod environment;
 mod fabric;
 mod findings;
 mod hover;
@@ -10,46 +10,61 @@ mod markup;
 mod prediction;
 mod simulation;
 mod tables;
+mod topology;
 
 pub use prediction::predict;
 pub use simulation::simulate;
 
 use crate::words;
-use busbw_model::{Diagnosis, EnvOrigin, Run};
-use markup::{escape, section, table};
+use busbw_model::{Advice, Diagnosis, Place, Run, SourceLine};
+use busbw_predict::Cluster;
+use markup::{escape, section, table, with_code};
+use std::collections::BTreeMap;
 
 const CSS: &str = include_str!("html/page.css");
 /// Inputs and problems that are listed at most.
 const MAX_LISTED: usize = 100;
 
-/// The page of a run and its diagnosis: verdict, findings, the busbw curve, the nodes and where rings cross between
-/// them, the tables. All text is escaped.
+/// What a page shows beside the run and its diagnosis.
+#[derive(Debug, Default)]
+pub struct Context {
+    /// Lines of the inputs around the evidence, as far as they can be read again.
+    pub lines: BTreeMap<Place, SourceLine>,
+    /// The cluster that the run was said to be on: its fabric is drawn.
+    pub cluster: Option<Cluster>,
+}
+
+impl Context {
+    /// Lines before and behind evidence that are shown.
+    pub const REACH: u64 = 2;
+}
+
+/// The page of a run and its diagnosis: verdict, findings with their evidence in context, the machines with the rings and
+/// trees of their channels, the curves and tables, the environment. All text is escaped.
 ///
 /// ```
-/// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis = Diagnosis {
-///     verdict: Verdict::Healthy,
-///     summary: "3 < 4".into(),
-///     findings: vec![],
-///     expected: None,
-///     expected_tables: vec![],
-/// };
-/// assert!(busbw_report::html::explain(&Run::default(), &diagnosis).contains("3 &lt; 4"));
+/// use busbw_model::{Diagnosis, Run};
+/// use busbw_report::html::{self, Context};
+/// let diagnosis = Diagnosis { summary: "3 < 4".into(), ..Diagnosis::default() };
+/// assert!(html::explain(&Run::default(), &diagnosis, &Context::default()).contains("3 &lt; 4"));
 /// ```
-pub fn explain(run: &Run, diagnosis: &Diagnosis) -> String {
+pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
     let verdict = diagnosis.verdict.as_str();
     let body = [
         figures(run),
-        findings::findings(run, diagnosis),
+        findings::findings(run, diagnosis, context),
         diagnosis
             .expected
             .iter()
             .map(|e| section("Expected", &format!("<p>{}</p>", escape(&words::expected(e)))))
             .collect(),
+        topology::topology(run),
+        context.cluster.as_ref().map(fabric::section).unwrap_or_default(),
         tables::tables(run, diagnosis),
         cluster::nodes(run),
         cluster::communicators(run),
-        environment(run),
+        environment::environment(run, diagnosis),
+        advice(&diagnosis.advice),
         inputs(run),
     ]
     .concat();
@@ -115,21 +130,14 @@ fn figures(run: &Run) -> String {
     self::tiles(&tiles)
 }
 
-fn environment(run: &Run) -> String {
-    let versions = words::versions(run);
-    let mut body = String::new();
-    if !versions.is_empty() {
-        body.push_str(&format!("<p>{}</p>\n", escape(&versions.join(", "))));
+fn advice(advice: &[Advice]) -> String {
+    if advice.is_empty() {
+        return String::new();
     }
-    for (label, origin) in
-        [("as NCCL's log says", EnvOrigin::NcclLog), ("in the launch command", EnvOrigin::CommandLine)]
-    {
-        let settings = words::settings(run, origin);
-        if !settings.is_empty() {
-            body.push_str(&format!("<p class=\"muted\">{label}</p>\n<pre>{}</pre>\n", escape(&settings.join("\n"))));
-        }
-    }
-    if body.is_empty() { body } else { section("Environment", &body) }
+    let item = |Advice { question, command, then }: &Advice| {
+        format!("<li><p>{}</p>\n<pre>{}</pre>\n<p>{}</p></li>\n", with_code(question), escape(command), with_code(then))
+    };
+    section("What to run next", &format!("<ol>\n{}</ol>\n", advice.iter().map(item).collect::<String>()))
 }
 
 fn inputs(run: &Run) -> String {

@@ -1,11 +1,13 @@
-//! JSON for programs: schemas `busbw.explain/1`, `busbw.predict/1` and `busbw.simulate/1`, described in `docs/schema`.
+//! JSON for programs: schemas `busbw.explain/1`, `busbw.check/1`, `busbw.predict/1` and `busbw.simulate/1`, described in `docs/schema`.
 
+mod check;
 mod evidence;
 mod layout;
 mod prediction;
 mod simulation;
 mod view;
 
+pub use check::{write_check, write_facts};
 pub use prediction::write_predict;
 pub use simulation::write_simulate;
 
@@ -35,13 +37,7 @@ fn write(document: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
 ///
 /// ```
 /// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis = Diagnosis {
-///     verdict: Verdict::Inconclusive,
-///     summary: "no input".into(),
-///     findings: vec![],
-///     expected: None,
-///     expected_tables: vec![],
-/// };
+/// let diagnosis = Diagnosis { verdict: Verdict::Inconclusive, summary: "no input".into(), ..Diagnosis::default() };
 /// let json = busbw_report::json::explain(&Run::default(), &diagnosis);
 /// assert!(json.contains(r#""schema": "busbw.explain/1""#));
 /// ```

@@ -1,5 +1,6 @@
 //! Terminal text for people: verdict, findings with their evidence, the cluster, the curves.
 
+mod check;
 mod cluster;
 mod findings;
 mod machine;
@@ -9,6 +10,7 @@ mod simulation;
 mod source;
 mod tables;
 
+pub use check::check;
 pub use prediction::predict;
 pub use simulation::simulate;
 
@@ -40,13 +42,7 @@ impl Default for Style {
 ///
 /// ```
 /// use busbw_model::{Diagnosis, Run, Verdict};
-/// let diagnosis = Diagnosis {
-///     verdict: Verdict::Healthy,
-///     summary: "all is well".into(),
-///     findings: vec![],
-///     expected: None,
-///     expected_tables: vec![],
-/// };
+/// let diagnosis = Diagnosis { verdict: Verdict::Healthy, summary: "all is well".into(), ..Diagnosis::default() };
 /// let text = busbw_report::text::explain(&Run::default(), &diagnosis, &Default::default());
 /// assert_eq!(text, "HEALTHY  all is well\n");
 /// ```

@@ -77,13 +77,61 @@ pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
         add_gain(finding, prospects);
     }
     let explained = findings.iter().any(|finding| finding.severity >= Severity::Warning);
-    let judged = prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth() && !explained);
+    let judged: Vec<&Prospect> =
+        prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth() && !explained).collect();
+    let slow = judged.iter().filter(|prospect| prospect.reached < FAR_BELOW).map(|prospect| prospect.too_slow());
     // What rests on assumptions stands behind what the input says.
     let (sure, unsure): (Vec<Finding>, Vec<Finding>) =
-        judged.filter_map(Prospect::finding).partition(|finding| finding.confidence >= SURE);
+        slow.chain(as_expected(&judged)).partition(|finding| finding.confidence >= SURE);
     findings.splice(0..0, sure);
     findings.extend(unsure);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+}
+
+/// A finding per kind of run that reaches what it should, however many tables show it.
+fn as_expected(judged: &[&Prospect]) -> Vec<Finding> {
+    let mut alike: Vec<(Collective, String, Vec<&Prospect>)> = Vec::new();
+    for prospect in judged.iter().filter(|prospect| (NEAR..ABOVE).contains(&prospect.reached)) {
+        let how = prospect.how();
+        match alike.iter_mut().find(|(collective, other, _)| *collective == prospect.collective && *other == how) {
+            Some((.., members)) => members.push(prospect),
+            None => alike.push((prospect.collective, how, vec![prospect])),
+        }
+    }
+    alike.into_iter().filter_map(|(collective, how, members)| reached(collective, &how, &members)).collect()
+}
+
+fn reached(collective: Collective, how: &str, members: &[&Prospect]) -> Option<Finding> {
+    let first = members.first()?;
+    let Expected { busbw: expected, bottleneck, .. } = first.expected();
+    let plateau = |prospect: &&Prospect| prospect.test.curve.plateau.0;
+    let low = members.iter().map(plateau).fold(f64::INFINITY, f64::min);
+    let high = GBps(members.iter().map(plateau).fold(0.0, f64::max));
+    let who = match members.len() {
+        1 => format!("{collective} reaches {high}"),
+        count => format!("{count} tables of {collective} reach {low:.2} to {high}"),
+    };
+    Some(Finding {
+        code: Code::OkAsExpected,
+        severity: Severity::Info,
+        confidence: if first.setting.described { 0.9 } else { 0.6 },
+        title: format!("{who}; this machine should reach {expected}"),
+        explanation: format!(
+            "Large messages are limited by {bottleneck}. Predicted for {how}. Below some MiB a collective's time is latency, so \
+             its busbw is small there on any machine."
+        ),
+        evidence: extremes(members).into_iter().flat_map(Prospect::evidence).collect(),
+        remedy: Vec::new(),
+        expected_gain: None,
+    })
+}
+
+/// The slowest and the fastest, or the only one.
+fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
+    let plateau = |a: &&&Prospect, b: &&&Prospect| a.test.curve.plateau.0.total_cmp(&b.test.curve.plateau.0);
+    let slowest = members.iter().min_by(plateau);
+    let fastest = members.iter().max_by(plateau).filter(|_| members.len() > 1);
+    slowest.into_iter().chain(fastest).copied().collect()
 }
 
 impl Prospect<'_> {
@@ -125,33 +173,6 @@ impl Prospect<'_> {
             self.how()
         } else {
             format!("{}. Assumed: {}", self.how(), assumed.trim_end_matches('.'))
-        }
-    }
-
-    fn finding(&self) -> Option<Finding> {
-        match self.reached {
-            share if share < FAR_BELOW => Some(self.too_slow()),
-            share if (NEAR..ABOVE).contains(&share) => Some(self.as_expected()),
-            _ => None,
-        }
-    }
-
-    fn as_expected(&self) -> Finding {
-        let plateau = self.test.curve.plateau;
-        let Expected { busbw: expected, bottleneck, .. } = self.expected();
-        Finding {
-            code: Code::OkAsExpected,
-            severity: Severity::Info,
-            confidence: if self.setting.described { 0.9 } else { 0.6 },
-            title: format!("{} reaches {plateau} of the {expected} that this machine should", self.collective),
-            explanation: format!(
-                "Large messages are limited by {bottleneck}. Predicted for {}. Below some MiB a collective's time is latency, so \
-                 its busbw is small there on any machine.",
-                self.how()
-            ),
-            evidence: self.evidence(),
-            remedy: Vec::new(),
-            expected_gain: None,
         }
     }
 

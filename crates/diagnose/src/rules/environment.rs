@@ -3,7 +3,7 @@
 use super::Draft;
 use crate::case::Case;
 use crate::variables::{nearest_variable, variable};
-use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity};
+use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -55,14 +55,73 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let tried = |setting: &EnvSetting| case.trials.iter().any(|trial| std::ptr::eq(trial.setting, setting));
     for setting in case.run.nccl.env.iter().filter(|setting| !tried(setting)) {
-        let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(&setting.value));
-        let Some(known) = known.filter(|known| known.needs.met(case)) else { continue };
+        let Some(known) = overriding(case, setting) else { continue };
         let finding = finding(setting, known);
         if !findings.iter().any(|f| f.title == finding.title) {
             findings.push(finding);
         }
     }
     findings
+}
+
+/// Every variable that was seen, and what it means for this run.
+pub fn lint(case: &Case) -> Vec<Variable> {
+    let mut seen: Vec<Variable> = Vec::new();
+    for setting in &case.run.nccl.env {
+        let same = |known: &&mut Variable| known.name == setting.name && known.value == setting.value;
+        match seen.iter_mut().find(same) {
+            Some(known) => known.hosts.extend(new_hosts(&known.hosts, setting)),
+            None => seen.push(judged(case, setting)),
+        }
+    }
+    seen
+}
+
+fn new_hosts(known: &[String], setting: &EnvSetting) -> Vec<String> {
+    setting.hosts.iter().filter(|host| !known.contains(host)).cloned().collect()
+}
+
+fn judged(case: &Case, setting: &EnvSetting) -> Variable {
+    let known = variable(&setting.name);
+    Variable {
+        name: setting.name.clone(),
+        value: setting.value.clone(),
+        origin: setting.origin,
+        place: setting.source.place,
+        hosts: setting.hosts.clone(),
+        meaning: known.and_then(|known| known.meaning.clone()),
+        default: known.and_then(|known| known.default.clone()),
+        versions: known.map(versions),
+        standing: standing(case, setting),
+    }
+}
+
+fn standing(case: &Case, setting: &EnvSetting) -> VariableStanding {
+    let version = case.run.nccl.versions.first().and_then(|v| number(&v.version));
+    let without = misspelt(setting).or_else(|| outdated(setting, version?));
+    if let Some((title, advice)) = without {
+        return VariableStanding::NoEffect(format!("{title}. {advice}"));
+    }
+    match overriding(case, setting) {
+        Some(Known { severity: Level::Warning, effect, .. }) => VariableStanding::Harmful(format!("It {effect}")),
+        Some(Known { severity: Level::Info, effect, .. }) => VariableStanding::Overrides(format!("It {effect}")),
+        None if variable(&setting.name).is_some() => VariableStanding::Read,
+        None => VariableStanding::OfOthers,
+    }
+}
+
+/// What is known of a value that overrides NCCL's choice in such a run.
+fn overriding(case: &Case, setting: &EnvSetting) -> Option<&'static Known> {
+    let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(&setting.value));
+    known.filter(|known| known.needs.met(case))
+}
+
+/// `from 2.4 on`, `from 2.4 to 2.18`.
+fn versions(known: &crate::Variable) -> String {
+    match &known.until {
+        Some(until) => format!("from {} to {until}", known.since),
+        None => format!("from {} on", known.since),
+    }
 }
 
 /// Variables that the NCCL of the run does not read: misspelt ones, and ones of other versions.
@@ -97,11 +156,10 @@ fn outdated(setting: &EnvSetting, version: (u32, u32)) -> Option<(String, String
     // 2.4 is the oldest version that the list knows.
     let too_new = since > (2, 4) && version < since;
     let too_old = until.is_some_and(|until| version > until);
-    let range = until.map_or(format!("from {} on", known.since), |(a, b)| format!("from {} to {a}.{b}", known.since));
     (too_new || too_old).then(|| {
         (
             format!("{} has no effect on NCCL {}.{}", setting.name, version.0, version.1),
-            format!("NCCL reads it {range}; leave it out: `unset {}`", setting.name),
+            format!("NCCL reads it {}; leave it out: `unset {}`", versions(known), setting.name),
         )
     })
 }
@@ -184,6 +242,23 @@ mod tests {
             let found = unknown(&Case::new(&run));
             assert_eq!(found.first().map(|f| f.title.as_str()), title, "{setting}");
         }
+    }
+
+    #[test]
+    fn every_variable_is_judged_once() {
+        let text = "NCCL version 2.18.3+cuda12.2\nexport NCCL_IB_DISABLE=1 NCCL_IB_HCAS=mlx5_0 NCCL_DEBUG=INFO\n\
+                    export NCCL_DEBUG=INFO NCCL_ASYNC_ERROR_HANDLING=1 NCCL_RAS_ENABLE=0\n";
+        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+        let judged: Vec<(String, &str)> =
+            lint(&Case::new(&run)).into_iter().map(|seen| (seen.name.clone(), seen.standing.as_str())).collect();
+        let expected = [
+            ("NCCL_IB_DISABLE", "harmful"),
+            ("NCCL_IB_HCAS", "no effect"),
+            ("NCCL_DEBUG", "read"),
+            ("NCCL_ASYNC_ERROR_HANDLING", "of others"),
+            ("NCCL_RAS_ENABLE", "no effect"),
+        ];
+        assert_eq!(judged, expected.map(|(name, standing)| (name.to_owned(), standing)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod channels;
 mod cures;
-mod environment;
+pub(crate) mod environment;
 mod expected;
 mod fabric_congestion;
 pub(crate) mod failures;

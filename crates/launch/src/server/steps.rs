@@ -10,6 +10,9 @@ struct UnderWay {
     missing: usize,
 }
 
+/// Ranks, and what each of them is sent.
+pub(super) type Delivery = (Vec<usize>, ToMember);
+
 #[derive(Default)]
 pub(super) struct Steps {
     under_way: HashMap<Key, UnderWay>,
@@ -17,7 +20,7 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Takes a rank's part; when it was the last, whom to send what. `Err` says what is wrong, to be read after the rank.
-    pub fn take(&mut self, rank: usize, part: Part) -> Result<Option<(Vec<usize>, ToMember)>, String> {
+    pub fn take(&mut self, rank: usize, part: Part) -> Result<Vec<Delivery>, String> {
         let Part { key, step, members, index, data } = part;
         let (members, index) = (members as usize, index as usize);
         let fresh = || UnderWay { step, given: (0..members).map(|_| None).collect(), missing: members };
@@ -33,7 +36,7 @@ impl Steps {
         }
         under_way.missing -= 1;
         if under_way.missing > 0 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let given = self.under_way.remove(&key).map_or(Vec::new(), |done| done.given);
         let (ranks, mut parts): (Vec<usize>, Vec<Vec<u8>>) = given.into_iter().flatten().unzip();
@@ -46,7 +49,15 @@ impl Steps {
                 }
                 parts = vec![parts.swap_remove(root as usize)];
             }
+            Step::Gather(root) => {
+                let Some(&taker) = ranks.get(root as usize) else {
+                    return Err(format!("asked for a gathering at {root} among {members}"));
+                };
+                let others = ranks.into_iter().filter(|&rank| rank != taker).collect();
+                let nothing = ToMember::Take { key: key.clone(), parts: Vec::new() };
+                return Ok(vec![(vec![taker], ToMember::Take { key, parts }), (others, nothing)]);
+            }
         }
-        Ok(Some((ranks, ToMember::Take { key, parts })))
+        Ok(vec![(ranks, ToMember::Take { key, parts })])
     }
 }

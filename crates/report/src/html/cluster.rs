@@ -1,6 +1,5 @@
-//! Nodes and communicators as tables, and as a picture where it stays legible.
+//! Nodes and communicators as tables.
 
-use super::drawing;
 use super::markup::{escape, more, section, table};
 use crate::words::{self, counted};
 use busbw_model::{Communicator, Crossing, Run};
@@ -45,13 +44,12 @@ fn paths(run: &Run, comm: &Communicator) -> String {
     }
     let pairs = counted(crossings.len(), "ordered rank pair");
     let caption = format!("<p class=\"muted\">Rings leave a node over {pairs}.</p>\n");
-    let picture = drawing::drawing(run, comm, &crossings).unwrap_or_default();
     let list = if crossings.len() <= MAX_CROSSINGS {
         rank_pairs(run, comm, &crossings)
     } else {
         node_pairs(run, comm, &crossings)
     };
-    section("Where rings leave a node", &(caption + &picture + &list)) + &section("Rings", &rings(comm))
+    section("Where rings leave a node", &(caption + &list)) + &section("Rings", &rings(comm))
 }
 
 fn rings(comm: &Communicator) -> String {

@@ -29,16 +29,32 @@ pub(super) struct Curve<'a> {
     pub peak: Option<(Bytes, GBps)>,
     /// What else to say about a size.
     pub notes: BTreeMap<Bytes, &'a str>,
+    /// Whether the names of the lines stand above the picture.
+    pub legend: bool,
 }
 
 /// A line of the picture.
 pub(super) struct Line {
-    /// Its name, which is its class too: `out-of-place`, `in-place`, `expected` or `limit`.
-    pub name: &'static str,
+    /// What it shows: `out-of-place`, `expected`.
+    pub name: String,
+    /// Its class, which colours it.
+    pub class: String,
     /// Its points by size.
     pub points: Vec<(Bytes, GBps)>,
     /// Whether each point has a dot.
     pub dots: bool,
+}
+
+impl Line {
+    /// A line without dots whose name is its class too: `out-of-place`, `in-place`, `expected` or `limit`.
+    pub fn named(name: &str, points: Vec<(Bytes, GBps)>) -> Self {
+        Line { name: name.into(), class: name.into(), points, dots: false }
+    }
+
+    /// The same with dots.
+    pub fn dotted(self) -> Self {
+        Line { dots: true, ..self }
+    }
 }
 
 /// Where sizes and bandwidths lie in the picture.
@@ -81,7 +97,7 @@ pub(super) fn draw(curve: &Curve<'_>) -> String {
         curve.level.map(|busbw| level(&scale, busbw)).unwrap_or_default(),
         curve.lines.iter().map(|drawn| line(&scale, drawn)).collect(),
         curve.peak.map(|(size, busbw)| peak(&scale, size, busbw)).unwrap_or_default(),
-        legend(&curve.lines),
+        if curve.legend { legend(&curve.lines) } else { String::new() },
         hover::strips(&scale, curve),
     ];
     format!(
@@ -129,7 +145,7 @@ fn line(scale: &Scale, line: &Line) -> String {
     let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let dot = |(x, y): &(f64, f64)| format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>\n");
     let dots: String = points.iter().filter(|_| line.dots).map(dot).collect();
-    format!("<g class=\"{}\">\n<polyline points=\"{}\"/>\n{dots}</g>\n", line.name, path.join(" "))
+    format!("<g class=\"{}\">\n<polyline points=\"{}\"/>\n{dots}</g>\n", line.class, path.join(" "))
 }
 
 fn peak(scale: &Scale, size: Bytes, busbw: GBps) -> String {
@@ -166,10 +182,10 @@ fn level(scale: &Scale, busbw: GBps) -> String {
 fn legend(lines: &[Line]) -> String {
     let mut out = String::new();
     let mut x = WIDTH - RIGHT;
-    for Line { name, .. } in lines.iter().filter(|line| !line.points.is_empty()) {
+    for Line { name, class, .. } in lines.iter().filter(|line| !line.points.is_empty()) {
         x -= name.len() as f64 * LETTER + 16.0;
         out.push_str(&format!(
-            "<g class=\"{name}\"><polyline points=\"{:.1},14 {:.1},14\"/></g>\
+            "<g class=\"{class}\"><polyline points=\"{:.1},14 {:.1},14\"/></g>\
              <text class=\"axis\" x=\"{x:.1}\" y=\"18\">{name}</text>\n",
             x - 26.0,
             x - 6.0
@@ -193,8 +209,10 @@ mod tests {
 
     #[test]
     fn one_size_makes_no_curve() {
-        let line = Line { name: "expected", points: vec![(Bytes(8), GBps(1.0))], dots: true };
-        let curve = Curve { label: String::new(), lines: vec![line], level: None, peak: None, notes: BTreeMap::new() };
+        let line = Line::named("expected", vec![(Bytes(8), GBps(1.0))]).dotted();
+        let lines = vec![line];
+        let curve =
+            Curve { label: String::new(), lines, level: None, peak: None, notes: BTreeMap::new(), legend: true };
         assert_eq!(draw(&curve), "");
     }
 }

@@ -7,7 +7,7 @@ use super::markup::escape;
 use crate::description;
 use crate::scenario::Scenario;
 use crate::words::counted;
-use busbw_predict::LinkLoad;
+use busbw_predict::{Cluster, LinkLoad};
 use layout::{HOST_HEIGHT, Layout, SWITCH_HEIGHT, WIDTH};
 use skeleton::{Bundle, Skeleton};
 use std::collections::BTreeMap;
@@ -23,20 +23,38 @@ const THINNEST: f64 = 1.5;
 const WIDEST: f64 = 7.0;
 const LETTER: f64 = 7.5;
 
-/// The picture of a small fabric; nothing where it would not stay legible.
+/// The section of a described fabric, without loads; nothing where it would not stay legible.
+pub(super) fn section(cluster: &Cluster) -> String {
+    let words = format!("<p class=\"muted\">{}</p>\n", escape(&description::fabric(&cluster.fabric)));
+    match picture(cluster, &[]) {
+        picture if picture.is_empty() => picture,
+        picture => super::markup::section("Fabric, as described", &(words + &picture)),
+    }
+}
+
+/// The picture of a small fabric and its loads; nothing where it would not stay legible.
 pub(super) fn drawing(scenario: &Scenario) -> String {
-    let Some(skeleton) = skeleton::of(&scenario.cluster) else { return String::new() };
-    let layout = Layout::of(&skeleton);
-    let loads = Loads::of(&scenario.simulation.links);
-    let links: String = skeleton.bundles.iter().map(|bundle| links(&skeleton, &layout, bundle, &loads)).collect();
-    let boxes = hosts(scenario, &skeleton, &layout) + &switches(&skeleton, &layout);
+    let picture = picture(&scenario.cluster, &scenario.simulation.links);
+    if picture.is_empty() {
+        return picture;
+    }
     format!(
-        "<svg class=\"fabric\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{links}{boxes}</svg>\n\
-         <p class=\"muted\"><span class=\"swatch idle\"></span> link, \
+        "{picture}<p class=\"muted\"><span class=\"swatch idle\"></span> link, \
          <span class=\"swatch\"></span> among the most loaded, <span class=\"swatch deciding\"></span> holds the run back \
-         under some seeds, the redder the more; the width says how many flows it carries in the mean.</p>\n",
+         under some seeds, the redder the more; the width says how many flows it carries in the mean.</p>\n"
+    )
+}
+
+fn picture(cluster: &Cluster, loads: &[LinkLoad]) -> String {
+    let Some(skeleton) = skeleton::of(cluster) else { return String::new() };
+    let layout = Layout::of(&skeleton);
+    let loads = Loads::of(loads);
+    let links: String = skeleton.bundles.iter().map(|bundle| links(&skeleton, &layout, bundle, &loads)).collect();
+    let boxes = hosts(cluster, &skeleton, &layout) + &switches(&skeleton, &layout);
+    format!(
+        "<svg class=\"fabric\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{links}{boxes}</svg>\n",
         layout.height,
-        escape(&format!("fabric: {}", description::fabric(&scenario.cluster.fabric)))
+        escape(&format!("fabric: {}", description::fabric(&cluster.fabric)))
     )
 }
 
@@ -144,8 +162,8 @@ fn title(names: Option<(&str, &str)>, bundle: &Bundle, found: &[&LinkLoad]) -> S
     title
 }
 
-fn hosts(scenario: &Scenario, skeleton: &Skeleton, layout: &Layout) -> String {
-    let gpus = scenario.cluster.gpus_per_node;
+fn hosts(cluster: &Cluster, skeleton: &Skeleton, layout: &Layout) -> String {
+    let gpus = cluster.gpus_per_node;
     let host = |host: usize| {
         let (x, y, width) = layout.host(host);
         let name = if width > 125.0 { format!("node {host} · {gpus} GPUs") } else { host.to_string() };

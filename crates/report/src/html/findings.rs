@@ -1,19 +1,21 @@
-//! Findings as cards.
+//! Findings as cards, and their evidence with the lines around it.
 
+use super::Context;
 use super::markup::{escape, more, prose, with_code};
 use crate::remedy::{Part, parts};
 use crate::words;
-use busbw_model::{Diagnosis, Evidence, Finding, Run};
+use busbw_model::{Diagnosis, Evidence, Finding, Place, Run};
+use std::collections::BTreeMap;
 
 /// Lines of evidence that a finding shows at most.
 const MAX_LINES: usize = 40;
 
 /// Every finding, the one to act on first.
-pub(super) fn findings(run: &Run, diagnosis: &Diagnosis) -> String {
-    diagnosis.findings.iter().map(|finding| card(run, diagnosis, finding)).collect()
+pub(super) fn findings(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
+    diagnosis.findings.iter().map(|finding| card(run, diagnosis, context, finding)).collect()
 }
 
-fn card(run: &Run, diagnosis: &Diagnosis, finding: &Finding) -> String {
+fn card(run: &Run, diagnosis: &Diagnosis, context: &Context, finding: &Finding) -> String {
     let severity = finding.severity.as_str();
     let head = format!(
         "<article class=\"finding {severity}\">\n\
@@ -29,22 +31,59 @@ fn card(run: &Run, diagnosis: &Diagnosis, finding: &Finding) -> String {
         .expected_gain
         .as_ref()
         .map(|gain| format!("<p class=\"gain\"><b>Expected gain</b> {}</p>\n", escape(&words::gain(gain))));
-    let parts = [head, prose(&finding.explanation), evidence(run, &finding.evidence), remedy(&finding.remedy)];
+    let parts = [head, prose(&finding.explanation), evidence(run, context, &finding.evidence), remedy(&finding.remedy)];
     format!("{}{}</article>\n", parts.concat(), gain.unwrap_or_default())
 }
 
-/// The lines that show it; those of one file that follow each other in one block.
-fn evidence(run: &Run, lines: &[Evidence]) -> String {
+/// The lines that show it, those of one file that follow each other in one block, each with the lines around it.
+fn evidence(run: &Run, context: &Context, lines: &[Evidence]) -> String {
     let shown = &lines[..lines.len().min(MAX_LINES)];
     let groups = shown.chunk_by(|a, b| a.source.place.input == b.source.place.input);
     let blocks: String = groups
         .map(|group| {
             let path = group.first().map(|line| run.path(line.source.place)).unwrap_or_default();
-            let lines: String = group.iter().map(line).collect();
-            format!("<figure><figcaption>{}</figcaption><pre>{lines}</pre></figure>\n", escape(path))
+            format!("<figure><figcaption>{}</figcaption><pre>{}</pre></figure>\n", escape(path), block(context, group))
         })
         .collect();
     blocks + &more(lines.len(), MAX_LINES)
+}
+
+/// Evidence of one file: in the order given where nothing is known around it, else in the order of the file.
+fn block(context: &Context, group: &[Evidence]) -> String {
+    let near = |evidence: &Evidence| nearby(context, evidence.source.place);
+    if group.iter().all(|evidence| near(evidence).is_empty()) {
+        return group.iter().map(line).collect();
+    }
+    let mut lines: BTreeMap<u64, String> = BTreeMap::new();
+    for (number, text) in group.iter().flat_map(near) {
+        lines.insert(number, format!("<s><span>{number}</span>{}</s>\n", escape(text)));
+    }
+    for evidence in group {
+        let number = evidence.source.place.line;
+        let said = lines.get(&number).filter(|said| said.starts_with("<b>")).cloned().unwrap_or_default();
+        lines.insert(number, format!("{said}<b>{}</b>", line(evidence)));
+    }
+    let mut out = String::new();
+    let mut before = None;
+    for (number, line) in lines {
+        if before.is_some_and(|before| before + 1 < number) {
+            out.push_str("<s><span>⋮</span></s>\n");
+        }
+        before = Some(number);
+        out.push_str(&line);
+    }
+    out
+}
+
+/// The lines around a place that are known.
+fn nearby(context: &Context, place: Place) -> Vec<(u64, &str)> {
+    let Place { input, line } = place;
+    let from = Place { input, line: line.saturating_sub(Context::REACH).max(1) };
+    let to = Place { input, line: line.saturating_add(Context::REACH) };
+    if line == 0 {
+        return Vec::new();
+    }
+    context.lines.range(from..=to).map(|(place, line)| (place.line, line.text.as_ref())).collect()
 }
 
 fn line(evidence: &Evidence) -> String {

@@ -30,11 +30,11 @@ pub(super) fn strips(scale: &Scale, curve: &Curve<'_>) -> String {
 }
 
 /// What the lines say at each size, in the order of the legend.
-fn values(curve: &Curve<'_>) -> BTreeMap<Bytes, Vec<(&'static str, GBps)>> {
-    let mut values: BTreeMap<Bytes, Vec<(&'static str, GBps)>> = BTreeMap::new();
+fn values<'a>(curve: &'a Curve<'_>) -> BTreeMap<Bytes, Vec<(&'a str, GBps)>> {
+    let mut values: BTreeMap<Bytes, Vec<(&'a str, GBps)>> = BTreeMap::new();
     for line in curve.lines.iter().rev() {
         for (size, busbw) in line.points.iter().filter(|(size, busbw)| size.0 > 0 && busbw.0.is_finite()) {
-            values.entry(*size).or_default().push((line.name, *busbw));
+            values.entry(*size).or_default().push((&line.name, *busbw));
         }
     }
     values
@@ -52,9 +52,10 @@ fn strip(x: f64, before: f64, after: f64, texts: &[String]) -> String {
     });
     let (bottom, strip_height) = (HEIGHT - BOTTOM, HEIGHT - BOTTOM - TOP);
     format!(
-        "<g class=\"at\"><rect class=\"strip\" x=\"{before:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{strip_height}\"/>\
+        "<g class=\"at\" tabindex=\"0\" role=\"img\" aria-label=\"{}\"><rect class=\"strip\" x=\"{before:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{strip_height}\"/>\
          <g class=\"tip\"><line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
          <rect x=\"{left:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{height}\" rx=\"6\"/>{}</g></g>\n",
+        escape(&texts.join(", ")),
         after - before,
         lines.collect::<String>()
     )

@@ -54,12 +54,13 @@ fn curve(prediction: &Prediction) -> String {
     curve::draw(&Curve {
         label: format!("expected busbw of {} by size, and its physical limit", prediction.collective),
         lines: vec![
-            Line { name: "limit", points: points(|row| row.limit), dots: false },
-            Line { name: "expected", points: points(|row| row.busbw), dots: true },
+            Line::named("limit", points(|row| row.limit)),
+            Line::named("expected", points(|row| row.busbw)).dotted(),
         ],
         level: None,
         peak: None,
         notes: prediction.rows.iter().map(|row| (row.size, row.bottleneck.as_str())).collect(),
+        legend: true,
     })
 }
 

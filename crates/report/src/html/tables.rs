@@ -1,54 +1,59 @@
 //! The tables: a curve each, and the rows.
 
+mod together;
+
 use super::curve::{self, Curve, Line};
 use super::markup::{escape, more, section};
 use crate::words;
 use busbw_model::{BenchRow, BenchTable, Check, Diagnosis, ExpectedRow, ExpectedTable, GBps, Measure, Run};
 
-/// More tables than this are folded.
-const MAX_OPEN: usize = 4;
 /// Tables that are shown at most.
 const MAX_TABLES: usize = 100;
 
-/// Every table with its curve; the rows are folded.
+/// One table with its curve and rows; several with all their curves on one axis first, and each behind a fold.
 pub(super) fn tables(run: &Run, diagnosis: &Diagnosis) -> String {
-    let expected = diagnosis.expected.as_ref().filter(|_| run.tables.len() == 1).map(|expected| expected.busbw);
-    let shown: String = run
-        .tables
-        .iter()
-        .take(MAX_TABLES)
-        .enumerate()
-        .map(|(index, table)| {
-            let by_size = diagnosis.expected_table(index);
-            let title = words::table_title(table);
-            let place = words::location(run, table.place);
-            let figures = words::table_figures(table).join(", ");
-            let curve = curve(table, by_size, expected);
-            let count = table.rows.len();
-            let rows = format!("<details><summary>{count} rows</summary>\n{}</details>\n", rows(table, by_size));
-            if run.tables.len() <= MAX_OPEN {
-                let caption = format!("<p class=\"muted\">{} · {}</p>\n", escape(&figures), escape(&place));
-                return section(&title, &format!("{caption}{curve}{rows}"));
-            }
-            let summary = format!("{} · {} · {}", escape(&title), escape(&figures), escape(&place));
-            format!("<details><summary>{summary}</summary>\n{curve}{rows}</details>\n")
-        })
-        .collect();
-    let more = more(run.tables.len(), MAX_TABLES);
-    if run.tables.len() > MAX_OPEN { section(&format!("{} tables", run.tables.len()), &(shown + &more)) } else { shown }
+    match run.tables.as_slice() {
+        [] => String::new(),
+        [table] => {
+            let caption = format!("<p class=\"muted\">{}</p>\n", escape(&about(run, table)));
+            section(&words::table_title(table), &(caption + &one(table, diagnosis.expected_table(0), diagnosis)))
+        }
+        several => {
+            let fold = |(index, table): (usize, &BenchTable)| {
+                let title = format!("{} {} · {}", index + 1, words::table_title(table), about(run, table));
+                let body = one(table, diagnosis.expected_table(index), diagnosis);
+                format!("<details><summary>{}</summary>\n{body}</details>\n", escape(&title))
+            };
+            let folds: String = several.iter().take(MAX_TABLES).enumerate().map(fold).collect();
+            let more = more(several.len(), MAX_TABLES);
+            let heading = format!("{} tables", several.len());
+            section(&heading, &[together::curves(run, diagnosis), folds, more].concat())
+        }
+    }
+}
+
+/// Figures and place of a table.
+fn about(run: &Run, table: &BenchTable) -> String {
+    [words::table_figures(table).join(", "), words::location(run, table.place)].join(" · ")
+}
+
+/// A table's curve, and its rows behind a fold.
+fn one(table: &BenchTable, by_size: Option<&ExpectedTable>, diagnosis: &Diagnosis) -> String {
+    let level = diagnosis.expected.as_ref().filter(|_| by_size.is_none()).map(|expected| expected.busbw);
+    let count = words::counted(table.rows.len(), "row");
+    let rows = format!("<details><summary>{count}</summary>\n{}</details>\n", rows(table, by_size));
+    curve(table, by_size, level) + &rows
 }
 
 /// The curve with both halves, the peak and, where it is said, what to expect: size by size, else as a level.
 fn curve(table: &BenchTable, by_size: Option<&ExpectedTable>, level: Option<GBps>) -> String {
-    let half = |name: &'static str, half: fn(&BenchRow) -> Option<&Measure>| Line {
-        name,
-        points: table.rows.iter().filter_map(|row| Some((row.size, half(row)?.busbw))).collect(),
-        dots: true,
+    let half = |name, half: fn(&BenchRow) -> Option<&Measure>| {
+        let points = table.rows.iter().filter_map(|row| Some((row.size, half(row)?.busbw)));
+        Line::named(name, points.collect()).dotted()
     };
-    let expected = |name: &'static str, value: fn(&ExpectedRow) -> GBps| Line {
-        name,
-        points: by_size.into_iter().flat_map(|table| &table.rows).map(|row| (row.size, value(row))).collect(),
-        dots: false,
+    let expected = |name, value: fn(&ExpectedRow) -> GBps| {
+        let rows = by_size.into_iter().flat_map(|table| &table.rows);
+        Line::named(name, rows.map(|row| (row.size, value(row))).collect())
     };
     let label = format!("busbw by size: {}, {}", words::table_title(table), words::table_figures(table).join(", "));
     curve::draw(&Curve {
@@ -59,13 +64,14 @@ fn curve(table: &BenchTable, by_size: Option<&ExpectedTable>, level: Option<GBps
             half("in-place", |row| row.in_place.as_ref()),
             half("out-of-place", |row| row.out_of_place.as_ref()),
         ],
-        level: level.filter(|_| by_size.is_none()),
+        level,
         peak: table.peak().map(|(row, busbw)| (row.size, busbw)),
         notes: by_size
             .into_iter()
             .flat_map(|table| &table.rows)
             .map(|row| (row.size, row.bottleneck.as_str()))
             .collect(),
+        legend: true,
     })
 }
 

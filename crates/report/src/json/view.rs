@@ -2,8 +2,8 @@
 
 use super::{SCHEMA, evidence};
 use busbw_model::{
-    BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, Evidence, Finding, GdrUse, Gpu, Input, Measure,
-    Nic, Node, Place, Run, Transport, TransportKind,
+    Advice, BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, Evidence, Finding, GdrUse, Gpu, Input,
+    Measure, Nic, Node, Place, Run, Transport, TransportKind, Variable,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -55,6 +55,8 @@ impl Serialize for Explain<'_> {
         map.serialize_entry("nccl", &NcclView::new(run))?;
         map.serialize_entry("environment", &Environment { run, origin: EnvOrigin::NcclLog })?;
         map.serialize_entry("launch_environment", &Environment { run, origin: EnvOrigin::CommandLine })?;
+        map.serialize_entry("variables", &List(|| diagnosis.variables.iter().map(|v| VariableView::new(run, v))))?;
+        map.serialize_entry("advice", &List(|| diagnosis.advice.iter().map(AdviceView::new)))?;
         map.serialize_entry("warn_lines", &run.nccl.warn_lines)?;
         map.serialize_entry("communicators", &List(|| run.communicators.iter().map(CommunicatorView)))?;
         if let Some(evidence) = evidence::of(run) {
@@ -93,6 +95,49 @@ struct LineView<'a> {
 impl<'a> LineView<'a> {
     fn new(run: &'a Run, place: Place, text: &'a str) -> Self {
         LineView { path: run.path(place), line: place.line, text }
+    }
+}
+
+#[derive(Serialize)]
+struct VariableView<'a> {
+    name: &'a str,
+    value: &'a str,
+    meaning: Option<&'a str>,
+    default: Option<&'a str>,
+    versions: Option<&'a str>,
+    standing: &'a str,
+    remark: Option<&'a str>,
+    path: &'a str,
+    line: u64,
+}
+
+impl<'a> VariableView<'a> {
+    fn new(run: &'a Run, variable: &'a Variable) -> Self {
+        let Variable { name, value, meaning, default, versions, standing, place, .. } = variable;
+        VariableView {
+            name,
+            value,
+            meaning: meaning.as_deref(),
+            default: default.as_deref(),
+            versions: versions.as_deref(),
+            standing: standing.as_str(),
+            remark: standing.remark(),
+            path: run.path(*place),
+            line: place.line,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct AdviceView<'a> {
+    question: &'a str,
+    command: &'a str,
+    then: &'a str,
+}
+
+impl<'a> AdviceView<'a> {
+    fn new(Advice { question, command, then }: &'a Advice) -> Self {
+        AdviceView { question, command, then }
     }
 }
 

@@ -5,30 +5,23 @@ use super::matrix::MOST_DEVICES;
 use crate::cluster::CpuVendor;
 use crate::cluster::facts::LinkKind;
 use crate::cluster::hardware::Pcie;
-use busbw_model::{GBps, PathType, XmlCpu, XmlNet, XmlNic, XmlPci, XmlTopology};
+use busbw_model::{GBps, PathType, PciSpot, XmlCpu, XmlNet, XmlNic, XmlPci, XmlTopology};
 use std::collections::BTreeSet;
-
-/// Where a device hangs: the CPU, and the bridges above it from the top.
-#[derive(Debug, Clone)]
-struct Spot<'a> {
-    cpu: usize,
-    bridges: Vec<&'a str>,
-    device: &'a XmlPci,
-}
 
 /// Reads the XML. A fused topology of several hosts is read for its first.
 pub(super) fn clues(xml: &XmlTopology) -> HostClues {
     let first = xml.cpus.first().and_then(|cpu| cpu.host_hash.as_deref());
-    let cpus: Vec<&XmlCpu> = xml.cpus.iter().filter(|cpu| cpu.host_hash.as_deref() == first).collect();
-    let spots: Vec<Spot> = cpus.iter().enumerate().flat_map(|(index, cpu)| spots(index, &cpu.pcis)).collect();
-    let gpus: Vec<&Spot> = spots.iter().filter(|spot| is_gpu(spot.device)).take(MOST_DEVICES).collect();
-    let nics: Vec<&Spot> = spots.iter().filter(|spot| is_nic(spot.device)).take(MOST_DEVICES).collect();
+    let of_first = |cpu: &XmlCpu| cpu.host_hash.as_deref() == first;
+    let cpus: Vec<&XmlCpu> = xml.cpus.iter().filter(|cpu| of_first(cpu)).collect();
+    let spots: Vec<PciSpot> = xml.spots().into_iter().filter(|spot| of_first(&xml.cpus[spot.cpu])).collect();
+    let gpus: Vec<&PciSpot> = spots.iter().filter(|spot| spot.device.is_gpu()).take(MOST_DEVICES).collect();
+    let nics: Vec<&PciSpot> = spots.iter().filter(|spot| spot.device.is_nic()).take(MOST_DEVICES).collect();
     let loose: Vec<&XmlNic> = cpus.iter().flat_map(|cpu| &cpu.nics).collect();
     let nets: Vec<&XmlNet> =
         nics.iter().flat_map(|spot| &spot.device.nics).chain(loose).flat_map(|nic| &nic.nets).collect();
     // NICs directly below a CPU reach GPUs over its host bridge at best.
     let over_cpu = cpus.iter().any(|cpu| !cpu.nics.is_empty()).then_some(PathType::Phb);
-    let places = nics.iter().filter_map(|nic| gpus.iter().map(|gpu| path(nic, gpu)).min());
+    let places = nics.iter().filter_map(|nic| gpus.iter().map(|gpu| nic.path(gpu)).min());
     let nic_count = if nets.is_empty() { nics.len() } else { nets.len() };
     let speed = nets.iter().filter_map(|net| net.speed_mbps).filter(|mbps| *mbps > 0).max();
     let gdr: Vec<bool> = nets.iter().filter_map(|net| net.gdr).collect();
@@ -50,41 +43,8 @@ pub(super) fn clues(xml: &XmlTopology) -> HostClues {
     }
 }
 
-/// The devices below some bridges. The reader of the XML limits their depth.
-fn spots<'a>(cpu: usize, pcis: &'a [XmlPci]) -> Vec<Spot<'a>> {
-    let mut found = Vec::new();
-    let mut next: Vec<(Vec<&'a str>, &'a XmlPci)> = pcis.iter().map(|pci| (Vec::new(), pci)).rev().collect();
-    while let Some((bridges, pci)) = next.pop() {
-        let below: Vec<&str> = bridges.iter().copied().chain([pci.bus_id.as_str()]).collect();
-        next.extend(pci.children.iter().rev().map(|child| (below.clone(), child)));
-        found.push(Spot { cpu, bridges, device: pci });
-    }
-    found
-}
-
-/// PCI classes: 0x0300 and 0x0302 are display controllers, 0x0200 and 0x0207 network controllers.
-fn is_gpu(pci: &XmlPci) -> bool {
-    pci.gpu.is_some() || pci.class.as_deref().is_some_and(|class| class.starts_with("0x03"))
-}
-
-fn is_nic(pci: &XmlPci) -> bool {
-    !pci.nics.is_empty() || pci.class.as_deref().is_some_and(|class| class.starts_with("0x02"))
-}
-
-fn path(a: &Spot, b: &Spot) -> PathType {
-    if a.cpu != b.cpu {
-        return PathType::Sys;
-    }
-    let shared = a.bridges.iter().zip(&b.bridges).take_while(|(a, b)| a == b).count();
-    match (shared, a.bridges.len().max(b.bridges.len()) - shared) {
-        (0, _) => PathType::Phb,
-        (_, 0) => PathType::Pix,
-        _ => PathType::Pxb,
-    }
-}
-
-fn worst_pair(gpus: &[&Spot]) -> Option<PathType> {
-    let pairs = gpus.iter().enumerate().flat_map(|(at, a)| gpus[at + 1..].iter().map(|b| path(a, b)));
+fn worst_pair(gpus: &[&PciSpot]) -> Option<PathType> {
+    let pairs = gpus.iter().enumerate().flat_map(|(at, a)| gpus[at + 1..].iter().map(|b| a.path(b)));
     pairs.max()
 }
 
@@ -93,7 +53,7 @@ fn nvlinks(pci: &XmlPci) -> u32 {
 }
 
 /// NVLinks end at other GPUs or at switches, whose bus id NCCL writes as `fffffff:ffff:ff`.
-fn kind(gpus: &[&Spot]) -> Option<LinkKind> {
+fn kind(gpus: &[&PciSpot]) -> Option<LinkKind> {
     let ids: BTreeSet<&str> = gpus.iter().map(|spot| spot.device.bus_id.as_str()).collect();
     let mut targets = gpus.iter().filter_map(|spot| spot.device.gpu.as_ref()).flat_map(|gpu| &gpu.nvlinks).peekable();
     targets.peek()?;

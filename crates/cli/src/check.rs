@@ -1,0 +1,94 @@
+//! `busbw check`: what every node is, judged before anything runs on it.
+
+mod hosts;
+mod witness;
+
+use crate::cli::Check;
+use crate::{explain, output};
+use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
+use busbw_model::{Checked, NodeFacts};
+use busbw_probe::Root;
+use busbw_report::{json, text};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What was found: the nodes, and how hosts answered.
+struct Found {
+    nodes: Vec<NodeFacts>,
+    hello: Hello,
+}
+
+impl Found {
+    /// Nodes that were not asked over a network.
+    fn at_hand(nodes: Vec<NodeFacts>) -> Self {
+        Found { nodes, hello: Hello::default() }
+    }
+}
+
+/// Runs the subcommand. The exit status is 1 when anything failed.
+pub fn run(flags: &Check) -> Result<ExitCode, String> {
+    let Some(found) = gather(flags)? else { return Ok(ExitCode::SUCCESS) };
+    if flags.facts_only {
+        output::write(None, |out| json::write_facts(&FactsFile::new(found.nodes), out))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(path) = &flags.save {
+        output::write(Some(path), |out| json::write_facts(&FactsFile::new(found.nodes.clone()), out))?;
+    }
+    let checked = busbw_diagnose::check::check(&found.nodes, &found.hello);
+    print(flags, &checked)?;
+    Ok(if checked.failed() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The facts that the flags ask for; none on a rank that leaves the answer to rank 0.
+fn gather(flags: &Check) -> Result<Option<Found>, String> {
+    if !flags.files.is_empty() {
+        return read_all(&flags.files).map(|nodes| Some(Found::at_hand(nodes)));
+    }
+    if let Some(directory) = &flags.root {
+        let root = Root::captured(directory).map_err(|e| {
+            format!("--root {}: {e}; give a directory that holds sys and proc of a node", directory.display())
+        })?;
+        return Ok(Some(Found::at_hand(vec![busbw_probe::node(&root)])));
+    }
+    if let Some(list) = &flags.hosts {
+        return hosts::ask(list, flags.patience()).map(Some);
+    }
+    witness::gather(flags.patience())
+}
+
+fn read_all(files: &[PathBuf]) -> Result<Vec<NodeFacts>, String> {
+    let nodes: Result<Vec<_>, _> = files.iter().map(|file| read(file)).collect();
+    Ok(nodes?.into_iter().flatten().collect())
+}
+
+/// The nodes of a file that `--save` wrote.
+fn read(path: &Path) -> Result<Vec<NodeFacts>, String> {
+    let text = std::fs::read(path).map_err(|e| format!("{}: {e}; check the path", path.display()))?;
+    parse(&text).map_err(|problem| format!("{}{problem}; give what `busbw check --save` wrote", path.display()))
+}
+
+/// What is wrong is to be read behind a path: `:3: …`.
+fn parse(text: &[u8]) -> Result<Vec<NodeFacts>, String> {
+    let facts: FactsFile = serde_json::from_slice(text).map_err(|e| {
+        let words = e.to_string();
+        let words = words.split(" at line ").next().unwrap_or_default();
+        format!(":{}: no facts of nodes: {words}", e.line())
+    })?;
+    match facts.schema.as_str() {
+        FACTS_SCHEMA if facts.nodes.is_empty() => Err(": no nodes in it".into()),
+        FACTS_SCHEMA => Ok(facts.nodes),
+        other => Err(format!(": the schema is {other:?} where {FACTS_SCHEMA:?} was expected")),
+    }
+}
+
+fn print(flags: &Check, checked: &Checked) -> Result<(), String> {
+    let style = explain::style(flags.color, flags.width, flags.output.is_none());
+    output::write(flags.output.as_deref(), |out| {
+        if flags.is_json() {
+            json::write_check(checked, out)
+        } else {
+            out.write_all(text::check(checked, &style).as_bytes())
+        }
+    })
+}

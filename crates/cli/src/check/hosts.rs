@@ -1,0 +1,136 @@
+//! Starts busbw on other hosts and collects what each tells. Hosts that do not answer are told apart from those that do.
+
+use super::{Found, parse};
+use busbw_launch::command::{Starter, passed_on};
+use busbw_launch::hosts::Hosts;
+use busbw_model::NodeFacts;
+use busbw_model::node::{Hello, Silent};
+use busbw_probe::{Ended, Program};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How much longer than its ranks wait for each other a job may take to start and to end.
+const TO_START: Duration = Duration::from_secs(10);
+/// Hosts that are asked one by one at the same time.
+const AT_ONCE: usize = 16;
+
+/// Asks all hosts in one job; if that comes to nothing, each by itself, to learn which one is at fault.
+pub fn ask(list: &str, patience: Duration) -> Result<Found, String> {
+    let asked: Hosts = list.parse().map_err(|e: busbw_launch::Error| e.to_string())?;
+    let names: Vec<&str> = asked.slots().iter().map(|slots| slots.host.as_str()).collect();
+    let starter = Starter::find(&|name| std::env::var(name).ok()).map_err(|e| e.to_string())?;
+    let together = match job(&starter, &names, patience) {
+        Ok(nodes) => return Ok(Found { nodes, hello: Hello { asked: names.len(), ..Hello::default() } }),
+        Err(why) => why,
+    };
+    let (nodes, silent) = one_by_one(&starter, &names, patience, &together);
+    let apart = silent.is_empty().then_some(together);
+    Ok(Found { nodes, hello: Hello { asked: names.len(), silent, apart } })
+}
+
+fn one_by_one(starter: &Starter, names: &[&str], patience: Duration, together: &str) -> (Vec<NodeFacts>, Vec<Silent>) {
+    let waiting = Mutex::new(names.iter().enumerate());
+    let answers = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..names.len().min(AT_ONCE) {
+            scope.spawn(|| {
+                while let Some((at, name)) = next(&waiting) {
+                    let answer =
+                        if names.len() == 1 { Err(together.to_owned()) } else { job(starter, &[name], patience) };
+                    if let Ok(mut answers) = answers.lock() {
+                        answers.push((at, *name, answer));
+                    }
+                }
+            });
+        }
+    });
+    let mut answers = answers.into_inner().unwrap_or_default();
+    answers.sort_by_key(|(at, ..)| *at);
+    let (mut nodes, mut silent) = (Vec::new(), Vec::new());
+    for (_, name, answer) in answers {
+        match answer {
+            Ok(mut told) => nodes.append(&mut told),
+            Err(why) => silent.push(Silent { host: name.to_owned(), why }),
+        }
+    }
+    (nodes, silent)
+}
+
+fn next<T>(waiting: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    waiting.lock().ok()?.next()
+}
+
+/// Runs busbw with one rank on each host; what they tell, or why they do not.
+fn job(starter: &Starter, names: &[&str], patience: Duration) -> Result<Vec<NodeFacts>, String> {
+    let hosts: Hosts = names.join(",").parse().map_err(|e: busbw_launch::Error| e.to_string())?;
+    hosts.resolve().map_err(|e| e.to_string())?;
+    let program = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+    let seconds = patience.as_secs().to_string();
+    let command = [&program.display().to_string(), "check", "--facts-only", "--timeout", &seconds].map(str::to_owned);
+    let variables = passed_on(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()));
+    let words = starter.command_line(&hosts, &variables, &command);
+    let (launcher, arguments) = words.split_first().ok_or("there is no command to start")?;
+    let ended = Program::new(launcher, arguments, patience + TO_START).run().map_err(|e| format!("{launcher}: {e}"))?;
+    if ended.succeeded() {
+        return facts(&ended.output);
+    }
+    Err(reason(&ended, patience))
+}
+
+/// The facts in what a launcher passed on, which may have words of its own before them.
+fn facts(output: &[u8]) -> Result<Vec<NodeFacts>, String> {
+    let text = String::from_utf8_lossy(output);
+    let start = text.match_indices('{').map(|(at, _)| at).find(|at| *at == 0 || text.as_bytes()[at - 1] == b'\n');
+    let facts = start.map(|start| parse(text[start..].trim_end().as_bytes()));
+    facts
+        .unwrap_or_else(|| Err(": no answer".into()))
+        .map_err(|problem| format!("what it told cannot be read{problem}"))
+}
+
+/// The line that tells most of a launcher's many.
+fn reason(ended: &Ended, patience: Duration) -> String {
+    let text = String::from_utf8_lossy(&ended.errors);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| line.chars().any(char::is_alphanumeric)).collect();
+    let told = lines
+        .iter()
+        .find(|line| line.starts_with("busbw: "))
+        .or_else(|| lines.iter().find(|line| line.contains("ssh")));
+    let told = told.or(lines.first()).map(|line| line.trim_start_matches("busbw: "));
+    match (ended.status, told) {
+        (None, None) => format!("no answer within {} s", patience.as_secs()),
+        (None, Some(told)) => format!("no answer within {} s: {told}", patience.as_secs()),
+        (Some(_), Some(told)) => told.to_owned(),
+        (Some(status), None) => format!("the launcher ended with {status} and said nothing"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_may_have_words_before_them() {
+        let facts_of = |text: &str| facts(text.as_bytes()).map(|nodes| nodes.len());
+        let file = r#"{"schema": "busbw.facts/1", "nodes": [{"host": "a"}]}"#;
+        assert_eq!(facts_of(&format!("Warning: added {{a}}\n{file}\n")), Ok(1));
+        assert_eq!(facts_of(file), Ok(1));
+        for text in ["", "hello {", "{}\n", "{\"schema\": \"other/1\", \"nodes\": []}"] {
+            assert!(facts_of(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_line_that_tells_most_is_kept() {
+        for (errors, told) in [
+            (
+                "-----\nssh: connect to host b port 22: No route to host\n-----\nORTE was unable\n",
+                "ssh: connect to host b port 22: No route to host",
+            ),
+            ("PMIx noise\nbusbw: rank 1 did not come\n", "rank 1 did not come"),
+            ("", "no answer within 5 s"),
+        ] {
+            let ended = Ended { status: None, output: Vec::new(), errors: errors.into() };
+            assert!(reason(&ended, Duration::from_secs(5)).ends_with(told), "{errors}");
+        }
+    }
+}

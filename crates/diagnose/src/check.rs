@@ -1,0 +1,84 @@
+//! Judges what nodes are, before anything runs on them: a file per area, and what differs between nodes.
+//!
+//! Facts come from `busbw-probe` or from a file of them. What could not be had is skipped, with the reason.
+
+mod clock;
+mod cuda;
+mod differences;
+mod environment;
+mod gpu;
+mod limits;
+mod mpi;
+mod net;
+mod pcie;
+mod ports;
+mod rdma;
+mod sheet;
+
+use busbw_model::node::{Hello, Silent};
+use busbw_model::{Area, CheckItem, Checked, Code, NodeFacts, Outcome};
+use sheet::Sheet;
+
+/// What an area looks at.
+type Look = fn(&NodeFacts, &mut Sheet);
+
+/// The areas in the order of the table.
+const AREAS: [(Area, Look); 9] = [
+    (Area::Gpu, gpu::check),
+    (Area::Cuda, cuda::check),
+    (Area::Rdma, rdma::check),
+    (Area::Pcie, pcie::check),
+    (Area::Net, net::check),
+    (Area::Limits, limits::check),
+    (Area::Mpi, mpi::check),
+    (Area::Environment, environment::check),
+    (Area::Clock, clock::check),
+];
+
+/// Judges nodes, and how hosts answered.
+pub fn check(nodes: &[NodeFacts], hello: &Hello) -> Checked {
+    let mut items = Vec::new();
+    for (area, check) in AREAS {
+        for node in nodes {
+            let mut sheet = Sheet::new(area, &node.host);
+            check(node, &mut sheet);
+            if area == Area::Mpi && hello.asked > 0 {
+                heard(hello, &mut sheet);
+            }
+            items.append(&mut sheet.items);
+        }
+        if area == Area::Mpi {
+            items.extend(hello.silent.iter().map(unheard));
+        }
+    }
+    let silent = hello.silent.iter().map(|silent| &silent.host);
+    let hosts = nodes.iter().map(|node| &node.host).chain(silent).cloned().collect();
+    Checked { hosts, items, odd_ones: differences::odd_ones(nodes) }
+}
+
+fn heard(hello: &Hello, sheet: &mut Sheet) {
+    const REMEDY: &str = "Each host answers by itself, so ssh works and the ranks do not reach each other: open the ports between the hosts, \
+                          or name the interface that joins them: `export NCCL_SOCKET_IFNAME=eth0 OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`";
+    match &hello.apart {
+        None => sheet.ok("hello", "started from elsewhere, and answered"),
+        Some(why) => {
+            sheet.fail("hello", format!("answers alone, and not with the others: {why}"), Some(Code::MpiLaunch), REMEDY)
+        }
+    }
+}
+
+fn unheard(silent: &Silent) -> CheckItem {
+    let host = &silent.host;
+    let remedy = format!(
+        "Log in without a password and start busbw there, from where you ran this: `ssh -o BatchMode=yes {host} busbw --version`; \
+         if that works, name the interface that leads there: `export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`"
+    );
+    CheckItem {
+        area: Area::Mpi,
+        item: "hello",
+        host: host.clone(),
+        device: None,
+        detail: silent.why.clone(),
+        outcome: Outcome::Fail { remedy, code: Some(Code::MpiLaunch) },
+    }
+}

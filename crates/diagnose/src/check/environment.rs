@@ -1,0 +1,65 @@
+//! Variables that hurt, by the rules that judge those of a run.
+
+use super::sheet::Sheet;
+use crate::case::Case;
+use crate::rules::environment;
+use busbw_model::{EnvOrigin, EnvSetting, Finding, NodeFacts, Place, Run, Severity, SourceLine, VersionLine};
+
+pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+    let read = |name: &&String| !matches!(name.as_str(), "LD_LIBRARY_PATH");
+    let names: Vec<&String> = node.environment.keys().filter(read).collect();
+    if names.is_empty() {
+        return sheet.ok("variables", "none set that NCCL, UCX, libfabric or Open MPI reads");
+    }
+    let run = as_run(node);
+    let case = Case::new(&run);
+    let findings: Vec<Finding> = environment::rule(&case).into_iter().chain(environment::unknown(&case)).collect();
+    for name in names {
+        let setting = format!("{name}={}", node.environment[name]);
+        match findings.iter().find(|finding| names_it(finding, name)) {
+            Some(finding) => judged(&setting, finding, sheet),
+            None => sheet.ok("variable", setting),
+        }
+    }
+}
+
+fn names_it(finding: &Finding, name: &str) -> bool {
+    finding.evidence.iter().any(|evidence| evidence.source.text.split('=').next() == Some(name))
+}
+
+/// What only fixes a choice may be meant; what has no effect is not.
+fn judged(setting: &str, finding: &Finding, sheet: &mut Sheet) {
+    let has_no_effect = finding.evidence.iter().any(|evidence| evidence.note.as_deref() == Some("no effect"));
+    let remedy = finding.remedy.first().cloned().unwrap_or_default();
+    if has_no_effect {
+        sheet.warn("variable", format!("{setting}: {}", finding.title), Some(finding.code), remedy);
+    } else if finding.severity >= Severity::Warning {
+        sheet.warn("variable", format!("{setting}: {}", finding.explanation), Some(finding.code), remedy);
+    } else {
+        sheet.ok("variable", format!("{setting}: {}", finding.explanation));
+    }
+}
+
+/// The node's variables and NCCL, as if a log had told them.
+fn as_run(node: &NodeFacts) -> Run {
+    let mut run = Run::default();
+    let source = |text: &str| SourceLine::new(Place::default(), text);
+    for (name, value) in &node.environment {
+        run.nccl.env.push(EnvSetting {
+            name: name.clone(),
+            value: value.clone(),
+            origin: EnvOrigin::NcclLog,
+            source: source(&format!("{name}={value}")),
+            hosts: Vec::new(),
+        });
+    }
+    if let Some(version) = node.nccl.first().and_then(|library| library.version.as_ref()) {
+        run.nccl.versions.push(VersionLine {
+            version: version.clone(),
+            cuda: None,
+            library: busbw_model::Library::Nccl,
+            source: source(version),
+        });
+    }
+    run
+}

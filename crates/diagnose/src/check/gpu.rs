@@ -1,0 +1,170 @@
+//! GPUs: there, healthy, joined.
+
+use super::sheet::{Sheet, listed};
+use busbw_model::node::{GpuDevice, Known, XidLine};
+use busbw_model::{Code, NodeFacts};
+
+/// Xid errors that a program's own fault raises: an exception, a page fault, work that was stopped or cleaned up
+/// (NVIDIA's "XID Errors").
+const OF_PROGRAMS: [u32; 4] = [13, 31, 43, 45];
+/// Xid errors of NVLink.
+const OF_NVLINK: [u32; 3] = [74, 136, 137];
+
+pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+    if !count(node, sheet) {
+        return;
+    }
+    if let Known::Unknown(why) = &node.gpu.nvml {
+        sheet.skip("state of GPUs", why);
+    }
+    persistence(&node.gpu.devices, sheet);
+    ecc(&node.gpu.devices, sheet);
+    nvlink(&node.gpu.devices, sheet);
+    fabric(node, sheet);
+    mig(&node.gpu.devices, sheet);
+    xids(node, sheet);
+    peers(node, sheet);
+}
+
+/// Whether there are GPUs to look at.
+fn count(node: &NodeFacts, sheet: &mut Sheet) -> bool {
+    const DRIVER: &str = "Install NVIDIA's driver, or start it and read why it does not come up: `sudo modprobe nvidia; sudo dmesg | grep NVRM`";
+    const LOST: &str = "A GPU that is on PCIe and not in the driver's list has failed or fallen off the bus: `sudo dmesg | grep -E 'NVRM|Xid'`; power the node off and on";
+    let gpu = &node.gpu;
+    let there = gpu.devices.len();
+    let driver = gpu.driver.as_deref().map_or(String::new(), |driver| format!(", driver {driver}"));
+    match gpu.on_the_bus.map_or(there, |count| count as usize) {
+        0 if there == 0 => sheet.skip("GPUs", "no NVIDIA GPU on PCIe"),
+        on_the_bus if there == 0 => {
+            sheet.fail(
+                "GPUs",
+                format!("{on_the_bus} on PCIe, none in the driver's list{driver}"),
+                Some(Code::GpuError),
+                DRIVER,
+            );
+        }
+        on_the_bus if there < on_the_bus => {
+            let detail = format!("{there} of the {on_the_bus} on PCIe{driver}");
+            sheet.fail("GPUs", detail, Some(Code::GpuError), LOST);
+        }
+        _ => sheet.ok("GPUs", format!("{there} × {}{driver}", gpu.devices[0].name)),
+    }
+    there > 0
+}
+
+/// Names of the GPUs that something holds of.
+fn named(devices: &[GpuDevice], is: impl Fn(&GpuDevice) -> bool) -> Vec<String> {
+    devices.iter().filter(|gpu| is(gpu)).map(|gpu| format!("GPU {}", gpu.index)).collect()
+}
+
+fn persistence(devices: &[GpuDevice], sheet: &mut Sheet) {
+    let off = named(devices, |gpu| gpu.persistence == Some(false));
+    if !off.is_empty() {
+        let remedy = "Keep the driver loaded, so that no run waits for GPUs to start: `sudo systemctl enable --now nvidia-persistenced` or `sudo nvidia-smi -pm 1`";
+        sheet.warn("persistence", format!("off: {}", listed(&off)), None, remedy);
+    } else if devices.iter().all(|gpu| gpu.persistence == Some(true)) {
+        sheet.ok("persistence", "on");
+    }
+}
+
+fn ecc(devices: &[GpuDevice], sheet: &mut Sheet) {
+    let has = |is: fn(&busbw_model::node::Ecc) -> bool| named(devices, |gpu| gpu.ecc.as_ref().is_some_and(is));
+    let broken = has(|ecc| ecc.uncorrected.is_some_and(|errors| errors > 0) || ecc.remapping_failed == Some(true));
+    let off = has(|ecc| !ecc.enabled);
+    if !broken.is_empty() {
+        let remedy = "Take the node out of service and reset or replace the GPU: `nvidia-smi -q -d ECC,ROW_REMAPPER`";
+        sheet.fail("ECC", format!("memory errors: {}", listed(&broken)), Some(Code::GpuError), remedy);
+    } else if !off.is_empty() {
+        let remedy = "Without it a flipped bit goes unnoticed into every rank's sum; switch it on, then reboot: `sudo nvidia-smi -e 1`";
+        sheet.warn("ECC", format!("off: {}", listed(&off)), Some(Code::DataCorruption), remedy);
+    } else if devices.iter().any(|gpu| gpu.ecc.is_some()) {
+        sheet.ok("ECC", "on, no uncorrected error since the driver was loaded");
+    }
+}
+
+fn nvlink(devices: &[GpuDevice], sheet: &mut Sheet) {
+    const REMEDY: &str = "See the links and their errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`; restart the fabric manager, reset the GPUs, then have the board checked";
+    let up = |gpu: &GpuDevice| gpu.nvlinks.iter().filter(|link| link.active).count();
+    let Some(most) = devices.iter().map(up).max().filter(|_| devices.iter().any(|gpu| !gpu.nvlinks.is_empty())) else {
+        return;
+    };
+    let short: Vec<String> = devices
+        .iter()
+        .filter(|gpu| up(gpu) < gpu.nvlinks.len())
+        .map(|gpu| format!("GPU {}: {} of {}", gpu.index, up(gpu), gpu.nvlinks.len()))
+        .collect();
+    if short.is_empty() {
+        let rate = devices.iter().flat_map(|gpu| &gpu.nvlinks).find_map(|link| link.rate_gbs);
+        let rate = rate.map_or(String::new(), |rate| format!(" of {rate} GB/s"));
+        sheet.ok("NVLink", format!("{most} links{rate} up per GPU"));
+    } else if devices.len() == 1 {
+        sheet.skip("NVLink", format!("{most} links up, and no other GPU to join"));
+    } else {
+        sheet.fail("NVLink", format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), REMEDY);
+    }
+}
+
+fn fabric(node: &NodeFacts, sheet: &mut Sheet) {
+    const REMEDY: &str = "Start it, in the driver's own version: `sudo systemctl enable --now nvidia-fabricmanager`; its log: `journalctl -u nvidia-fabricmanager`";
+    match node.fabric_manager.as_deref() {
+        Some("running") => sheet.ok("fabric manager", "running"),
+        Some(state) => sheet.fail("fabric manager", state, Some(Code::NvlinkFabric), REMEDY),
+        None => {}
+    }
+    let is_joined =
+        |gpu: &GpuDevice| gpu.fabric.as_ref().is_none_or(|fabric| fabric.state == "completed" && fabric.succeeded);
+    let apart = named(&node.gpu.devices, |gpu| !is_joined(gpu));
+    if !apart.is_empty() {
+        sheet.fail("NVLink fabric", format!("not joined: {}", listed(&apart)), Some(Code::NvlinkFabric), REMEDY);
+    } else if node.gpu.devices.iter().any(|gpu| gpu.fabric.is_some()) {
+        sheet.ok("NVLink fabric", "joined by all GPUs");
+    }
+}
+
+fn mig(devices: &[GpuDevice], sheet: &mut Sheet) {
+    let cut = named(devices, |gpu| gpu.mig == Some(true));
+    if !cut.is_empty() {
+        let remedy =
+            "GPUs that are cut into instances cannot use NVLink or each other's memory: `sudo nvidia-smi -mig 0`";
+        sheet.warn("MIG", format!("on: {}", listed(&cut)), Some(Code::P2pDisabled), remedy);
+    }
+}
+
+fn xids(node: &NodeFacts, sheet: &mut Sheet) {
+    let xids = match &node.xids {
+        Known::Unknown(why) => return sheet.skip("Xid", why),
+        Known::Known(xids) if xids.is_empty() => return sheet.ok("Xid", "none in the kernel's log"),
+        Known::Known(xids) => xids,
+    };
+    let of = |wanted: fn(&XidLine) -> bool| -> Vec<String> {
+        let mut told: Vec<String> =
+            xids.iter().filter(|xid| wanted(xid)).map(|xid| format!("{} at {}", xid.code, xid.pci)).collect();
+        told.dedup();
+        told
+    };
+    let hardware = of(|xid| !OF_PROGRAMS.contains(&xid.code));
+    if hardware.is_empty() {
+        let remedy =
+            "A program on the GPU faulted; see which, and run it under compute-sanitizer: `sudo dmesg | grep Xid`";
+        return sheet.warn("Xid", listed(&of(|_| true)), Some(Code::GpuError), remedy);
+    }
+    let nvlink = xids.iter().any(|xid| OF_NVLINK.contains(&xid.code));
+    let code = if nvlink { Code::NvlinkFabric } else { Code::GpuError };
+    let remedy = "Look the number up in NVIDIA's list of Xid errors, then reset the GPU or take the node out of service: `sudo dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER`";
+    sheet.fail("Xid", listed(&hardware), Some(code), remedy);
+}
+
+fn peers(node: &NodeFacts, sheet: &mut Sheet) {
+    let peers = &node.gpu.peers;
+    let refused: Vec<String> = peers
+        .iter()
+        .filter(|peer| peer.status != "OK")
+        .map(|peer| format!("{}→{} {}", peer.from, peer.to, peer.status))
+        .collect();
+    if !refused.is_empty() {
+        let remedy = "Data between these GPUs goes through host memory. CNS: the chipset or a virtual machine forbids it, see ACS and IOMMU below; GNS: these GPUs cannot: `nvidia-smi topo -p2p r`";
+        sheet.warn("P2P", listed(&refused), Some(Code::P2pDisabled), remedy);
+    } else if !peers.is_empty() {
+        sheet.ok("P2P", "every GPU may read every other's memory");
+    }
+}

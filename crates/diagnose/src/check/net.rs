@@ -1,0 +1,95 @@
+//! Network interfaces that sockets may use.
+
+use super::sheet::{Sheet, listed};
+use busbw_model::node::NetInterface;
+use busbw_model::{Code, NodeFacts};
+
+/// Interfaces of containers and virtual machines, which lead to no other node.
+const INNER: [&str; 9] = ["docker", "virbr", "br-", "veth", "cni", "flannel", "cali", "lxc", "ifb"];
+/// From this speed on, small rings and single queues lose packets or bind the traffic to one core.
+const FAST_MBPS: u64 = 10_000;
+const SMALL_RING: u32 = 1024;
+
+/// Whether an interface may lead to other nodes: a card that is no part of a bond, or what software made of cards.
+pub(super) fn is_outward(interface: &NetInterface) -> bool {
+    let inner = INNER.iter().any(|prefix| interface.name.starts_with(prefix));
+    !inner && (!interface.software || !interface.addresses.is_empty() || interface.name.starts_with("bond"))
+}
+
+pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+    let outward: Vec<&NetInterface> = node.interfaces.iter().filter(|interface| is_outward(interface)).collect();
+    // Interfaces of software have no carrier to speak of, and are `unknown`.
+    let is_up = |interface: &&&NetInterface| matches!(interface.state.as_str(), "up" | "unknown");
+    let up: Vec<&NetInterface> = outward.iter().filter(is_up).copied().collect();
+    if up.is_empty() {
+        let remedy = "Bring one up: `ip link; sudo ip link set eth0 up`";
+        sheet.fail("interfaces", "none is up", Some(Code::NetUnreachable), remedy);
+    }
+    for interface in &up {
+        link(interface, sheet);
+        rings(interface, sheet);
+    }
+    let down: Vec<&str> = outward.iter().filter(|i| !is_up(i)).map(|i| i.name.as_str()).collect();
+    if !down.is_empty() {
+        sheet.skip("interfaces", format!("down: {}", listed(&down)));
+    }
+    chosen(node, &up, sheet);
+}
+
+fn link(interface: &NetInterface, sheet: &mut Sheet) {
+    let speed = interface.speed_mbps.map(|speed| format!("{} Gbit/s", speed as f64 / 1000.0));
+    let parts = [
+        Some(interface.state.clone()),
+        speed,
+        interface.duplex.as_ref().map(|duplex| format!("{duplex} duplex")),
+        interface.mtu.map(|mtu| format!("MTU {mtu}")),
+        interface.driver.clone(),
+        interface.addresses.first().cloned(),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let detail = parts.join(", ");
+    let sheet = sheet.about(&interface.name);
+    if interface.duplex.as_deref() == Some("half") {
+        let remedy =
+            format!("The ends did not agree: let both negotiate: `sudo ethtool -s {} autoneg on`", interface.name);
+        sheet.fail("interface", detail, Some(Code::NicRate), remedy);
+    } else {
+        sheet.ok("interface", detail);
+    }
+}
+
+fn rings(interface: &NetInterface, sheet: &mut Sheet) {
+    let name = &interface.name;
+    let is_fast = interface.speed_mbps.is_some_and(|speed| speed >= FAST_MBPS);
+    if is_fast && interface.rx_queues == 1 && !interface.software {
+        let remedy = format!("One queue is one core's work: `sudo ethtool -L {name} combined 8`");
+        sheet.about(name).warn("queues", "1 to receive", Some(Code::SocketTuning), remedy);
+    } else if !interface.software {
+        let detail = format!("{} to receive, {} to send", interface.rx_queues, interface.tx_queues);
+        sheet.about(name).ok("queues", detail);
+    }
+    let Some(rings) = &interface.rings else { return };
+    let detail = format!("{} of {} to receive, {} of {} to send", rings.rx, rings.rx_most, rings.tx, rings.tx_most);
+    if is_fast && rings.rx < SMALL_RING.min(rings.rx_most) {
+        let remedy = format!("Packets that come in a burst are lost: `sudo ethtool -G {name} rx {}`", rings.rx_most);
+        sheet.about(name).warn("rings", detail, Some(Code::SocketTuning), remedy);
+    } else {
+        sheet.about(name).ok("rings", detail);
+    }
+}
+
+/// NCCL_SOCKET_IFNAME may name interfaces that are not there or not up. It lists prefixes; `=` makes them names, `^` excludes.
+fn chosen(node: &NodeFacts, up: &[&NetInterface], sheet: &mut Sheet) {
+    let Some(list) = node.environment.get("NCCL_SOCKET_IFNAME").filter(|list| !list.starts_with('^')) else { return };
+    let exact = list.starts_with('=');
+    let names: Vec<&str> =
+        list.trim_start_matches('=').split(',').map(|name| name.split(':').next().unwrap_or_default()).collect();
+    let fits =
+        |interface: &str| names.iter().any(|name| if exact { *name == interface } else { interface.starts_with(name) });
+    if up.iter().any(|interface| fits(&interface.name)) || names.contains(&"lo") {
+        return sheet.ok("NCCL_SOCKET_IFNAME", list);
+    }
+    let there: Vec<&str> = up.iter().map(|interface| interface.name.as_str()).collect();
+    let remedy = format!("Name an interface that is up: {}; or `unset NCCL_SOCKET_IFNAME`", listed(&there));
+    sheet.fail("NCCL_SOCKET_IFNAME", format!("{list}: no such interface is up"), Some(Code::NetWrongInterface), remedy);
+}

@@ -1,0 +1,128 @@
+//! The way between devices and memory: links, access control, IOMMU, NUMA.
+
+use super::sheet::{Sheet, listed};
+use busbw_model::node::{Bridge, PciFunction};
+use busbw_model::{Code, NodeFacts, PcieLink};
+
+/// A device on PCIe: its name, its function, the rate of its ports in Gbit/s.
+struct Device<'a> {
+    name: String,
+    function: &'a PciFunction,
+    ports_gbps: f64,
+    is_gpu: bool,
+}
+
+pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+    let devices = devices(node);
+    if devices.is_empty() {
+        return sheet.skip("links", "no GPU and no RDMA device on PCIe");
+    }
+    for device in &devices {
+        link(device, sheet);
+    }
+    acs(&node.bridges, sheet);
+    iommu(&devices, sheet);
+    numa(&devices, sheet);
+}
+
+fn devices(node: &NodeFacts) -> Vec<Device<'_>> {
+    let gpus = node.gpu.devices.iter().map(|gpu| Device {
+        name: format!("GPU {}", gpu.index),
+        function: &gpu.pci,
+        ports_gbps: 0.0,
+        is_gpu: true,
+    });
+    let nics = node.rdma.iter().filter_map(|nic| {
+        let active = nic.ports.iter().filter(|port| port.state == "ACTIVE");
+        let ports_gbps = active.filter_map(|port| port.rate_gbps).sum();
+        Some(Device { name: nic.name.clone(), function: nic.pci.as_ref()?, ports_gbps, is_gpu: false })
+    });
+    gpus.chain(nics).collect()
+}
+
+fn shown(link: &PcieLink) -> String {
+    format!("{} GT/s x{}", link.speed_gts, link.width)
+}
+
+/// A link below what both ends can do did not come up as it should; one below what only the device can do sits in a slot that
+/// has no more. GPUs lower the speed of their link while idle.
+fn link(device: &Device, sheet: &mut Sheet) {
+    const ITEM: &str = "link";
+    let Device { name, function, .. } = device;
+    let sheet = sheet.about(name);
+    let (Some(now), Some(most)) = (&function.link, &function.most) else {
+        return sheet.skip(ITEM, "the kernel does not tell, as with virtual functions");
+    };
+    let detail = format!("{} at {}", shown(now), function.address);
+    let slot = function.slot.as_ref().and_then(|slot| slot.most.as_ref());
+    let is_slow = |most: &PcieLink| now.width < most.width || (!device.is_gpu && now.speed_gts < most.speed_gts);
+    let needed = device.ports_gbps / 8.0;
+    let starves = needed > now.gb_per_s();
+    let both = slot.is_none_or(&is_slow);
+    if is_slow(most) && both {
+        let remedy = "The link came up with fewer lanes or a lower speed than both ends have: reseat the card, check riser and bifurcation in the BIOS: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`";
+        sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), remedy);
+    } else if starves {
+        let remedy = "Move the card to a slot with more lanes; until then its ports cannot reach their rate";
+        let detail = format!("{detail} is {:.1} GB/s, its ports need {needed:.1}", now.gb_per_s());
+        sheet.fail(ITEM, detail, Some(Code::PcieDegraded), remedy);
+    } else if is_slow(most) {
+        let remedy = "The slot has less than the card could use: move the card if its ports or the GPU need more";
+        sheet.warn(ITEM, format!("{detail}, the card could do {}", shown(most)), Some(Code::PcieDegraded), remedy);
+    } else {
+        sheet.ok(ITEM, shown(now));
+    }
+}
+
+fn acs(bridges: &[Bridge], sheet: &mut Sheet) {
+    const ITEM: &str = "ACS";
+    let on: Vec<&Bridge> = bridges.iter().filter(|bridge| bridge.acs_redirects.get() == Some(&true)).collect();
+    let unread = bridges.iter().filter_map(|bridge| bridge.acs_redirects.why()).next();
+    if !on.is_empty() {
+        let names: Vec<String> =
+            on.iter().map(|bridge| format!("{} above {}", bridge.address, listed(&bridge.above))).collect();
+        let detail = format!("redirects at {}", listed(&names));
+        let remedy = "Requests between devices below these bridges go up to the CPU and back. Turn ACS off in the BIOS, or until the next boot with `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000` (in a virtual machine: on its host)";
+        if on.iter().any(|bridge| bridge.above.iter().any(|name| name.starts_with("GPU"))) {
+            sheet.fail(ITEM, detail, Some(Code::PcieAcs), remedy);
+        } else {
+            sheet.warn(ITEM, detail, Some(Code::PcieAcs), remedy);
+        }
+    } else if let Some(why) = unread {
+        sheet.skip(ITEM, why);
+    } else if !bridges.is_empty() {
+        sheet.ok(ITEM, format!("off on the {} bridges above GPUs and NICs", bridges.len()));
+    }
+}
+
+/// Types of the kernel's `/sys/kernel/iommu_groups/*/type`: `identity` passes addresses through, `DMA` and `DMA-FQ` translate.
+fn iommu(devices: &[Device], sheet: &mut Sheet) {
+    let translated = |device: &&Device| device.function.iommu.as_deref().is_some_and(|kind| kind.starts_with("DMA"));
+    let names: Vec<&str> = devices.iter().filter(translated).map(|device| device.name.as_str()).collect();
+    if !names.is_empty() {
+        let remedy = "Let it pass addresses of the host's own devices through: add `iommu=pt` to the kernel's command line and reboot";
+        sheet.warn("IOMMU", format!("translates for {}", listed(&names)), Some(Code::PcieAcs), remedy);
+    } else if devices.iter().any(|device| device.function.iommu.is_some()) {
+        sheet.ok("IOMMU", "passes addresses through");
+    } else {
+        sheet.ok("IOMMU", "none");
+    }
+}
+
+fn numa(devices: &[Device], sheet: &mut Sheet) {
+    let of = |gpu: bool| -> Vec<(&str, u32)> {
+        let those = devices.iter().filter(|device| device.is_gpu == gpu);
+        those.filter_map(|device| Some((device.name.as_str(), device.function.numa_node?))).collect()
+    };
+    let (gpus, nics) = (of(true), of(false));
+    let far: Vec<&str> =
+        gpus.iter().filter(|(_, node)| !nics.iter().any(|(_, other)| other == node)).map(|(name, _)| *name).collect();
+    if !far.is_empty() && !nics.is_empty() {
+        let remedy = "What these GPUs send crosses the link between CPUs. Spread the NICs over the NUMA nodes, or leave it to NCCL to go through a GPU near one (PXN): `nvidia-smi topo -m`";
+        return sheet.warn("NUMA", format!("no NIC on the node of {}", listed(&far)), Some(Code::NicFar), remedy);
+    }
+    let each: Vec<String> = nics.iter().chain(&gpus).map(|(name, node)| format!("{name} on {node}")).collect();
+    if !each.is_empty() {
+        sheet.ok("NUMA", listed(&each));
+    }
+}

@@ -1,0 +1,200 @@
+//! Ports of RDMA devices: state, rate, MTU, GIDs, what keeps RoCE lossless.
+
+use super::sheet::Sheet;
+use busbw_model::node::{Gid, GidKind, NetInterface, RdmaDevice, RdmaPort};
+use busbw_model::{Code, LinkLayer, NodeFacts};
+
+/// The largest MTU of InfiniBand and RoCE.
+const LARGEST_MTU: u32 = 4096;
+
+/// A port and its device.
+#[derive(Clone, Copy)]
+struct Port<'a> {
+    device: &'a RdmaDevice,
+    port: &'a RdmaPort,
+}
+
+impl Port<'_> {
+    /// `mlx5_0/1`.
+    fn name(self) -> String {
+        format!("{}/{}", self.device.name, self.port.port)
+    }
+
+    fn is_active(self) -> bool {
+        self.port.state == "ACTIVE"
+    }
+
+    fn is_roce(self) -> bool {
+        self.port.link_layer == Some(LinkLayer::Ethernet)
+    }
+
+    fn is_like(self, other: Port) -> bool {
+        self.device.hca_type == other.device.hca_type
+    }
+
+    fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
+        node.interfaces.iter().find(|interface| Some(interface.name.as_str()) == self.port.interface())
+    }
+}
+
+pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+    let of = |device| move |port| Port { device, port };
+    let ports: Vec<Port> = node.rdma.iter().flat_map(|device| device.ports.iter().map(of(device))).collect();
+    for port in &ports {
+        state(*port, &ports, sheet);
+    }
+    let active: Vec<Port> = ports.iter().copied().filter(|port| port.is_active()).collect();
+    for port in &active {
+        rate(*port, &active, sheet);
+    }
+    for port in &active {
+        mtu(node, *port, sheet);
+    }
+    for port in active.iter().filter(|port| port.is_roce()) {
+        gid(node, *port, sheet);
+    }
+    for port in active.iter().filter(|port| port.is_roce()) {
+        quality_of_service(node, *port, sheet);
+    }
+}
+
+/// A port that is down fails the node when others of its kind carry traffic or when none does; the second port of a card is
+/// often left free.
+fn state(at: Port, all: &[Port], sheet: &mut Sheet) {
+    const ITEM: &str = "port state";
+    let layer = match at.port.link_layer {
+        Some(LinkLayer::InfiniBand) => "InfiniBand",
+        Some(LinkLayer::Ethernet) => "Ethernet (RoCE)",
+        None => "unknown link layer",
+    };
+    let physical = at.port.physical_state.as_deref().map_or(String::new(), |state| format!(", {state}"));
+    let detail = format!("{}{physical}, {layer}", at.port.state);
+    let sheet = sheet.about(at.name());
+    if at.is_active() {
+        return sheet.ok(ITEM, detail);
+    }
+    let remedy = remedy_of_state(at);
+    let mut active = all.iter().filter(|other| other.is_active());
+    let is_spare = active.clone().any(|other| other.device.name == at.device.name);
+    if !is_spare && (active.clone().any(|other| other.is_like(at)) || active.next().is_none()) {
+        return sheet.fail(ITEM, detail, Some(Code::IbTransportError), remedy);
+    }
+    let unused = format!("If it is meant to be unused, leave it out: `export NCCL_IB_HCA=^{}`", at.device.name);
+    sheet.warn(ITEM, detail, Some(Code::IbTransportError), format!("{remedy}. {unused}"));
+}
+
+fn remedy_of_state(Port { device, port }: Port) -> String {
+    match port.interface() {
+        _ if port.state == "INIT" || port.state == "ARMED" => {
+            "The cable is in and no subnet manager has set the port up; see that one runs: `sudo sminfo; systemctl status opensm`".into()
+        }
+        Some(interface) => {
+            format!("Bring its interface up, and see cable and switch port: `sudo ip link set {interface} up; ethtool {interface}`")
+        }
+        None => format!("See cable, transceiver and switch port: `sudo mlxlink -d {} -p {} -m -c`", device.name, port.port),
+    }
+}
+
+/// Ports of one kind of card should be equally fast, and none slower than it could be.
+fn rate(at: Port, active: &[Port], sheet: &mut Sheet) {
+    let sheet = sheet.about(at.name());
+    let Some(rate) = at.port.rate_gbps else { return sheet.skip("rate", "the driver does not tell") };
+    let alike = active.iter().filter(|other| other.is_like(at)).filter_map(|other| other.port.rate_gbps);
+    let best = alike.chain(at.port.most_gbps).fold(rate, f64::max);
+    if rate >= best {
+        return sheet.ok("rate", format!("{rate} Gbit/s"));
+    }
+    let name = &at.device.name;
+    let remedy = format!(
+        "A cable, transceiver or switch port of an older generation, or lanes that did not come up: `sudo mlxlink -d {name} -m -c`; until then leave it out: `export NCCL_IB_HCA=^{name}`"
+    );
+    sheet.fail("rate", format!("{rate} of {best} Gbit/s"), Some(Code::NicRate), remedy);
+}
+
+fn mtu(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
+    const ITEM: &str = "active MTU";
+    let sheet = sheet.about(at.name());
+    let Some(active) = at.port.active_mtu else {
+        return sheet.skip(ITEM, "neither libibverbs nor an interface tells");
+    };
+    let interface = at.interface(node).filter(|_| at.is_roce());
+    let carried = interface.and_then(|interface| interface.mtu);
+    let carried = carried.map_or(String::new(), |mtu| format!(", its interface has {mtu}"));
+    let most = at.port.max_mtu.unwrap_or(LARGEST_MTU);
+    if active >= most {
+        return sheet.ok(ITEM, format!("{active}{carried}"));
+    }
+    let remedy = match interface {
+        Some(NetInterface { name, .. }) => format!(
+            "Small packets cost rate. Set 9000 on all hosts and on every switch port between them (4096 and headers need 4200): `sudo ip link set {name} mtu 9000`"
+        ),
+        None => "Set the MTU of the subnet manager's partition to 4096: `mtu=5` in its partitions.conf".into(),
+    };
+    sheet.warn(ITEM, format!("{active} of {most}{carried}"), Some(Code::RoceConfig), remedy);
+}
+
+const GID: &str = "RoCE v2 GID";
+
+/// NCCL takes the GID of RoCE v2 with an address of the family that it prefers (`ncclUpdateGidIndex` in
+/// src/transport/net_ib), unless NCCL_IB_GID_INDEX says which.
+fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
+    let of_v2: Vec<&Gid> = at.port.gids.iter().filter(|gid| gid.kind == GidKind::RoceV2).collect();
+    let best = of_v2.iter().copied().find(|gid| gid.ipv4().is_some());
+    let best = best.or_else(|| of_v2.iter().copied().find(|gid| !gid.gid.starts_with("fe80:")));
+    let sheet = sheet.about(at.name());
+    let asked = node.environment.get("NCCL_IB_GID_INDEX").and_then(|index| index.trim().parse::<i64>().ok());
+    if let Some(index) = asked.filter(|index| *index >= 0) {
+        return chosen(at.port, index, best, sheet);
+    }
+    let interface = at.port.interface().unwrap_or("eth0");
+    let remedy = format!(
+        "Give the interface an IPv4 address, from which the entry is made: `sudo ip address add 10.0.0.1/24 dev {interface}; show_gids`"
+    );
+    match (best, of_v2.first()) {
+        (Some(gid), _) => {
+            let address = if gid.ipv4().is_some() { "IPv4" } else { "IPv6" };
+            sheet.ok(GID, format!("index {} ({address})", gid.index));
+        }
+        (None, Some(gid)) => {
+            sheet.warn(GID, format!("index {} is link-local only", gid.index), Some(Code::RoceConfig), remedy);
+        }
+        (None, None) => sheet.fail(GID, "none", Some(Code::RoceConfig), remedy),
+    }
+}
+
+/// The entry that NCCL_IB_GID_INDEX chooses.
+fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
+    let entry = port.gids.iter().find(|gid| i64::from(gid.index) == index);
+    let what = match entry {
+        Some(gid) if gid.kind == GidKind::RoceV2 => {
+            return sheet.ok(GID, format!("index {index}, as NCCL_IB_GID_INDEX says"));
+        }
+        Some(_) => "is RoCE v1",
+        None => "is empty",
+    };
+    let command =
+        best.map_or("unset NCCL_IB_GID_INDEX".into(), |gid| format!("export NCCL_IB_GID_INDEX={}", gid.index));
+    let remedy =
+        format!("Choose the entry of RoCE v2 with the interface's address, or leave the choice to NCCL: `{command}`");
+    sheet.fail(GID, format!("NCCL_IB_GID_INDEX={index} {what}"), Some(Code::RoceConfig), remedy);
+}
+
+/// What sysfs shows of the settings that keep RoCE lossless. Only some drivers show them.
+fn quality_of_service(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
+    let interface = at.interface(node);
+    let numbers = |numbers: &Vec<u32>| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+    let told = [
+        interface.and_then(|i| i.trust.as_ref()).map(|trust| format!("trust {trust}")),
+        interface.and_then(|i| i.pfc_priorities.as_ref()).map(|on| format!("PFC on priorities {}", numbers(on))),
+        interface.and_then(|i| i.ecn_priorities.as_ref()).map(|on| format!("ECN on priorities {}", numbers(on))),
+        at.port.traffic_class.map(|class| format!("traffic class {class} (DSCP {})", class >> 2)),
+        at.port.roce_tos.map(|tos| format!("default ToS {tos} (DSCP {})", tos >> 2)),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    let sheet = sheet.about(at.name());
+    if told.is_empty() {
+        sheet.skip("QoS", "its driver shows none in sysfs; `mlnx_qos -i IFACE` does");
+    } else {
+        sheet.ok("QoS", told.join(", "));
+    }
+}

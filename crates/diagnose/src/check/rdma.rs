@@ -1,0 +1,104 @@
+//! RDMA devices: there, alike, chosen, and joined with GPU memory.
+
+use super::ports;
+use super::sheet::{Sheet, listed};
+use busbw_model::node::{Known, RdmaDevice};
+use busbw_model::{Code, NodeFacts};
+
+/// Kernels from this one on let NICs reach GPU memory by dma-buf (5.12; NCCL's documentation asks for it as well).
+const DMA_BUF_SINCE: (u32, u32) = (5, 12);
+
+pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+    if node.rdma.is_empty() {
+        return sheet
+            .skip("devices", "no RDMA device (/sys/class/infiniband is empty): NCCL uses TCP sockets between nodes");
+    }
+    let names: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
+    sheet.ok("devices", format!("{}: {}", names.len(), listed(&names)));
+    ports::check(node, sheet);
+    chosen(node, sheet);
+    firmware(&node.rdma, sheet);
+    driver(&node.rdma, sheet);
+    gpu_direct(node, sheet);
+}
+
+/// NCCL_IB_HCA may name devices that are not there.
+fn chosen(node: &NodeFacts, sheet: &mut Sheet) {
+    let Some(list) = node.environment.get("NCCL_IB_HCA").filter(|list| !list.starts_with('^')) else { return };
+    let exact = list.starts_with('=');
+    let is_there = |name: &str| node.rdma.iter().any(|d| if exact { d.name == name } else { d.name.starts_with(name) });
+    let names = list.trim_start_matches('=').split(',').map(|name| name.split(':').next().unwrap_or_default());
+    let absent: Vec<&str> = names.filter(|name| !name.is_empty() && !is_there(name)).collect();
+    if absent.is_empty() {
+        return sheet.ok("NCCL_IB_HCA", list);
+    }
+    let there: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
+    let remedy = format!("Name devices that are there: {}; or `unset NCCL_IB_HCA`", listed(&there));
+    sheet.fail("NCCL_IB_HCA", format!("{list}: no {}", listed(&absent)), Some(Code::NetSocketFallback), remedy);
+}
+
+/// Firmware of each kind of card; equal cards should have equal firmware.
+fn firmware(devices: &[RdmaDevice], sheet: &mut Sheet) {
+    let mut kinds: Vec<Option<&str>> = devices.iter().map(|device| device.hca_type.as_deref()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let alike: Vec<&RdmaDevice> = devices.iter().filter(|device| device.hca_type.as_deref() == kind).collect();
+        let mut versions: Vec<&str> = alike.iter().filter_map(|device| device.firmware.as_deref()).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        let named = kind.map_or(String::new(), |kind| format!("{kind}: "));
+        match versions.as_slice() {
+            [] => {}
+            [one] => sheet.ok("firmware", format!("{named}{one}")),
+            _ => {
+                let each: Vec<String> =
+                    alike.iter().map(|d| format!("{} {}", d.name, d.firmware.as_deref().unwrap_or("?"))).collect();
+                let remedy = "Bring equal cards to one firmware: `sudo mlxfwmanager --online -u`";
+                sheet.warn("firmware", format!("{named}{}", listed(&each)), Some(Code::VersionMismatch), remedy);
+            }
+        }
+    }
+}
+
+fn driver(devices: &[RdmaDevice], sheet: &mut Sheet) {
+    let mut drivers: Vec<String> = devices
+        .iter()
+        .filter_map(|device| {
+            let version = device.driver_version.as_deref().unwrap_or("of the kernel");
+            Some(format!("{} {version}", device.driver.as_deref()?))
+        })
+        .collect();
+    drivers.sort_unstable();
+    drivers.dedup();
+    if !drivers.is_empty() {
+        sheet.ok("driver", listed(&drivers));
+    }
+}
+
+/// How NICs reach GPU memory: by a peer memory module, or by dma-buf of the open driver and a new kernel.
+fn gpu_direct(node: &NodeFacts, sheet: &mut Sheet) {
+    const ITEM: &str = "GPUDirect RDMA";
+    if node.gpu.devices.is_empty() {
+        return sheet.skip(ITEM, "no GPU");
+    }
+    let modules = match &node.modules {
+        Known::Known(modules) => modules,
+        Known::Unknown(why) => return sheet.skip(ITEM, why),
+    };
+    if let Some(module) = modules.iter().find(|module| ["nvidia_peermem", "nv_peer_mem"].contains(&module.as_str())) {
+        return sheet.ok(ITEM, format!("{module} is loaded"));
+    }
+    let kernel = node.kernel.as_deref().and_then(release);
+    if node.gpu.open_module == Some(true) && kernel.is_some_and(|kernel| kernel >= DMA_BUF_SINCE) {
+        return sheet.ok(ITEM, "by dma-buf: open kernel module of the driver, and a kernel that has it");
+    }
+    let remedy = "Load the module that joins driver and NICs, now and at boot: `sudo modprobe nvidia-peermem; echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf`";
+    sheet.fail(ITEM, "neither nvidia_peermem nor dma-buf", Some(Code::GdrDisabled), remedy);
+}
+
+/// `5.15.0-107-generic` is 5.15.
+fn release(kernel: &str) -> Option<(u32, u32)> {
+    let mut parts = kernel.split(['.', '-']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}

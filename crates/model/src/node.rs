@@ -1,0 +1,134 @@
+//! What one node is: what `busbw check` collects, keeps as facts.json, and judges.
+//!
+//! A part that could not be had says why ([`Known`]). A plain `None` is a thing that this node, driver or kernel simply does
+//! not have or tell. Fields may be added: a reader takes a missing one as its default.
+
+mod gpu;
+mod net;
+mod pci;
+mod rdma;
+mod system;
+
+pub use gpu::{Ecc, GpuDevice, GpuFabric, GpuFacts, NvLinkState, PeerAccess, XidLine};
+pub use net::{NetInterface, Rings};
+pub use pci::{Bridge, PciFunction, PcieSlot};
+pub use rdma::{Gid, GidKind, RdmaDevice, RdmaPort};
+pub use system::{Bound, Clock, Huge, Library, Limits, LinuxLimit, Program, SharedMemory};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A part of the facts, or why it could not be had.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Known<T> {
+    /// It was had.
+    Known(T),
+    /// It was not, for this reason: `only root may read it`.
+    Unknown(String),
+}
+
+impl<T> Known<T> {
+    /// What is known.
+    pub fn get(&self) -> Option<&T> {
+        match self {
+            Known::Known(value) => Some(value),
+            Known::Unknown(_) => None,
+        }
+    }
+
+    /// Why nothing is known.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Known::Known(_) => None,
+            Known::Unknown(why) => Some(why),
+        }
+    }
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Known::Unknown("not looked at".into())
+    }
+}
+
+/// The name of the format of [`FactsFile`].
+pub const FACTS_SCHEMA: &str = "busbw.facts/1";
+
+/// The facts of several nodes, as kept in a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FactsFile {
+    /// [`FACTS_SCHEMA`].
+    pub schema: String,
+    /// A node each.
+    pub nodes: Vec<NodeFacts>,
+}
+
+impl FactsFile {
+    /// A file of these nodes.
+    pub fn new(nodes: Vec<NodeFacts>) -> Self {
+        FactsFile { schema: FACTS_SCHEMA.into(), nodes }
+    }
+}
+
+/// A host that was asked and did not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Silent {
+    /// Its name, as the user gave it.
+    pub host: String,
+    /// What was seen instead.
+    pub why: String,
+}
+
+/// How hosts answered when busbw was started on them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Hello {
+    /// How many hosts were asked; 0 when this was no question.
+    pub asked: usize,
+    /// Those that did not answer.
+    pub silent: Vec<Silent>,
+    /// Why they did not answer as one job, although each does by itself.
+    pub apart: Option<String>,
+}
+
+/// What one node is.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeFacts {
+    /// Its name.
+    pub host: String,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// NVIDIA's GPUs.
+    pub gpu: GpuFacts,
+    /// Xid errors in the kernel's log.
+    pub xids: Known<Vec<XidLine>>,
+    /// The state of NVIDIA's fabric manager (`running`, `not running`), where there are NVSwitches.
+    pub fabric_manager: Option<String>,
+    /// NCCL's libraries, in the order in which a program would find them.
+    pub nccl: Vec<Library>,
+    /// The CUDA toolkits that are installed.
+    pub cuda: Vec<Library>,
+    /// RDMA devices.
+    pub rdma: Vec<RdmaDevice>,
+    /// Network interfaces, loopback apart.
+    pub interfaces: Vec<NetInterface>,
+    /// PCIe bridges above GPUs and NICs.
+    pub bridges: Vec<Bridge>,
+    /// Kernel modules that GPUs and RDMA need, of those that are loaded.
+    pub modules: Known<Vec<String>>,
+    /// Limits of this process.
+    pub limits: Known<Limits>,
+    /// /dev/shm.
+    pub shared_memory: Known<SharedMemory>,
+    /// Huge pages.
+    pub huge_pages: Option<Huge>,
+    /// mpirun and ssh, with what they say of their version.
+    pub programs: Vec<Program>,
+    /// Variables of the environment that communication libraries read.
+    pub environment: BTreeMap<String, String>,
+    /// The clock.
+    pub clock: Known<Clock>,
+    /// Frequency governors of the cores, and how many cores have each.
+    pub governors: BTreeMap<String, u32>,
+}

@@ -1,0 +1,106 @@
+//! GPUs as NVIDIA's management library (NVML) tells of them.
+
+use super::{Known, PciFunction};
+use serde::{Deserialize, Serialize};
+
+/// The GPUs of a node and their driver.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuFacts {
+    /// Version of the management library (NVML), or why it could not be asked; then the rest is what the kernel tells.
+    pub nvml: Known<String>,
+    /// The driver: `550.54.15`.
+    pub driver: Option<String>,
+    /// Whether the driver's kernel module is the open one, which gives NICs access to GPU memory by dma-buf.
+    pub open_module: Option<bool>,
+    /// The newest CUDA version that the driver can run: `12.4`.
+    pub cuda_driver: Option<String>,
+    /// The GPUs.
+    pub devices: Vec<GpuDevice>,
+    /// What direct access between each pair is.
+    pub peers: Vec<PeerAccess>,
+    /// PCI devices of NVIDIA's that are GPUs, by the kernel's count: more than `devices` when one fell off the bus.
+    pub on_the_bus: Option<u32>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuDevice {
+    /// NVML's index.
+    pub index: u32,
+    /// `NVIDIA H100 80GB HBM3`.
+    pub name: String,
+    /// Where it is on PCIe.
+    pub pci: PciFunction,
+    /// Whether the driver stays loaded while nobody uses the GPU.
+    pub persistence: Option<bool>,
+    /// Error correction.
+    pub ecc: Option<Ecc>,
+    /// Its NVLinks.
+    pub nvlinks: Vec<NvLinkState>,
+    /// Its place in the NVLink fabric, where there is one.
+    pub fabric: Option<GpuFabric>,
+    /// Whether it is cut into instances (MIG), which NCCL cannot join.
+    pub mig: Option<bool>,
+}
+
+/// Error correction of a GPU's memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ecc {
+    /// Switched on.
+    pub enabled: bool,
+    /// Errors that could not be corrected since the driver was loaded.
+    pub uncorrected: Option<u64>,
+    /// Errors that were corrected since the driver was loaded.
+    pub corrected: Option<u64>,
+    /// Remapping a row of memory failed: the GPU needs service.
+    pub remapping_failed: Option<bool>,
+}
+
+/// An NVLink of a GPU.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NvLinkState {
+    /// Its number.
+    pub link: u32,
+    /// Whether it is up.
+    pub active: bool,
+    /// GB/s per direction, where the driver tells.
+    pub rate_gbs: Option<f64>,
+}
+
+/// State of a GPU in the NVLink fabric, by NVML's names: `completed`, `in progress`, `not started`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuFabric {
+    /// State of its registration.
+    pub state: String,
+    /// Whether the registration succeeded, when it is complete.
+    pub succeeded: bool,
+}
+
+/// Whether a GPU may read another's memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PeerAccess {
+    /// Index of the GPU.
+    pub from: u32,
+    /// Index of the other.
+    pub to: u32,
+    /// `OK`, or why not, by the short names of `nvidia-smi topo -p2p`: `CNS` (chipset not supported), `GNS`, `DR` ….
+    pub status: String,
+}
+
+/// An Xid error in the kernel's log.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct XidLine {
+    /// The GPU's bus id.
+    pub pci: String,
+    /// Its number.
+    pub code: u32,
+    /// What follows.
+    pub text: String,
+}

@@ -1,0 +1,58 @@
+//! Network interfaces.
+
+use super::PciFunction;
+use serde::{Deserialize, Serialize};
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NetInterface {
+    /// `eth0`.
+    pub name: String,
+    /// The kernel's word: `up`, `down`, `unknown`, `lowerlayerdown`.
+    pub state: String,
+    /// Whether it is made of software (bridge, veth, tunnel) rather than a card.
+    pub software: bool,
+    /// The bond or bridge that it is a part of.
+    pub master: Option<String>,
+    /// Mbit/s; none where the driver does not tell.
+    pub speed_mbps: Option<u64>,
+    /// `full`, `half`; none where the driver does not tell.
+    pub duplex: Option<String>,
+    /// Bytes.
+    pub mtu: Option<u32>,
+    /// The kernel's driver.
+    pub driver: Option<String>,
+    /// Firmware.
+    pub firmware: Option<String>,
+    /// Queues that receive.
+    pub rx_queues: u32,
+    /// Queues that send.
+    pub tx_queues: u32,
+    /// Sizes of its rings.
+    pub rings: Option<Rings>,
+    /// Addresses with the length of the prefix: `10.0.0.1/24`.
+    pub addresses: Vec<String>,
+    /// Where it is on PCIe.
+    pub pci: Option<PciFunction>,
+    /// How it tells priorities apart (`dscp`, `pcp`), where the driver shows it.
+    pub trust: Option<String>,
+    /// Priorities with congestion marks (ECN) switched on for RoCE; none where the driver does not show it.
+    pub ecn_priorities: Option<Vec<u32>>,
+    /// Priorities with flow control (PFC) switched on; none where it could not be had.
+    pub pfc_priorities: Option<Vec<u32>>,
+}
+
+/// Sizes of the rings between driver and card, in packets.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rings {
+    /// Receiving.
+    pub rx: u32,
+    /// The most that it could be.
+    pub rx_most: u32,
+    /// Sending.
+    pub tx: u32,
+    /// The most that it could be.
+    pub tx_most: u32,
+}

@@ -1,0 +1,93 @@
+//! RDMA devices and their ports.
+
+use super::PciFunction;
+use crate::host::LinkLayer;
+use serde::{Deserialize, Serialize};
+
+/// An RDMA device (HCA).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RdmaDevice {
+    /// `mlx5_0`.
+    pub name: String,
+    /// Where it is on PCIe; none for software devices such as rxe.
+    pub pci: Option<PciFunction>,
+    /// `28.39.2048`.
+    pub firmware: Option<String>,
+    /// The kernel's driver: `mlx5_core`.
+    pub driver: Option<String>,
+    /// Version of the driver's module, where it is not the kernel's own: `24.04-0.7.0`.
+    pub driver_version: Option<String>,
+    /// `MT4129` or a name of the vendor's.
+    pub hca_type: Option<String>,
+    /// `node1 mlx5_0`.
+    pub description: Option<String>,
+    /// Its ports.
+    pub ports: Vec<RdmaPort>,
+}
+
+/// A port of an RDMA device.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RdmaPort {
+    /// From 1.
+    pub port: u32,
+    /// Logical state: `ACTIVE`, `DOWN`, `INIT`, `ARMED`.
+    pub state: String,
+    /// Physical state: `LinkUp`, `Polling`, `Disabled`.
+    pub physical_state: Option<String>,
+    /// InfiniBand or Ethernet.
+    pub link_layer: Option<LinkLayer>,
+    /// Rate in Gbit/s, as the kernel tells: `400 Gb/sec (4X NDR)` is 400.
+    pub rate_gbps: Option<f64>,
+    /// The best rate that it could have, in Gbit/s, where the driver tells.
+    pub most_gbps: Option<f64>,
+    /// MTU in bytes that the port uses.
+    pub active_mtu: Option<u32>,
+    /// The largest MTU that it could use.
+    pub max_mtu: Option<u32>,
+    /// Entries of the GID table that are not empty.
+    pub gids: Vec<Gid>,
+    /// The traffic class that the driver puts on every connection (`/sys/class/infiniband/*/tc/*/traffic_class`).
+    pub traffic_class: Option<u32>,
+    /// Type of service of connections made through RDMA's connection manager (`default_roce_tos`).
+    pub roce_tos: Option<u32>,
+}
+
+impl RdmaPort {
+    /// The network interface of the port, by its GIDs.
+    pub fn interface(&self) -> Option<&str> {
+        self.gids.iter().find_map(|gid| gid.interface.as_deref())
+    }
+}
+
+/// An entry of a port's GID table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gid {
+    /// Its index: NCCL_IB_GID_INDEX.
+    pub index: u32,
+    /// As the kernel writes it: `0000:0000:0000:0000:0000:ffff:0a00:0001`.
+    pub gid: String,
+    /// Its type.
+    pub kind: GidKind,
+    /// The network interface that it belongs to.
+    pub interface: Option<String>,
+}
+
+impl Gid {
+    /// The IPv4 address inside it (`::ffff:a.b.c.d`).
+    pub fn ipv4(&self) -> Option<std::net::Ipv4Addr> {
+        self.gid.parse::<std::net::Ipv6Addr>().ok()?.to_ipv4_mapped()
+    }
+}
+
+/// What a GID is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum GidKind {
+    /// InfiniBand, or RoCE v1, which the kernel calls by one name (`IB/RoCE v1`).
+    #[serde(rename = "ib-or-roce-v1")]
+    IbOrRoceV1,
+    /// RoCE v2: over UDP, routable.
+    #[serde(rename = "roce-v2")]
+    RoceV2,
+}

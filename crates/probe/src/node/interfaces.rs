@@ -1,0 +1,74 @@
+//! Network interfaces, from `/sys/class/net`; rings, firmware and addresses from the kernel where it is this machine's.
+
+use super::{ethtool, pci};
+use crate::Root;
+use busbw_model::node::NetInterface;
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
+
+const CLASS: &str = "/sys/class/net";
+/// ARPHRD_LOOPBACK (the kernel's include/uapi/linux/if_arp.h).
+const LOOPBACK: u32 = 772;
+
+pub(super) fn collect(root: &Root) -> Vec<NetInterface> {
+    let is_loopback = |name: &String| root.number(&format!("{CLASS}/{name}/type")) == Some(LOOPBACK);
+    let is_interface = |name: &String| root.exists(&format!("{CLASS}/{name}/mtu"));
+    let names = root.list(CLASS).into_iter().filter(|name| is_interface(name) && !is_loopback(name));
+    names.map(|name| interface(root, name)).collect()
+}
+
+fn interface(root: &Root, name: String) -> NetInterface {
+    let at = |file: &str| format!("{CLASS}/{name}/{file}");
+    let queues = root.list(&at("queues"));
+    let count = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count() as u32;
+    let driver = root.link_name(&at("device/driver"));
+    let asked = if root.is_live() { ethtool::ask(&name) } else { ethtool::Answer::default() };
+    NetInterface {
+        state: root.value(&at("operstate")).unwrap_or_else(|| "unknown".into()),
+        software: !root.exists(&at("device")),
+        master: root.link_name(&at("master")),
+        // A link that is down has -1, or an error.
+        speed_mbps: root.number::<i64>(&at("speed")).filter(|speed| *speed > 0).map(i64::unsigned_abs),
+        duplex: root.value(&at("duplex")).filter(|duplex| duplex != "unknown"),
+        mtu: root.number(&at("mtu")),
+        driver: driver.or(asked.driver),
+        firmware: asked.firmware,
+        rx_queues: count("rx-"),
+        tx_queues: count("tx-"),
+        rings: asked.rings,
+        addresses: if root.is_live() { addresses(&name) } else { Vec::new() },
+        pci: pci::function(root, &at("device")),
+        trust: root.value(&at("qos/trust")),
+        ecn_priorities: priorities(root, &at("ecn/roce_np/enable")),
+        pfc_priorities: root.value(&at("qos/pfc")).map(|text| switched_on(text.split_whitespace())),
+        name,
+    }
+}
+
+/// Priorities whose file says 1: `ecn/roce_np/enable/3`, as MLNX_OFED's mlx5_core shows them.
+fn priorities(root: &Root, folder: &str) -> Option<Vec<u32>> {
+    let files = root.list(folder);
+    let values: Vec<String> = files.iter().filter_map(|file| root.value(&format!("{folder}/{file}"))).collect();
+    (!values.is_empty()).then(|| switched_on(values.iter().map(String::as_str)))
+}
+
+fn switched_on<'a>(values: impl Iterator<Item = &'a str>) -> Vec<u32> {
+    values.enumerate().filter(|(_, value)| *value == "1").map(|(priority, _)| priority as u32).collect()
+}
+
+fn addresses(interface: &str) -> Vec<String> {
+    let Ok(all) = getifaddrs() else { return Vec::new() };
+    let mine = all.filter(|entry| entry.interface_name == interface);
+    mine.filter_map(|entry| with_prefix(&entry.address?, entry.netmask.as_ref())).collect()
+}
+
+fn with_prefix(address: &SockaddrStorage, mask: Option<&SockaddrStorage>) -> Option<String> {
+    if let Some(four) = address.as_sockaddr_in() {
+        let length =
+            mask.and_then(SockaddrStorage::as_sockaddr_in).map_or(32, |mask| u32::from(mask.ip()).count_ones());
+        return Some(format!("{}/{length}", four.ip()));
+    }
+    let six = address.as_sockaddr_in6()?;
+    let length = mask.and_then(SockaddrStorage::as_sockaddr_in6).map_or(128, |mask| u128::from(mask.ip()).count_ones());
+    Some(format!("{}/{length}", six.ip()))
+}

@@ -1,0 +1,194 @@
+//! What a picture of a run's machines shows: hosts with their GPUs and NICs, and how these are joined.
+
+use super::wiring::{NvLinks, Wiring};
+use crate::words;
+use busbw_model::{Communicator, DeviceKind, Rank, Run};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What stays legible.
+const MAX_HOSTS: usize = 64;
+const MAX_RANKS: usize = 512;
+const MAX_NICS: usize = 16;
+
+/// The machines of a picture.
+pub(super) struct Scene {
+    pub hosts: Vec<Host>,
+    /// Host and GPU of each rank.
+    pub ranks: BTreeMap<u32, Spot>,
+}
+
+/// A machine.
+pub(super) struct Host {
+    /// Its name, GPUs and NICs in words.
+    pub about: String,
+    /// Whether it is a host; else, ranks whose hosts the log does not tell.
+    pub known: bool,
+    pub gpus: Vec<Gpu>,
+    pub nics: Vec<Nic>,
+    pub wiring: Wiring,
+}
+
+/// A GPU.
+pub(super) struct Gpu {
+    /// What is written on it: its rank, else its device number.
+    pub label: String,
+    /// All that is known of it.
+    pub title: String,
+}
+
+/// A NIC.
+pub(super) struct Nic {
+    /// NCCL's number for it, which connections name.
+    pub index: Option<u32>,
+    pub name: String,
+    pub title: String,
+}
+
+/// A GPU of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Spot {
+    pub host: usize,
+    pub gpu: usize,
+}
+
+impl Scene {
+    /// The machines of a communicator, or of the run as a whole; `None` where nothing is known, or too much to draw.
+    pub fn of(run: &Run, comm: Option<&Communicator>) -> Option<Self> {
+        let nodes = comm.map(|comm| ranks_by_node(run, comm)).filter(|nodes| !nodes.is_empty());
+        let nodes = nodes.unwrap_or_else(|| devices_by_node(run));
+        if nodes.is_empty() {
+            return Scene::of_topology(run);
+        }
+        if nodes.len() > MAX_HOSTS || nodes.iter().map(|(_, gpus)| gpus.len()).sum::<usize>() > MAX_RANKS {
+            return None;
+        }
+        let mut scene = Scene { hosts: Vec::new(), ranks: BTreeMap::new() };
+        for (node, gpus) in nodes {
+            let host = scene.hosts.len();
+            for (gpu, known) in gpus.iter().enumerate() {
+                scene.ranks.extend(known.rank.map(|rank| (rank, Spot { host, gpu })));
+            }
+            scene.hosts.push(Host::of(run, node, &gpus));
+        }
+        Some(scene)
+    }
+
+    /// The one machine that a matrix or XML shows, where nothing names hosts.
+    fn of_topology(run: &Run) -> Option<Self> {
+        let wiring = Wiring::of(run, None)?;
+        let gpus = wiring.gpus.iter().map(|name| Gpu { label: name.clone(), title: name.clone() });
+        let gpus: Vec<Gpu> = gpus.take(MAX_RANKS).collect();
+        let nics = wiring.nics.iter().map(|name| Nic { index: None, name: name.clone(), title: name.clone() });
+        let nics: Vec<Nic> = nics.take(MAX_NICS).collect();
+        let about = format!("{}, {}", words::counted(gpus.len(), "GPU"), words::counted(nics.len(), "NIC"));
+        (!gpus.is_empty())
+            .then(|| Scene { hosts: vec![Host { about, known: true, gpus, nics, wiring }], ranks: BTreeMap::new() })
+    }
+
+    /// Whether two ranks are on different hosts; `None` where that is not known.
+    pub fn crosses(&self, from: u32, to: u32) -> Option<bool> {
+        let host = |rank| self.ranks.get(&rank).map(|spot| spot.host).filter(|host| self.hosts[*host].known);
+        Some(host(from)? != host(to)?)
+    }
+}
+
+impl Host {
+    fn of(run: &Run, node: Option<u32>, gpus: &[Known]) -> Self {
+        let Some(node) = node else {
+            let (about, gpus) = ("hosts not told".into(), gpus.iter().map(Known::gpu).collect());
+            return Host { about, known: false, gpus, nics: Vec::new(), wiring: Wiring::default() };
+        };
+        let model = run.nodes.get(node as usize);
+        let wiring = Wiring::of(run, Some(gpus.len())).unwrap_or_default();
+        let about = [model.map(words::gpus), model.map(words::nics)];
+        let about: Vec<String> = about.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+        let about = [vec![words::host(run, node)], about].concat().join(" · ");
+        let mut nics: Vec<Nic> = model.map(|node| node.nics.iter().map(Nic::of).collect()).unwrap_or_default();
+        if nics.is_empty() {
+            let of_matrix = |name: &String| Nic { index: None, name: name.clone(), title: name.clone() };
+            nics = wiring.nics.iter().map(of_matrix).collect();
+        }
+        nics.truncate(MAX_NICS);
+        Host { about, known: true, gpus: gpus.iter().map(Known::gpu).collect(), nics, wiring }
+    }
+
+    /// The GPU's number in its wiring: device numbers count from zero in the order of bus ids, as ranks do.
+    pub fn joined(&self, gpu: usize, nic: usize) -> Option<busbw_model::PathType> {
+        self.wiring.path(gpu, &self.nics.get(nic)?.name)
+    }
+
+    pub fn nvlinks(&self) -> &NvLinks {
+        &self.wiring.nvlinks
+    }
+}
+
+impl Nic {
+    fn of(nic: &busbw_model::Nic) -> Self {
+        let port = nic.port.map(|port| format!(", port {port}")).unwrap_or_default();
+        let link = nic.link.as_deref().map(|link| format!(", {link}")).unwrap_or_default();
+        let address = nic.address.as_deref().map(|address| format!(", {address}")).unwrap_or_default();
+        Nic { index: nic.index, name: nic.name.clone(), title: format!("{}{port}{link}{address}", nic.name) }
+    }
+}
+
+/// What a log or device list tells of a GPU.
+struct Known {
+    rank: Option<u32>,
+    device: Option<u32>,
+    bus_id: Option<String>,
+    name: Option<String>,
+}
+
+impl Known {
+    fn gpu(&self) -> Gpu {
+        let number = self.rank.or(self.device).map(|number| number.to_string()).unwrap_or_default();
+        let rank = self.rank.map(|rank| format!("rank {rank}"));
+        let device = self.device.map(|device| format!("device {device}"));
+        let parts = [rank, device, self.bus_id.clone(), self.name.clone()];
+        Gpu { label: number, title: parts.into_iter().flatten().collect::<Vec<_>>().join(", ") }
+    }
+}
+
+/// The ranks of each node, those of unknown nodes last; nothing where no node is known.
+fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Known>)> {
+    let mut nodes: BTreeMap<Option<u32>, Vec<Known>> = BTreeMap::new();
+    let unheard = Rank::default();
+    let named = comm.channels.values().filter_map(|channel| channel.ring.as_ref()).flat_map(|ring| &ring.ranks);
+    let all: BTreeSet<u32> = comm.ranks.keys().chain(named).copied().take(MAX_RANKS + 1).collect();
+    for number in &all {
+        let rank = comm.ranks.get(number).unwrap_or(&unheard);
+        let listed = rank.node.and_then(|node| run.nodes.get(node as usize)).and_then(|node| {
+            let same = |gpu: &&busbw_model::Gpu| {
+                gpu.rank == Some(*number) || (gpu.device.is_some() && gpu.device == rank.device)
+            };
+            node.gpus.iter().find(same)
+        });
+        nodes.entry(rank.node).or_default().push(Known {
+            rank: Some(*number),
+            device: rank.device.or(listed.and_then(|gpu| gpu.device)),
+            bus_id: rank.bus_id.clone().or_else(|| listed.and_then(|gpu| gpu.bus_id.clone())),
+            name: listed.and_then(|gpu| gpu.name.clone()),
+        });
+    }
+    let elsewhere = nodes.remove(&None);
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    nodes.into_iter().chain(elsewhere.map(|ranks| (None, ranks))).collect()
+}
+
+fn devices_by_node(run: &Run) -> Vec<(Option<u32>, Vec<Known>)> {
+    let known = |gpu: &busbw_model::Gpu| Known {
+        rank: gpu.rank,
+        device: gpu.device,
+        bus_id: gpu.bus_id.clone(),
+        name: gpu.name.clone(),
+    };
+    let nodes = (0u32..).zip(&run.nodes).filter(|(_, node)| !node.gpus.is_empty());
+    nodes.map(|(index, node)| (Some(index), node.gpus.iter().map(known).collect())).collect()
+}
+
+/// The names of a matrix's devices of a kind; those of NICs as NCCL writes them.
+pub(super) fn device_names(matrix: &busbw_model::TopoMatrix, kind: DeviceKind) -> Vec<String> {
+    matrix.of_kind(kind).map(|device| device.hca.clone().unwrap_or_else(|| device.name.clone())).collect()
+}
