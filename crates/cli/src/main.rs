@@ -8,6 +8,7 @@ mod doctor;
 mod explain;
 mod generate;
 mod link;
+mod monitor;
 mod output;
 mod predict;
 mod simulate;
@@ -42,6 +43,7 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Predict(flags) => predict::run(flags),
         cli::Command::Simulate(flags) => simulate::run(flags),
         cli::Command::Link(flags) => link::run(flags),
+        cli::Command::Monitor(flags) => monitor::run(flags),
         cli::Command::Doctor(flags) => doctor::run(flags),
         cli::Command::Completions { shell } => generate::completions(*shell),
         cli::Command::Man { directory } => generate::man(directory.as_deref()),
