@@ -1,6 +1,7 @@
 //! One self-contained web page: no script, no external resource, light and dark as the reader's system has it.
 
 mod cluster;
+mod compare;
 mod curve;
 mod environment;
 mod fabric;
@@ -13,6 +14,7 @@ mod simulation;
 mod tables;
 mod topology;
 
+pub use compare::compare;
 pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;

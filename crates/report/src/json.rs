@@ -2,6 +2,7 @@
 //! in `docs/schema`.
 
 mod check;
+mod compare;
 mod evidence;
 mod layout;
 mod link;
@@ -10,6 +11,7 @@ mod simulation;
 mod view;
 
 pub use check::{write_check, write_facts};
+pub use compare::write_compare;
 pub use link::write_link;
 pub use prediction::write_predict;
 pub use simulation::write_simulate;

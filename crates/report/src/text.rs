@@ -2,6 +2,7 @@
 
 mod check;
 mod cluster;
+mod compare;
 mod findings;
 mod link;
 mod machine;
@@ -12,6 +13,7 @@ mod source;
 mod tables;
 
 pub use check::check;
+pub use compare::compare;
 pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
