@@ -1,5 +1,7 @@
 //! `busbw check` from end to end: this machine, captured trees with one fault each, several hosts, files of facts.
 
+#[path = "support/guest.rs"]
+mod guest;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/lab.rs"]
 mod lab;
@@ -9,10 +11,11 @@ mod process;
 #[path = "support/tree.rs"]
 mod tree;
 
+use guest::{Guest, Step};
 use lab::{NetLab, Skip, SlurmLab, mpirun_openmpi};
 use process::{Ended, run};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tree::Tree;
@@ -227,7 +230,12 @@ fn each_fault_is_told_with_remedy_and_code() {
         }
         let answer = of_tree(&tree);
         let told_as = items(&answer, fault.result);
-        assert!(told_as.contains(&(fault.item, fault.detail.to_owned())), "{}: {} is not in {told_as:#?}", fault.item, fault.detail);
+        assert!(
+            told_as.contains(&(fault.item, fault.detail.to_owned())),
+            "{}: {} is not in {told_as:#?}",
+            fault.item,
+            fault.detail
+        );
         let all = answer["items"].as_array().expect("items");
         let item = all.iter().find(|item| told(item) == fault.detail).expect("just found");
         assert_eq!(item["code"], fault.code, "{item}");
@@ -346,6 +354,37 @@ fn nodes_of_slurm_are_checked_together() {
         command.args(["sh", "-c", "NCCL_HOSTID=$SLURMD_NODENAME exec \"$0\" check --json", BUSBW]);
         let ended = run(command, LIMIT);
         assert_eq!(parsed(&ended)["hosts"], serde_json::json!(["node1", "node2"]), "{ended:?}");
+        Ok(())
+    });
+}
+
+/// Real devices: they are listed with state, MTU and GID; and three faults, each told.
+#[test]
+fn real_devices_and_their_faults_are_told() {
+    unless_skipped(|| {
+        let [healthy, wrong_gid, memlock, down] = Guest::run(
+            &[Path::new(BUSBW)],
+            [
+                &format!("ulimit -l unlimited; {BUSBW} check --json"),
+                &format!("NCCL_IB_GID_INDEX=0 {BUSBW} check --json"),
+                &format!("ulimit -l 64; {BUSBW} check --json"),
+                &format!("ip link set d0 down; {BUSBW} check --json"),
+            ],
+        )?;
+        let answer =
+            |step: &Step| -> Value { serde_json::from_str(&step.stdout).unwrap_or_else(|e| panic!("{e}: {step:?}")) };
+        let has = |step: &Step, result: &str, item: &str, detail: &str| {
+            let answer = answer(step);
+            let items = items(&answer, result);
+            assert!(items.contains(&(item, detail.to_owned())), "{item}: {detail} is not in {items:#?}\n{answer:#}");
+        };
+        has(&healthy, "ok", "port state", "rxe0/1: ACTIVE, LinkUp, Ethernet (RoCE)");
+        has(&healthy, "warn", "active MTU", "rxe0/1: 1024 of 4096, its interface has 1500");
+        has(&healthy, "ok", "RoCE v2 GID", "rxe0/1: index 1 (IPv4)");
+        has(&healthy, "ok", "memlock", "unlimited");
+        has(&wrong_gid, "warn", "RoCE v2 GID", "rxe0/1: NCCL_IB_GID_INDEX=0 is link-local");
+        has(&memlock, "fail", "memlock", "64 KiB");
+        has(&down, "fail", "port state", "rxe0/1: DOWN, Disabled, Ethernet (RoCE)");
         Ok(())
     });
 }

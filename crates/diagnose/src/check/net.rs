@@ -69,8 +69,7 @@ fn rings(interface: &NetInterface, sheet: &mut Sheet) {
         sheet.about(name).ok("queues", detail);
     }
     let Some(rings) = &interface.rings else { return };
-    let detail =
-        format!("{} of {} to receive, {} of {} to send", rings.rx, rings.rx_most, rings.tx, rings.tx_most);
+    let detail = format!("{} of {} to receive, {} of {} to send", rings.rx, rings.rx_most, rings.tx, rings.tx_most);
     if is_fast && rings.rx < SMALL_RING.min(rings.rx_most) {
         let remedy = format!("Packets that come in a burst are lost: `sudo ethtool -G {name} rx {}`", rings.rx_most);
         sheet.about(name).warn("rings", detail, Some(Code::SocketTuning), remedy);

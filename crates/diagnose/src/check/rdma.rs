@@ -1,7 +1,7 @@
 //! RDMA devices: there, alike, chosen, and joined with GPU memory.
 
-use super::sheet::{Sheet, listed};
 use super::ports;
+use super::sheet::{Sheet, listed};
 use busbw_model::node::{Known, RdmaDevice};
 use busbw_model::{Code, NodeFacts};
 
@@ -10,7 +10,8 @@ const DMA_BUF_SINCE: (u32, u32) = (5, 12);
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     if node.rdma.is_empty() {
-        return sheet.skip("devices", "no RDMA device (/sys/class/infiniband is empty): NCCL uses TCP sockets between nodes");
+        return sheet
+            .skip("devices", "no RDMA device (/sys/class/infiniband is empty): NCCL uses TCP sockets between nodes");
     }
     let names: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
     sheet.ok("devices", format!("{}: {}", names.len(), listed(&names)));
