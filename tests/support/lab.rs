@@ -214,7 +214,7 @@ pub fn programs(remedy: &str, names: &[&str]) -> Result<(), Skip> {
     if missing.is_empty() { Ok(()) } else { Err(Skip(format!("missing: {}; {remedy}", missing.join(", ")))) }
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())

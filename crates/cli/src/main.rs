@@ -7,6 +7,8 @@ mod described;
 mod doctor;
 mod explain;
 mod generate;
+mod link;
+mod monitor;
 mod output;
 mod predict;
 mod simulate;
@@ -40,6 +42,8 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
         cli::Command::Predict(flags) => predict::run(flags),
         cli::Command::Simulate(flags) => simulate::run(flags),
+        cli::Command::Link(flags) => link::run(flags),
+        cli::Command::Monitor(flags) => monitor::run(flags),
         cli::Command::Doctor(flags) => doctor::run(flags),
         cli::Command::Completions { shell } => generate::completions(*shell),
         cli::Command::Man { directory } => generate::man(directory.as_deref()),

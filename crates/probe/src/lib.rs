@@ -2,6 +2,7 @@
 //!
 //! Everything here reads. Whether what it reads is good is decided elsewhere.
 
+pub mod counters;
 mod node;
 mod program;
 mod root;

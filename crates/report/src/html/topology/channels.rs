@@ -102,7 +102,9 @@ impl<'a> Lines<'a> {
             (self.inside(a, b), class.to_owned(), format!("rank {from} to rank {to}"))
         } else {
             let (path, over) = self.between(channel, (from, a), (to, b));
-            (path, format!("{class} cross"), format!("{}{over}", self.pair(from, to)))
+            let class =
+                if self.scene.crosses(from, to) == Some(true) { format!("{class} cross") } else { class.into() };
+            (path, class, format!("{}{over}", self.pair(from, to)))
         };
         Some(format!(
             "<path class=\"{class}\" data-from=\"{from}\" data-to=\"{to}\" d=\"{path}\" marker-end=\"url(#tip-{})\">\

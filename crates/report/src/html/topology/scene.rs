@@ -2,8 +2,8 @@
 
 use super::wiring::{NvLinks, Wiring};
 use crate::words;
-use busbw_model::{Communicator, DeviceKind, Run};
-use std::collections::BTreeMap;
+use busbw_model::{Communicator, DeviceKind, Rank, Run};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What stays legible.
 const MAX_HOSTS: usize = 64;
@@ -21,6 +21,8 @@ pub(super) struct Scene {
 pub(super) struct Host {
     /// Its name, GPUs and NICs in words.
     pub about: String,
+    /// Whether it is a host; else, ranks whose hosts the log does not tell.
+    pub known: bool,
     pub gpus: Vec<Gpu>,
     pub nics: Vec<Nic>,
     pub wiring: Wiring,
@@ -52,12 +54,12 @@ pub(super) struct Spot {
 impl Scene {
     /// The machines of a communicator, or of the run as a whole; `None` where nothing is known, or too much to draw.
     pub fn of(run: &Run, comm: Option<&Communicator>) -> Option<Self> {
-        let mut nodes = comm.map(|comm| ranks_by_node(run, comm)).filter(|nodes| !nodes.is_empty());
-        if nodes.is_none() {
-            nodes = Some(devices_by_node(run)).filter(|nodes| !nodes.is_empty());
+        let nodes = comm.map(|comm| ranks_by_node(run, comm)).filter(|nodes| !nodes.is_empty());
+        let nodes = nodes.unwrap_or_else(|| devices_by_node(run));
+        if nodes.is_empty() {
+            return Scene::of_topology(run);
         }
-        let Some(nodes) = nodes else { return Scene::of_topology(run) };
-        if nodes.len() > MAX_HOSTS || nodes.values().map(Vec::len).sum::<usize>() > MAX_RANKS {
+        if nodes.len() > MAX_HOSTS || nodes.iter().map(|(_, gpus)| gpus.len()).sum::<usize>() > MAX_RANKS {
             return None;
         }
         let mut scene = Scene { hosts: Vec::new(), ranks: BTreeMap::new() };
@@ -78,18 +80,25 @@ impl Scene {
         let gpus: Vec<Gpu> = gpus.take(MAX_RANKS).collect();
         let nics = wiring.nics.iter().map(|name| Nic { index: None, name: name.clone(), title: name.clone() });
         let nics: Vec<Nic> = nics.take(MAX_NICS).collect();
-        let about = format!("{}, {}", words::counted(gpus.len(), "GPU"), words::counted(nics.len(), "NIC"));
-        (!gpus.is_empty()).then(|| Scene { hosts: vec![Host { about, gpus, nics, wiring }], ranks: BTreeMap::new() })
+        let counts = [(gpus.len(), "GPU"), (nics.len(), "NIC")].into_iter().filter(|(count, _)| *count > 0);
+        let about = counts.map(|(count, noun)| words::counted(count, noun)).collect::<Vec<_>>().join(", ");
+        (!gpus.is_empty())
+            .then(|| Scene { hosts: vec![Host { about, known: true, gpus, nics, wiring }], ranks: BTreeMap::new() })
     }
 
-    /// Whether two ranks are on different hosts; `None` where one is not drawn.
+    /// Whether two ranks are on different hosts; `None` where that is not known.
     pub fn crosses(&self, from: u32, to: u32) -> Option<bool> {
-        Some(self.ranks.get(&from)?.host != self.ranks.get(&to)?.host)
+        let host = |rank| self.ranks.get(&rank).map(|spot| spot.host).filter(|host| self.hosts[*host].known);
+        Some(host(from)? != host(to)?)
     }
 }
 
 impl Host {
-    fn of(run: &Run, node: u32, gpus: &[Known]) -> Self {
+    fn of(run: &Run, node: Option<u32>, gpus: &[Known]) -> Self {
+        let Some(node) = node else {
+            let (about, gpus) = ("hosts not told".into(), gpus.iter().map(Known::gpu).collect());
+            return Host { about, known: false, gpus, nics: Vec::new(), wiring: Wiring::default() };
+        };
         let model = run.nodes.get(node as usize);
         let wiring = Wiring::of(run, Some(gpus.len())).unwrap_or_default();
         let about = [model.map(words::gpus), model.map(words::nics)];
@@ -101,7 +110,7 @@ impl Host {
             nics = wiring.nics.iter().map(of_matrix).collect();
         }
         nics.truncate(MAX_NICS);
-        Host { about, gpus: gpus.iter().map(Known::gpu).collect(), nics, wiring }
+        Host { about, known: true, gpus: gpus.iter().map(Known::gpu).collect(), nics, wiring }
     }
 
     /// The GPU's number in its wiring: device numbers count from zero in the order of bus ids, as ranks do.
@@ -141,27 +150,35 @@ impl Known {
     }
 }
 
-fn ranks_by_node(run: &Run, comm: &Communicator) -> BTreeMap<u32, Vec<Known>> {
-    let mut nodes: BTreeMap<u32, Vec<Known>> = BTreeMap::new();
-    for (number, rank) in &comm.ranks {
-        let Some(node) = rank.node else { return BTreeMap::new() };
-        let listed = run.nodes.get(node as usize).and_then(|node| {
+/// The ranks of each node, those of unknown nodes last; nothing where no node is known.
+fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Known>)> {
+    let mut nodes: BTreeMap<Option<u32>, Vec<Known>> = BTreeMap::new();
+    let unheard = Rank::default();
+    let named = comm.channels.values().filter_map(|channel| channel.ring.as_ref()).flat_map(|ring| &ring.ranks);
+    let all: BTreeSet<u32> = comm.ranks.keys().chain(named).copied().take(MAX_RANKS + 1).collect();
+    for number in &all {
+        let rank = comm.ranks.get(number).unwrap_or(&unheard);
+        let listed = rank.node.and_then(|node| run.nodes.get(node as usize)).and_then(|node| {
             let same = |gpu: &&busbw_model::Gpu| {
                 gpu.rank == Some(*number) || (gpu.device.is_some() && gpu.device == rank.device)
             };
             node.gpus.iter().find(same)
         });
-        nodes.entry(node).or_default().push(Known {
+        nodes.entry(rank.node).or_default().push(Known {
             rank: Some(*number),
             device: rank.device.or(listed.and_then(|gpu| gpu.device)),
             bus_id: rank.bus_id.clone().or_else(|| listed.and_then(|gpu| gpu.bus_id.clone())),
             name: listed.and_then(|gpu| gpu.name.clone()),
         });
     }
-    nodes
+    let elsewhere = nodes.remove(&None);
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    nodes.into_iter().chain(elsewhere.map(|ranks| (None, ranks))).collect()
 }
 
-fn devices_by_node(run: &Run) -> BTreeMap<u32, Vec<Known>> {
+fn devices_by_node(run: &Run) -> Vec<(Option<u32>, Vec<Known>)> {
     let known = |gpu: &busbw_model::Gpu| Known {
         rank: gpu.rank,
         device: gpu.device,
@@ -169,7 +186,7 @@ fn devices_by_node(run: &Run) -> BTreeMap<u32, Vec<Known>> {
         name: gpu.name.clone(),
     };
     let nodes = (0u32..).zip(&run.nodes).filter(|(_, node)| !node.gpus.is_empty());
-    nodes.map(|(index, node)| (index, node.gpus.iter().map(known).collect())).collect()
+    nodes.map(|(index, node)| (Some(index), node.gpus.iter().map(known).collect())).collect()
 }
 
 /// The names of a matrix's devices of a kind; those of NICs as NCCL writes them.

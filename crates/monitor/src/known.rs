@@ -1,0 +1,216 @@
+//! The counters that busbw knows: what each counts, what it gives, and when it should not move. Data: `counters.toml`.
+
+use busbw_model::{Code, Severity};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+static KNOWN: LazyLock<Known> = LazyLock::new(|| {
+    let data: Data = toml::from_str(include_str!("counters.toml")).expect("counters.toml is tested");
+    Known { counters: data.counter, causes: data.cause.into_iter().map(|cause| (cause.name.clone(), cause)).collect() }
+});
+
+/// Where a counter is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// `counters/` and `hw_counters/` of a port of an RDMA device.
+    Rdma,
+    /// `statistics/` of a network interface.
+    Interface,
+    /// The driver of a network interface (`ethtool -S`).
+    Driver,
+    /// `/proc/net/snmp` and `netstat`.
+    Tcp,
+}
+
+/// What a counter gives, whatever its name is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Bytes sent.
+    TxBytes,
+    /// Bytes received.
+    RxBytes,
+    /// Bytes sent, where the interface counts RDMA's too.
+    WireTxBytes,
+    /// Bytes received, where the interface counts RDMA's too.
+    WireRxBytes,
+    /// Packets sent.
+    TxPackets,
+    /// Packets received.
+    RxPackets,
+    /// Pause frames sent.
+    TxPause,
+    /// Pause frames received.
+    RxPause,
+    /// Microseconds of pauses sent.
+    TxPauseUs,
+    /// Microseconds of pauses received.
+    RxPauseUs,
+    /// Congestion notifications sent.
+    CnpSent,
+    /// Congestion notifications obeyed.
+    CnpHandled,
+    /// Congestion notifications not obeyed.
+    CnpIgnored,
+    /// Packets received with a congestion mark.
+    EcnMarked,
+    /// Packets dropped for lack of a receive buffer.
+    OutOfBuffer,
+    /// Packets that came out of order.
+    OutOfSequence,
+    /// NAKs of peers that a packet was missing.
+    PacketSequenceErrors,
+    /// Packets sent again.
+    Retransmissions,
+    /// Answers that did not come in time.
+    AckTimeouts,
+    /// Receivers that were not ready.
+    RnrNaks,
+    /// Packets thrown away.
+    Discards,
+    /// Packets with errors.
+    Errors,
+    /// Errors of the link's signals.
+    SymbolErrors,
+    /// Times that the link went down.
+    LinkDowns,
+}
+
+/// A counter that busbw knows.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counter {
+    /// Where it is found.
+    #[serde(rename = "in")]
+    pub family: Family,
+    /// Its name there; `#` is any digit.
+    pub name: String,
+    /// What it counts.
+    pub meaning: String,
+    /// What it gives.
+    pub is: Option<Quantity>,
+    /// How many of the quantity one count is.
+    #[serde(default = "one")]
+    pub factor: u64,
+    /// Whether it is a part of the quantity, to be added to the others.
+    #[serde(default)]
+    pub adds: bool,
+    /// node_exporter's name, without its prefix.
+    pub prometheus: Option<String>,
+    /// Why it moves, when it should not.
+    pub cause: Option<String>,
+    /// How fast it may move before that is an alert.
+    #[serde(default)]
+    pub per_second: f64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// Why counters move that should not.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cause {
+    /// By which counters refer to it.
+    pub name: String,
+    /// The finding's code.
+    #[serde(deserialize_with = "code")]
+    pub code: Code,
+    /// How much it matters.
+    #[serde(deserialize_with = "severity")]
+    pub severity: Severity,
+    /// What it means.
+    pub meaning: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Code, D::Error> {
+    let name = String::deserialize(from)?;
+    let known = Code::ALL.iter().find(|(_, known, _)| *known == name).map(|(code, ..)| *code);
+    known.ok_or_else(|| serde::de::Error::custom(format!("no code {name}")))
+}
+
+fn severity<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Severity, D::Error> {
+    let name = String::deserialize(from)?;
+    let all = [Severity::Info, Severity::Warning, Severity::Error];
+    all.into_iter().find(|s| s.as_str() == name).ok_or_else(|| serde::de::Error::custom(format!("no severity {name}")))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Data {
+    cause: Vec<Cause>,
+    counter: Vec<Counter>,
+}
+
+/// All that is known.
+#[derive(Debug)]
+pub struct Known {
+    counters: Vec<Counter>,
+    causes: BTreeMap<String, Cause>,
+}
+
+impl Known {
+    /// All that is known.
+    pub fn get() -> &'static Known {
+        &KNOWN
+    }
+
+    /// The counters, those that count first before others that give the same.
+    pub fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    /// Where in the list a counter stands.
+    pub fn find(&self, family: Family, name: &str) -> Option<usize> {
+        self.counters.iter().position(|counter| counter.family == family && fits(&counter.name, name))
+    }
+
+    /// Why a counter moves that should not.
+    pub fn cause(&self, counter: &Counter) -> Option<&Cause> {
+        self.causes.get(counter.cause.as_ref()?)
+    }
+
+    /// The cause of this name.
+    pub fn cause_named(&self, name: &str) -> Option<&Cause> {
+        self.causes.get(name)
+    }
+}
+
+/// Whether a name is of a pattern in which `#` is a digit.
+fn fits(pattern: &str, name: &str) -> bool {
+    pattern.len() == name.len()
+        && pattern.bytes().zip(name.bytes()).all(|(p, n)| p == n || p == b'#' && n.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_is_whole() {
+        let known = Known::get();
+        for (at, counter) in known.counters.iter().enumerate() {
+            assert_eq!(known.find(counter.family, &counter.name.replace('#', "3")), Some(at), "{} twice", counter.name);
+            assert!(counter.cause.is_none() || known.cause(counter).is_some(), "{}: no such cause", counter.name);
+            assert!(counter.factor >= 1 && !counter.meaning.is_empty());
+        }
+        for name in known.causes.keys() {
+            assert!(
+                name == "down" || known.counters.iter().any(|counter| counter.cause.as_ref() == Some(name)),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_digit_stands_for_a_priority() {
+        for (name, fits_it) in [("rx_prio3_pause", true), ("rx_prio_pause", false), ("rx_prio31_pause", false)] {
+            assert_eq!(fits("rx_prio#_pause", name), fits_it, "{name}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A session: samples come in, everything that shows or keeps them gets them, until it ends.
+
+use crate::alerts::Thresholds;
+use crate::moment::Moment;
+use crate::recording::{Recorder, RecordingError};
+use crate::source::Source;
+use crate::stop::Stop;
+use crate::tracker::Tracker;
+use crate::{json, summary, text};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// How moments are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// As blocks of text.
+    Text,
+    /// As lines of JSON.
+    Json,
+    /// Not at all: only what keeps or serves them.
+    None,
+}
+
+/// What a session does besides showing moments.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// How many moments; none goes on until it is stopped.
+    pub count: Option<u64>,
+    /// When counters move too fast.
+    pub thresholds: Thresholds,
+    /// Record samples here.
+    pub record: Option<PathBuf>,
+}
+
+/// A session ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The recording that is replayed.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// A file that is written.
+    #[error("{path}: {error}; choose a place that can be written")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// What shows moments.
+    #[error(transparent)]
+    Output(#[from] io::Error),
+}
+
+impl SessionError {
+    /// Makes an error about a file.
+    fn at(path: &Path) -> impl Fn(io::Error) -> SessionError {
+        let path = path.display().to_string();
+        move |error| SessionError::File { path: path.clone(), error }
+    }
+}
+
+/// What takes in samples: the tracker, and what keeps or serves them.
+pub struct Intake {
+    tracker: Tracker,
+    recorder: Option<(PathBuf, Recorder<File>)>,
+}
+
+impl Intake {
+    /// Opens what keeps or serves samples.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn new(options: &Options) -> Result<Self, SessionError> {
+        let recorder = |path: &PathBuf| {
+            let recorder = File::create(path).and_then(Recorder::new).map_err(SessionError::at(path))?;
+            Ok::<_, SessionError>((path.clone(), recorder))
+        };
+        Ok(Intake {
+            tracker: Tracker::new(options.thresholds.clone()),
+            recorder: options.record.as_ref().map(recorder).transpose()?,
+        })
+    }
+
+    /// Takes the next sample of a source; none at its end.
+    ///
+    /// # Errors
+    /// The source cannot be read, or a file cannot be written.
+    pub fn next(&mut self, source: &mut Source) -> Result<Option<Moment>, SessionError> {
+        let Some(sample) = source.take()? else { return Ok(None) };
+        if let Some((path, recorder)) = &mut self.recorder {
+            recorder.add(&sample).map_err(SessionError::at(path))?;
+        }
+        Ok(Some(self.tracker.feed(&sample)))
+    }
+
+    /// Closes everything; what moved in all, in words.
+    pub fn finish(self) -> String {
+        summary::of(&self.tracker)
+    }
+}
+
+/// Runs until the count is reached, the recording ends, nobody reads any more, or a signal comes. Returns what moved in all.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Write) -> Result<String, SessionError> {
+    let mut stop = Stop::on_signals()?;
+    let mut intake = Intake::new(options)?;
+    let mut shown = 0;
+    while options.count.is_none_or(|count| shown < count) {
+        let Some(due) = source.due_in() else { break };
+        if stop.wait(due) {
+            break;
+        }
+        let Some(moment) = intake.next(&mut source)? else { break };
+        // The first has nothing to be compared with.
+        if moment.interval_us.is_none() {
+            continue;
+        }
+        match show(&moment, view, shown == 0, out) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            other => other?,
+        }
+        shown += 1;
+    }
+    Ok(intake.finish())
+}
+
+fn show(moment: &Moment, view: View, first: bool, out: &mut dyn Write) -> io::Result<()> {
+    match view {
+        View::None => return Ok(()),
+        View::Json => out.write_all(json::line(moment).as_bytes())?,
+        View::Text => {
+            if first {
+                out.write_all(text::legend(moment).as_bytes())?;
+            }
+            out.write_all(text::block(moment).as_bytes())?;
+        }
+    }
+    out.flush()
+}

@@ -1,0 +1,33 @@
+//! GPUs, through the driver's library (NVML), which is opened at run time where it is installed.
+
+use super::Gpu;
+use crate::Root;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::error::NvmlError;
+
+#[derive(Debug)]
+pub struct Gpus(Option<Nvml>);
+
+impl Gpus {
+    pub fn new(root: &Root) -> Self {
+        Gpus(root.is_live().then(Nvml::init).and_then(Result::ok))
+    }
+
+    /// The GPUs that answer.
+    pub fn read(&self) -> Vec<Gpu> {
+        let Some(nvml) = &self.0 else { return Vec::new() };
+        (0..nvml.device_count().unwrap_or(0)).filter_map(|index| gpu(nvml, index).ok()).collect()
+    }
+}
+
+fn gpu(nvml: &Nvml, index: u32) -> Result<Gpu, NvmlError> {
+    let device = nvml.device_by_index(index)?;
+    let memory = device.memory_info()?;
+    Ok(Gpu {
+        name: device.name()?,
+        busy_pct: device.utilization_rates()?.gpu,
+        memory_used_bytes: memory.used,
+        memory_total_bytes: memory.total,
+        power_mw: device.power_usage().ok(),
+    })
+}
