@@ -279,6 +279,33 @@ fn kept_facts_are_judged_later() {
     }
 }
 
+/// `explain` reads what was kept beside a log, and shows the host, the device and the line of the file.
+#[test]
+fn kept_facts_are_evidence() {
+    let (tree, path) = (Tree::unpack(H100), file("evidence.json"));
+    tree.write(&format!("{NIC}/{PORT}/state"), "1: DOWN");
+    tree.write(&format!("{GPU_BRIDGE}/config"), "acs 001d");
+    let (root, shown) = (tree.path().display().to_string(), path.display().to_string());
+    check(&["--root", &root, "--save", &shown]);
+    let mut command = Command::new(BUSBW);
+    command.args(["explain", "--json", &shown]);
+    let answer = parsed(&run(command, LIMIT));
+    let findings = answer["findings"].as_array().expect("findings");
+    let codes: Vec<&str> = findings.iter().map(|finding| finding["code"].as_str().expect("a code")).collect();
+    assert_eq!(codes, ["pcie.acs", "ib.transport-error"], "{answer:#}");
+    for (finding, text, key) in [
+        (&findings[0], "node1 0000:0d:00.0: access control redirects: true", "\"acs_redirects\""),
+        (&findings[1], "node1 mlx5_0/1: port state Down", "\"state\": \"DOWN\""),
+    ] {
+        let evidence = &finding["evidence"][0];
+        assert_eq!(evidence["text"], text, "{evidence}");
+        let kept = std::fs::read_to_string(&path).expect("just written");
+        let line = evidence["line"].as_u64().expect("a line") as usize;
+        assert!(kept.lines().nth(line - 1).is_some_and(|line| line.contains(key)), "{line}: {evidence}");
+    }
+    std::fs::remove_file(path).expect("just written");
+}
+
 /// Three hosts, one with another MTU: it is named, under mpirun and with --hosts.
 #[test]
 fn the_host_with_another_mtu_is_named() {
@@ -371,6 +398,9 @@ fn real_devices_and_their_faults_are_told() {
                 &format!("ip link set d0 down; {BUSBW} check --json"),
             ],
         )?;
+        for step in [&healthy, &wrong_gid, &memlock, &down] {
+            assert!(matches!(step.status, 0 | 1) && step.stderr.is_empty(), "{step:?}");
+        }
         let answer =
             |step: &Step| -> Value { serde_json::from_str(&step.stdout).unwrap_or_else(|e| panic!("{e}: {step:?}")) };
         let has = |step: &Step, result: &str, item: &str, detail: &str| {

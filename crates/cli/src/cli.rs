@@ -480,10 +480,11 @@ Exit status:
   0  ended as asked, by the count, the end of the recording, or Ctrl-C
   2  a file cannot be read or written, or bad usage";
 
-/// Measure this machine, and say what is wrong with it
+/// Check this machine, measure it, and say what is wrong with it
 ///
-/// Runs all-reduce over sizes from 8 bytes up: on the GPUs with nccl-tests where both are there, else with the embedded
-/// engine on the cores. Then explains its own result, as `busbw explain` does.
+/// Checks the node as `busbw check` does. Runs all-reduce over sizes from 8 bytes up: on the GPUs with nccl-tests where both are there, else with the embedded
+/// engine on the cores. Then explains its own
+/// result with all that the check found, as `busbw explain` does.
 #[derive(Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
@@ -511,5 +512,5 @@ const DOCTOR_EXAMPLES: &str = "Examples:
 
 Exit status:
   0  healthy, or nothing that calls for action
-  1  findings of severity error or warning, or the benchmark failed
+  1  findings of severity error or warning, a check that failed, or the benchmark did
   2  nothing could be measured, or bad usage";
