@@ -39,7 +39,7 @@ pub fn judge(run: &LinkRun) -> Diagnosis {
         (None, Some(first)) => first.title.clone(),
         (None, None) => "nothing was measured".into(),
     };
-    Diagnosis { verdict, summary, findings: found, expected: None, expected_tables: Vec::new() }
+    Diagnosis { verdict, summary, findings: found, ..Diagnosis::default() }
 }
 
 #[cfg(test)]
