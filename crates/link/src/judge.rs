@@ -9,6 +9,16 @@ mod slow;
 use busbw_model::{Code, Diagnosis, LinkRun, Severity, Verdict};
 use slow::Matrix;
 
+/// Pairs with a direction that is slow although neither end is: worth measuring again, alone, before they are named.
+pub(crate) fn suspects(run: &LinkRun) -> Vec<(usize, usize)> {
+    let matrix = Matrix::of(run);
+    let links = matrix.slow_links(&matrix.slow_ends());
+    let mut pairs: Vec<_> = links.iter().map(|slow| slow.cell.pair()).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
 /// Says what is wrong with the links of a run.
 pub fn judge(run: &LinkRun) -> Diagnosis {
     let matrix = Matrix::of(run);
