@@ -1,6 +1,8 @@
 //! A headless Chromium for tests of pages, or the reason why not.
 
 use crate::lab::{Skip, find};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use headless_chrome::protocol::cdp::{Emulation, Page as Cdp};
 use headless_chrome::{Browser, LaunchOptions, Tab};
 use serde_json::Value;
@@ -97,8 +99,16 @@ impl Page {
         let height =
             self.value("document.documentElement.scrollHeight").as_f64().unwrap_or(1000.0).clamp(600.0, 8000.0);
         let clip = Cdp::Viewport { x: 0.0, y: 0.0, width: 1200.0, height, scale: 1.0 };
-        let picture = self.0.capture_screenshot(Cdp::CaptureScreenshotFormatOption::Png, None, Some(clip), false);
-        std::fs::write(file, picture.expect("a picture")).expect("the picture can be kept");
+        let whole = Cdp::CaptureScreenshot {
+            format: Some(Cdp::CaptureScreenshotFormatOption::Png),
+            quality: None,
+            clip: Some(clip),
+            from_surface: Some(true),
+            capture_beyond_viewport: Some(true),
+            optimize_for_speed: None,
+        };
+        let picture = self.0.call_method(whole).expect("a picture").data;
+        std::fs::write(file, BASE64_STANDARD.decode(picture).expect("base64")).expect("the picture can be kept");
     }
 
     /// Scrolls to what a selector finds. Elements of SVG are found by their rectangle.

@@ -32,6 +32,7 @@ pub enum Command {
     Predict(Predict),
     Simulate(Simulate),
     Bench(Box<Bench>),
+    Link(Box<crate::link::Link>),
     Monitor(Monitor),
     Doctor(Doctor),
     /// Print completions for a shell

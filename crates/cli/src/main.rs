@@ -7,6 +7,7 @@ mod described;
 mod doctor;
 mod explain;
 mod generate;
+mod link;
 mod monitor;
 mod output;
 mod predict;
@@ -41,6 +42,7 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
         cli::Command::Predict(flags) => predict::run(flags),
         cli::Command::Simulate(flags) => simulate::run(flags),
+        cli::Command::Link(flags) => link::run(flags),
         cli::Command::Monitor(flags) => monitor::run(flags),
         cli::Command::Doctor(flags) => doctor::run(flags),
         cli::Command::Completions { shell } => generate::completions(*shell),

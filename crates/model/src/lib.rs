@@ -14,6 +14,7 @@ mod environment;
 mod finding;
 mod host;
 mod inspector;
+mod link;
 mod nccl;
 pub mod node;
 mod place;
@@ -40,6 +41,7 @@ pub use finding::{
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
+pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,

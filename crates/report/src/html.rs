@@ -6,12 +6,14 @@ mod environment;
 mod fabric;
 mod findings;
 mod hover;
+mod link;
 mod markup;
 mod prediction;
 mod simulation;
 mod tables;
 mod topology;
 
+pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
 

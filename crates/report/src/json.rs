@@ -1,13 +1,16 @@
-//! JSON for programs: schemas `busbw.explain/1`, `busbw.check/1`, `busbw.predict/1` and `busbw.simulate/1`, described in `docs/schema`.
+//! JSON for programs: schemas `busbw.explain/1`, `busbw.check/1`, `busbw.link/1`, `busbw.predict/1` and `busbw.simulate/1`, described
+//! in `docs/schema`.
 
 mod check;
 mod evidence;
 mod layout;
+mod link;
 mod prediction;
 mod simulation;
 mod view;
 
 pub use check::{write_check, write_facts};
+pub use link::write_link;
 pub use prediction::write_predict;
 pub use simulation::write_simulate;
 

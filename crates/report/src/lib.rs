@@ -10,6 +10,7 @@ mod description;
 mod histogram;
 pub mod html;
 pub mod json;
+mod link;
 mod remedy;
 mod scenario;
 mod style;

@@ -3,6 +3,7 @@
 mod check;
 mod cluster;
 mod findings;
+mod link;
 mod machine;
 mod page;
 mod prediction;
@@ -11,6 +12,7 @@ mod source;
 mod tables;
 
 pub use check::check;
+pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
 

@@ -17,7 +17,8 @@ pub(super) fn curves(run: &Run, diagnosis: &Diagnosis) -> String {
         run.tables.iter().enumerate().filter(|(_, table)| table.rows.len() > 1).take(MAX_LINES).collect();
     let picture = curve::draw(&Curve {
         label: format!("busbw by size of {}", words::counted(drawn.len(), "table")),
-        lines: drawn.iter().flat_map(|(index, table)| lines(*index, table, diagnosis)).collect(),
+        // The first table on top.
+        lines: drawn.iter().rev().flat_map(|(index, table)| lines(*index, table, diagnosis)).collect(),
         level: diagnosis
             .expected
             .as_ref()

@@ -80,7 +80,8 @@ impl Scene {
         let gpus: Vec<Gpu> = gpus.take(MAX_RANKS).collect();
         let nics = wiring.nics.iter().map(|name| Nic { index: None, name: name.clone(), title: name.clone() });
         let nics: Vec<Nic> = nics.take(MAX_NICS).collect();
-        let about = format!("{}, {}", words::counted(gpus.len(), "GPU"), words::counted(nics.len(), "NIC"));
+        let counts = [(gpus.len(), "GPU"), (nics.len(), "NIC")].into_iter().filter(|(count, _)| *count > 0);
+        let about = counts.map(|(count, noun)| words::counted(count, noun)).collect::<Vec<_>>().join(", ");
         (!gpus.is_empty())
             .then(|| Scene { hosts: vec![Host { about, known: true, gpus, nics, wiring }], ranks: BTreeMap::new() })
     }

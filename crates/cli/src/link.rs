@@ -1,0 +1,207 @@
+//! `busbw link`: bandwidth and latency between hosts, every pair, and which of them is slow.
+
+use crate::cli::{Color, Format, Output};
+use crate::{explain, output};
+use busbw_link::job::{self, Call, Ended};
+use busbw_link::{Choice, Plan, Progress, RdmaChoice, judge};
+use busbw_model::{Bytes, LinkRun, Verdict};
+use busbw_report::{html, json, text};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Measure bandwidth and latency between hosts, and name the slow host or link
+///
+/// Measures every pair of ends in rounds of disjoint pairs: over TCP by itself, over RDMA by driving perftest. A limit per
+/// flow shows by comparing numbers of flows. Under mpirun and srun it takes its place by itself (one rank per NIC to measure);
+/// named hosts are started with mpirun, or with srun inside an allocation.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Link {
+    /// The hosts to measure between; each may have several ranks (a:2)
+    #[arg(value_name = "HOST")]
+    hosts: Vec<String>,
+
+    /// The same as one list: a,b,c
+    #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts")]
+    list: Option<String>,
+
+    /// Start N ranks on this host, to try it out
+    #[arg(long, value_name = "N", conflicts_with_all = ["hosts", "list"])]
+    np: Option<usize>,
+
+    /// Print the command line that starts the ranks on the hosts, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Measure TCP, over the interface that NCCL_SOCKET_IFNAME chooses [default: RDMA where every end has a NIC for it]
+    #[arg(long, conflicts_with = "rdma", help_heading = "What to measure")]
+    tcp: bool,
+
+    /// Measure RDMA, with perftest
+    #[arg(long, help_heading = "What to measure")]
+    rdma: bool,
+
+    /// Have RDMA read (ib_read_bw) instead of write
+    #[arg(long, conflicts_with = "tcp", help_heading = "What to measure")]
+    read: bool,
+
+    /// Measure both directions at the same time as well
+    #[arg(long, help_heading = "What to measure")]
+    both_ways: bool,
+
+    /// Message sizes; matrices show the best of them [default: a few for two ends, 4M for more]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size, help_heading = "What to measure")]
+    size: Vec<Bytes>,
+
+    /// Numbers of flows to compare: TCP connections, or queue pairs [default: 1,2,4,8,16, for RDMA 1,4]
+    #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = flows, help_heading = "What to measure")]
+    flows: Vec<u32>,
+
+    /// RDMA device, with its port where that is not 1 (mlx5_0:2). The ranks of a host take those of a list in turn
+    #[arg(long, value_name = "DEVICES", value_delimiter = ',', help_heading = "What to measure")]
+    device: Vec<String>,
+
+    /// GID index of RoCE [default: that of the first RoCE v2 GID of an IPv4 address]
+    #[arg(long, value_name = "INDEX", help_heading = "What to measure")]
+    gid_index: Option<u32>,
+
+    /// How long each figure is measured
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    seconds: Duration,
+
+    /// An end that keeps others waiting for so long is lost
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Sizes beyond this need more memory than a figure is worth.
+const LARGEST: Bytes = Bytes(1 << 30);
+/// As many sockets as NCCL allows in a connection (MAX_SOCKETS in its `src/transport/net_socket.cc`).
+const MOST_FLOWS: u32 = 64;
+
+fn size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|e: busbw_model::ParseBytesError| e.to_string())?;
+    if (1..=LARGEST.0).contains(&size.0) { Ok(size) } else { Err(format!("give sizes from 1 to {LARGEST}")) }
+}
+
+fn flows(text: &str) -> Result<u32, String> {
+    let flows = text.parse().ok().filter(|flows| (1..=MOST_FLOWS).contains(flows));
+    flows.ok_or_else(|| format!("give numbers from 1 to {MOST_FLOWS}"))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.01..=3600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.01 to 3600".into())
+}
+
+const EXAMPLES: &str = "Examples:
+  busbw link a b                              two hosts: bandwidth by flows and sizes, latency
+  busbw link --hosts a,b,c,d                  all pairs, as a matrix; the slow host is named
+  busbw link --rdma --device mlx5_0 a b       RDMA by perftest (ib_write_bw, ib_write_lat)
+  mpirun -np 32 -N 1 busbw link --format html -o links.html
+  srun -N 16 --ntasks-per-node=4 busbw link --rdma    one rank per NIC
+  busbw link --np 2                           tried out on this host
+  busbw link --json a b | jq '.links[0].gbit_s'
+
+Exit status:
+  0  every link was measured, and none is far below its peers or its NIC's rate
+  1  a link or host is slow, or could not be measured
+  2  nothing could be measured, or bad usage";
+
+impl Link {
+    fn call(&self) -> Result<Call, String> {
+        let positional = (!self.hosts.is_empty()).then(|| self.hosts.join(","));
+        let transport = match (self.tcp, self.rdma || self.read) {
+            (true, _) => Choice::Tcp,
+            (false, true) => Choice::Rdma,
+            (false, false) => Choice::Auto,
+        };
+        let plan = Plan {
+            transport,
+            sizes: ascending(&self.size),
+            flows: ascending(&self.flows),
+            read: self.read,
+            both_ways: self.both_ways,
+            duration: self.seconds,
+            timeout: self.timeout,
+            rdma: RdmaChoice { devices: self.device.clone(), gid_index: self.gid_index },
+        };
+        Ok(Call {
+            plan,
+            hosts: positional.or_else(|| self.list.clone()),
+            np: self.np,
+            dry_run: self.dry_run,
+            program: std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?,
+            arguments: std::env::args_os().skip(1).collect(),
+        })
+    }
+}
+
+fn ascending<T: Ord + Copy>(values: &[T]) -> Vec<T> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// Runs the subcommand.
+pub fn run(flags: &Link) -> Result<ExitCode, String> {
+    let call = flags.call()?;
+    let bar = Bar::default();
+    let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| bar.show(progress));
+    bar.finish();
+    match ended.map_err(|error| error.to_string())? {
+        Ended::Measured(run) => answer(flags, &run),
+        Ended::CommandLine(line) => output::write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
+        Ended::Status(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
+    }
+}
+
+fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
+    let diagnosis = judge(run);
+    output::write(flags.output.file(), |out| match flags.output.format() {
+        Format::Json => json::write_link(run, &diagnosis, out),
+        Format::Html => out.write_all(html::link(run, &diagnosis).as_bytes()),
+        Format::Text => {
+            let style = explain::style(Color::Auto, None, flags.output.file().is_none());
+            out.write_all(text::link(run, &diagnosis, &style).as_bytes())
+        }
+    })?;
+    let fine = diagnosis.verdict == Verdict::Healthy && !diagnosis.has_problems();
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// How far the run has come: a bar on a terminal, else a line per pair where there are several.
+struct Bar(ProgressBar);
+
+impl Default for Bar {
+    fn default() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(5));
+        let style = ProgressStyle::with_template("round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Bar(bar)
+    }
+}
+
+impl Bar {
+    fn show(&self, progress: Progress) {
+        let Progress { pairs, done, round, rounds } = progress;
+        if io::stderr().is_terminal() {
+            self.0.set_length(pairs as u64);
+            self.0.set_message(format!("{round} of {rounds}"));
+            self.0.set_position(done as u64);
+        } else if pairs > 1 {
+            eprintln!("busbw: {done} of {pairs} pairs, round {round} of {rounds}");
+        }
+    }
+
+    fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,258 @@
+//! What was found, in words.
+
+use super::slow::{Matrix, Side, SlowEnd, SlowLink, median};
+use busbw_model::{Code, Finding, LinkFigures, LinkRun, LinkTransport, Severity};
+
+/// Below this share of the NIC's rate, something holds all links back. Perftest reaches 0.92 and more of an InfiniBand or
+/// RoCE port (docs/link.md); what TCP reaches is the CPU's matter as well.
+const RDMA_SHARE: f64 = 0.85;
+const TCP_SHARE: f64 = 0.5;
+/// So many times one flow's bandwidth shows that it is the flow that is limited.
+const MORE_WITH_FLOWS: f64 = 2.0;
+/// As long as n flows carry this share of n times what one does, each is at its limit.
+const IN_PROPORTION: f64 = 0.75;
+/// TCP probes for bandwidth by losing a little; more than this costs.
+const RESENT: f64 = 0.01;
+
+fn finding(code: Code, severity: Severity, confidence: f64, title: String, explanation: &str) -> Finding {
+    Finding {
+        code,
+        severity,
+        confidence,
+        title,
+        explanation: explanation.into(),
+        evidence: Vec::new(),
+        remedy: Vec::new(),
+        expected_gain: None,
+    }
+}
+
+fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).to_vec()
+}
+
+/// `3.05`, `98.3`, `412`: three digits that count.
+fn gbit(value: f64) -> String {
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$}")
+}
+
+/// Pairs that could not be measured: a finding for each end that is lost, one for all others.
+pub(super) fn unreachable(run: &LinkRun) -> Vec<Finding> {
+    let lost = run.ends.iter().filter_map(|end| end.trouble.as_deref());
+    let mut found: Vec<Finding> = lost
+        .map(|trouble| Finding {
+            remedy: texts(["Look at that host: is it up, is its cable in, what did its process say last?"]),
+            ..finding(
+                Code::NetUnreachable,
+                Severity::Error,
+                0.95,
+                trouble.into(),
+                "Its links have no figure; those of the others were measured.",
+            )
+        })
+        .collect();
+    let known = |end: usize| run.ends.get(end).is_some_and(|end| end.trouble.is_some());
+    for link in run.links.iter().filter(|link| link.from < link.to && run.interrupted.is_none()) {
+        let Err(reason) = &link.outcome else { continue };
+        if !known(link.from) && !known(link.to) {
+            let title = format!("{} and {}: {reason}", run.name(link.from), run.name(link.to));
+            found.push(finding(Code::NetUnreachable, Severity::Error, 0.9, title, "This pair has no figure."));
+        }
+    }
+    found
+}
+
+/// An end with which nearly all links are slow.
+pub(super) fn slow_end(run: &LinkRun, matrix: &Matrix, slow: &SlowEnd) -> Finding {
+    let name = run.name(slow.end);
+    let does = match slow.side {
+        Side::Sends => "sends",
+        Side::Receives => "receives",
+        Side::Both => "sends and receives",
+    };
+    let (own, others) = (gbit(slow.gbit_s), gbit(slow.others_gbit_s));
+    let title = format!("{name} is slow: it {does} {own} Gbit/s, where links of the others carry {others}");
+    let rate = |end: usize| run.ends.get(end).and_then(|end| end.rate_gbit_s);
+    let others_rate = median((0..run.ends.len()).filter(|end| *end != slow.end).filter_map(rate));
+    let (code, why) = match (rate(slow.end), others_rate) {
+        (Some(own), Some(others)) if own < 0.9 * others => {
+            (Code::NicRate, format!(" Its NIC runs at {own} Gbit/s, those of the others at {others}."))
+        }
+        _ => (Code::StragglerNode, String::new()),
+    };
+    let all = matrix.median().map(|median| format!(" The median of all links is {} Gbit/s.", gbit(median)));
+    let explanation = format!(
+        "Nearly all links of {name} are slow and links between the others are not: the cause is at this host, its cable or \
+         its port of the switch, not on the way between two hosts. A collective over all hosts runs at its speed.{why}{}",
+        all.unwrap_or_default()
+    );
+    let nic = run.ends.get(slow.end).map(|end| end.nic.clone()).unwrap_or_default();
+    let look = match run.transport {
+        LinkTransport::Tcp => format!(
+            "On {name}, look at speed, duplex and what shapes the traffic: `ethtool {nic}; tc -s qdisc show dev {nic}`"
+        ),
+        LinkTransport::Rdma => {
+            format!("On {name}, look at the port's rate and state: `ibstat {nic}; rdma link show {nic}/1`")
+        }
+    };
+    let check = format!("Compare {name} with a host that is not slow: `busbw check`");
+    Finding { remedy: vec![look, check], ..finding(code, Severity::Error, 0.9, title, &explanation) }
+}
+
+/// A link that is slow although its ends are not.
+pub(super) fn slow_link(run: &LinkRun, slow: &SlowLink) -> Finding {
+    let (from, to) = (run.name(slow.cell.from), run.name(slow.cell.to));
+    let (arrow, back) = match slow.back_gbit_s {
+        Some(back) => ("↔", format!(" ({} back)", gbit(back))),
+        None => ("→", String::new()),
+    };
+    let (own, others) = (gbit(slow.cell.gbit_s), gbit(slow.others_gbit_s));
+    let title = format!("the link {from} {arrow} {to} is slow: {own} Gbit/s{back}, where others carry {others}");
+    let explanation = format!(
+        "{from} and {to} are as fast as the others with other hosts, so that the cause is on the way between them: a link \
+         between switches, a hash that puts several flows on one link, or a cable with errors."
+    );
+    let remedy = texts([
+        "Measure again: a hash may fall differently, a bad cable does not.",
+        "Look at the error counters of the switch ports between the two hosts.",
+    ]);
+    Finding { remedy, ..finding(Code::FabricCongestion, Severity::Error, 0.7, title, &explanation) }
+}
+
+/// All links stay far below what their NICs are sold as.
+pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
+    let rate = |end: usize| run.ends.get(end).and_then(|end| end.rate_gbit_s);
+    let share = |link: &busbw_model::Link| {
+        let rate = rate(link.from)?.min(rate(link.to)?);
+        Some((link.outcome.as_ref().ok()?.gbit_s / rate, rate))
+    };
+    let shares: Vec<(f64, f64)> = run.links.iter().filter_map(share).collect();
+    let typical = median(shares.iter().map(|(share, _)| *share))?;
+    let rate = median(shares.iter().map(|(_, rate)| *rate))?;
+    let least = if run.transport == LinkTransport::Rdma { RDMA_SHARE } else { TCP_SHARE };
+    if typical >= least {
+        return None;
+    }
+    let percent = typical * 100.0;
+    let title = format!("links reach {percent:.0}% of the NICs' {rate} Gbit/s");
+    let (explanation, remedy) = match run.transport {
+        LinkTransport::Rdma => (
+            "A write of perftest fills at least nine tenths of a healthy port.",
+            texts([
+                "Look at PCIe width and speed, MTU and NUMA node of the NICs: `busbw check`",
+                "Try more queue pairs and larger messages: `busbw link --rdma --flows 1,2,4,8 --size 8M …`",
+            ]),
+        ),
+        LinkTransport::Tcp => (
+            "Over TCP the CPU is often the limit: look whether a core is busy all the time. RDMA does without it.",
+            texts([
+                "Look at MTU (9000), offloads and queues of the NICs: `busbw check`",
+                "Measure over RDMA, where the NICs can: `busbw link --rdma …`",
+            ]),
+        ),
+    };
+    Some(Finding { remedy, ..finding(Code::NicRate, Severity::Warning, 0.7, title, explanation) })
+}
+
+/// Packets that were lost, by what counters say.
+pub(super) fn losses(run: &LinkRun) -> Option<Finding> {
+    let figures = |link: &busbw_model::Link| link.outcome.as_ref().ok().cloned();
+    let all: Vec<(usize, usize, LinkFigures)> =
+        run.links.iter().filter_map(|link| Some((link.from, link.to, figures(link)?))).collect();
+    let worst = |weight: &dyn Fn(&LinkFigures) -> f64| {
+        let weighed = all.iter().map(|(from, to, figures)| (weight(figures), *from, *to, figures));
+        weighed.filter(|(weight, ..)| *weight > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    if let Some((_, from, to, figures)) = worst(&|figures| figures.losses.iter().map(|(_, by)| *by as f64).sum()) {
+        let counters: Vec<String> = figures.losses.iter().map(|(name, by)| format!("{name} +{by}")).collect();
+        let title =
+            format!("packets were lost between {} and {}: {}", run.name(from), run.name(to), counters.join(", "));
+        let explanation = "These counters of the RDMA devices stand still where no packet is lost or comes out of order. \
+                           RoCE sends all again from the lost one on, so that little loss costs much.";
+        let remedy = texts([
+            "Look for discards and errors at the NICs and the switch ports between the two hosts.",
+            "Set up priority flow control or ECN for the traffic class of RoCE, alike on NICs and switches.",
+        ]);
+        return Some(Finding { remedy, ..finding(Code::RoceConfig, Severity::Warning, 0.85, title, explanation) });
+    }
+    let (share, from, to, _) = worst(&|figures| figures.resent_share.unwrap_or(0.0))?;
+    if share < RESENT {
+        return None;
+    }
+    let (from, to) = (run.name(from), run.name(to));
+    let title = format!("TCP sent {:.1}% of its segments from {from} to {to} again", share * 100.0);
+    let explanation = "Segments are lost where something on the way drops what comes too fast, be it a full queue, a limit \
+                       per flow or a bad cable; all connections of the host count.";
+    Some(finding(Code::SocketTuning, Severity::Info, 0.6, title, explanation))
+}
+
+/// A link whose flows are limited.
+struct LimitedFlows {
+    from: usize,
+    to: usize,
+    /// What one flow carries.
+    one_gbit_s: f64,
+    /// How many flows carry most, and how much.
+    best: (u32, f64),
+}
+
+impl LimitedFlows {
+    fn of(link: &busbw_model::Link) -> Option<Self> {
+        let flows = &link.outcome.as_ref().ok()?.flows;
+        let one_gbit_s = flows.iter().find(|(flows, _)| *flows == 1)?.1;
+        let in_proportion =
+            flows.iter().any(|(count, gbit_s)| *count > 1 && *gbit_s >= IN_PROPORTION * f64::from(*count) * one_gbit_s);
+        let best = flows.iter().copied().reduce(|best, next| if next.1 > best.1 { next } else { best })?;
+        let limited = in_proportion && best.1 >= MORE_WITH_FLOWS * one_gbit_s;
+        limited.then_some(LimitedFlows { from: link.from, to: link.to, one_gbit_s, best })
+    }
+}
+
+/// Several flows carry several times what one does.
+pub(super) fn flow_limit(run: &LinkRun) -> Option<Finding> {
+    let measured = run.links.iter().filter(|link| link.outcome.is_ok()).count();
+    let all: Vec<LimitedFlows> = run.links.iter().filter_map(LimitedFlows::of).collect();
+    // One link's figures may have been unlucky.
+    if all.len() * 2 < measured {
+        return None;
+    }
+    let LimitedFlows { from, to, one_gbit_s, best: (flows, best) } = all.first()?;
+    let (from, to) = (run.name(*from), run.name(*to));
+    let flow = if run.transport == LinkTransport::Tcp { "flow" } else { "queue pair" };
+    let typical = gbit(median(all.iter().map(|limited| limited.one_gbit_s))?);
+    let title = format!(
+        "a limit per {flow} of about {typical} Gbit/s: one {flow} carries {}, {flows} carry {} ({from} → {to})",
+        gbit(*one_gbit_s),
+        gbit(*best)
+    );
+    let (explanation, remedy) = match run.transport {
+        LinkTransport::Tcp => {
+            let threads = *flows.min(&4);
+            (
+                "Bandwidth grows with the number of flows: the network limits each flow, as clouds do, or one core cannot \
+                 move more. NCCL's socket transport opens one socket per connection unless it is told otherwise or knows \
+                 the cloud.",
+                vec![format!(
+                    "Have NCCL use more sockets: `export NCCL_SOCKET_NTHREADS={threads} NCCL_NSOCKS_PERTHREAD={}`",
+                    flows.div_ceil(threads)
+                )],
+            )
+        }
+        LinkTransport::Rdma => (
+            "Bandwidth grows with the number of queue pairs: a switch hashes each onto one of several links, or a limit of \
+             the NIC holds per queue pair.",
+            vec![format!("Have NCCL use more queue pairs: `export NCCL_IB_QPS_PER_CONNECTION={flows}`")],
+        ),
+    };
+    Some(Finding { remedy, ..finding(Code::SocketTuning, Severity::Info, 0.8, title, explanation) })
+}
+
+/// Nothing stands out.
+pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
+    let rates = || run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s));
+    let (least, most) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);
+    let count = rates().count();
+    let title = format!("{count} links carry {} to {} Gbit/s; none stands out", gbit(least), gbit(most));
+    Some(finding(Code::OkAsExpected, Severity::Info, 0.8, title, ""))
+}

@@ -1,0 +1,174 @@
+//! Rank 0: waits for every rank, then has the pairs measured, round by round.
+
+use crate::pair;
+use crate::peer::Peer;
+use crate::plan::{Choice, Plan};
+use crate::rounds::rounds;
+use crate::wire::{Connection, Introduction};
+use crate::{Error, Result};
+use busbw_model::{Link, LinkEnd, LinkRun, LinkTransport};
+use busbw_net::{Alarm, Token};
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a connection may take to say who it is.
+const SILENT_STRANGER: Duration = Duration::from_secs(2);
+/// What a rank says first: the job's token, then its rank in four bytes.
+pub(crate) const OPENING: usize = Token::SIZE + 4;
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Pairs of all rounds.
+    pub pairs: usize,
+    /// Pairs that are done, or that could not be measured.
+    pub done: usize,
+    /// The round under way, from 1.
+    pub round: usize,
+    /// All rounds.
+    pub rounds: usize,
+}
+
+/// What rank 0 needs to lead.
+pub(crate) struct Lead<'a> {
+    pub plan: &'a Plan,
+    pub alarm: &'a Arc<Alarm>,
+    pub progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl Lead<'_> {
+    /// Waits for a connection of every rank.
+    pub fn gather(&self, listener: &TcpListener, token: Token, ranks: Vec<Introduction>) -> Result<Vec<Peer>> {
+        listener.set_nonblocking(true).map_err(|e| Error::system("wait for the other ranks", e))?;
+        let deadline = Instant::now() + self.plan.timeout.max(Duration::from_secs(10));
+        let mut connections: Vec<Option<Connection>> = ranks.iter().map(|_| None).collect();
+        while connections.iter().any(Option::is_none) {
+            self.alarm.check()?;
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    // Whoever shows no token of this job is let go.
+                    let Some((rank, connection)) = self.admit(stream, token) else { continue };
+                    if let Some(seat) = connections.get_mut(rank) {
+                        *seat = Some(connection);
+                    }
+                }
+                Err(_) if Instant::now() < deadline => std::thread::sleep(LOOK_EVERY),
+                Err(_) => {
+                    let missing = connections.iter().zip(&ranks).filter(|(seat, _)| seat.is_none());
+                    let missing: Vec<&str> = missing.map(|(_, rank)| rank.host.as_str()).collect();
+                    return Err(Error::Nothing(format!(
+                        "{} cannot connect to rank 0: check routes and firewalls, or choose another interface with \
+                         NCCL_SOCKET_IFNAME",
+                        missing.join(", ")
+                    )));
+                }
+            }
+        }
+        let peer = |(introduction, connection)| Peer::new(introduction, connection, Arc::clone(self.alarm));
+        Ok(ranks.into_iter().zip(connections.into_iter().flatten()).map(peer).collect())
+    }
+
+    fn admit(&self, mut stream: TcpStream, token: Token) -> Option<(usize, Connection)> {
+        let mut opening = [0; OPENING];
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(Some(SILENT_STRANGER)).ok()?;
+        stream.read_exact(&mut opening).ok()?;
+        let (shown, rank) = opening.split_last_chunk::<4>()?;
+        let connection = Connection::new(stream, self.plan.timeout).ok()?;
+        token.matches(shown).then_some((u32::from_le_bytes(*rank) as usize, connection))
+    }
+
+    /// Measures all pairs.
+    pub fn run(&self, peers: Vec<Peer>) -> Result<LinkRun> {
+        let transport = transport(self.plan.transport, &peers)?;
+        let plan = self.plan.completed(transport, peers.len());
+        let rounds = rounds_apart(&peers);
+        let pairs = rounds.iter().map(Vec::len).sum();
+        let peers: Vec<Mutex<Peer>> = peers.into_iter().map(Mutex::new).collect();
+        let links = Mutex::new(Vec::new());
+        for (number, round) in rounds.iter().enumerate() {
+            std::thread::scope(|scope| {
+                for &(a, b) in round {
+                    let (peers, links, rounds, plan) = (&peers, &links, rounds.len(), &plan);
+                    scope.spawn(move || {
+                        let [there, back] = self.pair(transport, [&peers[a], &peers[b]], plan);
+                        let mut links = links.lock().unwrap_or_else(PoisonError::into_inner);
+                        links.push(Link { from: a, to: b, outcome: there });
+                        links.push(Link { from: b, to: a, outcome: back });
+                        (self.progress)(Progress { pairs, done: links.len() / 2, round: number + 1, rounds });
+                    });
+                }
+            });
+        }
+        let mut links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
+        links.sort_unstable_by_key(|link| (link.from, link.to));
+        let peers = peers.into_iter().map(|peer| peer.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let ends = peers.map(|peer| end(transport, peer)).collect();
+        Ok(LinkRun { transport, ends, links, interrupted: self.alarm.reason() })
+    }
+
+    /// A pair of a round is nobody else's, so that neither lock is ever waited for.
+    fn pair(
+        &self,
+        transport: LinkTransport,
+        [a, b]: [&Mutex<Peer>; 2],
+        plan: &Plan,
+    ) -> [std::result::Result<busbw_model::LinkFigures, String>; 2] {
+        if let Some(reason) = self.alarm.reason() {
+            return [Err(reason.clone()), Err(reason)];
+        }
+        let mut a = a.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut b = b.lock().unwrap_or_else(PoisonError::into_inner);
+        pair::measure(transport, &mut a, &mut b, plan)
+    }
+}
+
+/// Rounds of pairs; where there are several hosts, without the pairs within one.
+fn rounds_apart(peers: &[Peer]) -> Vec<Vec<(usize, usize)>> {
+    let host = |rank: usize| peers[rank].introduction.host_id;
+    let several_hosts = (1..peers.len()).any(|rank| host(rank) != host(0));
+    let apart = |round: Vec<(usize, usize)>| -> Vec<(usize, usize)> {
+        round.into_iter().filter(|&(a, b)| !several_hosts || host(a) != host(b)).collect()
+    };
+    rounds(peers.len()).into_iter().map(apart).filter(|round| !round.is_empty()).collect()
+}
+
+/// The transport that all ends can do.
+fn transport(choice: Choice, peers: &[Peer]) -> Result<LinkTransport> {
+    let problems = || {
+        let mut problems: Vec<String> = peers
+            .iter()
+            .filter_map(|peer| Some(format!("{}: {}", peer.introduction.host, peer.introduction.rdma.as_ref().err()?)))
+            .collect();
+        problems.dedup();
+        problems
+    };
+    match choice {
+        Choice::Tcp => Ok(LinkTransport::Tcp),
+        // Ends that cannot are reported with their pairs, as long as there is a pair that can.
+        Choice::Rdma if peers.iter().filter(|peer| peer.introduction.rdma.is_ok()).count() >= 2 => {
+            Ok(LinkTransport::Rdma)
+        }
+        Choice::Rdma => Err(Error::Nothing(problems().join("; "))),
+        Choice::Auto => {
+            let hardware = |peer: &Peer| peer.introduction.rdma.as_ref().is_ok_and(|end| end.hardware);
+            Ok(if peers.iter().all(hardware) { LinkTransport::Rdma } else { LinkTransport::Tcp })
+        }
+    }
+}
+
+/// What is told of an end, which may go now.
+fn end(transport: LinkTransport, mut peer: Peer) -> LinkEnd {
+    peer.dismiss();
+    let Introduction { host, interface, address, rate_gbit_s, rdma, .. } = peer.introduction;
+    let address = address.to_string();
+    let (nic, rate_gbit_s, unable) = match (transport, rdma) {
+        (LinkTransport::Tcp, _) => (interface, rate_gbit_s, None),
+        (LinkTransport::Rdma, Ok(end)) => (end.device, end.rate_gbit_s, None),
+        (LinkTransport::Rdma, Err(reason)) => ("none".to_string(), None, Some(reason)),
+    };
+    LinkEnd { host, nic, address, rate_gbit_s, trouble: peer.trouble.or(unable) }
+}
