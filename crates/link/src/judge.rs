@@ -28,8 +28,8 @@ pub fn judge(run: &LinkRun) -> Diagnosis {
     found.extend(slow_ends.iter().map(|slow| findings::slow_end(run, &matrix, slow)));
     found.extend(slow_links.iter().map(|slow| findings::slow_link(run, slow)));
     found.extend(findings::below_rate(run));
-    found.extend(findings::losses(run));
     found.extend(findings::flow_limit(run));
+    found.extend(findings::losses(run));
     if run.interrupted.is_none() && found.iter().all(|finding| finding.severity == Severity::Info) {
         found.splice(0..0, findings::as_expected(run));
     }
