@@ -114,34 +114,73 @@ fn each_fault_is_one_line() {
     let cases: [(Edit, &str); 31] = [
         (|n| n.gpu.on_the_bus = Some(3), "fail GPUs: 2 of the 3 on PCIe, driver 550.54.15"),
         (|n| n.gpu.devices[1].persistence = Some(false), "warn persistence: off: GPU 1"),
-        (|n| n.gpu.devices[0].ecc = Some(Ecc { enabled: true, uncorrected: Some(2), ..Ecc::default() }), "fail ECC: memory errors: GPU 0"),
-        (|n| n.gpu.devices[0].ecc = Some(Ecc { enabled: true, remapping_failed: Some(true), ..Ecc::default() }), "fail ECC: memory errors: GPU 0"),
+        (
+            |n| n.gpu.devices[0].ecc = Some(Ecc { enabled: true, uncorrected: Some(2), ..Ecc::default() }),
+            "fail ECC: memory errors: GPU 0",
+        ),
+        (
+            |n| n.gpu.devices[0].ecc = Some(Ecc { enabled: true, remapping_failed: Some(true), ..Ecc::default() }),
+            "fail ECC: memory errors: GPU 0",
+        ),
         (|n| n.gpu.devices[1].ecc = Some(Ecc::default()), "warn ECC: off: GPU 1"),
         (|n| n.gpu.devices[1].nvlinks[4].active = false, "fail NVLink: links up: GPU 1: 17 of 18"),
-        (|n| n.gpu.devices[0].fabric = Some(GpuFabric { state: "in progress".into(), succeeded: false }), "fail NVLink fabric: not joined: GPU 0"),
+        (
+            |n| n.gpu.devices[0].fabric = Some(GpuFabric { state: "in progress".into(), succeeded: false }),
+            "fail NVLink fabric: not joined: GPU 0",
+        ),
         (|n| n.fabric_manager = Some("not running".into()), "fail fabric manager: not running"),
         (|n| n.gpu.devices[1].mig = Some(true), "warn MIG: on: GPU 1"),
         (|n| n.gpu.peers[1].status = "CNS".into(), "warn P2P: 1→0 CNS"),
         (|n| n.xids = Known::Known(vec![xid(31)]), "warn Xid: 31 at 0000:0f:00"),
         (|n| n.xids = Known::Known(vec![xid(31), xid(48)]), "fail Xid: 48 at 0000:0f:00"),
-        (|n| n.nccl[0].cuda = Some("13.0".into()), "fail NCCL and driver: built for CUDA 13.0, the driver runs 12.4 (/usr/lib/libnccl.so.2)"),
-        (|n| n.cuda.push(Library { path: "/usr/local/cuda".into(), version: Some("13.0.1".into()), cuda: None }), "warn CUDA toolkit: 13.0.1 in /usr/local/cuda"),
+        (
+            |n| n.nccl[0].cuda = Some("13.0".into()),
+            "fail NCCL and driver: built for CUDA 13.0, the driver runs 12.4 (/usr/lib/libnccl.so.2)",
+        ),
+        (
+            |n| n.cuda.push(Library { path: "/usr/local/cuda".into(), version: Some("13.0.1".into()), cuda: None }),
+            "warn CUDA toolkit: 13.0.1 in /usr/local/cuda",
+        ),
         (|n| n.gpu.open_module = Some(false), "fail GPUDirect RDMA: neither nvidia_peermem nor dma-buf"),
         (|n| n.kernel = Some("5.4.0-150-generic".into()), "fail GPUDirect RDMA: neither nvidia_peermem nor dma-buf"),
         (|n| n.rdma[0].ports[0].state = "INIT".into(), "fail port state: INIT, InfiniBand"),
         (|n| n.rdma[0].ports[0].active_mtu = Some(2048), "warn active MTU: 2048 of 4096"),
         (|n| width(n, 8), "fail link: 32 GT/s x8 at 0000:0c:00.0, 32 GT/s x16 is possible"),
         (|n| slot(n, 8), "fail link: 32 GT/s x8 at 0000:0c:00.0 is 31.5 GB/s, its ports need 50.0"),
-        (|n| { slot(n, 8); n.rdma[0].ports[0].rate_gbps = Some(100.0); }, "warn link: 32 GT/s x8 at 0000:0c:00.0, the card could do 32 GT/s x16"),
-        (|n| n.bridges[0].acs_redirects = Known::Known(true), "fail ACS: redirects at 0000:01:00.0 above GPU 0, mlx5_0"),
+        (
+            |n| {
+                slot(n, 8);
+                n.rdma[0].ports[0].rate_gbps = Some(100.0);
+            },
+            "warn link: 32 GT/s x8 at 0000:0c:00.0, the card could do 32 GT/s x16",
+        ),
+        (
+            |n| n.bridges[0].acs_redirects = Known::Known(true),
+            "fail ACS: redirects at 0000:01:00.0 above GPU 0, mlx5_0",
+        ),
         (|n| n.gpu.devices[0].pci.iommu = Some("DMA-FQ".into()), "warn IOMMU: translates for GPU 0"),
         (|n| n.gpu.devices[1].pci.numa_node = Some(1), "warn NUMA: no NIC on the node of GPU 1"),
         (|n| n.interfaces[0].rx_queues = 1, "warn queues: 1 to receive"),
-        (|n| n.interfaces[0].rings = Some(Rings { rx: 256, rx_most: 8192, tx: 256, tx_most: 8192 }), "warn rings: 256 of 8192 to receive, 256 of 8192 to send"),
-        (|n| n.shared_memory = Known::Known(SharedMemory { size_bytes: 64 << 20, free_bytes: 64 << 20 }), "fail /dev/shm: 64 MiB, 64 MiB free"),
-        (|n| n.programs[0].version = Some("mpirun (Open MPI) 5.0.3".into()), "warn mpirun: mpirun (Open MPI) 5.0.3 (/usr/bin/mpirun)"),
-        (|n| drop(n.environment.insert("UCX_TLS".into(), "tcp".into())), "warn variable: UCX_TLS=tcp: The variable keeps UCX, and with it Open MPI, on TCP sockets."),
-        (|n| n.clock = Known::Known(Clock { synchronised: false, error_us: 0, together_us: None }), "warn clock: not synchronised"),
+        (
+            |n| n.interfaces[0].rings = Some(Rings { rx: 256, rx_most: 8192, tx: 256, tx_most: 8192 }),
+            "warn rings: 256 of 8192 to receive, 256 of 8192 to send",
+        ),
+        (
+            |n| n.shared_memory = Known::Known(SharedMemory { size_bytes: 64 << 20, free_bytes: 64 << 20 }),
+            "fail /dev/shm: 64 MiB, 64 MiB free",
+        ),
+        (
+            |n| n.programs[0].version = Some("mpirun (Open MPI) 5.0.3".into()),
+            "warn mpirun: mpirun (Open MPI) 5.0.3 (/usr/bin/mpirun)",
+        ),
+        (
+            |n| drop(n.environment.insert("UCX_TLS".into(), "tcp".into())),
+            "warn variable: UCX_TLS=tcp: The variable keeps UCX, and with it Open MPI, on TCP sockets.",
+        ),
+        (
+            |n| n.clock = Known::Known(Clock { synchronised: false, error_us: 0, together_us: None }),
+            "warn clock: not synchronised",
+        ),
         (|n| n.governors = [("powersave".to_owned(), 8)].into(), "warn governor: powersave on 8 cores"),
     ];
     for (edit, trouble) in cases {
