@@ -1,5 +1,7 @@
 //! `busbw check` from end to end: this machine, captured trees with one fault each, several hosts, files of facts.
 
+#[path = "support/guest.rs"]
+mod guest;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/lab.rs"]
 mod lab;
@@ -9,10 +11,11 @@ mod process;
 #[path = "support/tree.rs"]
 mod tree;
 
+use guest::{Guest, Step};
 use lab::{NetLab, Skip, SlurmLab, mpirun_openmpi};
 use process::{Ended, run};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tree::Tree;
@@ -276,6 +279,33 @@ fn kept_facts_are_judged_later() {
     }
 }
 
+/// `explain` reads what was kept beside a log, and shows the host, the device and the line of the file.
+#[test]
+fn kept_facts_are_evidence() {
+    let (tree, path) = (Tree::unpack(H100), file("evidence.json"));
+    tree.write(&format!("{NIC}/{PORT}/state"), "1: DOWN");
+    tree.write(&format!("{GPU_BRIDGE}/config"), "acs 001d");
+    let (root, shown) = (tree.path().display().to_string(), path.display().to_string());
+    check(&["--root", &root, "--save", &shown]);
+    let mut command = Command::new(BUSBW);
+    command.args(["explain", "--json", &shown]);
+    let answer = parsed(&run(command, LIMIT));
+    let findings = answer["findings"].as_array().expect("findings");
+    for (code, text, key) in [
+        ("pcie.acs", "node1 0000:0d:00.0: access control redirects: true", "\"acs_redirects\""),
+        ("ib.transport-error", "node1 mlx5_0/1: port state Down", "\"state\": \"DOWN\""),
+    ] {
+        let finding = findings.iter().find(|finding| finding["code"] == code);
+        let finding = finding.unwrap_or_else(|| panic!("no {code}: {answer:#}"));
+        let evidence = &finding["evidence"][0];
+        assert_eq!(evidence["text"], text, "{evidence}");
+        let kept = std::fs::read_to_string(&path).expect("just written");
+        let line = evidence["line"].as_u64().expect("a line") as usize;
+        assert!(kept.lines().nth(line - 1).is_some_and(|line| line.contains(key)), "{line}: {evidence}");
+    }
+    std::fs::remove_file(path).expect("just written");
+}
+
 /// Three hosts, one with another MTU: it is named, under mpirun and with --hosts.
 #[test]
 fn the_host_with_another_mtu_is_named() {
@@ -351,6 +381,40 @@ fn nodes_of_slurm_are_checked_together() {
         command.args(["sh", "-c", "NCCL_HOSTID=$SLURMD_NODENAME exec \"$0\" check --json", BUSBW]);
         let ended = run(command, LIMIT);
         assert_eq!(parsed(&ended)["hosts"], serde_json::json!(["node1", "node2"]), "{ended:?}");
+        Ok(())
+    });
+}
+
+/// Real devices: they are listed with state, MTU and GID; and three faults, each told.
+#[test]
+fn real_devices_and_their_faults_are_told() {
+    unless_skipped(|| {
+        let [healthy, wrong_gid, memlock, down] = Guest::run(
+            &[Path::new(BUSBW)],
+            [
+                &format!("ulimit -l unlimited; {BUSBW} check --json"),
+                &format!("NCCL_IB_GID_INDEX=0 {BUSBW} check --json"),
+                &format!("ulimit -l 64; {BUSBW} check --json"),
+                &format!("ip link set d0 down; {BUSBW} check --json"),
+            ],
+        )?;
+        for step in [&healthy, &wrong_gid, &memlock, &down] {
+            assert!(matches!(step.status, 0 | 1) && step.stderr.is_empty(), "{step:?}");
+        }
+        let answer =
+            |step: &Step| -> Value { serde_json::from_str(&step.stdout).unwrap_or_else(|e| panic!("{e}: {step:?}")) };
+        let has = |step: &Step, result: &str, item: &str, detail: &str| {
+            let answer = answer(step);
+            let items = items(&answer, result);
+            assert!(items.contains(&(item, detail.to_owned())), "{item}: {detail} is not in {items:#?}\n{answer:#}");
+        };
+        has(&healthy, "ok", "port state", "rxe0/1: ACTIVE, LinkUp, Ethernet (RoCE)");
+        has(&healthy, "warn", "active MTU", "rxe0/1: 1024 of 4096, its interface has 1500");
+        has(&healthy, "ok", "RoCE v2 GID", "rxe0/1: index 1 (IPv4)");
+        has(&healthy, "ok", "memlock", "unlimited");
+        has(&wrong_gid, "warn", "RoCE v2 GID", "rxe0/1: NCCL_IB_GID_INDEX=0 is link-local");
+        has(&memlock, "fail", "memlock", "64 KiB");
+        has(&down, "fail", "port state", "rxe0/1: DOWN, Disabled, Ethernet (RoCE)");
         Ok(())
     });
 }

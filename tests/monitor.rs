@@ -4,10 +4,18 @@
 #[allow(dead_code, reason = "what other tests use")]
 mod process;
 
+#[path = "support/guest.rs"]
+mod guest;
+#[path = "support/lab.rs"]
+#[allow(dead_code, reason = "what other tests use")]
+mod lab;
+
+use guest::Guest;
 use process::{Ended, Running, run, signal};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -169,4 +177,111 @@ fn what_cannot_be_done_is_said_in_a_line() {
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}");
         assert!(ended.stderr.contains(message), "{arguments:?}: {}", ended.stderr);
     }
+}
+
+/// Runs perftest's client on rxe0 against rxe1 while the monitor records, and prints its table and the last lines of JSON.
+/// `before` prepares the wire. Sends with few packets under way, which the emulated machine does not lose by itself.
+fn recorded_transfer(before: &str) -> String {
+    let busbw = env!("CARGO_BIN_EXE_busbw");
+    let test = "-x 1 -n 1000 -s 16384 -t 2";
+    format!(
+        "{before}
+        rm -f /tmp/run.rec; touch /tmp/run.rec
+        {busbw} monitor --quiet --interval 100ms --record /tmp/run.rec &
+        monitor=$!
+        length() {{ wc -c </tmp/run.rec; }}
+        until [ $(length) -gt 200 ]; do sleep 0.1; done
+        ib_write_bw -d rxe1 {test} >/dev/null & server=$!
+        # The client fails as long as the server does not listen.
+        until ib_write_bw -d rxe0 {test} 10.1.1.2; do kill -0 $server || break; sleep 0.2; done
+        wait $server
+        # Two more samples, the second of which was taken after the transfer.
+        for more in 1 2; do before=$(length); until [ $(length) -gt $before ]; do sleep 0.1; done; done
+        kill -INT $monitor; wait $monitor
+        {busbw} monitor --replay /tmp/run.rec --json"
+    )
+}
+
+#[test]
+fn on_a_real_device_bytes_owners_and_losses_are_seen() {
+    let clean = recorded_transfer("");
+    let lossy = recorded_transfer("tc qdisc add dev d0 root netem loss 2%");
+    let steps = match Guest::run(&[Path::new(env!("CARGO_BIN_EXE_busbw"))], [&clean, &lossy]) {
+        Ok(steps) => steps,
+        Err(skip) => return skip.say(),
+    };
+    for step in &steps {
+        assert_eq!(step.status, 0, "{}\n{}", step.stdout, step.stderr);
+    }
+    let [clean, lossy] = steps.map(|step| {
+        let json: String =
+            step.stdout.lines().filter(|line| line.starts_with('{')).map(|line| format!("{line}\n")).collect();
+        (lines(&json), step)
+    });
+
+    // 1000 messages of 16 KiB in packets of 1 KiB, each with some 60 to 80 bytes of headers.
+    let payload = 1000.0 * 16384.0;
+    assert!(clean.1.stdout.contains(" 16384      1000 "), "{}", clean.1.stdout);
+    let sent = moved(&clean.0, "d0", "tx_bytes");
+    assert!((1.05..1.25).contains(&(sent / payload)), "{sent} bytes for {payload}");
+    assert!(moved(&clean.0, "rxe0/1", "sent_pkts") >= payload / 1024.0);
+    assert!(moved(&clean.0, "d1", "rx_bytes") >= payload);
+    // Soft-RoCE counts no bytes: the port shows those of its interface.
+    assert_eq!(clean.0[0]["ports"][0]["bytes_of"], "d0");
+    let owners = clean.0.iter().flat_map(|line| line["queue_pairs"].as_array().expect("queue pairs"));
+    let owner =
+        owners.filter(|owner| owner["owner"].as_str().is_some_and(|owner| owner.starts_with("ib_write_bw -d rxe0")));
+    assert!(owner.clone().any(|owner| owner["device"] == "rxe0" && owner["user"] == "root" && owner["pid"].is_u64()));
+    let jobs = clean.0.iter().flat_map(|line| line["jobs"].as_array().expect("jobs"));
+    assert!(jobs.clone().any(|job| job["what"] == "ib_write_bw"));
+
+    let alerts = lossy.0.iter().flat_map(|line| line["alerts"].as_array().expect("alerts"));
+    let codes: Vec<&str> = alerts.map(|alert| alert["code"].as_str().expect("a code")).collect();
+    assert!(codes.contains(&"roce.config"), "{codes:?}\n{}", lossy.1.stdout);
+}
+
+/// How far a counter of a port moved in all.
+fn moved(lines: &[Value], port: &str, counter: &str) -> f64 {
+    let ports = lines.iter().flat_map(|line| line["ports"].as_array().expect("ports"));
+    ports.filter(|row| row["name"] == port).filter_map(|row| row["counters"][counter]["moved"].as_f64()).sum()
+}
+
+#[test]
+fn scrapes_are_served_on_loopback_while_it_runs() {
+    let folder = scratch("prometheus");
+    let root = tree(&folder).to_str().expect("UTF-8").to_owned();
+    let mut running = Running::start(monitor(&["--root", &root, "--quiet", "--interval", "50ms", "--prometheus", "0"]));
+    let address = running.until_said(LIMIT, "address", |err| {
+        let address = err.strip_prefix("busbw: http://")?.split_once("/metrics\n")?.0;
+        Some(address.to_owned())
+    });
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    running.retry(LIMIT, "sample", || {
+        let mut connection = TcpStream::connect(&address).ok()?;
+        connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).ok()?;
+        let metric = "node_infiniband_port_data_transmitted_bytes_total{device=\"mlx5_0\",port=\"1\"} 4000\n";
+        answer.contains(metric).then_some(())
+    });
+    signal(running.id(), "INT");
+    assert!(running.ended(LIMIT).status.success());
+}
+
+#[test]
+fn a_trace_and_the_list_of_alerts_are_for_other_programs() {
+    let folder = scratch("trace");
+    let root = tree(&folder).to_str().expect("UTF-8").to_owned();
+    let trace = folder.join("trace.json");
+    let path = trace.to_str().expect("UTF-8");
+    ended_well(monitor(&["--root", &root, "--quiet", "-i", "50ms", "-n", "2", "--perfetto", path]));
+    let events: Value = serde_json::from_slice(&fs::read(&trace).expect("the trace is there")).expect("JSON");
+    let named = |name: &str| events.as_array().expect("events").iter().filter(|event| event["name"] == name).count();
+    assert_eq!((named("mlx5_0/1 tx Gbit/s"), named("all_reduce")), (2, 1));
+    let list = ended_well(monitor(&["--list-alerts"])).stdout;
+    let file = folder.join("thresholds.toml");
+    // Patterns of priorities stand for names.
+    fs::write(&file, list.replace('#', "3").replace("3 ", "# ")).expect("the file can be written");
+    let file = file.to_str().expect("UTF-8");
+    ended_well(monitor(&["--root", &root, "--once", "-i", "50ms", "--thresholds", file]));
 }

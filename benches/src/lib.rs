@@ -3,13 +3,14 @@
 //! `nccl-log-gen` writes a large NCCL log ([`nccl_log`]); `bench-ingest` times busbw on it beside `wc` and `rg`
 //! ([`ingest`], [`measure`]); `predict-accuracy` holds predictions against published measurements ([`accuracy`]);
 //! `bench-simulate` times the simulation of fabrics as they grow ([`simulate`]); `bench-peers` times `busbw bench` beside
-//! MPI and Gloo ([`peers`]). How to repeat a
+//! MPI and Gloo ([`peers`]); `bench-monitor` takes the processor time of watching ports ([`monitor`]). How to repeat a
 //! measurement is in `benches/README.md`.
 
 pub mod accuracy;
 pub mod ingest;
 pub mod machine;
 pub mod measure;
+pub mod monitor;
 pub mod nccl_log;
 pub mod peers;
 pub mod random;

@@ -40,6 +40,19 @@ pub fn run(flags: &Check) -> Result<ExitCode, String> {
     Ok(if checked.failed() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
+/// Checks this node, shows the table where a style is given, and gives the facts as a file would hold them, and whether
+/// nothing failed.
+pub fn this_node(shown: Option<&text::Style>) -> Result<(Vec<u8>, bool), String> {
+    let nodes = vec![busbw_probe::node(&Root::live())];
+    let checked = busbw_diagnose::check::check(&nodes, &Hello::default());
+    if let Some(style) = shown {
+        output::write(None, |out| out.write_all(text::check(&checked, style).as_bytes()))?;
+    }
+    let mut facts = Vec::new();
+    json::write_facts(&FactsFile::new(nodes), &mut facts).map_err(|e| format!("the facts of this node: {e}"))?;
+    Ok((facts, !checked.failed()))
+}
+
 /// The facts that the flags ask for; none on a rank that leaves the answer to rank 0.
 fn gather(flags: &Check) -> Result<Option<Found>, String> {
     if !flags.files.is_empty() {

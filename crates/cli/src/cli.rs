@@ -3,9 +3,11 @@
 use crate::sizes::Sizes;
 use busbw_bench::Flags;
 use busbw_model::{Code, Collective};
+use busbw_monitor::{FASTEST, SLOWEST, SPEEDS};
 use busbw_predict::WhatIf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZero, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -474,6 +476,18 @@ pub struct Monitor {
     #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = speed)]
     pub speed: Option<f64>,
 
+    /// Write a trace for ui.perfetto.dev: rates per port, and slices for alerts and for jobs that move data
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
+
+    /// Serve Prometheus at this port of 127.0.0.1, or at ADDRESS:PORT: GET /metrics, in node_exporter's names
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub prometheus: Option<SocketAddr>,
+
+    /// Print the counters that raise alerts, with their thresholds, and end
+    #[arg(long)]
+    pub list_alerts: bool,
+
     /// When counters move too fast (TOML; see docs/monitor.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub thresholds: Option<PathBuf>,
@@ -482,9 +496,6 @@ pub struct Monitor {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub root: Option<PathBuf>,
 }
-
-/// Below this, drivers that ask the firmware are asked too often; above, counters of 32 bits go round unseen.
-const INTERVALS: std::ops::RangeInclusive<f64> = 0.05..=3600.0;
 
 fn interval(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
@@ -497,29 +508,40 @@ fn interval(text: &str) -> Result<Duration, String> {
         (Ok(number), "m") => number * 60.0,
         _ => f64::NAN,
     };
-    if INTERVALS.contains(&seconds) { Ok(Duration::from_secs_f64(seconds)) } else { Err("give 50ms to 60m".into()) }
+    let interval = Duration::try_from_secs_f64(seconds).ok();
+    interval.filter(|time| (FASTEST..=SLOWEST).contains(time)).ok_or_else(|| "give 50ms to 60m".into())
 }
 
 fn speed(text: &str) -> Result<f64, String> {
-    let speed = text.parse().ok().filter(|speed: &f64| (0.001..=1e6).contains(speed));
-    speed.ok_or_else(|| "give a number from 0.001 to 1000000".into())
+    let speed = text.parse().ok().filter(|speed: &f64| SPEEDS.contains(speed));
+    speed.ok_or_else(|| format!("give a number from {} to {}", SPEEDS.start(), SPEEDS.end()))
+}
+
+/// A port alone is on the loopback interface.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    port.or_else(|_| text.parse()).map_err(|_| "give a port, or ADDRESS:PORT with a numeric address".into())
 }
 
 const MONITOR_EXAMPLES: &str = "Examples:
+  busbw monitor                              the screen; h shows its keys
   busbw monitor --once                       one second of this machine, as text
   busbw monitor --json -n 60 | jq '.alerts[]'
   busbw monitor --devices 'mlx5_*' --interval 500ms
   busbw monitor --quiet --record run.rec     while a job runs; Ctrl-C says what moved
   busbw monitor --replay run.rec --speed 10
+  busbw monitor --replay run.rec --perfetto run.json --quiet
+  busbw monitor --quiet --prometheus 9820    curl http://127.0.0.1:9820/metrics
 
 Exit status:
   0  ended as asked, by the count, the end of the recording, or Ctrl-C
   2  a file cannot be read or written, or bad usage";
 
-/// Measure this machine, and say what is wrong with it
+/// Check this machine, measure it, and say what is wrong with it
 ///
-/// Runs all-reduce over sizes from 8 bytes up: on the GPUs with nccl-tests where both are there, else with the embedded
-/// engine on the cores. Then explains its own result, as `busbw explain` does.
+/// Checks the node as `busbw check` does. Runs all-reduce over sizes from 8 bytes up: on the GPUs with nccl-tests where both are there, else with the embedded
+/// engine on the cores. Then explains its own
+/// result with all that the check found, as `busbw explain` does.
 #[derive(Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
@@ -547,5 +569,5 @@ const DOCTOR_EXAMPLES: &str = "Examples:
 
 Exit status:
   0  healthy, or nothing that calls for action
-  1  findings of severity error or warning, or the benchmark failed
+  1  findings of severity error or warning, a check that failed, or the benchmark did
   2  nothing could be measured, or bad usage";

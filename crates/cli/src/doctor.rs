@@ -1,15 +1,20 @@
-//! `busbw doctor`: measures this machine, then explains what it measured.
+//! `busbw doctor`: checks this machine, measures it, then explains what it measured with all that the check found.
 
 use crate::cli::{Color, Doctor, Format};
-use crate::explain;
+use crate::{check, explain};
 use busbw_ingest::read_bytes;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Runs the subcommand: the benchmark's table as it grows, then the answer; the same as JSON in a file.
+/// What the facts of the check are called among the inputs.
+const FACTS: &str = "busbw check";
+
+/// Runs the subcommand: the check, the benchmark's table as it grows, then the answer; the same as JSON in a file.
 pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
+    let style = explain::style(Color::Auto, None, true);
+    let (facts, healthy) = check::this_node((!flags.json).then_some(&style))?;
     let test = Test::of_this_machine(flags)?;
     eprintln!("busbw: {}", test.what);
     let (output, succeeded) = test.run(flags.json)?;
@@ -17,13 +22,13 @@ pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
         return Err(format!("{} printed nothing; run it by hand: {}", test.name(), test.line()));
     }
     let name = test.line();
-    let run = read_bytes(&[(&name, output.as_bytes())]).map_err(|e| e.to_string())?;
+    let run = read_bytes(&[(&name, output.as_bytes()), (FACTS, &facts)]).map_err(|e| e.to_string())?;
     let diagnosis = busbw_diagnose::diagnose(&run);
     save(&flags.output, &run, &diagnosis)?;
     let format = if flags.json { Format::Json } else { Format::Text };
-    explain::answer(format, &explain::style(Color::Auto, None, true), &run, &diagnosis)?;
+    explain::answer(format, &style, &run, &diagnosis)?;
     eprintln!("busbw: the report is also in {}", flags.output.display());
-    Ok(if diagnosis.has_problems() || !succeeded { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(if diagnosis.has_problems() || !succeeded || !healthy { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
 fn save(path: &Path, run: &busbw_model::Run, diagnosis: &busbw_model::Diagnosis) -> Result<(), String> {

@@ -1,42 +1,58 @@
 //! `busbw monitor`: what happens on the wire, now or in a recording.
 
 use crate::cli::Monitor;
+use crate::output;
 use busbw_monitor::session::{self, Options, View};
-use busbw_monitor::{Source, Thresholds};
+use busbw_monitor::{Source, Thresholds, screen};
 use busbw_probe::Root;
 use busbw_probe::counters::{Devices, Sampler};
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the subcommand.
 pub fn run(flags: &Monitor) -> Result<ExitCode, String> {
+    if flags.list_alerts {
+        output::write(None, |out| out.write_all(busbw_monitor::list_alerts().as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let options = Options {
         count: if flags.once { Some(1) } else { flags.count },
         thresholds: flags.thresholds.as_deref().map_or(Ok(Thresholds::default()), thresholds)?,
         record: flags.record.clone(),
+        perfetto: flags.perfetto.clone(),
+        prometheus: flags.prometheus,
     };
-    let view = if flags.json {
-        View::Json
-    } else if flags.quiet {
-        View::None
+    let on_screen = !(flags.once || flags.json || flags.quiet) && io::stdout().is_terminal();
+    let source = source(flags, on_screen)?;
+    let moved = if on_screen {
+        let name = flags.replay.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        screen::run(source, &options, &name.unwrap_or_default())
     } else {
-        View::Text
+        session::run(source, &options, view(flags), &mut io::stdout().lock())
     };
-    let source = source(flags)?;
-    let moved = session::run(source, &options, view, &mut io::stdout().lock()).map_err(|error| error.to_string())?;
+    let moved = moved.map_err(|error| error.to_string())?;
     if !flags.once {
         eprint!("{moved}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn source(flags: &Monitor) -> Result<Source, String> {
+fn view(flags: &Monitor) -> View {
+    match (flags.json, flags.quiet) {
+        (true, _) => View::Json,
+        (_, true) => View::None,
+        _ => View::Text,
+    }
+}
+
+fn source(flags: &Monitor, on_screen: bool) -> Result<Source, String> {
     if let Some(path) = &flags.replay {
         let fault = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let file = File::open(path).map_err(|error| fault(&error))?;
-        return Source::replay(Box::new(BufReader::new(file)), flags.speed).map_err(|error| fault(&error));
+        let speed = flags.speed.or(on_screen.then_some(1.0));
+        return Source::replay(Box::new(BufReader::new(file)), speed).map_err(|error| fault(&error));
     }
     let root = match &flags.root {
         None => Root::live(),

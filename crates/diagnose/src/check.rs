@@ -82,3 +82,6 @@ fn unheard(silent: &Silent) -> CheckItem {
         outcome: Outcome::Fail { remedy, code: Some(Code::MpiLaunch) },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,7 @@ use crate::nccl_diag::DiagReader;
 use crate::nccl_system_dump::DumpReader;
 use crate::nccl_tests::TableReader;
 use crate::nccl_topo_xml::XmlReader;
+use crate::node_facts;
 use crate::nvidia_smi_topo::TopoReader;
 use crate::perftest::PerftestReader;
 use crate::ras::{self, RasReader};
@@ -15,7 +16,7 @@ use crate::rdma_check::CheckReader;
 use crate::rdma_monitor::MonitorReader;
 use crate::text::TextLine;
 use crate::torch::{self, Recording, WatchdogReader};
-use busbw_model::{InputKind, Place, RasReport, SourceLine};
+use busbw_model::{HostFact, InputKind, Place, RasReport, SourceLine};
 use rustc_hash::FxHashMap;
 
 /// Streams of NCCL's own machine dumps begin with this; the speaker follows.
@@ -51,6 +52,7 @@ pub(crate) struct Readers {
     pub ras_json: Vec<RasReport>,
     pub recordings: Vec<Recording>,
     pub samples: Vec<(Sample, Place, Box<str>)>,
+    pub node_facts: Vec<HostFact>,
     /// Lines claimed, by format.
     pub claimed: FxHashMap<InputKind, u64>,
 }
@@ -108,6 +110,11 @@ impl Readers {
         } else if ras::looks_like_event(&object.value) {
             self.ras_json.push(ras::event(object));
             self.claim(InputKind::NcclRas, lines);
+        } else if node_facts::looks_like_facts(&object.value) {
+            if let Some(mut facts) = node_facts::read(object) {
+                self.node_facts.append(&mut facts);
+                self.claim(InputKind::HostFacts, lines);
+            }
         } else if torch::looks_like_json(&object.value) {
             self.recordings.push(torch::read_json(&object.value, object.source()));
             self.claim(InputKind::FlightRecorder, lines);

@@ -9,6 +9,16 @@ mod slow;
 use busbw_model::{Code, Diagnosis, LinkRun, Severity, Verdict};
 use slow::Matrix;
 
+/// Pairs with a direction that is slow although neither end is: worth measuring again, alone, before they are named.
+pub(crate) fn suspects(run: &LinkRun) -> Vec<(usize, usize)> {
+    let matrix = Matrix::of(run);
+    let links = matrix.slow_links(&matrix.slow_ends());
+    let mut pairs: Vec<_> = links.iter().map(|slow| slow.cell.pair()).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
 /// Says what is wrong with the links of a run.
 pub fn judge(run: &LinkRun) -> Diagnosis {
     let matrix = Matrix::of(run);
@@ -18,8 +28,8 @@ pub fn judge(run: &LinkRun) -> Diagnosis {
     found.extend(slow_ends.iter().map(|slow| findings::slow_end(run, &matrix, slow)));
     found.extend(slow_links.iter().map(|slow| findings::slow_link(run, slow)));
     found.extend(findings::below_rate(run));
-    found.extend(findings::losses(run));
     found.extend(findings::flow_limit(run));
+    found.extend(findings::losses(run));
     if run.interrupted.is_none() && found.iter().all(|finding| finding.severity == Severity::Info) {
         found.splice(0..0, findings::as_expected(run));
     }
@@ -39,7 +49,7 @@ pub fn judge(run: &LinkRun) -> Diagnosis {
         (None, Some(first)) => first.title.clone(),
         (None, None) => "nothing was measured".into(),
     };
-    Diagnosis { verdict, summary, findings: found, expected: None, expected_tables: Vec::new() }
+    Diagnosis { verdict, summary, findings: found, ..Diagnosis::default() }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Rank 0: waits for every rank, then has the pairs measured, round by round.
 
+use crate::judge;
 use crate::pair;
 use crate::peer::Peer;
 use crate::plan::{Choice, Plan};
@@ -10,12 +11,14 @@ use busbw_model::{Link, LinkEnd, LinkRun, LinkTransport};
 use busbw_net::{Alarm, Token};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a connection may take to say who it is.
 const SILENT_STRANGER: Duration = Duration::from_secs(2);
+/// How often links that stand out are measured again.
+const SECOND_LOOKS: usize = 2;
 /// What a rank says first: the job's token, then its rank in four bytes.
 pub(crate) const OPENING: usize = Token::SIZE + 4;
 
@@ -105,9 +108,31 @@ impl Lead<'_> {
         }
         let mut links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
         links.sort_unstable_by_key(|link| (link.from, link.to));
-        let peers = peers.into_iter().map(|peer| peer.into_inner().unwrap_or_else(PoisonError::into_inner));
-        let ends = peers.map(|peer| end(transport, peer)).collect();
-        Ok(LinkRun { transport, ends, links, interrupted: self.alarm.reason() })
+        let ends = peers.iter().map(|peer| end(transport, &locked(peer))).collect();
+        let mut run = LinkRun { transport, ends, links, interrupted: None };
+        self.confirm(&mut run, &peers, &plan);
+        for (end, peer) in run.ends.iter_mut().zip(&peers) {
+            end.trouble = locked(peer).trouble.clone().or(end.trouble.take());
+        }
+        run.interrupted = self.alarm.reason();
+        Ok(run)
+    }
+
+    /// Measures links that stand out again, each alone: what else ran on a host at that time must not make a link slow. The
+    /// better figures stay.
+    fn confirm(&self, run: &mut LinkRun, peers: &[Mutex<Peer>], plan: &Plan) {
+        for _ in 0..SECOND_LOOKS {
+            for (a, b) in judge::suspects(run) {
+                let [there, back] = self.pair(run.transport, [&peers[a], &peers[b]], plan);
+                for (from, to, again) in [(a, b, there), (b, a, back)] {
+                    let link = run.links.iter_mut().find(|link| (link.from, link.to) == (from, to));
+                    if let (Some(link), Ok(again)) = (link, again) {
+                        let better = link.outcome.as_ref().is_ok_and(|first| first.gbit_s < again.gbit_s);
+                        link.outcome = if better { Ok(again) } else { link.outcome.clone() };
+                    }
+                }
+            }
+        }
     }
 
     /// A pair of a round is nobody else's, so that neither lock is ever waited for.
@@ -120,10 +145,12 @@ impl Lead<'_> {
         if let Some(reason) = self.alarm.reason() {
             return [Err(reason.clone()), Err(reason)];
         }
-        let mut a = a.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut b = b.lock().unwrap_or_else(PoisonError::into_inner);
-        pair::measure(transport, &mut a, &mut b, plan)
+        pair::measure(transport, &mut locked(a), &mut locked(b), plan)
     }
+}
+
+fn locked(peer: &Mutex<Peer>) -> MutexGuard<'_, Peer> {
+    peer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Rounds of pairs; where there are several hosts, without the pairs within one.
@@ -160,15 +187,13 @@ fn transport(choice: Choice, peers: &[Peer]) -> Result<LinkTransport> {
     }
 }
 
-/// What is told of an end, which may go now.
-fn end(transport: LinkTransport, mut peer: Peer) -> LinkEnd {
-    peer.dismiss();
-    let Introduction { host, interface, address, rate_gbit_s, rdma, .. } = peer.introduction;
-    let address = address.to_string();
-    let (nic, rate_gbit_s, unable) = match (transport, rdma) {
+/// What is told of an end.
+fn end(transport: LinkTransport, peer: &Peer) -> LinkEnd {
+    let Introduction { host, interface, address, rate_gbit_s, rdma, .. } = peer.introduction.clone();
+    let (nic, rate_gbit_s, trouble) = match (transport, rdma) {
         (LinkTransport::Tcp, _) => (interface, rate_gbit_s, None),
         (LinkTransport::Rdma, Ok(end)) => (end.device, end.rate_gbit_s, None),
-        (LinkTransport::Rdma, Err(reason)) => ("none".to_string(), None, Some(reason)),
+        (LinkTransport::Rdma, Err(reason)) => ("none".to_string(), None, Some(format!("{host}: {reason}"))),
     };
-    LinkEnd { host, nic, address, rate_gbit_s, trouble: peer.trouble.or(unable) }
+    LinkEnd { host, nic, address: address.to_string(), rate_gbit_s, trouble }
 }

@@ -45,11 +45,11 @@ impl Peer {
         self.answer(takes)
     }
 
-    /// Lets it go.
-    pub fn dismiss(&mut self) {
-        // Whoever is lost already ends by itself.
-        let _ = self.tell(&Order::Leave);
-        self.connection = None;
+    fn dismiss(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            // Whoever is lost ends by itself.
+            let _ = connection.send(&Order::Leave);
+        }
     }
 
     /// It answered what nobody asked.
@@ -72,5 +72,11 @@ impl Peer {
         }
         let trouble = format!("{}: {lost}", self.introduction.host);
         self.trouble.get_or_insert(trouble).clone()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.dismiss();
     }
 }

@@ -156,7 +156,7 @@ pub struct PcieLink {
     /// Lanes.
     pub width: u32,
     /// The device itself says that this is less than it could (`(downgraded)`).
-    #[serde(default)]
+    #[serde(skip)]
     pub downgraded: bool,
 }
 
@@ -195,6 +195,7 @@ pub enum HostTool {
     Lsmod,
     Systemctl,
     Ip,
+    BusbwCheck,
 }
 
 impl HostTool {
@@ -214,6 +215,7 @@ impl HostTool {
             HostTool::Lsmod => "lsmod",
             HostTool::Systemctl => "systemctl status",
             HostTool::Ip => "ip link",
+            HostTool::BusbwCheck => "busbw check",
         }
     }
 }

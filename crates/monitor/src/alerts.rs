@@ -95,9 +95,19 @@ impl Thresholds {
 }
 
 fn family(name: &str) -> Option<Family> {
-    [("rdma", Family::Rdma), ("interface", Family::Interface), ("driver", Family::Driver), ("tcp", Family::Tcp)]
-        .into_iter()
-        .find_map(|(known, family)| (known == name).then_some(family))
+    Family::ALL.into_iter().find(|family| family.name() == name)
+}
+
+/// The counters that raise alerts, one per line, in the form of a file of thresholds.
+pub fn list_alerts() -> String {
+    let known = Known::get();
+    let alerts = known.counters().iter().filter_map(|counter| Some((counter, known.cause(counter)?)));
+    alerts
+        .map(|(counter, cause)| {
+            let name = format!("{}.{}.per_second = {}", counter.family.name(), counter.name, counter.per_second);
+            format!("{name:<56} # {}: {}\n", cause.code, counter.meaning)
+        })
+        .collect()
 }
 
 /// The alerts that stand, and those that are over.

@@ -24,6 +24,21 @@ pub enum Family {
     Tcp,
 }
 
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 4] = [Family::Rdma, Family::Interface, Family::Driver, Family::Tcp];
+
+    /// As in `counters.toml` and in files of thresholds.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::Rdma => "rdma",
+            Family::Interface => "interface",
+            Family::Driver => "driver",
+            Family::Tcp => "tcp",
+        }
+    }
+}
+
 /// What a counter gives, whatever its name is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

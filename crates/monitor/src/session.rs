@@ -1,14 +1,18 @@
 //! A session: samples come in, everything that shows or keeps them gets them, until it ends.
 
-use crate::alerts::Thresholds;
+use crate::alerts::{Alert, Thresholds};
 use crate::moment::Moment;
+use crate::perfetto::Trace;
+use crate::prometheus::Snapshot;
 use crate::recording::{Recorder, RecordingError};
+use crate::serve::Server;
 use crate::source::Source;
 use crate::stop::Stop;
 use crate::tracker::Tracker;
 use crate::{json, summary, text};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// How moments are shown.
@@ -31,6 +35,10 @@ pub struct Options {
     pub thresholds: Thresholds,
     /// Record samples here.
     pub record: Option<PathBuf>,
+    /// Write a trace for Perfetto here.
+    pub perfetto: Option<PathBuf>,
+    /// Serve Prometheus here.
+    pub prometheus: Option<SocketAddr>,
 }
 
 /// A session ended early.
@@ -44,6 +52,14 @@ pub enum SessionError {
     File {
         /// Which.
         path: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The address that Prometheus is to be served at.
+    #[error("--prometheus {address}: {error}; choose a free port of an address of this host")]
+    Address {
+        /// Which.
+        address: SocketAddr,
         /// Why.
         error: io::Error,
     },
@@ -64,6 +80,8 @@ impl SessionError {
 pub struct Intake {
     tracker: Tracker,
     recorder: Option<(PathBuf, Recorder<File>)>,
+    trace: Option<(PathBuf, Trace<BufWriter<File>>)>,
+    server: Option<Server>,
 }
 
 impl Intake {
@@ -76,10 +94,23 @@ impl Intake {
             let recorder = File::create(path).and_then(Recorder::new).map_err(SessionError::at(path))?;
             Ok::<_, SessionError>((path.clone(), recorder))
         };
+        let trace = |path: &PathBuf| {
+            let file = File::create(path).map(BufWriter::new);
+            Ok::<_, SessionError>((path.clone(), file.and_then(Trace::new).map_err(SessionError::at(path))?))
+        };
+        let server =
+            |address: SocketAddr| Server::start(address).map_err(|error| SessionError::Address { address, error });
         Ok(Intake {
             tracker: Tracker::new(options.thresholds.clone()),
             recorder: options.record.as_ref().map(recorder).transpose()?,
+            trace: options.perfetto.as_ref().map(trace).transpose()?,
+            server: options.prometheus.map(server).transpose()?,
         })
+    }
+
+    /// Where Prometheus is served.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.as_ref().map(Server::address)
     }
 
     /// Takes the next sample of a source; none at its end.
@@ -91,12 +122,30 @@ impl Intake {
         if let Some((path, recorder)) = &mut self.recorder {
             recorder.add(&sample).map_err(SessionError::at(path))?;
         }
-        Ok(Some(self.tracker.feed(&sample)))
+        let moment = self.tracker.feed(&sample);
+        if let Some((path, trace)) = &mut self.trace {
+            trace.add(&moment).map_err(SessionError::at(path))?;
+        }
+        if let Some(server) = &self.server {
+            server.show(Snapshot { sample, alerts: moment.alerts.clone() });
+        }
+        Ok(Some(moment))
+    }
+
+    /// Every alert so far.
+    pub fn alerts(&self) -> Vec<Alert> {
+        self.tracker.alerts().cloned().collect()
     }
 
     /// Closes everything; what moved in all, in words.
-    pub fn finish(self) -> String {
-        summary::of(&self.tracker)
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn finish(self) -> Result<String, SessionError> {
+        if let Some((path, trace)) = self.trace {
+            trace.finish().map_err(SessionError::at(&path))?;
+        }
+        Ok(summary::of(&self.tracker))
     }
 }
 
@@ -107,6 +156,9 @@ impl Intake {
 pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Write) -> Result<String, SessionError> {
     let mut stop = Stop::on_signals()?;
     let mut intake = Intake::new(options)?;
+    if let Some(address) = intake.address() {
+        eprintln!("busbw: http://{address}/metrics");
+    }
     let mut shown = 0;
     while options.count.is_none_or(|count| shown < count) {
         let Some(due) = source.due_in() else { break };
@@ -124,7 +176,7 @@ pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Writ
         }
         shown += 1;
     }
-    Ok(intake.finish())
+    intake.finish()
 }
 
 fn show(moment: &Moment, view: View, first: bool, out: &mut dyn Write) -> io::Result<()> {

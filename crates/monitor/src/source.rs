@@ -5,6 +5,13 @@ use busbw_probe::counters::{Sample, Sampler};
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
+/// Below this, drivers that ask the firmware are asked too often.
+pub const FASTEST: Duration = Duration::from_millis(50);
+/// Above this, counters of 32 bits go round unseen.
+pub const SLOWEST: Duration = Duration::from_secs(3600);
+/// How fast a recording may be played.
+pub const SPEEDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+
 /// Gives samples, each when its time has come.
 pub enum Source {
     /// A machine's counters, one sample per interval.
@@ -68,6 +75,25 @@ impl Source {
                 Ok(Some(sample))
             }
             Source::Replay(replay) => replay.take(),
+        }
+    }
+
+    /// How it gives samples, in words: `every 1s`, `run.rec ×10`.
+    pub fn describe(&self, name: &str) -> String {
+        match self {
+            Source::Live { interval, .. } => format!("every {interval:?}"),
+            Source::Replay(replay) if replay.next.is_none() => format!("{name}, at its end"),
+            Source::Replay(replay) => format!("{name} ×{}", replay.speed.unwrap_or(1.0)),
+        }
+    }
+
+    /// Takes so many times as long from sample to sample.
+    pub fn pace(&mut self, times: f64) {
+        match self {
+            Source::Live { interval, .. } => *interval = interval.mul_f64(times).clamp(FASTEST, SLOWEST),
+            Source::Replay(replay) => {
+                replay.speed = replay.speed.map(|speed| (speed / times).clamp(*SPEEDS.start(), *SPEEDS.end()));
+            }
         }
     }
 

@@ -140,7 +140,7 @@ const GID: &str = "RoCE v2 GID";
 fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     let of_v2: Vec<&Gid> = at.port.gids.iter().filter(|gid| gid.kind == GidKind::RoceV2).collect();
     let best = of_v2.iter().copied().find(|gid| gid.ipv4().is_some());
-    let best = best.or_else(|| of_v2.iter().copied().find(|gid| !gid.gid.starts_with("fe80:")));
+    let best = best.or_else(|| of_v2.iter().copied().find(|gid| !gid.is_link_local()));
     let sheet = sheet.about(at.name());
     let asked = node.environment.get("NCCL_IB_GID_INDEX").and_then(|index| index.trim().parse::<i64>().ok());
     if let Some(index) = asked.filter(|index| *index >= 0) {
@@ -156,7 +156,12 @@ fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
             sheet.ok(GID, format!("index {} ({address})", gid.index));
         }
         (None, Some(gid)) => {
-            sheet.warn(GID, format!("index {} is link-local only", gid.index), Some(Code::RoceConfig), remedy);
+            sheet.warn(
+                GID,
+                format!("index {} is link-local, and the only one", gid.index),
+                Some(Code::RoceConfig),
+                remedy,
+            );
         }
         (None, None) => sheet.fail(GID, "none", Some(Code::RoceConfig), remedy),
     }
@@ -164,19 +169,18 @@ fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
 
 /// The entry that NCCL_IB_GID_INDEX chooses.
 fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
-    let entry = port.gids.iter().find(|gid| i64::from(gid.index) == index);
-    let what = match entry {
-        Some(gid) if gid.kind == GidKind::RoceV2 => {
-            return sheet.ok(GID, format!("index {index}, as NCCL_IB_GID_INDEX says"));
-        }
-        Some(_) => "is RoCE v1",
-        None => "is empty",
-    };
     let command =
         best.map_or("unset NCCL_IB_GID_INDEX".into(), |gid| format!("export NCCL_IB_GID_INDEX={}", gid.index));
     let remedy =
         format!("Choose the entry of RoCE v2 with the interface's address, or leave the choice to NCCL: `{command}`");
-    sheet.fail(GID, format!("NCCL_IB_GID_INDEX={index} {what}"), Some(Code::RoceConfig), remedy);
+    let setting = format!("NCCL_IB_GID_INDEX={index}");
+    let code = Some(Code::RoceConfig);
+    match port.gids.iter().find(|gid| i64::from(gid.index) == index) {
+        None => sheet.fail(GID, format!("{setting} is empty"), code, remedy),
+        Some(gid) if gid.kind != GidKind::RoceV2 => sheet.fail(GID, format!("{setting} is RoCE v1"), code, remedy),
+        Some(gid) if gid.is_link_local() => sheet.warn(GID, format!("{setting} is link-local"), code, remedy),
+        Some(_) => sheet.ok(GID, format!("index {index}, as NCCL_IB_GID_INDEX says")),
+    }
 }
 
 /// What sysfs shows of the settings that keep RoCE lossless. Only some drivers show them.

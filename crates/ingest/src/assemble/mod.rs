@@ -316,6 +316,7 @@ impl Assembler {
         self.run.diagnostics.extend(std::mem::take(&mut readers.diag).finish());
         self.run.torch_statements.extend(std::mem::take(&mut readers.torch).finish());
         self.run.host_facts.extend(std::mem::take(&mut readers.host).finish());
+        self.run.host_facts.append(&mut readers.node_facts);
     }
 
     /// Puts everything together.

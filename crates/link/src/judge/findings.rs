@@ -1,7 +1,7 @@
 //! What was found, in words.
 
 use super::slow::{Matrix, Side, SlowEnd, SlowLink, median};
-use busbw_model::{Code, Finding, LinkFigures, LinkRun, LinkTransport, Severity};
+use busbw_model::{Code, Finding, Link, LinkFigures, LinkRun, LinkTransport, Severity};
 
 /// Below this share of the NIC's rate, something holds all links back. Perftest reaches 0.92 and more of an InfiniBand or
 /// RoCE port (docs/link.md); what TCP reaches is the CPU's matter as well.
@@ -123,7 +123,7 @@ pub(super) fn slow_link(run: &LinkRun, slow: &SlowLink) -> Finding {
 /// All links stay far below what their NICs are sold as.
 pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
     let rate = |end: usize| run.ends.get(end).and_then(|end| end.rate_gbit_s);
-    let share = |link: &busbw_model::Link| {
+    let share = |link: &Link| {
         let rate = rate(link.from)?.min(rate(link.to)?);
         Some((link.outcome.as_ref().ok()?.gbit_s / rate, rate))
     };
@@ -155,36 +155,58 @@ pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
     Some(Finding { remedy, ..finding(Code::NicRate, Severity::Warning, 0.7, title, explanation) })
 }
 
-/// Packets that were lost, by what counters say.
+/// Counters that move when a packet is missing; the others in [`crate::losses`] also do when an answer comes late.
+const MISSING: [&str; 5] =
+    ["out_of_sequence", "packet_seq_err", "implied_nak_seq_err", "out_of_seq_request", "rcvd_seq_err"];
+
+/// What was lost on the way, by what counters of the RDMA devices or of TCP say, of the link with most.
 pub(super) fn losses(run: &LinkRun) -> Option<Finding> {
-    let figures = |link: &busbw_model::Link| link.outcome.as_ref().ok().cloned();
-    let all: Vec<(usize, usize, LinkFigures)> =
-        run.links.iter().filter_map(|link| Some((link.from, link.to, figures(link)?))).collect();
-    let worst = |weight: &dyn Fn(&LinkFigures) -> f64| {
-        let weighed = all.iter().map(|(from, to, figures)| (weight(figures), *from, *to, figures));
-        weighed.filter(|(weight, ..)| *weight > 0.0).max_by(|a, b| a.0.total_cmp(&b.0))
-    };
-    if let Some((_, from, to, figures)) = worst(&|figures| figures.losses.iter().map(|(_, by)| *by as f64).sum()) {
-        let counters: Vec<String> = figures.losses.iter().map(|(name, by)| format!("{name} +{by}")).collect();
-        let title =
-            format!("packets were lost between {} and {}: {}", run.name(from), run.name(to), counters.join(", "));
-        let explanation = "These counters of the RDMA devices stand still where no packet is lost or comes out of order. \
-                           RoCE sends all again from the lost one on, so that little loss costs much.";
-        let remedy = texts([
-            "Look for discards and errors at the NICs and the switch ports between the two hosts.",
-            "Set up priority flow control or ECN for the traffic class of RoCE, alike on NICs and switches.",
-        ]);
-        return Some(Finding { remedy, ..finding(Code::RoceConfig, Severity::Warning, 0.85, title, explanation) });
+    let missing = |(name, _): &&(String, u64)| MISSING.contains(&name.as_str());
+    let lost = |figures: &LinkFigures| figures.losses.iter().filter(missing).map(|(_, by)| *by as f64).sum();
+    let late = |figures: &LinkFigures| figures.losses.iter().map(|(_, by)| *by as f64).sum();
+    if let Some((link, figures)) = worst(run, &lost) {
+        return Some(packets_lost(run, link, figures));
     }
-    let (share, from, to, _) = worst(&|figures| figures.resent_share.unwrap_or(0.0))?;
-    if share < RESENT {
-        return None;
+    if let Some((link, figures)) = worst(run, &late) {
+        let title = format!("answers came late between {}: {}", between(run, link), counters(figures));
+        let explanation = "These counters move when an answer is waited for too long and the request is sent again; no \
+                           packet was seen missing. A busy or slow host does that as well as a path that loses the last \
+                           packets of messages.";
+        return Some(finding(Code::IbTransportError, Severity::Info, 0.5, title, explanation));
     }
-    let (from, to) = (run.name(from), run.name(to));
+    let (link, figures) = worst(run, &|figures| figures.resent_share.unwrap_or(0.0))?;
+    let share = figures.resent_share.filter(|share| *share >= RESENT)?;
+    let (from, to) = (run.name(link.from), run.name(link.to));
     let title = format!("TCP sent {:.1}% of its segments from {from} to {to} again", share * 100.0);
     let explanation = "Segments are lost where something on the way drops what comes too fast, be it a full queue, a limit \
                        per flow or a bad cable; all connections of the host count.";
     Some(finding(Code::SocketTuning, Severity::Info, 0.6, title, explanation))
+}
+
+/// The link of which something weighs most, if anywhere.
+fn worst<'a>(run: &'a LinkRun, weight: &dyn Fn(&LinkFigures) -> f64) -> Option<(&'a Link, &'a LinkFigures)> {
+    let measured = run.links.iter().filter_map(|link| Some((link, link.outcome.as_ref().ok()?)));
+    let weighed = measured.filter(|(_, figures)| weight(figures) > 0.0);
+    weighed.max_by(|a, b| weight(a.1).total_cmp(&weight(b.1)))
+}
+
+fn between(run: &LinkRun, link: &Link) -> String {
+    format!("{} and {}", run.name(link.from), run.name(link.to))
+}
+
+fn counters(figures: &LinkFigures) -> String {
+    figures.losses.iter().map(|(name, by)| format!("{name} +{by}")).collect::<Vec<_>>().join(", ")
+}
+
+fn packets_lost(run: &LinkRun, link: &Link, figures: &LinkFigures) -> Finding {
+    let title = format!("packets were lost between {}: {}", between(run, link), counters(figures));
+    let explanation = "These counters of the RDMA devices stand still where no packet is lost or comes out of order. RoCE \
+                       sends all again from the lost one on, so that little loss costs much.";
+    let remedy = texts([
+        "Look for discards and errors at the NICs and the switch ports between the two hosts.",
+        "Set up priority flow control or ECN for the traffic class of RoCE, alike on NICs and switches.",
+    ]);
+    Finding { remedy, ..finding(Code::RoceConfig, Severity::Warning, 0.85, title, explanation) }
 }
 
 /// A link whose flows are limited.
@@ -198,7 +220,7 @@ struct LimitedFlows {
 }
 
 impl LimitedFlows {
-    fn of(link: &busbw_model::Link) -> Option<Self> {
+    fn of(link: &Link) -> Option<Self> {
         let flows = &link.outcome.as_ref().ok()?.flows;
         let one_gbit_s = flows.iter().find(|(flows, _)| *flows == 1)?.1;
         let in_proportion =

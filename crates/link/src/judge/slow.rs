@@ -53,6 +53,11 @@ pub(super) struct SlowLink {
 }
 
 impl Cell {
+    /// Its two ends, the lower first.
+    pub fn pair(self) -> (usize, usize) {
+        (self.from.min(self.to), self.from.max(self.to))
+    }
+
     fn touches(self, end: usize) -> bool {
         self.from == end || self.to == end
     }

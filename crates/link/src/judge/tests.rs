@@ -94,6 +94,12 @@ fn losses_and_hosts_that_went_away_are_told() {
     assert_eq!((lossy.len(), lossy[0].code), (1, Code::RoceConfig));
     assert_eq!(lossy[0].title, "packets were lost between h0 and h1: out_of_seq_request +33");
 
+    let mut late = run.clone();
+    if let Ok(figures) = &mut late.links[0].outcome {
+        figures.losses = vec![("duplicate_request".into(), 33)];
+    }
+    assert_eq!(problems(&late), vec![], "{late:?}");
+
     run.ends[2].trouble = Some("h2: its process has ended; look at its output".into());
     for link in run.links.iter_mut().filter(|link| link.from == 2 || link.to == 2) {
         link.outcome = Err("h2: its process has ended; look at its output".into());

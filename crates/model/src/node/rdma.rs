@@ -75,6 +75,11 @@ pub struct Gid {
 }
 
 impl Gid {
+    /// Whether it is made of an address that no router passes on (`fe80::…`).
+    pub fn is_link_local(&self) -> bool {
+        self.gid.starts_with("fe80:")
+    }
+
     /// The IPv4 address inside it (`::ffff:a.b.c.d`).
     pub fn ipv4(&self) -> Option<std::net::Ipv4Addr> {
         self.gid.parse::<std::net::Ipv6Addr>().ok()?.to_ipv4_mapped()

@@ -1,5 +1,7 @@
 //! Samples made by hand: a RoCE node with a bond of two ports, and an InfiniBand port.
 
+#![allow(clippy::unwrap_used, dead_code)] // each test file uses a part of it
+
 use busbw_probe::counters::{Bond, Counters, Gpu, Host, Interface, Job, Port, QueuePairs, Sample};
 use std::sync::Arc;
 

@@ -68,7 +68,9 @@ pub struct OpenCounters {
 impl OpenCounters {
     /// Opens every file of `folders` that holds a number. Where two folders have a name, the first counts.
     pub fn of_folders(root: &Root, folders: &[String]) -> Self {
-        let files = folders.iter().flat_map(|folder| root.list(folder).into_iter().map(move |name| (folder, name)));
+        // Among the counters lies how long the kernel keeps them, which may be set.
+        let names = |folder| root.list(folder).into_iter().filter(|name| name != "lifespan");
+        let files = folders.iter().flat_map(|folder| names(folder).map(move |name| (folder, name)));
         Self::of_files(root, files.map(|(folder, name)| (format!("{folder}/{name}"), name)))
     }
 

@@ -25,15 +25,10 @@ pub(super) fn function(root: &Root, path: &str) -> Option<PciFunction> {
         .next()
         .filter(|name| is_address(name))
         .map(|bridge| PcieSlot { address: bridge.to_owned(), most: link(root, above, "max") });
-    let most = link(root, &path, "max");
-    let mut now = link(root, &path, "current");
-    if let (Some(now), Some(most)) = (&mut now, &most) {
-        now.downgraded = now.width < most.width || now.speed_gts < most.speed_gts;
-    }
     Some(PciFunction {
         address: address.to_owned(),
-        link: now,
-        most,
+        link: link(root, &path, "current"),
+        most: link(root, &path, "max"),
         slot,
         numa_node: root.number::<i64>(&format!("{path}/numa_node")).and_then(|node| u32::try_from(node).ok()),
         iommu: root.value(&format!("{path}/iommu_group/type")),

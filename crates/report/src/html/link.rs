@@ -1,7 +1,7 @@
 //! The page of measured links: findings, the heatmap, the figures of every direction.
 
 use super::markup::{escape, section, table};
-use super::{Frame, findings, page, tiles};
+use super::{Context, Frame, findings, page, tiles};
 use crate::link::{Level, cell};
 use crate::link::{about, gbit, legend, level, loss, micros};
 use crate::words::counted;
@@ -15,7 +15,7 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis) -> String {
     let verdict = diagnosis.verdict.as_str();
     let body = [
         figures(run),
-        findings::findings(&Run::default(), diagnosis),
+        findings::findings(&Run::default(), diagnosis, &Context::default()),
         section("Gbit/s, senders by row and receivers by column", &heatmap(run)),
         section("Every direction", &directions(run)),
     ]

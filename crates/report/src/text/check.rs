@@ -100,15 +100,16 @@ impl<'a> Row<'a> {
         Row { area: *area, item: name, detail, outcome, hosts: vec![host], devices, of }
     }
 
-    /// Whether the item says the same, maybe of another device.
+    /// Whether the item says the same, maybe of another device; then the remedy for the first is an example for all.
     fn says(&self, item: &CheckItem) -> bool {
-        (self.area, self.item, self.detail, self.outcome) == (item.area, item.item, &item.detail, &item.outcome)
+        (self.area, self.item, self.detail) == (item.area, item.item, &item.detail)
+            && alike(self.outcome, &item.outcome)
             && self.devices.is_empty() == item.device.is_none()
     }
 
     fn is_same(&self, other: &Row) -> bool {
-        (self.area, self.item, self.detail, self.outcome, &self.devices)
-            == (other.area, other.item, other.detail, other.outcome, &other.devices)
+        (self.area, self.item, self.detail, &self.devices) == (other.area, other.item, other.detail, &other.devices)
+            && alike(self.outcome, other.outcome)
     }
 
     fn print(&self, page: &mut Page, width: usize) {
@@ -123,6 +124,14 @@ impl<'a> Row<'a> {
         if let Some(text) = self.outcome.remedy() {
             remedy(page, width, text, self.outcome.code());
         }
+    }
+}
+
+/// Whether outcomes differ in the words of the remedy at most.
+fn alike(one: &Outcome, other: &Outcome) -> bool {
+    match (one, other) {
+        (Outcome::Skip { .. }, _) | (_, Outcome::Skip { .. }) => one == other,
+        _ => (one.as_str(), one.code()) == (other.as_str(), other.code()),
     }
 }
 

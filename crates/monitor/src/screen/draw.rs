@@ -1,0 +1,278 @@
+//! Draws the screen: title, load, ports, and the panes below.
+
+use super::{Over, Screen, congested, lost, panes, sum};
+use crate::known::Quantity;
+use crate::moment::{Moment, Row};
+use crate::time::time_of_day;
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, TableState};
+
+const KEYS: &str = "q quit  s sort  f freeze  m mean  Enter counters  < > interval  h help";
+/// Below this many lines only title, ports and the latest alert are shown.
+const SMALL: u16 = 14;
+
+impl Screen {
+    /// Draws everything.
+    pub fn draw(&self, frame: &mut Frame) {
+        let rows = self.rows();
+        let area = frame.area();
+        let ports = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(1);
+        let panes = if area.height < SMALL { Constraint::Length(1) } else { Constraint::Min(7) };
+        // Ports take what they need and leave the panes their least.
+        let most = area.height.saturating_sub(if area.height < SMALL { 4 } else { 11 });
+        let parts = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(1),
+            Constraint::Length(ports.min(most).max(2)),
+            panes,
+            Constraint::Length(1),
+        ]);
+        let [title, load, table, below, keys] = parts.areas(area);
+        self.title(frame, title);
+        frame.render_widget(Paragraph::new(loads(self.moment())), load);
+        self.ports(frame, table, &rows);
+        match self.over {
+            Over::Help => panes::help(frame, below),
+            Over::Counters => panes::counters(frame, below, rows.get(self.selected).copied(), self.scroll),
+            Over::Nothing if area.height < SMALL => panes::latest_alert(frame, below, &self.alerts()),
+            Over::Nothing => panes::alerts_and_owners(frame, below, &self.alerts(), self.moment()),
+        }
+        frame.render_widget(Paragraph::new(KEYS).dim(), keys);
+    }
+
+    fn title(&self, frame: &mut Frame, area: Rect) {
+        let moment = self.moment();
+        let mut left = vec!["busbw monitor".bold(), format!("  {}", moment.host.name).into()];
+        if moment.time_us > 0 {
+            left.push(format!("  {} UTC", time_of_day(moment.time_us)).into());
+        }
+        if self.frozen.is_some() {
+            left.push("  frozen".fg(Color::Yellow));
+        }
+        let mean = if self.mean { format!("mean of {}, ", super::MEAN_OF) } else { String::new() };
+        let right = format!("{mean}by {}, {}", self.order.name(), self.note);
+        frame.render_widget(Paragraph::new(Line::from(left)), area);
+        frame.render_widget(Paragraph::new(right).dim().alignment(Alignment::Right), area);
+    }
+
+    fn ports(&self, frame: &mut Frame, area: Rect, rows: &[&Row]) {
+        let columns = Column::that_fit(area.width);
+        let head = columns.iter().map(|column| Cell::from(column.head().alignment(column.alignment())));
+        let cells = |row: &&Row| {
+            let cells = columns.iter().map(|column| {
+                let line = Line::from(column.cell(self, row)).alignment(column.alignment());
+                Cell::from(line)
+            });
+            TableRow::new(cells.collect::<Vec<_>>())
+        };
+        let widths = columns.iter().map(|column| Constraint::Length(column.width()));
+        let table = Table::new(rows.iter().map(cells), widths)
+            .header(TableRow::new(head.collect::<Vec<_>>()).style(Style::new().add_modifier(Modifier::DIM)))
+            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        let mut state = TableState::new().with_selected((!rows.is_empty()).then_some(self.selected));
+        frame.render_stateful_widget(table, area, &mut state);
+        if rows.is_empty() {
+            let none = "no RDMA device and no network interface here; --devices names others";
+            frame.render_widget(
+                Paragraph::new(none).dim(),
+                area.offset(ratatui::layout::Offset { x: 0, y: 1 }).intersection(area),
+            );
+        }
+    }
+
+    /// A bar per interval, as high as the busier direction of it beside the link's rate, or beside the most so far.
+    fn sparkline(&self, row: &Row, width: usize) -> String {
+        const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        let Some(past) = self.history.get(&row.place) else { return String::new() };
+        let busier: Vec<f64> = past.iter().map(|(tx, rx)| tx.max(*rx)).collect();
+        let most = row.link_gbit_s.unwrap_or_else(|| busier.iter().copied().fold(0.0, f64::max));
+        let bar = |rate: &f64| {
+            let share = if most > 0.0 { (rate / most).clamp(0.0, 1.0) } else { 0.0 };
+            if *rate <= 0.0 { ' ' } else { BARS[((share * BARS.len() as f64) as usize).min(BARS.len() - 1)] }
+        };
+        busier.iter().skip(busier.len().saturating_sub(width)).map(bar).collect()
+    }
+}
+
+/// A column of the table of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Name,
+    State,
+    Link,
+    Sent,
+    Received,
+    Use,
+    History,
+    PacketsSent,
+    PacketsReceived,
+    Pauses,
+    Congestion,
+    Lost,
+    QueuePairs,
+}
+
+impl Column {
+    /// In the order in which they stand.
+    const ALL: [Column; 13] = [
+        Column::Name,
+        Column::State,
+        Column::Link,
+        Column::Sent,
+        Column::Received,
+        Column::Use,
+        Column::History,
+        Column::PacketsSent,
+        Column::PacketsReceived,
+        Column::Pauses,
+        Column::Congestion,
+        Column::Lost,
+        Column::QueuePairs,
+    ];
+    /// In the order in which they get room.
+    const BY_WORTH: [Column; 13] = [
+        Column::Name,
+        Column::Sent,
+        Column::Received,
+        Column::Lost,
+        Column::State,
+        Column::Use,
+        Column::Congestion,
+        Column::Pauses,
+        Column::QueuePairs,
+        Column::Link,
+        Column::History,
+        Column::PacketsSent,
+        Column::PacketsReceived,
+    ];
+    const BARS: usize = 16;
+
+    fn that_fit(width: u16) -> Vec<Column> {
+        let mut used = 0;
+        let fitting = Self::BY_WORTH.into_iter().take_while(|column| {
+            used += column.width() + 1;
+            used <= width + 1 || *column == Column::Name
+        });
+        let fitting: Vec<Column> = fitting.collect();
+        Self::ALL.into_iter().filter(|column| fitting.contains(column)).collect()
+    }
+
+    fn width(self) -> u16 {
+        match self {
+            Column::Name => 17,
+            Column::State => 7,
+            Column::History => Self::BARS as u16,
+            Column::Link | Column::Use | Column::QueuePairs => 5,
+            Column::Sent | Column::Received => 9,
+            Column::PacketsSent | Column::PacketsReceived | Column::Pauses | Column::Congestion | Column::Lost => 7,
+        }
+    }
+
+    fn head(self) -> Line<'static> {
+        Line::from(match self {
+            Column::Name => "PORT",
+            Column::State => "STATE",
+            Column::Link => "LINK",
+            Column::Sent => "TX Gbit/s",
+            Column::Received => "RX Gbit/s",
+            Column::Use => "USE",
+            Column::History => "HISTORY",
+            Column::PacketsSent => "TX pk/s",
+            Column::PacketsReceived => "RX pk/s",
+            Column::Pauses => "PAUSE/s",
+            Column::Congestion => "CNP/s",
+            Column::Lost => "LOST/s",
+            Column::QueuePairs => "QPS",
+        })
+    }
+
+    fn alignment(self) -> Alignment {
+        match self {
+            Column::Name | Column::State | Column::History => Alignment::Left,
+            _ => Alignment::Right,
+        }
+    }
+
+    fn cell(self, screen: &Screen, row: &Row) -> Span<'static> {
+        let (sent, received) = screen.rates(row);
+        match self {
+            Column::Name => name(row),
+            Column::State if row.is_up() => Span::from(row.state.clone()).green(),
+            Column::State => Span::from(row.state.clone()).red(),
+            Column::Link => row.link_gbit_s.map_or_else(String::new, |rate| format!("{rate}")).into(),
+            Column::Sent => gbit(sent).into(),
+            Column::Received => gbit(received).into(),
+            Column::Use => {
+                let busier = sent.unwrap_or(0.0).max(received.unwrap_or(0.0));
+                row.link_gbit_s.map_or_else(String::new, |link| format!("{:.0}%", 100.0 * busier / link)).into()
+            }
+            Column::History => Span::from(screen.sparkline(row, Self::BARS)).cyan(),
+            Column::PacketsSent => count(row.rate(Quantity::TxPackets)).into(),
+            Column::PacketsReceived => count(row.rate(Quantity::RxPackets)).into(),
+            Column::Pauses => marked(sum(row, &[Quantity::TxPause, Quantity::RxPause]), Color::Yellow),
+            Column::Congestion => marked(congested(row), Color::Yellow),
+            Column::Lost => marked(lost(row), Color::Red),
+            Column::QueuePairs if row.is_rdma() => row.queue_pairs.to_string().into(),
+            Column::QueuePairs => "".into(),
+        }
+    }
+}
+
+/// The name, indented below the port that it belongs to; a star where the bytes are the interface's.
+fn name(row: &Row) -> Span<'static> {
+    let star = if row.bytes_of.is_some() { "*" } else { "" };
+    if row.below.is_some() {
+        Span::from(format!("  {}", row.place)).dim()
+    } else {
+        Span::from(format!("{}{star}", row.place)).bold()
+    }
+}
+
+fn gbit(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.3}"))
+}
+
+/// A count in at most six characters.
+pub fn count(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 1e9 => format!("{:.1}G", rate / 1e9),
+        Some(rate) if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
+        Some(rate) if rate >= 1e4 => format!("{:.1}k", rate / 1e3),
+        Some(rate) if rate > 0.0 && rate < 1.0 => format!("{rate:.2}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
+}
+
+fn marked(rate: Option<f64>, color: Color) -> Span<'static> {
+    let shown = Span::from(count(rate));
+    if rate.is_some_and(|rate| rate > 0.0) { shown.fg(color) } else { shown }
+}
+
+/// Processor, memory, TCP, GPUs and jobs on one line.
+fn loads(moment: &Moment) -> Line<'static> {
+    let host = &moment.host;
+    let gib = |kib: u64| format!("{:.1}", kib as f64 / f64::from(1 << 20));
+    let mut parts = vec![
+        format!("cpu {:.1}% of {}", host.cpu_pct.unwrap_or(0.0), host.cores),
+        format!(
+            "memory {} of {} GiB",
+            gib(host.memory_total_kib - host.memory_available_kib.min(host.memory_total_kib)),
+            gib(host.memory_total_kib)
+        ),
+        format!("TCP sent again {:.2}%", host.tcp_retransmitted_pct.unwrap_or(0.0)),
+    ];
+    if !moment.gpus.is_empty() {
+        let busy: Vec<String> = moment.gpus.iter().map(|gpu| gpu.busy_pct.to_string()).collect();
+        parts.push(format!("GPU {}%", busy.join(" ")));
+    }
+    let mut line: Vec<Span> = vec![parts.join("  ").into()];
+    for job in &moment.jobs {
+        line.push("  ".into());
+        line.push(format!("▶ {} ×{}", job.what, job.processes).magenta());
+    }
+    Line::from(line)
+}

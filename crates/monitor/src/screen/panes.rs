@@ -1,0 +1,134 @@
+//! The panes below the ports: alerts, owners of queue pairs, all counters of a port, help.
+
+use super::draw::count;
+use crate::alerts::Alert;
+use crate::known::{Family, Known};
+use crate::moment::{Moment, Owner, Row};
+use crate::time::time_of_day;
+use busbw_model::Severity;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
+
+/// From this width on alerts and owners stand side by side.
+const WIDE: u16 = 120;
+
+const HELP: &str = "\
+q, Esc, Ctrl-C  end; what moved in all is printed
+Up, Down, j, k  choose a port
+Enter           every counter of the port, with what it counts; PgUp and PgDn scroll
+s               sort by name, sent, received, lost, congestion
+f, Space        freeze the screen; samples go on
+m               rates on the mean of the last ten intervals
+< and >         sample more often, less often
+LOST            out of order, sent again, timed out, out of buffer, discarded, with errors
+CNP             congestion notifications sent and handled, and ECN marks
+*               Soft-RoCE counts no bytes: those of its interface";
+
+pub fn help(frame: &mut Frame, area: Rect) {
+    frame.render_widget(Paragraph::new(HELP).block(pane("help")), area);
+}
+
+fn pane(title: &str) -> Block<'_> {
+    Block::new().borders(Borders::TOP).title(format!(" {title} ").bold()).border_style(Style::new().dim())
+}
+
+pub fn alerts_and_owners(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)], moment: &Moment) {
+    let [left, right] = if area.width >= WIDE {
+        Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).spacing(1).areas(area)
+    } else {
+        Layout::vertical([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(area)
+    };
+    let shown = if alerts.is_empty() {
+        vec![Line::from("no counter moved that should not").dim()]
+    } else {
+        alerts.iter().flat_map(|(alert, stands)| alert_lines(alert, *stands)).collect()
+    };
+    frame.render_widget(Paragraph::new(shown).wrap(Wrap { trim: false }).block(pane("alerts")), left);
+    let owners = if moment.owners.is_empty() {
+        vec![Line::from("no queue pairs").dim()]
+    } else {
+        std::iter::once(Line::from(owner_head()).dim()).chain(moment.owners.iter().map(owner_line)).collect()
+    };
+    frame.render_widget(Paragraph::new(owners).block(pane("queue pairs")), right);
+}
+
+pub fn latest_alert(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)]) {
+    let line = alerts.first().and_then(|(alert, stands)| alert_lines(alert, *stands).into_iter().next());
+    frame.render_widget(Paragraph::new(line.unwrap_or_default()), area);
+}
+
+/// What moved; and while it stands, what it means and what to do.
+fn alert_lines(alert: &Alert, stands: bool) -> Vec<Line<'static>> {
+    let color = |span: Span<'static>| match alert.severity {
+        _ if !stands => span.dim(),
+        Severity::Error => span.red(),
+        Severity::Warning => span.yellow(),
+        Severity::Info => span,
+    };
+    let moved = format!(
+        "{} {} {} +{} ({}/s)",
+        time_of_day(alert.last_us),
+        alert.place,
+        alert.counter,
+        alert.moved,
+        count(Some(alert.per_second))
+    );
+    let mut lines = vec![Line::from(vec![color(moved.into()), "  ".into(), Span::from(alert.code.as_str()).bold()])];
+    if stands {
+        lines.push(Line::from(format!("  {}", alert.meaning)).dim());
+    }
+    lines
+}
+
+fn owner_head() -> String {
+    format!(
+        "{:<13} {:>4} {:>5} {:>7} {:<8} {:>5} {:>8}  COMMAND",
+        "DEVICE", "QPS", "READY", "PID", "USER", "CPU%", "MiB"
+    )
+}
+
+fn owner_line(owner: &Owner) -> Line<'static> {
+    let pairs = &owner.queue_pairs;
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let line = format!(
+        "{:<13} {:>4} {:>5} {:>7} {:<8} {:>5} {:>8}  {}",
+        pairs.device,
+        pairs.count,
+        pairs.ready,
+        or_dash(pairs.pid.map(|pid| pid.to_string())),
+        or_dash(pairs.user.clone()),
+        or_dash(owner.cpu_pct.map(|cpu| format!("{cpu:.0}"))),
+        pairs.memory_kib / 1024,
+        pairs.owner
+    );
+    if pairs.failed > 0 { Line::from(format!("{line}  ({} in error)", pairs.failed)).red() } else { Line::from(line) }
+}
+
+/// Every counter of a port, with what it counts.
+pub fn counters(frame: &mut Frame, area: Rect, row: Option<&Row>, scroll: u16) {
+    let Some(row) = row else { return };
+    let families = if row.is_rdma() { &[Family::Rdma][..] } else { &[Family::Interface, Family::Driver] };
+    let known = |name: &str| {
+        let at = families.iter().find_map(|family| Known::get().find(*family, name))?;
+        Some(&Known::get().counters()[at])
+    };
+    let lines = row.counters.iter().map(|counter| {
+        let known = known(&counter.name);
+        let moving = counter.moved.is_some_and(|moved| moved > 0);
+        let numbers = format!("{:<32} {:>20} {:>10}/s  ", counter.name, counter.value, count(counter.per_second));
+        let numbers = match moving {
+            true if known.is_some_and(|known| known.cause.is_some()) => Span::from(numbers).yellow(),
+            true => Span::from(numbers),
+            false => Span::from(numbers).dim(),
+        };
+        Line::from(vec![numbers, Span::from(known.map_or("", |known| known.meaning.as_str()))])
+    });
+    let lines: Vec<Line> = lines.collect();
+    // No further than to the last line.
+    let most = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_sub(area.height.saturating_sub(1));
+    let title = format!("counters of {}", row.place);
+    frame.render_widget(Paragraph::new(lines).scroll((scroll.min(most), 0)).block(pane(&title)), area);
+}
