@@ -30,6 +30,7 @@ pub enum Command {
     Check(Check),
     Explain(Explain),
     Compare(Compare),
+    Tune(Box<crate::tune::Tune>),
     Predict(Predict),
     Simulate(Simulate),
     Bench(Box<Bench>),
@@ -409,7 +410,7 @@ pub struct Bench {
     pub flags: Flags,
 }
 
-fn collective(name: &str) -> Result<Collective, String> {
+pub fn collective(name: &str) -> Result<Collective, String> {
     Collective::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Collective::ALL.into_iter().map(Collective::name).collect();
         format!("choose one of {}", names.join(", "))

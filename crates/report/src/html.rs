@@ -13,11 +13,13 @@ mod prediction;
 mod simulation;
 mod tables;
 mod topology;
+mod tune;
 
 pub use compare::compare;
 pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
+pub use tune::tune;
 
 use crate::words;
 use busbw_model::{Advice, Diagnosis, Place, Run, SourceLine};

@@ -11,12 +11,14 @@ mod prediction;
 mod simulation;
 mod source;
 mod tables;
+mod tune;
 
 pub use check::check;
 pub use compare::compare;
 pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
+pub use tune::tune;
 
 use crate::words;
 use busbw_model::{Advice, Diagnosis, EnvOrigin, Run, Verdict};

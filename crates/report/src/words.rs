@@ -1,6 +1,7 @@
 //! Phrases that text and page share: how a node, a communicator, a table is put into words.
 
 pub(crate) mod comparison;
+pub(crate) mod tuning;
 
 use crate::style::clean_line;
 use busbw_model::{
