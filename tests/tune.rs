@@ -1,10 +1,10 @@
 //! `busbw tune` from end to end, on stand-ins for workloads whose time is known: here and on a real Slurm.
 
+#[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/lab.rs"]
-#[allow(dead_code)]
 mod lab;
+#[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/process.rs"]
-#[allow(dead_code)]
 mod process;
 
 use lab::SlurmLab;
@@ -25,7 +25,7 @@ mean=$(awk -F, -v t="$t" -v s="$s" '$1 == t && $2 == s {print $4}' "$SWEEP")
 count="$COUNTS/$t-$s"
 echo run >> "$count"
 runs=$(wc -l < "$count")
-echo "runtime $(awk -v m="$mean" -v r="$runs" 'BEGIN {print m + 1.5 * ((r % 3) - 1)}') s"
+echo "runtime $(awk -v m="$mean" -v r="$runs" 'BEGIN {print m + 0.6 * ((r % 3) - 1)}') s"
 "#;
 
 /// The four best settings of the report.
@@ -39,6 +39,23 @@ name = "NCCL_NSOCKS_PERTHREAD"
 values = [2, 4]
 "#;
 
+/// The eleven settings of the report.
+const REPORT: &str = r#"
+constraints = ["""
+    NCCL_SOCKET_NTHREADS == 8 || NCCL_SOCKET_NTHREADS == 16 && NCCL_NSOCKS_PERTHREAD < 8
+    || NCCL_SOCKET_NTHREADS == 4 && NCCL_NSOCKS_PERTHREAD > 2 && NCCL_NSOCKS_PERTHREAD < 16
+    || NCCL_SOCKET_NTHREADS == 2 && NCCL_NSOCKS_PERTHREAD != 4 || NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD == 1
+    """,
+    "NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64 && (NCCL_SOCKET_NTHREADS == 1 || NCCL_NSOCKS_PERTHREAD > 1)",
+]
+[[variable]]
+name = "NCCL_SOCKET_NTHREADS"
+values = [1, 2, 4, 8, 16]
+[[variable]]
+name = "NCCL_NSOCKS_PERTHREAD"
+values = [1, 2, 4, 8, 16]
+"#;
+
 /// A folder with the workload, its data and a place for its store.
 struct Stage {
     folder: tempfile::TempDir,
@@ -50,6 +67,7 @@ impl Stage {
         fs::create_dir(folder.path().join("counts")).unwrap();
         fs::write(folder.path().join("workload.sh"), WORKLOAD).unwrap();
         fs::write(folder.path().join("space.toml"), SPACE).unwrap();
+        fs::write(folder.path().join("report.toml"), REPORT).unwrap();
         Stage { folder }
     }
 
@@ -178,6 +196,7 @@ fn a_killed_sweep_goes_on_and_leaves_nothing_running() {
     running.retry(PATIENCE, "the third run", || (stage.runs() == 3).then_some(()));
     signal(running.id(), "KILL");
     running.ended(PATIENCE);
+    running.gone("bash", PATIENCE);
     fs::write(&gate, "").unwrap();
     let answer = json(command());
     // Eight trials, and the one that was cut off once more.
@@ -259,7 +278,7 @@ fn the_algorithm_found_is_a_line_of_the_tuner_plugin() {
     assert_eq!(conf.lines().last(), Some("allreduce,0,4294967295,tree,ll,-1,-1,-1,-1,-1"));
 }
 
-/// The sweep as Slurm jobs on two nodes, two at a time. busbw is killed while jobs are in the queue, and a node's daemon
+/// The report's sweep as Slurm jobs on two nodes, four at a time. busbw is killed while jobs are in the queue, and a node's daemon
 /// with it; both come back, and the same command finishes without a job too many.
 #[test]
 fn slurm_jobs_survive_the_death_of_busbw_and_of_a_nodes_daemon() {
@@ -270,9 +289,9 @@ fn slurm_jobs_survive_the_death_of_busbw_and_of_a_nodes_daemon() {
     let stage = Stage::new();
     let template = stage.path("job.sh");
     fs::write(&template, "#!/bin/bash\n#SBATCH --ntasks-per-node=1\nexport PREPARED=yes\n{run}").unwrap();
-    let flags = ["--json", "space.toml", "--slurm", "--partition", "gpu", "--nodes", "1", "--time", "5", "--jobs", "2"];
-    let command =
-        || lab.with(stage.tune(&[&flags[..], &["--template", &template, "--exhaustive", "--rounds", "2"]].concat()));
+    let flags =
+        ["--json", "report.toml", "--slurm", "--partition", "gpu", "--nodes", "1", "--time", "5", "--jobs", "4"];
+    let command = || lab.with(stage.tune(&[&flags[..], &["--template", &template, "--no-default"]].concat()));
     let mut running = Running::start(command());
     running.retry(PATIENCE, "some trials", || (stage.runs() >= 3).then_some(()));
     signal(running.id(), "KILL");
@@ -283,7 +302,13 @@ fn slurm_jobs_survive_the_death_of_busbw_and_of_a_nodes_daemon() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     let answer: Value = serde_json::from_str(&ended.stdout).expect("JSON");
     assert_eq!(best(&answer), ("8", "2"), "{answer}");
-    assert_eq!(answer["settings"].as_array().unwrap().len(), 5);
+    let settings = answer["settings"].as_array().unwrap();
+    assert_eq!((settings.len(), settings.iter().filter(|setting| setting["mean"].is_number()).count()), (11, 11));
+    assert_eq!(
+        settings[10]["settings"],
+        serde_json::json!({"NCCL_SOCKET_NTHREADS": "1", "NCCL_NSOCKS_PERTHREAD": "1"})
+    );
+    assert!(answer["trials"]["ran"].as_u64().unwrap() < 33, "{answer}");
     let script = fs::read_to_string(stage.folder.path().join("store/round-1-setting-1/job.sh")).unwrap();
     assert!(script.contains("PREPARED=yes") && script.contains("export NCCL_SOCKET_NTHREADS="), "{script}");
 }

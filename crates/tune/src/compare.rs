@@ -165,12 +165,31 @@ fn method(measured: &[Measured]) -> String {
     }
 }
 
-/// `A used RDMA and B sockets: A is 53× faster at 8 GiB; up to 64 KiB B takes 1.5× to 5.5× the time`.
-fn summary(runs: &[ComparedRun], contests: &[Contest]) -> String {
-    contests.iter().map(|contest| verdict(&runs[0], &runs[contest.other], contest)).collect::<Vec<_>>().join(". ")
+/// What sets the runs' names apart: without the folders that all of them share.
+fn short_names(runs: &[ComparedRun]) -> Vec<String> {
+    let first = runs.first().map_or("", |run| run.name.as_str());
+    let folders = first.match_indices('/').map(|(at, _)| &first[..=at]).rev();
+    let shared = folders
+        .into_iter()
+        .find(|folder| runs.iter().all(|run| run.name.strip_prefix(folder).is_some_and(|rest| !rest.is_empty())));
+    runs.iter().map(|run| run.name.strip_prefix(shared.unwrap_or("")).unwrap_or(&run.name).to_string()).collect()
 }
 
-fn verdict(first: &ComparedRun, other: &ComparedRun, contest: &Contest) -> String {
+/// `A used RDMA and B sockets: A is 53× faster at 8 GiB; up to 64 KiB B takes 1.5× to 5.5× the time`.
+fn summary(runs: &[ComparedRun], contests: &[Contest]) -> String {
+    let names = short_names(runs);
+    let run = |index: usize| Named { name: &names[index], network: runs[index].network };
+    contests.iter().map(|contest| verdict(run(0), run(contest.other), contest)).collect::<Vec<_>>().join(". ")
+}
+
+/// A run as a sentence speaks of it.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    name: &'a str,
+    network: Option<Carrier>,
+}
+
+fn verdict(first: Named, other: Named, contest: &Contest) -> String {
     let mut parts = Vec::new();
     if let Some((size, ratio)) = contest.largest {
         let (faster, times) = if ratio < 1.0 { (other, 1.0 / ratio) } else { (first, ratio) };
@@ -199,5 +218,28 @@ fn factor(ratio: f64) -> String {
         r if r >= 10.0 => format!("{r:.0}×"),
         r if r >= 1.2 => format!("{r:.1}×"),
         r => format!("{r:.2}×"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_leave_out_the_folders_that_all_share() {
+        let run = |name: &str| ComparedRun {
+            name: name.into(),
+            collective: None,
+            nranks: None,
+            repetitions: 1,
+            peak: None,
+            average: None,
+            network: None,
+            findings: Vec::new(),
+        };
+        let short = |names: &[&str]| short_names(&names.iter().map(|name| run(name)).collect::<Vec<_>>());
+        assert_eq!(short(&["runs/a/run.log", "runs/b/run.log"]), ["a/run.log", "b/run.log"]);
+        assert_eq!(short(&["a.log", "b.log"]), ["a.log", "b.log"]);
+        assert_eq!(short(&["x/a/", "x/b/"]), ["a/", "b/"]);
     }
 }

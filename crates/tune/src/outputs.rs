@@ -28,7 +28,7 @@ pub fn nccl_conf(setting: &Setting) -> String {
 pub fn command_lines(workload: &Workload, setting: &Setting) -> String {
     let command = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     let flags: String =
-        setting.assignments.iter().map(|(name, value)| format!(" -x {}", quoted(&format!("{name}={value}")))).collect();
+        setting.assignments.iter().map(|(name, value)| format!(" -x {name}={}", quoted(value))).collect();
     let exports: String = setting.assignments.iter().map(|(name, value)| format!(",{name}={value}")).collect();
     let plain = Workload { words: workload.words.clone(), limit: Duration::ZERO };
     let here = command(&plain.words_for(setting));

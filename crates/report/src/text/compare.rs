@@ -86,7 +86,7 @@ fn paint_of(range: &SizeRange) -> anstyle::Style {
 
 fn differences(page: &mut Page, comparison: &RunComparison) {
     let differences = &comparison.differences;
-    page.heading(&format!("In {} they differ beside their speed", counted(differences.len(), "thing")));
+    page.heading(&format!("Beside their speed they differ in {}", counted(differences.len(), "thing")));
     if differences.is_empty() {
         page.indented(2, "Nothing that the inputs tell: the same variables, versions and setup, as far as they say.");
     }
