@@ -55,7 +55,7 @@ fn tree(folder: &Path) -> &Path {
         ("proc/sys/kernel/hostname", "node7\n"),
         ("proc/stat", "cpu  10 0 0 90 0 0 0 0\ncpu0 10 0 0 90\n"),
         ("proc/meminfo", "MemTotal: 2000 kB\nMemFree: 1000 kB\nMemAvailable: 1500 kB\n"),
-        ("proc/77/cmdline", "/opt/nccl-tests/all_reduce_perf\0-b\08\0"),
+        ("proc/77/cmdline", "/opt/nccl-tests/all_reduce_perf\0-b\x008\0"),
     ];
     for (path, text) in files {
         let path = folder.join(path);
