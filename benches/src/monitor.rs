@@ -113,7 +113,7 @@ pub fn tree(folder: &Path) -> Result<(), MonitorError> {
         }
     }
     for process in 1..=PROCESSES {
-        write(format!("proc/{process}/cmdline"), "/usr/bin/python3\0train.py\0--batch\0128\0")?;
+        write(format!("proc/{process}/cmdline"), "/usr/bin/python3\0train.py\0--batch=128\0")?;
     }
     write("proc/stat".into(), "cpu  1 2 3 4 5 6 7 8\n")?;
     write("proc/meminfo".into(), "MemTotal: 1 kB\nMemFree: 1 kB\nMemAvailable: 1 kB\n")

@@ -1,13 +1,16 @@
 //! `busbw monitor`: what happens on the wire, now or in a recording.
 
-use crate::cli::Monitor;
+mod flags;
+
+pub use flags::Monitor;
+
 use crate::output;
 use busbw_monitor::session::{self, Options, View};
 use busbw_monitor::{Source, Thresholds, screen};
 use busbw_probe::Root;
 use busbw_probe::counters::{Devices, Sampler};
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal};
+use std::io::{self, BufReader, IsTerminal, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,7 +37,8 @@ pub fn run(flags: &Monitor) -> Result<ExitCode, String> {
     };
     let moved = moved.map_err(|error| error.to_string())?;
     if !flags.once {
-        eprint!("{moved}");
+        // Nobody need read it.
+        let _ = io::stderr().write_all(moved.as_bytes());
     }
     Ok(ExitCode::SUCCESS)
 }

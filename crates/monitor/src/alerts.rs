@@ -86,7 +86,8 @@ impl Thresholds {
     /// How fast a counter may move; none when it may move as it likes.
     fn of(&self, counter: &Counter, name: &str) -> Option<f64> {
         counter.cause.as_ref()?;
-        match self.0.get(&(counter.family, name.to_owned())) {
+        let said = |name: &str| self.0.get(&(counter.family, name.to_owned()));
+        match said(name).or_else(|| said(&counter.name)) {
             Some(Threshold::PerSecond { per_second }) => Some(*per_second),
             Some(Threshold::Off { alert: false }) => None,
             Some(Threshold::Off { alert: true }) | None => Some(counter.per_second),
@@ -104,7 +105,9 @@ pub fn list_alerts() -> String {
     let alerts = known.counters().iter().filter_map(|counter| Some((counter, known.cause(counter)?)));
     alerts
         .map(|(counter, cause)| {
-            let name = format!("{}.{}.per_second = {}", counter.family.name(), counter.name, counter.per_second);
+            let quote = if counter.name.contains('#') { "\"" } else { "" };
+            let name = format!("{}.{quote}{}{quote}", counter.family.name(), counter.name);
+            let name = format!("{name}.per_second = {}", counter.per_second);
             format!("{name:<56} # {}: {}\n", cause.code, counter.meaning)
         })
         .collect()

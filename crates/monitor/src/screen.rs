@@ -99,6 +99,8 @@ pub struct Screen {
     over: Over,
     /// What stands at the right of the title: `every 1s`, `run.rec`.
     pub note: String,
+    /// What cannot be told here, and why.
+    pub untold: Option<String>,
 }
 
 impl Screen {

@@ -157,7 +157,7 @@ pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Writ
     let mut stop = Stop::on_signals()?;
     let mut intake = Intake::new(options)?;
     if let Some(address) = intake.address() {
-        eprintln!("busbw: http://{address}/metrics");
+        say(&format!("http://{address}/metrics"));
     }
     let mut shown = 0;
     while options.count.is_none_or(|count| shown < count) {
@@ -168,6 +168,9 @@ pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Writ
         let Some(moment) = intake.next(&mut source)? else { break };
         // The first has nothing to be compared with.
         if moment.interval_us.is_none() {
+            if let Some(untold) = source.untold() {
+                say(untold);
+            }
             continue;
         }
         match show(&moment, view, shown == 0, out) {
@@ -191,4 +194,9 @@ fn show(moment: &Moment, view: View, first: bool, out: &mut dyn Write) -> io::Re
         }
     }
     out.flush()
+}
+
+/// A line on standard error, which nobody need read.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "busbw: {line}");
 }

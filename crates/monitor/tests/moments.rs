@@ -119,6 +119,9 @@ fn thresholds_come_from_a_file() {
         let last = (0..6).map(|t| tracker.feed(&node(t))).last().unwrap();
         assert_eq!(last.alerts.len(), alerts, "{text}");
     }
+    // A pattern is a name too, and the list of all alerts a file.
+    assert!(Thresholds::parse("driver.\"rx_prio#_pause\".alert = false").is_ok());
+    assert!(Thresholds::parse(&busbw_monitor::list_alerts()).is_ok());
     let errors = [
         ("rdma.port_xmit_data.per_second = 1", "no alert for rdma.port_xmit_data"),
         ("wifi.noise.per_second = 1", "no alert for wifi.noise"),

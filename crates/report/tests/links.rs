@@ -41,8 +41,7 @@ fn three() -> (LinkRun, Diagnosis) {
         verdict: Verdict::Degraded,
         summary: title.into(),
         findings: vec![finding(Code::StragglerNode, Severity::Error, title, "Nearly all links of h2 are slow.")],
-        expected: None,
-        expected_tables: Vec::new(),
+        ..Diagnosis::default()
     };
     (run, diagnosis)
 }

@@ -95,12 +95,12 @@ fn remedy_of_state(Port { device, port }: Port) -> String {
     }
 }
 
-/// Ports of one kind of card should be equally fast, and none slower than it could be.
+/// Ports of one kind of card should be equally fast.
 fn rate(at: Port, active: &[Port], sheet: &mut Sheet) {
     let sheet = sheet.about(at.name());
     let Some(rate) = at.port.rate_gbps else { return sheet.skip("rate", "the driver does not tell") };
     let alike = active.iter().filter(|other| other.is_like(at)).filter_map(|other| other.port.rate_gbps);
-    let best = alike.chain(at.port.most_gbps).fold(rate, f64::max);
+    let best = alike.fold(rate, f64::max);
     if rate >= best {
         return sheet.ok("rate", format!("{rate} Gbit/s"));
     }

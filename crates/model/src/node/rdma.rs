@@ -40,8 +40,6 @@ pub struct RdmaPort {
     pub link_layer: Option<LinkLayer>,
     /// Rate in Gbit/s, as the kernel tells: `400 Gb/sec (4X NDR)` is 400.
     pub rate_gbps: Option<f64>,
-    /// The best rate that it could have, in Gbit/s, where the driver tells.
-    pub most_gbps: Option<f64>,
     /// MTU in bytes that the port uses.
     pub active_mtu: Option<u32>,
     /// The largest MTU that it could use.

@@ -38,7 +38,7 @@ impl Screen {
             Over::Help => panes::help(frame, below),
             Over::Counters => panes::counters(frame, below, rows.get(self.selected).copied(), self.scroll),
             Over::Nothing if area.height < SMALL => panes::latest_alert(frame, below, &self.alerts()),
-            Over::Nothing => panes::alerts_and_owners(frame, below, &self.alerts(), self.moment()),
+            Over::Nothing => panes::alerts_and_owners(frame, below, &self.alerts(), self),
         }
         frame.render_widget(Paragraph::new(KEYS).dim(), keys);
     }

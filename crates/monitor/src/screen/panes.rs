@@ -1,9 +1,10 @@
 //! The panes below the ports: alerts, owners of queue pairs, all counters of a port, help.
 
+use super::Screen;
 use super::draw::count;
 use crate::alerts::Alert;
 use crate::known::{Family, Known};
-use crate::moment::{Moment, Owner, Row};
+use crate::moment::{Owner, Row};
 use crate::time::time_of_day;
 use busbw_model::Severity;
 use ratatui::Frame;
@@ -35,7 +36,8 @@ fn pane(title: &str) -> Block<'_> {
     Block::new().borders(Borders::TOP).title(format!(" {title} ").bold()).border_style(Style::new().dim())
 }
 
-pub fn alerts_and_owners(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)], moment: &Moment) {
+pub fn alerts_and_owners(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)], screen: &Screen) {
+    let moment = screen.moment();
     let [left, right] = if area.width >= WIDE {
         Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).spacing(1).areas(area)
     } else {
@@ -48,7 +50,7 @@ pub fn alerts_and_owners(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)
     };
     frame.render_widget(Paragraph::new(shown).wrap(Wrap { trim: false }).block(pane("alerts")), left);
     let owners = if moment.owners.is_empty() {
-        vec![Line::from("no queue pairs").dim()]
+        vec![Line::from(screen.untold.clone().unwrap_or_else(|| "no queue pairs".into())).dim()]
     } else {
         std::iter::once(Line::from(owner_head()).dim()).chain(moment.owners.iter().map(owner_line)).collect()
     };

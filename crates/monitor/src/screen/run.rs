@@ -43,8 +43,9 @@ pub fn run(mut source: Source, options: &Options, name: &str) -> Result<String, 
         {
             shown += u64::from(moment.interval_us.is_some());
             screen.show(moment, intake.alerts());
-            screen.note = source.describe(name);
+            screen.untold = source.untold().map(str::to_owned);
         }
+        screen.note = source.describe(name);
         terminal.0.draw(|frame| screen.draw(frame))?;
         // At the end of a recording the last moment stays until somebody leaves.
         let wait = source.due_in().unwrap_or(LOOK_UP).min(LOOK_UP);

@@ -51,7 +51,6 @@ fn port(root: &Root, device: &str, number: u32) -> RdmaPort {
         physical_state: word("phys_state"),
         link_layer: root.value(&at("link_layer")).and_then(|name| link_layer(&name)),
         rate_gbps: root.value(&at("rate")).and_then(|rate| rate.split(' ').next()?.parse().ok()),
-        most_gbps: None,
         active_mtu: None,
         max_mtu: None,
         gids: root.list(&at("gids")).iter().filter_map(|index| gid(root, &at(""), index)).collect(),

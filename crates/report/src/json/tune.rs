@@ -25,7 +25,7 @@ struct Document<'a> {
     objective: Objective<'a>,
     method: &'a str,
     best: Option<Setting<'a>>,
-    default: Option<Default<'a>>,
+    default: Option<Setting<'a>>,
     variables: Vec<Variable<'a>>,
     settings: Vec<Setting<'a>>,
     trials: TrialCount,
@@ -46,14 +46,8 @@ struct Variable<'a> {
 }
 
 #[derive(Serialize)]
-struct Default<'a> {
-    rank: usize,
-    #[serde(flatten)]
-    setting: Setting<'a>,
-}
-
-#[derive(Serialize)]
 struct Setting<'a> {
+    rank: usize,
     settings: BTreeMap<&'a str, &'a str>,
     rounds: usize,
     failures: usize,
@@ -79,10 +73,10 @@ impl<'a> Document<'a> {
                 higher_is_better: objective.higher_is_better,
             },
             method: &tuning.method,
-            best: tuning.best().map(Setting::new),
-            default: tuning.default_rank().map(|(rank, setting)| Default { rank, setting: Setting::new(setting) }),
+            best: tuning.best().map(|best| Setting::new(1, best)),
+            default: tuning.default_rank().map(|(rank, setting)| Setting::new(rank, setting)),
             variables: tuning.variables.iter().map(Variable::new).collect(),
-            settings: tuning.settings.iter().map(Setting::new).collect(),
+            settings: (1..).zip(&tuning.settings).map(|(rank, setting)| Setting::new(rank, setting)).collect(),
             trials: tuning.trials,
         }
     }
@@ -95,8 +89,9 @@ impl<'a> Variable<'a> {
 }
 
 impl<'a> Setting<'a> {
-    fn new(setting: &'a TunedSetting) -> Self {
+    fn new(rank: usize, setting: &'a TunedSetting) -> Self {
         Setting {
+            rank,
             settings: setting.assignments.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             rounds: setting.rounds,
             failures: setting.failures,

@@ -105,14 +105,14 @@ impl Layout {
     /// The middle of the line of a host's title.
     pub fn title(&self, host: usize) -> (f64, f64) {
         let place = self.boxes[host];
-        (place.x + PADDING, place.from_back(TITLE / 2.0 + 4.0) + 5.0)
+        (place.x + PADDING, place.height_at(TITLE / 2.0 + 4.0) + 5.0)
     }
 
     pub fn gpu(&self, spot: Spot) -> Area {
         let place = self.boxes[spot.host];
         let each = (place.width - 2.0 * PADDING) / place.gpus.max(1) as f64;
         let gap = (each * 0.1).min(6.0);
-        let y = place.from_back(TITLE + ARCS + GPU_HEIGHT / 2.0) - GPU_HEIGHT / 2.0;
+        let y = place.height_at(TITLE + ARCS + GPU_HEIGHT / 2.0) - GPU_HEIGHT / 2.0;
         let x = place.x + PADDING + spot.gpu as f64 * each + gap / 2.0;
         Area { x, y, width: each - gap, height: GPU_HEIGHT }
     }
@@ -122,7 +122,7 @@ impl Layout {
         let each = (place.width - 2.0 * PADDING) / place.nics.max(1) as f64;
         let width = (each * 0.9).min(NIC_WIDTH);
         let middle = TITLE + ARCS + GPU_HEIGHT + PATHS + NIC_HEIGHT / 2.0;
-        let y = place.from_back(middle) - NIC_HEIGHT / 2.0;
+        let y = place.height_at(middle) - NIC_HEIGHT / 2.0;
         Area { x: place.x + PADDING + (nic as f64 + 0.5) * each - width / 2.0, y, width, height: NIC_HEIGHT }
     }
 
@@ -155,7 +155,7 @@ impl Layout {
     /// The bar of links that join all GPUs.
     pub fn bar(&self, host: usize) -> Area {
         let place = self.boxes[host];
-        let y = place.from_back(TITLE + 10.0) - 8.0;
+        let y = place.height_at(TITLE + 10.0) - 8.0;
         Area { x: place.x + PADDING, y, width: place.width - 2.0 * PADDING, height: 16.0 }
     }
 
@@ -167,7 +167,7 @@ impl Layout {
 
 impl HostBox {
     /// The height at a distance from the side that is turned away from the network.
-    fn from_back(&self, distance: f64) -> f64 {
+    fn height_at(&self, distance: f64) -> f64 {
         if self.flipped { self.y + self.height - distance } else { self.y + distance }
     }
 }

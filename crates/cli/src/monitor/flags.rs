@@ -1,0 +1,113 @@
+//! Flags and help of `busbw monitor`.
+
+use busbw_monitor::{FASTEST, SLOWEST, SPEEDS};
+use clap::{Args, ValueHint};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Show what happens on the wire: every port, who uses it, and what should not happen
+///
+/// Reads the counters of RDMA ports and network interfaces once per interval, and shows rates, pauses, congestion signals,
+/// losses and errors, the queue pairs and the processes that own them, and the load of the host. A counter that should not
+/// move raises an alert with the code of a finding. Needs no root and changes nothing.
+#[derive(Args)]
+#[command(after_help = MONITOR_EXAMPLES)]
+pub struct Monitor {
+    /// Print one interval as text, in the form that `busbw explain` reads, and end
+    #[arg(long)]
+    pub once: bool,
+
+    /// Print a line of JSON per interval (schema busbw.monitor/1)
+    #[arg(long, conflicts_with = "once")]
+    pub json: bool,
+
+    /// Print nothing but the summary at the end
+    #[arg(short, long, conflicts_with_all = ["once", "json"])]
+    pub quiet: bool,
+
+    /// Time between samples: seconds, or with a unit (500ms, 1m)
+    #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
+    pub interval: Duration,
+
+    /// End after so many intervals
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "once")]
+    pub count: Option<u64>,
+
+    /// Only these devices: names of RDMA devices and network interfaces, * at the end for any rest [default: all but lo,
+    /// the host's ends of containers, and what is virtual and down]
+    #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
+    pub devices: Vec<String>,
+
+    /// Record every sample
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
+
+    /// Show a recording instead of this machine
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "devices", "interval"])]
+    pub replay: Option<PathBuf>,
+
+    /// How many times as fast as it was recorded [default: as it was on the screen, without waiting elsewhere]
+    #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = speed)]
+    pub speed: Option<f64>,
+
+    /// Write a trace for ui.perfetto.dev: rates per port, and slices for alerts and for jobs that move data
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub perfetto: Option<PathBuf>,
+
+    /// Serve Prometheus at this port of 127.0.0.1, or at ADDRESS:PORT: GET /metrics, in node_exporter's names
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub prometheus: Option<SocketAddr>,
+
+    /// Print the counters that raise alerts, with their thresholds, and end
+    #[arg(long)]
+    pub list_alerts: bool,
+
+    /// When counters move too fast (TOML; see docs/monitor.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub thresholds: Option<PathBuf>,
+
+    /// Read a captured tree of /sys and /proc instead of this machine's
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub root: Option<PathBuf>,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let seconds = match (number.trim().parse::<f64>(), unit) {
+        (Ok(number), "ms") => number / 1000.0,
+        (Ok(number), "s") => number,
+        (Ok(number), "m") => number * 60.0,
+        _ => f64::NAN,
+    };
+    let interval = Duration::try_from_secs_f64(seconds).ok();
+    interval.filter(|time| (FASTEST..=SLOWEST).contains(time)).ok_or_else(|| "give 50ms to 60m".into())
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed: &f64| SPEEDS.contains(speed));
+    speed.ok_or_else(|| format!("give a number from {} to {}", SPEEDS.start(), SPEEDS.end()))
+}
+
+/// A port alone is on the loopback interface.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse().map(|port: u16| (Ipv4Addr::LOCALHOST, port).into());
+    port.or_else(|_| text.parse()).map_err(|_| "give a port, or ADDRESS:PORT with a numeric address".into())
+}
+
+const MONITOR_EXAMPLES: &str = "Examples:
+  busbw monitor                              the screen; h shows its keys
+  busbw monitor --once                       one second of this machine, as text
+  busbw monitor --json -n 60 | jq '.alerts[]'
+  busbw monitor --devices 'mlx5_*' --interval 500ms
+  busbw monitor --quiet --record run.rec     while a job runs; Ctrl-C says what moved
+  busbw monitor --replay run.rec --speed 10
+  busbw monitor --replay run.rec --perfetto run.json --quiet
+  busbw monitor --quiet --prometheus 9820    curl http://127.0.0.1:9820/metrics
+
+Exit status:
+  0  ended as asked, by the count, the end of the recording, or Ctrl-C
+  2  a file cannot be read or written, or bad usage";
