@@ -20,7 +20,10 @@ pub fn tune(tuning: &Tuning, style: &Style) -> String {
     page.end_line();
     page.heading(&words::measured(tuning));
     settings(&mut page, tuning);
-    page.indented(2, &format!("* statistically tied with the best, by {}", tuning.method));
+    page.indented(
+        2,
+        &format!("* statistically tied with the best, by {}. ±: half of the 95% interval of the mean.", tuning.method),
+    );
     heatmap(&mut page, tuning);
     page.heading("Trials");
     page.indented(2, &words::trials(tuning));
@@ -31,17 +34,17 @@ pub fn tune(tuning: &Tuning, style: &Style) -> String {
 /// A line per setting, its values first.
 fn settings(page: &mut Page, tuning: &Tuning) {
     let shown = &tuning.settings[..tuning.settings.len().min(MAX_SETTINGS)];
-    let heads: Vec<String> = tuning.variables.iter().map(|variable| clip(&variable.name, MAX_VALUE).into()).collect();
+    let heads = tuning.variables.iter().map(|variable| clip(in_short(&variable.name), MAX_VALUE).to_string());
     let rows: Vec<Vec<String>> = shown.iter().map(|setting| row(tuning, setting)).collect();
-    let heads: Vec<String> = heads.into_iter().chain(words::COLUMNS.map(String::from)).collect();
+    let heads: Vec<String> = [String::new()].into_iter().chain(heads).chain(words::COLUMNS.map(String::from)).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0);
         cells.max(columns(&heads[column]))
     };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let line = |cells: &[String]| {
-        let (last, numbers) = (cells.len() - 1, cells[..cells.len() - 1].iter().zip(&widths));
-        numbers.map(|(cell, width)| right(cell, *width)).chain([cells[last].clone()]).collect::<Vec<_>>().join("  ")
+        let numbers = cells.iter().zip(&widths).skip(1).map(|(cell, width)| right(cell, *width));
+        [left(&cells[0], widths[0])].into_iter().chain(numbers).collect::<Vec<_>>().join("  ")
     };
     page.clipped(2, &format!("{:>4}  {}", "#", line(&heads)));
     for (index, (setting, cells)) in shown.iter().zip(&rows).enumerate() {
@@ -53,7 +56,12 @@ fn settings(page: &mut Page, tuning: &Tuning) {
 
 fn row(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {
     let values = words::values(tuning, setting).into_iter().map(|value| clip(&value, MAX_VALUE).to_string());
-    values.chain(words::cells(setting)).collect()
+    [words::standing(setting)].into_iter().chain(values).chain(words::cells(setting)).collect()
+}
+
+/// A variable's name without what nearly all of them begin with.
+fn in_short(name: &str) -> &str {
+    name.strip_prefix("NCCL_").unwrap_or(name)
 }
 
 /// Means over two variables, the better the darker.

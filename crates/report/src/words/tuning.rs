@@ -3,8 +3,8 @@
 use busbw_model::{TunedSetting, TunedStanding, Tuning};
 use std::collections::BTreeSet;
 
-/// Columns behind those of the variables.
-pub(crate) const COLUMNS: [&str; 6] = ["rounds", "mean", "std dev", "95% interval", "behind", ""];
+/// Columns behind those of the variables; ± is half of the 95% interval.
+pub(crate) const COLUMNS: [&str; 5] = ["rounds", "mean", "std dev", "± 95%", "behind"];
 
 /// `wall time, s`.
 pub(crate) fn measured(tuning: &Tuning) -> String {
@@ -20,31 +20,29 @@ pub(crate) fn values(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {
 }
 
 /// The cells behind the values: see [`COLUMNS`].
-pub(crate) fn cells(setting: &TunedSetting) -> [String; 6] {
+pub(crate) fn cells(setting: &TunedSetting) -> [String; 5] {
     let shown = |value: Option<f64>| value.map_or(String::new(), number);
     [
         setting.rounds.to_string(),
         shown(setting.mean),
         shown(setting.stddev),
-        setting.interval.map_or(String::new(), |half| format!("± {}", number(half))),
+        shown(setting.interval),
         setting.behind.map_or(String::new(), |behind| format!("{:+.1}%", behind * 100.0)),
-        standing(setting),
     ]
 }
 
 /// How a setting stands: what makes it remarkable.
-fn standing(setting: &TunedSetting) -> String {
+pub(crate) fn standing(setting: &TunedSetting) -> String {
     let standing = match setting.standing {
         TunedStanding::Best => "best",
         TunedStanding::Tied => "tied",
-        TunedStanding::Worse => "",
-        TunedStanding::Failed => "failed",
+        // Its failures are counted behind.
+        TunedStanding::Worse | TunedStanding::Failed => "",
         TunedStanding::Unknown => "no result",
     };
     let failures = match setting.failures {
         0 => String::new(),
-        1 => "1 failure".to_string(),
-        many => format!("{many} failures"),
+        count => format!("failed ×{count}"),
     };
     let default = if setting.is_default() { "the default" } else { "" };
     [standing, default, &failures].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
