@@ -3,7 +3,8 @@
 //! `nccl-log-gen` writes a large NCCL log ([`nccl_log`]); `bench-ingest` times busbw on it beside `wc` and `rg`
 //! ([`ingest`], [`measure`]); `predict-accuracy` holds predictions against published measurements ([`accuracy`]);
 //! `bench-simulate` times the simulation of fabrics as they grow ([`simulate`]); `bench-peers` times `busbw bench` beside
-//! MPI and Gloo ([`peers`]); `bench-monitor` takes the processor time of watching ports ([`monitor`]). How to repeat a
+//! MPI and Gloo ([`peers`]); `bench-monitor` takes the processor time of watching ports ([`monitor`]); `bench-tune` races simulated
+//! settings ([`tune`]). How to repeat a
 //! measurement is in `benches/README.md`.
 
 pub mod accuracy;
@@ -17,3 +18,4 @@ pub mod random;
 pub mod results;
 pub mod simulate;
 pub mod statistics;
+pub mod tune;

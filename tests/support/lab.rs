@@ -133,6 +133,22 @@ impl SlurmLab {
         command
     }
 
+    /// A command that talks to this cluster.
+    pub fn with(&self, mut command: Command) -> Command {
+        command.env("SLURM_CONF", &self.conf);
+        command
+    }
+
+    /// Kills a node's daemon, as a crash does.
+    pub fn kill_daemon(&self, node: &str) {
+        control(self.command().args(["kill-daemon", node]));
+    }
+
+    /// Starts a node's daemon again.
+    pub fn start_daemon(&self, node: &str) {
+        control(self.command().args(["start-daemon", node]));
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.script);
         command.env("SLURMLAB", SLURM_LAB).stdin(Stdio::null());

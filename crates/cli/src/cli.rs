@@ -28,6 +28,8 @@ pub struct Cli {
 pub enum Command {
     Check(Check),
     Explain(Explain),
+    Compare(Compare),
+    Tune(Box<crate::tune::Tune>),
     Predict(Predict),
     Simulate(Simulate),
     Bench(Box<Bench>),
@@ -264,6 +266,41 @@ impl Output {
     }
 }
 
+/// Hold runs against each other: who is faster at which sizes, by how much, and why
+///
+/// The first run is the one that the others are held against. A run is the output of nccl-tests or of busbw bench (text or
+/// -J JSON), a folder with the files of one run, or what busbw doctor saved. Repetitions within a run give intervals and a
+/// test.
+#[derive(Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct Compare {
+    /// The runs: files or folders
+    #[arg(required = true, num_args = 2.., value_name = "RUN", value_hint = ValueHint::AnyPath)]
+    pub runs: Vec<PathBuf>,
+
+    /// The collective to compare, of runs that hold several
+    #[arg(long, value_name = "NAME", value_parser = collective)]
+    pub collective: Option<Collective>,
+
+    /// Compare different collectives or numbers of ranks too
+    #[arg(long)]
+    pub anyway: bool,
+
+    #[command(flatten)]
+    pub output: Output,
+}
+
+const COMPARE_EXAMPLES: &str = "Examples:
+  busbw compare with-rdma.log without.log            two tables, size by size
+  busbw compare monday/ tuesday/ wednesday/          folders: all files of a run, its NCCL logs too
+  busbw compare yesterday.json busbw-report.json     what busbw doctor saved
+  busbw compare --format html -o compared.html a.log b.log
+  busbw compare --json a.log b.log | jq '.rows[-1].ratio'
+
+Exit status:
+  0  compared
+  2  the runs are not comparable, or bad usage";
+
 /// Say what a cluster should reach, size by size, and what limits it
 ///
 /// Prints the table that nccl-tests should print there, with the physical limit, the algorithm and protocol that NCCL
@@ -372,7 +409,7 @@ pub struct Bench {
     pub flags: Flags,
 }
 
-fn collective(name: &str) -> Result<Collective, String> {
+pub fn collective(name: &str) -> Result<Collective, String> {
     Collective::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Collective::ALL.into_iter().map(Collective::name).collect();
         format!("choose one of {}", names.join(", "))

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod cli;
+mod compare;
 mod described;
 mod doctor;
 mod explain;
@@ -13,6 +14,7 @@ mod output;
 mod predict;
 mod simulate;
 mod sizes;
+mod tune;
 
 use clap::Parser;
 use mimalloc::MiMalloc;
@@ -40,6 +42,8 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Explain(flags) => explain::run(flags),
         cli::Command::Check(flags) => check::run(flags),
         cli::Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
+        cli::Command::Compare(flags) => compare::run(flags),
+        cli::Command::Tune(flags) => tune::run(flags),
         cli::Command::Predict(flags) => predict::run(flags),
         cli::Command::Simulate(flags) => simulate::run(flags),
         cli::Command::Link(flags) => link::run(flags),

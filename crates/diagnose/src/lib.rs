@@ -21,6 +21,7 @@ mod verdict;
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
 pub use pages::page;
+pub use rules::transport::network_in_use;
 pub use variables::{Variable, nearest_variable, variable};
 
 use busbw_model::{Diagnosis, Run};

@@ -9,6 +9,7 @@ mod check;
 mod cluster;
 mod collective;
 mod communicator;
+mod comparison;
 mod diagnostics;
 mod environment;
 mod finding;
@@ -25,6 +26,7 @@ mod table;
 mod told;
 mod topology;
 mod torch;
+mod tuning;
 mod units;
 
 pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
@@ -33,6 +35,10 @@ pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
     Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Transport, TransportKind,
     TreeLinks,
+};
+pub use comparison::{
+    Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
+    SizeRange, SmallMessages,
 };
 pub use diagnostics::{DiagLine, DiagTag};
 pub use environment::{Variable, VariableStanding};
@@ -63,4 +69,5 @@ pub use torch::{
     CollectiveMismatch, Desync, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
+pub use tuning::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 pub use units::{Bytes, GBps, Micros, ParseBytesError};

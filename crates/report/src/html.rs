@@ -1,6 +1,7 @@
 //! One self-contained web page: no script, no external resource, light and dark as the reader's system has it.
 
 mod cluster;
+mod compare;
 mod curve;
 mod environment;
 mod fabric;
@@ -12,10 +13,13 @@ mod prediction;
 mod simulation;
 mod tables;
 mod topology;
+mod tune;
 
+pub use compare::compare;
 pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
+pub use tune::tune;
 
 use crate::words;
 use busbw_model::{Advice, Diagnosis, Place, Run, SourceLine, Verdict};

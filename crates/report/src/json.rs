@@ -2,17 +2,21 @@
 //! in `docs/schema`.
 
 mod check;
+mod compare;
 mod evidence;
 mod layout;
 mod link;
 mod prediction;
 mod simulation;
+mod tune;
 mod view;
 
 pub use check::{write_check, write_facts};
+pub use compare::write_compare;
 pub use link::write_link;
 pub use prediction::write_predict;
 pub use simulation::write_simulate;
+pub use tune::write_tune;
 
 use busbw_model::{Diagnosis, Run};
 use serde::Serialize;

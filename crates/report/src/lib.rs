@@ -10,6 +10,7 @@ mod description;
 mod histogram;
 pub mod html;
 pub mod json;
+mod letters;
 mod link;
 mod remedy;
 mod scenario;

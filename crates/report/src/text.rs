@@ -2,6 +2,7 @@
 
 mod check;
 mod cluster;
+mod compare;
 mod findings;
 mod link;
 mod machine;
@@ -10,11 +11,14 @@ mod prediction;
 mod simulation;
 mod source;
 mod tables;
+mod tune;
 
 pub use check::check;
+pub use compare::compare;
 pub use link::link;
 pub use prediction::predict;
 pub use simulation::simulate;
+pub use tune::tune;
 
 use crate::words;
 use busbw_model::{Advice, Diagnosis, EnvOrigin, Run, Verdict};

@@ -1,5 +1,8 @@
 //! Phrases that text and page share: how a node, a communicator, a table is put into words.
 
+pub(crate) mod comparison;
+pub(crate) mod tuning;
+
 use crate::style::clean_line;
 use busbw_model::{
     BenchTable, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Gain, GdrUse, Node, Place, Run,

@@ -21,7 +21,7 @@ mod shapes;
 mod signatures;
 mod slow_tables;
 mod sockets;
-mod transport;
+pub(crate) mod transport;
 mod witnesses;
 
 use crate::case::Case;

@@ -138,6 +138,16 @@ impl<'a> Why<'a> {
     }
 }
 
+/// The network that carried a test's traffic between nodes: as its log says, else as its speed tells, else unknown.
+pub fn network_in_use(test: &Test) -> Option<Network> {
+    let above_sockets = test.crosses_nodes() && test.curve.plateau.0 > 2.0 * SOCKETS_AT_BEST;
+    let by_speed = match looks_like_sockets(test) {
+        true => Some(Network::Socket),
+        false => above_sockets.then_some(Network::Rdma),
+    };
+    test.network().or(by_speed)
+}
+
 /// No log, but bandwidth and latency as sockets have them.
 fn looks_like_sockets(test: &Test) -> bool {
     let slow = test.curve.plateau.0 < SOCKETS_AT_BEST && test.curve.latency.is_some_and(|l| l.0 >= SOCKET_LATENCY_US);

@@ -1,0 +1,124 @@
+//! `busbw tune`: runs a command over a space of settings and says which are best.
+
+mod files;
+mod flags;
+mod progress;
+
+pub use flags::Tune;
+
+use crate::cli::Format;
+use crate::{explain, output};
+use busbw_model::Tuning;
+use busbw_report::{html, json, text};
+use busbw_tune::objective::Objective;
+use busbw_tune::outputs::quoted;
+use busbw_tune::race::Rules;
+use busbw_tune::result::{About, result};
+use busbw_tune::runner::Workload;
+use busbw_tune::slurm::Jobs;
+use busbw_tune::space::{Setting, Space};
+use busbw_tune::store::Store;
+use busbw_tune::sweep::Sweep;
+use progress::Progress;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// All that a sweep needs, checked before anything runs.
+struct Plan {
+    space: Space,
+    settings: Vec<Setting>,
+    objective: Objective,
+    rules: Rules,
+    workload: Workload,
+    jobs: Option<Jobs>,
+}
+
+/// Runs the subcommand. The exit status is 1 where no setting gave a result, or the sweep was stopped.
+pub fn run(flags: &Tune) -> Result<ExitCode, String> {
+    let plan = plan(flags)?;
+    if flags.dry_run {
+        return output::write(None, |out| out.write_all(listing(&plan).as_bytes())).map(|()| ExitCode::SUCCESS);
+    }
+    let store = Store::open(&flags.store(), &plan.identity(flags)).map_err(|e| e.to_string())?;
+    let progress = Progress::new(plan.settings.len())?;
+    let sweep = Sweep {
+        settings: &plan.settings,
+        workload: &plan.workload,
+        objective: &plan.objective,
+        rules: plan.rules.clone(),
+        warm_up: flags.warm_up,
+        until: flags.max_time.map(|time| Instant::now() + time),
+        jobs: plan.jobs.as_ref(),
+    };
+    let swept = sweep.run(&store, &progress);
+    progress.finish();
+    let swept = swept.map_err(|e| e.to_string())?;
+    let about = About {
+        space: &plan.space,
+        settings: &plan.settings,
+        objective: &plan.objective,
+        rules: &plan.rules,
+        command: plan.command(),
+    };
+    let tuning = result(&about, &swept);
+    print(flags, &tuning)?;
+    if let Some(best) = tuning.best() {
+        let best = Setting { assignments: best.assignments.clone() };
+        files::write(flags, store.folder(), &plan.workload, &best)?;
+    }
+    let answered = tuning.best().is_some() && swept.stopped.is_none();
+    Ok(if answered { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn plan(flags: &Tune) -> Result<Plan, String> {
+    let space = flags.space()?;
+    let mut settings = space.settings().map_err(|e| e.to_string())?;
+    if !flags.no_default {
+        settings.insert(0, Setting::default());
+    }
+    Ok(Plan {
+        objective: flags.objective()?,
+        rules: flags.rules(),
+        workload: flags.workload(),
+        jobs: flags.jobs()?,
+        space,
+        settings,
+    })
+}
+
+impl Plan {
+    /// What a store holds the trials of: with anything else they could not be compared.
+    fn identity(&self, flags: &Tune) -> Vec<(&'static str, String)> {
+        let settings: Vec<String> = self.settings.iter().map(Setting::name).collect();
+        vec![
+            ("command", self.command()),
+            ("space", settings.join("\n")),
+            ("objective", format!("{:?}", self.objective)),
+            ("--seed, --exhaustive, --warm-up, --confidence or --tolerance", flags.order()),
+        ]
+    }
+
+    fn command(&self) -> String {
+        self.workload.words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What would run: every setting with its command line.
+fn listing(plan: &Plan) -> String {
+    let line = |setting: &Setting| {
+        let words: Vec<String> = plan.workload.words_for(setting).iter().map(|word| quoted(word)).collect();
+        format!("{}  {}\n", setting.name(), words.join(" "))
+    };
+    plan.settings.iter().map(line).collect()
+}
+
+fn print(flags: &Tune, tuning: &Tuning) -> Result<(), String> {
+    output::write(flags.output.file(), |out| match flags.output.format() {
+        Format::Json => json::write_tune(tuning, out),
+        Format::Html => out.write_all(html::tune(tuning).as_bytes()),
+        Format::Text => {
+            let style = explain::style(crate::cli::Color::Auto, None, flags.output.file().is_none());
+            out.write_all(text::tune(tuning, &style).as_bytes())
+        }
+    })
+}

@@ -1,0 +1,35 @@
+//! The files with the best setting, in the store's folder.
+
+use super::Tune;
+use busbw_model::Bytes;
+use busbw_tune::outputs::{Scope, command_lines, environment, nccl_conf, tuner_csv};
+use busbw_tune::runner::Workload;
+use busbw_tune::space::Setting;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// The largest size that the tuner plugin's README gives for "all sizes".
+const ALL_SIZES: Bytes = Bytes(4_294_967_295);
+
+/// Writes the files and says on standard error which.
+pub fn write(flags: &Tune, folder: &Path, workload: &Workload, best: &Setting) -> Result<(), String> {
+    // What was measured at a size is said of that size; else of all.
+    let (from, to) = flags.size().map_or((Bytes(0), ALL_SIZES), |size| (size, size));
+    let scope = Scope { collective: flags.collective, from, to, nodes: None, ranks: None };
+    let files = [
+        ("best.env", Some(environment(best))),
+        ("nccl.conf", Some(nccl_conf(best))),
+        ("commands.txt", Some(command_lines(workload, best))),
+        ("nccl_tuner.conf", tuner_csv(best, scope)),
+    ];
+    let mut written = Vec::new();
+    for (name, text) in files.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        written.push(name);
+    }
+    // Nothing is lost when nobody reads it.
+    let _ = writeln!(io::stderr(), "busbw: the best setting is in {}: {}", folder.display(), written.join(", "));
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! Flags of `busbw tune`.
+
+use crate::cli::Output;
+use busbw_model::{Bytes, Collective};
+use busbw_tune::objective::{Better, Objective};
+use busbw_tune::race::Rules;
+use busbw_tune::runner::Workload;
+use busbw_tune::slurm::Jobs;
+use busbw_tune::space::Space;
+use clap::{Args, ValueHint};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Run a command over a space of settings, and say which are best
+///
+/// Settings race: each runs once, in random order, the better ones again, until the test has told the best from the others or
+/// the budget is spent. The default (nothing set) runs too. What ran is kept: the same command goes on after any
+/// interruption, and a trial that fails or takes too long never counts as fast.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Tune {
+    /// A ready-made space (sockets, ib, algo, channels) or a TOML file
+    #[arg(value_name = "SPACE", value_hint = ValueHint::FilePath, required_unless_present = "var")]
+    space: Option<String>,
+
+    /// The command to run, behind --; {NAME} in it stands for a variable's value, and every variable is in its environment
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+
+    /// A variable and its values, in addition to the space or instead of its values there
+    #[arg(long, value_name = "NAME=VALUE,VALUE")]
+    var: Vec<String>,
+
+    /// A condition that every setting must fulfil: 'NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64'
+    #[arg(long = "where", value_name = "CONDITION")]
+    conditions: Vec<String>,
+
+    /// Take variables that NCCL does not read as they are
+    #[arg(long)]
+    unchecked: bool,
+
+    /// Leave out the default, which sets nothing
+    #[arg(long)]
+    pub no_default: bool,
+
+    /// Minimize the last number that this expression finds in the output [default: the wall time]
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["maximize", "busbw"], help_heading = "What is best")]
+    minimize: Option<String>,
+
+    /// Maximize the last number that this expression finds in the output
+    #[arg(long, value_name = "REGEX", conflicts_with = "busbw", help_heading = "What is best")]
+    maximize: Option<String>,
+
+    /// Maximize busbw of this size in the command's nccl-tests table
+    #[arg(long, value_name = "SIZE", help_heading = "What is best")]
+    busbw: Option<Bytes>,
+
+    /// How sure to be that a setting is worse before it is dropped, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = clap::value_parser!(u8).range(50..=99), help_heading = "How long")]
+    confidence: u8,
+
+    /// How much worse than the best the winner may be, in percent: the race is decided when that is sure
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, help_heading = "How long")]
+    tolerance: f64,
+
+    /// Rounds at most [default: 8, with --exhaustive 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How long")]
+    rounds: Option<u32>,
+
+    /// Trials at most, warm-up left out
+    #[arg(long, value_name = "N", help_heading = "How long")]
+    max_trials: Option<NonZeroUsize>,
+
+    /// Start no trial after this time: 90s, 30m, 2h
+    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "How long")]
+    pub max_time: Option<Duration>,
+
+    /// Run every setting in every round
+    #[arg(long, help_heading = "How long")]
+    exhaustive: bool,
+
+    /// Let the first run of each setting not count
+    #[arg(long, help_heading = "How long")]
+    pub warm_up: bool,
+
+    /// What the random order follows from
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "How long")]
+    seed: u64,
+
+    /// How long a trial may take: 90s, 30m, 2h
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "How long")]
+    timeout: Duration,
+
+    /// Run every trial as a Slurm job, submitted by sbatch
+    #[arg(long, help_heading = "Slurm")]
+    slurm: bool,
+
+    /// Partition of the jobs
+    #[arg(long, value_name = "NAME", requires = "slurm", help_heading = "Slurm")]
+    partition: Option<String>,
+
+    /// Nodes of each job
+    #[arg(long, value_name = "N", requires = "slurm", help_heading = "Slurm")]
+    nodes: Option<NonZeroUsize>,
+
+    /// Time limit of each job, as sbatch takes it: 30, 2:00:00
+    #[arg(long, value_name = "TIME", requires = "slurm", help_heading = "Slurm")]
+    time: Option<String>,
+
+    /// Account of the jobs
+    #[arg(long, value_name = "NAME", requires = "slurm", help_heading = "Slurm")]
+    account: Option<String>,
+
+    /// A job script to begin with: its #SBATCH lines and what prepares a job; {run} in it is where the trial runs
+    #[arg(long, value_name = "FILE", requires = "slurm", value_hint = ValueHint::FilePath, help_heading = "Slurm")]
+    template: Option<PathBuf>,
+
+    /// Jobs in the queue at the same time; they must not share what they measure
+    #[arg(long, value_name = "N", default_value = "1", requires = "slurm", help_heading = "Slurm")]
+    jobs: NonZeroUsize,
+
+    /// Where trials and their logs are kept, and the files with the best setting
+    #[arg(long, value_name = "DIR", default_value = "busbw-tune", value_hint = ValueHint::DirPath)]
+    store: PathBuf,
+
+    /// The collective of which the tuner plugin's file is to hold, for spaces of algorithm and protocol
+    #[arg(long, value_name = "NAME", value_parser = crate::cli::collective, default_value = "all_reduce")]
+    pub collective: Collective,
+
+    /// Print the settings with their command lines, and run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    pub output: Output,
+}
+
+const EXAMPLES: &str = "Examples:
+  busbw tune sockets -- ./train.sh                                the best sockets for a training run, by its time
+  busbw tune sockets --maximize 'images/s: ([0-9.]+)' -- python train.py
+  busbw tune algo --busbw 64M -- mpirun -np 16 all_reduce_perf -b 64M -e 64M
+  busbw tune --var NCCL_SOCKET_NTHREADS=1,2,4 --var OMP_NUM_THREADS=4,8 -- ./train.sh
+  busbw tune space.toml --slurm --partition gpu --nodes 2 --time 30 --jobs 2 -- python train.py
+  busbw tune sockets --exhaustive --rounds 4 -- ./train.sh        the whole grid
+  salloc -N 2 busbw tune ib -- srun ./train.sh                    inside an allocation
+
+Exit status:
+  0  there is a result
+  1  every trial failed, or the sweep was stopped; the same command goes on
+  2  the space, the objective or the store cannot be used, or bad usage";
+
+impl Tune {
+    /// The space: ready-made or from a file, with what flags change.
+    pub fn space(&self) -> Result<Space, String> {
+        let mut space = match &self.space {
+            Some(name) => Space::open(name).map_err(|e| e.to_string())?,
+            None => Space { name: "flags".into(), variables: Vec::new(), constraints: Vec::new() },
+        };
+        self.var.iter().try_for_each(|text| space.add(text)).map_err(|e| e.to_string())?;
+        self.conditions.iter().try_for_each(|text| space.constrain(text)).map_err(|e| e.to_string())?;
+        for variable in &mut space.variables {
+            variable.unchecked |= self.unchecked;
+        }
+        Ok(space)
+    }
+
+    /// What is best.
+    pub fn objective(&self) -> Result<Objective, String> {
+        match (&self.minimize, &self.maximize, self.busbw) {
+            (Some(regex), ..) => Objective::number(regex, Better::Lower).map_err(|e| format!("--minimize {e}")),
+            (_, Some(regex), _) => Objective::number(regex, Better::Higher).map_err(|e| format!("--maximize {e}")),
+            (.., Some(size)) => Ok(Objective::Busbw(size)),
+            _ => Ok(Objective::WallTime),
+        }
+    }
+
+    /// How the race is run.
+    pub fn rules(&self) -> Rules {
+        let default = Rules::default();
+        Rules {
+            confidence: f64::from(self.confidence) / 100.0,
+            tolerance: self.tolerance / 100.0,
+            rounds: self.rounds.unwrap_or(if self.exhaustive { 4 } else { default.rounds }),
+            trials: self.max_trials.map(NonZeroUsize::get),
+            exhaustive: self.exhaustive,
+            seed: self.seed,
+            ..default
+        }
+    }
+
+    /// What decides which trial is which: with other values a store's rounds would be those of another race.
+    pub fn order(&self) -> String {
+        format!("{} {} {} {} {}", self.seed, self.exhaustive, self.warm_up, self.confidence, self.tolerance)
+    }
+
+    pub fn workload(&self) -> Workload {
+        Workload { words: self.command.clone(), limit: self.timeout }
+    }
+
+    pub fn store(&self) -> PathBuf {
+        self.store.clone()
+    }
+
+    /// The size of which the objective is, if it is one.
+    pub fn size(&self) -> Option<Bytes> {
+        self.busbw
+    }
+
+    /// Slurm, where trials are jobs.
+    pub fn jobs(&self) -> Result<Option<Jobs>, String> {
+        if !self.slurm {
+            return Ok(None);
+        }
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path).map_err(|e| format!("--template {}: {e}; check the path", path.display()))
+        };
+        let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
+        let nodes = self.nodes.map(|nodes| nodes.to_string());
+        let options = [
+            option("partition", self.partition.clone()),
+            option("nodes", nodes),
+            option("time", self.time.clone()),
+            option("account", self.account.clone()),
+        ];
+        Ok(Some(Jobs {
+            at_once: self.jobs,
+            options: options.into_iter().flatten().collect(),
+            template: self.template.as_ref().map(read).transpose()?,
+            look_every: LOOK_EVERY,
+        }))
+    }
+}
+
+/// How often to look at Slurm's queue.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent: &f64| (0.0..=50.0).contains(percent));
+    percent.ok_or_else(|| "give percent from 0 to 50".into())
+}
+
+/// `90s`, `30m`, `2h`; seconds without a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err("write a time as 90s, 30m or 2h".into()),
+    };
+    let time = number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| "write a time as 90s, 30m or 2h".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        for text in ["", "0", "-1s", "3w", "soon", "1e300h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a sweep says as it goes, on standard error, and how it is stopped.
+
+use busbw_tune::space::Setting;
+use busbw_tune::store::{Key, Outcome};
+use busbw_tune::sweep::Watcher;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A line per trial, and an ear for signals.
+pub struct Progress {
+    settings: usize,
+    stop: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// From now on Ctrl-C ends the trial under way and keeps what is done; a second one ends busbw at once.
+    pub fn new(settings: usize) -> Result<Self, String> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+                .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+                .map_err(|e| format!("signals cannot be watched: {e}"))?;
+        }
+        Ok(Progress { settings, stop })
+    }
+
+    /// The sweep is over: signals end busbw again.
+    pub fn finish(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn say(&self, text: &str) {
+        // A sweep goes on when nobody listens.
+        let _ = writeln!(io::stderr(), "busbw: {text}");
+    }
+}
+
+impl Watcher for Progress {
+    fn begins(&self, key: Key, setting: &Setting) {
+        let round = if key.round == 0 { "warm-up".into() } else { format!("round {}", key.round) };
+        self.say(&format!("{round}, setting {} of {}: {}", key.setting + 1, self.settings, setting.name()));
+    }
+
+    fn ended(&self, _: Key, setting: &Setting, outcome: &Outcome) {
+        let name = setting.name();
+        self.say(&match outcome {
+            Outcome::Value(value) => format!("  {name}: {value}"),
+            Outcome::Failed(reason) => format!("  {name}: failed: {reason}"),
+            Outcome::TimedOut(limit) => format!("  {name}: took more than {} s", limit.as_secs_f64()),
+        });
+    }
+
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,163 @@
+//! Runs side by side, as `busbw compare` shows them.
+
+use crate::collective::Collective;
+use crate::finding::Code;
+use crate::units::{Bytes, GBps, Micros};
+use serde::Serialize;
+
+/// Runs of one test side by side. The first is the one that the others are held against.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunComparison {
+    /// One sentence that says it all.
+    pub summary: String,
+    /// The runs, at least two, in the order given.
+    pub runs: Vec<ComparedRun>,
+    /// Every size that any of them measured, the smallest first.
+    pub rows: Vec<ComparedRow>,
+    /// The first run against each of the others, in their order.
+    pub contests: Vec<Contest>,
+    /// In what the runs differ beside their speed.
+    pub differences: Vec<Difference>,
+    /// How it was decided at a size whether speeds differ, in words.
+    pub method: String,
+}
+
+/// One of the runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComparedRun {
+    /// Its name: the path as given.
+    pub name: String,
+    /// What it measured.
+    pub collective: Option<Collective>,
+    /// Over how many ranks.
+    pub nranks: Option<u32>,
+    /// How often a size was measured, at most.
+    pub repetitions: usize,
+    /// The highest busbw and its size.
+    pub peak: Option<(Bytes, GBps)>,
+    /// Mean busbw over sizes, as the program printed it.
+    pub average: Option<GBps>,
+    /// What carried the traffic between nodes, where it can be told.
+    pub network: Option<Carrier>,
+    /// What `explain` finds wrong with it, or right: code and title.
+    pub findings: Vec<(Code, String)>,
+}
+
+/// What carried the traffic between nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Carrier {
+    /// TCP sockets.
+    Sockets,
+    /// RDMA.
+    Rdma,
+    /// A network plugin.
+    Plugin,
+}
+
+impl Carrier {
+    /// In a sentence: `RDMA`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Carrier::Sockets => "sockets",
+            Carrier::Rdma => "RDMA",
+            Carrier::Plugin => "a network plugin",
+        }
+    }
+}
+
+/// A size in every run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComparedRow {
+    /// The size.
+    pub size: Bytes,
+    /// What each run measured; `None` where it did not measure this size.
+    pub cells: Vec<Option<ComparedCell>>,
+    /// busbw of the first run over that of each of the others, in their order.
+    pub ratios: Vec<Option<f64>>,
+}
+
+/// A size in one run: the better of in-place and out-of-place, as a mean where it was measured repeatedly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ComparedCell {
+    /// busbw.
+    pub busbw: GBps,
+    /// Time of one operation.
+    pub time: Micros,
+    /// How often it was measured.
+    pub repetitions: usize,
+    /// Half the width of the 95% confidence interval of the mean busbw; `None` of a single measurement.
+    pub interval: Option<GBps>,
+}
+
+/// The first run against another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contest {
+    /// Which of the runs the other is.
+    pub other: usize,
+    /// Ranges of sizes in which one is better, or neither.
+    pub ranges: Vec<SizeRange>,
+    /// Small messages, where latency decides.
+    pub small: Option<SmallMessages>,
+    /// The largest size that both measured, and the first's busbw over the other's.
+    pub largest: Option<(Bytes, f64)>,
+}
+
+/// Neighbouring sizes with one outcome.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SizeRange {
+    /// The smallest size.
+    pub from: Bytes,
+    /// The largest.
+    pub to: Bytes,
+    /// Who is faster.
+    pub faster: Faster,
+    /// The least and the greatest ratio, the first's busbw over the other's.
+    pub ratio: (f64, f64),
+}
+
+/// Which of two runs is faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Faster {
+    /// The first.
+    First,
+    /// The other.
+    Other,
+    /// Neither, as far as can be told.
+    Neither,
+}
+
+/// Times of small messages, in place and out of place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SmallMessages {
+    /// The largest size that counts as small here.
+    pub up_to: Bytes,
+    /// The other's time over the first's: the least and the greatest over sizes and placements.
+    pub time_ratio: (f64, f64),
+}
+
+/// Something in which runs differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What kind of thing it is.
+    pub kind: DifferenceKind,
+    /// Its name: `NCCL_IB_DISABLE`, `NCCL`, `datatype`.
+    pub name: String,
+    /// Its value in each run; `None` where the run does not tell.
+    pub values: Vec<Option<String>>,
+}
+
+/// What runs differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DifferenceKind {
+    /// What carries traffic between nodes.
+    Network,
+    /// An environment variable.
+    Variable,
+    /// A version of a program.
+    Version,
+    /// How the test was made: ranks, hosts, GPUs, iterations.
+    Setup,
+}

@@ -1,0 +1,127 @@
+//! What `busbw tune` found.
+
+use serde::Serialize;
+
+/// Settings that were tried, and which are best.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    /// The verdict in a sentence.
+    pub verdict: String,
+    /// The space's name.
+    pub space: String,
+    /// The command, as it can be pasted into a shell.
+    pub command: String,
+    /// What was measured.
+    pub objective: Measured,
+    /// The variables with the values that were tried.
+    pub variables: Vec<TunedVariable>,
+    /// The settings, the best first; those without a result last.
+    pub settings: Vec<TunedSetting>,
+    /// What every trial counts for.
+    pub trials: TrialCount,
+    /// The test, the confidence and the interval, in words.
+    pub method: String,
+}
+
+/// What was measured of every trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measured {
+    /// `wall time`, `busbw at 64 MiB`.
+    pub name: String,
+    /// `s`, `GB/s`, or nothing.
+    pub unit: String,
+    /// Whether greater values are better.
+    pub higher_is_better: bool,
+}
+
+/// A variable that was varied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunedVariable {
+    /// `NCCL_SOCKET_NTHREADS`.
+    pub name: String,
+    /// What it does.
+    pub meaning: Option<String>,
+    /// The values that were tried.
+    pub values: Vec<String>,
+}
+
+/// A setting and what its trials gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TunedSetting {
+    /// Names and values; empty for the default, which leaves everything as it is.
+    pub assignments: Vec<(String, String)>,
+    /// Trials that gave a value.
+    pub rounds: usize,
+    /// Trials that failed or ran out of time.
+    pub failures: usize,
+    /// Mean value.
+    pub mean: Option<f64>,
+    /// Standard deviation.
+    pub stddev: Option<f64>,
+    /// Half the width of the 95% interval of the mean.
+    pub interval: Option<f64>,
+    /// How much worse than the best it is, as a share; negative where it is not.
+    pub behind: Option<f64>,
+    /// How it stands.
+    pub standing: TunedStanding,
+}
+
+/// How a setting stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TunedStanding {
+    /// The best mean.
+    Best,
+    /// Statistically tied with the best.
+    Tied,
+    /// Worse by the test.
+    Worse,
+    /// It failed too often.
+    Failed,
+    /// Without a result.
+    Unknown,
+}
+
+/// Trials that ran, and what a full grid would have taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct TrialCount {
+    /// Trials that ran, warm-up included.
+    pub ran: usize,
+    /// Of these, failed or out of time.
+    pub failed: usize,
+    /// Trials of four full rounds of all settings.
+    pub four_full_rounds: usize,
+}
+
+impl TunedSetting {
+    /// Whether it leaves everything as it is.
+    pub fn is_default(&self) -> bool {
+        self.assignments.is_empty()
+    }
+
+    /// `NCCL_ALGO=Ring NCCL_PROTO=LL`, or `default`.
+    pub fn name(&self) -> String {
+        if self.is_default() {
+            return "default".into();
+        }
+        self.assignments.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The value of a variable, where this sets it.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.assignments.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Tuning {
+    /// The best setting.
+    pub fn best(&self) -> Option<&TunedSetting> {
+        self.settings.iter().find(|setting| setting.standing == TunedStanding::Best)
+    }
+
+    /// The default with its rank from 1, where it was tried and has a value.
+    pub fn default_rank(&self) -> Option<(usize, &TunedSetting)> {
+        let found = self.settings.iter().enumerate().find(|(_, setting)| setting.is_default());
+        found.filter(|(_, setting)| setting.mean.is_some()).map(|(index, setting)| (index + 1, setting))
+    }
+}

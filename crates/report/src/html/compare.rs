@@ -1,0 +1,112 @@
+//! The page of a comparison: the curves of all runs on one axis, their ratios, where one is faster, in what else they differ.
+
+use super::curve::{self, Curve, Line};
+use super::markup::{escape, section, table};
+use super::{Frame, page, tiles};
+use crate::letters::{letter, times};
+use crate::words::comparison as words;
+use busbw_model::{ComparedRow, Contest, RunComparison};
+use std::collections::BTreeMap;
+
+/// Colours of page.css: `k0` and so on.
+const COLORS: usize = 8;
+
+/// The page of runs side by side. All text is escaped.
+pub fn compare(comparison: &RunComparison) -> String {
+    let title = words::title(comparison);
+    let body = [
+        figures(comparison),
+        section("Runs", &runs(comparison)),
+        section("busbw by size", &(curves(comparison) + &rows(comparison))),
+        comparison.contests.iter().map(contest).collect(),
+        section("In what else they differ", &differences(comparison)),
+        section("What explain says of each", &findings(comparison)),
+    ]
+    .concat();
+    page(&Frame { class: "compared", badge: "compared", title: &title, command: "compare" }, &body)
+}
+
+fn figures(comparison: &RunComparison) -> String {
+    let figures = comparison.contests.iter().filter_map(|contest| {
+        let (size, ratio) = contest.largest?;
+        Some((times(ratio), format!("busbw of A over {} at {size}", letter(contest.other))))
+    });
+    tiles(&figures.collect::<Vec<_>>())
+}
+
+fn runs(comparison: &RunComparison) -> String {
+    let rows = comparison.runs.iter().enumerate();
+    let rows = rows.map(|(index, run)| vec![letter(index), run.name.clone(), words::run(run).join(", ")]);
+    table(&["", "run", "what it measured"], rows)
+}
+
+fn curves(comparison: &RunComparison) -> String {
+    let line = |index: usize| {
+        let points = comparison.rows.iter().filter_map(|row| Some((row.size, row.cells.get(index)?.as_ref()?.busbw)));
+        let class = format!("table-{} k{}", index + 1, index % COLORS);
+        Line { name: letter(index), class, points: points.collect(), dots: true }
+    };
+    curve::draw(&Curve {
+        label: format!("busbw by size of {} runs", comparison.runs.len()),
+        lines: (0..comparison.runs.len()).map(line).collect(),
+        level: None,
+        peak: None,
+        notes: BTreeMap::new(),
+        legend: true,
+    })
+}
+
+fn rows(comparison: &RunComparison) -> String {
+    let runs = comparison.runs.len();
+    let repeated = comparison.runs.iter().any(|run| run.repetitions > 1);
+    let mut head = vec!["size".to_string()];
+    for index in 0..runs {
+        head.push(format!("{} GB/s", letter(index)));
+        if repeated {
+            head.push("± 95%".into());
+        }
+    }
+    head.extend((1..runs).map(|other| format!("A/{}", letter(other))));
+    let row = |row: &ComparedRow| {
+        let mut cells = vec![row.size.to_string()];
+        for cell in &row.cells {
+            cells.push(cell.map(|cell| format!("{:.2}", cell.busbw.0)).unwrap_or_default());
+            if repeated {
+                cells
+                    .push(cell.and_then(|cell| cell.interval).map(|half| format!("{:.2}", half.0)).unwrap_or_default());
+            }
+        }
+        cells.extend(row.ratios.iter().map(|ratio| ratio.map(times).unwrap_or_default()));
+        cells
+    };
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let note = format!("<p class=\"muted\">{}</p>\n", escape(&words::columns_in_words(repeated)));
+    table(&head, comparison.rows.iter().map(row)) + &note
+}
+
+fn contest(contest: &Contest) -> String {
+    let ranges = contest.ranges.iter().map(|range| vec![words::sizes(range), words::outcome(range, contest.other)]);
+    let small = words::small(contest).map(|small| format!("<p>{}</p>\n", escape(&small))).unwrap_or_default();
+    section(&format!("A against {}", letter(contest.other)), &(table(&["sizes", "outcome"], ranges) + &small))
+}
+
+fn differences(comparison: &RunComparison) -> String {
+    if comparison.differences.is_empty() {
+        return "<p>Nothing that the inputs tell.</p>\n".into();
+    }
+    let letters: Vec<String> = (0..comparison.runs.len()).map(letter).collect();
+    let head: Vec<&str> = std::iter::once("").chain(letters.iter().map(String::as_str)).collect();
+    let rows = comparison.differences.iter().map(|difference| {
+        let values = difference.values.iter().map(|value| value.as_deref().unwrap_or(words::NOT_SAID).to_string());
+        std::iter::once(difference.name.clone()).chain(values).collect()
+    });
+    table(&head, rows)
+}
+
+fn findings(comparison: &RunComparison) -> String {
+    let rows = comparison.runs.iter().enumerate().flat_map(|(index, run)| {
+        words::telling(run).map(move |(code, title)| vec![letter(index), title.clone(), code.as_str().to_string()])
+    });
+    let method = format!("<p class=\"muted\">Speeds are told apart by {}.</p>\n", escape(&comparison.method));
+    table(&["run", "finding", "code"], rows) + &method
+}

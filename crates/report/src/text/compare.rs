@@ -1,0 +1,110 @@
+//! Runs side by side as text: who they are, their busbw by size, where one is faster, in what else they differ.
+
+use super::Style;
+use super::page::{Page, paint};
+use crate::letters::{letter, times};
+use crate::style::{clip, columns, left, right};
+use crate::words::{comparison as words, counted};
+use busbw_model::{ComparedCell, ComparedRow, Contest, Faster, RunComparison, SizeRange};
+
+/// A name of a run, a variable or a value is cut to this.
+const MAX_NAME: usize = 40;
+
+/// The text of a comparison, ready to print.
+pub fn compare(comparison: &RunComparison, style: &Style) -> String {
+    let mut page = Page::new(*style);
+    page.styled(paint::BOLD, &words::title(comparison));
+    page.end_line();
+    runs(&mut page, comparison);
+    rows(&mut page, comparison);
+    contests(&mut page, comparison);
+    differences(&mut page, comparison);
+    causes(&mut page, comparison);
+    page.finish()
+}
+
+fn runs(page: &mut Page, comparison: &RunComparison) {
+    page.heading("Runs");
+    for (index, run) in comparison.runs.iter().enumerate() {
+        page.clipped(2, &format!("{}  {}", letter(index), run.name));
+        page.indented(5, &words::run(run).join(", "));
+    }
+}
+
+/// A column per run, and one per ratio.
+fn rows(page: &mut Page, comparison: &RunComparison) {
+    page.heading("busbw by size, GB/s");
+    let repeated = comparison.runs.iter().any(|run| run.repetitions > 1);
+    let width = if repeated { 19 } else { 10 };
+    let heads = (0..comparison.runs.len()).map(|index| right(&letter(index), width));
+    let ratios = (1..comparison.runs.len()).map(|other| right(&format!("A/{}", letter(other)), 9));
+    page.clipped(2, &format!("{}{}{}", right("size", 10), heads.collect::<String>(), ratios.collect::<String>()));
+    for ComparedRow { size, cells, ratios } in &comparison.rows {
+        let cells: String = cells.iter().map(|cell| right(&shown(cell.as_ref()), width)).collect();
+        let ratios: String = ratios.iter().map(|ratio| right(&ratio.map_or("-".into(), times), 9)).collect();
+        page.clipped(2, &format!("{}{cells}{ratios}", right(&size.to_string(), 10)));
+    }
+    page.indented(2, &words::columns_in_words(repeated));
+}
+
+fn shown(cell: Option<&ComparedCell>) -> String {
+    match cell {
+        None => "-".into(),
+        Some(ComparedCell { busbw, interval: None, .. }) => format!("{:.2}", busbw.0),
+        Some(ComparedCell { busbw, interval: Some(half), .. }) => format!("{:.2} ± {:.2}", busbw.0, half.0),
+    }
+}
+
+fn contests(page: &mut Page, comparison: &RunComparison) {
+    for contest in &comparison.contests {
+        page.heading(&format!("A against {}", letter(contest.other)));
+        ranges(page, contest);
+        if let Some(small) = words::small(contest) {
+            page.indented(2, &small);
+        }
+    }
+    page.indented(2, &format!("told apart by {}", comparison.method));
+}
+
+fn ranges(page: &mut Page, contest: &Contest) {
+    let labels: Vec<String> = contest.ranges.iter().map(words::sizes).collect();
+    let width = labels.iter().map(|label| columns(label)).max().unwrap_or(0);
+    for (range, label) in contest.ranges.iter().zip(&labels) {
+        page.text(&format!("  {}  ", left(label, width)));
+        page.styled(paint_of(range), &words::outcome(range, contest.other));
+        page.end_line();
+    }
+}
+
+fn paint_of(range: &SizeRange) -> anstyle::Style {
+    match range.faster {
+        Faster::First => paint::GOOD,
+        Faster::Other => paint::WARNING,
+        Faster::Neither => paint::PLAIN,
+    }
+}
+
+fn differences(page: &mut Page, comparison: &RunComparison) {
+    let differences = &comparison.differences;
+    page.heading(&format!("Beside their speed they differ in {}", counted(differences.len(), "thing")));
+    if differences.is_empty() {
+        page.indented(2, "Nothing that the inputs tell: the same variables, versions and setup, as far as they say.");
+    }
+    let width = differences.iter().map(|d| columns(&d.name)).max().unwrap_or(0).min(MAX_NAME);
+    for difference in differences {
+        let values = difference.values.iter().enumerate().map(|(index, value)| {
+            format!("{} {}", letter(index), clip(value.as_deref().unwrap_or(words::NOT_SAID), MAX_NAME))
+        });
+        let values: Vec<String> = values.collect();
+        page.clipped(2, &format!("{}  {}", left(&clip(&difference.name, width), width), values.join("   ")));
+    }
+}
+
+fn causes(page: &mut Page, comparison: &RunComparison) {
+    page.heading("What explain says of each");
+    for (index, run) in comparison.runs.iter().enumerate() {
+        for (code, title) in words::telling(run) {
+            page.indented(2, &format!("{}  {title} [{}]", letter(index), code.as_str()));
+        }
+    }
+}

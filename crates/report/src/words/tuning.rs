@@ -1,0 +1,129 @@
+//! Phrases of what a sweep of settings found.
+
+use busbw_model::{TunedSetting, TunedStanding, Tuning};
+use std::collections::BTreeSet;
+
+/// Columns behind those of the variables.
+pub(crate) const COLUMNS: [&str; 6] = ["rounds", "mean", "std dev", "95% interval", "behind", ""];
+
+/// `wall time, s`.
+pub(crate) fn measured(tuning: &Tuning) -> String {
+    let direction = if tuning.objective.higher_is_better { "greater is better" } else { "smaller is better" };
+    let unit = if tuning.objective.unit.is_empty() { String::new() } else { format!(" in {}", tuning.objective.unit) };
+    format!("{}{unit}, {direction}", tuning.objective.name)
+}
+
+/// The values of a setting, one per variable: `-` where it is left alone.
+pub(crate) fn values(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {
+    let value = |name: &str| setting.value(name).unwrap_or("-").to_string();
+    tuning.variables.iter().map(|variable| value(&variable.name)).collect()
+}
+
+/// The cells behind the values: see [`COLUMNS`].
+pub(crate) fn cells(setting: &TunedSetting) -> [String; 6] {
+    let shown = |value: Option<f64>| value.map_or(String::new(), number);
+    [
+        setting.rounds.to_string(),
+        shown(setting.mean),
+        shown(setting.stddev),
+        setting.interval.map_or(String::new(), |half| format!("± {}", number(half))),
+        setting.behind.map_or(String::new(), |behind| format!("{:+.1}%", behind * 100.0)),
+        standing(setting),
+    ]
+}
+
+/// How a setting stands: what makes it remarkable.
+fn standing(setting: &TunedSetting) -> String {
+    let standing = match setting.standing {
+        TunedStanding::Best => "best",
+        TunedStanding::Tied => "tied",
+        TunedStanding::Worse => "",
+        TunedStanding::Failed => "failed",
+        TunedStanding::Unknown => "no result",
+    };
+    let failures = match setting.failures {
+        0 => String::new(),
+        1 => "1 failure".to_string(),
+        many => format!("{many} failures"),
+    };
+    let default = if setting.is_default() { "the default" } else { "" };
+    [standing, default, &failures].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// Five digits, or as many as a whole number has.
+pub(crate) fn number(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let decimals = (4 - value.abs().log10().floor().clamp(-9.0, 4.0) as i32).clamp(0, 12) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// `12 trials (1 failed); four full rounds of 11 settings would take 44`.
+pub(crate) fn trials(tuning: &Tuning) -> String {
+    let count = tuning.trials;
+    let failed = if count.failed > 0 { format!(" ({} failed)", count.failed) } else { String::new() };
+    format!(
+        "{}{failed}; four full rounds of {} would take {}",
+        super::counted(count.ran, "trial"),
+        super::counted(tuning.settings.len(), "setting"),
+        count.four_full_rounds
+    )
+}
+
+/// Means over the values of two variables.
+pub(crate) struct Heatmap<'a> {
+    /// The variable of the rows, and its values.
+    pub rows: (&'a str, Vec<String>),
+    /// The variable of the columns, and its values.
+    pub columns: (&'a str, Vec<String>),
+    /// A cell per row and column; `None` where there is no result.
+    pub cells: Vec<Vec<Option<Cell>>>,
+}
+
+/// A mean, and how good it is: 1 the best, 0 the worst.
+#[derive(Clone, Copy)]
+pub(crate) struct Cell {
+    pub mean: f64,
+    pub goodness: f64,
+}
+
+/// The picture of two variables; `None` where another number of variables has several values.
+pub(crate) fn heatmap(tuning: &Tuning) -> Option<Heatmap<'_>> {
+    let varied = tuning.variables.iter().filter(|variable| variable.values.len() > 1);
+    let [rows, columns] = varied.collect::<Vec<_>>()[..] else { return None };
+    let both = |setting: &&TunedSetting| setting.value(&rows.name).is_some() && setting.value(&columns.name).is_some();
+    let settings: Vec<&TunedSetting> = tuning.settings.iter().filter(both).collect();
+    let means = || settings.iter().filter_map(|setting| setting.mean);
+    let (low, high) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
+    let used = |name: &str, values: &[String]| -> Vec<String> {
+        let used: BTreeSet<&str> = settings.iter().filter_map(|setting| setting.value(name)).collect();
+        values.iter().filter(|value| used.contains(value.as_str())).cloned().collect()
+    };
+    let goodness = |mean: f64| {
+        let share = if high > low { (mean - low) / (high - low) } else { 0.0 };
+        if tuning.objective.higher_is_better && high > low { share } else { 1.0 - share }
+    };
+    let (row_values, column_values) = (used(&rows.name, &rows.values), used(&columns.name, &columns.values));
+    let cell = |row: &String, column: &String| {
+        let at = |setting: &&&TunedSetting| {
+            setting.value(&rows.name) == Some(row) && setting.value(&columns.name) == Some(column)
+        };
+        let mean = settings.iter().find(at)?.mean?;
+        Some(Cell { mean, goodness: goodness(mean) })
+    };
+    let cells = row_values.iter().map(|row| column_values.iter().map(|column| cell(row, column)).collect()).collect();
+    Some(Heatmap { rows: (&rows.name, row_values), columns: (&columns.name, column_values), cells })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_five_digits() {
+        for (value, text) in [(307.914, "307.91"), (3.2134, "3.2134"), (0.0123456, "0.012346"), (123456.7, "123457")] {
+            assert_eq!(number(value), text);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Runs of one test side by side: who is faster at which sizes, by how much, and what else differs.
+
+mod contest;
+mod differences;
+mod measured;
+mod saved;
+mod subject;
+
+pub use subject::{Subject, SubjectError};
+
+use crate::statistics::{INTERVAL, TEST};
+use busbw_model::{
+    BenchTable, Carrier, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Faster, RunComparison,
+};
+use measured::Measured;
+use std::collections::BTreeSet;
+
+/// How sure to be that speeds differ, where repetitions tell.
+const CONFIDENCE: f64 = 0.95;
+
+/// Why runs are not compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    /// Nothing to hold against each other.
+    #[error("one run is no comparison; name two or more")]
+    OnlyOne,
+    /// A run without a table of the test.
+    #[error("{name}: no table{of}; give the output of nccl-tests or of busbw bench")]
+    NoTable {
+        /// The run.
+        name: String,
+        /// ` of all_reduce`, where one was asked for.
+        of: String,
+    },
+    /// A run of several tests.
+    #[error("{name}: holds several tests: {tests}; choose one with --collective, or give files with one test each")]
+    SeveralTests {
+        /// The run.
+        name: String,
+        /// What they are.
+        tests: String,
+    },
+    /// Different collectives.
+    #[error(
+        "{first} measured {first_test} and {other} {other_test}: their speeds are not comparable; compare runs of one \
+         collective, or use --anyway"
+    )]
+    Collectives {
+        /// The first run.
+        first: String,
+        /// What it measured.
+        first_test: String,
+        /// The other.
+        other: String,
+        /// What that measured.
+        other_test: String,
+    },
+    /// Different numbers of ranks.
+    #[error(
+        "{first} has {first_ranks} ranks and {other} {other_ranks}: their times are not comparable; compare runs of as many \
+         ranks, or use --anyway"
+    )]
+    Ranks {
+        /// The first run.
+        first: String,
+        /// Its ranks.
+        first_ranks: u32,
+        /// The other.
+        other: String,
+        /// Its ranks.
+        other_ranks: u32,
+    },
+    /// Runs without a size in common.
+    #[error("no size was measured in {first} and in {other}; measure both with the same -b, -e and -f")]
+    NoCommonSize {
+        /// The first run.
+        first: String,
+        /// The other.
+        other: String,
+    },
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// The collective, of runs that hold several.
+    pub collective: Option<Collective>,
+    /// Compare different collectives and rank counts too.
+    pub anyway: bool,
+}
+
+/// Holds runs against the first of them.
+///
+/// # Errors
+/// A run holds no table or several tests, or the tests are not comparable.
+pub fn compare(subjects: &[Subject], wanted: Wanted) -> Result<RunComparison, CompareError> {
+    let measured: Vec<Measured> =
+        subjects.iter().map(|subject| Measured::of(subject, wanted.collective)).collect::<Result<_, _>>()?;
+    let [first, others @ ..] = measured.as_slice() else { return Err(CompareError::OnlyOne) };
+    if others.is_empty() {
+        return Err(CompareError::OnlyOne);
+    }
+    for other in others {
+        if !wanted.anyway {
+            comparable(first, other)?;
+        }
+        if !first.sizes().any(|size| other.at(size).is_some()) {
+            return Err(CompareError::NoCommonSize { first: first.name().into(), other: other.name().into() });
+        }
+    }
+    let contests: Vec<Contest> =
+        others.iter().enumerate().map(|(index, other)| contest::between(first, other, index + 1)).collect();
+    let runs: Vec<ComparedRun> = measured.iter().map(Measured::describe).collect();
+    Ok(RunComparison {
+        summary: summary(&runs, &contests),
+        rows: rows(&measured),
+        differences: differences::between(&measured),
+        method: method(&measured),
+        contests,
+        runs,
+    })
+}
+
+fn comparable(first: &Measured, other: &Measured) -> Result<(), CompareError> {
+    let (a, b) = (first.table(), other.table());
+    if a.collective != b.collective {
+        let test = |table: &BenchTable| table.collective.map_or("an unknown collective", Collective::name).to_string();
+        return Err(CompareError::Collectives {
+            first: first.name().into(),
+            first_test: test(a),
+            other: other.name().into(),
+            other_test: test(b),
+        });
+    }
+    match (a.nranks, b.nranks) {
+        (Some(first_ranks), Some(other_ranks)) if first_ranks != other_ranks => Err(CompareError::Ranks {
+            first: first.name().into(),
+            first_ranks,
+            other: other.name().into(),
+            other_ranks,
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn rows(measured: &[Measured]) -> Vec<ComparedRow> {
+    let sizes: BTreeSet<_> = measured.iter().flat_map(Measured::sizes).collect();
+    let row = |size| {
+        let cells: Vec<Option<ComparedCell>> = measured.iter().map(|run| run.cell(size)).collect();
+        let ratios = measured[1..].iter().map(|other| contest::ratio(&measured[0], other, size)).collect();
+        ComparedRow { size, cells, ratios }
+    };
+    sizes.into_iter().map(row).collect()
+}
+
+fn method(measured: &[Measured]) -> String {
+    let even = contest::EVEN_PCT;
+    if measured.iter().all(|run| run.repetitions() > 1) {
+        format!(
+            "{TEST} at {:.0}% confidence and a difference of at least {even:.0}%; intervals: {INTERVAL}, 95%",
+            CONFIDENCE * 100.0
+        )
+    } else {
+        format!("a difference of at least {even:.0}%: without repetitions of every run there is no test")
+    }
+}
+
+/// What sets the runs' names apart: without the folders that all of them share.
+fn short_names(runs: &[ComparedRun]) -> Vec<String> {
+    let first = runs.first().map_or("", |run| run.name.as_str());
+    let folders = first.match_indices('/').map(|(at, _)| &first[..=at]).rev();
+    let shared = folders
+        .into_iter()
+        .find(|folder| runs.iter().all(|run| run.name.strip_prefix(folder).is_some_and(|rest| !rest.is_empty())));
+    runs.iter().map(|run| run.name.strip_prefix(shared.unwrap_or("")).unwrap_or(&run.name).to_string()).collect()
+}
+
+/// `A used RDMA and B sockets: A is 53× faster at 8 GiB; up to 64 KiB B takes 1.5× to 5.5× the time`.
+fn summary(runs: &[ComparedRun], contests: &[Contest]) -> String {
+    let names = short_names(runs);
+    let run = |index: usize| Named { name: &names[index], network: runs[index].network };
+    contests.iter().map(|contest| verdict(run(0), run(contest.other), contest)).collect::<Vec<_>>().join(". ")
+}
+
+/// A run as a sentence speaks of it.
+#[derive(Clone, Copy)]
+struct Named<'a> {
+    name: &'a str,
+    network: Option<Carrier>,
+}
+
+fn verdict(first: Named, other: Named, contest: &Contest) -> String {
+    let mut parts = Vec::new();
+    if let Some((size, ratio)) = contest.largest {
+        let (faster, times) = if ratio < 1.0 { (other, 1.0 / ratio) } else { (first, ratio) };
+        parts.push(match contest.ranges.last().map(|range| range.faster) {
+            Some(Faster::Neither) => format!("neither is faster at {size}"),
+            _ => format!("{} is {} faster at {size}", faster.name, factor(times)),
+        });
+    }
+    if let Some(small) = contest.small {
+        let (least, most) = small.time_ratio;
+        let times = format!("{} to {}", factor(least), factor(most));
+        parts.push(format!("up to {} {} takes {times} the time", small.up_to, other.name));
+    }
+    let networks = match (first.network, other.network) {
+        (Some(a), Some(b)) if a != b => format!("{} used {} and {} {}: ", first.name, a.name(), other.name, b.name()),
+        (Some(Carrier::Rdma), None) => format!("{} used RDMA: ", first.name),
+        (None, Some(Carrier::Sockets)) => format!("{} used sockets: ", other.name),
+        _ => String::new(),
+    };
+    networks + &parts.join("; ")
+}
+
+/// `53×`, `1.5×`, `1.04×`: two digits, or three where it is close to one.
+fn factor(ratio: f64) -> String {
+    match ratio {
+        r if r >= 10.0 => format!("{r:.0}×"),
+        r if r >= 1.2 => format!("{r:.1}×"),
+        r => format!("{r:.2}×"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_leave_out_the_folders_that_all_share() {
+        let run = |name: &str| ComparedRun {
+            name: name.into(),
+            collective: None,
+            nranks: None,
+            repetitions: 1,
+            peak: None,
+            average: None,
+            network: None,
+            findings: Vec::new(),
+        };
+        let short = |names: &[&str]| short_names(&names.iter().map(|name| run(name)).collect::<Vec<_>>());
+        assert_eq!(short(&["runs/a/run.log", "runs/b/run.log"]), ["a/run.log", "b/run.log"]);
+        assert_eq!(short(&["a.log", "b.log"]), ["a.log", "b.log"]);
+        assert_eq!(short(&["x/a/", "x/b/"]), ["a/", "b/"]);
+    }
+}

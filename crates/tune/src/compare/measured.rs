@@ -1,0 +1,124 @@
+//! The test that a run measured: all its tables of one collective and rank count, which are repetitions of each other.
+
+use super::{CompareError, Subject};
+use crate::statistics::Sample;
+use busbw_diagnose::{Case, Network, network_in_use};
+use busbw_model::{
+    BenchRow, BenchTable, Bytes, Carrier, Code, Collective, ComparedCell, ComparedRun, GBps, Measure, Micros,
+};
+use std::collections::BTreeMap;
+
+/// What one run measured, by size.
+pub struct Measured<'a> {
+    /// The run.
+    pub subject: &'a Subject,
+    table: &'a BenchTable,
+    /// Rows by size; several where the run measured it several times.
+    rows: BTreeMap<Bytes, Vec<&'a BenchRow>>,
+}
+
+impl<'a> Measured<'a> {
+    /// The test of a run: of the collective that is asked for, else the only one.
+    pub fn of(subject: &'a Subject, collective: Option<Collective>) -> Result<Self, CompareError> {
+        let wanted = |table: &&BenchTable| collective.is_none() || table.collective == collective;
+        let tables: Vec<&BenchTable> =
+            subject.run.tables.iter().filter(|table| table.rows.iter().any(is_measured)).filter(wanted).collect();
+        let Some(table) = tables.first() else {
+            let of = collective.map_or(String::new(), |collective| format!(" of {}", collective.name()));
+            return Err(CompareError::NoTable { name: subject.name.clone(), of });
+        };
+        if tables.iter().any(|other| test_of(other) != test_of(table)) {
+            let mut tests: Vec<String> = tables.iter().map(|table| test_of(table)).collect();
+            tests.dedup();
+            return Err(CompareError::SeveralTests { name: subject.name.clone(), tests: tests.join(", ") });
+        }
+        let mut rows: BTreeMap<Bytes, Vec<&BenchRow>> = BTreeMap::new();
+        for row in tables.iter().flat_map(|table| &table.rows).filter(|row| is_measured(row)) {
+            rows.entry(row.size).or_default().push(row);
+        }
+        Ok(Measured { subject, table, rows })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.subject.name
+    }
+
+    /// The first of its tables: its settings hold for all.
+    pub fn table(&self) -> &'a BenchTable {
+        self.table
+    }
+
+    pub fn sizes(&self) -> impl Iterator<Item = Bytes> {
+        self.rows.keys().copied()
+    }
+
+    /// The rows of a size.
+    pub fn at(&self, size: Bytes) -> Option<&[&'a BenchRow]> {
+        self.rows.get(&size).map(Vec::as_slice)
+    }
+
+    /// How often a size was measured, at most.
+    pub fn repetitions(&self) -> usize {
+        self.rows.values().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Times of one operation at a size, the better half of each row: what a table rounds least.
+    pub fn times(&self, size: Bytes) -> Option<Sample> {
+        let best = |row: &&BenchRow| row.halves().map(|half| half.time.0).filter(|time| *time > 0.0).reduce(f64::min);
+        Sample::of(&self.at(size)?.iter().filter_map(best).collect::<Vec<_>>())
+    }
+
+    pub fn cell(&self, size: Bytes) -> Option<ComparedCell> {
+        let rows = self.at(size)?;
+        let busbw: Vec<f64> = rows.iter().filter_map(|row| row.best_busbw()).map(|busbw| busbw.0).collect();
+        let sample = Sample::of(&busbw)?;
+        Some(ComparedCell {
+            busbw: GBps(sample.mean),
+            time: Micros(self.times(size)?.mean),
+            repetitions: sample.n,
+            interval: sample.half_width(0.95).map(GBps),
+        })
+    }
+
+    /// Mean time of a half of a size.
+    pub fn half_time(&self, size: Bytes, half: fn(&BenchRow) -> Option<&Measure>) -> Option<f64> {
+        let times: Vec<f64> = self.at(size)?.iter().filter_map(|row| half(row)).map(|half| half.time.0).collect();
+        Sample::of(&times).map(|sample| sample.mean).filter(|mean| *mean > 0.0)
+    }
+
+    pub fn describe(&self) -> ComparedRun {
+        ComparedRun {
+            name: self.subject.name.clone(),
+            collective: self.table.collective,
+            nranks: self.table.nranks,
+            repetitions: self.repetitions(),
+            peak: self.table.peak().map(|(row, busbw)| (row.size, busbw)),
+            average: self.table.avg_busbw(),
+            network: self.network(),
+            findings: self.subject.findings.clone(),
+        }
+    }
+
+    /// What carried the traffic between nodes: as the log or the speed says, else as a saved finding has it.
+    pub fn network(&self) -> Option<Carrier> {
+        let case = Case::new(&self.subject.run);
+        let tests = case.tests.iter().filter(|test| std::ptr::eq(test.table, self.table));
+        let carried = tests.map(network_in_use).next().flatten().map(|network| match network {
+            Network::Socket => Carrier::Sockets,
+            Network::Rdma => Carrier::Rdma,
+            Network::Plugin => Carrier::Plugin,
+        });
+        let fallback = self.subject.findings.iter().any(|(code, _)| *code == Code::NetSocketFallback);
+        carried.or(fallback.then_some(Carrier::Sockets))
+    }
+}
+
+fn is_measured(row: &BenchRow) -> bool {
+    row.best_busbw().is_some_and(|busbw| busbw.0.is_finite())
+}
+
+/// What a table measured, in words: tables of which this is the same are repetitions.
+fn test_of(table: &BenchTable) -> String {
+    let collective = table.collective.map_or("an unknown collective", Collective::name);
+    table.nranks.map_or(collective.to_string(), |ranks| format!("{collective} on {ranks} ranks"))
+}

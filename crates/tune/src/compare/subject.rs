@@ -1,0 +1,85 @@
+//! What is compared: a run read from files, from a folder of files, or from a saved result of `busbw doctor`.
+
+use super::saved;
+use busbw_diagnose::diagnose;
+use busbw_ingest::{ReadError, ReadOptions, Source, read};
+use busbw_model::{Code, Run};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A run under its name.
+#[derive(Debug)]
+pub struct Subject {
+    /// The path as given.
+    pub name: String,
+    /// What it says.
+    pub run: Run,
+    /// What `explain` makes of it: code and title.
+    pub findings: Vec<(Code, String)>,
+}
+
+/// Why a run cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SubjectError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A folder cannot be listed.
+    #[error("{}: {source}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder without files.
+    #[error("{}: no files in it; give the output of a run", .0.display())]
+    EmptyFolder(PathBuf),
+    /// A saved result that cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Saved {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Subject {
+    /// Reads a run. A folder is a run whose files are its own; files of other kinds in it (programs, archives) are passed over.
+    ///
+    /// # Errors
+    /// Nothing readable is there.
+    pub fn read(path: &Path) -> Result<Self, SubjectError> {
+        let name = path.display().to_string();
+        if let Some(saved) = saved::read(path)? {
+            return Ok(Subject { name, run: saved.run, findings: saved.findings });
+        }
+        let run =
+            if path.is_dir() { read_folder(path)? } else { read(&[Source::from_arg(path)], &ReadOptions::default())? };
+        let findings = diagnose(&run).findings.into_iter().map(|finding| (finding.code, finding.title)).collect();
+        Ok(Subject { name, run, findings })
+    }
+}
+
+fn read_folder(folder: &Path) -> Result<Run, SubjectError> {
+    let failed = |source| SubjectError::Folder { path: folder.to_path_buf(), source };
+    let entries = fs::read_dir(folder).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(|path| is_text(path)).collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(SubjectError::EmptyFolder(folder.to_path_buf()));
+    }
+    let sources: Vec<Source> = files.into_iter().map(Source::Path).collect();
+    Ok(read(&sources, &ReadOptions::default())?)
+}
+
+/// Whether a file can be read at all, by itself: an archive beside the logs must not hide them.
+fn is_text(path: &Path) -> bool {
+    path.is_file()
+        && !matches!(
+            read(&[Source::Path(path.to_path_buf())], &ReadOptions::default()),
+            Err(ReadError::Binary { .. } | ReadError::Empty(_))
+        )
+}

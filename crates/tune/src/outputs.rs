@@ -1,0 +1,128 @@
+//! The best setting in forms that programs take: environment, `nccl.conf`, command lines, NCCL's example tuner plugin.
+
+use crate::runner::Workload;
+use crate::space::Setting;
+use busbw_model::{Bytes, Collective};
+use std::time::Duration;
+
+/// A file for `source` or `env -S`: a line `export NAME=VALUE` each.
+pub fn environment(setting: &Setting) -> String {
+    let line = |(name, value): &(String, String)| format!("export {name}={}\n", quoted(value));
+    header("settings found by busbw tune; source this file", setting) + &lines(setting, line)
+}
+
+/// The file `/etc/nccl.conf` or `~/.nccl.conf`, which holds variables of NCCL's only (NCCL's documentation, "Environment
+/// variables").
+pub fn nccl_conf(setting: &Setting) -> String {
+    let line = |(name, value): &(String, String)| {
+        if name.starts_with("NCCL_") {
+            format!("{name}={value}\n")
+        } else {
+            format!("# not of NCCL's: {name}={value}\n")
+        }
+    };
+    header("settings found by busbw tune; for /etc/nccl.conf or ~/.nccl.conf", setting) + &lines(setting, line)
+}
+
+/// Command lines that run the workload under the setting: with mpirun, and as a Slurm job.
+pub fn command_lines(workload: &Workload, setting: &Setting) -> String {
+    let command = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let flags: String =
+        setting.assignments.iter().map(|(name, value)| format!(" -x {name}={}", quoted(value))).collect();
+    let exports: String = setting.assignments.iter().map(|(name, value)| format!(",{name}={value}")).collect();
+    let plain = Workload { words: workload.words.clone(), limit: Duration::ZERO };
+    let here = command(&plain.words_for(setting));
+    format!("mpirun{flags} {here}\nsbatch --export=ALL{exports} --wrap={}\n", quoted(&here))
+}
+
+/// For which operations a line of the tuner plugin's file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scope {
+    /// The collective.
+    pub collective: Collective,
+    /// The smallest size.
+    pub from: Bytes,
+    /// The largest.
+    pub to: Bytes,
+    /// Nodes, where known.
+    pub nodes: Option<u32>,
+    /// Ranks, where known.
+    pub ranks: Option<u32>,
+}
+
+/// The configuration of NCCL's example tuner plugin (NCCL, `plugins/tuner/example`): collective, sizes, algorithm, protocol,
+/// channels, nodes, ranks, and -1 for any pipelining and registration. `None` where the setting chooses no algorithm or protocol,
+/// or the collective is none that the plugin knows.
+pub fn tuner_csv(setting: &Setting, scope: Scope) -> Option<String> {
+    let collective = match scope.collective {
+        Collective::AllReduce => "allreduce",
+        Collective::AllGather => "allgather",
+        Collective::ReduceScatter => "reducescatter",
+        Collective::Broadcast => "broadcast",
+        Collective::Reduce => "reduce",
+        _ => return None,
+    };
+    let algorithm = match setting.value("NCCL_ALGO")?.to_ascii_lowercase().as_str() {
+        "collnetdirect" => "collnet_direct".to_string(),
+        "collnetchain" => "collnet_chain".to_string(),
+        "nvlstree" => "nvls_tree".to_string(),
+        other => other.to_string(),
+    };
+    let protocol = setting.value("NCCL_PROTO")?.to_ascii_lowercase();
+    let channels = setting.value("NCCL_MAX_NCHANNELS").or_else(|| setting.value("NCCL_MIN_NCHANNELS")).unwrap_or("-1");
+    let any = |count: Option<u32>| count.map_or("-1".to_string(), |count| count.to_string());
+    let fields = [collective, &scope.from.0.to_string(), &scope.to.0.to_string(), &algorithm, &protocol, channels];
+    let line = format!("{},{},{},-1,-1\n", fields.join(","), any(scope.nodes), any(scope.ranks));
+    Some(
+        "# collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff\n".to_string()
+            + &line,
+    )
+}
+
+fn header(text: &str, setting: &Setting) -> String {
+    let none = if setting.is_default() { "# nothing to set: no setting is better than the default\n" } else { "" };
+    format!("# {text}\n{none}")
+}
+
+fn lines(setting: &Setting, line: impl Fn(&(String, String)) -> String) -> String {
+    setting.assignments.iter().map(line).collect()
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    // Words with a NUL, which no command line can hold, are shown without it.
+    let word = word.replace('\0', "");
+    shlex::try_quote(&word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(assignments: &[(&str, &str)]) -> Setting {
+        Setting { assignments: assignments.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect() }
+    }
+
+    #[test]
+    fn files_hold_the_setting() {
+        let found = setting(&[("NCCL_SOCKET_NTHREADS", "8"), ("FLAGS", "a b")]);
+        assert!(environment(&found).ends_with("export NCCL_SOCKET_NTHREADS=8\nexport FLAGS='a b'\n"));
+        assert!(nccl_conf(&found).ends_with("NCCL_SOCKET_NTHREADS=8\n# not of NCCL's: FLAGS=a b\n"));
+        assert!(environment(&Setting::default()).contains("nothing to set"));
+    }
+
+    #[test]
+    fn the_plugins_line_is_that_of_its_readme() {
+        let scope = Scope {
+            collective: Collective::AllReduce,
+            from: Bytes(65537),
+            to: Bytes(1048576),
+            nodes: Some(4),
+            ranks: Some(32),
+        };
+        let found = setting(&[("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "Simple"), ("NCCL_MAX_NCHANNELS", "4")]);
+        let csv = tuner_csv(&found, scope).unwrap();
+        assert_eq!(csv.lines().last(), Some("allreduce,65537,1048576,ring,simple,4,4,32,-1,-1"));
+        assert_eq!(tuner_csv(&setting(&[("NCCL_ALGO", "Ring")]), scope), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! Which settings run next, and when enough is known.
+//!
+//! Settings race in rounds. All run in the first; in the second the better half, so that there are repetitions to tell noise
+//! from difference. From then on a round holds the leader and the settings that the test has not yet told from it: a setting is
+//! out when it is worse at the stated confidence, and settled when the leader is at that confidence at most a tolerance worse
+//! than it. The race is over when nothing is open, or when rounds or trials are spent.
+//!
+//! One run says nothing about noise. The deviation is therefore pooled over settings, as analysis of variance does: each
+//! setting adds its runs less one to the degrees of freedom. What happens follows from results and seed alone, so that a
+//! race that was interrupted goes on as if it had not been.
+
+use sha2::{Digest, Sha256};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// The test by which settings are told apart.
+pub const TEST: &str = "Student's t-test, one-sided, with the deviation pooled over all settings";
+
+/// How a race is run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// How sure to be, per comparison with the leader.
+    pub confidence: f64,
+    /// How much worse than the best the winner may be, as a share.
+    pub tolerance: f64,
+    /// Rounds at most.
+    pub rounds: u32,
+    /// Trials at most, warm-up left out.
+    pub trials: Option<usize>,
+    /// Whether every setting runs in every round.
+    pub exhaustive: bool,
+    /// Failures after which a setting is out.
+    pub failures: usize,
+    /// What the random order follows from.
+    pub seed: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules { confidence: 0.95, tolerance: 0.02, rounds: 8, trials: None, exhaustive: false, failures: 2, seed: 1 }
+    }
+}
+
+/// Where a setting stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The best mean.
+    Best,
+    /// Not told from the best.
+    Tied,
+    /// Worse by the test.
+    Worse,
+    /// It failed too often.
+    Failed,
+    /// No result yet.
+    Unknown,
+}
+
+/// A race under way. Costs are values of which smaller ones are better.
+#[derive(Debug, Clone)]
+pub struct Race {
+    rules: Rules,
+    costs: Vec<Vec<f64>>,
+    failures: Vec<usize>,
+    round: u32,
+}
+
+impl Race {
+    /// A race of settings `0..settings`.
+    pub fn new(settings: usize, rules: Rules) -> Self {
+        Race { rules, costs: vec![Vec::new(); settings], failures: vec![0; settings], round: 0 }
+    }
+
+    /// Takes a result: a cost, or `None` of a trial that failed.
+    pub fn record(&mut self, setting: usize, cost: Option<f64>) {
+        match cost {
+            Some(cost) => self.costs[setting].push(cost),
+            None => self.failures[setting] += 1,
+        }
+    }
+
+    /// The round that was drawn last, from 1.
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// The settings of the next round in random order; none when the race is over.
+    pub fn next_round(&mut self) -> Vec<usize> {
+        let spent: usize = self.costs.iter().map(Vec::len).sum::<usize>() + self.failures.iter().sum::<usize>();
+        let left = self.rules.trials.map_or(usize::MAX, |most| most.saturating_sub(spent));
+        if self.round >= self.rules.rounds || left == 0 {
+            return Vec::new();
+        }
+        let mut next = self.entrants();
+        next.sort_by_key(|setting| draw(self.rules.seed, self.round + 1, *setting));
+        if !next.is_empty() {
+            self.round += 1;
+        }
+        next.truncate(left);
+        next
+    }
+
+    /// Whether every setting is told from the best, or so near that it does not matter.
+    pub fn is_decided(&self) -> bool {
+        self.leader().is_some() && self.open().is_empty()
+    }
+
+    /// Where a setting stands.
+    pub fn standing(&self, setting: usize) -> Standing {
+        let Some(leader) = self.leader() else {
+            return if self.has_failed(setting) { Standing::Failed } else { Standing::Unknown };
+        };
+        match setting {
+            _ if self.has_failed(setting) => Standing::Failed,
+            _ if setting == leader => Standing::Best,
+            _ if self.costs[setting].is_empty() => Standing::Unknown,
+            _ if self.is_worse(setting, leader) => Standing::Worse,
+            _ => Standing::Tied,
+        }
+    }
+
+    /// The setting of the least mean cost that has not failed too often.
+    pub fn leader(&self) -> Option<usize> {
+        let living = self.living().filter(|setting| !self.costs[*setting].is_empty());
+        living.min_by(|a, b| self.mean(*a).total_cmp(&self.mean(*b)))
+    }
+
+    fn has_failed(&self, setting: usize) -> bool {
+        self.failures[setting] >= self.rules.failures
+    }
+
+    fn living(&self) -> impl Iterator<Item = usize> {
+        (0..self.costs.len()).filter(|setting| !self.has_failed(*setting))
+    }
+
+    fn entrants(&self) -> Vec<usize> {
+        let unmeasured: Vec<usize> = self.living().filter(|setting| self.costs[*setting].is_empty()).collect();
+        if self.round == 0 || self.rules.exhaustive {
+            return self.living().collect();
+        }
+        if self.pooled().is_none() {
+            // No repetitions yet: the better half, and what failed once.
+            let mut ranked: Vec<usize> = self.living().filter(|setting| !self.costs[*setting].is_empty()).collect();
+            ranked.sort_by(|a, b| self.mean(*a).total_cmp(&self.mean(*b)));
+            ranked.truncate(ranked.len().div_ceil(2).max(2));
+            return [ranked, unmeasured].concat();
+        }
+        let open = self.open();
+        let leader = self.leader().filter(|leader| !open.is_empty() && !open.contains(leader));
+        open.into_iter().chain(leader).collect()
+    }
+
+    /// Settings about which more has to be known.
+    fn open(&self) -> Vec<usize> {
+        let Some(leader) = self.leader() else { return self.living().collect() };
+        let is_open = |setting: &usize| match self.costs[*setting].len() {
+            0 => true,
+            // A single run may be luck, and the leader's must not be.
+            runs if *setting == leader => runs < 2,
+            _ => !self.is_worse(*setting, leader) && !self.is_near_enough(leader, *setting),
+        };
+        self.living().filter(is_open).collect()
+    }
+
+    /// Whether a setting is worse than the leader.
+    fn is_worse(&self, setting: usize, leader: usize) -> bool {
+        self.exceeds(self.mean(setting) - self.mean(leader), setting, leader)
+    }
+
+    /// Whether the leader is at most the tolerance worse than a setting.
+    fn is_near_enough(&self, leader: usize, setting: usize) -> bool {
+        let tolerated = self.rules.tolerance * self.mean(setting).abs();
+        self.exceeds(self.mean(setting) + tolerated - self.mean(leader), setting, leader)
+    }
+
+    /// Whether a difference of two means is more than zero at the confidence.
+    fn exceeds(&self, difference: f64, a: usize, b: usize) -> bool {
+        let Some((deviation, degrees)) = self.pooled() else { return false };
+        let runs = |setting: usize| self.costs[setting].len() as f64;
+        let error = deviation * (1.0 / runs(a) + 1.0 / runs(b)).sqrt();
+        if error == 0.0 {
+            return difference > 0.0;
+        }
+        StudentsT::new(0.0, 1.0, degrees).is_ok_and(|t| t.cdf(difference / error) > self.rules.confidence)
+    }
+
+    /// The deviation within settings over all of them, and its degrees of freedom.
+    fn pooled(&self) -> Option<(f64, f64)> {
+        let repeated = || (0..self.costs.len()).filter(|setting| self.costs[*setting].len() > 1);
+        let degrees: usize = repeated().map(|setting| self.costs[setting].len() - 1).sum();
+        let squares: f64 = repeated()
+            .map(|setting| self.costs[setting].iter().map(|cost| (cost - self.mean(setting)).powi(2)).sum::<f64>())
+            .sum();
+        (degrees > 0).then(|| ((squares / degrees as f64).sqrt(), degrees as f64))
+    }
+
+    fn mean(&self, setting: usize) -> f64 {
+        let costs = &self.costs[setting];
+        costs.iter().sum::<f64>() / costs.len() as f64
+    }
+}
+
+/// The place of a setting in the order of a round: a hash, the same on every machine and in every release.
+fn draw(seed: u64, round: u32, setting: usize) -> [u8; 32] {
+    Sha256::digest(format!("{seed} {round} {setting}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a race to its end; `cost` gives the cost of a setting's n-th run.
+    fn run(settings: usize, rules: Rules, cost: impl Fn(usize, usize) -> Option<f64>) -> (Race, usize) {
+        let mut race = Race::new(settings, rules);
+        let mut trials = 0;
+        let mut runs = vec![0; settings];
+        loop {
+            let round = race.next_round();
+            if round.is_empty() {
+                return (race, trials);
+            }
+            for setting in round {
+                race.record(setting, cost(setting, runs[setting]));
+                runs[setting] += 1;
+                trials += 1;
+            }
+        }
+    }
+
+    const NOISE: [f64; 4] = [0.5, -0.5, -0.3, 0.3];
+
+    #[test]
+    fn clearly_worse_settings_are_out_early() {
+        let (race, trials) = run(8, Rules::default(), |setting, n| Some(100.0 + 10.0 * setting as f64 + NOISE[n % 4]));
+        assert_eq!((race.leader(), race.is_decided()), (Some(0), true));
+        assert_eq!(race.standing(7), Standing::Worse);
+        assert!(trials <= 8 + 4, "{trials}");
+    }
+
+    #[test]
+    fn settings_alike_are_tied() {
+        let (race, _) = run(3, Rules::default(), |_, n| Some(100.0 + NOISE[n % 4]));
+        assert!(race.is_decided());
+        assert_eq!([0, 1, 2].iter().filter(|s| race.standing(**s) == Standing::Tied).count(), 2);
+    }
+
+    #[test]
+    fn a_failing_setting_is_never_best() {
+        let (race, _) = run(3, Rules::default(), |setting, n| (setting != 0).then_some(50.0 + NOISE[n % 4]));
+        assert_eq!(race.standing(0), Standing::Failed);
+        assert_ne!(race.leader(), Some(0));
+        let (race, _) = run(2, Rules::default(), |_, _| None);
+        assert_eq!((race.leader(), race.standing(1)), (None, Standing::Failed));
+    }
+
+    #[test]
+    fn every_setting_runs_in_every_round_of_a_full_grid() {
+        let rules = Rules { exhaustive: true, rounds: 4, ..Rules::default() };
+        assert_eq!(run(5, rules, |setting, _| Some(setting as f64)).1, 20);
+        let rules = Rules { exhaustive: true, rounds: 4, trials: Some(7), ..Rules::default() };
+        assert_eq!(run(5, rules, |setting, _| Some(setting as f64)).1, 7);
+    }
+
+    #[test]
+    fn orders_are_random_and_follow_from_the_seed() {
+        let order = |seed| Race::new(20, Rules { seed, ..Rules::default() }).next_round();
+        assert_eq!(order(1), order(1));
+        assert_ne!(order(1), order(2));
+        let mut sorted = order(3);
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..20).collect::<Vec<_>>());
+    }
+}

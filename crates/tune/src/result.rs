@@ -1,0 +1,151 @@
+//! What a sweep found: settings in order, ties, the default's place, and a verdict in words.
+
+use crate::objective::{Better, Objective};
+use crate::race::{self, Rules, Standing};
+use crate::space::{Setting, Space};
+use crate::statistics::{INTERVAL, Sample};
+use crate::sweep::{Stop, Swept, Trial};
+use busbw_model::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
+
+/// Rounds of the full grid with which a sweep is compared: those of the third field report.
+const FULL_ROUNDS: usize = 4;
+
+/// What was swept, to put a result into words.
+#[derive(Debug)]
+pub struct About<'a> {
+    /// The space.
+    pub space: &'a Space,
+    /// Its settings, by number.
+    pub settings: &'a [Setting],
+    /// What was measured.
+    pub objective: &'a Objective,
+    /// How the race was run.
+    pub rules: &'a Rules,
+    /// The command, for a shell.
+    pub command: String,
+}
+
+/// The result of a sweep.
+pub fn result(about: &About, swept: &Swept) -> Tuning {
+    let mut settings: Vec<TunedSetting> = (0..about.settings.len()).map(|index| setting(about, swept, index)).collect();
+    let best = settings.iter().find(|setting| setting.standing == TunedStanding::Best).and_then(|best| best.mean);
+    let sign = match about.objective.better() {
+        Better::Lower => 1.0,
+        Better::Higher => -1.0,
+    };
+    for setting in &mut settings {
+        setting.behind = best.zip(setting.mean).map(|(best, mean)| sign * (mean - best) / best.abs());
+    }
+    settings.sort_by(|a, b| order(a, sign).total_cmp(&order(b, sign)));
+    let count = TrialCount {
+        ran: swept.trials.len(),
+        failed: swept.trials.iter().filter(|trial| trial.outcome.value().is_none()).count(),
+        four_full_rounds: FULL_ROUNDS * about.settings.len(),
+    };
+    let mut tuning = Tuning {
+        verdict: String::new(),
+        space: about.space.name.clone(),
+        command: about.command.clone(),
+        objective: Measured {
+            name: about.objective.to_string(),
+            unit: about.objective.unit().to_string(),
+            higher_is_better: about.objective.better() == Better::Higher,
+        },
+        variables: about.space.variables.iter().map(variable).collect(),
+        settings,
+        trials: count,
+        method: format!(
+            "{} at {:.0}% confidence; intervals: {INTERVAL}, 95%",
+            race::TEST,
+            about.rules.confidence * 100.0
+        ),
+    };
+    tuning.verdict = verdict(&tuning, swept, about.rules);
+    tuning
+}
+
+fn variable(variable: &crate::space::Variable) -> TunedVariable {
+    TunedVariable { name: variable.name.clone(), meaning: variable.meaning.clone(), values: variable.values.clone() }
+}
+
+fn setting(about: &About, swept: &Swept, index: usize) -> TunedSetting {
+    let of_setting = |trial: &&Trial| trial.key.setting == index;
+    let values: Vec<f64> = swept
+        .trials
+        .iter()
+        .filter(of_setting)
+        .filter(|trial| trial.key.round > 0)
+        .filter_map(|trial| trial.outcome.value())
+        .collect();
+    let sample = Sample::of(&values);
+    TunedSetting {
+        assignments: about.settings[index].assignments.clone(),
+        rounds: values.len(),
+        failures: swept.trials.iter().filter(of_setting).filter(|trial| trial.outcome.value().is_none()).count(),
+        mean: sample.map(|sample| sample.mean),
+        stddev: sample.and_then(|sample| sample.stddev),
+        interval: sample.and_then(|sample| sample.half_width(0.95)),
+        behind: None,
+        standing: match swept.race.standing(index) {
+            Standing::Best => TunedStanding::Best,
+            Standing::Tied => TunedStanding::Tied,
+            Standing::Worse => TunedStanding::Worse,
+            Standing::Failed => TunedStanding::Failed,
+            Standing::Unknown => TunedStanding::Unknown,
+        },
+    }
+}
+
+/// The best first; what failed or has no value behind all others.
+fn order(setting: &TunedSetting, sign: f64) -> f64 {
+    let counts = !matches!(setting.standing, TunedStanding::Failed | TunedStanding::Unknown);
+    setting.mean.filter(|_| counts).map_or(f64::INFINITY, |mean| sign * mean)
+}
+
+fn verdict(tuning: &Tuning, swept: &Swept, rules: &Rules) -> String {
+    let Some(best) = tuning.best() else {
+        return match swept.stopped {
+            Some(_) => "no result yet".into(),
+            None => "no setting gave a result: every trial failed".into(),
+        };
+    };
+    let words = match tuning.default_rank() {
+        _ if best.is_default() => "no setting is better than the default".into(),
+        Some((_, default)) if default.standing == TunedStanding::Tied => {
+            format!(
+                "no setting is better than the default, as far as the test tells; {} has the best mean",
+                best.name()
+            )
+        }
+        Some((rank, default)) => format!(
+            "{} is best, {:.1}% better than the default, which is number {rank} of {}",
+            best.name(),
+            improvement(tuning, best, default) * 100.0,
+            tuning.settings.len()
+        ),
+        None => format!("{} is best", best.name()),
+    };
+    let ties = tuning.settings.iter().filter(|setting| setting.standing == TunedStanding::Tied).count();
+    let tied = match ties {
+        0 => String::new(),
+        1 => "; 1 setting is statistically tied with the best".to_string(),
+        many => format!("; {many} settings are statistically tied with the best"),
+    };
+    words + &tied + ending(swept, rules)
+}
+
+/// What the best gains over the default, as a share of the default.
+fn improvement(tuning: &Tuning, best: &TunedSetting, default: &TunedSetting) -> f64 {
+    let (Some(best), Some(default)) = (best.mean, default.mean) else { return 0.0 };
+    let gain = if tuning.objective.higher_is_better { best - default } else { default - best };
+    gain / default.abs()
+}
+
+fn ending(swept: &Swept, rules: &Rules) -> &'static str {
+    match swept.stopped {
+        Some(Stop::Interrupted) => " (interrupted: the same command goes on)",
+        Some(Stop::OutOfTime) => " (its time is spent: the same command with more goes on)",
+        None if rules.exhaustive || swept.race.is_decided() => "",
+        None => " (undecided when the trials were spent: more rounds may tell)",
+    }
+}

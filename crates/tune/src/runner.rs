@@ -1,0 +1,193 @@
+//! Running a trial on this machine: the command as a process group with a time limit.
+
+use crate::space::Setting;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often a running command is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a command that is told to end may take before it is killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The command of a sweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// Program and arguments. `{NAME}` in them stands for a variable's value.
+    pub words: Vec<String>,
+    /// How long a trial may take.
+    pub limit: Duration,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended {
+    /// By itself, without error.
+    Well,
+    /// With an error, in words.
+    Badly(String),
+    /// It took too long.
+    TimedOut,
+    /// The sweep is to stop.
+    Interrupted,
+}
+
+/// Where output goes in a trial's folder.
+pub const LOG: &str = "output.log";
+
+impl Workload {
+    /// Runs the command under a setting, its output going to a file of `folder`. `stop` is asked all the while whether to end.
+    /// Returns how it ended, and the wall time.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn run(&self, setting: &Setting, folder: &Path, stop: &dyn Fn() -> bool) -> io::Result<(Ended, Duration)> {
+        fs::create_dir_all(folder)?;
+        let log = File::create(folder.join(LOG))?;
+        let began = Instant::now();
+        let child = match self.command(setting, log)?.spawn() {
+            Ok(child) => child,
+            Err(error) => return Ok((Ended::Badly(format!("{}: {error}", self.words[0])), began.elapsed())),
+        };
+        let mut group = Group(child);
+        loop {
+            if let Some(status) = group.0.try_wait()? {
+                return Ok((judge(status), began.elapsed()));
+            }
+            if began.elapsed() >= self.limit {
+                group.end();
+                return Ok((Ended::TimedOut, self.limit));
+            }
+            if stop() {
+                group.end();
+                return Ok((Ended::Interrupted, began.elapsed()));
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn command(&self, setting: &Setting, log: File) -> io::Result<Command> {
+        let mut words = self.words_for(setting).into_iter();
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log).process_group(0);
+        command.envs(setting.assignments.iter().map(|(name, value)| (name, value)));
+        // SAFETY: between fork and exec only a system call is made, which allocates nothing. It lets the command end when busbw
+        // is killed.
+        unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)) };
+        Ok(command)
+    }
+
+    /// Whether the command starts processes on the hosts of a job by itself.
+    pub fn is_launcher(&self) -> bool {
+        self.words.first().is_some_and(|word| is_mpirun(word) || word.rsplit('/').next() == Some("srun"))
+    }
+
+    /// The words of the command under a setting: Open MPI's mpirun hands on only variables that are named, MPICH's all.
+    pub fn words_for(&self, setting: &Setting) -> Vec<String> {
+        let fill = |word: &String| {
+            setting
+                .assignments
+                .iter()
+                .fold(word.clone(), |word, (name, value)| word.replace(&format!("{{{name}}}"), value))
+        };
+        let words: Vec<String> = self.words.iter().map(fill).collect();
+        let Some(at) = words.iter().position(|word| is_mpirun(word)).filter(|_| !setting.is_default()) else {
+            return words;
+        };
+        let flags = setting.assignments.iter().flat_map(|(name, value)| mpirun_flag(&words[at], name, value));
+        let (before, after) = words.split_at(at + 1);
+        before.iter().cloned().chain(flags).chain(after.iter().cloned()).collect()
+    }
+}
+
+fn is_mpirun(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or(word);
+    ["mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.hydra"].contains(&name)
+}
+
+/// Both take a variable by name, and both know these flags under the plain name.
+fn mpirun_flag(launcher: &str, name: &str, value: &str) -> Vec<String> {
+    if launcher.contains("mpich") || launcher.contains("hydra") {
+        vec!["-genv".into(), name.into(), value.into()]
+    } else {
+        vec!["-x".into(), format!("{name}={value}")]
+    }
+}
+
+fn judge(status: ExitStatus) -> Ended {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ended::Well,
+        (Some(code), _) => Ended::Badly(format!("exit status {code}")),
+        (None, Some(signal)) => Ended::Badly(format!("killed by signal {signal}")),
+        (None, None) => Ended::Badly("it ended in an unknown way".into()),
+    }
+}
+
+/// A command with all that it started in its process group; nothing of it is left when this is dropped.
+struct Group(Child);
+
+impl Group {
+    /// Asks it to end, so that a launcher can clean up on its hosts, and kills it if it does not.
+    fn end(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let since = Instant::now();
+        while since.elapsed() < GRACE && matches!(self.0.try_wait(), Ok(None)) {
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        // A group that is gone is what is wanted.
+        let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), signal);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting() -> Setting {
+        Setting { assignments: vec![("A".into(), "1".into())] }
+    }
+
+    fn run(script: &str, limit: Duration) -> (Ended, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let workload = Workload { words: ["sh", "-c", script].map(String::from).to_vec(), limit };
+        let (ended, _) = workload.run(&setting(), folder.path(), &|| false).unwrap();
+        (ended, fs::read_to_string(folder.path().join(LOG)).unwrap())
+    }
+
+    #[test]
+    fn commands_end_well_badly_or_not_in_time() {
+        let long = Duration::from_secs(60);
+        assert_eq!(run("echo $A; echo b >&2", long), (Ended::Well, "1\nb\n".into()));
+        assert_eq!(run("exit 3", long).0, Ended::Badly("exit status 3".into()));
+        assert_eq!(run("kill -9 $$", long).0, Ended::Badly("killed by signal 9".into()));
+        assert_eq!(run("sleep 600", Duration::from_millis(50)).0, Ended::TimedOut);
+    }
+
+    #[test]
+    fn launchers_are_told_the_variables() {
+        let words = |text: &str| {
+            let workload = Workload { words: shlex::split(text).unwrap(), limit: Duration::ZERO };
+            workload.words_for(&setting()).join(" ")
+        };
+        assert_eq!(words("mpirun -np 2 train"), "mpirun -x A=1 -np 2 train");
+        assert_eq!(words("/opt/bin/mpirun.mpich -n 2 train"), "/opt/bin/mpirun.mpich -genv A 1 -n 2 train");
+        assert_eq!(words("train --threads {A}"), "train --threads 1");
+    }
+}

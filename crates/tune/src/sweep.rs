@@ -1,0 +1,244 @@
+//! A sweep: the race drawn round by round, its trials run or found in the store.
+
+use crate::objective::{Better, Objective};
+use crate::race::{Race, Rules};
+use crate::runner::{Ended, LOG, Workload};
+use crate::slurm::{JobError, Jobs};
+use crate::space::Setting;
+use crate::store::{Key, Outcome, Store, StoreError};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What is swept.
+#[derive(Debug)]
+pub struct Sweep<'a> {
+    /// The settings, by number.
+    pub settings: &'a [Setting],
+    /// What is run.
+    pub workload: &'a Workload,
+    /// What is measured.
+    pub objective: &'a Objective,
+    /// How the race is run.
+    pub rules: Rules,
+    /// Whether each setting runs once before it counts.
+    pub warm_up: bool,
+    /// When to stop, where time is limited.
+    pub until: Option<Instant>,
+    /// Slurm, where trials are jobs.
+    pub jobs: Option<&'a Jobs>,
+}
+
+/// A trial that ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trial {
+    /// Which.
+    pub key: Key,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// What a sweep came to.
+#[derive(Debug)]
+pub struct Swept {
+    /// The race as it stands.
+    pub race: Race,
+    /// Every trial in order, warm-up included.
+    pub trials: Vec<Trial>,
+    /// Why it stopped before it was decided or spent, if it did.
+    pub stopped: Option<Stop>,
+}
+
+/// Why a sweep stopped early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Somebody asked for it.
+    Interrupted,
+    /// Its time is spent.
+    OutOfTime,
+}
+
+/// Why a sweep cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Slurm.
+    #[error(transparent)]
+    Slurm(#[from] JobError),
+    /// A trial's files.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The first trial ran well and gave no value: neither will the others.
+    #[error("{reason}; the first trial's output is {}; correct the objective, remove the store, and begin again", log.display())]
+    NoValue {
+        /// What is missing.
+        reason: String,
+        /// Where to look.
+        log: PathBuf,
+    },
+}
+
+/// Hears of a sweep as it goes, and may stop it.
+pub trait Watcher {
+    /// A trial begins.
+    fn begins(&self, key: Key, setting: &Setting);
+    /// A trial has ended.
+    fn ended(&self, key: Key, setting: &Setting, outcome: &Outcome);
+    /// Whether to stop.
+    fn stop(&self) -> bool;
+}
+
+/// The race and the trials so far.
+struct Course {
+    race: Race,
+    trials: Vec<Trial>,
+}
+
+impl Sweep<'_> {
+    /// Runs the sweep from where the store stands.
+    ///
+    /// # Errors
+    /// The store, Slurm or files fail, or the first trial shows that there is nothing to measure.
+    pub fn run(&self, store: &Store, watcher: &dyn Watcher) -> Result<Swept, SweepError> {
+        let mut course = Course { race: Race::new(self.settings.len(), self.rules.clone()), trials: Vec::new() };
+        let mut stopped = None;
+        if self.warm_up {
+            let order = Race::new(self.settings.len(), self.rules.clone()).next_round();
+            stopped = self.run_round(0, &order, &mut course, store, watcher)?;
+        }
+        while stopped.is_none() {
+            let round = course.race.next_round();
+            if round.is_empty() {
+                break;
+            }
+            stopped = self.run_round(course.race.round(), &round, &mut course, store, watcher)?;
+        }
+        Ok(Swept { race: course.race, trials: course.trials, stopped })
+    }
+
+    fn run_round(
+        &self,
+        round: u32,
+        settings: &[usize],
+        course: &mut Course,
+        store: &Store,
+        watcher: &dyn Watcher,
+    ) -> Result<Option<Stop>, SweepError> {
+        let at_once = self.jobs.map_or(1, |jobs| jobs.at_once.get());
+        for some in settings.chunks(at_once) {
+            let keys: Vec<Key> = some.iter().map(|setting| Key { round, setting: *setting }).collect();
+            let mut outcomes = BTreeMap::new();
+            let mut missing = Vec::new();
+            for key in &keys {
+                match store.outcome(*key)? {
+                    Some(outcome) => drop(outcomes.insert(*key, outcome)),
+                    None => missing.push(*key),
+                }
+            }
+            if !missing.is_empty() {
+                if let Some(stop) = self.stop(watcher) {
+                    return Ok(Some(stop));
+                }
+                let first = course.trials.is_empty();
+                let ran = self.run_trials(&missing, first, store, watcher)?;
+                let interrupted = ran.len() < missing.len();
+                outcomes.extend(ran);
+                if interrupted {
+                    return Ok(Some(Stop::Interrupted));
+                }
+            }
+            for (key, outcome) in outcomes {
+                if round > 0 {
+                    course.race.record(key.setting, outcome.value().map(|value| self.cost(value)));
+                }
+                course.trials.push(Trial { key, outcome });
+            }
+        }
+        Ok(None)
+    }
+
+    fn stop(&self, watcher: &dyn Watcher) -> Option<Stop> {
+        if watcher.stop() {
+            return Some(Stop::Interrupted);
+        }
+        self.until.is_some_and(|until| Instant::now() >= until).then_some(Stop::OutOfTime)
+    }
+
+    /// What a value costs: smaller is better.
+    fn cost(&self, value: f64) -> f64 {
+        match self.objective.better() {
+            Better::Lower => value,
+            Better::Higher => -value,
+        }
+    }
+
+    /// Runs trials that have no outcome yet; those that were interrupted are not among the results.
+    fn run_trials(
+        &self,
+        keys: &[Key],
+        first: bool,
+        store: &Store,
+        watcher: &dyn Watcher,
+    ) -> Result<Vec<(Key, Outcome)>, SweepError> {
+        let ended = match self.jobs {
+            Some(jobs) => jobs.run(self, keys, store, watcher)?,
+            None => keys
+                .iter()
+                .map(|key| self.run_here(*key, store, watcher).map(|ended| ended.map(|(e, time)| (*key, e, time))))
+                .collect::<Result<Vec<_>, _>>()?
+                .into_iter()
+                .flatten()
+                .collect(),
+        };
+        let mut outcomes = Vec::new();
+        for (key, ended, wall_time) in ended {
+            let folder = store.trial_folder(key);
+            let outcome = self.outcome(ended, wall_time, &folder, first)?;
+            store.finish(key, &outcome)?;
+            watcher.ended(key, &self.settings[key.setting], &outcome);
+            outcomes.push((key, outcome));
+        }
+        Ok(outcomes)
+    }
+
+    fn run_here(
+        &self,
+        key: Key,
+        store: &Store,
+        watcher: &dyn Watcher,
+    ) -> Result<Option<(Ended, Duration)>, SweepError> {
+        let (setting, folder) = (&self.settings[key.setting], store.trial_folder(key));
+        store.begin(key)?;
+        watcher.begins(key, setting);
+        let ran = self.workload.run(setting, &folder, &|| watcher.stop());
+        let (ended, time) = ran.map_err(|source| SweepError::File { path: folder, source })?;
+        Ok((ended != Ended::Interrupted).then_some((ended, time)))
+    }
+
+    fn outcome(&self, ended: Ended, wall_time: Duration, folder: &Path, first: bool) -> Result<Outcome, SweepError> {
+        let log = folder.join(LOG);
+        match ended {
+            Ended::Badly(reason) => return Ok(Outcome::Failed(reason)),
+            Ended::Interrupted => return Ok(Outcome::Failed("interrupted".into())),
+            Ended::TimedOut => return Ok(Outcome::TimedOut(self.workload.limit)),
+            Ended::Well => {}
+        }
+        // What is written last counts, and logs of training can be long.
+        let output = fs::read(&log).map_err(|source| SweepError::File { path: log.clone(), source })?;
+        match self.objective.value(&String::from_utf8_lossy(&output), wall_time) {
+            Ok(value) => Ok(Outcome::Value(value)),
+            // Neither will the others give one, after hours perhaps.
+            Err(reason) if first => Err(SweepError::NoValue { reason: reason.to_string(), log }),
+            Err(reason) => Ok(Outcome::Failed(reason.to_string())),
+        }
+    }
+}

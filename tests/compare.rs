@@ -1,0 +1,142 @@
+//! `busbw compare` from end to end: the second field report, repetitions, saved results, and what is not comparable.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const IB: &str = "tests/data/runs/h20-2x8-ib";
+const TCP: &str = "tests/data/runs/h20-2x8-tcp";
+
+fn busbw(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_busbw"))
+        .args(arguments)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .expect("busbw runs")
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = busbw(&[&["compare"], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&text(&[&["--json"], arguments].concat())).expect("JSON")
+}
+
+#[test]
+fn the_second_field_report_used_rdma_and_was_53_times_faster() {
+    let answer = json(&[IB, TCP]);
+    let rows = answer["rows"].as_array().unwrap();
+    let last = rows.last().unwrap();
+    assert_eq!((rows.len(), last["size_bytes"].as_u64()), (31, Some(8 << 30)));
+    assert_eq!(last["busbw_gbs"], serde_json::json!([479.91, 9.04]));
+    assert_eq!(last["ratio"].as_f64().unwrap().round(), 53.0);
+    let small = &answer["contests"][0]["small"];
+    assert_eq!(small["up_to_bytes"], 64 << 10);
+    let ratio: Vec<String> =
+        small["time_ratio"].as_array().unwrap().iter().map(|r| format!("{:.1}", r.as_f64().unwrap())).collect();
+    assert_eq!(ratio, ["1.5", "5.5"]);
+    assert_eq!((&answer["runs"][0]["network"], &answer["runs"][1]["network"]), (&"rdma".into(), &"sockets".into()));
+    let differences = answer["differences"].as_array().unwrap();
+    assert!(differences.iter().any(|d| d["name"] == "NCCL_IB_DISABLE" && d["values"] == serde_json::json!(["0", "1"])));
+}
+
+#[test]
+fn text_and_page_say_it_in_words() {
+    let says = ["used RDMA", "53× faster at 8 GiB", "1.5× to 5.5×", "NCCL_IB_DISABLE"];
+    for format in ["text", "html"] {
+        let shown = text(&["--format", format, IB, TCP]);
+        for said in says {
+            assert!(shown.contains(said), "{format} says nothing of {said}:\n{shown}");
+        }
+    }
+    assert!(!text(&["--format", "html", IB, TCP]).contains("<script"));
+}
+
+#[test]
+fn the_order_of_runs_turns_the_ratio_around() {
+    let (one, other) = (json(&[IB, TCP]), json(&[TCP, IB]));
+    let ratio = |answer: &Value| answer["rows"][30]["ratio"].as_f64().unwrap();
+    assert!((ratio(&one) * ratio(&other) - 1.0).abs() < 1e-9);
+    assert!(one["summary"].as_str().unwrap().contains("h20-2x8-ib is 53× faster"));
+    assert!(other["summary"].as_str().unwrap().contains("h20-2x8-ib is 53× faster"));
+}
+
+/// A table of one size per repetition, times in us.
+fn table(collective: &str, ranks: u32, times: &[f64]) -> String {
+    let mut table = format!("# Collective test starting: {collective}_perf\n# Using devices\n");
+    for rank in 0..ranks {
+        table += &format!(
+            "#  Rank  {rank} Group  0 Pid  {} on host1 device  {rank} [0000:0{rank}:00] NVIDIA H20\n",
+            100 + rank
+        );
+    }
+    table += "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n";
+    for time in times {
+        let algbw = 1048576.0 / time / 1e3;
+        let busbw = algbw * 2.0 * f64::from(ranks - 1) / f64::from(ranks);
+        let half = format!("{time:.2} {algbw:.2} {busbw:.2} 0");
+        table += &format!("     1048576        262144     float     sum      -1  {half}  {half}\n");
+    }
+    table
+}
+
+fn written(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn repetitions_give_intervals_and_a_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let near = written(folder.path(), "near.log", &table("all_reduce", 4, &[100.0, 130.0, 90.0]));
+    let noisy = written(folder.path(), "noisy.log", &table("all_reduce", 4, &[110.0, 100.0, 140.0]));
+    let slow = written(folder.path(), "slow.log", &table("all_reduce", 4, &[200.0, 201.0, 202.0]));
+    let answer = json(&[&near, &noisy, &slow]);
+    assert!(answer["method"].as_str().unwrap().contains("Welch's t-test"));
+    assert_eq!(answer["rows"][0]["repetitions"], serde_json::json!([3, 3, 3]));
+    assert!(answer["rows"][0]["ci95_gbs"][0].as_f64().unwrap() > 0.0);
+    let faster = |contest: usize| answer["contests"][contest]["ranges"][0]["faster"].as_str().unwrap().to_string();
+    assert_eq!((faster(0).as_str(), faster(1).as_str()), ("neither", "first"));
+}
+
+#[test]
+fn what_doctor_saved_is_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = folder.path().join("saved.json").display().to_string();
+    busbw(&["explain", "--json", "-o", &saved, &format!("{TCP}/run.log")]);
+    let answer = json(&[&format!("{IB}/run.log"), &saved]);
+    assert_eq!(answer["rows"][30]["busbw_gbs"], serde_json::json!([479.91, 9.04]));
+    assert_eq!(answer["runs"][1]["network"], "sockets");
+}
+
+#[test]
+fn what_is_not_comparable_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let reduce4 = written(folder.path(), "reduce4.log", &table("all_reduce", 4, &[100.0]));
+    let reduce8 = written(folder.path(), "reduce8.log", &table("all_reduce", 8, &[100.0]));
+    let gather = written(folder.path(), "gather.log", &table("all_gather", 4, &[100.0]));
+    let nothing = written(folder.path(), "nothing.log", "hello\n");
+    let empty = written(folder.path(), "empty.log", "");
+    let broken = written(folder.path(), "broken.json", "{\"schema\": \"busbw.explain/1\", \"tables\": [");
+    let cases: [(&[&str], &str); 7] = [
+        (&[&reduce4, &gather], "measured all_reduce and"),
+        (&[&reduce4, &reduce8], "has 4 ranks and"),
+        (&[&reduce4, &nothing], "no table"),
+        (&[&reduce4, "/no/such.log"], "no such file"),
+        (&[&reduce4, &broken], "no whole result"),
+        (&[&reduce4, &empty], "is empty"),
+        (&[&reduce4], "2 values"),
+    ];
+    for (arguments, says) in cases {
+        let output = busbw(&[&["compare"], arguments].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(says) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
+    }
+    let forced = json(&["--anyway", &reduce4, &reduce8]);
+    assert!(forced["differences"].as_array().unwrap().iter().any(|d| d["name"] == "ranks"));
+}

@@ -1,0 +1,314 @@
+//! `busbw tune` from end to end, on stand-ins for workloads whose time is known: here and on a real Slurm.
+
+#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "support/lab.rs"]
+mod lab;
+#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "support/process.rs"]
+mod process;
+
+use lab::SlurmLab;
+use process::{Running, run, signal};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Prints the mean of the third field report for the two variables, with noise that follows from a count of its own runs.
+/// The default is as slow as 1 x 1.
+const WORKLOAD: &str = r#"
+t=${NCCL_SOCKET_NTHREADS:-1}; s=${NCCL_NSOCKS_PERTHREAD:-1}
+mean=$(awk -F, -v t="$t" -v s="$s" '$1 == t && $2 == s {print $4}' "$SWEEP")
+count="$COUNTS/$t-$s"
+echo run >> "$count"
+runs=$(wc -l < "$count")
+echo "runtime $(awk -v m="$mean" -v r="$runs" 'BEGIN {print m + 0.6 * ((r % 3) - 1)}') s"
+"#;
+
+/// The four best settings of the report.
+const SPACE: &str = r#"
+constraints = ["NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64"]
+[[variable]]
+name = "NCCL_SOCKET_NTHREADS"
+values = [8, 16]
+[[variable]]
+name = "NCCL_NSOCKS_PERTHREAD"
+values = [2, 4]
+"#;
+
+/// The eleven settings of the report.
+const REPORT: &str = r#"
+constraints = ["""
+    NCCL_SOCKET_NTHREADS == 8 || NCCL_SOCKET_NTHREADS == 16 && NCCL_NSOCKS_PERTHREAD < 8
+    || NCCL_SOCKET_NTHREADS == 4 && NCCL_NSOCKS_PERTHREAD > 2 && NCCL_NSOCKS_PERTHREAD < 16
+    || NCCL_SOCKET_NTHREADS == 2 && NCCL_NSOCKS_PERTHREAD != 4 || NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD == 1
+    """,
+    "NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64 && (NCCL_SOCKET_NTHREADS == 1 || NCCL_NSOCKS_PERTHREAD > 1)",
+]
+[[variable]]
+name = "NCCL_SOCKET_NTHREADS"
+values = [1, 2, 4, 8, 16]
+[[variable]]
+name = "NCCL_NSOCKS_PERTHREAD"
+values = [1, 2, 4, 8, 16]
+"#;
+
+/// A folder with the workload, its data and a place for its store.
+struct Stage {
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("counts")).unwrap();
+        fs::write(folder.path().join("workload.sh"), WORKLOAD).unwrap();
+        fs::write(folder.path().join("space.toml"), SPACE).unwrap();
+        fs::write(folder.path().join("report.toml"), REPORT).unwrap();
+        Stage { folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// `busbw tune` with flags before the workload.
+    fn tune(&self, flags: &[&str]) -> Command {
+        let mut command = self.busbw(flags);
+        command.args(["--minimize", "runtime ([0-9.]+) s", "--", "bash", &self.path("workload.sh")]);
+        command
+    }
+
+    fn busbw(&self, flags: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_busbw"));
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tune/lanta-socket-sweep.csv");
+        command.env("SWEEP", data.canonicalize().unwrap()).env("COUNTS", self.path("counts"));
+        command.current_dir(self.folder.path()).arg("tune").args(flags).args(["--store", &self.path("store")]);
+        command
+    }
+
+    /// Runs of the workload so far.
+    fn runs(&self) -> usize {
+        let files = fs::read_dir(self.folder.path().join("counts")).unwrap().flatten();
+        files.map(|file| fs::read_to_string(file.path()).unwrap().lines().count()).sum()
+    }
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("busbw runs")
+}
+
+fn json(command: Command) -> Value {
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn best(answer: &Value) -> (&str, &str) {
+    let settings = &answer["best"]["settings"];
+    (settings["NCCL_SOCKET_NTHREADS"].as_str().unwrap(), settings["NCCL_NSOCKS_PERTHREAD"].as_str().unwrap())
+}
+
+#[test]
+fn the_sweep_of_the_third_field_report_has_its_winner() {
+    let stage = Stage::new();
+    let answer = json(stage.tune(&["--json", "space.toml"]));
+    assert_eq!(best(&answer), ("8", "2"), "{answer}");
+    let settings = answer["settings"].as_array().unwrap();
+    // 8 x 2, 16 x 2, 8 x 4, 16 x 4 and the default, which comes last.
+    assert_eq!(settings.len(), 5);
+    assert_eq!(answer["default"]["rank"], 5);
+    assert!(answer["default"]["behind"].as_f64().unwrap() > 0.15);
+    assert!(answer["method"].as_str().unwrap().contains("t-test"));
+    assert!(stage.runs() < 20, "{}", stage.runs());
+    assert_eq!(answer["trials"]["ran"].as_u64().unwrap() as usize, stage.runs());
+    for (file, says) in [("best.env", "export NCCL_SOCKET_NTHREADS=8"), ("nccl.conf", "NCCL_NSOCKS_PERTHREAD=2")] {
+        let text = fs::read_to_string(stage.folder.path().join("store").join(file)).unwrap();
+        assert!(text.contains(says), "{file}: {text}");
+    }
+    let mpirun = fs::read_to_string(stage.folder.path().join("store/commands.txt")).unwrap();
+    assert!(mpirun.starts_with("mpirun -x NCCL_SOCKET_NTHREADS=8 -x NCCL_NSOCKS_PERTHREAD=2 bash "), "{mpirun}");
+}
+
+#[test]
+fn what_ran_does_not_run_again_and_text_and_page_show_it() {
+    let stage = Stage::new();
+    let first = output(stage.tune(&["--exhaustive", "space.toml"]));
+    let runs = stage.runs();
+    assert_eq!(runs, 20);
+    let again = output(stage.tune(&["--exhaustive", "space.toml"]));
+    assert_eq!((stage.runs(), &again.stdout), (runs, &first.stdout));
+    let text = String::from_utf8(first.stdout).unwrap();
+    for said in
+        ["is best, 17.5% better than the default", "std dev", "95% interval", "the default", "The darker the better"]
+    {
+        assert!(text.contains(said), "nothing of {said} in\n{text}");
+    }
+    let page = output(stage.tune(&["--exhaustive", "--format", "html", "space.toml"])).stdout;
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("class=\"heatmap\"") && !page.contains("<script"), "{page}");
+}
+
+#[test]
+fn nothing_is_better_than_the_default_where_nothing_is() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--json", "--var", "A=1,2", "--minimize", "t ([0-9.]+)"]);
+    command.args(["--", "sh", "-c", "test -z \"$A\" && echo t 5 || echo t 6"]);
+    let answer = json(command);
+    assert_eq!(answer["verdict"], "no setting is better than the default");
+    assert!(fs::read_to_string(stage.folder.path().join("store/best.env")).unwrap().contains("nothing to set"));
+}
+
+#[test]
+fn failed_and_late_trials_are_kept_with_their_logs_and_are_never_best() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--json", "--var", "A=fails,hangs", "--timeout", "2", "--minimize", "t ([0-9.]+)"]);
+    command.args(["--", "sh", "-c", "echo t 1; case \"$A\" in fails) exit 3;; hangs) exec sleep 600;; esac; echo t 9"]);
+    let answer = json(command);
+    assert_eq!(answer["best"]["settings"], serde_json::json!({}));
+    let settings = answer["settings"].as_array().unwrap();
+    let failed: Vec<&Value> = settings.iter().filter(|setting| setting["standing"] == "failed").collect();
+    assert_eq!(failed.len(), 2, "{answer}");
+    assert!(failed.iter().all(|setting| setting["mean"].is_null() && setting["failures"] == 2));
+    let log = fs::read_to_string(stage.folder.path().join("store/round-1-setting-1/output.log")).unwrap();
+    assert_eq!(log, "t 1\n");
+}
+
+#[test]
+fn a_killed_sweep_goes_on_and_leaves_nothing_running() {
+    let stage = Stage::new();
+    let gate = stage.path("gate");
+    // The third run waits at the gate: busbw is killed there.
+    let script = format!(
+        "echo run >> {counts}; n=$(wc -l < {counts}); while [ $n -eq 3 ] && [ ! -e {gate} ]; do sleep 0.05; done; echo t ${{A:-9}}",
+        counts = stage.path("counts/all")
+    );
+    let command = || {
+        let mut command =
+            stage.busbw(&["--json", "--var", "A=1,2,3", "--exhaustive", "--rounds", "2", "--minimize", "t ([0-9.]+)"]);
+        command.args(["--", "bash", "-c", &script]);
+        command
+    };
+    let mut running = Running::start(command());
+    running.retry(PATIENCE, "the third run", || (stage.runs() == 3).then_some(()));
+    signal(running.id(), "KILL");
+    running.ended(PATIENCE);
+    running.gone("bash", PATIENCE);
+    fs::write(&gate, "").unwrap();
+    let answer = json(command());
+    // Eight trials, and the one that was cut off once more.
+    assert_eq!((stage.runs(), answer["trials"]["ran"].as_u64()), (9, Some(8)));
+    assert_eq!(answer["best"]["settings"]["A"], "1");
+}
+
+#[test]
+fn an_interrupt_ends_the_trial_and_keeps_the_others() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--var", "A=1,2", "--no-default"]);
+    command.args(["--", "bash", "-c", "echo run >> \"$COUNTS/all\"; exec sleep 600"]);
+    let mut running = Running::start(command);
+    running.retry(PATIENCE, "the first trial", || (stage.runs() == 1).then_some(()));
+    signal(running.id(), "INT");
+    let ended = running.ended(PATIENCE);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stdout.contains("no result yet"), "{}", ended.stdout);
+}
+
+#[test]
+fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
+    let stage = Stage::new();
+    fs::write(stage.folder.path().join("empty.toml"), "").unwrap();
+    fs::write(stage.folder.path().join("typo.toml"), "[[variables]]\nname = 'A'\n").unwrap();
+    let cases: [(&[&str], &str); 11] = [
+        (&["empty.toml"], "the space is empty"),
+        (&["typo.toml"], "typo.toml: line 1"),
+        (&["nothing"], "choose one of sockets, ib, algo, channels"),
+        (&["--var", "A=1,2", "--where", "A > 2"], "contradictory"),
+        (&["--var", "NCCL_SOCKET_NTHREAD=1"], "NCCL reads no such variable, but NCCL_SOCKET_NTHREADS"),
+        (&["--var", "NCCL_SOCKET_NTHREADS=32"], "numbers from 1 to 16"),
+        (&["--var", "A=1", "--minimize", "a^b"], "never matches"),
+        (&["--var", "A=1", "--maximize", "("], "no regular expression"),
+        (&["--var", "A=1", "--slurm", "--template", "/no/such.sh"], "/no/such.sh"),
+        (&["--var", "A="], "has no values"),
+        (&["--var", "A=1", "--timeout", "soon"], "write a time as"),
+    ];
+    for (flags, says) in cases {
+        let mut command = stage.busbw(flags);
+        command.args(["--", "sh", "-c", "echo run >> \"$COUNTS/all\""]);
+        let output = output(command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
+        assert!(stderr.contains(says), "{flags:?}: {stderr}");
+    }
+    assert_eq!(stage.runs(), 0);
+}
+
+#[test]
+fn an_objective_that_the_first_output_does_not_hold_ends_the_sweep() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--var", "A=1,2", "--minimize", "loss ([0-9.]+)"]);
+    command.args(["--", "sh", "-c", "echo run >> \"$COUNTS/all\""]);
+    let output = output(command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), stage.runs()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("the output has nothing that 'loss ([0-9.]+)' matches"), "{stderr}");
+}
+
+#[test]
+fn another_command_is_refused_the_store() {
+    let stage = Stage::new();
+    json(stage.tune(&["--json", "space.toml"]));
+    let mut other = stage.busbw(&["space.toml"]);
+    other.args(["--", "true"]);
+    let output = output(other);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("holds trials of another command"));
+}
+
+#[test]
+fn the_algorithm_found_is_a_line_of_the_tuner_plugin() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--json", "algo", "--minimize", "t ([0-9]+)"]);
+    command.args(["--", "sh", "-c", "test \"$NCCL_ALGO$NCCL_PROTO\" = TreeLL && echo t 3 || echo t 9"]);
+    json(command);
+    let conf = fs::read_to_string(stage.folder.path().join("store/nccl_tuner.conf")).unwrap();
+    assert_eq!(conf.lines().last(), Some("allreduce,0,4294967295,tree,ll,-1,-1,-1,-1,-1"));
+}
+
+/// The report's sweep as Slurm jobs on two nodes, four at a time. busbw is killed while jobs are in the queue, and a node's daemon
+/// with it; both come back, and the same command finishes without a job too many.
+#[test]
+fn slurm_jobs_survive_the_death_of_busbw_and_of_a_nodes_daemon() {
+    let lab = match SlurmLab::up(2) {
+        Ok(lab) => lab,
+        Err(skip) => return skip.say(),
+    };
+    let stage = Stage::new();
+    let template = stage.path("job.sh");
+    fs::write(&template, "#!/bin/bash\n#SBATCH --ntasks-per-node=1\nexport PREPARED=yes\n{run}").unwrap();
+    let flags =
+        ["--json", "report.toml", "--slurm", "--partition", "gpu", "--nodes", "1", "--time", "5", "--jobs", "4"];
+    let command = || lab.with(stage.tune(&[&flags[..], &["--template", &template, "--no-default"]].concat()));
+    let mut running = Running::start(command());
+    running.retry(PATIENCE, "some trials", || (stage.runs() >= 3).then_some(()));
+    signal(running.id(), "KILL");
+    lab.kill_daemon("node2");
+    running.ended(PATIENCE);
+    lab.start_daemon("node2");
+    let ended = run(command(), PATIENCE);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let answer: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(best(&answer), ("8", "2"), "{answer}");
+    let settings = answer["settings"].as_array().unwrap();
+    assert_eq!((settings.len(), settings.iter().filter(|setting| setting["mean"].is_number()).count()), (11, 11));
+    assert_eq!(
+        settings[10]["settings"],
+        serde_json::json!({"NCCL_SOCKET_NTHREADS": "1", "NCCL_NSOCKS_PERTHREAD": "1"})
+    );
+    assert!(answer["trials"]["ran"].as_u64().unwrap() < 33, "{answer}");
+    let script = fs::read_to_string(stage.folder.path().join("store/round-1-setting-1/job.sh")).unwrap();
+    assert!(script.contains("PREPARED=yes") && script.contains("export NCCL_SOCKET_NTHREADS="), "{script}");
+}
