@@ -51,7 +51,11 @@ fn json(ended: &Ended) -> Value {
 fn problems(answer: &Value) -> Vec<(&str, &str)> {
     let findings = answer["findings"].as_array().expect("findings");
     let problems = findings.iter().filter(|finding| finding["severity"] != "info");
-    problems.map(|finding| (finding["code"].as_str().unwrap(), finding["title"].as_str().unwrap())).collect()
+    problems.map(|finding| (text(&finding["code"]), text(&finding["title"]))).collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
 }
 
 #[test]

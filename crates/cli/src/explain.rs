@@ -71,7 +71,7 @@ fn context(run: &Run, diagnosis: &Diagnosis, cluster: Option<Cluster>) -> html::
 
 /// How text looks: as asked for, or as the terminal allows when it goes to standard output.
 pub fn style(color: Color, width: Option<usize>, to_stdout: bool) -> text::Style {
-    let terminal = to_stdout && io::stdout().is_terminal();
+    let terminal = to_stdout && io::stdout().is_terminal() && !behind_mpirun();
     let allowed = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
     let color = match color {
@@ -81,6 +81,11 @@ pub fn style(color: Color, width: Option<usize>, to_stdout: bool) -> text::Style
     };
     let columns = terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| usize::from(width.0));
     text::Style { color, width: width.or(columns).unwrap_or(100) }
+}
+
+/// Open MPI gives its ranks a terminal of their own, wherever its own output goes.
+fn behind_mpirun() -> bool {
+    std::env::var_os("OMPI_COMM_WORLD_RANK").is_some()
 }
 
 fn nothing_readable(run: &Run) -> String {

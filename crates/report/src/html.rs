@@ -22,7 +22,7 @@ pub use simulation::simulate;
 pub use tune::tune;
 
 use crate::words;
-use busbw_model::{Advice, Diagnosis, Place, Run, SourceLine};
+use busbw_model::{Advice, Diagnosis, Place, Run, SourceLine, Verdict};
 use busbw_predict::Cluster;
 use markup::{escape, section, table, with_code};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
         cluster::nodes(run),
         cluster::communicators(run),
         environment::environment(run, diagnosis),
-        advice(&diagnosis.advice),
+        advice(diagnosis),
         inputs(run),
     ]
     .concat();
@@ -136,14 +136,15 @@ fn figures(run: &Run) -> String {
     self::tiles(&tiles)
 }
 
-fn advice(advice: &[Advice]) -> String {
-    if advice.is_empty() {
+/// Command lines for what is still open; a healthy run leaves nothing to find out.
+fn advice(diagnosis: &Diagnosis) -> String {
+    if diagnosis.advice.is_empty() || diagnosis.verdict == Verdict::Healthy {
         return String::new();
     }
     let item = |Advice { question, command, then }: &Advice| {
         format!("<li><p>{}</p>\n<pre>{}</pre>\n<p>{}</p></li>\n", with_code(question), escape(command), with_code(then))
     };
-    section("What to run next", &format!("<ol>\n{}</ol>\n", advice.iter().map(item).collect::<String>()))
+    section("What to run next", &format!("<ol>\n{}</ol>\n", diagnosis.advice.iter().map(item).collect::<String>()))
 }
 
 fn inputs(run: &Run) -> String {
