@@ -85,7 +85,7 @@ fn table(collective: &str, ranks: u32, times: &[f64]) -> String {
 
 fn written(folder: &Path, name: &str, text: &str) -> String {
     let path = folder.join(name);
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, text).expect("the folder can be written");
     path.display().to_string()
 }
 

@@ -64,10 +64,10 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        fs::create_dir(folder.path().join("counts")).unwrap();
-        fs::write(folder.path().join("workload.sh"), WORKLOAD).unwrap();
-        fs::write(folder.path().join("space.toml"), SPACE).unwrap();
-        fs::write(folder.path().join("report.toml"), REPORT).unwrap();
+        fs::create_dir(folder.path().join("counts")).expect("the stage is set");
+        fs::write(folder.path().join("workload.sh"), WORKLOAD).expect("the stage is set");
+        fs::write(folder.path().join("space.toml"), SPACE).expect("the stage is set");
+        fs::write(folder.path().join("report.toml"), REPORT).expect("the stage is set");
         Stage { folder }
     }
 
@@ -85,15 +85,15 @@ impl Stage {
     fn busbw(&self, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_busbw"));
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tune/lanta-socket-sweep.csv");
-        command.env("SWEEP", data.canonicalize().unwrap()).env("COUNTS", self.path("counts"));
+        command.env("SWEEP", data.canonicalize().expect("the stage is set")).env("COUNTS", self.path("counts"));
         command.current_dir(self.folder.path()).arg("tune").args(flags).args(["--store", &self.path("store")]);
         command
     }
 
     /// Runs of the workload so far.
     fn runs(&self) -> usize {
-        let files = fs::read_dir(self.folder.path().join("counts")).unwrap().flatten();
-        files.map(|file| fs::read_to_string(file.path()).unwrap().lines().count()).sum()
+        let files = fs::read_dir(self.folder.path().join("counts")).expect("the stage is set").flatten();
+        files.map(|file| fs::read_to_string(file.path()).expect("the stage is set").lines().count()).sum()
     }
 }
 
@@ -109,7 +109,10 @@ fn json(command: Command) -> Value {
 
 fn best(answer: &Value) -> (&str, &str) {
     let settings = &answer["best"]["settings"];
-    (settings["NCCL_SOCKET_NTHREADS"].as_str().unwrap(), settings["NCCL_NSOCKS_PERTHREAD"].as_str().unwrap())
+    (
+        settings["NCCL_SOCKET_NTHREADS"].as_str().expect("a value"),
+        settings["NCCL_NSOCKS_PERTHREAD"].as_str().expect("a value"),
+    )
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which settings are best on the real workload, and how runs differ.
 //!
 //! A [`space::Space`] says what may be set; a [`race::Race`] says which setting runs next and when enough is known; trials run
-//! through a [`runner::Runner`] and are kept in a [`store::Store`], from which the same command goes on after any
+//! as a [`runner::Workload`] and are kept in a [`store::Store`], from which the same command goes on after any
 //! interruption; [`result`] says what came out. [`compare`] holds runs of one test against each other.
 
 pub mod compare;
