@@ -2,8 +2,8 @@
 //!
 //! The ranks of a job introduce themselves in the meeting of `busbw-launch`, agree on nothing more there, and leave it: it
 //! fails as a whole when one rank dies, and here the others shall go on. Rank 0 then leads every rank, itself among them,
-//! over a connection each ([`wire`]): pairs of a round work at the same time, in a thread of rank 0 each.
-//! [`judge`] says which host or which link is slow.
+//! over a connection each (`wire`): pairs of a round work at the same time, in a thread of rank 0 each.
+//! [`judge()`] says which host or which link is slow.
 
 mod agent;
 mod error;
