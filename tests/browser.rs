@@ -120,7 +120,7 @@ fn whole(page: &Page, json: &Value) {
     assert_eq!(page.text("document.querySelector('.verdict').textContent"), json["verdict"]);
     assert_eq!(page.text("document.querySelector('h1').textContent"), json["summary"]);
     let codes =
-        page.value("[...document.querySelectorAll('.finding > .label > code')].map(code => code.textContent).join()");
+        page.value("[...document.querySelectorAll('.finding > .label code')].map(code => code.textContent).join()");
     let expected: Vec<&str> =
         json["findings"].as_array().expect("findings").iter().filter_map(|finding| finding["code"].as_str()).collect();
     assert_eq!(codes, expected.join(","));

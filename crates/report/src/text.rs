@@ -58,6 +58,7 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, style: &Style) -> String {
     for finding in &diagnosis.findings {
         findings::finding(&mut page, run, diagnosis, finding);
     }
+    findings::pages(&mut page, diagnosis);
     if let Some(expected) = &diagnosis.expected {
         page.heading("Expected");
         page.indented(2, &words::expected(expected));

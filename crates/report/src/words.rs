@@ -5,8 +5,8 @@ pub(crate) mod tuning;
 
 use crate::style::clean_line;
 use busbw_model::{
-    BenchTable, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Gain, GdrUse, Node, Place, Run,
-    Severity,
+    BenchTable, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Gain, GdrUse, Node, Place,
+    Run, Severity,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -233,6 +233,11 @@ pub(crate) fn gain(gain: &Gain) -> String {
 pub(crate) fn expected(expected: &Expected) -> String {
     let size = expected.at.map(|size| format!(" at {size}")).unwrap_or_default();
     format!("{}{size}, limited by {}: {}", expected.busbw, expected.bottleneck, expected.why)
+}
+
+/// The page of a finding's code; `busbw explain --code` prints the same.
+pub(crate) fn code_page(code: Code) -> String {
+    format!("{}/blob/main/docs/findings/{code}.md", env!("CARGO_PKG_REPOSITORY"))
 }
 
 /// How sure a rule is, in percent.

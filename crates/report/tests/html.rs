@@ -16,6 +16,8 @@ fn page(run: &Run, diagnosis: &Diagnosis) -> String {
 #[test]
 fn the_page_is_self_contained() {
     let html = page(&full_run(), &field_diagnosis());
+    assert!(html.contains(&format!("{PAGES}fabric.congestion.md\"")));
+    let html = html.replace(PAGES, "");
     for outside in ["http://", "https://", "src=", "href=", "@import", "<script", "url(/", "<link"] {
         assert!(!html.contains(outside), "{outside}");
     }

@@ -9,7 +9,7 @@ use busbw_model::{
 };
 use busbw_report::text::Style;
 use busbw_report::{html, json, text};
-use common::{finding, schema_errors, unbalanced};
+use common::{PAGES, finding, schema_errors, unbalanced};
 
 const SCHEMA: &str = include_str!("../../../docs/schema/link-1.schema.json");
 
@@ -77,7 +77,7 @@ fn links_as_json() {
 #[test]
 fn links_as_a_page() {
     let (run, diagnosis) = three();
-    let page = html::link(&run, &diagnosis);
+    let page = html::link(&run, &diagnosis).replace(PAGES, "");
     assert_eq!(unbalanced(&page), Vec::<String>::new());
     for text in ["class=\"far\"", "class=\"low\"", "class=\"good\"", "class=\"failed\"", "h3: &lt;its&gt; process"] {
         assert!(page.contains(text), "{text}");

@@ -19,7 +19,8 @@ fn card(run: &Run, diagnosis: &Diagnosis, context: &Context, finding: &Finding) 
     let severity = finding.severity.as_str();
     let head = format!(
         "<article class=\"finding {severity}\">\n\
-         <p class=\"label\"><b>{severity}</b> <code>{}</code> <span>{}</span></p>\n<h2>{}</h2>\n",
+         <p class=\"label\"><b>{severity}</b> <a href=\"{}\"><code>{}</code></a> <span>{}</span></p>\n<h2>{}</h2>\n",
+        escape(&words::code_page(finding.code)),
         finding.code,
         escape(&words::confidence(finding.confidence)),
         with_code(&finding.title),

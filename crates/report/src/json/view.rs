@@ -1,6 +1,7 @@
 //! The document as serde sees it: views that borrow from the run and are made when they are written.
 
 use super::{SCHEMA, evidence};
+use crate::words;
 use busbw_model::{
     Advice, BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, Evidence, Finding, GdrUse, Gpu, Input,
     Measure, Nic, Node, Place, Run, Transport, TransportKind, Variable,
@@ -158,6 +159,7 @@ struct FindingView<'a> {
     evidence: Vec<EvidenceView<'a>>,
     remedy: &'a [String],
     expected_gain: Option<GainView<'a>>,
+    page: String,
 }
 
 impl<'a> FindingView<'a> {
@@ -175,6 +177,7 @@ impl<'a> FindingView<'a> {
             evidence: finding.evidence.iter().map(evidence).collect(),
             remedy: &finding.remedy,
             expected_gain: finding.expected_gain.as_ref().map(GainView::new),
+            page: words::code_page(finding.code),
         }
     }
 }

@@ -42,6 +42,15 @@ pub(super) fn finding(page: &mut Page, run: &Run, diagnosis: &Diagnosis, finding
     }
 }
 
+/// Where there is more about the finding to act on.
+pub(super) fn pages(page: &mut Page, diagnosis: &Diagnosis) {
+    if let Some(first) = diagnosis.findings.first().filter(|_| diagnosis.has_problems()) {
+        page.end_line();
+        page.styled(paint::DIM, &format!("More: busbw explain --code {}", first.code));
+        page.end_line();
+    }
+}
+
 fn title(page: &mut Page, finding: &Finding) {
     let style = match finding.severity {
         Severity::Error => paint::ERROR,

@@ -5,6 +5,9 @@ pub mod fabrics;
 
 use busbw_model::*;
 
+/// The start of links to the pages of codes, which readers follow, and browsers do not load.
+pub const PAGES: &str = "href=\"https://github.com/busbw/busbw/blob/main/docs/findings/";
+
 /// The table of the first field report, as printed; it stands at lines 38 to 63.
 const ROWS: &str = "\
          512           128     float     sum      -1    56.12    0.01    0.02      0    54.54    0.01    0.02      0
