@@ -16,7 +16,7 @@ pub struct Store {
     folder: PathBuf,
     database: Connection,
     /// Held as long as the store is open: two sweeps would start the same trials. The system lets go when the process ends.
-    _lock: File,
+    _lock: Lock,
 }
 
 /// Which trial of the sweep: a setting runs once in a round. Round 0 is warm-up.
@@ -84,6 +84,18 @@ pub enum StoreError {
     },
 }
 
+/// What keeps others out. A program that another thread is about to start holds a copy of every open file until it runs, so
+/// closing this one would not be enough.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where that fails, closing the file unlocks it a moment later.
+        let _ = self.0.unlock();
+    }
+}
+
 impl Store {
     /// Opens the store of a folder, made anew where there is none. `identity` says of what it holds the trials: names and
     /// texts, all of which must be those that it was made with.
@@ -105,6 +117,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(folder)),
             Err(TryLockError::Error(source)) => return Err(StoreError::File { path: lock_path, source }),
         }
+        let lock = Lock(lock);
         let path = folder.join("trials.sqlite");
         let database = Connection::open(&path).map_err(|source| StoreError::Database { path, source })?;
         let store = Store { folder, database, _lock: lock };
