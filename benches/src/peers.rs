@@ -10,13 +10,14 @@ mod turn;
 pub use lab::Lab;
 pub use plan::{Plan, Step};
 pub use program::{Kit, Program};
-pub use report::{Report, markdown, summary, write_result};
+pub use report::{Report, markdown, summary};
 pub use scenario::{Case, Contestant, Goal, Place, SCENARIOS, cases};
 pub use turn::Times;
 
+use crate::program::FileError;
+use crate::results::RecordError;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -60,24 +61,12 @@ pub enum PeersError {
     /// The lab of hosts did not come up.
     #[error("the lab of hosts: {0}")]
     Lab(String),
-    /// A file could not be written.
-    #[error("{path}: {error}")]
-    File {
-        /// The file.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
+    /// A file or folder cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The result could not be recorded.
     #[error(transparent)]
-    Record(#[from] crate::results::RecordError),
-}
-
-impl PeersError {
-    /// An error about a file.
-    pub fn file(path: &Path, error: io::Error) -> Self {
-        PeersError::File { path: path.display().to_string(), error }
-    }
+    Record(#[from] RecordError),
 }
 
 /// What a case's contestants took: for each of them and each size, one time per repetition.

@@ -2,14 +2,13 @@
 //!
 //! Where the report made one run and gives no deviation, the mean of those that it gives is taken.
 
-use crate::machine::{Commit, Machine, utc_now};
+use crate::program::FileError;
 use crate::random::Random;
-use crate::results::{RecordError, free_name, record};
+use crate::results::{Origin, RecordError};
 use busbw_tune::race::{Race, Rules};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Rounds of the full grid with which racing is compared.
@@ -23,13 +22,8 @@ const GOAL: (f64, f64) = (0.95, 0.5);
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// The sweep's file.
-    #[error("{}: {source}; run it from the repository's root", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("{0}; run it from the repository's root")]
+    File(#[from] FileError),
     /// The sweep's file holds no settings.
     #[error("{}: a line is no setting with mean and deviation: {line}", path.display())]
     Line {
@@ -57,10 +51,9 @@ pub struct Arm {
 /// What came out.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    schema: &'static str,
-    date: String,
-    commit: Option<Commit>,
-    machine: Machine,
+    /// When, of what and on what.
+    #[serde(flatten)]
+    pub origin: Origin,
     arms: Vec<Arm>,
     seeds: u64,
     full_runs: usize,
@@ -89,7 +82,7 @@ struct Raced {
 /// # Errors
 /// The file is not there, or is another.
 pub fn arms(path: &Path) -> Result<Vec<Arm>, TuneError> {
-    let text = fs::read_to_string(path).map_err(|source| TuneError::File { path: path.to_path_buf(), source })?;
+    let text = fs::read_to_string(path).map_err(FileError::at(path))?;
     let failed = |line: &str| TuneError::Line { path: path.to_path_buf(), line: line.to_string() };
     let mut rows = Vec::new();
     for line in text.lines().skip(1) {
@@ -112,16 +105,7 @@ pub fn arms(path: &Path) -> Result<Vec<Arm>, TuneError> {
 pub fn measure(arms: Vec<Arm>, seeds: u64) -> Report {
     let full_runs = FULL_ROUNDS * arms.len();
     let races = [None, Some(full_runs / 2)].map(|most| Raced::of(&arms, seeds, most, full_runs)).into();
-    Report {
-        schema: "busbw.bench-tune/1",
-        date: utc_now(),
-        commit: Commit::checked_out(),
-        machine: Machine::this(),
-        seeds,
-        full_runs,
-        races,
-        arms,
-    }
+    Report { origin: Origin::now("busbw.bench-tune/1"), seeds, full_runs, races, arms }
 }
 
 impl Raced {
@@ -180,7 +164,7 @@ pub fn table(report: &Report) -> String {
          | budget | within 2% of the best | and in half the runs | decided | runs: mean | median | most | goal |\n\
          | --- | --: | --: | --: | --: | --: | --: | --- |\n",
         report.seeds,
-        report.date.split('T').next().unwrap_or_default(),
+        report.origin.day(),
         report.full_runs
     );
     for raced in &report.races {
@@ -199,16 +183,6 @@ pub fn table(report: &Report) -> String {
         );
     }
     text
-}
-
-/// Writes the report as JSON, and its table as markdown beside it. Returns where.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn write_result(report: &Report, out: Option<&Path>) -> Result<(PathBuf, PathBuf), TuneError> {
-    let json = out.map_or_else(|| free_name("tune", &report.date), Path::to_path_buf);
-    let tables = record(&json, report, Some(table(report)))?;
-    Ok((json, tables))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! `bench-tune`: how often racing finds a good setting, and in how many runs.
 
-use busbw_benches::tune::{TuneError, arms, measure, table, write_result};
+use busbw_benches::program;
+use busbw_benches::results::{place, record};
+use busbw_benches::tune::{TuneError, arms, measure, table};
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,19 +25,13 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench-tune: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), TuneError> {
     let report = measure(arms(&arguments.sweep)?, arguments.seeds);
     print!("{}", table(&report));
-    let (json, tables) = write_result(&report, arguments.out.as_deref())?;
-    println!("written to {} and {}", json.display(), tables.display());
+    let path = place(arguments.out.as_deref(), "tune", &report.origin);
+    println!("written to {}", record(path, &report, Some(table(&report)))?);
     Ok(())
 }

@@ -5,6 +5,7 @@ use super::lab::Lab;
 use super::plan::Step;
 use super::scenario::Case;
 use crate::machine::tool_version;
+use crate::program::FileError;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -203,7 +204,7 @@ fn write_agent(kit: &Kit, lab: &Lab) -> Result<PathBuf, PeersError> {
         std::fs::write(&path, format!("#!/bin/sh\nexec {} \"$@\"\n", lab.remote_shell()))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
     };
-    write().map_err(|error| PeersError::file(&path, error))?;
+    write().map_err(FileError::at(&path))?;
     Ok(path)
 }
 
