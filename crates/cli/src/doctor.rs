@@ -6,7 +6,7 @@ use busbw_ingest::read_bytes;
 use busbw_probe::Program;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// What the facts of the check are called among the inputs.
