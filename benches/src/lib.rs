@@ -9,6 +9,7 @@
 
 pub mod accuracy;
 pub mod ingest;
+pub mod lab;
 pub mod machine;
 pub mod measure;
 pub mod monitor;

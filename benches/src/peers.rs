@@ -1,19 +1,18 @@
 //! The benchmark of collectives: busbw beside Open MPI, MPICH and Gloo, in turn, on the same sizes.
 
-mod lab;
 mod plan;
 mod program;
 mod report;
 mod scenario;
 mod turn;
 
-pub use lab::Lab;
 pub use plan::{Plan, Step};
 pub use program::{Kit, Program};
 pub use report::{Report, markdown, summary};
 pub use scenario::{Case, Contestant, Goal, Place, SCENARIOS, cases};
 pub use turn::Times;
 
+use crate::lab::LabError;
 use crate::program::FileError;
 use crate::results::RecordError;
 use std::collections::BTreeMap;
@@ -59,8 +58,11 @@ pub enum PeersError {
         said: String,
     },
     /// The lab of hosts did not come up.
-    #[error("the lab of hosts: {0}")]
-    Lab(String),
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// Ranks cannot meet.
+    #[error("no free port: {0}")]
+    Port(io::Error),
     /// A file or folder cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),

@@ -1,10 +1,10 @@
 //! One turn of one contestant: runs its jobs within a limit and reads the times.
 
 use super::PeersError;
-use super::lab::Lab;
 use super::plan::Step;
 use super::program::{Job, Kit, Program};
 use super::scenario::{Case, Contestant, Place};
+use crate::lab::Lab;
 use crate::program::FileError;
 use busbw_model::{BenchRow, Collective};
 use std::collections::BTreeMap;

@@ -1,15 +1,16 @@
-//! The benchmark of racing: a simulated workload with the means and deviations of the third field report, over many seeds.
+//! Racing a simulated workload with the means and deviations of the third field report, over many seeds.
 //!
 //! Where the report made one run and gives no deviation, the mean of those that it gives is taken.
 
+use super::TuneError;
 use crate::program::FileError;
 use crate::random::Random;
-use crate::results::{Origin, RecordError};
+use crate::results::Origin;
 use busbw_tune::race::{Race, Rules};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Rounds of the full grid with which racing is compared.
 const FULL_ROUNDS: usize = 4;
@@ -17,25 +18,6 @@ const FULL_ROUNDS: usize = 4;
 const WITHIN: f64 = 0.02;
 /// The share of seeds in which it has to be, and of the full grid's runs that it may take.
 const GOAL: (f64, f64) = (0.95, 0.5);
-
-/// The benchmark could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// The sweep's file.
-    #[error("{0}; run it from the repository's root")]
-    File(#[from] FileError),
-    /// The sweep's file holds no settings.
-    #[error("{}: a line is no setting with mean and deviation: {line}", path.display())]
-    Line {
-        /// Which.
-        path: PathBuf,
-        /// The line.
-        line: String,
-    },
-    /// The result cannot be written.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
 
 /// A setting whose time is known.
 #[derive(Debug, Clone, Serialize)]
