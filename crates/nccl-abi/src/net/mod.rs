@@ -28,7 +28,8 @@ pub const HANDLE_BYTES: usize = 128;
 /// Requests that NCCL keeps under way per connection (`NCCL_NET_MAX_REQUESTS`).
 pub const MOST_REQUESTS: usize = 32;
 
-/// Receives that NCCL groups in one call at most (`NCCL_PROXY_MAX_SUBS` in `src/include/proxy.h`).
+/// Receives that a plugin offers to take in one call, where it takes several: what NCCL's own InfiniBand transport offers
+/// (`NCCL_NET_IB_MAX_RECVS`). NCCL stays within the device's `maxRecvs`.
 pub const MOST_GROUPED: usize = 8;
 
 /// Memory of the host (`NCCL_PTR_HOST`).
