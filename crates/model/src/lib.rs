@@ -48,7 +48,7 @@ pub use finding::{
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
-pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
+pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, gbit};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,

@@ -4,6 +4,7 @@
 mod check;
 mod compare;
 mod evidence;
+mod finding;
 mod layout;
 mod link;
 mod net_plugin;
