@@ -33,6 +33,14 @@ pub enum Error {
         /// What came.
         what: String,
     },
+    /// What arrived does not fit what was posted for it: the two sides run different operations or settings.
+    #[error("{peer} sent {what}; the ranks differ in what they run, or in settings such as NCCL_ALGO and NCCL_PROTO")]
+    Mismatch {
+        /// Who.
+        peer: String,
+        /// What came, and what was expected.
+        what: String,
+    },
     /// A setting cannot be followed.
     #[error("{0}")]
     Config(String),

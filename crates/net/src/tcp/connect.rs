@@ -4,7 +4,7 @@ use super::config::Stripes;
 use super::device::Device;
 use super::send::{Parts, SendComm};
 use super::wire::Hello;
-use super::{Shared, socket, socket_address};
+use super::{Handle, Shared, socket, socket_address};
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Where to, what for and how.
 pub(super) struct Plan {
-    pub peer: SocketAddr,
+    pub peer: Handle,
     pub purpose: u64,
     pub stripes: Stripes,
     /// Whether the host has other devices that the packets could leave by.
@@ -38,7 +38,7 @@ struct Pending {
 
 impl Connecting {
     pub(super) fn start(device: Arc<Device>, shared: Arc<Shared>, plan: Plan) -> Result<Self> {
-        let peer = socket_address(&device.interface, plan.peer.ip(), plan.peer.port());
+        let peer = socket_address(&device.interface, plan.peer.address().ip(), plan.peer.address().port());
         let mut connection = [0; 8];
         getrandom::fill(&mut connection)
             .map_err(|e| Error::Config(format!("the system gives no random bytes for a connection: {e}")))?;
@@ -50,7 +50,7 @@ impl Connecting {
                 inline_up_to: shared.config.inline_up_to as u32,
                 connection: u64::from_ne_bytes(connection),
                 purpose: plan.purpose,
-                token: *shared.token.as_bytes(),
+                token: *plan.peer.token().as_bytes(),
             };
             let bound = plan.several_devices && device.interface.same_subnet(peer.ip());
             let fd = open(&device, peer, &shared.config.congestion, bound)

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) enum Failure {
     Closed,
     Protocol(String),
+    Mismatch(String),
     System { doing: &'static str, code: i32 },
 }
 
@@ -29,6 +30,7 @@ impl Failure {
         match self {
             Failure::Closed => Error::Closed { peer: peer.to_owned() },
             Failure::Protocol(what) => Error::Protocol { peer: peer.to_owned(), what: what.clone() },
+            Failure::Mismatch(what) => Error::Mismatch { peer: peer.to_owned(), what: what.clone() },
             Failure::System { doing, code } => {
                 Error::system(format!("{doing} {peer}"), io::Error::from_raw_os_error(*code))
             }

@@ -1,4 +1,4 @@
-//! Listening: lets in the connections that show the job's token, and drops all others without disturbing those.
+//! Listening: lets in the connections that show the listener's token, and drops all others without disturbing those.
 
 use super::device::Device;
 use super::receive::RecvComm;
@@ -62,7 +62,7 @@ impl Listener {
             .ok_or_else(|| Error::last_os("ask for the port of a listener"))?;
         Ok(Listener {
             socket,
-            handle: Handle::new(bound),
+            handle: Handle::new(bound, shared.token, shared.config.checksum),
             strangers: Vec::new(),
             joining: HashMap::new(),
             dropped: Vec::new(),

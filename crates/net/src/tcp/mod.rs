@@ -31,7 +31,7 @@ pub use connect::Connecting;
 pub use device::Stats;
 pub use handle::Handle;
 pub use listen::Listener;
-pub use receive::RecvComm;
+pub use receive::{GroupedRoom, RecvComm};
 pub use send::SendComm;
 
 use crate::interfaces::Interface;
@@ -42,8 +42,10 @@ use helpers::{Helpers, Lane};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
-/// Most requests of one connection under way.
-pub const MOST_REQUESTS: usize = 64;
+/// Most messages of one connection under way: NCCL's 32 requests (`NCCL_NET_MAX_REQUESTS`) of [`MOST_GROUPED`] receives.
+pub const MOST_REQUESTS: usize = 256;
+/// Most receives posted together.
+pub const MOST_GROUPED: usize = 8;
 
 /// The transport over a host's chosen interfaces: one device for each.
 pub struct Net {
@@ -53,6 +55,7 @@ pub struct Net {
 }
 
 /// What every listener and connection is made with.
+#[derive(Clone)]
 struct Shared {
     config: Config,
     token: Token,
@@ -61,7 +64,7 @@ struct Shared {
 }
 
 impl Net {
-    /// A transport whose connections show `token`, and count on `alarm` what they move.
+    /// A transport whose listeners let in who shows `token`, which their handles carry. What is moved is counted on `alarm`.
     ///
     /// # Errors
     /// [`Error::Config`] for settings out of range, or without an interface.
@@ -78,6 +81,21 @@ impl Net {
         }
         let devices = interfaces.iter().cloned().map(|interface| Arc::new(Device::new(interface))).collect();
         Ok(Net { devices, interfaces, shared: Arc::new(Shared { config, token, alarm, cores }) })
+    }
+
+    /// The same devices, with other settings and another token for the listeners to come.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for settings out of range.
+    pub fn with(&self, config: Config, token: Token) -> Result<Self> {
+        config.check()?;
+        let shared = Shared { config, token, ..Shared::clone(&self.shared) };
+        Ok(Net { devices: self.devices.clone(), interfaces: self.interfaces.clone(), shared: Arc::new(shared) })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
     }
 
     /// The interfaces, one device each: a device's number is its place here.
@@ -104,7 +122,7 @@ impl Net {
         Connecting::start(
             device,
             Arc::clone(&self.shared),
-            connect::Plan { peer: handle.address(), purpose, stripes, several_devices },
+            connect::Plan { peer: *handle, purpose, stripes, several_devices },
         )
     }
 

@@ -8,7 +8,7 @@ use super::requests::Requests;
 use super::send::Parts;
 use super::socket::{self, Received};
 use super::wire::InlineHeader;
-use super::{MOST_REQUESTS, deal};
+use super::{MOST_GROUPED, MOST_REQUESTS, deal};
 use crate::transport::{Receiver, Request};
 use crate::{Alarm, Result};
 use std::os::fd::OwnedFd;
@@ -17,15 +17,48 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// No byte of the message has come, so its size is unknown.
 const UNKNOWN: usize = usize::MAX;
+/// No message was found for a room.
+const NOBODY: u64 = u64::MAX;
 
-/// The room of a posted receive.
+/// A posted room.
 struct Slot {
     room: AtomicPtr<u8>,
     len: AtomicUsize,
     tag: AtomicU32,
+    /// The rooms that were posted in one call: how many, and how many of them come before this one.
+    group: AtomicUsize,
+    place: AtomicUsize,
+    /// Which message it was found for.
+    message: AtomicU64,
     /// Bytes of the message, once known.
     total: AtomicUsize,
     arrived: AtomicUsize,
+}
+
+impl Slot {
+    fn empty() -> Self {
+        Slot {
+            room: AtomicPtr::default(),
+            len: AtomicUsize::new(0),
+            tag: AtomicU32::new(0),
+            group: AtomicUsize::new(1),
+            place: AtomicUsize::new(0),
+            message: AtomicU64::new(NOBODY),
+            total: AtomicUsize::new(UNKNOWN),
+            arrived: AtomicUsize::new(0),
+        }
+    }
+
+    fn post(&self, room: &GroupedRoom, group: usize, place: usize) {
+        self.room.store(room.data, Ordering::Relaxed);
+        self.len.store(room.len, Ordering::Relaxed);
+        self.tag.store(room.tag, Ordering::Relaxed);
+        self.group.store(group, Ordering::Relaxed);
+        self.place.store(place, Ordering::Relaxed);
+        self.message.store(NOBODY, Ordering::Relaxed);
+        self.arrived.store(0, Ordering::Relaxed);
+        self.total.store(UNKNOWN, Ordering::Relaxed);
+    }
 }
 
 /// What the threads that move one connection's bytes share.
@@ -44,7 +77,7 @@ impl ReceiveShared {
     }
 
     /// Checks what the sender says of a message against the posted receive, and gives its room; `None` while none is posted.
-    pub fn begin(&self, message: u64, total: usize, tag: u32) -> std::result::Result<Option<*mut u8>, Failure> {
+    pub fn begin(&self, message: u64, total: usize, tag: u32) -> std::result::Result<Option<Room>, Failure> {
         let posted = self.posted.load(Ordering::Acquire);
         if message >= posted {
             return Ok(None);
@@ -52,34 +85,68 @@ impl ReceiveShared {
         if posted - message > MOST_REQUESTS as u64 {
             return Err(Failure::Protocol(format!("message {message} again")));
         }
-        let slot = self.slot(message);
-        let room = slot.len.load(Ordering::Relaxed);
-        if total > room {
-            return Err(Failure::Protocol(format!(
-                "message {message} of {total} bytes where {room} bytes were expected"
-            )));
+        let number = self.number_of_room(message, tag)?;
+        let slot = self.slot(number);
+        match slot.message.compare_exchange(NOBODY, message, Ordering::Relaxed, Ordering::Relaxed) {
+            Err(other) if other != message => {
+                return Err(Failure::Mismatch(format!(
+                    "message {message} with tag {tag}, which message {other} has had"
+                )));
+            }
+            _ => {}
         }
-        let expected = slot.tag.load(Ordering::Relaxed);
-        if tag != expected {
-            return Err(Failure::Protocol(format!(
-                "message {message} with tag {tag} where tag {expected} was expected"
+        let len = slot.len.load(Ordering::Relaxed);
+        if total > len {
+            return Err(Failure::Mismatch(format!(
+                "message {message} of {total} bytes where {len} bytes were expected"
             )));
         }
         slot.total.store(total, Ordering::Release);
-        Ok(Some(slot.room.load(Ordering::Relaxed)))
+        Ok(Some(Room { number, data: slot.room.load(Ordering::Relaxed) }))
     }
 
-    /// Bytes of a message are in its room.
-    pub fn arrived(&self, message: u64, bytes: usize) {
-        self.device.count_received(bytes);
-        self.slot(message).arrived.fetch_add(bytes, Ordering::AcqRel);
+    /// The room of a message: that of its number, or among those posted together with it the one with its tag.
+    fn number_of_room(&self, message: u64, tag: u32) -> std::result::Result<u64, Failure> {
+        let slot = self.slot(message);
+        let first = message - slot.place.load(Ordering::Relaxed) as u64;
+        let group = first..first + slot.group.load(Ordering::Relaxed) as u64;
+        let tag_of = |number: u64| self.slot(number).tag.load(Ordering::Relaxed);
+        group.clone().find(|&number| tag_of(number) == tag).ok_or_else(|| {
+            let tags: Vec<String> = group.map(|number| tag_of(number).to_string()).collect();
+            let expected = tags.join(" or ");
+            Failure::Mismatch(format!("message {message} with tag {tag} where tag {expected} was expected"))
+        })
     }
+
+    /// Bytes are in a room.
+    pub fn arrived(&self, room: u64, bytes: usize) {
+        self.device.count_received(bytes);
+        self.slot(room).arrived.fetch_add(bytes, Ordering::AcqRel);
+    }
+}
+
+/// A posted room, found for a message.
+pub(super) struct Room {
+    /// Counted from 0 in the order of posting.
+    pub number: u64,
+    pub data: *mut u8,
+}
+
+/// A room for one of the messages of [`RecvComm::irecv_group`].
+#[derive(Debug, Clone, Copy)]
+pub struct GroupedRoom {
+    /// Where the message goes.
+    pub data: *mut u8,
+    /// Its greatest size in bytes.
+    pub len: usize,
+    /// The tag of the send that it meets.
+    pub tag: u32,
 }
 
 /// An inline message whose header has come.
 struct Landing {
-    message: u64,
-    room: *mut u8,
+    room: u64,
+    data: *mut u8,
     missing: usize,
 }
 
@@ -125,13 +192,7 @@ impl RecvComm {
         let data_sockets = parts.data.len();
         let sockets = SocketsInUse::new(Arc::clone(&parts.device), data_sockets + 1);
         let shared = Arc::new(ReceiveShared {
-            slots: std::array::from_fn(|_| Slot {
-                room: AtomicPtr::default(),
-                len: AtomicUsize::new(0),
-                tag: AtomicU32::new(0),
-                total: AtomicUsize::new(UNKNOWN),
-                arrived: AtomicUsize::new(0),
-            }),
+            slots: std::array::from_fn(|_| Slot::empty()),
             posted: AtomicU64::new(0),
             ended_sockets: AtomicUsize::new(0),
             device: parts.device,
@@ -172,6 +233,43 @@ impl RecvComm {
         self.peer = format!("{name} ({})", self.address);
     }
 
+    /// Posts rooms for as many messages, which may come in any order among them: each goes into the room with its tag. The
+    /// request is done when all have come; [`RecvComm::sizes`] has their sizes. `None` when too many are under way already.
+    ///
+    /// # Errors
+    /// [`crate::Error::Config`] for no room, too many, or two with one tag.
+    ///
+    /// # Safety
+    /// The rooms stay writable, and are not looked at, until the request is done.
+    pub unsafe fn irecv_group(&mut self, rooms: &[GroupedRoom]) -> Result<Option<Request>> {
+        self.shared.failure.get().map_or(Ok(()), |failure| Err(failure.error(&self.peer)))?;
+        check_group(rooms)?;
+        if self.requests.under_way() + rooms.len() > MOST_REQUESTS {
+            self.finish();
+            if self.requests.under_way() + rooms.len() > MOST_REQUESTS {
+                return Ok(None);
+            }
+        }
+        let mut last = 0;
+        for (place, room) in rooms.iter().enumerate() {
+            last = self.requests.post();
+            self.shared.slot(last).post(room, rooms.len(), place);
+            self.long_under_way += usize::from(room.len > self.inline_up_to);
+        }
+        // All at once: a message of the group must find every room of it.
+        self.shared.posted.store(last + 1, Ordering::SeqCst);
+        if rooms.iter().any(|room| room.len > self.inline_up_to) {
+            self.helpers.wake();
+        }
+        Ok(Some(Request(last)))
+    }
+
+    /// The sizes of the messages of a request that is done, in the order of its `rooms`.
+    pub fn sizes(&self, request: Request, rooms: usize) -> impl Iterator<Item = usize> {
+        let first = (request.0 + 1).saturating_sub(rooms as u64);
+        (first..=request.0).map(|number| self.requests.size(number).unwrap_or(0))
+    }
+
     /// Moves what can be moved.
     fn progress(&mut self) -> std::result::Result<(), Failure> {
         let mut moved = self.pump_control()?;
@@ -210,7 +308,7 @@ impl RecvComm {
                 let header = InlineHeader::from_bytes(&self.header);
                 let Some(room) = self.shared.begin(header.message, header.len as usize, header.tag)? else { break };
                 self.header_received = 0;
-                self.landing = Some(Landing { message: header.message, room, missing: header.len as usize });
+                self.landing = Some(Landing { room: room.number, data: room.data, missing: header.len as usize });
                 self.land_spill();
                 self.land(0);
                 continue;
@@ -238,9 +336,9 @@ impl RecvComm {
     /// `bytes` more of the message have come.
     fn land(&mut self, bytes: usize) {
         let Some(landing) = &mut self.landing else { return };
-        landing.room = landing.room.wrapping_add(bytes);
+        landing.data = landing.data.wrapping_add(bytes);
         landing.missing -= bytes;
-        self.shared.arrived(landing.message, bytes);
+        self.shared.arrived(landing.room, bytes);
         if landing.missing == 0 {
             self.landing = None;
             self.unacknowledged += 1;
@@ -256,7 +354,7 @@ impl RecvComm {
         let early = &self.spill[self.spilled..];
         let bytes = landing.missing.min(early.len());
         // SAFETY: the room has at least `missing` writable bytes and overlaps nothing of ours.
-        unsafe { std::ptr::copy_nonoverlapping(early.as_ptr(), landing.room, bytes) };
+        unsafe { std::ptr::copy_nonoverlapping(early.as_ptr(), landing.data, bytes) };
         self.spilled += bytes;
         self.land(bytes);
     }
@@ -273,7 +371,7 @@ impl RecvComm {
         }
         let expected = self.expected();
         let mut parts = match &self.landing {
-            Some(landing) => [socket::part(landing.room, landing.missing), socket::part(std::ptr::null(), 0)],
+            Some(landing) => [socket::part(landing.data, landing.missing), socket::part(std::ptr::null(), 0)],
             None => {
                 let header = &mut self.header[self.header_received..];
                 let (room, len) = expected.map_or((std::ptr::null_mut(), 0), |(_, room, len)| (room, len));
@@ -308,7 +406,7 @@ impl RecvComm {
     }
 
     /// The next message of the control socket, its room and length, where it is certain which it is: a short room at the
-    /// head of the line is filled by nothing else. Its payload is then received in one call with the header.
+    /// head of the line, posted alone, is filled by nothing else. Its payload is then received in one call with the header.
     fn expected(&self) -> Option<(u64, *mut u8, usize)> {
         let message = self.requests.finished();
         if message >= self.requests.posted() {
@@ -316,7 +414,8 @@ impl RecvComm {
         }
         let slot = self.shared.slot(message);
         let len = slot.len.load(Ordering::Relaxed);
-        (len <= self.inline_up_to && slot.total.load(Ordering::Relaxed) == UNKNOWN)
+        let alone = slot.group.load(Ordering::Relaxed) == 1;
+        (alone && len <= self.inline_up_to && slot.total.load(Ordering::Relaxed) == UNKNOWN)
             .then(|| (message, slot.room.load(Ordering::Relaxed), len))
     }
 
@@ -336,35 +435,26 @@ impl RecvComm {
             self.spilled = 0;
         }
         self.header_received = 0;
-        self.landing = Some(Landing { message, room, missing: header.len as usize });
+        self.landing = Some(Landing { room: message, data: room, missing: header.len as usize });
         self.land(len);
         self.finish();
         Ok(())
     }
 }
 
+fn check_group(rooms: &[GroupedRoom]) -> Result<()> {
+    let wrong = |why: String| Err(crate::Error::Config(format!("receives posted together: {why}")));
+    if rooms.is_empty() || rooms.len() > MOST_GROUPED {
+        return wrong(format!("{} of them; 1 to {MOST_GROUPED} are possible", rooms.len()));
+    }
+    let repeated = rooms.iter().enumerate().find(|(at, room)| rooms[..*at].iter().any(|other| other.tag == room.tag));
+    repeated.map_or(Ok(()), |(_, room)| wrong(format!("two have the tag {}", room.tag)))
+}
+
 impl Receiver for RecvComm {
     unsafe fn irecv(&mut self, room: *mut u8, len: usize, tag: u32) -> Result<Option<Request>> {
-        self.shared.failure.get().map_or(Ok(()), |failure| Err(failure.error(&self.peer)))?;
-        if self.requests.under_way() == MOST_REQUESTS {
-            self.finish();
-            if self.requests.under_way() == MOST_REQUESTS {
-                return Ok(None);
-            }
-        }
-        let message = self.requests.post();
-        let slot = self.shared.slot(message);
-        slot.room.store(room, Ordering::Relaxed);
-        slot.len.store(len, Ordering::Relaxed);
-        slot.tag.store(tag, Ordering::Relaxed);
-        slot.arrived.store(0, Ordering::Relaxed);
-        slot.total.store(UNKNOWN, Ordering::Relaxed);
-        self.shared.posted.store(message + 1, Ordering::SeqCst);
-        if len > self.inline_up_to {
-            self.long_under_way += 1;
-            self.helpers.wake();
-        }
-        Ok(Some(Request(message)))
+        // SAFETY: the caller's promise.
+        unsafe { self.irecv_group(&[GroupedRoom { data: room, len, tag }]) }
     }
 
     fn test(&mut self, request: Request) -> Result<Option<usize>> {

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 /// Where the bytes of a chunk go.
 struct Landing {
-    message: u64,
-    room: *mut u8,
+    room: u64,
+    data: *mut u8,
     missing: usize,
 }
 
@@ -89,7 +89,7 @@ impl ReceiveSocket {
         let header = &mut self.header[self.header_received..];
         let mut parts = [socket::part(std::ptr::null(), 0), socket::part(header.as_ptr(), header.len())];
         let missing = self.landing.as_ref().map_or(0, |landing| {
-            parts[0] = socket::part(landing.room, landing.missing);
+            parts[0] = socket::part(landing.data, landing.missing);
             landing.missing
         });
         let asked = missing + header.len();
@@ -113,9 +113,9 @@ impl ReceiveSocket {
                 let of_data = received.min(missing);
                 self.header_received += received - of_data;
                 if let Some(landing) = &mut self.landing {
-                    landing.room = landing.room.wrapping_add(of_data);
+                    landing.data = landing.data.wrapping_add(of_data);
                     landing.missing -= of_data;
-                    shared.arrived(landing.message, of_data);
+                    shared.arrived(landing.room, of_data);
                     if landing.missing == 0 {
                         self.landing = None;
                     }
@@ -133,7 +133,7 @@ fn land(header: &ChunkHeader, shared: &ReceiveShared) -> Result<Option<Landing>,
     if len == 0 || offset.checked_add(len).is_none_or(|end| end > header.total as usize) {
         return Err(Failure::Protocol(format!("a chunk that lies outside of message {}", header.message)));
     }
-    Ok(room.map(|room| Landing { message: header.message, room: room.wrapping_add(offset), missing: len }))
+    Ok(room.map(|room| Landing { room: room.number, data: room.data.wrapping_add(offset), missing: len }))
 }
 
 impl Lane for ReceiveLane {

@@ -48,7 +48,7 @@ pub(super) struct Hello {
     pub connection: u64,
     /// What the connector says the connection is for.
     pub purpose: u64,
-    /// The job's token.
+    /// The listener's token.
     pub token: [u8; Token::SIZE],
 }
 
@@ -79,7 +79,7 @@ impl Hello {
         }
         let shown = fields.take();
         if !token.matches(&shown) {
-            return Err("it does not have this job's token");
+            return Err("it does not have this listener's token");
         }
         let hello = Hello {
             token: shown,

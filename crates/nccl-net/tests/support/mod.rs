@@ -1,0 +1,62 @@
+//! What the tests share: the plugin as NCCL finds it, and a C compiler.
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Why a test cannot run here.
+pub struct Skip(pub String);
+
+/// The library of this build. Cargo puts what a test depends on beside the test.
+pub fn plugin() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let library = own.parent().unwrap().join("libnccl_net_busbw.so");
+    assert!(library.is_file(), "{} was not built", library.display());
+    library
+}
+
+/// Without the settings of whoever runs the tests.
+pub fn clean(command: &mut Command) {
+    for name in [
+        "NCCL_SOCKET_FAMILY",
+        "NCCL_SOCKET_NTHREADS",
+        "NCCL_NSOCKS_PERTHREAD",
+        "BUSBW_NET_CHECKSUM",
+        "BUSBW_NET_TIMEOUT",
+    ] {
+        command.env_remove(name);
+    }
+}
+
+/// A C compiler, and where it puts programs.
+pub struct C {
+    folder: TempDir,
+}
+
+impl C {
+    pub fn compiler() -> Result<Self, Skip> {
+        let found = Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success());
+        if found {
+            Ok(C { folder: tempfile::tempdir().unwrap() })
+        } else {
+            Err(Skip("there is no C compiler (cc)".into()))
+        }
+    }
+
+    /// A program from files of `tests/c`.
+    pub fn compile(&self, name: &str, files: &[&str]) -> PathBuf {
+        let program = self.folder.path().join(name);
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+        let output = Command::new("cc")
+            .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&program)
+            .args(files.iter().map(|file| sources.join(file)))
+            .arg("-ldl")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        program
+    }
+}
