@@ -32,7 +32,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let result = match &error {
-            Error::Closed { .. } | Error::Alarm(_) => NcclResult::REMOTE_ERROR,
+            Error::Closed { .. } | Error::Corrupt { .. } | Error::Alarm(_) => NcclResult::REMOTE_ERROR,
             Error::System { .. } => NcclResult::SYSTEM_ERROR,
             Error::Protocol { .. } => NcclResult::INTERNAL_ERROR,
             // What NCCL's own socket transport returns for a message that is too long.

@@ -41,6 +41,14 @@ pub enum Error {
         /// What came, and what was expected.
         what: String,
     },
+    /// A checksum found that bytes changed on their way.
+    #[error("{what} from {peer} was damaged on its way; look for errors of the NICs, cables and memory of both hosts")]
+    Corrupt {
+        /// Who.
+        peer: String,
+        /// What came damaged.
+        what: String,
+    },
     /// A setting cannot be followed.
     #[error("{0}")]
     Config(String),

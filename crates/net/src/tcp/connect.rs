@@ -26,6 +26,7 @@ pub struct Connecting {
     sockets: Vec<Pending>,
     peer: SocketAddr,
     threads: usize,
+    checksum: bool,
     device: Arc<Device>,
     shared: Arc<Shared>,
 }
@@ -42,6 +43,7 @@ impl Connecting {
         let mut connection = [0; 8];
         getrandom::fill(&mut connection)
             .map_err(|e| Error::Config(format!("the system gives no random bytes for a connection: {e}")))?;
+        let checksum = shared.config.checksum || plan.peer.checksum();
         let mut sockets = Vec::new();
         for index in 0..=plan.stripes.sockets {
             let hello = Hello {
@@ -50,6 +52,7 @@ impl Connecting {
                 inline_up_to: shared.config.inline_up_to as u32,
                 connection: u64::from_ne_bytes(connection),
                 purpose: plan.purpose,
+                checksum,
                 token: *plan.peer.token().as_bytes(),
             };
             let bound = plan.several_devices && device.interface.same_subnet(peer.ip());
@@ -57,7 +60,7 @@ impl Connecting {
                 .map_err(|e| Error::system(what(&device, peer), e))?;
             sockets.push(Pending { fd, hello: hello.to_bytes(), greeted: false });
         }
-        Ok(Connecting { sockets, peer, threads: plan.stripes.threads, device, shared })
+        Ok(Connecting { sockets, peer, threads: plan.stripes.threads, checksum, device, shared })
     }
 
     /// The sending end, once every socket is connected; `None` until then. Never waits.
@@ -95,6 +98,7 @@ impl Connecting {
             device: Arc::clone(&self.device),
             address: self.peer.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
+            checksum: self.checksum,
         };
         SendComm::new(parts, &self.shared.config).map(Some)
     }

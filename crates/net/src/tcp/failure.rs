@@ -11,6 +11,7 @@ pub(super) enum Failure {
     Closed,
     Protocol(String),
     Mismatch(String),
+    Corrupt(String),
     System { doing: &'static str, code: i32 },
 }
 
@@ -31,6 +32,7 @@ impl Failure {
             Failure::Closed => Error::Closed { peer: peer.to_owned() },
             Failure::Protocol(what) => Error::Protocol { peer: peer.to_owned(), what: what.clone() },
             Failure::Mismatch(what) => Error::Mismatch { peer: peer.to_owned(), what: what.clone() },
+            Failure::Corrupt(what) => Error::Corrupt { peer: peer.to_owned(), what: what.clone() },
             Failure::System { doing, code } => {
                 Error::system(format!("{doing} {peer}"), io::Error::from_raw_os_error(*code))
             }

@@ -200,6 +200,7 @@ impl Listener {
             device: Arc::clone(&self.device),
             address: joining.from.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
+            checksum: joining.hello.checksum,
         };
         Ok((RecvComm::new(parts, joining.hello.inline_up_to as usize)?, purpose))
     }

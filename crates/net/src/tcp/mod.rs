@@ -8,6 +8,7 @@
 //! With helper threads, each moves its share of the data sockets. Without (the ranks need the cores), whoever calls `test`
 //! moves them all.
 
+mod checksum;
 mod config;
 mod connect;
 mod device;
@@ -16,8 +17,10 @@ mod handle;
 mod helpers;
 mod listen;
 mod receive;
+mod receive_control;
 mod receive_lane;
 mod requests;
+mod rooms;
 mod send;
 mod send_lane;
 mod socket;
@@ -31,7 +34,8 @@ pub use connect::Connecting;
 pub use device::Stats;
 pub use handle::Handle;
 pub use listen::Listener;
-pub use receive::{GroupedRoom, RecvComm};
+pub use receive::RecvComm;
+pub use rooms::GroupedRoom;
 pub use send::SendComm;
 
 use crate::interfaces::Interface;
