@@ -6,19 +6,19 @@ use busbw_nccl_abi::net::*;
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
-use support::{C, Skip};
+use support::C;
 
 /// The plugin of this build, under the name that NCCL opens.
 fn plays(version: u32) {
     let c = match C::compiler() {
         Ok(c) => c,
-        Err(Skip(why)) => return eprintln!("skipped version {version}: {why}"),
+        Err(skip) => return skip.say(),
     };
     let program = c.compile("play", &["play.c", "versions.c"]);
     let mut command = Command::new(program);
     command.arg(support::plugin()).arg(version.to_string()).env("NCCL_SOCKET_IFNAME", "=lo");
     support::clean(&mut command);
-    let output = command.output().unwrap();
+    let output = command.output().expect("the program runs");
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
 }
 
@@ -95,7 +95,7 @@ fn of_rust() -> Vec<(&'static str, usize)> {
 fn layouts_are_those_of_a_c_compiler() {
     let c = match C::compiler() {
         Ok(c) => c,
-        Err(Skip(why)) => return eprintln!("skipped: {why}"),
+        Err(skip) => return skip.say(),
     };
     let output = Command::new(c.compile("layout", &["layout.c"])).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -2,17 +2,27 @@
 
 #![allow(dead_code, reason = "no test needs all of it")]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
 /// Why a test cannot run here.
-pub struct Skip(pub String);
+pub struct Skip(String);
+
+impl Skip {
+    /// Says so on standard error, past the capture of test output, because a skipped test passes.
+    pub fn say(self) {
+        let test = std::thread::current().name().unwrap_or("a test").to_string();
+        // A lost message is no reason to fail.
+        let _ = writeln!(std::io::stderr(), "skipped {test}: {}", self.0);
+    }
+}
 
 /// The library of this build. Cargo puts what a test depends on beside the test.
 pub fn plugin() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let library = own.parent().unwrap().join("libnccl_net_busbw.so");
+    let own = std::env::current_exe().expect("the test knows its file");
+    let library = own.with_file_name("libnccl_net_busbw.so");
     assert!(library.is_file(), "{} was not built", library.display());
     library
 }
@@ -39,7 +49,7 @@ impl C {
     pub fn compiler() -> Result<Self, Skip> {
         let found = Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success());
         if found {
-            Ok(C { folder: tempfile::tempdir().unwrap() })
+            Ok(C { folder: tempfile::tempdir().expect("a folder for programs") })
         } else {
             Err(Skip("there is no C compiler (cc)".into()))
         }
@@ -55,7 +65,7 @@ impl C {
             .args(files.iter().map(|file| sources.join(file)))
             .arg("-ldl")
             .output()
-            .unwrap();
+            .expect("the compiler runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         program
     }
