@@ -23,6 +23,16 @@ impl Failure {
         Failure { result: NcclResult::INVALID_ARGUMENT, text: text.into() }
     }
 
+    /// A setting that cannot be followed.
+    pub fn setting(text: impl Into<String>) -> Self {
+        Failure { result: NcclResult::INVALID_USAGE, text: text.into() }
+    }
+
+    /// What the log is told.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The same failure of a connection again.
     pub fn again(self) -> Self {
         Failure { text: String::new(), ..self }
@@ -32,7 +42,9 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let result = match &error {
-            Error::Closed { .. } | Error::Corrupt { .. } | Error::Alarm(_) => NcclResult::REMOTE_ERROR,
+            Error::Closed { .. } | Error::Silent { .. } | Error::Corrupt { .. } | Error::Alarm(_) => {
+                NcclResult::REMOTE_ERROR
+            }
             Error::System { .. } => NcclResult::SYSTEM_ERROR,
             Error::Protocol { .. } => NcclResult::INTERNAL_ERROR,
             // What NCCL's own socket transport returns for a message that is too long.
@@ -47,8 +59,8 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> NcclResult {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => NcclResult::SUCCESS,
         Ok(Err(failure)) => {
-            if !failure.text.is_empty() {
-                log::warn(&failure.text);
+            if !failure.text().is_empty() {
+                log::warn(failure.text());
             }
             failure.result
         }

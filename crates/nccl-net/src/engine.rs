@@ -2,9 +2,9 @@
 
 use crate::border::{Failure, Result};
 use crate::device::Device;
-use crate::log;
+use crate::{log, settings};
 use busbw_net::interfaces::{self, Interface};
-use busbw_net::tcp::{Config, Connecting, Handle, Net, SendComm};
+use busbw_net::tcp::{Connecting, Handle, Net, SendComm};
 use busbw_net::wait::Cores;
 use busbw_net::{Alarm, Token};
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl Engine {
     fn new(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let (names, family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
         let chosen = interfaces::choose(&interfaces::list()?, names.as_deref(), family.as_deref())?;
-        let config = Config::from_env(variable)?;
+        let config = settings::read(variable)?;
         log::info(&format!("Using {}", describe(&chosen)));
         let devices = chosen.iter().enumerate().map(|(number, interface)| Device::new(number, interface)).collect();
         let net = Net::new(chosen, config, Token::random()?, Alarm::new(), Cores::Own)?;

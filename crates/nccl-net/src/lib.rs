@@ -10,5 +10,6 @@ mod context;
 mod device;
 mod engine;
 mod log;
+mod settings;
 mod shims;
 mod tables;

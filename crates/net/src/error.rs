@@ -14,6 +14,12 @@ pub enum Error {
         /// Who: `10.77.0.2:4711`, or a rank.
         peer: String,
     },
+    /// The peer's host does not answer any more: it is down, or the network between is.
+    #[error("{peer} does not answer any more; look at that host and at the network between")]
+    Silent {
+        /// Who.
+        peer: String,
+    },
     /// The job's [`crate::Alarm`] was raised: another part of the job has failed, and waiting is over.
     #[error("{0}")]
     Alarm(String),

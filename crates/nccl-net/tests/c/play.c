@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS = 120, BIG = 8 << 20, MESSAGES = 1000, GROUP = 8, TAG = 7 };
+enum { SECONDS = 300, BIG = 8 << 20, MESSAGES = 1000, GROUP = 8, TAG = 7 };
 
 static net_t net;
 static void *context;

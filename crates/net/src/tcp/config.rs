@@ -2,6 +2,7 @@
 
 use crate::wait::Cores;
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// Settings of the transport. `None` is found by the transport itself.
 #[derive(Debug, Clone)]
@@ -21,6 +22,9 @@ pub struct Config {
     pub zero_copy_from: usize,
     /// Whether every message carries a checksum, which the receiver looks at. One side that wants it suffices.
     pub checksum: bool,
+    /// A peer that answers nothing for so long is taken for dead; `None` leaves that to the kernel, which takes a quarter of
+    /// an hour or two hours.
+    pub timeout: Option<Duration>,
     /// The traffic class of the packets: DSCP times 4.
     pub traffic_class: Option<u8>,
     /// TCP's congestion control on the sending side, where the kernel has it.
@@ -38,6 +42,7 @@ impl Default for Config {
             chunk: 512 << 10,
             zero_copy_from: 256 << 10,
             checksum: false,
+            timeout: None,
             traffic_class: None,
             // BBR measures and paces: over veth pairs and at 100 Gbit/s that costs half the speed. Cubic is Linux's default.
             congestion: "cubic".into(),

@@ -13,14 +13,15 @@ pub struct Handle {
     address: SocketAddr,
     token: Token,
     checksum: bool,
+    most_sockets: u8,
 }
 
 impl Handle {
     /// Bytes of a handle; NCCL allows 128.
     pub const SIZE: usize = 42;
 
-    pub(super) fn new(address: SocketAddr, token: Token, checksum: bool) -> Self {
-        Handle { address, token, checksum }
+    pub(super) fn new(address: SocketAddr, token: Token, checksum: bool, most_sockets: u8) -> Self {
+        Handle { address, token, checksum, most_sockets }
     }
 
     /// The address to connect to. A link-local address has the listener's scope, which means nothing on another host.
@@ -38,13 +39,18 @@ impl Handle {
         self.checksum
     }
 
+    /// How many data sockets the listener has descriptors for.
+    pub(super) fn most_sockets(&self) -> usize {
+        self.most_sockets.max(1).into()
+    }
+
     /// The handle as bytes, for [`Handle::from_bytes`] on another host.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
         bytes[6..8].copy_from_slice(&self.address.port().to_le_bytes());
-        bytes[9] = u8::from(self.checksum);
+        bytes[9] = u8::from(self.checksum) << 7 | self.most_sockets;
         bytes[26..].copy_from_slice(self.token.as_bytes());
         match self.address.ip() {
             IpAddr::V4(v4) => {
@@ -80,7 +86,12 @@ impl Handle {
             _ => return Err(wrong("an address of an unknown family")),
         };
         let token = <[u8; Token::SIZE]>::try_from(&bytes[26..]).map_err(|_| wrong("an address that is none"))?;
-        Ok(Handle { address: SocketAddr::new(ip, port), token: Token::from_bytes(token), checksum: bytes[9] & 1 != 0 })
+        Ok(Handle {
+            address: SocketAddr::new(ip, port),
+            token: Token::from_bytes(token),
+            checksum: bytes[9] & 0x80 != 0,
+            most_sockets: bytes[9] & 0x7F,
+        })
     }
 }
 
@@ -91,16 +102,16 @@ mod tests {
     #[test]
     fn reads_its_own_bytes_back() {
         for address in ["10.77.0.1:4711", "[fe80::1]:1", "[2001:db8::7]:65535"] {
-            let handle = Handle::new(address.parse().unwrap(), Token::random().unwrap(), true);
+            let handle = Handle::new(address.parse().unwrap(), Token::random().unwrap(), true, 16);
             let read = Handle::from_bytes(&handle.to_bytes()).unwrap();
-            assert_eq!((read.address, read.checksum), (handle.address, true));
+            assert_eq!((read.address, read.checksum, read.most_sockets()), (handle.address, true, 16));
             assert!(read.token.matches(handle.token.as_bytes()));
         }
     }
 
     #[test]
     fn refuses_what_is_no_handle() {
-        let good = Handle::new("10.77.0.1:4711".parse().unwrap(), Token::from_bytes([7; 16]), false).to_bytes();
+        let good = Handle::new("10.77.0.1:4711".parse().unwrap(), Token::from_bytes([7; 16]), false, 16).to_bytes();
         let changed = |at: usize| {
             let mut bytes = good;
             bytes[at] ^= 0x55;

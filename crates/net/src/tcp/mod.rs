@@ -16,6 +16,7 @@ mod failure;
 mod handle;
 mod helpers;
 mod listen;
+mod liveness;
 mod receive;
 mod receive_control;
 mod receive_lane;
@@ -41,9 +42,11 @@ pub use send::SendComm;
 use crate::interfaces::Interface;
 use crate::wait::Cores;
 use crate::{Alarm, Error, Result, Token};
+use config::Stripes;
 use device::Device;
 use helpers::{Helpers, Lane};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Most messages of one connection under way: NCCL's 32 requests (`NCCL_NET_MAX_REQUESTS`) of [`MOST_GROUPED`] receives.
@@ -122,7 +125,8 @@ impl Net {
     pub fn connect(&self, device: usize, handle: &Handle, purpose: u64) -> Result<Connecting> {
         let device = Arc::clone(self.device(device)?);
         let several_devices = self.devices.len() > 1;
-        let stripes = self.shared.config.stripes(self.shared.cores, self.sockets_left());
+        let stripes = self.shared.config.stripes(self.shared.cores, sockets_left());
+        let stripes = Stripes { sockets: stripes.sockets.min(handle.most_sockets()), ..stripes };
         Connecting::start(
             device,
             Arc::clone(&self.shared),
@@ -135,13 +139,28 @@ impl Net {
             Error::Config(format!("there is no network device {device}; there are {}", self.devices.len()))
         })
     }
+}
 
-    /// How many sockets this process may still open, keeping half of its descriptors for the rest.
-    fn sockets_left(&self) -> usize {
-        let in_use: usize = self.devices.iter().map(|device| device.stats().sockets).sum();
-        let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
-            .map_or(1024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
-        (limit / 2).saturating_sub(in_use)
+/// How many sockets this process may still open, keeping half of its descriptors for the rest.
+fn sockets_left() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .map_or(1024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    (limit / 2).saturating_sub(open)
+}
+
+/// Gives a socket the service and the watch that the settings ask for.
+fn settle(fd: &OwnedFd, config: &Config, peer: SocketAddr) {
+    if let Some(timeout) = config.timeout {
+        liveness::keep_alive(fd, timeout);
+    }
+    if let Some(class) = config.traffic_class {
+        let (level, option) = match peer {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        // Without it, the packets go as others do.
+        let _ = socket::set_option(fd, level, option, class.into());
     }
 }
 

@@ -3,6 +3,7 @@
 use super::device::{Device, SocketsInUse};
 use super::failure::{Failure, FirstFailure};
 use super::helpers::{Helpers, Lane};
+use super::liveness::{Silence, Watch};
 use super::requests::Requests;
 use super::send_lane::SendLane;
 use super::socket;
@@ -149,6 +150,8 @@ pub struct SendComm {
     control: OwnedFd,
     inline: VecDeque<Inline>,
     inline_up_to: usize,
+    watch: Watch,
+    silence: Silence,
     requests: Requests,
     lens: Box<[usize; MOST_REQUESTS]>,
     most_chunk: usize,
@@ -198,7 +201,7 @@ impl SendComm {
         let (lane, helpers) = {
             let lanes = deal(parts.data, lanes)
                 .into_iter()
-                .map(|sockets| SendLane::new(sockets, Arc::clone(&shared)))
+                .map(|sockets| SendLane::new(sockets, Arc::clone(&shared), config.timeout))
                 .collect::<Result<Vec<_>>>()?;
             super::helpers_or_own(lanes, parts.threads)?
         };
@@ -207,6 +210,8 @@ impl SendComm {
             control: parts.control,
             inline: VecDeque::new(),
             inline_up_to: config.inline_up_to,
+            watch: Watch::new(config.timeout),
+            silence: Silence::default(),
             requests: Requests::new(),
             lens: Box::new([0; MOST_REQUESTS]),
             most_chunk: config.chunk,
@@ -235,7 +240,10 @@ impl SendComm {
         let mut moved = 0;
         while !self.inline.is_empty() {
             match self.push_inline()? {
-                0 => break,
+                0 => {
+                    self.watch.look(std::iter::once((&self.control, &mut self.silence)))?;
+                    break;
+                }
                 sent => moved += sent,
             }
         }
