@@ -16,7 +16,7 @@ fn plays(version: u32) {
     };
     let program = c.compile("play", &["play.c", "versions.c"]);
     let mut command = Command::new(program);
-    command.arg(support::plugin()).arg(version.to_string()).env("NCCL_SOCKET_IFNAME", "=lo");
+    command.arg(support::library()).arg(version.to_string()).env("NCCL_SOCKET_IFNAME", "=lo");
     support::clean(&mut command);
     let output = command.output().expect("the program runs");
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));

@@ -20,7 +20,7 @@ impl Skip {
 }
 
 /// The library of this build. Cargo puts what a test depends on beside the test.
-pub fn plugin() -> PathBuf {
+pub fn library() -> PathBuf {
     let own = std::env::current_exe().expect("the test knows its file");
     let library = own.with_file_name("libnccl_net_busbw.so");
     assert!(library.is_file(), "{} was not built", library.display());
