@@ -6,6 +6,7 @@
 
 mod analysis;
 mod failure;
+mod selection;
 
 use pyo3::pymodule;
 
@@ -17,6 +18,8 @@ mod _native {
 
     #[pymodule_export]
     use super::analysis::{compare, explain, predict};
+    #[pymodule_export]
+    use super::selection::{select_above, topk};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
