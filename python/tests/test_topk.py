@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from busbw.compress.cpu import select, select_above  # noqa: E402 - it needs torch
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-LARGE = 300_000
+LARGE = 150_000
 """Enough elements for samples, candidates and several threads."""
 
 
@@ -48,16 +48,16 @@ def check(tensor: torch.Tensor, k: int) -> None:
 
 def check_ties(magnitudes: torch.Tensor, indices: torch.Tensor, least: torch.Tensor) -> None:
     """Check that of entries as large as the least taken, those were taken that come first."""
-    tied = (magnitudes.isnan() if least.isnan() else magnitudes == least).nonzero().flatten()
-    taken = tied[torch.isin(tied, indices)]
-    assert torch.equal(taken, tied[: len(taken)])
+    tied = magnitudes.isnan() if least.isnan() else magnitudes == least
+    taken = indices[tied[indices]]
+    assert torch.equal(taken, tied.nonzero().flatten()[: len(taken)])
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", tensors(1))
 def test_select_takes_what_topk_takes(name: str, dtype: torch.dtype) -> None:
     tensor = tensors(LARGE)[name].to(dtype)
-    for k in (1, LARGE // 1000, LARGE // 100, LARGE // 3, LARGE):
+    for k in (1, LARGE // 100, LARGE // 3):
         check(tensor, k)
 
 
