@@ -23,6 +23,22 @@ pub(crate) fn counts<F: Format>(bits: &[F::Bits], key: F::Bits, threads: NonZero
 }
 
 fn count<F: Format>(block: &[F::Bits], key: F::Bits) -> Count {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { count_by_avx2::<F>(block, key) };
+    }
+    count_by_any::<F>(block, key)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn count_by_avx2<F: Format>(block: &[F::Bits], key: F::Bits) -> Count {
+    count_by_any::<F>(block, key)
+}
+
+#[inline(always)]
+fn count_by_any<F: Format>(block: &[F::Bits], key: F::Bits) -> Count {
     let (mut above, mut equal) = (0u16, 0u16);
     for bits in block {
         let other = F::key(*bits);

@@ -21,7 +21,8 @@ impl<B: Bits> Cut<B> {
     /// The cut of few elements, by partitioning a copy of their keys. `k` is at least 1 and at most their number.
     pub fn by_partition<F: Format<Bits = B>>(bits: &[B], k: usize) -> Self {
         let mut keys: Vec<B> = bits.iter().map(|bits| F::key(*bits)).collect();
-        let (above, key, _) = keys.select_nth_unstable_by(k - 1, |a, b| b.cmp(a));
+        let place = keys.len() - k;
+        let (_, key, above) = keys.select_nth_unstable(place);
         let ties = 1 + above.iter().filter(|other| *other == key).count();
         Cut { key: *key, ties }
     }

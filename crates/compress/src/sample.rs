@@ -32,13 +32,13 @@ impl<B: Copy + Ord> Sample<B> {
         // One more deviation's worth of a single element, for samples in which a handful reach the cut.
         let lower = (expected + DEVIATIONS * (expected.sqrt() + 1.0)).ceil() as usize;
         let floor = (lower < SIZE).then(|| {
-            let (_, floor, below) = keys.select_nth_unstable_by(lower, |a, b| b.cmp(a));
+            let (below, floor, _) = keys.select_nth_unstable(SIZE - 1 - lower);
             let reach = lower + 1 + below.iter().filter(|key| *key == floor).count();
             // Ties at the floor become candidates too; k.max(…) is what is asked for anyway.
             let few = reach as f64 <= LARGEST_SHARE * SIZE as f64 && reach <= 2 * lower;
             few.then_some(*floor)
         });
-        let (_, guess, _) = keys.select_nth_unstable_by(rank, |a, b| b.cmp(a));
+        let (_, guess, _) = keys.select_nth_unstable(SIZE - 1 - rank);
         Some(Sample { guess: *guess, floor: floor.flatten() })
     }
 }

@@ -61,14 +61,45 @@ pub(crate) fn of_candidates<F: Format>(
 }
 
 /// Takes what a cut selects of a part. Stops, and returns false, when more than `most` were taken.
-fn take<F: Format>(part: Part<'_, F::Bits>, mut cut: Cut<F::Bits>, most: usize, out: &mut Selection<F::Bits>) -> bool {
+fn take<F: Format>(part: Part<'_, F::Bits>, cut: Cut<F::Bits>, most: usize, out: &mut Selection<F::Bits>) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has AVX2.
+        return unsafe { take_by_avx2::<F>(part, cut, most, out) };
+    }
+    take_by_any::<F>(part, cut, most, out)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn take_by_avx2<F: Format>(
+    part: Part<'_, F::Bits>,
+    cut: Cut<F::Bits>,
+    most: usize,
+    out: &mut Selection<F::Bits>,
+) -> bool {
+    take_by_any::<F>(part, cut, most, out)
+}
+
+#[inline(always)]
+fn take_by_any<F: Format>(
+    part: Part<'_, F::Bits>,
+    mut cut: Cut<F::Bits>,
+    most: usize,
+    out: &mut Selection<F::Bits>,
+) -> bool {
     for (number, block) in part.elements.chunks(BLOCK).enumerate() {
         let least = if cut.ties > 0 { cut.key } else { cut.key.next() };
-        if !block.iter().fold(false, |any, bits| any | (F::key(*bits) >= least)) {
-            continue;
+        if least > F::NAN {
+            return true;
         }
         let start = part.start + number * BLOCK;
-        for place in places_reaching::<F>(block, least).into_iter() {
+        // A block of known length is compared without a loop.
+        let found = match <&[F::Bits; BLOCK]>::try_from(block) {
+            Ok(whole) => reaching_in(whole, least),
+            Err(_) => reaching_in(block, least),
+        };
+        for place in places(found) {
             let bits = block[place];
             if F::key(bits) == cut.key {
                 if cut.ties == 0 {
@@ -86,15 +117,21 @@ fn take<F: Format>(part: Part<'_, F::Bits>, mut cut: Cut<F::Bits>, most: usize, 
     true
 }
 
-/// Where in a block elements reach a key. Written without a branch, because which do is what no CPU can predict.
-fn places_reaching<F: Format>(block: &[F::Bits], least: F::Bits) -> impl IntoIterator<Item = usize> {
-    let mut places = [0u8; BLOCK];
-    let mut found = 0;
-    for (place, bits) in block.iter().enumerate() {
-        places[found % BLOCK] = place as u8;
-        found += usize::from(F::key(*bits) >= least);
-    }
-    places.into_iter().take(found).map(usize::from)
+/// The elements of a block that reach a key, a bit each. The key is NaN's at most, so that NaN reaches it by any payload.
+#[inline(always)]
+fn reaching_in<B: Bits>(block: &[B], least: B) -> u32 {
+    let reaches = |bits: &B| u32::from(bits.magnitude() >= least);
+    block.iter().enumerate().fold(0, |found, (place, bits)| found | reaches(bits) << place)
+}
+
+/// The places of set bits, the lowest first.
+#[inline(always)]
+fn places(mut found: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (found != 0).then(|| found.trailing_zeros() as usize);
+        found &= found.wrapping_sub(1);
+        place
+    })
 }
 
 fn joined<B: Bits>(mut selections: Vec<Selection<B>>) -> Selection<B> {
