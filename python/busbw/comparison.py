@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MEASURED = ("busbw_gbs", "time_us", "ci95_gbs", "repetitions")
+COLUMNS = ("size_bytes", "run", *MEASURED, "ratio")
+"""The columns of `Comparison.table`."""
 
 
 def compare(*runs: Path, collective: str | None = None, anyway: bool = False) -> Comparison:
@@ -63,7 +65,7 @@ class Comparison:
         Raises:
             ModuleNotFoundError: pandas is not installed.
         """
-        return frame([cell for row in self.document["rows"] for cell in self._cells(row)])
+        return frame([cell for row in self.document["rows"] for cell in self._cells(row)], COLUMNS)
 
     def _cells(self, row: Json) -> Iterator[dict[str, Any]]:
         """Take a row of the JSON apart, which has a list with an entry per run in every field."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 SIZES = tuple(8 << step for step in range(31))
 """8 bytes to 8 GiB, doubling: what is predicted where no sizes are given."""
 
+BANDWIDTHS = ("algbw_gbs", "busbw_gbs", "limit_busbw_gbs")
+COLUMNS = ("size_bytes", "time_us", *BANDWIDTHS, "algorithm", "protocol", "bottleneck")
+"""The columns of `Prediction.table`."""
+
 
 def predict(
     cluster: Mapping[str, Any] | Path,
@@ -77,7 +81,7 @@ class Prediction:
         Raises:
             ModuleNotFoundError: pandas is not installed.
         """
-        return frame(self.document["rows"])
+        return frame(self.document["rows"], COLUMNS)
 
     def __repr__(self) -> str:
         return f"<busbw.Prediction, {self.collective} of {self.nranks} ranks at {len(self.document['rows'])} sizes>"

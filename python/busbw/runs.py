@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Union
 
 from busbw import _native, parts
-from busbw.frames import frame, table_frame
+from busbw.frames import TABLE, frame, table_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Path = Union[str, "os.PathLike[str]"]
 """A file; `-` is standard input."""
+
+LABELS = ("table", "input", "collective", "nranks")
+"""Columns of `Runs.frame` that say where a row comes from."""
 
 
 def read(*paths: Path, cluster: Path | None = None, threads: int | None = None) -> Runs:
@@ -82,11 +85,11 @@ class Runs:
         Raises:
             ModuleNotFoundError: pandas is not installed.
         """
-        if not self.tables:
-            return frame([])
+        tables = [_labelled(index, table) for index, table in enumerate(self.tables)]
+        empty = frame([], (*LABELS, *TABLE))
         import pandas as pd
 
-        return pd.concat([_labelled(index, table) for index, table in enumerate(self.tables)], ignore_index=True)
+        return pd.concat(tables, ignore_index=True) if tables else empty
 
     @cached_property
     def communicators(self) -> tuple[parts.Communicator, ...]:
@@ -152,9 +155,7 @@ class Runs:
 
 
 def _labelled(index: int, table: pd.DataFrame) -> pd.DataFrame:
-    labels = {"table": index, **{name: table.attrs[name] for name in ("input", "collective", "nranks")}}
-    labelled = table.copy()
+    labels = {"table": index, **table.attrs}
+    labelled = table.assign(**{name: labels[name] for name in LABELS})[[*LABELS, *TABLE]]
     labelled.attrs = {}
-    for position, (name, value) in enumerate(labels.items()):
-        labelled.insert(position, name, value)
     return labelled

@@ -1,5 +1,6 @@
 """`busbw.read`, `predict` and `compare` on recorded runs."""
 
+import doctest
 import json
 import os
 import subprocess
@@ -193,3 +194,11 @@ def test_runs_are_held_against_each_other() -> None:
 def test_one_run_is_no_comparison() -> None:
     with pytest.raises(ValueError, match="one run is no comparison"):
         busbw.compare(CONGESTED)
+
+
+def test_what_the_documentation_shows_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(DATA.parents[1])
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile("docs/python.md", module_relative=False, optionflags=options, encoding="utf-8")
+    assert (result.failed, result.attempted > 15) == (0, True)
