@@ -21,11 +21,13 @@ build: ## Build the command, target/release/busbw, and NCCL's network plugin, li
 test: ## Install what the tests need, and run them all
 	@scripts/setup-tests
 	$(CARGO) test --profile tests --locked --workspace
+	@scripts/test-python
 
 lint: ## Check formatting, lints and docs
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
+	@scripts/lint-python
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
 	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test facts
