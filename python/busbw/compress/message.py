@@ -58,6 +58,8 @@ class Message:
             messages: uint8 of shape `[ranks, nbytes]`.
             total: shape `[n]`, changed in place.
         """
+        if self.k == 0:
+            return
         for message in messages:
             total.index_add_(0, self._indices(message).long(), self._values(message).to(total.dtype))
 

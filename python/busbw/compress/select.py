@@ -31,4 +31,9 @@ def select(tensor: torch.Tensor, k: int, method: Method = "exact") -> tuple[torc
         raise ValueError(f"select takes a flat floating-point tensor, not {tensor.dtype} of shape {list(tensor.shape)}")
     if not 0 <= k <= tensor.numel():
         raise ValueError(f"cannot take {k} of {tensor.numel()} entries")
-    return cpu.select(tensor, k)
+    if tensor.device.type != "cuda":
+        return cpu.select(tensor, k)
+    # Triton comes with PyTorch's builds for GPUs alone.
+    from busbw.compress import gpu
+
+    return gpu.select(tensor, k, exact=method == "exact")
