@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -121,9 +122,9 @@ def small_sample(monkeypatch: pytest.MonkeyPatch) -> int:
     return 4096
 
 
-def test_threshold_from_a_real_sample(small_sample: int) -> None:
+def test_a_real_sample(small_sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found is above the threshold, and about as much as was asked for."""
-    from busbw.compress import gpu
+    from busbw.compress import gpu, kernels
 
     tensor = torch.randn(20_000, generator=torch.Generator().manual_seed(4))
     values, indices = gpu.above_threshold(tensor, 2000)
@@ -133,7 +134,28 @@ def test_threshold_from_a_real_sample(small_sample: int) -> None:
     assert indices[:found].unique().numel() == found
     assert not indices[found:].any()
     assert float(values[:found].abs().min()) > 1.5
+    read: list[int] = []
+
+    def watched(source: torch.Tensor, places: torch.Tensor | None, active: torch.Tensor, *rest: Any) -> None:
+        read.append(int(active))
+        radix_select(source, places, active, *rest)
+
+    radix_select = kernels.radix_select
+    monkeypatch.setattr(kernels, "radix_select", watched)
     assert_selected(tensor, 2000, *gpu.exactly(tensor, 2000))
+    assert 2000 <= read[0] < 3000, "the sample told where to look"
+    assert read[1] == 0, "and the whole tensor was not read again"
+
+
+@pytest.mark.parametrize("n", [7, 5000, 20_000, 6765])
+def test_samples_are_distinct_and_even(n: int) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    from busbw.compress import gpu
+
+    places = gpu.sample_places(n, n // 3, torch.device("cpu")).sort().values
+    gaps = places.diff()
+    assert int(gaps.min()) > 0
+    assert int(gaps.max()) <= 16
 
 
 def test_a_sample_that_misleads_costs_nothing_but_time(small_sample: int) -> None:
@@ -141,7 +163,7 @@ def test_a_sample_that_misleads_costs_nothing_but_time(small_sample: int) -> Non
     from busbw.compress import gpu
 
     n = 9000
-    looked_at = (torch.arange(small_sample) * int(n * 0.6180339887498949)) % n
+    looked_at = gpu.sample_places(n, small_sample, torch.device("cpu"))
     unseen = torch.ones(n)
     unseen[looked_at] = 1e-3
     assert_selected(unseen, 90, *gpu.exactly(unseen, 90))

@@ -76,6 +76,18 @@ def above_threshold(tensor: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.T
     return kept.values, kept.indices
 
 
+def sample_places(n: int, size: int, device: torch.device) -> torch.Tensor:
+    """Return `size` distinct places below `n`, spread evenly: int64 of shape `[size]`.
+
+    Multiples of the golden section: without a period that could meet the layers' own, and without touching the
+    state of the user's random numbers.
+    """
+    step = max(1, int(n * 0.6180339887498949))
+    while math.gcd(step, n) > 1:
+        step += 1
+    return (torch.arange(size, device=device) * step) % n
+
+
 @dataclass(frozen=True)
 class _Sample:
     """Entries spread evenly over a tensor.
@@ -92,10 +104,7 @@ class _Sample:
     def of(cls, tensor: torch.Tensor, k: int) -> "_Sample":
         n = tensor.numel()
         size = min(n, max(_SAMPLE, min(_MOST_SAMPLED, _WANTED_IN_SAMPLE * n // k)))
-        # Multiples of the golden section: even, without a period that could meet the layers' own, and
-        # without touching the state of the user's random numbers.
-        step = max(1, int(n * 0.6180339887498949))
-        places = (torch.arange(size, device=tensor.device) * step) % n if size < n else slice(None)
+        places = sample_places(n, size, tensor.device) if size < n else slice(None)
         return cls(tensor[places].abs(), max(1, math.ceil(size * k / n)))
 
     @property
