@@ -75,7 +75,7 @@ def outcomes(
     for rank in range(world):
         variables = dict(environment or {})
         if hosts is not None:
-            variables["BUSBW_HOST_ID"] = hosts[rank]
+            variables["NCCL_HOSTID"] = hosts[rank]
         ours, theirs = _context.Pipe()
         job = (theirs, rank, world, f"file://{meeting}", timeout_s, group, variables, function, args)
         process = _context.Process(target=_rank, args=job, daemon=True)

@@ -26,7 +26,7 @@ def reduce_scatter(flat: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor
     ranks = group.size()
     padded = _padded(flat, ranks)
     part = padded.new_empty(padded.numel() // ranks)
-    if dist.get_backend(group) != dist.Backend.GLOO:
+    if group._get_backend(flat.device).name() != dist.Backend.GLOO:
         dist.reduce_scatter_tensor(part, padded, group=group)
         return part
     # Gloo's reduce-scatter is an all-reduce of everything, of which a part is kept. Exchanging the parts

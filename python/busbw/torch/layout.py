@@ -10,8 +10,8 @@ from typing import cast
 
 import torch.distributed as dist
 
-HOST_VARIABLES = ("BUSBW_HOST_ID", "NCCL_HOSTID")
-"""Variables that say by themselves which host a rank is on, the first that is set counts."""
+HOST_VARIABLE = "NCCL_HOSTID"
+"""Says by itself which host a rank is on, to NCCL and to busbw."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,20 @@ class Groups:
     gather: dist.ProcessGroup | None = None
 
 
-def host_name() -> str:
-    """Name this host: a variable of `HOST_VARIABLES`, or host name and boot id (containers may share either)."""
-    for variable in HOST_VARIABLES:
-        if os.environ.get(variable):
-            return os.environ[variable]
+def host_id() -> str:
+    """Tell this host from others: the variable, or kernel, host name and network (containers may share any of them)."""
+    given = os.environ.get(HOST_VARIABLE)
+    if given:
+        return given
     boot_id = Path("/proc/sys/kernel/random/boot_id")
-    return socket.gethostname() + "/" + (boot_id.read_text().strip() if boot_id.exists() else "")
+    network = Path("/proc/self/ns/net")
+    return "/".join(
+        (
+            socket.gethostname(),
+            boot_id.read_text().strip() if boot_id.exists() else "",
+            str(network.readlink()) if network.is_symlink() else "",
+        )
+    )
 
 
 def discover(group: dist.ProcessGroup, intra_size: int | None = None) -> HostLayout:
@@ -95,7 +102,7 @@ def discover(group: dist.ProcessGroup, intra_size: int | None = None) -> HostLay
     if intra_size is not None:
         return HostLayout.from_blocks(group.size(), intra_size)
     names: list[str] = [""] * group.size()
-    dist.all_gather_object(names, host_name(), group=group)
+    dist.all_gather_object(names, host_id(), group=group)
     return HostLayout.from_names(names)
 
 
@@ -136,7 +143,7 @@ def _new_group(ranks: list[int], parent: dist.ProcessGroup, timeout: datetime.ti
     group = dist.new_group(
         ranks,
         timeout=timeout,
-        backend=dist.get_backend(parent),
+        backend=dist.get_backend_config(parent),
         # Ranks outside of a smaller group take no part in the making of its groups.
         use_local_synchronization=parent.size() < dist.get_world_size(),
     )

@@ -57,12 +57,15 @@ class GradientReducer:
         self._measured_step = -1
         self._squares: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def reduce(self, key: str, flat: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+    def reduce(
+        self, key: str, flat: torch.Tensor, *, divisor: float | None = None
+    ) -> torch.futures.Future[torch.Tensor]:
         """Average a bucket over all ranks.
 
         Args:
             key: the bucket's name, the same at every step.
             flat: its gradients, shape `[n]`, contiguous, floating-point; overwritten.
+            divisor: what the sum is divided by; None for the number of ranks.
 
         Returns:
             the future mean, shape `[n]`. Its `wait` raises `RuntimeError` when a rank has died.
@@ -74,13 +77,17 @@ class GradientReducer:
         two_level = (
             self.options.is_two_level and self.layout.has_two_levels and flat.nbytes <= self.options.two_level_max_bytes
         )
-        message = self._message(flat, two_level)
+        compresses = self.options.compresses and not self._is_dense_step
+        message = self._message(flat, two_level) if compresses else None
         self._count(flat, two_level, message)
-        steps = self._between(key, two_level, message)
+        group = self._groups.rail if two_level else self._groups.world
+        assert group is not None, "two-level layouts have rails"
+        steps = self._whole(key, group, compresses) if message is None else self._compressed(key, group, message)
+        divisor = self.world_size if divisor is None else divisor
         if two_level:
-            steps |= self._within(flat)
-        else:
-            steps["host reduce"] = lambda whole: whole.div_(self.world_size)
+            steps |= self._within(flat, divisor)
+        elif divisor != 1:
+            steps["host reduce"] = lambda whole: whole.div_(divisor)
         return self._pipeline.submit(flat, steps)
 
     def end_step(self) -> None:
@@ -147,11 +154,9 @@ class GradientReducer:
         return self._steps_here < self.options.dense_steps
 
     def _message(self, flat: torch.Tensor, two_level: bool) -> Message | None:
-        """Return the layout of this bucket's compressed form; None where it is sent whole."""
+        """Return the layout of this bucket's compressed form; None where it is better sent whole."""
         options = self.options
-        if not options.compresses or self.world_size == 1:
-            return None
-        if self._is_dense_step or flat.nbytes < options.topk_min_bytes:
+        if self.world_size == 1 or flat.nbytes < options.topk_min_bytes:
             return None
         entries = -(-flat.numel() // self._shape.local) if two_level else flat.numel()
         k = min(entries, math.ceil(entries * self._schedule.at(self.step)))
@@ -171,7 +176,7 @@ class GradientReducer:
         self._bytes["plain"] += round(traffic.plain(self._shape, flat.nbytes))
         self._bytes["sent"] += round(self._sent(flat, two_level, message))
 
-    def _within(self, flat: torch.Tensor) -> dict[str, Step]:
+    def _within(self, flat: torch.Tensor, divisor: float) -> dict[str, Step]:
         """Return the dense steps within a host: before others are asked, and after."""
         scatter, gather = self._groups.scatter, self._groups.gather
         assert scatter is not None, "two-level layouts have host groups"
@@ -182,19 +187,20 @@ class GradientReducer:
             return all_gather(part, gather, out=flat if fits else None)[: flat.numel()]
 
         return {
-            "host reduce": lambda whole: reduce_scatter(whole.div_(self.world_size), scatter),
+            "host reduce": lambda whole: reduce_scatter(whole.div_(divisor), scatter),
             "host gather": collect,
         }
 
-    def _between(self, key: str, two_level: bool, message: Message | None) -> dict[str, Step]:
-        """Return the steps on what goes between hosts: the whole bucket, or this rank's share of it."""
-        group = self._groups.rail if two_level else self._groups.world
-        assert group is not None, "two-level layouts have rails"
-        if message is None:
-            steps: dict[str, Step] = {"exchange": lambda flat: all_reduce(flat, group)}
-            if self.options.compresses and not self._is_dense_step:
-                steps["compress"] = lambda flat: self.feedback.flush(key, flat)
-            return steps
+    def _whole(self, key: str, group: dist.ProcessGroup, compresses: bool) -> dict[str, Step]:
+        """Return the steps that send a bucket, or a rank's share of one, as it is."""
+        steps: dict[str, Step] = {"exchange": lambda flat: all_reduce(flat, group)}
+        if compresses:
+            # What was kept back so far goes with it, and momentum counts here too.
+            steps["compress"] = lambda flat: self.feedback.flush(key, flat)
+        return steps
+
+    def _compressed(self, key: str, group: dist.ProcessGroup, message: Message) -> dict[str, Step]:
+        """Return the steps that send the largest entries only."""
         measured_step = self.step if self.measures else None
 
         def compress(flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
