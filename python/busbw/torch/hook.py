@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from busbw.advisor import Advice, choose
 from busbw.torch.options import Mode, Options
 from busbw.torch.reducer import GradientReducer
 from busbw.torch.refusals import check_model
@@ -17,7 +18,7 @@ _log = logging.getLogger("busbw.torch")
 
 def accelerate(
     model: DistributedDataParallel,
-    mode: Mode = "two-level",
+    mode: Mode = "auto",
     *,
     grad_scaler: torch.amp.GradScaler | None = None,
     **options: Any,  # noqa: ANN401 (checked by Options)
@@ -37,7 +38,8 @@ def accelerate(
 
     Args:
         model: wrapped in DistributedDataParallel, with any backend.
-        mode: see `busbw.torch.Mode`.
+        mode: see `busbw.torch.Mode`; `auto` measures the network and takes the fastest way that loses nothing (with
+            `lossy=True`: the fastest).
         grad_scaler: the scaler of AMP with float16, so that what is kept follows its changes of scale.
         **options: fields of `busbw.torch.Options`.
 
@@ -58,7 +60,12 @@ def accelerate(
 
 
 class Acceleration:
-    """What `accelerate` returns: the state of the hook. Made by `accelerate` alone."""
+    """What `accelerate` returns: the state of the hook. Made by `accelerate` alone.
+
+    Attributes:
+        reducer: what averages.
+        advice: with `auto`, what was measured and chosen.
+    """
 
     def __init__(
         self,
@@ -68,14 +75,20 @@ class Acceleration:
     ) -> None:
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         group: dist.ProcessGroup = model.process_group
-        self.reducer = GradientReducer(group, parameters[0].device, options)
+        device = parameters[0].device
+        self.advice: Advice | None = None
+        if options.mode == "auto":
+            options, self.advice = choose(group, device, sum(p.nbytes for p in parameters), options)
+            if group.rank() == 0:
+                _log.info("mode %r:\n%s", options.mode, self.advice)
+        self.reducer = GradientReducer(group, device, options)
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
         self._grad_scaler = grad_scaler
         self._loss_scale: float | None = None
 
     @property
     def mode(self) -> Mode:
-        """How gradients are averaged."""
+        """How gradients are averaged; with `auto`, what was chosen."""
         return self.reducer.options.mode
 
     def report(self) -> CompressionReport:

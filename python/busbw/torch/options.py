@@ -7,10 +7,10 @@ from typing import Literal
 import torch
 from busbw.compress import Method
 
-Mode = Literal["plain", "two-level", "topk", "both"]
-"""`both` is two-level with top-k between hosts."""
+Mode = Literal["plain", "two-level", "topk", "both", "auto"]
+"""`both` is two-level with top-k between hosts; `auto` becomes what `busbw.advisor` finds to be the fastest."""
 
-MODES: tuple[Mode, ...] = ("plain", "two-level", "topk", "both")
+MODES: tuple[Mode, ...] = ("plain", "two-level", "topk", "both", "auto")
 
 _WIRE_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -31,11 +31,12 @@ class Options:
         two_level_max_bytes: buckets above go around one ring of all ranks.
         selection: how entries are selected, see `busbw.compress.Method`.
         intra_size: take blocks of this many consecutive ranks as hosts; None finds hosts by their names.
+        lossy: whether `auto` may choose top-k, which changes what is learned.
         log_every: log the compression report every so many steps; 0 never.
         timeout: limit of a collective; None takes the process group's.
     """
 
-    mode: Mode = "two-level"
+    mode: Mode = "auto"
     ratio: float = 0.01
     value_dtype: torch.dtype = torch.float32
     momentum: float = 0.0
@@ -45,6 +46,7 @@ class Options:
     two_level_max_bytes: int = 1 << 30
     selection: Method = "exact"
     intra_size: int | None = None
+    lossy: bool = False
     log_every: int = 0
     timeout: datetime.timedelta | None = None
 

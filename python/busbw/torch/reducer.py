@@ -39,6 +39,8 @@ class GradientReducer:
     """
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device, options: Options) -> None:
+        if options.mode == "auto":
+            raise ValueError("busbw: a reducer needs a mode; busbw.advisor.choose makes one of 'auto'")
         self.options = options
         self.layout = discover(group, options.intra_size)
         check_layout(options, self.layout)
