@@ -3,7 +3,7 @@
 CARGO ?= cargo
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-peers docs install clean
+.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers docs install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ bench-tune: ## Race the settings of the third field report over 1,000 seeds (sec
 bench-net: build ## Measure the net plugin between two hosts beside iperf3 and bare sockets (as root, needs iperf3; 6 minutes)
 	$(CARGO) build --release --locked -p busbw-benches
 	target/release/bench-net $(foreach plugin,$(PLUGINS),--other $(plugin))
+
+bench-topk: ## Measure selecting from CPU tensors beside torch.topk (after make test, which installs PyTorch; 3 minutes)
+	target/python/bin/python benches/topk.py
 
 bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, installed first (as root; 20 minutes)
 	@scripts/setup-peers

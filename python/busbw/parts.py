@@ -200,7 +200,7 @@ class Problem:
     text: str
 
 
-def part(kind: type[Part], values: Json, **converted: Any) -> Part:
+def part(kind: type[Part], values: Json, **converted: Any) -> Part:  # noqa: ANN401 - each part has its own types
     """Make a part from an object of the JSON.
 
     Args:

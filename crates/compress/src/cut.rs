@@ -76,3 +76,40 @@ fn digit_of(histogram: &[usize], wanted: &mut usize) -> u64 {
     }
     digit as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{Bf16, F16, F32, F64};
+    use proptest::prelude::*;
+
+    fn all_ways_agree<F: Format>(bits: &[F::Bits], k: usize) -> Result<(), TestCaseError> {
+        let threads = NonZeroUsize::MIN;
+        let cut = Cut::by_partition::<F>(bits, k);
+        prop_assert_eq!(Cut::by_histogram::<F>(bits, k, threads), cut);
+        prop_assert_eq!(Cut::confirmed::<F>(bits, k, cut.key, threads), Some(cut));
+        for other in [F::key(bits[0]), cut.key.next()].into_iter().filter(|other| *other != cut.key) {
+            prop_assert_eq!(Cut::confirmed::<F>(bits, k, other, threads), None);
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        #[test]
+        fn a_partition_and_a_histogram_give_the_same_cut(
+            wide in prop::collection::vec(any::<u64>(), 1..200),
+            few in prop::collection::vec(0u64..3, 1..200),
+            share in 0.0..1.0,
+        ) {
+            for bits in [wide, few] {
+                let k = 1 + (bits.len() as f64 * share) as usize;
+                all_ways_agree::<F64>(&bits, k)?;
+                all_ways_agree::<F32>(&bits.iter().map(|bits| *bits as u32).collect::<Vec<_>>(), k)?;
+                all_ways_agree::<F16>(&bits.iter().map(|bits| *bits as u16).collect::<Vec<_>>(), k)?;
+                all_ways_agree::<Bf16>(&bits.iter().map(|bits| *bits as u16).collect::<Vec<_>>(), k)?;
+            }
+        }
+    }
+}
