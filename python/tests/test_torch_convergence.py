@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import busbw.torch
-import ranks
 
 CLASSES, STEPS, ROWS = 4, 260, 16
 
