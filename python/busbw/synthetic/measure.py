@@ -13,6 +13,8 @@ from busbw.synthetic.settings import Settings
 from busbw.synthetic.workload import Profile, batch, build, loss_of
 from busbw.torch import GradientReducer, Mode
 
+_PATTERN_ENTRIES = 1 << 20
+
 
 class Workload(Protocol):
     """What is measured."""
@@ -68,7 +70,8 @@ class Replay:
         if group.size() > 1:
             self._reducer = GradientReducer(group, torch.device("cpu"), settings.options(stack))
             torch.manual_seed(group.rank())
-            self._gradient = torch.randn(max(profile.buckets)).pow_(3)  # few large, many small, as gradients are
+            # Few large and many small entries, as gradients have; the same again and again, to save memory.
+            self._pattern = torch.randn(_PATTERN_ENTRIES).pow_(3)
             self._buckets = [torch.empty(entries) for entries in profile.buckets]
 
     def step(self) -> None:
@@ -77,7 +80,8 @@ class Replay:
         futures = []
         if self._reducer is not None:
             for place, bucket in enumerate(self._buckets):
-                bucket.copy_(self._gradient[: bucket.numel()])
+                for part in bucket.split(_PATTERN_ENTRIES):
+                    part.copy_(self._pattern[: part.numel()])
                 _sleep_until(begin + self._profile.ready[place] * self._profile.compute_s)
                 futures.append(self._reducer.reduce(f"bucket {place}", bucket))
         _sleep_until(begin + self._profile.compute_s)
