@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from busbw.compress import ErrorFeedback, Message, Schedule, cpu, select
+from busbw.compress import ErrorFeedback, Message, Schedule, cpu, sample, select
 
 INF, NAN = float("inf"), float("nan")
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -114,16 +114,15 @@ def test_threshold_takes_large_entries_once(dtype: torch.dtype, name: str) -> No
 @pytest.fixture
 def small_sample(monkeypatch: pytest.MonkeyPatch) -> int:
     """Sample fewer entries than tensors have, which otherwise only large ones see; return how many."""
-    pytest.importorskip("triton", reason="Triton is not installed")
-    from busbw.compress import gpu
-
-    monkeypatch.setattr(gpu, "_SAMPLE", 4096)
-    monkeypatch.setattr(gpu, "_MOST_SAMPLED", 4096)
+    monkeypatch.setattr(sample, "_LEAST", 4096)
+    monkeypatch.setattr(sample, "_MOST", 4096)
+    monkeypatch.setattr(cpu, "_SMALL", 0)
     return 4096
 
 
 def test_a_real_sample(small_sample: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found is above the threshold, and about as much as was asked for."""
+    pytest.importorskip("triton", reason="Triton is not installed")
     from busbw.compress import gpu, kernels
 
     tensor = torch.randn(20_000, generator=torch.Generator().manual_seed(4))
@@ -149,27 +148,25 @@ def test_a_real_sample(small_sample: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("n", [7, 5000, 20_000, 6765])
 def test_samples_are_distinct_and_even(n: int) -> None:
-    pytest.importorskip("triton", reason="Triton is not installed")
-    from busbw.compress import gpu
-
-    places = gpu.sample_places(n, n // 3, torch.device("cpu")).sort().values
-    gaps = places.diff()
+    gaps = sample.places(n, n // 3, torch.device("cpu")).sort().values.diff()
     assert int(gaps.min()) > 0
     assert int(gaps.max()) <= 16
 
 
-def test_a_sample_that_misleads_costs_nothing_but_time(small_sample: int) -> None:
-    """All large entries where the sample does not look, and the other way round."""
-    from busbw.compress import gpu
-
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sample_that_misleads_costs_nothing_but_time(way: str, small_sample: int) -> None:
+    """All large entries where the sample does not look, and the other way round; NaN where it does not."""
     n = 9000
-    looked_at = gpu.sample_places(n, small_sample, torch.device("cpu"))
+    looked_at = sample.places(n, small_sample, torch.device("cpu"))
     unseen = torch.ones(n)
     unseen[looked_at] = 1e-3
-    assert_selected(unseen, 90, *gpu.exactly(unseen, 90))
+    assert_selected(unseen, 90, *WAYS[way]()(unseen, 90))
     seen = torch.full((n,), 1e-3)
     seen[looked_at[:200]] = torch.linspace(1, 2, 200)
-    assert_selected(seen, 300, *gpu.exactly(seen, 300))
+    assert_selected(seen, 300, *WAYS[way]()(seen, 300))
+    random = torch.randn(n, generator=torch.Generator().manual_seed(6))
+    random[unseen.eq(1).nonzero()[:20, 0]] = NAN
+    assert_selected(random, 90, *WAYS[way]()(random, 90))
 
 
 _COMPILE = """

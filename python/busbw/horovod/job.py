@@ -3,7 +3,7 @@
 import atexit
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -35,6 +35,7 @@ class ProcessSet:
         self.ranks = sorted(ranks)
         self.process_set_id: int | None = None
         self.group: dist.ProcessGroup | None = None
+        self.gradient_group: dist.ProcessGroup | None = None
 
     def size(self) -> int:
         """Return the number of ranks."""
@@ -92,9 +93,14 @@ class Job:
         return self._lanes[device].submit(tensor, {"operation": operation})
 
     def make_reducer(self, process_set: ProcessSet, device: torch.device) -> GradientReducer:
-        """Make what averages gradients of a set on a device. Collective over the set."""
-        options = self.light.options(timeout=self.timeout)
-        self._reducers.append(GradientReducer(process_set.member_group(), device, options))
+        """Make what averages gradients of a set on a device. Collective over the set.
+
+        Sets of some ranks only have one level: the groups of a second could not be made without the other ranks.
+        """
+        light = self.light if process_set is global_process_set else replace(self.light, two_level=False)
+        options = light.options(timeout=self.timeout)
+        apart = None if process_set is global_process_set else process_set.gradient_group
+        self._reducers.append(GradientReducer(process_set.member_group(), device, options, apart))
         return self._reducers[-1]
 
     def add(self, process_set: ProcessSet) -> None:
@@ -103,8 +109,13 @@ class Job:
             raise ValueError(f"there is a process set of these ranks already: {process_set.ranks}")
         if not process_set.ranks or process_set.ranks[0] < 0 or process_set.ranks[-1] >= self.layout.world_size:
             raise ValueError(f"ranks are from 0 to {self.layout.world_size - 1}, not {process_set.ranks}")
-        group = dist.new_group(process_set.ranks, timeout=self.timeout, backend=dist.get_backend_config())
-        process_set.group = group if isinstance(group, dist.ProcessGroup) and self.rank in process_set.ranks else None
+        groups = [
+            dist.new_group(process_set.ranks, timeout=self.timeout, backend=dist.get_backend_config()) for _ in range(2)
+        ]
+        process_set.group, process_set.gradient_group = (
+            group if isinstance(group, dist.ProcessGroup) and self.rank in process_set.ranks else None
+            for group in groups
+        )
         process_set.process_set_id = 1 + max((known.process_set_id or 0 for known in self.process_sets), default=-1)
         self.process_sets.append(process_set)
 
@@ -115,7 +126,7 @@ class Job:
         for reducer in self._reducers:
             reducer.close()
         for process_set in self.process_sets:
-            process_set.process_set_id = process_set.group = None
+            process_set.process_set_id = process_set.group = process_set.gradient_group = None
         if self.owns_group and dist.is_initialized():
             dist.destroy_process_group()
 
@@ -202,7 +213,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if process_set is global_process_set or process_set not in job().process_sets:
         return False
     job().process_sets.remove(process_set)
-    process_set.process_set_id = process_set.group = None
+    process_set.process_set_id = process_set.group = process_set.gradient_group = None
     return True
 
 

@@ -27,7 +27,8 @@ def accelerate(
     """Average the gradients of a DDP model faster than one all-reduce over a slow network would.
 
     Registers a communication hook, once and for good, before the first step. Collective: every rank of the
-    model's process group calls it with the same arguments.
+    model's process group calls it with the same arguments; where that group is smaller than the job, so do all
+    others on their models' groups, since new process groups are made.
 
         ddp = DistributedDataParallel(model)
         acceleration = busbw.torch.accelerate(ddp, mode="two-level")

@@ -144,7 +144,8 @@ def _new_group(ranks: list[int], parent: dist.ProcessGroup, timeout: datetime.ti
         ranks,
         timeout=timeout,
         backend=dist.get_backend_config(parent),
-        # Ranks outside of a smaller group take no part in the making of its groups.
+        # Ranks outside of a smaller group take no part in the making of its groups. PyTorch counts the groups that a
+        # rank has made, and ranks must agree when they make one together: all ranks of the job do as these do.
         use_local_synchronization=parent.size() < dist.get_world_size(),
     )
     return cast(dist.ProcessGroup, group)  # a constant instead of a group is for ranks outside of it

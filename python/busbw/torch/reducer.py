@@ -14,7 +14,7 @@ from busbw.compress import ErrorFeedback, Message, Schedule
 from busbw.compress.message import MAX_ENTRIES
 from busbw.torch import traffic
 from busbw.torch.collectives import all_gather, all_reduce, reduce_scatter
-from busbw.torch.layout import HostLayout, build_groups, discover
+from busbw.torch.layout import Groups, HostLayout, build_groups, discover
 from busbw.torch.options import Options
 from busbw.torch.pipeline import Pipeline, Step, pipeline_for
 from busbw.torch.report import CompressionReport
@@ -34,12 +34,20 @@ class GradientReducer:
         group: the ranks that train together. Collective: all of them make their reducer at once.
         device: where the gradients are.
         options: how; `mode` is not `auto` here.
+        apart: a group of the same ranks that nothing else uses, for the modes without two levels; None makes what
+            is needed.
 
     Raises:
         ValueError: the mode does not fit the ranks (see `check_layout`).
     """
 
-    def __init__(self, group: dist.ProcessGroup, device: torch.device, options: Options) -> None:
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        device: torch.device,
+        options: Options,
+        apart: dist.ProcessGroup | None = None,
+    ) -> None:
         if options.mode == "auto":
             raise ValueError("busbw: a reducer needs a mode; busbw.advisor.choose makes one of 'auto'")
         self.options = options
@@ -52,7 +60,7 @@ class GradientReducer:
         self._shape = traffic.Shape(len(self.layout.hosts), self.layout.local_size or self.world_size)
         if self.layout.local_size is None:
             self._shape = traffic.Shape(self.world_size, 1)
-        self._groups = build_groups(group, self.layout, options.timeout)
+        self._groups = Groups(apart) if apart else build_groups(group, self.layout, options.timeout)
         self._schedule = Schedule(options.ratio, options.warmup_steps)
         self._pipeline: Pipeline = pipeline_for(device, STAGES)
         self._buckets: Counter[str] = Counter()
