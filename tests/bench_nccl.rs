@@ -308,6 +308,30 @@ fn an_asynchronous_error_ends_every_rank_with_its_line() {
     });
 }
 
+/// NCCL waits for a rank that it cannot reach for ever; the job does not.
+#[test]
+fn ranks_that_do_not_connect_end_in_time() {
+    unless_skipped(|| {
+        for how in ["--np 2", "-t 2", "-g 2"] {
+            let mut command = bench(Fakes::newest()?, 2, &format!("all_reduce -b 8 -e 8 -T 5 {how}"));
+            let ended = run(
+                {
+                    command.env("FAKE_NCCL_MUTE", "1");
+                    command
+                },
+                LIMIT,
+            );
+            assert_eq!(ended.status.code(), Some(1), "{how}: {ended:?}");
+            let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("busbw: ")).collect();
+            // A rank that is late on a busy machine may be blamed for standing still before it has its say.
+            let says = ["NCCL has not connected its ranks after", "got nothing done for"];
+            let told = |line: &&str| says.iter().any(|words| line.contains(words));
+            assert!(!said.is_empty() && said.iter().all(told), "{how}: {}", ended.stderr);
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn the_json_names_the_libraries() {
     unless_skipped(|| {
@@ -321,6 +345,66 @@ fn the_json_names_the_libraries() {
         let library = &json["libraries"][0];
         assert_eq!((library["name"].as_str(), library["version"].as_str()), (Some("nccl"), Some("2.30.7")));
         assert_eq!(library["path"].as_str(), fakes.file("libnccl.so.2").to_str());
+        Ok(())
+    });
+}
+
+/// `scripts/gpu-check` over the fakes: as long as it takes, and however much of it there is time for.
+fn gpu_check(fakes: &Fakes, gpus: usize, folder: &std::path::Path) -> Command {
+    let mut command = Command::new(lab::root_folder().join("scripts/gpu-check"));
+    command.args(["--busbw", BUSBW, "--largest", "64K", "--seconds", "60"]);
+    // Any file stands for the plugin: the fake NCCL loads none.
+    command.arg("--plugin").arg(fakes.file("libnvrtc.so.12"));
+    command.arg("--out").arg(folder.join("logs")).arg("--results").arg(folder.join("results"));
+    fakes.use_in(&mut command, gpus);
+    command
+}
+
+fn recorded(folder: &std::path::Path) -> serde_json::Value {
+    let mut files = std::fs::read_dir(folder.join("results")).expect("a folder of results").flatten();
+    let file = files.next().expect("a result");
+    assert!(file.file_name().to_string_lossy().starts_with("gpu-20"), "{file:?}");
+    serde_json::from_str(&std::fs::read_to_string(file.path()).expect("a text")).expect("JSON")
+}
+
+#[test]
+fn gpu_check_records_what_it_finds() {
+    unless_skipped(|| {
+        lab::programs("scripts/gpu-check is written in it", &["python3"])?;
+        let fakes = Fakes::newest()?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let ended = run(gpu_check(fakes, 1, folder.path()), LIMIT);
+        assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
+        let result = recorded(folder.path());
+        assert_eq!(result["schema"], "busbw.gpu-check/1");
+        assert_eq!(result["libraries"][0]["version"], "2.30.7");
+        let runs = result["runs"].as_array().expect("runs");
+        assert!(runs.iter().all(|run| run["status"] == 0), "{}", ended.stdout);
+        let done = format!("{0} of {0} runs did what they should", runs.len());
+        assert!(ended.stdout.contains(&done), "{}", ended.stdout);
+        Ok(())
+    });
+}
+
+#[test]
+fn gpu_check_says_what_failed() {
+    unless_skipped(|| {
+        lab::programs("scripts/gpu-check is written in it", &["python3"])?;
+        let fakes = Fakes::newest()?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = gpu_check(fakes, 1, folder.path());
+        let ended = run(
+            {
+                command.env("FAKE_NCCL_FLIP", "0");
+                command
+            },
+            LIMIT,
+        );
+        assert_eq!(ended.status.code(), Some(1), "{}{}", ended.stdout, ended.stderr);
+        assert!(ended.stdout.contains("failed: one rank: # Out of bounds values"), "{}", ended.stdout);
+        let ended = run(gpu_check(fakes, 0, folder.path()), LIMIT);
+        assert_eq!(ended.status.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
+        assert!(ended.stderr.contains("the CUDA driver finds no GPU"), "{}", ended.stderr);
         Ok(())
     });
 }

@@ -2,7 +2,7 @@
    below TMPDIR. Operations of a group first say what they give, then wait for what they get, as NCCL's run at once.
 
    FAKE_NCCL_FLIP=R: rank R's results have a wrong bit. FAKE_NCCL_FAIL_AT=N and FAKE_NCCL_FAIL_RANK=R: operation N of rank R
-   never ends, and NCCL tells of a remote error. WITHOUT_ABORT (when built): ncclCommAbort is missing. */
+   never ends, and NCCL tells of a remote error. FAKE_NCCL_MUTE=R: nobody hears of rank R. WITHOUT_ABORT (when built): ncclCommAbort is missing. */
 
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -207,10 +207,13 @@ static void hello(char text[128]) {
 
 static int give(struct op *op) {
     size_t bytes = op->kind == INIT ? 0 : op->count * element(op->type);
-    char text[128] = "", *copy;
+    char text[128], *copy;
     int result;
     switch (op->kind) {
-    case INIT: memcpy(text, op->send, sizeof text); return to_all(op, text, sizeof text, 0);
+    case INIT:
+        if (op->comm->rank == number_of("FAKE_NCCL_MUTE", -1)) return SUCCESS;
+        memcpy(text, op->send, sizeof text);
+        return to_all(op, text, sizeof text, 0);
     case ALL_REDUCE: copy = given(op, op->count), result = to_all(op, copy, bytes, 0), free(copy); return result;
     case REDUCE: copy = given(op, op->count), result = is_root(op) ? SUCCESS : tell(op->comm, op->root, copy, bytes), free(copy); return result;
     case REDUCE_SCATTER: copy = given(op, op->count * op->comm->size), result = to_all(op, copy, bytes, bytes), free(copy); return result;

@@ -73,6 +73,9 @@ impl Stream {
     /// # Errors
     /// The driver's.
     pub unsafe fn copy_in(&self, to: u64, from: &[u8]) -> Result<()> {
+        if from.is_empty() {
+            return Ok(());
+        }
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();
         // SAFETY: the caller's promise.

@@ -8,7 +8,7 @@ use busbw_net::wait::{Cores, Waiter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a rank wants to have called.
 pub type Call = Box<dyn FnOnce() -> busbw_gpu::Result<()> + Send>;
@@ -91,11 +91,11 @@ impl Seat {
     }
 
     /// As [`Seat::together`], for calls that may block for ever when a peer dies, and that nobody can end: they run on a
-    /// thread that is left behind when the alarm is raised.
+    /// thread that is left behind when the alarm is raised, or after `patience`.
     ///
     /// # Errors
-    /// As of [`Seat::together`].
-    pub fn together_apart(&self, call: Call) -> Result<()> {
+    /// As of [`Seat::together`], or that it took too long.
+    pub fn together_apart(&self, call: Call, patience: Option<Duration>) -> Result<()> {
         self.meet(call, |crew, calls| {
             let (tell, told) = channel();
             let crew = Arc::clone(crew);
@@ -103,8 +103,12 @@ impl Seat {
             let work = move || drop(tell.send(crew.group(calls)));
             let started = std::thread::Builder::new().name("nccl init".into()).spawn(work);
             started.map_err(|error| Error::Job(format!("a thread for NCCL cannot be started: {error}")))?;
+            let since = Instant::now();
             loop {
                 match told.recv_timeout(LOOK) {
+                    Err(RecvTimeoutError::Timeout) if patience.is_some_and(|most| since.elapsed() > most) => {
+                        return Ok(Err(not_connected(since.elapsed())));
+                    }
                     Ok(ended) => return Ok(ended),
                     Err(RecvTimeoutError::Timeout) => self.alarm.check()?,
                     Err(RecvTimeoutError::Disconnected) => return Ok(Err("NCCL's thread panicked".into())),
@@ -141,6 +145,14 @@ impl Seat {
         let ended = lock(&crew.ended).clone();
         ended.map_err(Error::Job)
     }
+}
+
+fn not_connected(waited: Duration) -> String {
+    format!(
+        "NCCL has not connected its ranks after {} seconds (-T): check that hosts reach each other (NCCL_SOCKET_IFNAME, \
+         firewall); NCCL_DEBUG=INFO shows where it waits",
+        waited.as_secs()
+    )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -137,12 +137,14 @@ fn begin(
     let (nccl, gpu, policy) = (Arc::clone(&process.nccl), gpu.clone(), flags.cta_policy);
     let begun = Arc::new(Mutex::new(None));
     let place = Arc::clone(&begun);
-    seat.together_apart(Box::new(move || {
+    let join = Box::new(move || {
         gpu.make_current()?;
         let pending = Communicator::join(&nccl, id, rank, nranks, &mut config(&nccl, policy))?;
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
         Ok(())
-    }))?;
+    });
+    // Before the job notices that nobody gets on, which says less.
+    seat.together_apart(join, flags.patience().map(|most| most - most / 10))?;
     let pending = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
     pending.map(|pending| pending.ready()).ok_or_else(|| Error::Job("NCCL gave no communicator".into()))
 }
