@@ -14,17 +14,20 @@ doctor: build ## Build busbw, measure this machine and explain the result (busbw
 example: build ## Answer the first field report from its recorded log: why is busbw falling?
 	@target/release/busbw explain $(RECORDED); status=$$?; [ $$status -le 1 ]
 
-build: ## Build the command: target/release/busbw
-	$(CARGO) build --release --locked -p busbw
+build: ## Build the command, target/release/busbw, and NCCL's network plugin, libnccl-net-busbw.so beside it
+	$(CARGO) build --release --locked -p busbw -p busbw-nccl-net
+	@cp -f target/release/libnccl_net_busbw.so target/release/libnccl-net-busbw.so
 
 test: ## Install what the tests need, and run them all
 	@scripts/setup-tests
 	$(CARGO) test --profile tests --locked --workspace
+	@scripts/test-python
 
 lint: ## Check formatting, lints and docs
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
+	@scripts/lint-python
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
 	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test facts
@@ -67,7 +70,7 @@ bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, insta
 docs: ## Build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps --open
 
-install: build ## Install the command, completions and man pages under PREFIX (default ~/.local)
+install: build ## Install the command, NCCL's plugin, completions and man pages under PREFIX (default ~/.local)
 	@scripts/install "$${PREFIX:-$$HOME/.local}"
 
 clean: ## Delete what was built

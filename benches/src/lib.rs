@@ -9,13 +9,16 @@
 
 pub mod accuracy;
 pub mod ingest;
+pub mod lab;
 pub mod machine;
 pub mod measure;
 pub mod monitor;
 pub mod nccl_log;
 pub mod peers;
+pub mod program;
 pub mod random;
 pub mod results;
+pub mod scratch;
 pub mod simulate;
 pub mod statistics;
 pub mod tune;

@@ -2,6 +2,7 @@
 
 use crate::wait::Cores;
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// Settings of the transport. `None` is found by the transport itself.
 #[derive(Debug, Clone)]
@@ -19,6 +20,13 @@ pub struct Config {
     pub chunk: usize,
     /// Messages from this many bytes on are sent without a copy, where the kernel can; `usize::MAX` for never.
     pub zero_copy_from: usize,
+    /// Whether every message carries a checksum, which the receiver looks at. One side that wants it suffices.
+    pub checksum: bool,
+    /// A peer that answers nothing for so long is taken for dead; `None` leaves that to the kernel, which takes a quarter of
+    /// an hour or two hours.
+    pub timeout: Option<Duration>,
+    /// The traffic class of the packets: DSCP times 4.
+    pub traffic_class: Option<u8>,
     /// TCP's congestion control on the sending side, where the kernel has it.
     pub congestion: String,
 }
@@ -33,6 +41,9 @@ impl Default for Config {
             // Over veth pairs, 512 KiB is a fifth faster than 128 KiB, and as fast as 1 MiB.
             chunk: 512 << 10,
             zero_copy_from: 256 << 10,
+            checksum: false,
+            timeout: None,
+            traffic_class: None,
             // BBR measures and paces: over veth pairs and at 100 Gbit/s that costs half the speed. Cubic is Linux's default.
             congestion: "cubic".into(),
         }

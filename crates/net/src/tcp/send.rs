@@ -3,11 +3,12 @@
 use super::device::{Device, SocketsInUse};
 use super::failure::{Failure, FirstFailure};
 use super::helpers::{Helpers, Lane};
+use super::liveness::{Silence, Watch};
 use super::requests::Requests;
 use super::send_lane::SendLane;
 use super::socket;
 use super::wire::{ChunkHeader, InlineHeader};
-use super::{MOST_REQUESTS, deal};
+use super::{MOST_REQUESTS, checksum, deal};
 use crate::transport::{Request, Sender};
 use crate::{Alarm, Result};
 use std::collections::VecDeque;
@@ -62,6 +63,8 @@ pub(super) struct SendShared {
     pub device: Arc<Device>,
     pub failure: FirstFailure,
     zero_copy_from: usize,
+    /// Whether messages carry checksums.
+    checked: bool,
 }
 
 impl SendShared {
@@ -76,6 +79,23 @@ impl SendShared {
 
     /// The next chunk, for a socket that has drained.
     pub fn take(&self) -> Option<Chunk> {
+        let (mut header, data) = self.cut()?;
+        if self.checked {
+            // SAFETY: the chunk is part of a message that stays readable until its request is done.
+            header.sum = checksum::of(unsafe { std::slice::from_raw_parts(data, header.len as usize) });
+        }
+        Some(Chunk {
+            message: header.message,
+            header: header.to_bytes(self.checked),
+            header_sent: 0,
+            data,
+            unsent: header.len as usize,
+            zero_copy: header.total as usize >= self.zero_copy_from,
+        })
+    }
+
+    /// Cuts the next chunk off the first message.
+    fn cut(&self) -> Option<(ChunkHeader, *const u8)> {
         let mut untaken = self.untaken.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let first = untaken.front_mut()?;
         let len = first.chunk.min(first.len - first.next);
@@ -85,21 +105,15 @@ impl SendShared {
             total: first.len as u64,
             len: len as u32,
             tag: first.tag,
+            sum: 0,
         };
-        let chunk = Chunk {
-            message: first.message,
-            header: header.to_bytes(),
-            header_sent: 0,
-            data: first.data.wrapping_add(first.next),
-            unsent: len,
-            zero_copy: first.len >= self.zero_copy_from,
-        };
+        let data = first.data.wrapping_add(first.next);
         first.next += len;
         if first.next == first.len {
             untaken.pop_front();
             self.waiting.store(untaken.len(), Ordering::SeqCst);
         }
-        Some(chunk)
+        Some((header, data))
     }
 
     /// Bytes of a message are in the kernel's hands; `pinned` when it still reads them where they are.
@@ -136,8 +150,10 @@ pub struct SendComm {
     control: OwnedFd,
     inline: VecDeque<Inline>,
     inline_up_to: usize,
+    watch: Watch,
+    silence: Silence,
     requests: Requests,
-    lens: [usize; MOST_REQUESTS],
+    lens: Box<[usize; MOST_REQUESTS]>,
     most_chunk: usize,
     lanes: usize,
     /// The data sockets, where no helper moves them.
@@ -157,6 +173,8 @@ pub(super) struct Parts {
     pub device: Arc<Device>,
     pub address: String,
     pub alarm: Arc<Alarm>,
+    /// Whether messages carry checksums.
+    pub checksum: bool,
 }
 
 impl SendComm {
@@ -177,12 +195,13 @@ impl SendComm {
             device: parts.device,
             failure: FirstFailure::default(),
             zero_copy_from: config.zero_copy_from,
+            checked: parts.checksum,
         });
         let lanes = parts.threads.max(1);
         let (lane, helpers) = {
             let lanes = deal(parts.data, lanes)
                 .into_iter()
-                .map(|sockets| SendLane::new(sockets, Arc::clone(&shared)))
+                .map(|sockets| SendLane::new(sockets, Arc::clone(&shared), config.timeout))
                 .collect::<Result<Vec<_>>>()?;
             super::helpers_or_own(lanes, parts.threads)?
         };
@@ -191,8 +210,10 @@ impl SendComm {
             control: parts.control,
             inline: VecDeque::new(),
             inline_up_to: config.inline_up_to,
+            watch: Watch::new(config.timeout),
+            silence: Silence::default(),
             requests: Requests::new(),
-            lens: [0; MOST_REQUESTS],
+            lens: Box::new([0; MOST_REQUESTS]),
             most_chunk: config.chunk,
             lanes,
             lane,
@@ -219,7 +240,10 @@ impl SendComm {
         let mut moved = 0;
         while !self.inline.is_empty() {
             match self.push_inline()? {
-                0 => break,
+                0 => {
+                    self.watch.look(std::iter::once((&self.control, &mut self.silence)))?;
+                    break;
+                }
                 sent => moved += sent,
             }
         }
@@ -301,7 +325,10 @@ impl Sender for SendComm {
         let slot = self.shared.slot(message);
         if len <= self.inline_up_to {
             slot.unsent.store(len + 1, Ordering::Relaxed);
-            let header = InlineHeader { message, len: len as u32, tag }.to_bytes();
+            let checked = self.shared.checked && len > 0;
+            // SAFETY: the message is readable by the caller's promise.
+            let sum = if checked { checksum::of(unsafe { std::slice::from_raw_parts(data, len) }) } else { 0 };
+            let header = InlineHeader { message, len: len as u32, tag, sum }.to_bytes(self.shared.checked);
             self.inline.push_back(Inline { message, header, header_sent: 0, data, unsent: len });
             if self.inline.len() == 1 {
                 self.push_inline().map_err(|failure| self.fail(failure))?;

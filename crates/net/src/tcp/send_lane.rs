@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, FirstFailure};
 use super::helpers::{BELL, Lane};
+use super::liveness::{Silence, Watch};
 use super::send::{Chunk, SendShared};
 use super::socket::{self, Epoll};
 use super::wire::ChunkHeader;
@@ -10,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 struct SendSocket {
     fd: OwnedFd,
@@ -17,6 +19,7 @@ struct SendSocket {
     /// Whether the socket may take bytes; the kernel reports when it may again.
     writable: bool,
     pinned: Pinned,
+    silence: Silence,
 }
 
 /// Data sockets and who they send for.
@@ -31,22 +34,29 @@ pub(super) struct SendLane {
     busy: usize,
     /// Sockets with sends that the kernel still reads from.
     pinned: usize,
+    watch: Watch,
 }
 
 impl SendLane {
     /// Bytes after which a pass ends, so that its thread gets to receive as well.
     const PASS: usize = 256 << 10;
 
-    pub fn new(sockets: Vec<OwnedFd>, shared: Arc<SendShared>) -> crate::Result<Self> {
+    pub fn new(sockets: Vec<OwnedFd>, shared: Arc<SendShared>, timeout: Option<Duration>) -> crate::Result<Self> {
         let epoll = Epoll::new()?;
         for (index, socket) in sockets.iter().enumerate() {
             epoll.add(socket, index, libc::EPOLLOUT)?;
         }
         let sockets = sockets
             .into_iter()
-            .map(|fd| SendSocket { fd, chunk: None, writable: true, pinned: Pinned::default() })
+            .map(|fd| SendSocket {
+                fd,
+                chunk: None,
+                writable: true,
+                pinned: Pinned::default(),
+                silence: Silence::default(),
+            })
             .collect();
-        Ok(SendLane { sockets, epoll, shared, turn: 0, blocked: 0, busy: 0, pinned: 0 })
+        Ok(SendLane { sockets, epoll, shared, turn: 0, blocked: 0, busy: 0, pinned: 0, watch: Watch::new(timeout) })
     }
 
     fn unblock(&mut self) {
@@ -83,6 +93,15 @@ impl SendLane {
             self.blocked += 1;
         }
         Ok(sent)
+    }
+
+    /// While nothing moves: whether those who should take something still answer.
+    fn watch(&mut self) -> Result<(), Failure> {
+        if self.busy == 0 && self.pinned == 0 {
+            return Ok(());
+        }
+        let waiting = |socket: &&mut SendSocket| socket.chunk.is_some() || !socket.pinned.is_empty();
+        self.watch.look(self.sockets.iter_mut().filter(waiting).map(|socket| (&socket.fd, &mut socket.silence)))
     }
 
     fn reap(&mut self) {
@@ -138,7 +157,7 @@ impl Lane for SendLane {
             self.reap();
         }
         if self.busy == 0 && !self.shared.has_chunks() {
-            return Ok(0);
+            return self.watch().map(|()| 0);
         }
         self.unblock();
         let mut sent = 0;
@@ -154,6 +173,8 @@ impl Lane for SendLane {
         }
         if sent > 0 {
             self.shared.device.count_sent(sent);
+        } else {
+            self.watch()?;
         }
         Ok(sent)
     }

@@ -189,7 +189,7 @@ fn a_message_that_disagrees_with_its_room_is_an_error() {
                     receive.test(Request(0)).err()
                 })
             };
-            assert!(matches!(error, Error::Protocol { .. }));
+            assert!(matches!(error, Error::Mismatch { .. }));
             let text = error.to_string();
             assert!(text.contains("rank 3 on host b (127.0.0.1:") && text.contains(says), "{text}");
             // It stays unusable, and says the same.
@@ -256,8 +256,9 @@ fn strangers_are_dropped_and_disturb_nobody() {
     let mut garbage = TcpStream::connect(address).unwrap();
     garbage.write_all(&[b'G'; 100]).unwrap();
     drop(TcpStream::connect(address).unwrap());
-    let other_job = Net::new(loopback(), config(0, 1), Token::from_bytes([8; 16]), Alarm::new(), Cores::Own).unwrap();
-    let mut connecting = other_job.connect(0, &listener.handle(), 9).unwrap();
+    let mut forged = listener.handle().to_bytes();
+    forged[Handle::SIZE - 1] ^= 1;
+    let mut connecting = net.connect(0, &Handle::from_bytes(&forged).unwrap(), 9).unwrap();
     let _outsider = until(|| connecting.poll().unwrap());
 
     let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
@@ -270,10 +271,11 @@ fn strangers_are_dropped_and_disturb_nobody() {
     until(|| {
         assert!(listener.accept().unwrap().is_none());
         dropped.extend(listener.dropped());
-        (dropped.len() >= 4).then_some(())
+        (dropped.len() >= 5).then_some(())
     });
     dropped.sort_unstable_by_key(|line| line.split_once("dropped").map(|(_, why)| why.to_owned()));
-    let ends = ["it closed before it said who it is", "job's token", "job's token", "it speaks another protocol"];
+    let token = "listener's token";
+    let ends = ["it closed before it said who it is", token, token, token, "it speaks another protocol"];
     assert!(
         dropped.iter().zip(ends).all(|(line, end)| line.starts_with("127.0.0.1:") && line.ends_with(end)),
         "{dropped:?}"
