@@ -48,11 +48,23 @@ fn content(message: usize, len: usize) -> Vec<u8> {
 
 /// Sends messages of these sizes into rooms that are `spare` bytes larger, as many at once as there is room for.
 fn carry(send: &mut SendComm, receive: &mut RecvComm, sizes: &[usize], spare: usize) {
+    carry_while(send, receive, sizes, spare, |_, _| {});
+}
+
+/// The same, with something else between the steps.
+fn carry_while(
+    send: &mut SendComm,
+    receive: &mut RecvComm,
+    sizes: &[usize],
+    spare: usize,
+    mut meanwhile: impl FnMut(&mut SendComm, &mut RecvComm),
+) {
     let messages: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(i, &len)| content(i, len)).collect();
     let mut rooms: Vec<Vec<u8>> = sizes.iter().map(|&len| vec![0xAA; len + spare]).collect();
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     let (mut sent, mut received) = (0, 0);
     until(|| {
+        meanwhile(send, receive);
         while let Some(message) = messages.get(sends.len()) {
             // SAFETY: the messages live until every request is done.
             match unsafe { send.isend(message.as_ptr(), message.len(), sends.len() as u32) }.unwrap() {
@@ -95,6 +107,33 @@ fn carries_messages_of_every_size() {
         let sockets = 2 * (threads.max(1) * sockets + 1);
         assert_eq!(net.stats(), [Stats { sent_bytes: bytes, received_bytes: bytes, sockets }]);
     }
+}
+
+#[test]
+fn helpers_that_come_and_go_lose_nothing() {
+    use super::growth::Advice::{Grow, Shrink};
+    let (grow, shrink) = ([Grow; 5], [Shrink; 5]);
+    let advice: Vec<_> = [Grow, Grow, Shrink, Grow, Shrink, Shrink].into_iter().chain(grow).chain(shrink).collect();
+    for zero_copy_from in [1, usize::MAX] {
+        let net = net(Config { zero_copy_from, ..config(0, 16) });
+        let (mut send, mut receive) = pair(&net);
+        let sizes: Vec<usize> = (0..200).map(|i| i * 3001).collect();
+        let mut steps = 0;
+        carry_while(&mut send, &mut receive, &sizes, 77, |send, receive| {
+            send.crew().follow(advice[steps % advice.len()]).unwrap();
+            receive.crew().follow(advice[(steps + steps / 7) % advice.len()]).unwrap();
+            steps += 1;
+        });
+    }
+}
+
+#[test]
+fn helpers_that_are_found_by_measuring_lose_nothing() {
+    let net = net(Config { measured: true, spare_cores: 3, ..Config::default() });
+    let (mut send, mut receive) = pair(&net);
+    // Long enough for several windows of either end; what is advised depends on this machine.
+    let sizes: Vec<usize> = (0..48).map(|i| (4 << 20) + i * 1001).collect();
+    (0..3).for_each(|_| carry(&mut send, &mut receive, &sizes, 77));
 }
 
 #[test]
