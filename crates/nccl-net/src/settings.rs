@@ -8,6 +8,10 @@ use std::time::Duration;
 /// shorter than the watchdogs of frameworks.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The cores that a process may run on are shared with those of other GPUs, with frameworks and with NCCL's own threads: a
+/// helper for each so many at most.
+const CORES_PER_HELPER: usize = 4;
+
 /// The transport's settings.
 ///
 /// # Errors
@@ -30,7 +34,9 @@ pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Result<Config> 
             }
         },
     };
-    Ok(Config { checksum, timeout, ..Config::from_env(variable)? })
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let spare_cores = cores / CORES_PER_HELPER;
+    Ok(Config { checksum, timeout, measured: true, spare_cores, ..Config::from_env(variable)? })
 }
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ impl Connecting {
             address: self.peer.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
             checksum: self.checksum,
+            growth: self.shared.growth(),
         };
         SendComm::new(parts, &self.shared.config).map(Some)
     }

@@ -198,6 +198,7 @@ impl Listener {
             address: joining.from.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
             checksum: joining.hello.checksum,
+            growth: self.shared.growth(),
         };
         Ok((RecvComm::new(parts, joining.hello.inline_up_to as usize)?, purpose))
     }

@@ -42,6 +42,11 @@ impl Watch {
         Watch { timeout, looked: Instant::now() }
     }
 
+    /// How long silence is put up with.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
     /// To be called while nothing moves, with the sockets whose peer should take something.
     ///
     /// # Errors

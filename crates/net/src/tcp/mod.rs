@@ -6,13 +6,16 @@
 //! says where in its message it belongs, so that it is received straight into the posted room.
 //!
 //! With helper threads, each moves its share of the data sockets. Without (the ranks need the cores), whoever calls `test`
-//! moves them all.
+//! moves them all. Where it is to be found out (`Config::measured`), a connection begins without, and gets helpers one by
+//! one as long as each makes it faster.
 
 mod checksum;
 mod config;
 mod connect;
+mod crew;
 mod device;
 mod failure;
+mod growth;
 mod handle;
 mod helpers;
 mod listen;
@@ -44,9 +47,9 @@ use crate::wait::Cores;
 use crate::{Alarm, Error, Result, Token};
 use config::Stripes;
 use device::Device;
-use helpers::{Helpers, Lane};
+use growth::{Budget, Growth};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Most messages of one connection under way: NCCL's 32 requests (`NCCL_NET_MAX_REQUESTS`) of [`MOST_GROUPED`] receives.
@@ -68,6 +71,15 @@ struct Shared {
     token: Token,
     alarm: Arc<Alarm>,
     cores: Cores,
+    /// For helpers that are found by measuring.
+    budget: Budget,
+}
+
+impl Shared {
+    /// How a new connection's helpers are found, where they are.
+    fn growth(&self) -> Option<Growth> {
+        self.config.most_measured(self.cores).map(|most| Growth::new(most, self.budget.clone()))
+    }
 }
 
 impl Net {
@@ -87,7 +99,8 @@ impl Net {
             return Err(Error::Config("no network interface to use; set NCCL_SOCKET_IFNAME".into()));
         }
         let devices = interfaces.iter().cloned().map(|interface| Arc::new(Device::new(interface))).collect();
-        Ok(Net { devices, interfaces, shared: Arc::new(Shared { config, token, alarm, cores }) })
+        let budget = Budget::new(config.spare_cores);
+        Ok(Net { devices, interfaces, shared: Arc::new(Shared { config, token, alarm, cores, budget }) })
     }
 
     /// The same devices, with other settings and another token for the listeners to come.
@@ -143,9 +156,10 @@ impl Net {
 
 /// How many sockets this process may still open, keeping half of its descriptors for the rest.
 fn sockets_left() -> usize {
-    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
         .map_or(1024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    // New descriptors get the lowest free number, so that it tells how many are open without counting thousands.
+    let open = std::fs::File::open("/dev/null").map_or(limit, |file| file.as_raw_fd() as usize);
     (limit / 2).saturating_sub(open)
 }
 
@@ -180,9 +194,4 @@ fn deal<T>(items: Vec<T>, hands: usize) -> Vec<Vec<T>> {
         dealt[i % hands].push(item);
     }
     dealt
-}
-
-/// Gives lanes to helper threads, or the only one back when there are to be none.
-fn helpers_or_own<L: Lane>(mut lanes: Vec<L>, threads: usize) -> Result<(Option<L>, Helpers)> {
-    if threads == 0 { Ok((lanes.pop(), Helpers::default())) } else { Ok((None, Helpers::start(lanes)?)) }
 }

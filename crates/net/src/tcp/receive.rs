@@ -1,8 +1,8 @@
 //! The receiving end of a connection: small messages from the control socket, long ones as chunks from the data sockets.
 
+use super::crew::Crew;
 use super::device::SocketsInUse;
 use super::failure::Failure;
-use super::helpers::{Helpers, Lane};
 use super::receive_control::{Control, Step};
 use super::receive_lane::ReceiveLane;
 use super::requests::Requests;
@@ -22,9 +22,8 @@ pub struct RecvComm {
     requests: Requests,
     /// Receives under way that may come over the data sockets.
     long_under_way: usize,
-    /// The data sockets, where no helper moves them.
-    lane: Option<ReceiveLane>,
-    helpers: Helpers,
+    /// Who moves the data sockets.
+    crew: Crew<ReceiveLane>,
     data_sockets: usize,
     peer: String,
     address: String,
@@ -41,21 +40,26 @@ impl RecvComm {
             .into_iter()
             .map(|sockets| ReceiveLane::new(sockets, Arc::clone(&shared)))
             .collect::<Result<Vec<_>>>()?;
-        let (lane, helpers) = super::helpers_or_own(lanes, parts.threads)?;
+        let crew = Crew::new(lanes, parts.threads, parts.growth)?;
         Ok(RecvComm {
             shared,
             control: Control::new(parts.control),
             inline_up_to,
             requests: Requests::new(),
             long_under_way: 0,
-            lane,
-            helpers,
+            crew,
             data_sockets,
             peer: parts.address.clone(),
             address: parts.address,
             alarm: parts.alarm,
             _sockets: sockets,
         })
+    }
+
+    /// Who moves its data sockets.
+    #[cfg(test)]
+    pub(super) fn crew(&mut self) -> &mut Crew<ReceiveLane> {
+        &mut self.crew
     }
 
     /// Names the peer in errors: `rank 3 on host b`. The address is added.
@@ -86,7 +90,7 @@ impl RecvComm {
         let long = rooms.iter().filter(|room| room.len > self.inline_up_to).count();
         if long > 0 {
             self.long_under_way += long;
-            self.helpers.wake();
+            self.crew.wake();
         }
         Ok(Some(Request(last)))
     }
@@ -101,10 +105,8 @@ impl RecvComm {
     fn progress(&mut self) -> std::result::Result<(), Failure> {
         let mut moved = self.pump_control()?;
         if self.long_under_way > 0 || self.control.ended() {
-            match &mut self.lane {
-                Some(lane) => moved += lane.progress()?,
-                None => self.shared.failure.get().map_or(Ok(()), Err)?,
-            }
+            moved += self.crew.progress(|| self.shared.received())?;
+            self.shared.failure.get().map_or(Ok(()), Err)?;
         }
         if moved > 0 {
             self.alarm.advance();

@@ -34,13 +34,9 @@ impl ReceiveLane {
     const PASS: usize = 256 << 10;
 
     pub fn new(sockets: Vec<OwnedFd>, shared: Arc<ReceiveShared>) -> crate::Result<Self> {
-        let epoll = Epoll::new()?;
-        for (index, socket) in sockets.iter().enumerate() {
-            epoll.add(socket, index, libc::EPOLLIN | libc::EPOLLRDHUP)?;
-        }
-        let sockets = sockets
-            .into_iter()
-            .map(|fd| ReceiveSocket {
+        let mut lane = ReceiveLane { sockets: Vec::new(), epoll: Epoll::new()?, shared, turn: 0 };
+        for fd in sockets {
+            lane.add(ReceiveSocket {
                 fd,
                 header: [0; ChunkHeader::SIZE],
                 header_received: 0,
@@ -48,9 +44,15 @@ impl ReceiveLane {
                 readable: true,
                 hung_up: false,
                 ended: false,
-            })
-            .collect();
-        Ok(ReceiveLane { sockets, epoll, shared, turn: 0 })
+            })?;
+        }
+        Ok(lane)
+    }
+
+    fn add(&mut self, socket: ReceiveSocket) -> crate::Result<()> {
+        self.epoll.add(&socket.fd, self.sockets.len(), libc::EPOLLIN | libc::EPOLLRDHUP)?;
+        self.sockets.push(socket);
+        Ok(())
     }
 }
 
@@ -145,6 +147,24 @@ impl Lane for ReceiveLane {
 
     fn epoll(&self) -> &Epoll {
         &self.epoll
+    }
+
+    fn split(&mut self) -> crate::Result<Option<Self>> {
+        if self.sockets.len() < 2 {
+            return Ok(None);
+        }
+        // Without a descriptor for its epoll, all stays as it is.
+        let Ok(mut other) = ReceiveLane::new(Vec::new(), Arc::clone(&self.shared)) else { return Ok(None) };
+        for socket in self.sockets.split_off(self.sockets.len().div_ceil(2)) {
+            self.epoll.remove(&socket.fd);
+            other.add(socket)?;
+        }
+        self.turn = 0;
+        Ok(Some(other))
+    }
+
+    fn absorb(&mut self, other: Self) -> crate::Result<()> {
+        other.sockets.into_iter().try_for_each(|socket| self.add(socket))
     }
 
     fn note(&mut self, index: usize, events: u32) {

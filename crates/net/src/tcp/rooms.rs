@@ -58,6 +58,8 @@ pub(super) struct ReceiveShared {
     slots: [Slot; MOST_REQUESTS],
     /// How many rooms were posted.
     posted: AtomicU64,
+    /// Bytes that have come.
+    received: AtomicU64,
     /// Data sockets that the peer has closed.
     pub ended_sockets: AtomicUsize,
     device: Arc<Device>,
@@ -76,6 +78,7 @@ impl ReceiveShared {
         ReceiveShared {
             slots: std::array::from_fn(|_| Slot::empty()),
             posted: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             ended_sockets: AtomicUsize::new(0),
             device,
             failure: FirstFailure::default(),
@@ -90,6 +93,11 @@ impl ReceiveShared {
         }
         // All at once: a message of the group must find every room of it.
         self.posted.store(first + rooms.len() as u64, Ordering::SeqCst);
+    }
+
+    /// Bytes that have come so far.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// The size of the message in a room and the room's, once all of it is there.
@@ -145,6 +153,7 @@ impl ReceiveShared {
     /// Bytes are in a room, and are what was sent.
     fn arrived(&self, room: u64, bytes: usize) {
         self.device.count_received(bytes);
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         self.slot(room).arrived.fetch_add(bytes, Ordering::AcqRel);
     }
 }

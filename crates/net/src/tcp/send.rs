@@ -1,8 +1,9 @@
 //! The sending end of a connection: small messages at once on the control socket, long ones as chunks for the data sockets.
 
+use super::crew::Crew;
 use super::device::{Device, SocketsInUse};
 use super::failure::{Failure, FirstFailure};
-use super::helpers::{Helpers, Lane};
+use super::growth::Growth;
 use super::liveness::{Silence, Watch};
 use super::requests::Requests;
 use super::send_lane::SendLane;
@@ -13,7 +14,7 @@ use crate::transport::{Request, Sender};
 use crate::{Alarm, Result};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What is known of a message that is being sent.
@@ -58,6 +59,8 @@ pub(super) struct SendShared {
     untaken: Mutex<VecDeque<Untaken>>,
     /// Length of `untaken`, to be looked at without the lock.
     waiting: AtomicUsize,
+    /// Bytes in the kernel's hands so far.
+    sent_bytes: AtomicU64,
     /// Off once the kernel has said that it copied after all.
     pub zero_copy: AtomicBool,
     pub device: Arc<Device>,
@@ -122,6 +125,7 @@ impl SendShared {
         if pinned {
             slot.pinned.fetch_add(1, Ordering::Relaxed);
         }
+        self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         slot.unsent.fetch_sub(bytes, Ordering::Release);
     }
 
@@ -155,10 +159,8 @@ pub struct SendComm {
     requests: Requests,
     lens: Box<[usize; MOST_REQUESTS]>,
     most_chunk: usize,
-    lanes: usize,
-    /// The data sockets, where no helper moves them.
-    lane: Option<SendLane>,
-    helpers: Helpers,
+    /// Who moves the data sockets.
+    crew: Crew<SendLane>,
     peer: String,
     address: String,
     alarm: Arc<Alarm>,
@@ -175,6 +177,8 @@ pub(super) struct Parts {
     pub alarm: Arc<Alarm>,
     /// Whether messages carry checksums.
     pub checksum: bool,
+    /// How helpers are found, where their number is not given.
+    pub growth: Option<Growth>,
 }
 
 impl SendComm {
@@ -191,20 +195,18 @@ impl SendComm {
             slots: std::array::from_fn(|_| Slot::default()),
             untaken: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            sent_bytes: AtomicU64::new(0),
             zero_copy: AtomicBool::new(zero_copy),
             device: parts.device,
             failure: FirstFailure::default(),
             zero_copy_from: config.zero_copy_from,
             checked: parts.checksum,
         });
-        let lanes = parts.threads.max(1);
-        let (lane, helpers) = {
-            let lanes = deal(parts.data, lanes)
-                .into_iter()
-                .map(|sockets| SendLane::new(sockets, Arc::clone(&shared), config.timeout))
-                .collect::<Result<Vec<_>>>()?;
-            super::helpers_or_own(lanes, parts.threads)?
-        };
+        let lanes = deal(parts.data, parts.threads.max(1))
+            .into_iter()
+            .map(|sockets| SendLane::new(sockets, Arc::clone(&shared), config.timeout))
+            .collect::<Result<Vec<_>>>()?;
+        let crew = Crew::new(lanes, parts.threads, parts.growth)?;
         Ok(SendComm {
             shared,
             control: parts.control,
@@ -215,14 +217,18 @@ impl SendComm {
             requests: Requests::new(),
             lens: Box::new([0; MOST_REQUESTS]),
             most_chunk: config.chunk,
-            lanes,
-            lane,
-            helpers,
+            crew,
             peer: parts.address.clone(),
             address: parts.address,
             alarm: parts.alarm,
             _sockets: sockets,
         })
+    }
+
+    /// Who moves its data sockets.
+    #[cfg(test)]
+    pub(super) fn crew(&mut self) -> &mut Crew<SendLane> {
+        &mut self.crew
     }
 
     /// Names the peer in errors: `rank 3 on host b`. The address is added.
@@ -247,10 +253,8 @@ impl SendComm {
                 sent => moved += sent,
             }
         }
-        match &mut self.lane {
-            Some(lane) => moved += lane.progress()?,
-            None => self.shared.failure.get().map_or(Ok(()), Err)?,
-        }
+        moved += self.crew.progress(|| self.shared.sent_bytes.load(Ordering::Relaxed))?;
+        self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
             self.alarm.advance();
         }
@@ -258,9 +262,9 @@ impl SendComm {
         Ok(())
     }
 
-    /// Size of a message's chunks: one for each helper, if that makes no crumbs.
+    /// Size of a message's chunks: one for each hand, if that makes no crumbs.
     fn chunk(&self, len: usize) -> usize {
-        len.div_ceil(self.lanes).clamp(Self::LEAST_CHUNK.min(self.most_chunk), self.most_chunk)
+        len.div_ceil(self.crew.hands()).clamp(Self::LEAST_CHUNK.min(self.most_chunk), self.most_chunk)
     }
 
     fn finish(&mut self) {
@@ -341,7 +345,7 @@ impl Sender for SendComm {
             untaken.push_back(Untaken { message, data, len, next: 0, chunk, tag });
             self.shared.waiting.store(untaken.len(), Ordering::SeqCst);
             drop(untaken);
-            self.helpers.wake();
+            self.crew.wake();
         }
         Ok(Some(Request(message)))
     }

@@ -42,21 +42,38 @@ impl SendLane {
     const PASS: usize = 256 << 10;
 
     pub fn new(sockets: Vec<OwnedFd>, shared: Arc<SendShared>, timeout: Option<Duration>) -> crate::Result<Self> {
-        let epoll = Epoll::new()?;
-        for (index, socket) in sockets.iter().enumerate() {
-            epoll.add(socket, index, libc::EPOLLOUT)?;
+        let watch = Watch::new(timeout);
+        let mut lane = SendLane {
+            sockets: Vec::new(),
+            epoll: Epoll::new()?,
+            shared,
+            turn: 0,
+            blocked: 0,
+            busy: 0,
+            pinned: 0,
+            watch,
+        };
+        for fd in sockets {
+            let (pinned, silence) = Default::default();
+            lane.add(SendSocket { fd, chunk: None, writable: true, pinned, silence })?;
         }
-        let sockets = sockets
-            .into_iter()
-            .map(|fd| SendSocket {
-                fd,
-                chunk: None,
-                writable: true,
-                pinned: Pinned::default(),
-                silence: Silence::default(),
-            })
-            .collect();
-        Ok(SendLane { sockets, epoll, shared, turn: 0, blocked: 0, busy: 0, pinned: 0, watch: Watch::new(timeout) })
+        Ok(lane)
+    }
+
+    fn add(&mut self, socket: SendSocket) -> crate::Result<()> {
+        self.epoll.add(&socket.fd, self.sockets.len(), libc::EPOLLOUT)?;
+        self.sockets.push(socket);
+        self.count();
+        Ok(())
+    }
+
+    /// Counts anew, after sockets have come or gone.
+    fn count(&mut self) {
+        let how_many = |which: fn(&SendSocket) -> bool| self.sockets.iter().filter(|socket| which(socket)).count();
+        self.blocked = how_many(|socket| !socket.writable);
+        self.busy = how_many(|socket| socket.chunk.is_some());
+        self.pinned = how_many(|socket| !socket.pinned.is_empty());
+        self.turn = 0;
     }
 
     fn unblock(&mut self) {
@@ -181,6 +198,26 @@ impl Lane for SendLane {
 
     fn epoll(&self) -> &Epoll {
         &self.epoll
+    }
+
+    fn split(&mut self) -> crate::Result<Option<Self>> {
+        if self.sockets.len() < 2 {
+            return Ok(None);
+        }
+        // Without a descriptor for its epoll, all stays as it is.
+        let Ok(mut other) = SendLane::new(Vec::new(), Arc::clone(&self.shared), self.watch.timeout()) else {
+            return Ok(None);
+        };
+        for socket in self.sockets.split_off(self.sockets.len().div_ceil(2)) {
+            self.epoll.remove(&socket.fd);
+            other.add(socket)?;
+        }
+        self.count();
+        Ok(Some(other))
+    }
+
+    fn absorb(&mut self, other: Self) -> crate::Result<()> {
+        other.sockets.into_iter().try_for_each(|socket| self.add(socket))
     }
 
     fn note(&mut self, index: usize, _events: u32) {
