@@ -251,6 +251,20 @@ fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_refused_before_anything_runs() {
+    let stage = Stage::new();
+    for program in ["./no-such-program", "no-such-program"] {
+        let mut command = stage.busbw(&["--var", "A=1,2"]);
+        command.args(["--", program]);
+        let output = output(command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&format!("{program}: no such program here")), "{stderr}");
+        assert!(!stage.folder.path().join("store").exists());
+    }
+}
+
+#[test]
 fn an_objective_that_the_first_output_does_not_hold_ends_the_sweep() {
     let stage = Stage::new();
     let mut command = stage.busbw(&["--var", "A=1,2", "--minimize", "loss ([0-9.]+)"]);

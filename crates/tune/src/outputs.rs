@@ -126,8 +126,8 @@ mod tests {
         };
         let first = |command: &str| lines(command).lines().next().unwrap().to_string();
         assert_eq!(first("train -v"), "mpirun -x NCCL_ALGO=Ring train -v");
-        assert_eq!(first("mpirun -np 2 train"), "mpirun -x NCCL_ALGO=Ring -np 2 train");
-        assert_eq!(first("lab mpirun train"), "lab mpirun -x NCCL_ALGO=Ring train");
+        assert_eq!(first("mpirun -np 2 train"), "mpirun -x 'NCCL_ALGO=Ring' -np 2 train");
+        assert_eq!(first("lab mpirun train"), "lab mpirun -x 'NCCL_ALGO=Ring' train");
         assert_eq!(first("srun -N 2 train"), "NCCL_ALGO=Ring srun -N 2 train");
         assert!(lines("train").ends_with("NCCL_ALGO=Ring sbatch --export=ALL --wrap=train\n"));
     }
