@@ -3,7 +3,7 @@
 CARGO ?= cargo
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-peers docs install clean
+.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-topk bench-peers docs install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,11 +20,13 @@ build: ## Build the command: target/release/busbw
 test: ## Install what the tests need, and run them all
 	@scripts/setup-tests
 	$(CARGO) test --profile tests --locked --workspace
+	@scripts/test-python
 
 lint: ## Check formatting, lints and docs
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
+	@scripts/lint-python
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
 	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test facts
@@ -58,6 +60,9 @@ bench-monitor: build ## Measure the processor time of watching 16 ports (3 minut
 
 bench-tune: ## Race the settings of the third field report over 1,000 seeds (seconds)
 	$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin bench-tune
+
+bench-topk: ## Measure selecting from CPU tensors beside torch.topk (after make test, which installs PyTorch; 3 minutes)
+	target/python/bin/python benches/topk.py
 
 bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, installed first (as root; 20 minutes)
 	@scripts/setup-peers

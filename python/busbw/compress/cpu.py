@@ -1,42 +1,67 @@
-"""Top-k by magnitude on CPU tensors."""
+"""Top-k by magnitude on CPU tensors, by the Rust crate `busbw-compress`: a pass over the tensor, with all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from busbw.compress.sample import Sample
+from busbw import _native
 
-_SMALL = 1 << 18
-"""Entries below which `torch.topk` is as fast."""
+DTYPES = {
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float32: "float32",
+    torch.float64: "float64",
+}
 
 
 def select(tensor: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the `k` entries of largest magnitude and where they stand.
 
-    NaN counts as larger than infinity, as in `torch.topk`, so that a gradient that went wrong is
-    never hidden. Which of several entries of equal magnitude are taken is not specified.
+    NaN counts as larger than infinity, as in `torch.topk`, so that a gradient that went wrong is never hidden. Of
+    entries of equal magnitude those that come first are taken. As many threads work as PyTorch uses itself
+    (`torch.set_num_threads`), and other threads of Python run meanwhile.
 
     Args:
-        tensor: the entries, shape `[n]`, any floating-point type.
+        tensor: the entries, shape `[n]`, float16, bfloat16, float32 or float64.
         k: how many to take, `0 <= k <= n`.
 
     Returns:
-        `(values, indices)`, both of shape `[k]` and in no particular order: `values` in the type of
-        `tensor`, `indices` as int64, distinct.
+        `(values, indices)`, both of shape `[k]`, in the order in which they stand in `tensor`: `values` in its type,
+        `indices` as int64, distinct and ascending.
+
+    Raises:
+        ValueError: `k` exceeds `n`, or the tensor is of another type.
     """
-    indices = _among_likely(tensor, k) if tensor.numel() >= _SMALL and 0 < k < tensor.numel() else None
-    if indices is None:
-        indices = torch.topk(tensor.abs(), k, sorted=False).indices
-    return tensor[indices], indices
+    return _taken(_native.topk, tensor, k)
 
 
-def _among_likely(tensor: torch.Tensor, k: int) -> torch.Tensor | None:
-    """Select among the entries that a sample says are large; None where it has misled.
+def select_above(tensor: torch.Tensor, threshold: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the entries whose magnitude is larger than a threshold, and where they stand.
 
-    `torch.topk` moves every entry together with its index; this looks at most of them once.
+    Args:
+        tensor: as for `select`.
+        threshold: a magnitude, 0 or more. NaN is larger than any.
+
+    Returns:
+        As `select` does, with as many entries as there are.
+
+    Raises:
+        ValueError: the threshold is negative or NaN, or the tensor is of another type.
     """
-    sample = Sample.of(tensor, k)
-    magnitudes = tensor.abs()
-    # Not below, instead of at least: NaN is not below anything.
-    likely = (magnitudes < sample.magnitude(sample.generous)).logical_not_().nonzero().squeeze(1)
-    if not k <= likely.numel() <= sample.capacity:
-        return None
-    return likely[torch.topk(magnitudes[likely], k, sorted=False).indices]
+    return _taken(_native.select_above, tensor, threshold)
+
+
+def _taken(take: Callable[..., Any], tensor: torch.Tensor, limit: float) -> tuple[torch.Tensor, torch.Tensor]:
+    # A negated view stands in memory with its sign the wrong way round.
+    memory = tensor.detach().resolve_neg().contiguous()
+    described = (memory.data_ptr(), memory.numel(), DTYPES.get(memory.dtype, str(memory.dtype)))
+    indices, values = take(described, limit, torch.get_num_threads())
+    return _tensor(values, memory.dtype), _tensor(indices, torch.int64)
+
+
+def _tensor(memory: bytearray, dtype: torch.dtype) -> torch.Tensor:
+    """Make a tensor of bytes, without a copy; PyTorch makes none of no bytes."""
+    return torch.frombuffer(memory, dtype=dtype) if memory else torch.empty(0, dtype=dtype)

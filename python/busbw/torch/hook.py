@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
+from torch.nn.parallel import DistributedDataParallel
+
 from busbw.advisor import Advice, choose
 from busbw.torch.options import Mode, Options
 from busbw.torch.reducer import GradientReducer
 from busbw.torch.refusals import check_model
 from busbw.torch.report import CompressionReport
-from torch.distributed import GradBucket  # type: ignore[attr-defined]
-from torch.nn.parallel import DistributedDataParallel
 
 _log = logging.getLogger("busbw.torch")
 

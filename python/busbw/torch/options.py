@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+
 from busbw.compress import Method
 
 Mode = Literal["plain", "two-level", "topk", "both", "auto"]

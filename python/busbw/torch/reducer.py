@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
 from busbw.compress import ErrorFeedback, Message, Schedule
 from busbw.compress.message import MAX_ENTRIES
 from busbw.torch import traffic
