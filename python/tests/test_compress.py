@@ -1,5 +1,7 @@
 """Selection against torch.topk, on the CPU and by the GPU's kernels in Triton's interpreter; messages; memory."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
@@ -248,7 +250,7 @@ def test_momentum_stops_where_entries_were_sent() -> None:
     assert feedback.compress("bucket", gradient, 1)[1].tolist() == [0]
     values, indices = feedback.compress("bucket", torch.tensor([0.0, 1.0]), 2)
     # Entry 1: u = 1, then 0.5 + 1; residual 1 + 1.5. Entry 0: u was cleared.
-    assert dict(zip(indices.tolist(), values.tolist(), strict=True)) == {0: 0.0, 1: 2.5}
+    assert dict(zip(indices.tolist(), values.tolist())) == {0: 0.0, 1: 2.5}
 
 
 def test_rounding_stays_behind() -> None:

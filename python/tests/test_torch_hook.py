@@ -1,5 +1,7 @@
 """`busbw.torch.accelerate` on two and four ranks, and on one to four hosts that the ranks only believe in."""
 
+from __future__ import annotations
+
 import copy
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ def assert_same_on_all(answers: list[tuple[list[torch.Tensor], Any]]) -> list[to
     """All ranks must hold the same model to the last bit."""
     first = answers[0][0]
     for parameters, _ in answers[1:]:
-        for ours, theirs in zip(first, parameters, strict=True):
+        for ours, theirs in zip(first, parameters):
             assert torch.equal(ours, theirs)
     return first
 
@@ -78,7 +80,7 @@ def test_lossless_modes_train_as_ddp_does(
     tmp_path: Path,
 ) -> None:
     answers = ranks.run(world, train, 3, {"mode": mode}, directory=tmp_path, hosts=hosts)
-    for ours, theirs in zip(assert_same_on_all(answers), trained_by_ddp[world], strict=True):
+    for ours, theirs in zip(assert_same_on_all(answers), trained_by_ddp[world]):
         torch.testing.assert_close(ours, theirs)
     buckets = answers[0][1].buckets
     two_level = mode == "two-level" and world == 4 and len(set(hosts)) == 2
@@ -257,7 +259,7 @@ def mixed(rank: int, options: dict[str, Any] | None) -> tuple[list[torch.Tensor]
 def test_mixed_dtypes(tmp_path: Path) -> None:
     expected = assert_same_on_all(ranks.run(4, mixed, None, directory=tmp_path))
     answers = ranks.run(4, mixed, {"mode": "two-level"}, directory=tmp_path, hosts=TWO_HOSTS)
-    for ours, theirs in zip(assert_same_on_all(answers), expected, strict=True):
+    for ours, theirs in zip(assert_same_on_all(answers), expected):
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
     compressed = {"mode": "both", "topk_min_bytes": 0, "ratio": 0.05}
     assert_same_on_all(ranks.run(4, mixed, compressed, directory=tmp_path, hosts=TWO_HOSTS))

@@ -1,5 +1,7 @@
 """`DistributedOptimizer`: an optimizer that averages gradients over all ranks before it steps."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -70,7 +72,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
 class _Synchronizing:
     """What a wrapped optimizer can do beyond its own class."""
 
-    _averaging: "_Averaging"
+    _averaging: _Averaging
 
     def synchronize(self) -> None:
         """Wait until gradients are those of all ranks, as before clipping; `step` then goes in `skip_synchronize`."""
@@ -228,7 +230,7 @@ class _Averaging:
 
     def _unpack(self, bucket: _Bucket, flat: torch.Tensor) -> None:
         sizes = [parameter.numel() for parameter in bucket.parameters]
-        for parameter, part in zip(bucket.parameters, flat.split(sizes), strict=True):
+        for parameter, part in zip(bucket.parameters, flat.split(sizes)):
             assert parameter.grad is not None, "every packed parameter has a gradient"
             parameter.grad.copy_(part.view_as(parameter))
 

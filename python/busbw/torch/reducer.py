@@ -3,6 +3,8 @@
 What DDP's hook, `busbw.horovod` and the synthetic benchmark share.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from typing import Any
