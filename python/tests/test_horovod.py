@@ -254,6 +254,10 @@ def unequal(rank: int) -> None:
         with pytest.raises(AssertionError, match="backward_passes_per_step"):
             layers[0](torch.ones(1, 3)).sum().backward()
 
+        wide = nn.Linear(3, 2 + rank)
+        with pytest.raises(ValueError, match=r"rank 0 has .'weight', .2, 3.*rank 1 has .'weight', .3, 3"):
+            hvd.DistributedOptimizer(torch.optim.SGD([wide.weight], lr=1.0), [("weight", wide.weight)])
+
         for dense in (True, False):
             table = nn.Embedding(5, 2, sparse=True)
             optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0), sparse_as_dense=dense)
