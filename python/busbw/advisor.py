@@ -8,6 +8,8 @@ long is their break-even. The backward pass hides some of either; that is not mo
     python -m busbw.advisor --hosts 2 --ranks-per-host 8 --gradients 553M --network-gbit 25
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 import time
@@ -67,7 +69,7 @@ class Estimate:
         """Return the time over a network of so many GB/s."""
         return self.fixed_s + self.network_bytes / (network_gbs * 1e9)
 
-    def pays_below_gbs(self, other: "Estimate") -> float:
+    def pays_below_gbs(self, other: Estimate) -> float:
         """Return the network speed, GB/s, below which this is faster than `other`.
 
         Infinity where it always is, 0 where it never is.

@@ -1,5 +1,7 @@
 """Runs a function on several ranks of this machine, as a job with Gloo would."""
 
+from __future__ import annotations
+
 import contextlib
 import multiprocessing
 import os

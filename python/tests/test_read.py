@@ -1,5 +1,7 @@
 """`busbw.read`, `predict` and `compare` on recorded runs."""
 
+from __future__ import annotations
+
 import doctest
 import json
 import os
@@ -17,14 +19,14 @@ CONGESTED = DATA / "runs" / "h20-2x8-roce-cross-switch" / "run.log"
 DESCRIPTION = {"nodes": 2, "gpus_per_node": 8, "gpu": "H100 (DGX H100)"}
 
 
-def command(*args: "str | Path") -> "dict[str, object]":
+def command(*args: str | Path) -> dict[str, object]:
     program = Path(sysconfig.get_path("scripts")) / "busbw"
     output = subprocess.run([program, *args], capture_output=True, text=True, timeout=120)
     assert output.returncode in (0, 1), output.stderr
     return json.loads(output.stdout)
 
 
-def inputs() -> "list[Path]":
+def inputs() -> list[Path]:
     return [CONGESTED, *sorted((DATA / "runs" / "h20-2x8-ib").iterdir()), *sorted((DATA / "logs").glob("*.log"))[:8]]
 
 
@@ -121,9 +123,7 @@ def test_without_pandas_all_but_frames_works(monkeypatch: pytest.MonkeyPatch) ->
         ("\x7fELF\0\0\0\0", ValueError, "is not text"),
     ],
 )
-def test_what_cannot_be_read_is_named(
-    tmp_path: Path, content: "str | None", error: "type[Exception]", reason: str
-) -> None:
+def test_what_cannot_be_read_is_named(tmp_path: Path, content: str | None, error: type[Exception], reason: str) -> None:
     path = tmp_path / "run.log"
     if content is not None:
         path.write_text(content)
@@ -177,7 +177,7 @@ def test_a_prediction_has_a_frame() -> None:
         ({"cluster": DESCRIPTION, "collective": "all_reduse"}, r"all_reduse: unknown; choose one of all_reduce"),
     ],
 )
-def test_a_description_with_a_fault_is_refused(arguments: "dict[str, object]", reason: str) -> None:
+def test_a_description_with_a_fault_is_refused(arguments: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         busbw.predict(**arguments)
 

@@ -27,7 +27,7 @@ FIELD_REPORT = Table(
     tuple(
         Row(network, "plain", devices, total / devices, 0.0)
         for network, totals in {"TCP": (251, 1977, 847), "HARP": (251, 1977, 1644)}.items()
-        for devices, total in zip((1, 8, 16), totals, strict=True)
+        for devices, total in zip((1, 8, 16), totals)
     ),
 )
 

@@ -32,7 +32,7 @@ def images(generator: torch.Generator, rows: int) -> tuple[torch.Tensor, torch.T
     """Noise with a bright bar in one of four places: something that a convolution can learn, and not perfectly."""
     labels = torch.randint(0, CLASSES, (rows,), generator=generator)
     pictures = torch.randn(rows, 1, 8, 8, generator=generator)
-    for picture, label in zip(pictures, labels.tolist(), strict=True):
+    for picture, label in zip(pictures, labels.tolist()):
         picture[0, 2 * label : 2 * label + 2] += 0.9
     return pictures, labels
 

@@ -5,6 +5,8 @@ Distributed Training", ICLR 2018 (arXiv:1712.01887): local gradient accumulation
 correction and momentum factor masking (3.2, 3.3) and warm-up (3.3). Local gradient clipping is not here.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, field
 from typing import Any

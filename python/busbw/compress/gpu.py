@@ -9,21 +9,19 @@ of the way not taken find nothing to do.
 
 import torch
 
-from busbw.compress import cpu, kernels
+from busbw.compress import kernels
 from busbw.compress.sample import Sample
 
 KERNEL_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-"""Types that the kernels take; others go to `torch.topk`."""
+"""Types that the kernels take."""
 
 SMALL = 1 << 15
-"""Entries below which `torch.topk` needs fewer launches and no more time."""
+"""Entries from which the kernels are worth it: below, `torch.topk` needs fewer launches and no more time."""
 
 
-def select(tensor: torch.Tensor, k: int, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `k` entries of large magnitude and where they stand; see `busbw.compress.select`."""
-    if tensor.numel() < SMALL or tensor.dtype not in KERNEL_DTYPES or k in (0, tensor.numel()):
-        return cpu.select(tensor, k)
-    return exactly(tensor, k) if exact else above_threshold(tensor, k)
+def suits(tensor: torch.Tensor, k: int) -> bool:
+    """Return whether the kernels take such a tensor, and are worth their launches."""
+    return tensor.numel() >= SMALL and tensor.dtype in KERNEL_DTYPES and 0 < k < tensor.numel()
 
 
 def exactly(tensor: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,6 +9,7 @@ ordered as the numbers are, infinity above all of them and NaN above that (as in
 # ruff: noqa: ANN001, ANN202, N803
 
 from dataclasses import dataclass
+from typing import Optional
 
 import torch
 import triton  # type: ignore[import-untyped]
@@ -55,7 +56,7 @@ def keep_from(tensor: torch.Tensor, least: torch.Tensor, capacity: int) -> Kept:
 
 def radix_select(
     source: torch.Tensor,
-    places: torch.Tensor | None,
+    places: Optional[torch.Tensor],
     active: torch.Tensor,
     k: int,
     values: torch.Tensor,

@@ -31,9 +31,13 @@ def select(tensor: torch.Tensor, k: int, method: Method = "exact") -> tuple[torc
         raise ValueError(f"select takes a flat floating-point tensor, not {tensor.dtype} of shape {list(tensor.shape)}")
     if not 0 <= k <= tensor.numel():
         raise ValueError(f"cannot take {k} of {tensor.numel()} entries")
-    if tensor.device.type != "cuda":
+    if tensor.device.type == "cpu":
         return cpu.select(tensor, k)
-    # Triton comes with PyTorch's builds for GPUs alone.
-    from busbw.compress import gpu
+    if tensor.device.type == "cuda":
+        # Triton comes with PyTorch's builds for GPUs alone.
+        from busbw.compress import gpu
 
-    return gpu.select(tensor, k, exact=method == "exact")
+        if gpu.suits(tensor, k):
+            return gpu.exactly(tensor, k) if method == "exact" else gpu.above_threshold(tensor, k)
+    indices = torch.topk(tensor.abs(), k, sorted=False).indices
+    return tensor[indices], indices

@@ -1,5 +1,7 @@
 """`Compression.fp16` and `Compression.none`: the type in which tensors travel (top-k: see `light`)."""
 
+from __future__ import annotations
+
 import torch
 
 

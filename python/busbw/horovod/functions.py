@@ -1,5 +1,7 @@
 """Sending whole objects: parameters, optimizer states, anything that can be pickled."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -103,7 +105,7 @@ def _without_tensors(tree: Any, tensors: list[torch.Tensor]) -> Any:  # noqa: AN
         return _Placeholder(tree.shape, tree.dtype, tree.device.type)
     if isinstance(tree, dict):
         return {key: _without_tensors(value, tensors) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
+    if isinstance(tree, (list, tuple)):
         return type(tree)(_without_tensors(value, tensors) for value in tree)
     return tree
 
@@ -115,6 +117,6 @@ def _with_tensors(tree: Any, tensors: list[torch.Tensor]) -> Any:  # noqa: ANN40
         return tensors[-1]
     if isinstance(tree, dict):
         return {key: _with_tensors(value, tensors) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
+    if isinstance(tree, (list, tuple)):
         return type(tree)(_with_tensors(value, tensors) for value in tree)
     return tree

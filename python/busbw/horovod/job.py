@@ -1,5 +1,7 @@
 """The job that `init` joins: its ranks, hosts, process sets, and the lanes in which operations run."""
 
+from __future__ import annotations
+
 import atexit
 import os
 from collections.abc import Callable, Iterable, Sequence

@@ -1,5 +1,7 @@
 """Who this process is in its job, and where the ranks meet: mpirun, srun, torchrun, or one process alone."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os
@@ -45,7 +47,7 @@ class Place:
     on_one_host: bool
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Place":
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Place:
         """Read what the launcher has left.
 
         Raises:

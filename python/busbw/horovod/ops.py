@@ -5,6 +5,8 @@ loses anything: two-level and top-k all-reduce are for the gradients of `Distrib
 gradients: autograd does not go through them.
 """
 
+from __future__ import annotations
+
 import enum
 import itertools
 from collections.abc import Callable, Sequence
@@ -177,9 +179,9 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """Reduce several tensors, as one operation. See `allreduce`."""
-    small, contexts = zip(*(compression.compress(_copy(tensor)) for tensor in tensors), strict=True)
+    small, contexts = zip(*(compression.compress(_copy(tensor)) for tensor in tensors))
     handle = grouped_allreduce_async_(small, average, name, op, prescale_factor, postscale_factor, process_set)
-    reduced = zip(synchronize(handle), contexts, strict=True)
+    reduced = zip(synchronize(handle), contexts)
     return [compression.decompress(tensor, context) for tensor, context in reduced]
 
 
@@ -210,7 +212,7 @@ def allgather_async(
         padded[: own.shape[0]] = own
         parts = [torch.empty_like(padded) for _ in rows]
         dist.all_gather(parts, padded, group=group)
-        return torch.cat([part[:count] for part, count in zip(parts, rows, strict=True)])
+        return torch.cat([part[:count] for part, count in zip(parts, rows)])
 
     return _submit(_rows(_copy(tensor)), gather)
 

@@ -1,6 +1,9 @@
 """`DistributedOptimizer`: an optimizer that averages gradients over all ranks before it steps."""
 
+from __future__ import annotations
+
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 import torch
 
 from busbw.horovod.compression import Compression, NoneCompressor
+from busbw.horovod.functions import allgather_object
 from busbw.horovod.job import ProcessSet, global_process_set, job
 from busbw.horovod.ops import Adasum, Average, ReduceOp, Sum
 
@@ -70,7 +74,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
 class _Synchronizing:
     """What a wrapped optimizer can do beyond its own class."""
 
-    _averaging: "_Averaging"
+    _averaging: _Averaging
 
     def synchronize(self) -> None:
         """Wait until gradients are those of all ranks, as before clipping; `step` then goes in `skip_synchronize`."""
@@ -148,6 +152,8 @@ class _Averaging:
         self._sparse_as_dense = sparse_as_dense
         self._process_set = process_set
         self._buckets = _buckets(names) if process_set.included() and process_set.size() > 1 else []
+        if self._buckets:
+            _check_same(self._buckets, names, process_set)
         devices = dict.fromkeys(bucket.device for bucket in self._buckets)
         self._reducers = {device: job().make_reducer(process_set, device) for device in devices}
         self._place = {id(p): bucket for bucket in self._buckets for p in bucket.parameters}
@@ -228,9 +234,26 @@ class _Averaging:
 
     def _unpack(self, bucket: _Bucket, flat: torch.Tensor) -> None:
         sizes = [parameter.numel() for parameter in bucket.parameters]
-        for parameter, part in zip(bucket.parameters, flat.split(sizes), strict=True):
+        for parameter, part in zip(bucket.parameters, flat.split(sizes)):
             assert parameter.grad is not None, "every packed parameter has a gradient"
             parameter.grad.copy_(part.view_as(parameter))
+
+
+def _check_same(buckets: list[_Bucket], names: dict[torch.nn.Parameter, str], process_set: ProcessSet) -> None:
+    """Compare what this rank will send with what the others will: unequal buckets would hang, or add up nonsense.
+
+    Raises:
+        ValueError: naming the first parameter that differs from the first rank's.
+    """
+    own = [(names[p], tuple(p.shape), str(p.dtype)) for bucket in buckets for p in bucket.parameters]
+    every = allgather_object(own, process_set=process_set)
+    for place, theirs in zip(process_set.ranks, every):
+        for first, other in itertools.zip_longest(every[0], theirs, fillvalue="nothing"):
+            if first != other:
+                raise ValueError(
+                    f"busbw.horovod: ranks train different models: where rank {process_set.ranks[0]} has {first}, "
+                    f"rank {place} has {other}"
+                )
 
 
 def _names(

@@ -1,5 +1,7 @@
 """The command `python -m busbw.synthetic`."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
 

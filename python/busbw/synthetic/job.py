@@ -1,5 +1,7 @@
 """The ranks of the benchmark: those of a launcher's job, or started here."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys

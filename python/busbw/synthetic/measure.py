@@ -1,5 +1,7 @@
 """The two ways to take a batch: training it, and replaying its communication."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from typing import Protocol

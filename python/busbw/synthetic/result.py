@@ -1,5 +1,7 @@
 """What was measured: rows of devices, images per second and scaling efficiency; as text, JSON and back."""
 
+from __future__ import annotations
+
 import json
 import statistics
 from collections.abc import Iterable, Sequence
@@ -32,7 +34,7 @@ class Row:
     deviation: float
 
     @classmethod
-    def of(cls, network: str, stack: str, devices: int, per_device: Sequence[float]) -> "Row":
+    def of(cls, network: str, stack: str, devices: int, per_device: Sequence[float]) -> Row:
         """Sum up measured values: images per second of one device."""
         deviation = _NORMAL_95 * statistics.pstdev(per_device)
         return cls(network, stack, devices, statistics.fmean(per_device), deviation)

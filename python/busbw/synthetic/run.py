@@ -1,5 +1,7 @@
 """One rank of the benchmark: every stack on every number of devices, the others waiting meanwhile."""
 
+from __future__ import annotations
+
 import contextlib
 import sys
 from collections.abc import Callable, Iterator

@@ -1,5 +1,7 @@
 """What the benchmark may be told."""
 
+from __future__ import annotations
+
 import argparse
 import os
 from collections.abc import Sequence

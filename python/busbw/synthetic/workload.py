@@ -1,5 +1,7 @@
 """Models of torchvision's, and what their gradients look like on the network: sizes, and when they are ready."""
 
+from __future__ import annotations
+
 import json
 import time
 from dataclasses import asdict, dataclass
@@ -43,7 +45,7 @@ class Profile:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Profile":
+    def from_json(cls, text: str | bytes) -> Profile:
         """Return the profile of `to_json`'s text."""
         fields = json.loads(text)
         return cls(tuple(fields["buckets"]), tuple(fields["ready"]), fields["compute_s"])

@@ -3,6 +3,8 @@
 Blocking means: a stage's thread waits with Gloo; with NCCL only the current stream does.
 """
 
+from __future__ import annotations
+
 import torch
 import torch.distributed as dist
 

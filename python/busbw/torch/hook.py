@@ -1,7 +1,8 @@
 """`accelerate`: a DistributedDataParallel model whose gradients are averaged by busbw."""
+# DDP compares the annotations of a hook with types: no `from __future__ import annotations` here.
 
 import logging
-from typing import Any
+from typing import Any, Optional
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,7 @@ def accelerate(
     model: DistributedDataParallel,
     mode: Mode = "auto",
     *,
-    grad_scaler: torch.amp.GradScaler | None = None,
+    grad_scaler: Optional[torch.amp.GradScaler] = None,
     **options: Any,  # noqa: ANN401 (checked by Options)
 ) -> "Acceleration":
     """Average the gradients of a DDP model faster than one all-reduce over a slow network would.
@@ -73,12 +74,12 @@ class Acceleration:
         self,
         model: DistributedDataParallel,
         options: Options,
-        grad_scaler: torch.amp.GradScaler | None,
+        grad_scaler: Optional[torch.amp.GradScaler],
     ) -> None:
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         group: dist.ProcessGroup = model.process_group
         device = parameters[0].device
-        self.advice: Advice | None = None
+        self.advice: Optional[Advice] = None
         if options.mode == "auto":
             options, self.advice = choose(group, device, sum(p.nbytes for p in parameters), options)
             if group.rank() == 0:
@@ -86,7 +87,7 @@ class Acceleration:
         self.reducer = GradientReducer(group, device, options)
         self._names = {id(parameter): name for name, parameter in model.module.named_parameters()}
         self._grad_scaler = grad_scaler
-        self._loss_scale: float | None = None
+        self._loss_scale: Optional[float] = None
 
     @property
     def mode(self) -> Mode:

@@ -1,5 +1,7 @@
 """Which ranks share a host, and the process groups of two-level communication."""
 
+from __future__ import annotations
+
 import datetime
 import os
 import socket
@@ -25,7 +27,7 @@ class HostLayout:
     hosts: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def from_names(cls, names: Sequence[str]) -> "HostLayout":
+    def from_names(cls, names: Sequence[str]) -> HostLayout:
         """Group ranks by the name of their host; `names[rank]` is the host of `rank`."""
         by_host: dict[str, list[int]] = {}
         for rank, name in enumerate(names):
@@ -33,7 +35,7 @@ class HostLayout:
         return cls(tuple(tuple(ranks) for ranks in by_host.values()))
 
     @classmethod
-    def from_blocks(cls, world_size: int, intra_size: int) -> "HostLayout":
+    def from_blocks(cls, world_size: int, intra_size: int) -> HostLayout:
         """Take every `intra_size` consecutive ranks as a host."""
         return cls.from_names([str(rank // intra_size) for rank in range(world_size)])
 
@@ -51,7 +53,7 @@ class HostLayout:
     @property
     def rails(self) -> tuple[tuple[int, ...], ...]:
         """The ranks with the same place on every host: as many rails as ranks per host."""
-        return tuple(zip(*self.hosts, strict=True))
+        return tuple(zip(*self.hosts))
 
     @property
     def has_two_levels(self) -> bool:

@@ -1,5 +1,7 @@
 """What `accelerate` may be told."""
 
+from __future__ import annotations
+
 import datetime
 from dataclasses import dataclass
 from typing import Literal

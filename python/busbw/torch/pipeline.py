@@ -5,6 +5,8 @@ host. On a GPU all stages of a device share one side stream, in which collective
 NCCL's groups then start in the same order on every rank, as they must, and computation goes on beside.
 """
 
+from __future__ import annotations
+
 import queue
 import threading
 import time
@@ -55,7 +57,7 @@ class ThreadPipeline:
 
     def __init__(self, stages: Iterable[str]) -> None:
         self._stages = tuple(stages)
-        self._queues = [queue.SimpleQueue[_Job | None]() for _ in self._stages]
+        self._queues: list[queue.SimpleQueue[_Job | None]] = [queue.SimpleQueue() for _ in self._stages]
         self._seconds = dict.fromkeys(self._stages, 0.0)
         self._failure: BaseException | None = None
         self._threads = [

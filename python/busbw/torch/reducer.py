@@ -3,8 +3,11 @@
 What DDP's hook, `busbw.horovod` and the synthetic benchmark share.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +24,9 @@ from busbw.torch.report import CompressionReport
 
 STAGES = ("host reduce", "compress", "exchange", "decompress", "host gather")
 """In the order in which a bucket passes them; no way of averaging needs them all but `both`."""
+
+PIECE_BYTES = 32 << 20
+"""Larger buckets (a single large layer makes one) pass the stages in pieces, so that stages overlap."""
 
 _STATE_VERSION = 1
 
@@ -85,21 +91,17 @@ class GradientReducer:
             TypeError: the gradients are sparse or not floating-point.
         """
         check_bucket(key, flat)
-        two_level = (
-            self.options.is_two_level and self.layout.has_two_levels and flat.nbytes <= self.options.two_level_max_bytes
-        )
-        compresses = self.options.compresses and not self._is_dense_step
-        message = self._message(flat, two_level) if compresses else None
-        self._count(flat, two_level, message)
-        group = self._groups.rail if two_level else self._groups.world
-        assert group is not None, "two-level layouts have rails"
-        steps = self._whole(key, group, compresses) if message is None else self._compressed(key, group, message)
+        way = self._way(flat)
+        self._buckets[way.name] += 1
         divisor = self.world_size if divisor is None else divisor
-        if two_level:
-            steps |= self._within(flat, divisor)
-        elif divisor != 1:
-            steps["host reduce"] = lambda whole: whole.div_(divisor)
-        return self._pipeline.submit(flat, steps)
+        # One ring is as fast in one piece; stages overlap only between pieces.
+        parts = flat.split(PIECE_BYTES // flat.itemsize) if way.has_stages else [flat]
+        for place, part in enumerate(parts):
+            name = key if len(parts) == 1 else f"{key}, piece {place}"
+            steps = self._steps(name, part, way, divisor)
+            future = self._pipeline.submit(part, steps)
+        # Pieces pass the stages in order: with the last one all are done, each in its place.
+        return future if len(parts) == 1 else future.then(lambda last: (last.value(), flat)[1])
 
     def end_step(self) -> None:
         """Say that all buckets of a step have been handed in."""
@@ -164,28 +166,45 @@ class GradientReducer:
         """Whether to leave memory alone. A process that starts from a checkpoint has first steps of its own."""
         return self._steps_here < self.options.dense_steps
 
-    def _message(self, flat: torch.Tensor, two_level: bool) -> Message | None:
-        """Return the layout of this bucket's compressed form; None where it is better sent whole."""
+    def _way(self, flat: torch.Tensor) -> _Way:
         options = self.options
-        if self.world_size == 1 or flat.nbytes < options.topk_min_bytes:
-            return None
-        entries = -(-flat.numel() // self._shape.local) if two_level else flat.numel()
-        k = min(entries, math.ceil(entries * self._schedule.at(self.step)))
-        message = Message(k, options.value_dtype)
+        two_level = self._groups.rail is not None and flat.nbytes <= options.two_level_max_bytes
+        remembers = options.compresses and not self._is_dense_step
+        compresses = remembers and self.world_size > 1 and flat.nbytes >= options.topk_min_bytes
+        way = _Way(two_level and options.is_two_level, remembers, compresses)
         # At the large shares of a warm-up, indices and copies weigh more than what is left out.
-        return message if self._sent(flat, two_level, message) < self._sent(flat, two_level, None) else None
+        if compresses and self._sent(flat, way) >= self._sent(flat, replace(way, compresses=False)):
+            return replace(way, compresses=False)
+        return way
 
-    def _sent(self, flat: torch.Tensor, two_level: bool, message: Message | None) -> float:
-        if message is None:
-            return (traffic.two_level if two_level else traffic.plain)(self._shape, flat.nbytes)
-        return (traffic.both if two_level else traffic.topk)(self._shape, message)
+    def _message(self, flat: torch.Tensor, way: _Way) -> Message:
+        """Return the layout in which a rank sends its part of `flat`."""
+        entries = -(-flat.numel() // self._shape.local) if way.two_level else flat.numel()
+        k = min(entries, math.ceil(entries * self._schedule.at(self.step)))
+        return Message(k, self.options.value_dtype)
 
-    def _count(self, flat: torch.Tensor, two_level: bool, message: Message | None) -> None:
-        names = ("both", "topk") if message else ("two-level", "plain")
-        self._buckets[names[0] if two_level else names[1]] += 1
+    def _sent(self, flat: torch.Tensor, way: _Way) -> float:
+        if way.compresses:
+            return (traffic.both if way.two_level else traffic.topk)(self._shape, self._message(flat, way))
+        return (traffic.two_level if way.two_level else traffic.plain)(self._shape, flat.nbytes)
+
+    def _steps(self, key: str, flat: torch.Tensor, way: _Way, divisor: float) -> dict[str, Step]:
+        """Return what each stage does to a piece, and count it."""
         self._bytes["gradient"] += flat.nbytes
         self._bytes["plain"] += round(traffic.plain(self._shape, flat.nbytes))
-        self._bytes["sent"] += round(self._sent(flat, two_level, message))
+        self._bytes["sent"] += round(self._sent(flat, way))
+        group = self._groups.rail if way.two_level else self._groups.world
+        assert group is not None, "two-level layouts have rails"
+        if way.compresses:
+            steps = self._compressed(key, group, self._message(flat, way))
+        else:
+            steps = self._whole(key, group, way)
+        if way.two_level:
+            return steps | self._within(flat, divisor)
+        return steps | {
+            "host reduce": lambda whole: whole.div_(divisor),
+            "host gather": lambda result: _settled(result, flat),
+        }
 
     def _within(self, flat: torch.Tensor, divisor: float) -> dict[str, Step]:
         """Return the dense steps within a host: before others are asked, and after."""
@@ -195,17 +214,17 @@ class GradientReducer:
         fits = flat.numel() % scatter.size() == 0
 
         def collect(part: torch.Tensor) -> torch.Tensor:
-            return all_gather(part, gather, out=flat if fits else None)[: flat.numel()]
+            return _settled(all_gather(part, gather, out=flat if fits else None)[: flat.numel()], flat)
 
         return {
             "host reduce": lambda whole: reduce_scatter(whole.div_(divisor), scatter),
             "host gather": collect,
         }
 
-    def _whole(self, key: str, group: dist.ProcessGroup, compresses: bool) -> dict[str, Step]:
-        """Return the steps that send a bucket, or a rank's share of one, as it is."""
+    def _whole(self, key: str, group: dist.ProcessGroup, way: _Way) -> dict[str, Step]:
+        """Return the steps that send a piece, or a rank's share of one, as it is."""
         steps: dict[str, Step] = {"exchange": lambda flat: all_reduce(flat, group)}
-        if compresses:
+        if way.remembers:
             # What was kept back so far goes with it, and momentum counts here too.
             steps["compress"] = lambda flat: self.feedback.flush(key, flat)
         return steps
@@ -245,6 +264,38 @@ class GradientReducer:
         kept = sum(float(kept) for kept, _ in self._squares)
         sent = sum(float(sent) for _, sent in self._squares)
         return math.sqrt(kept / (kept + sent)) if kept + sent else None
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a bucket travels.
+
+    Attributes:
+        two_level: within hosts first.
+        remembers: residuals and momentum count.
+        compresses: only the largest entries travel between hosts.
+    """
+
+    two_level: bool
+    remembers: bool
+    compresses: bool
+
+    @property
+    def name(self) -> str:
+        """As the modes are called."""
+        if self.two_level:
+            return "both" if self.compresses else "two-level"
+        return "topk" if self.compresses else "plain"
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether there is more to do than one exchange."""
+        return self.two_level or self.remembers
+
+
+def _settled(result: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
+    """Put a result into the place of its gradients, unless it stands there already."""
+    return flat if result.data_ptr() == flat.data_ptr() else flat.copy_(result)
 
 
 def check_layout(options: Options, layout: HostLayout) -> None:

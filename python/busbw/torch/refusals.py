@@ -1,5 +1,7 @@
 """Which models cannot be accelerated, each with its reason and what to do instead."""
 
+from __future__ import annotations
+
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -33,7 +35,7 @@ def check_model(model: torch.nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise TypeError("busbw: no parameter of the model requires a gradient")
     for name, module in model.module.named_modules():
-        if getattr(module, "sparse", False) and isinstance(module, torch.nn.Embedding | torch.nn.EmbeddingBag):
+        if getattr(module, "sparse", False) and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
             raise TypeError(f"busbw: {name} has sparse gradients; make it sparse=False, or leave it out of the model")
     for name, parameter in model.module.named_parameters():
         if parameter.requires_grad and not parameter.is_floating_point():

@@ -1,5 +1,7 @@
 """What averaging has cost and saved so far."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 
 
