@@ -3,7 +3,7 @@
 CARGO ?= cargo
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers docs install clean
+.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers gpu-check docs install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, insta
 	@scripts/setup-peers
 	$(CARGO) build --release --locked -p busbw-benches
 	target/release/bench-peers
+
+gpu-check: build ## Run what only a GPU can show, on a machine that has one (8 minutes)
+	scripts/gpu-check
 
 docs: ## Build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps --open

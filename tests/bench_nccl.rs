@@ -46,9 +46,10 @@ fn ended(fakes: &Fakes, gpus: usize, words: &str) -> Ended {
 /// The table of a run that ended well, with nothing wrong.
 fn table(ended: &Ended) -> &str {
     assert!(ended.status.success(), "{}{}", ended.stdout, ended.stderr);
-    let rows = rows(&ended.stdout);
-    assert!(!rows.is_empty(), "{}", ended.stdout);
-    assert!(rows.iter().all(|row| row.out_of_place.wrong == 0.0), "{}", ended.stdout);
+    let has_rows = ended.stdout.lines().any(|line| !line.is_empty() && !line.starts_with('#'));
+    assert!(has_rows, "{}", ended.stdout);
+    // In place, some collectives have nothing to check (N/A), and hypercube has no reduction: such rows are passed over.
+    assert!(rows(&ended.stdout).iter().all(|row| row.out_of_place.wrong == 0.0), "{}", ended.stdout);
     assert!(ended.stdout.contains("Out of bounds values : 0 OK"), "{}", ended.stdout);
     &ended.stdout
 }

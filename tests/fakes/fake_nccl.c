@@ -124,19 +124,22 @@ static uint64_t reduce_integers(const struct op *op, const uint64_t *of, int ran
     return result;
 }
 
+static double rounded(double value, int kind) { return decode(encode(value, kind), kind); }
+
+/* An average multiplies by 1/n before it sums, as NCCL's does: that rounds otherwise than dividing the sum. */
 static uint64_t reduce_floats(const struct op *op, const uint64_t *of, int ranks, int kind) {
-    double result = decode(of[0], kind), next;
+    double factor = op->redop == 4 ? rounded(1.0 / ranks, kind) : 1, result = rounded(factor * decode(of[0], kind), kind), next;
     int i;
     for (i = 1; i < ranks; i++) {
-        next = decode(of[i], kind);
+        next = rounded(factor * decode(of[i], kind), kind);
         switch (op->redop) {
         case 1: result *= next; break;
         case 2: result = next > result ? next : result; break;
         case 3: result = next < result ? next : result; break;
-        default: result += next;
+        default: result = rounded(result + next, kind);
         }
     }
-    return encode(op->redop == 4 ? result / ranks : result, kind);
+    return encode(result, kind);
 }
 
 /* What a rank gives, multiplied where the operation says so (ncclRedOpCreatePreMulSum). */

@@ -85,8 +85,10 @@ fn measure(call: &Call, place: &Place, variable: Variable<'_>, out: &mut (dyn Wr
             every_rank(call, out, |thread| Cpu::join(&door, thread, flags, variable))
         }
         BackendName::Nccl => {
-            // Before the door, which starts threads: it sets variables.
+            // Before the door, which starts threads: it sets variables. They are for NCCL: ranks that share a GPU are on one host.
+            let host_id = variable("NCCL_HOSTID");
             let process = nccl::Process::open(flags, place, variable);
+            let variable: Variable<'_> = &|name| if name == "NCCL_HOSTID" { host_id.clone() } else { variable(name) };
             if place.size == 1 && process.is_err() {
                 return process.map(|_| 1);
             }

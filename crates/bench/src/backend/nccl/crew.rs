@@ -97,23 +97,8 @@ impl Seat {
     /// As of [`Seat::together`], or that it took too long.
     pub fn together_apart(&self, call: Call, patience: Option<Duration>) -> Result<()> {
         self.meet(call, |crew, calls| {
-            let (tell, told) = channel();
             let crew = Arc::clone(crew);
-            // Nobody listens any more where the alarm was raised.
-            let work = move || drop(tell.send(crew.group(calls)));
-            let started = std::thread::Builder::new().name("nccl init".into()).spawn(work);
-            started.map_err(|error| Error::Job(format!("a thread for NCCL cannot be started: {error}")))?;
-            let since = Instant::now();
-            loop {
-                match told.recv_timeout(LOOK) {
-                    Err(RecvTimeoutError::Timeout) if patience.is_some_and(|most| since.elapsed() > most) => {
-                        return Ok(Err(not_connected(since.elapsed())));
-                    }
-                    Ok(ended) => return Ok(ended),
-                    Err(RecvTimeoutError::Timeout) => self.alarm.check()?,
-                    Err(RecvTimeoutError::Disconnected) => return Ok(Err("NCCL's thread panicked".into())),
-                }
-            }
+            apart(&self.alarm, patience, move || crew.group(calls))
         })
     }
 
@@ -144,6 +129,33 @@ impl Seat {
         }
         let ended = lock(&crew.ended).clone();
         ended.map_err(Error::Job)
+    }
+}
+
+/// Does `work`, which may block for ever, on a thread that is left behind when the alarm is raised, or after `patience`.
+///
+/// # Errors
+/// The alarm, or that there is no thread.
+pub fn apart(
+    alarm: &Alarm,
+    patience: Option<Duration>,
+    work: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
+) -> Result<std::result::Result<(), String>> {
+    let (tell, told) = channel();
+    // Nobody listens any more where the alarm was raised.
+    let work = move || drop(tell.send(work()));
+    let started = std::thread::Builder::new().name("nccl".into()).spawn(work);
+    started.map_err(|error| Error::Job(format!("a thread for NCCL cannot be started: {error}")))?;
+    let since = Instant::now();
+    loop {
+        match told.recv_timeout(LOOK) {
+            Ok(ended) => return Ok(ended),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Err("NCCL's thread panicked".into())),
+            Err(RecvTimeoutError::Timeout) if patience.is_some_and(|most| since.elapsed() > most) => {
+                return Ok(Err(not_connected(since.elapsed())));
+            }
+            Err(RecvTimeoutError::Timeout) => alarm.check()?,
+        }
     }
 }
 

@@ -81,6 +81,15 @@ impl Parts {
         self.guard.during(calls).inspect_err(|_| self.communicator.abort())
     }
 
+    /// A call that is the same for a whole crew: made once, by its first rank.
+    fn once_for_crew(&self, call: impl FnOnce() -> busbw_gpu::Result<()> + Send + 'static) -> Result<()> {
+        if self.seat.is_alone() {
+            return self.in_nccl(|| call().map_err(failed));
+        }
+        self.in_nccl(|| self.seat.once(Box::new(call)))
+    }
+
+    /// NCCL's reduction, made for this rank where it is `mulsum`.
     fn redop(&mut self, redop: RedOp, datatype: Datatype) -> Result<abi::RedOp> {
         if let Some(known) = operation::redop(redop).or_else(|| self.premul_sums.get(&datatype).copied()) {
             return Ok(known);
@@ -148,7 +157,8 @@ impl Parts {
         }
         self.graph = None;
         let communicator = Arc::clone(&self.communicator);
-        self.guard.during(|| communicator.destroy()).map_err(failed)
+        let ended = crew::apart(&self.alarm, None, move || communicator.destroy().map_err(|error| error.to_string()))?;
+        ended.map_err(Error::Job)
     }
 }
 
@@ -239,12 +249,12 @@ impl Backend for Nccl {
 
     fn group_start(&mut self) -> Result<()> {
         let nccl = Arc::clone(self.parts.communicator.nccl());
-        self.parts.apart_or_together(move || nccl.group_start())
+        self.parts.once_for_crew(move || nccl.group_start())
     }
 
     fn group_end(&mut self) -> Result<()> {
         let nccl = Arc::clone(self.parts.communicator.nccl());
-        self.parts.apart_or_together(move || nccl.group_end())
+        self.parts.once_for_crew(move || nccl.group_end())
     }
 
     unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
@@ -308,16 +318,6 @@ impl Backend for Nccl {
         let graph = parts.graph.as_ref().ok_or_else(|| Error::Job("there is no graph to launch".into()))?;
         graph.launch(&parts.stream).map_err(failed)?;
         parts.progress.launched(&parts.stream).map_err(failed)
-    }
-}
-
-impl Parts {
-    /// A call that is the same for a whole crew: made once, by its first rank.
-    fn apart_or_together(&self, call: impl FnOnce() -> busbw_gpu::Result<()> + Send + 'static) -> Result<()> {
-        if self.seat.is_alone() {
-            return self.in_nccl(|| call().map_err(failed));
-        }
-        self.in_nccl(|| self.seat.once(Box::new(call)))
     }
 }
 
