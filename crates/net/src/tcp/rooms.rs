@@ -165,7 +165,7 @@ pub(super) struct Room {
     pub data: *mut u8,
 }
 
-/// A room for one of the messages of [`RecvComm::irecv_group`].
+/// A room for one of the messages of [`super::RecvComm::irecv_group`].
 #[derive(Debug, Clone, Copy)]
 pub struct GroupedRoom {
     /// Where the message goes.
