@@ -104,6 +104,24 @@ fn a_plugin_that_keeps_the_rules_is_measured() {
 }
 
 #[test]
+fn busbws_own_plugin_keeps_the_rules_in_every_version() {
+    let plugin = Path::new(BUSBW).with_file_name("libnccl_net_busbw.so");
+    if !plugin.exists() {
+        eprintln!("skipped: {} is not built (cargo build -p busbw-nccl-net)", plugin.display());
+        return;
+    }
+    for version in 6..=12 {
+        let version = version.to_string();
+        let path = plugin.to_str().unwrap();
+        let ended = net(&["--plugin", path, "--rules-only", "--json", "-T", "30", "--interface", &version], None);
+        let answer = json(&ended);
+        assert_eq!(rules(&answer["plugins"][0], "broken"), [""; 0], "v{version}: {ended:?}");
+        assert!(rules(&answer["plugins"][0], "kept").len() >= 11, "v{version}: {ended:?}");
+        assert_eq!(ended.status.code(), Some(0), "v{version}");
+    }
+}
+
+#[test]
 fn each_broken_rule_is_named() {
     let Some(plugin) = simple() else { return };
     for (breaks, rule, says) in [

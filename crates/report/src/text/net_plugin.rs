@@ -28,12 +28,18 @@ fn verdict(page: &mut Page, plugin: &PluginReport) {
         (Ok(_), Err(why)) => (paint::ERROR, "FAILED", format!("while it was measured: {why}")),
         (Ok(_), Ok(_)) if plugin.keeps_the_rules() => match plugin.rules.len() {
             0 => (paint::GOOD, "WORKS", "no rule was tried".into()),
-            tried => (paint::GOOD, "KEEPS THE RULES", format!("{tried} of NCCL's rules for net plugins were tried")),
+            _ => {
+                (paint::GOOD, "KEEPS THE RULES", format!("all {} of NCCL's that it offers something for", kept(plugin)))
+            }
         },
         _ => (paint::ERROR, "BREAKS RULES", broken_names(plugin)),
     };
     page.styled(style, word);
     page.hanging(word.len() + 2, paint::PLAIN, &format!("{}: {why}", plugin.label));
+}
+
+fn kept(plugin: &PluginReport) -> usize {
+    plugin.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Kept(_))).count()
 }
 
 fn broken_names(plugin: &PluginReport) -> String {
