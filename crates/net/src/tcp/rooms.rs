@@ -127,6 +127,10 @@ impl ReceiveShared {
             }
             _ => {}
         }
+        // Its room is its owner's again, and must not be written to.
+        if self.complete(number).is_some() {
+            return Err(Failure::Protocol(format!("message {message} again")));
+        }
         let len = slot.len.load(Ordering::Relaxed);
         if total > len {
             return Err(Failure::Mismatch(format!(
