@@ -92,22 +92,32 @@ impl Plugin {
     }
 
     pub fn listen(&self) -> (Object, Handle) {
+        self.listen_on(0)
+    }
+
+    pub fn listen_on(&self, device: c_int) -> (Object, Handle) {
         let (mut listener, mut handle) = (ptr::null_mut(), [0; HANDLE_BYTES]);
         // SAFETY: as NCCL calls it.
-        let result =
-            unsafe { (self.table.listen.expect("listen"))(self.context, 0, handle.as_mut_ptr().cast(), &mut listener) };
+        let result = unsafe {
+            (self.table.listen.expect("listen"))(self.context, device, handle.as_mut_ptr().cast(), &mut listener)
+        };
         assert!(result.is_success() && !listener.is_null(), "{result}: {:?}", warnings());
         (listener, handle)
     }
 
     /// One call of `connect`.
     pub fn connect(&self, handle: &Handle) -> Result<Option<Object>, NcclResult> {
+        self.connect_from(0, handle)
+    }
+
+    /// One call of `connect`, from a device.
+    pub fn connect_from(&self, device: c_int, handle: &Handle) -> Result<Option<Object>, NcclResult> {
         let (mut sender, mut handle) = (ptr::null_mut(), *handle);
         // SAFETY: as NCCL calls it.
         let result = unsafe {
             (self.table.connect.expect("connect"))(
                 self.context,
-                0,
+                device,
                 handle.as_mut_ptr().cast(),
                 &mut sender,
                 ptr::null_mut(),

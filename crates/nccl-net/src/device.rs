@@ -7,7 +7,7 @@ use busbw_nccl_abi::net::{
 use busbw_net::interfaces::Interface;
 use std::ffi::{CString, c_int};
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// A NIC; it lives as long as the process, for NCCL keeps pointers to its name.
@@ -29,11 +29,11 @@ impl Device {
     const MOST_GROUPED: c_int = 1;
 
     pub fn new(number: usize, interface: &Interface) -> Self {
-        let pci = std::fs::canonicalize(Path::new("/sys/class/net").join(&interface.name).join("device"));
+        let pci = pci_path(&Path::new("/sys/class/net").join(&interface.name).join("device"));
         let speed = interface.speed_mbps.and_then(|speed| c_int::try_from(speed).ok());
         Device {
             name: CString::new(interface.name.as_str()).unwrap_or_default(),
-            pci_path: pci.ok().and_then(|path| CString::new(path.into_os_string().into_vec()).ok()),
+            pci_path: pci.and_then(|path| CString::new(path.into_os_string().into_vec()).ok()),
             number: number as c_int,
             speed_mbps: speed.unwrap_or(Self::SPEED_MBPS),
         }
@@ -63,6 +63,13 @@ impl Device {
             most_collective_bytes: MOST_BYTES,
         }
     }
+}
+
+/// The PCI device of a NIC: its own, or for one behind a bus such as virtio's that of the bus. NCCL attaches what is not on PCI
+/// to the first CPU (`ncclTopoFillNet` in `src/graph/xml.cc`), however near to a GPU it is.
+fn pci_path(device: &Path) -> Option<PathBuf> {
+    let is_pci = |device: &&Path| device.join("subsystem").canonicalize().is_ok_and(|bus| bus.ends_with("pci"));
+    device.canonicalize().ok()?.ancestors().find(is_pci).map(Path::to_owned)
 }
 
 impl From<&Device> for PropertiesV6 {
@@ -125,5 +132,30 @@ impl From<&Device> for PropertiesV11 {
 impl From<&Device> for PropertiesV12 {
     fn from(device: &Device) -> Self {
         PropertiesV12 { base: device.properties(), most_multi_request: 1, rail: ID_UNDEF, plane: ID_UNDEF }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_pci_device_is_found_behind_other_buses() {
+        let sys = tempfile::tempdir().unwrap();
+        let root = sys.path().canonicalize().unwrap();
+        for bus in ["bus/pci", "bus/virtio", "class/net", "devices/virtual/net/br0"] {
+            std::fs::create_dir_all(root.join(bus)).unwrap();
+        }
+        let function = root.join("devices/pci0000:00/0000:00:03.0");
+        std::fs::create_dir_all(function.join("virtio1")).unwrap();
+        symlink(root.join("bus/pci"), function.join("subsystem")).unwrap();
+        symlink(root.join("bus/virtio"), function.join("virtio1/subsystem")).unwrap();
+        for (name, device) in [("eth0", function.join("virtio1")), ("eth1", function.clone())] {
+            symlink(device, root.join("class/net").join(name)).unwrap();
+            assert_eq!(pci_path(&root.join("class/net").join(name)), Some(function.clone()), "{name}");
+        }
+        assert_eq!(pci_path(&root.join("devices/virtual/net/br0")), None);
+        assert_eq!(pci_path(&root.join("class/net/none")), None);
     }
 }

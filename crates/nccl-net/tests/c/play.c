@@ -177,6 +177,30 @@ static void thirty_two_under_way(pair_t pair) {
   free(rooms);
 }
 
+/* Beyond what it has room for, a request is null, and no error; there is room again once others are done. */
+static void more_than_are_taken(pair_t pair) {
+  enum { MOST = 4096 };
+  static void *receives[MOST];
+  static unsigned char rooms[MOST];
+  unsigned char data = 42;
+  unsigned taken = 0;
+  while (taken < MOST && (receives[taken] = irecv(pair, rooms + taken, 1, TAG))) taken++;
+  CHECK(taken >= REQUESTS && taken < MOST, "%u receives were taken", taken);
+  for (unsigned i = 0; i < taken; i++) {
+    void *send;
+    while (!(send = isend(pair, &data, 1, TAG))) sched_yield();
+    while (!test(send, NULL)) sched_yield();
+  }
+  for (unsigned i = 0; i < taken; i++) {
+    wait_for(receives[i], NULL);
+    CHECK(rooms[i] == 42, "message %u", i);
+  }
+  void *again = irecv(pair, rooms, 1, TAG), *send = isend(pair, &data, 1, TAG);
+  CHECK(again && send, "no room, although all is done");
+  wait_for(send, NULL);
+  wait_for(again, NULL);
+}
+
 static size_t size_of_message(unsigned i) { return i % 50 == 0 ? 300000 + i : (i * 37) % 5000; }
 
 /* Many messages of mixed sizes, with as many under way as are taken; a null request is tried again. */
@@ -354,6 +378,7 @@ static void play(const char *path, int version) {
   pair_t pair = connect_both(0);
   sizes_smaller_than_posted(pair);
   thirty_two_under_way(pair);
+  more_than_are_taken(pair);
   many_messages(pair);
   grouped_receives(pair);
   optional_completion(pair);

@@ -127,6 +127,10 @@ impl ReceiveShared {
             }
             _ => {}
         }
+        // Its room is its owner's again, and must not be written to.
+        if self.complete(number).is_some() {
+            return Err(Failure::Protocol(format!("message {message} again")));
+        }
         let len = slot.len.load(Ordering::Relaxed);
         if total > len {
             return Err(Failure::Mismatch(format!(
@@ -165,7 +169,7 @@ pub(super) struct Room {
     pub data: *mut u8,
 }
 
-/// A room for one of the messages of [`RecvComm::irecv_group`].
+/// A room for one of the messages of [`super::RecvComm::irecv_group`].
 #[derive(Debug, Clone, Copy)]
 pub struct GroupedRoom {
     /// Where the message goes.
