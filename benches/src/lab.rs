@@ -42,6 +42,16 @@ impl Lab {
         command
     }
 
+    /// A command on host 1 that may start ranks on every host with Open MPI's mpirun.
+    pub fn leading(&self, program: &Path) -> Command {
+        let mut command = self.exec(1, program);
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("OMPI_MCA_plm_rsh_agent", self.remote_shell());
+        // Open MPI 4.1's daemons of one machine write their picture of it to one file, and at times crash on it.
+        command.env("OMPI_MCA_rtc", "^hwloc");
+        command
+    }
+
     /// What a launcher runs as its remote shell, as one command line.
     pub fn remote_shell(&self) -> String {
         format!("{} rsh", self.script.display())

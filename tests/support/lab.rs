@@ -92,6 +92,11 @@ impl NetLab {
         self.control(&["link-down", &host.to_string()]);
     }
 
+    /// Restores a host's cable.
+    pub fn link_up(&self, host: usize) {
+        self.control(&["link-up", &host.to_string()]);
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.script);
         command.env("NETLAB", NET_LAB).stdin(Stdio::null());

@@ -134,14 +134,11 @@ fn percent(share: f64) -> String {
 fn sweep(lab: &Lab, test: &Test, flags: &[&str], store: &Path) -> Result<Swept, TuneError> {
     let (size, iterations) = (test.size.0.to_string(), test.iterations.to_string());
     let hosts = [1, 2].map(|host| format!("{}:1", Lab::address(host))).join(",");
-    let mut command = lab.exec(1, &test.busbw);
+    let mut command = lab.leading(&test.busbw);
     command.args(["tune", "sockets", "--json", "--timeout", "5m", "--busbw", &size]);
     command.args(flags).arg("--store").arg(store).arg("--").arg(&test.busbw);
     command.args(["bench", "all_reduce", "--hosts", &hosts, "-b", &size, "-e", &size, "-n", &iterations, "-c", "0"]);
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command.env("OMPI_MCA_plm_rsh_agent", lab.remote_shell());
-    // Open MPI 4.1's daemons of one machine write their picture of it to one file, and at times crash on it.
-    command.env("OMPI_MCA_rtc", "^hwloc").stdin(Stdio::null()).stderr(Stdio::inherit());
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
     let (began, load_before) = (Instant::now(), load());
     let ran = command.output().map_err(FileError::at(&test.busbw))?;
     let (seconds, load_after) = (began.elapsed().as_secs_f64(), load());

@@ -2,7 +2,7 @@
 
 use crate::cli::{Color, Explain, Format};
 use crate::{described, output};
-use busbw_ingest::{ReadOptions, Source, read};
+use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
 use busbw_predict::Cluster;
 use busbw_report::{html, json, text};
@@ -26,7 +26,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let run = run.map_err(|e| e.to_string())?;
     let diagnosis = busbw_diagnose::diagnose_on(&run, cluster.as_ref());
     if run.is_empty() && diagnosis.findings.is_empty() {
-        return Err(nothing_readable(&run));
+        return Err(ReadError::unknown(&run).to_string());
     }
     let format = if flags.json { Format::Json } else { flags.format };
     let style = style(flags.color, flags.width, flags.output.is_none());
@@ -86,18 +86,6 @@ pub fn style(color: Color, width: Option<usize>, to_stdout: bool) -> text::Style
 /// Open MPI gives its ranks a terminal of their own, wherever its own output goes.
 fn behind_mpirun() -> bool {
     std::env::var_os("OMPI_COMM_WORLD_RANK").is_some()
-}
-
-fn nothing_readable(run: &Run) -> String {
-    let paths: Vec<&str> = run.inputs.iter().map(|i| i.path.as_str()).collect();
-    let shown = match paths.as_slice() {
-        [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a}, {b}, {c} and {} more", rest.len()),
-        all => all.join(", "),
-    };
-    format!(
-        "{shown}: nothing that busbw knows (nccl-tests tables, NCCL logs, nvidia-smi topo -m, NCCL topology XML, perftest); \
-         give the output of the run, with NCCL_DEBUG=INFO"
-    )
 }
 
 /// A progress bar on the terminal for inputs that take a while.

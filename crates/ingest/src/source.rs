@@ -2,6 +2,7 @@
 //!
 //! Blocks are read, not mapped: a log may shrink while it is read, and a pipe cannot be mapped at all.
 
+use busbw_model::Run;
 use memchr::memrchr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -43,9 +44,24 @@ pub enum ReadError {
         /// What it is instead.
         kind: &'static str,
     },
+    /// The inputs are text, and nothing in them is known.
+    #[error(
+        "{0}: nothing that busbw knows (nccl-tests tables, NCCL logs, nvidia-smi topo -m, NCCL topology XML, perftest); \
+         give the output of the run, with NCCL_DEBUG=INFO"
+    )]
+    Unknown(String),
 }
 
 impl ReadError {
+    /// The error of a run whose inputs told nothing.
+    pub fn unknown(run: &Run) -> Self {
+        let paths: Vec<&str> = run.inputs.iter().map(|input| input.path.as_str()).collect();
+        ReadError::Unknown(match paths.as_slice() {
+            [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a}, {b}, {c} and {} more", rest.len()),
+            all => all.join(", "),
+        })
+    }
+
     /// The error of opening or reading a path.
     pub(crate) fn of(path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();

@@ -1,0 +1,155 @@
+"""Who this process is in its job, and where the ranks meet: mpirun, srun, torchrun, or one process alone."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from torch.distributed import HashStore, Store, TCPStore, rendezvous  # type: ignore[attr-defined]
+
+_LAUNCHERS = (
+    ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    ("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
+)
+"""Launcher, its variables for the rank, and for the numbers of ranks and of this host's ranks. The first set counts."""
+
+_POLL_S = 0.01
+
+
+class LaunchError(RuntimeError):
+    """The environment does not say enough to start."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process's place in its job.
+
+    Attributes:
+        rank: counted from 0.
+        size: number of ranks.
+        launcher: who started it, None for a process alone.
+        on_one_host: whether all ranks are known to be on this host.
+    """
+
+    rank: int
+    size: int
+    launcher: str | None
+    on_one_host: bool
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Place:
+        """Read what the launcher has left.
+
+        Raises:
+            LaunchError: a variable is missing beside another, or is no number.
+        """
+        for launcher, rank, size, local_size in _LAUNCHERS:
+            if rank in environment:
+                ranks = _number(environment, size, launcher)
+                local = environment.get(local_size) if local_size else _slurm_local_size(environment)
+                return cls(_number(environment, rank, launcher), ranks, launcher, local == str(ranks))
+        return cls(0, 1, None, True)
+
+
+def meet(place: Place, timeout: timedelta, environment: Mapping[str, str] = os.environ) -> Store:
+    """Return the store over which the ranks find each other. Every rank calls it.
+
+    In this order: MASTER_ADDR and MASTER_PORT (which torchrun sets); on one host a port that rank 0 chooses;
+    under Slurm the first host of the step.
+
+    Raises:
+        LaunchError: there is no way to know where rank 0 is.
+    """
+    if place.size == 1:
+        return HashStore()
+    if "MASTER_ADDR" in environment:
+        _number(environment, "MASTER_PORT", "MASTER_ADDR")
+        by_address: Store = next(rendezvous("env://", place.rank, place.size, timeout=timeout))[0]
+        return by_address
+    if place.on_one_host:
+        return _meet_on_this_host(place, timeout)
+    if place.launcher == "srun":
+        host, port = _slurm_address(environment)
+        return TCPStore(host, port, place.size, place.rank == 0, timeout)
+    raise LaunchError(
+        f"busbw: {place.launcher} does not say on which host rank 0 is; add it to the command: "
+        "mpirun -x MASTER_ADDR=<host of rank 0> -x MASTER_PORT=29500 (MPICH: -genv NAME VALUE)"
+    )
+
+
+def _meet_on_this_host(place: Place, timeout: timedelta) -> Store:
+    """Let rank 0 take any free port and leave its number in a file that only ranks of this job look for."""
+    note = Path(tempfile.gettempdir()) / f"busbw-{os.getuid()}-{_parent()}"
+    if place.rank == 0:
+        store = TCPStore("127.0.0.1", 0, None, True, timeout, wait_for_workers=False)
+        draft = note.with_suffix(".draft")
+        draft.touch(mode=0o600)
+        draft.write_text(str(store.port))
+        draft.replace(note)
+    else:
+        store = TCPStore("127.0.0.1", _read_port(note, timeout), None, False, timeout, wait_for_workers=False)
+    if store.add("busbw/present", 1) == place.size:
+        store.set("busbw/all", "")
+    store.wait(["busbw/all"], timeout)
+    if place.rank == 0:
+        with contextlib.suppress(FileNotFoundError):
+            note.unlink()
+    return store
+
+
+def _read_port(note: Path, timeout: timedelta) -> int:
+    deadline = time.monotonic() + timeout.total_seconds()
+    while time.monotonic() < deadline:
+        with contextlib.suppress(FileNotFoundError):
+            if note.stat().st_uid == os.getuid():
+                return int(note.read_text())
+        time.sleep(_POLL_S)
+    raise LaunchError(f"busbw: rank 0 did not start within {timeout.total_seconds():.0f} s (no {note})")
+
+
+def _parent() -> str:
+    """Name the process that started this host's ranks, by its id and when it began: ids are used again."""
+    parent = os.getppid()
+    # The 22nd field; the second is a name in parentheses that may hold anything (proc(5)).
+    fields = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()
+    return f"{parent}-{fields[19]}"
+
+
+def _number(environment: Mapping[str, str], name: str, beside: str) -> int:
+    text = environment.get(name)
+    if text is None or not text.isdecimal():
+        raise LaunchError(f"busbw: started by {beside}, but {name} is {text!r}, not a number")
+    return int(text)
+
+
+def _slurm_local_size(environment: Mapping[str, str]) -> str | None:
+    """Return the tasks of this step's only host; None where there are several."""
+    return environment.get("SLURM_STEP_NUM_TASKS") if environment.get("SLURM_STEP_NUM_NODES") == "1" else None
+
+
+def _slurm_address(environment: Mapping[str, str]) -> tuple[str, int]:
+    """Return the first host of the step, and a port that no other step of the cluster is likely to choose."""
+    hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "")
+    if not hosts:
+        raise LaunchError("busbw: started by srun, but SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT")
+    step = f"{environment.get('SLURM_JOB_ID')}.{environment.get('SLURM_STEP_ID')}"
+    digest = int.from_bytes(hashlib.sha256(step.encode()).digest()[:4], "big")
+    return first_host(hosts), 20000 + digest % 10000
+
+
+def first_host(hosts: str) -> str:
+    """Return the first host of Slurm's way to write several: `node[07-09,12],other` begins with `node07`."""
+    matched = re.match(r"([^\[,]+)(?:\[([^\],-]+)[^\]]*\])?([^,]*)", hosts)
+    if matched is None:
+        raise LaunchError(f"busbw: cannot read the host list {hosts!r}; set MASTER_ADDR and MASTER_PORT")
+    return "".join(part or "" for part in matched.groups())
