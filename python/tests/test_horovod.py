@@ -380,7 +380,9 @@ def test_first_host_of_a_list(hosts: str, first: str) -> None:
 _SCRIPT = """
 import torch, busbw.horovod as hvd
 hvd.init()
-print("sum", int(hvd.allreduce(torch.tensor([hvd.rank() + 1]), op=hvd.Sum)), "of", hvd.size(), flush=True)
+total = int(hvd.allreduce(torch.tensor([hvd.rank() + 1]), op=hvd.Sum))
+# In one piece: without buffers, a piece is a write, and both ranks write to one pipe.
+print(f"sum {total} of {hvd.size()}", flush=True)
 """
 
 
