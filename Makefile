@@ -3,7 +3,7 @@
 CARGO ?= cargo
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-topk bench-peers docs install clean
+.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers gpu-check docs install clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,8 +14,9 @@ doctor: build ## Build busbw, measure this machine and explain the result (busbw
 example: build ## Answer the first field report from its recorded log: why is busbw falling?
 	@target/release/busbw explain $(RECORDED); status=$$?; [ $$status -le 1 ]
 
-build: ## Build the command: target/release/busbw
-	$(CARGO) build --release --locked -p busbw
+build: ## Build the command, target/release/busbw, and NCCL's network plugin, libnccl-net-busbw.so beside it
+	$(CARGO) build --release --locked -p busbw -p busbw-nccl-net
+	@cp -f target/release/libnccl_net_busbw.so target/release/libnccl-net-busbw.so
 
 test: ## Install what the tests need, and run them all
 	@scripts/setup-tests
@@ -61,6 +62,10 @@ bench-monitor: build ## Measure the processor time of watching 16 ports (3 minut
 bench-tune: ## Race the settings of the third field report over 1,000 seeds (seconds)
 	$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin bench-tune
 
+bench-net: build ## Measure the net plugin between two hosts beside iperf3 and bare sockets (as root, needs iperf3; 6 minutes)
+	$(CARGO) build --release --locked -p busbw-benches
+	target/release/bench-net $(foreach plugin,$(PLUGINS),--other $(plugin))
+
 bench-topk: ## Measure selecting from CPU tensors beside torch.topk (after make test, which installs PyTorch; 3 minutes)
 	target/python/bin/python benches/topk.py
 
@@ -69,10 +74,13 @@ bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, insta
 	$(CARGO) build --release --locked -p busbw-benches
 	target/release/bench-peers
 
+gpu-check: build ## Run what only a GPU can show, on a machine that has one (8 minutes)
+	scripts/gpu-check
+
 docs: ## Build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps --open
 
-install: build ## Install the command, completions and man pages under PREFIX (default ~/.local)
+install: build ## Install the command, NCCL's plugin, completions and man pages under PREFIX (default ~/.local)
 	@scripts/install "$${PREFIX:-$$HOME/.local}"
 
 clean: ## Delete what was built

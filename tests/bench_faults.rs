@@ -10,7 +10,7 @@ mod process;
 #[path = "support/table.rs"]
 mod table;
 
-use lab::{NetLab, Skip, mpirun_openmpi};
+use lab::{NetLab, mpirun_openmpi, unless_skipped};
 use process::{Ended, Running, signal};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -32,12 +32,6 @@ const ENDLESS: [&str; 10] = ["-b", "1M", "-e", "1M", "-n", "1000000", "-c", "0",
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
-    if let Err(skip) = test() {
-        skip.say();
-    }
 }
 
 fn busbw(arguments: &[&[&str]]) -> Command {

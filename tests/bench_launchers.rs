@@ -9,7 +9,7 @@ mod process;
 #[path = "support/table.rs"]
 mod table;
 
-use lab::{NetLab, Skip, SlurmLab, mpirun_mpich, mpirun_openmpi, torchrun};
+use lab::{NetLab, SlurmLab, mpirun_mpich, mpirun_openmpi, torchrun, unless_skipped};
 use process::{Ended, run};
 use serde_json::Value;
 use std::io::Write as _;
@@ -47,13 +47,6 @@ impl Drop for Link {
     fn drop(&mut self) {
         // Left over, it is two entries of a folder that the system clears.
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Runs a test that may not be able to run here.
-fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
-    if let Err(skip) = test() {
-        skip.say();
     }
 }
 

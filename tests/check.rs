@@ -12,7 +12,7 @@ mod process;
 mod tree;
 
 use guest::{Guest, Step};
-use lab::{NetLab, Skip, SlurmLab, mpirun_openmpi};
+use lab::{NetLab, SlurmLab, mpirun_openmpi, unless_skipped};
 use process::{Ended, run};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -27,12 +27,6 @@ const H100: &str = "oci-h100";
 /// The first card and the bridge above it, and the first GPU and its.
 const NIC: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0a:00.0/0000:0c:00.0";
 const GPU_BRIDGE: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0d:00.0";
-
-fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
-    if let Err(skip) = test() {
-        skip.say();
-    }
-}
 
 fn check(arguments: &[&str]) -> Ended {
     let mut command = Command::new(BUSBW);

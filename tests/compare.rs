@@ -103,6 +103,48 @@ fn repetitions_give_intervals_and_a_test() {
     assert_eq!((faster(0).as_str(), faster(1).as_str()), ("neither", "first"));
 }
 
+/// What `busbw bench` itself repeats, text and JSON: every repetition is a measurement.
+#[test]
+fn repetitions_of_busbw_bench_give_intervals_and_a_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = |name: &str, repeat: &str| {
+        let file = folder.path().join(name).display().to_string();
+        let sweep =
+            ["bench", "all_reduce", "--np", "2", "-b", "1K", "-e", "4K", "-f", "2", "-n", "5", "--repeat", repeat];
+        let output = busbw(&[&sweep[..], &["--json", &file]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (file, written(folder.path(), &format!("{name}.log"), &String::from_utf8_lossy(&output.stdout)))
+    };
+    let ((three, three_as_text), (four, _)) = (bench("three.json", "3"), bench("four.json", "4"));
+    for first in [three, three_as_text] {
+        let answer = json(&[&first, &four]);
+        assert!(answer["method"].as_str().unwrap().starts_with("Welch's t-test"), "{answer}");
+        let rows = answer["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 3);
+        for row in rows {
+            assert_eq!(row["repetitions"], serde_json::json!([3, 4]), "{row}");
+            assert!(row["ci95_gbs"].as_array().unwrap().iter().all(Value::is_number), "{row}");
+        }
+        let shown = text(&[&first, &four]);
+        assert!(shown.contains("±") && shown.contains("Welch's t-test"), "{shown}");
+    }
+}
+
+/// Rows of one size that differ in their datatype are no repetitions, whatever their times say.
+#[test]
+fn rows_of_several_datatypes_are_no_repetitions() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = table("all_reduce", 4, &[100.0, 130.0]);
+    let mixed = written(folder.path(), "mixed.log", &one.replacen("float", "half", 1));
+    let one = written(folder.path(), "one.log", &one);
+    let output = busbw(&["compare", &one, &mixed]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && stderr.contains("measured 1 MiB with several datatypes (-d)"),
+        "{stderr}"
+    );
+}
+
 #[test]
 fn what_doctor_saved_is_a_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ mod lab;
 mod process;
 
 use guest::{Guest, Step};
-use lab::{NetLab, Skip};
+use lab::{NetLab, unless_skipped};
 use process::{Ended, Running, run};
 use serde_json::Value;
 use std::path::Path;
@@ -26,13 +26,6 @@ const LIMIT: Duration = Duration::from_secs(240);
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
-    let _turn = alone();
-    if let Err(skip) = test() {
-        skip.say();
-    }
 }
 
 /// `busbw link` on `hosts` hosts of a lab, as JSON.
@@ -82,6 +75,7 @@ fn two_local_ranks_try_it_out() {
 
 #[test]
 fn the_host_with_a_limit_is_named() {
+    let _turn = alone();
     unless_skipped(|| {
         let lab = NetLab::up(3, &[])?;
         let mut limit = lab.exec(2, "tc");
@@ -100,6 +94,7 @@ fn the_host_with_a_limit_is_named() {
 
 #[test]
 fn a_limit_per_flow_is_found() {
+    let _turn = alone();
     unless_skipped(|| {
         // So low that four flows reach four times as much on a busy machine, too.
         let lab = NetLab::up(2, &["--flow-rate", "25"])?;
@@ -118,6 +113,7 @@ fn a_limit_per_flow_is_found() {
 
 #[test]
 fn a_host_that_is_cut_off_is_named_and_the_others_are_measured() {
+    let _turn = alone();
     unless_skipped(|| {
         let lab = NetLab::up(3, &[])?;
         // The first pair to be measured is that of h2 and h3.

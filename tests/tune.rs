@@ -7,9 +7,10 @@ mod lab;
 #[path = "support/process.rs"]
 mod process;
 
-use lab::SlurmLab;
+use lab::{NetLab, SlurmLab, mpirun_mpich, programs, unless_skipped};
 use process::{Running, run, signal};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -250,6 +251,20 @@ fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_refused_before_anything_runs() {
+    let stage = Stage::new();
+    for program in ["./no-such-program", "no-such-program"] {
+        let mut command = stage.busbw(&["--var", "A=1,2"]);
+        command.args(["--", program]);
+        let output = output(command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&format!("{program}: no such program here")), "{stderr}");
+        assert!(!stage.folder.path().join("store").exists());
+    }
+}
+
+#[test]
 fn an_objective_that_the_first_output_does_not_hold_ends_the_sweep() {
     let stage = Stage::new();
     let mut command = stage.busbw(&["--var", "A=1,2", "--minimize", "loss ([0-9.]+)"]);
@@ -281,37 +296,125 @@ fn the_algorithm_found_is_a_line_of_the_tuner_plugin() {
     assert_eq!(conf.lines().last(), Some("allreduce,0,4294967295,tree,ll,-1,-1,-1,-1,-1"));
 }
 
+/// A rank of a launcher's job. The last one prints the time, so that the sweep finds 1 the best only where every rank was told.
+fn rank(stage: &Stage, host: &str, rank: &str) -> String {
+    let seen = stage.path("counts");
+    format!("echo ${{A:-default}} >> {seen}/{host}; test {rank} != 1 || echo runtime ${{A:-9}}")
+}
+
+/// `busbw tune` of three values of A, in four trials and more.
+fn tune_a(stage: &Stage) -> Command {
+    stage.busbw(&["--json", "--var", "A=3,1,2", "--minimize", "runtime ([0-9]+)"])
+}
+
+/// Lets busbw start trials by a launcher.
+fn launched(mut tune: Command, launcher: &Command, rank: &str) -> Command {
+    tune.envs(launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    tune.arg("--").arg(launcher.get_program()).args(launcher.get_args()).args(["sh", "-c", rank]);
+    tune
+}
+
+/// What the ranks of a host saw A to be, each value once, sorted.
+fn seen(stage: &Stage, host: &str) -> Vec<String> {
+    let text = fs::read_to_string(stage.folder.path().join("counts").join(host)).expect("a rank ran there");
+    let values: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+    values.into_iter().collect()
+}
+
+#[test]
+fn open_mpi_hands_settings_on_to_the_ranks_of_every_host() {
+    unless_skipped(|| {
+        programs("scripts/setup-tests installs it", &["mpirun.openmpi"])?;
+        let hosts = NetLab::up(2, &[])?;
+        let stage = Stage::new();
+        let rank = rank(&stage, "$(uname -n)", "$OMPI_COMM_WORLD_RANK");
+        let answer = json(launched(tune_a(&stage), &hosts.mpirun(1), &rank));
+        assert_eq!(answer["best"]["settings"], serde_json::json!({"A": "1"}), "{answer}");
+        for host in ["h1", "h2"] {
+            assert_eq!(seen(&stage, host), ["1", "2", "3", "default"]);
+        }
+        let lines = fs::read_to_string(stage.path("store/commands.txt")).unwrap();
+        assert!(lines.contains("netlab exec 1 mpirun.openmpi -x 'A=1' --host "), "{lines}");
+        Ok(())
+    });
+}
+
+#[test]
+fn mpich_hands_settings_on_to_its_ranks() {
+    unless_skipped(|| {
+        let stage = Stage::new();
+        let rank = rank(&stage, "rank$PMI_RANK", "$PMI_RANK");
+        let answer = json(launched(tune_a(&stage), &mpirun_mpich(2)?, &rank));
+        assert_eq!(answer["best"]["settings"], serde_json::json!({"A": "1"}), "{answer}");
+        for rank in ["rank0", "rank1"] {
+            assert_eq!(seen(&stage, rank), ["1", "2", "3", "default"]);
+        }
+        Ok(())
+    });
+}
+
+/// `salloc … busbw tune … -- srun …`: every trial is a step on both nodes of the one allocation.
+#[test]
+fn srun_runs_trials_inside_an_allocation() {
+    unless_skipped(|| {
+        let lab = SlurmLab::up(2)?;
+        let stage = Stage::new();
+        let rank = rank(&stage, "$SLURMD_NODENAME-of-$SLURM_JOB_ID", "$SLURM_PROCID");
+        let tune = launched(tune_a(&stage), &lab.srun(&["--ntasks-per-node=1"]), &rank);
+        let mut salloc = lab.with(Command::new("salloc"));
+        salloc.envs(tune.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        salloc
+            .current_dir(stage.folder.path())
+            .args(["--quiet", "--nodes=2"])
+            .arg(tune.get_program())
+            .args(tune.get_args());
+        let ended = run(salloc, PATIENCE);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        let answer: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        assert_eq!(answer["best"]["settings"], serde_json::json!({"A": "1"}), "{answer}");
+        let files = fs::read_dir(stage.folder.path().join("counts")).unwrap().flatten();
+        let mut places: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+        places.sort();
+        let [first, second] = places.as_slice() else { panic!("two nodes of one job: {places:?}") };
+        assert_eq!(first.replace("node1", "node2"), *second);
+        for place in &places {
+            assert_eq!(seen(&stage, place), ["1", "2", "3", "default"]);
+        }
+        Ok(())
+    });
+}
+
 /// The report's sweep as Slurm jobs on two nodes, four at a time. busbw is killed while jobs are in the queue, and a node's daemon
 /// with it; both come back, and the same command finishes without a job too many.
 #[test]
 fn slurm_jobs_survive_the_death_of_busbw_and_of_a_nodes_daemon() {
-    let lab = match SlurmLab::up(2) {
-        Ok(lab) => lab,
-        Err(skip) => return skip.say(),
-    };
-    let stage = Stage::new();
-    let template = stage.path("job.sh");
-    fs::write(&template, "#!/bin/bash\n#SBATCH --ntasks-per-node=1\nexport PREPARED=yes\n{run}").unwrap();
-    let flags =
-        ["--json", "report.toml", "--slurm", "--partition", "gpu", "--nodes", "1", "--time", "5", "--jobs", "4"];
-    let command = || lab.with(stage.tune(&[&flags[..], &["--template", &template, "--no-default"]].concat()));
-    let mut running = Running::start(command());
-    running.retry(PATIENCE, "some trials", || (stage.runs() >= 3).then_some(()));
-    signal(running.id(), "KILL");
-    lab.kill_daemon("node2");
-    running.ended(PATIENCE);
-    lab.start_daemon("node2");
-    let ended = run(command(), PATIENCE);
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    let answer: Value = serde_json::from_str(&ended.stdout).expect("JSON");
-    assert_eq!(best(&answer), ("8", "2"), "{answer}");
-    let settings = answer["settings"].as_array().unwrap();
-    assert_eq!((settings.len(), settings.iter().filter(|setting| setting["mean"].is_number()).count()), (11, 11));
-    assert_eq!(
-        settings[10]["settings"],
-        serde_json::json!({"NCCL_SOCKET_NTHREADS": "1", "NCCL_NSOCKS_PERTHREAD": "1"})
-    );
-    assert!(answer["trials"]["ran"].as_u64().unwrap() < 33, "{answer}");
-    let script = fs::read_to_string(stage.folder.path().join("store/round-1-setting-1/job.sh")).unwrap();
-    assert!(script.contains("PREPARED=yes") && script.contains("export NCCL_SOCKET_NTHREADS="), "{script}");
+    unless_skipped(|| {
+        let lab = SlurmLab::up(2)?;
+        let stage = Stage::new();
+        let template = stage.path("job.sh");
+        fs::write(&template, "#!/bin/bash\n#SBATCH --ntasks-per-node=1\nexport PREPARED=yes\n{run}").unwrap();
+        let flags =
+            ["--json", "report.toml", "--slurm", "--partition", "gpu", "--nodes", "1", "--time", "5", "--jobs", "4"];
+        let command = || lab.with(stage.tune(&[&flags[..], &["--template", &template, "--no-default"]].concat()));
+        let mut running = Running::start(command());
+        running.retry(PATIENCE, "some trials", || (stage.runs() >= 3).then_some(()));
+        signal(running.id(), "KILL");
+        lab.kill_daemon("node2");
+        running.ended(PATIENCE);
+        lab.start_daemon("node2");
+        let ended = run(command(), PATIENCE);
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        let answer: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        assert_eq!(best(&answer), ("8", "2"), "{answer}");
+        let settings = answer["settings"].as_array().unwrap();
+        assert_eq!((settings.len(), settings.iter().filter(|setting| setting["mean"].is_number()).count()), (11, 11));
+        assert_eq!(
+            settings[10]["settings"],
+            serde_json::json!({"NCCL_SOCKET_NTHREADS": "1", "NCCL_NSOCKS_PERTHREAD": "1"})
+        );
+        assert!(answer["trials"]["ran"].as_u64().unwrap() < 33, "{answer}");
+        let script = fs::read_to_string(stage.folder.path().join("store/round-1-setting-1/job.sh")).unwrap();
+        assert!(script.contains("PREPARED=yes") && script.contains("export NCCL_SOCKET_NTHREADS="), "{script}");
+        Ok(())
+    });
 }

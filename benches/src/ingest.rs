@@ -1,18 +1,16 @@
 //! The benchmark of reading logs: busbw beside `wc` and `rg` on one file, in turn.
 
 mod report;
-mod scratch;
 
-pub use report::{Answer, Report, Subject, print_table, write_result};
-pub use scratch::Scratch;
+pub use report::{Answer, Report, Subject, print_table};
 
 use crate::machine::tool_version;
 use crate::measure::{MeasureError, Sample, Tool};
 use crate::nccl_log::GenerateError;
+use crate::program::FileError;
 use crate::results::RecordError;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,14 +43,9 @@ pub enum BenchError {
         "rg is missing; install ripgrep (Debian and Ubuntu: apt-get install ripgrep, elsewhere: cargo install ripgrep)"
     )]
     NoRipgrep,
-    /// The file to read is missing.
-    #[error("{path}: {error}")]
-    File {
-        /// The file or folder.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
+    /// A file or folder cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A run failed.
     #[error(transparent)]
     Measure(#[from] MeasureError),
@@ -62,13 +55,6 @@ pub enum BenchError {
     /// The result could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
-}
-
-impl BenchError {
-    /// An error about a file.
-    pub fn file(path: &Path, error: io::Error) -> Self {
-        BenchError::File { path: path.display().to_string(), error }
-    }
 }
 
 /// The four commands of the side-by-side benchmark.

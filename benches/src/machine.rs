@@ -61,6 +61,11 @@ pub fn tool_version(program: &Path) -> Option<String> {
     (output.status.success() && !line.is_empty()).then(|| line.to_string())
 }
 
+/// Processes that ran or waited to run in the last minute, on average; none where Linux does not say.
+pub fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
 /// The date and time in UTC, `2026-03-31T16:36:04Z`.
 pub fn utc_now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

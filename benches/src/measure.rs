@@ -200,7 +200,7 @@ fn beginning(path: &Path) -> String {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod tests {
     use super::*;
-    use crate::ingest::Scratch;
+    use crate::scratch::Scratch;
 
     fn shell(script: &str, largest_status: i32) -> Tool {
         Tool { program: "sh".into(), arguments: vec!["-c".into(), script.into()], largest_status }

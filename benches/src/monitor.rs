@@ -1,15 +1,14 @@
 //! The benchmark of the monitor: what a sample of 16 ports costs.
 
-use crate::machine::{Commit, Machine, utc_now};
 use crate::measure::{MeasureError, Sample, Tool};
-use crate::results::{RecordError, free_name, record};
+use crate::program::FileError;
+use crate::results::{Origin, RecordError};
 use crate::statistics::Spread;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Ports of the node, each with an interface.
 pub const PORTS: usize = 16;
@@ -35,14 +34,9 @@ const VIEWS: [(&str, &[&str]); 3] = [
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
-    /// A file or folder.
-    #[error("{path}: {error}")]
-    File {
-        /// Which.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
+    /// A file or folder cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A run failed.
     #[error(transparent)]
     Measure(#[from] MeasureError),
@@ -54,10 +48,9 @@ pub enum MonitorError {
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    schema: &'static str,
-    date: String,
-    commit: Option<Commit>,
-    machine: Machine,
+    /// When, of what and on what.
+    #[serde(flatten)]
+    pub origin: Origin,
     ports: usize,
     counters: usize,
     processes: u32,
@@ -83,7 +76,7 @@ pub fn tree(folder: &Path) -> Result<(), MonitorError> {
     let write = |path: String, text: &str| {
         let path = folder.join(path);
         let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, text));
-        written.map_err(|error| MonitorError::File { path: path.display().to_string(), error })
+        Ok(written.map_err(FileError::at(&path))?)
     };
     for port in 0..PORTS {
         let at = format!("sys/class/infiniband/mlx5_{port}/ports/1");
@@ -157,10 +150,7 @@ pub fn measure(
         }
     };
     Ok(Report {
-        schema: "busbw.bench-monitor/1",
-        date: utc_now(),
-        commit: Commit::checked_out(),
-        machine: Machine::this(),
+        origin: Origin::now("busbw.bench-monitor/1"),
         ports: PORTS,
         counters: PORTS * (PORT_COUNTERS + HARDWARE_COUNTERS + STATISTICS),
         processes: PROCESSES,
@@ -184,14 +174,4 @@ pub fn table(report: &Report) -> String {
         let _ = writeln!(out, "| {} | {share:.3} | {each:.0} | {met} |", row.view);
     }
     out
-}
-
-/// Writes the result as the other benchmarks do.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn write_result(report: &Report, out: Option<&Path>) -> Result<(PathBuf, PathBuf), MonitorError> {
-    let path = out.map_or_else(|| free_name("monitor", &report.date), Path::to_path_buf);
-    let tables = record(&path, report, Some(table(report)))?;
-    Ok((path, tables))
 }

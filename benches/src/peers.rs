@@ -1,22 +1,22 @@
 //! The benchmark of collectives: busbw beside Open MPI, MPICH and Gloo, in turn, on the same sizes.
 
-mod lab;
 mod plan;
 mod program;
 mod report;
 mod scenario;
 mod turn;
 
-pub use lab::Lab;
 pub use plan::{Plan, Step};
 pub use program::{Kit, Program};
-pub use report::{Report, markdown, summary, write_result};
+pub use report::{Report, markdown, summary};
 pub use scenario::{Case, Contestant, Goal, Place, SCENARIOS, cases};
 pub use turn::Times;
 
+use crate::lab::LabError;
+use crate::program::FileError;
+use crate::results::RecordError;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
 
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -58,26 +58,17 @@ pub enum PeersError {
         said: String,
     },
     /// The lab of hosts did not come up.
-    #[error("the lab of hosts: {0}")]
-    Lab(String),
-    /// A file could not be written.
-    #[error("{path}: {error}")]
-    File {
-        /// The file.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// Ranks cannot meet.
+    #[error("no free port: {0}")]
+    Port(io::Error),
+    /// A file or folder cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The result could not be recorded.
     #[error(transparent)]
-    Record(#[from] crate::results::RecordError),
-}
-
-impl PeersError {
-    /// An error about a file.
-    pub fn file(path: &Path, error: io::Error) -> Self {
-        PeersError::File { path: path.display().to_string(), error }
-    }
+    Record(#[from] RecordError),
 }
 
 /// What a case's contestants took: for each of them and each size, one time per repetition.

@@ -2,9 +2,10 @@
 
 mod report;
 
-pub use report::{Report, table, write_result};
+pub use report::{Report, table};
 
 use crate::measure::{MeasureError, Sample, Tool};
+use crate::program::FileError;
 use crate::random::Random;
 use crate::results::RecordError;
 use busbw_model::{GBps, PathType};
@@ -13,7 +14,6 @@ use busbw_predict::cluster::{
 };
 use busbw_predict::{Cluster, Options, SimulationError, Traffic, simulate};
 use std::collections::BTreeMap;
-use std::io;
 use std::num::NonZero;
 use std::path::Path;
 
@@ -139,14 +139,9 @@ pub struct Measured {
 /// Why the benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    /// A file or folder.
-    #[error("{path}: {error}")]
-    File {
-        /// Which.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
+    /// A file or folder cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A run failed.
     #[error(transparent)]
     Measure(#[from] MeasureError),
@@ -156,13 +151,6 @@ pub enum SimulateError {
     /// The result could not be recorded.
     #[error(transparent)]
     Record(#[from] RecordError),
-}
-
-impl SimulateError {
-    /// An error about a file.
-    pub fn file(path: &Path, error: io::Error) -> Self {
-        SimulateError::File { path: path.display().to_string(), error }
-    }
 }
 
 /// Measures every case at every size of at most `largest` GPUs, `runs` times in turn. Each run is a process of its own, so

@@ -25,6 +25,13 @@ impl Skip {
     }
 }
 
+/// Runs a test that needs a lab, or says why it cannot run here.
+pub fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
+    if let Err(skip) = test() {
+        skip.say();
+    }
+}
+
 /// Hosts 1 to N as network namespaces, joined by a switch: names h1, h2 …, addresses 10.77.0.1, 10.77.0.2 …
 /// One at a time on the machine; the others wait for their turn. Gone when dropped, and what runs there with it.
 pub struct NetLab {
@@ -83,6 +90,11 @@ impl NetLab {
     /// Cuts a host's cable.
     pub fn link_down(&self, host: usize) {
         self.control(&["link-down", &host.to_string()]);
+    }
+
+    /// Restores a host's cable.
+    pub fn link_up(&self, host: usize) {
+        self.control(&["link-up", &host.to_string()]);
     }
 
     fn command(&self) -> Command {

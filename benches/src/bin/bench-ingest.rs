@@ -1,11 +1,13 @@
 //! `bench-ingest`: times busbw beside wc and rg on one log, or on a log of 16,384 ranks.
 
 use busbw_benches::ingest::{
-    Answer, BenchError, Entry, Report, SCALE_GOAL_S, Scratch, Subject, alternate, count, print_table, scale,
-    side_by_side, write_result,
+    Answer, BenchError, Entry, Report, SCALE_GOAL_S, Subject, alternate, count, print_table, scale, side_by_side,
 };
 use busbw_benches::measure::output_path;
 use busbw_benches::nccl_log::{Prefix, Shape, Written, write_log};
+use busbw_benches::program::{self, FileError};
+use busbw_benches::results::{place, record};
+use busbw_benches::scratch::Scratch;
 use busbw_model::Bytes;
 use clap::Parser;
 use std::fs::{self, File};
@@ -54,18 +56,11 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench-ingest: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), BenchError> {
-    let temporary = std::env::temp_dir();
-    let scratch = Scratch::new().map_err(|error| BenchError::file(&temporary, error))?;
+    let scratch = Scratch::new()?;
     let file = arguments.file.clone().unwrap_or_else(|| scratch.path().join("nccl.log"));
     // Whether the programs are there is found out before a large file is written.
     let mut entries =
@@ -75,8 +70,8 @@ fn run(arguments: &Arguments) -> Result<(), BenchError> {
     alternate(&mut entries, usize::from(arguments.runs), scratch.path(), |step| eprintln!("{step}"))?;
     let report = conclude(arguments, subject, &entries, scratch.path());
     print!("{}", print_table(&report));
-    let path = write_result(&report, arguments.out.as_deref())?;
-    println!("written to {}", path.display());
+    let path = place(arguments.out.as_deref(), report.mode, &report.origin);
+    println!("written to {}", record(path, &report, None)?);
     Ok(())
 }
 
@@ -91,13 +86,13 @@ fn generate(arguments: &Arguments, file: &Path) -> Result<(Shape, Written), Benc
         cut: arguments.cut,
     };
     eprintln!("generating a log of communicators of {} ranks", shape.ranks);
-    let mut out = File::create(file).map_err(|error| BenchError::file(file, error))?;
+    let mut out = File::create(file).map_err(FileError::at(file))?;
     let written = write_log(&shape, &mut out)?;
     Ok((shape, written))
 }
 
 fn describe(file: &Path, generated: Option<(Shape, Written)>) -> Result<Subject, BenchError> {
-    let bytes = fs::metadata(file).map_err(|error| BenchError::file(file, error))?.len();
+    let bytes = fs::metadata(file).map_err(FileError::at(file))?.len();
     let (shape, written) = generated.unzip();
     Ok(Subject {
         bytes,

@@ -1,7 +1,9 @@
 //! `bench-monitor`: what watching 16 ports costs.
 
-use busbw_benches::ingest::Scratch;
-use busbw_benches::monitor::{MonitorError, measure, table, write_result};
+use busbw_benches::monitor::{MonitorError, measure, table};
+use busbw_benches::program;
+use busbw_benches::results::{place, record};
+use busbw_benches::scratch::Scratch;
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,22 +29,15 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench-monitor: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), MonitorError> {
-    let temporary = std::env::temp_dir().display().to_string();
-    let scratch = Scratch::new().map_err(|error| MonitorError::File { path: temporary, error })?;
+    let scratch = Scratch::new()?;
     let report =
         measure(&arguments.busbw, arguments.samples, arguments.runs, scratch.path(), |step| eprintln!("{step}"))?;
     print!("{}", table(&report));
-    let (json, tables) = write_result(&report, arguments.out.as_deref())?;
-    println!("written to {} and {}", json.display(), tables.display());
+    let path = place(arguments.out.as_deref(), "monitor", &report.origin);
+    println!("written to {}", record(path, &report, Some(table(&report)))?);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! `bench-peers`: times `busbw bench` beside Open MPI, MPICH and Gloo, and says which goals are met.
 
-use busbw_benches::ingest::Scratch;
-use busbw_benches::peers::{
-    Kit, Measured, PeersError, Program, Report, SCENARIOS, cases, markdown, measure, summary, write_result,
-};
+use busbw_benches::peers::{Kit, Measured, PeersError, Program, Report, SCENARIOS, cases, markdown, measure, summary};
+use busbw_benches::program::{self, FileError};
+use busbw_benches::results::{place, record};
+use busbw_benches::scratch::Scratch;
 use busbw_model::Collective;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -50,18 +50,11 @@ fn collective(name: &str) -> Result<Collective, String> {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench-peers: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), PeersError> {
-    let temporary = std::env::temp_dir();
-    let scratch = Scratch::new().map_err(|error| PeersError::file(&temporary, error))?;
+    let scratch = Scratch::new()?;
     let kit = Kit {
         root: whole(Path::new("."))?,
         busbw: whole(&arguments.busbw)?,
@@ -84,8 +77,8 @@ fn run(arguments: &Arguments) -> Result<(), PeersError> {
     }
     let report = Report::new(&measured, &kit, &programs, repetitions);
     print!("{}\n{}", markdown(&report), summary(&report));
-    let (json, tables) = write_result(&report, arguments.out.as_deref())?;
-    println!("written to {} and {}", json.display(), tables.display());
+    let path = place(arguments.out.as_deref(), "peers", &report.origin);
+    println!("written to {}", record(path, &report, Some(markdown(&report)))?);
     Ok(())
 }
 
@@ -97,6 +90,6 @@ fn programs(arguments: &Arguments) -> Vec<Program> {
 }
 
 /// Hosts of the lab and ranks of a job run elsewhere than here. A Python's path must stay that of its environment.
-fn whole(path: &Path) -> Result<PathBuf, PeersError> {
-    std::path::absolute(path).map_err(|error| PeersError::file(path, error))
+fn whole(path: &Path) -> Result<PathBuf, FileError> {
+    std::path::absolute(path).map_err(FileError::at(path))
 }

@@ -1,7 +1,9 @@
 //! `bench-simulate`: times the simulation of a fabric from 512 to 65,536 GPUs, on one core.
 
-use busbw_benches::ingest::Scratch;
-use busbw_benches::simulate::{Case, Report, SimulateError, measure, table, write_result};
+use busbw_benches::program::{self, FileError};
+use busbw_benches::results::{place, record};
+use busbw_benches::scratch::Scratch;
+use busbw_benches::simulate::{Case, Report, SimulateError, measure, table};
 use clap::Parser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,13 +29,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench-simulate: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), SimulateError> {
@@ -41,13 +37,12 @@ fn run(arguments: &Arguments) -> Result<(), SimulateError> {
         println!("{}", case.simulate(arguments.gpus)?);
         return Ok(());
     }
-    let temporary = std::env::temp_dir();
-    let scratch = Scratch::new().map_err(|error| SimulateError::file(&temporary, error))?;
-    let own = std::env::current_exe().map_err(|error| SimulateError::file(Path::new("bench-simulate"), error))?;
+    let scratch = Scratch::new()?;
+    let own = std::env::current_exe().map_err(FileError::at(Path::new("bench-simulate")))?;
     let measured = measure(&own, arguments.gpus, arguments.runs, scratch.path(), |step| eprintln!("{step}"))?;
     let report = Report::new(&measured);
     print!("{}", table(&report));
-    let (json, tables) = write_result(&report, arguments.out.as_deref())?;
-    println!("written to {} and {}", json.display(), tables.display());
+    let path = place(arguments.out.as_deref(), "simulate", &report.origin);
+    println!("written to {}", record(path, &report, Some(table(&report)))?);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `nccl-log-gen`: writes a deterministic NCCL log of any size.
 
 use busbw_benches::nccl_log::{GenerateError, NCCL_RELEASE, Prefix, Shape, write_log};
+use busbw_benches::program;
 use busbw_model::Bytes;
 use clap::Parser;
 use std::fs::File;
@@ -43,13 +44,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("nccl-log-gen: {message}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit(env!("CARGO_BIN_NAME"), run(Arguments::parse()))
 }
 
 fn run(arguments: Arguments) -> Result<(), String> {

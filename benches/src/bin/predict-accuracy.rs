@@ -1,6 +1,7 @@
 //! `predict-accuracy`: predictions beside published measurements, and the constants fitted anew.
 
 use busbw_benches::accuracy::{Start, Status, compare, fit, left_out, load, print_report, scatter};
+use busbw_benches::program;
 use busbw_predict::Constants;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -36,13 +37,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("predict-accuracy: {message}");
-            ExitCode::from(2)
-        }
-    }
+    program::exit(env!("CARGO_BIN_NAME"), run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {

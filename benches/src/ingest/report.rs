@@ -1,17 +1,16 @@
 //! What the benchmark found: a table for people, a JSON file for the record.
 
-use super::{BenchError, Entry, YARDSTICK};
-use crate::machine::{Commit, Machine};
+use super::{Entry, YARDSTICK};
 use crate::measure::Sample;
 use crate::nccl_log::{Shape, Written};
-use crate::results::{free_name, record};
+use crate::results::Origin;
 use crate::statistics::Spread;
 use busbw_model::Bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The file that was read.
 #[derive(Debug, Serialize)]
@@ -31,11 +30,11 @@ pub struct Subject {
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    schema: &'static str,
-    mode: &'static str,
-    date: String,
-    commit: Option<Commit>,
-    machine: Machine,
+    /// When, of what and on what.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// `ingest` or `scale`.
+    pub mode: &'static str,
     /// Name of a tool and the version it prints of itself.
     tools: BTreeMap<&'static str, Option<String>>,
     file: Subject,
@@ -94,11 +93,8 @@ impl Report {
         let slowest = commands.iter().filter_map(|command| command.wall_s).map(|wall| wall.median).reduce(f64::max);
         let version = |entry: &Entry| crate::machine::tool_version(&entry.tool.program);
         Report {
-            schema: "busbw.bench-ingest/1",
+            origin: Origin::now("busbw.bench-ingest/1"),
             mode,
-            date: crate::machine::utc_now(),
-            commit: Commit::checked_out(),
-            machine: Machine::this(),
             tools: entries.iter().map(|entry| (entry.program_name(), version(entry))).collect(),
             file,
             answer,
@@ -163,7 +159,7 @@ pub fn print_table(report: &Report) -> String {
     let mut text = String::new();
     let file = &report.file;
     let lines = file.lines.map_or(String::new(), |lines| format!(", {lines} lines"));
-    let machine = &report.machine;
+    let machine = &report.origin.machine;
     // Writing to a String cannot fail.
     let _ = writeln!(text, "{}{lines}; {} runs each, in turn", Bytes(file.bytes), report.runs);
     let _ = writeln!(text, "{}, {} cores, {}", machine.cpu, machine.cores, Bytes(machine.memory_bytes));
@@ -189,16 +185,6 @@ pub fn print_table(report: &Report) -> String {
         };
     }
     text
-}
-
-/// Writes the report to `out`, or to a new file of today's date in `benches/results`. Returns where.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_result(report: &Report, out: Option<&Path>) -> Result<PathBuf, BenchError> {
-    let path = out.map_or_else(|| free_name(report.mode, &report.date), Path::to_path_buf);
-    record(&path, report, None)?;
-    Ok(path)
 }
 
 #[cfg(test)]

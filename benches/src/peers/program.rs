@@ -1,10 +1,11 @@
 //! The contestants' programs: what they need, and the command lines that measure some sizes.
 
 use super::PeersError;
-use super::lab::Lab;
 use super::plan::Step;
 use super::scenario::Case;
+use crate::lab::Lab;
 use crate::machine::tool_version;
+use crate::program::FileError;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -203,12 +204,12 @@ fn write_agent(kit: &Kit, lab: &Lab) -> Result<PathBuf, PeersError> {
         std::fs::write(&path, format!("#!/bin/sh\nexec {} \"$@\"\n", lab.remote_shell()))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
     };
-    write().map_err(|error| PeersError::file(&path, error))?;
+    write().map_err(FileError::at(&path))?;
     Ok(path)
 }
 
 fn gloo(case: &Case, steps: &[Step], kit: &Kit, lab: Option<&Lab>) -> Result<Job, PeersError> {
-    let port = free_port().map_err(|error| PeersError::Lab(format!("no free port: {error}")))?;
+    let port = free_port().map_err(PeersError::Port)?;
     let program = kit.root.join("benches/peers/gloo_collectives.py");
     let rank = |rank: u32| {
         let mut command = match lab {

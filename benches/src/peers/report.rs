@@ -4,15 +4,13 @@ mod text;
 
 pub use text::{markdown, summary};
 
+use super::Measured;
 use super::program::{Kit, Program};
 use super::scenario::{Case, Goal};
-use super::{Measured, PeersError};
-use crate::machine::{Commit, Machine, utc_now};
-use crate::results::{free_name, record};
+use crate::results::Origin;
 use crate::statistics::Spread;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 const BUSBW: &str = "busbw";
 const UNLIMITED: &str = "busbw without limit";
@@ -20,10 +18,9 @@ const UNLIMITED: &str = "busbw without limit";
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    schema: &'static str,
-    date: String,
-    commit: Option<Commit>,
-    machine: Machine,
+    /// When, of what and on what.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Name of a program and the version it prints of itself.
     programs: BTreeMap<&'static str, Option<String>>,
     repetitions: usize,
@@ -72,10 +69,7 @@ impl Report {
     /// Draws the conclusions from what was measured.
     pub fn new(measured: &[Measured], kit: &Kit, programs: &[Program], repetitions: usize) -> Self {
         Report {
-            schema: "busbw.bench-peers/1",
-            date: utc_now(),
-            commit: Commit::checked_out(),
-            machine: Machine::this(),
+            origin: Origin::now("busbw.bench-peers/1"),
             programs: kit.versions(programs),
             repetitions,
             cases: measured.iter().map(CaseResult::new).collect(),
@@ -182,17 +176,6 @@ fn reached(goal: Goal, entries: &[Entry], best: Option<&Entry>, case: &Case, siz
     }
 }
 
-/// Writes the report as JSON, and its tables as markdown beside it: to `out`, or to new files of today's date in
-/// `benches/results`. Returns where.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn write_result(report: &Report, out: Option<&Path>) -> Result<(PathBuf, PathBuf), PeersError> {
-    let json_path = out.map_or_else(|| free_name("peers", &report.date), Path::to_path_buf);
-    let markdown_path = record(&json_path, report, Some(markdown(report)))?;
-    Ok((json_path, markdown_path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::plan::Plan;
@@ -239,10 +222,7 @@ mod tests {
     fn text_names_every_size_and_counts_the_goals() {
         let times: [&[f64]; 4] = [&[1.0], &[1.5], &[9.0], &[9.0]];
         let report = Report {
-            schema: "",
-            date: String::new(),
-            commit: None,
-            machine: Machine::this(),
+            origin: Origin::now(""),
             programs: BTreeMap::new(),
             repetitions: 1,
             cases: vec![CaseResult::new(&measured("shm-2", &times))],

@@ -1,8 +1,8 @@
 //! What is compared: places, collectives, sizes, contestants, and the goals that busbw has set itself.
 
 use super::PeersError;
-use super::lab::Lab;
 use super::program::Program;
+use crate::lab::Lab;
 use busbw_model::Collective;
 use serde::Serialize;
 use std::path::Path;

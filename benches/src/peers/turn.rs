@@ -1,10 +1,11 @@
 //! One turn of one contestant: runs its jobs within a limit and reads the times.
 
 use super::PeersError;
-use super::lab::Lab;
 use super::plan::Step;
 use super::program::{Job, Kit, Program};
 use super::scenario::{Case, Contestant, Place};
+use crate::lab::Lab;
+use crate::program::FileError;
 use busbw_model::{BenchRow, Collective};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -79,7 +80,7 @@ fn run(job: Job, scratch: &Path) -> Result<String, PeersError> {
     for (index, mut command) in job.into_iter().enumerate() {
         let file = |kind: &str| {
             let path = scratch.join(format!("{index}.{kind}"));
-            File::create(&path).map_err(|error| PeersError::file(&path, error))
+            File::create(&path).map_err(FileError::at(&path))
         };
         command.stdin(Stdio::null()).stdout(file("out")?).stderr(file("err")?).process_group(0);
         end_with_this_process(&mut command);
@@ -173,7 +174,7 @@ fn last_lines(text: &str) -> String {
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod tests {
     use super::*;
-    use crate::ingest::Scratch;
+    use crate::scratch::Scratch;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");

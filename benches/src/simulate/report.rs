@@ -1,22 +1,19 @@
 //! What the benchmark of the simulation found: a table for people, JSON for the record.
 
-use super::{Case, Measured, SimulateError};
-use crate::machine::{Commit, Machine, utc_now};
+use super::{Case, Measured};
 use crate::measure::Sample;
-use crate::results::{free_name, record};
+use crate::results::Origin;
 use crate::statistics::Spread;
 use busbw_model::Bytes;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 /// Everything that one run of the benchmark found.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    schema: &'static str,
-    date: String,
-    commit: Option<Commit>,
-    machine: Machine,
+    /// When, of what and on what.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Threads of each simulation.
     threads: u32,
     runs: usize,
@@ -56,10 +53,7 @@ impl Report {
     pub fn new(measured: &[Measured]) -> Self {
         let rows: Vec<Row> = measured.iter().map(Row::new).collect();
         Report {
-            schema: "busbw.bench-simulate/1",
-            date: utc_now(),
-            commit: Commit::checked_out(),
-            machine: Machine::this(),
+            origin: Origin::now("busbw.bench-simulate/1"),
             threads: 1,
             runs: measured.first().map_or(0, |of_case| of_case.samples.len()),
             growth: Case::ALL.into_iter().filter_map(|case| Growth::of(case, &rows)).collect(),
@@ -110,7 +104,7 @@ impl Growth {
 /// The report as markdown: times are medians in seconds on one core.
 pub fn table(report: &Report) -> String {
     let mut text = String::new();
-    let machine = &report.machine;
+    let machine = &report.origin.machine;
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
@@ -118,7 +112,7 @@ pub fn table(report: &Report) -> String {
         machine.cpu,
         machine.cores,
         machine.kernel,
-        report.date.split('T').next().unwrap_or_default(),
+        report.origin.day(),
         report.runs
     );
     let _ = writeln!(
@@ -158,17 +152,6 @@ fn goal(row: &Row) -> String {
     let (Some(seconds), Some(met)) = (row.goal_s, row.goal_met) else { return String::new() };
     let memory = row.goal_bytes.map_or(String::new(), |bytes| format!(", {}", Bytes(bytes)));
     format!("below {seconds} s{memory}: {}", if met { "met" } else { "missed" })
-}
-
-/// Writes the report as JSON, and its table as markdown beside it: to `out`, or to new files of today's date in
-/// `benches/results`. Returns where.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn write_result(report: &Report, out: Option<&Path>) -> Result<(PathBuf, PathBuf), SimulateError> {
-    let json_path = out.map_or_else(|| free_name("simulate", &report.date), Path::to_path_buf);
-    let markdown_path = record(&json_path, report, Some(table(report)))?;
-    Ok((json_path, markdown_path))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A flag has a value that it cannot have.
-    #[error("{flag} {value}: {allowed}")]
+    #[error("{}: {allowed}", format!("{flag} {value}").trim_end())]
     Flag {
         /// The flag as it is written: `-K,--per_iter_skip`.
         flag: &'static str,

@@ -161,7 +161,7 @@ pub struct Flags {
     #[arg(short = 'u', long, value_name = "N", default_value = "0", value_parser = count, help_heading = RUN)]
     pub unalign: u32,
 
-    /// Accepted for nccl-tests' sake; there is no stream to choose
+    /// 1: operations of --backend nccl go into the null stream; on cores there is no stream to choose
     #[arg(short = 'y', long = "stream_null", alias = "stream-null", value_name = "0|1", default_value = "0")]
     #[arg(value_parser = choice::<1>, help_heading = RUN)]
     pub stream_null: u8,
@@ -204,6 +204,15 @@ pub struct Flags {
     #[arg(short = 'V', long = "device_cta_count", alias = "device-cta-count", value_name = "N")]
     #[arg(value_parser = positive, help_heading = GPU)]
     pub device_cta_count: Option<u32>,
+
+    /// Let several ranks share a GPU over the network, as if on different hosts; needs --backend nccl
+    #[arg(long, help_heading = GPU)]
+    pub share_gpus: bool,
+
+    /// The libnccl.so.2 to use, or its folder. Default: on the library path, in CUDA's folders or PyTorch's packages;
+    /// needs --backend nccl
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = GPU)]
+    pub nccl_library: Option<PathBuf>,
 
     /// NCCL's CTA policy: 0 default, 1 efficiency, 2 zero; needs --backend nccl
     #[arg(short = 'x', long = "cta_policy", alias = "cta-policy", value_name = "0-2", value_parser = choice::<2>)]
@@ -285,7 +294,21 @@ impl Flags {
         {
             return Err(Error::flag("-J,--output_file", file.display(), "the name must end in .json"));
         }
+        self.check_graphs()?;
         device_only(self)
+    }
+
+    /// A graph runs as a whole: nothing can be waited for, or timed, in between.
+    fn check_graphs(&self) -> Result<()> {
+        let given = [
+            ("-z,--blocking", u32::from(self.blocking)),
+            ("-I,--per_iter_timing", self.per_iter_timing.into()),
+            ("-y,--stream_null", self.stream_null.into()),
+        ];
+        match given.into_iter().find(|(_, value)| self.cudagraph > 0 && *value > 0) {
+            Some((flag, value)) => Err(Error::flag(flag, value, "does not go with graphs (-G); leave one of them out")),
+            None => Ok(()),
+        }
     }
 
     fn check_sizes(&self) -> Result<()> {
@@ -311,7 +334,7 @@ impl Flags {
     pub fn signature(&self) -> String {
         format!(
             "-t {} -g {} -b {} -e {} -i {} -f {} -o {:?} -d {:?} -r {:?} -n {} -w {} -m {} -N {} -a {} -I {} -c {} -z {} -u {} \
-             --repeat {} --nics {}",
+             --repeat {} --nics {} -G {} -R {}",
             self.nthreads,
             self.ngpus,
             self.minbytes.0,
@@ -331,7 +354,9 @@ impl Flags {
             self.blocking,
             self.unalign,
             self.repeat,
-            self.nics
+            self.nics,
+            self.cudagraph,
+            self.local_register
         )
     }
 

@@ -1,7 +1,8 @@
 //! A whole run: starts the job or takes this process's place in it, and measures with each of its ranks.
 
-use crate::backend::Backend;
-use crate::backend::cpu::{Cpu, check_settings};
+use crate::backend::Seated;
+use crate::backend::cpu::{self, Cpu};
+use crate::backend::nccl::{self, Nccl};
 use crate::flags::BackendName;
 use crate::{Context, Error, Flags, Outcome, Result};
 use busbw_launch::command::{self, Starter};
@@ -37,7 +38,9 @@ type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 /// One line that says what failed, where, and what to do.
 pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
     call.flags.check()?;
-    check_settings(&call.flags, variable)?;
+    if call.flags.backend == BackendName::Cpu {
+        cpu::check_settings(&call.flags, variable)?;
+    }
     if let Some(list) = &call.flags.hosts {
         return on_hosts(call, list, variable, out);
     }
@@ -49,6 +52,10 @@ pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) ->
 }
 
 fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
+    if call.flags.backend == BackendName::Nccl {
+        // What every rank would find missing is said once.
+        nccl::Process::check(&call.flags, variable)?;
+    }
     let (program, arguments) = (call.program.clone(), call.arguments.clone());
     Ok(Local { np, program, arguments, environment: Vec::new() }.run(variable)?)
 }
@@ -69,28 +76,53 @@ fn on_hosts(call: &Call, list: &str, variable: Variable<'_>, out: &mut dyn Write
     Err(command::become_command(&words).into())
 }
 
-/// Measures with every rank of this process, each in a thread of its own.
+/// Measures with every rank of this process.
 fn measure(call: &Call, place: &Place, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
-    if call.flags.backend != BackendName::Cpu {
-        let name = format!("{:?}", call.flags.backend).to_lowercase();
-        return Err(Error::Setting(format!("--backend {name} is not part of this build; --backend cpu is")));
+    let flags = &call.flags;
+    match flags.backend {
+        BackendName::Cpu => {
+            let door = open_door(call, place, variable)?;
+            every_rank(call, out, |thread| Cpu::join(&door, thread, flags, variable))
+        }
+        BackendName::Nccl => {
+            // Before the door, which starts threads: it sets variables. They are for NCCL: ranks that share a GPU are on one host.
+            let host_id = variable("NCCL_HOSTID");
+            let process = nccl::Process::open(flags, place, variable);
+            let variable: Variable<'_> = &|name| if name == "NCCL_HOSTID" { host_id.clone() } else { variable(name) };
+            if place.size == 1 && process.is_err() {
+                return process.map(|_| 1);
+            }
+            let door = open_door(call, place, variable)?;
+            every_rank(call, out, |thread| Nccl::join(&door, thread, flags, variable, &process))
+        }
+        BackendName::Mpi => {
+            Err(Error::Setting("--backend mpi is not part of this build; --backend cpu and nccl are".into()))
+        }
     }
-    let ranks = (call.flags.nthreads * call.flags.ngpus) as usize;
+}
+
+fn open_door(call: &Call, place: &Place, variable: Variable<'_>) -> Result<Door> {
     let settings = Settings {
         timeout: call.flags.patience().unwrap_or(NO_TIMEOUT),
-        ranks_per_process: ranks,
+        ranks_per_process: call.ranks(),
         flags: call.spelled_flags(),
         ..Settings::default()
     };
-    let door = Door::open(place, variable, settings)?;
+    Ok(Door::open(place, variable, settings)?)
+}
+
+/// Measures with each rank of this process in a thread of its own; `join` takes the place of one.
+fn every_rank<R: Seated>(
+    call: &Call,
+    out: &mut (dyn Write + Send),
+    join: impl Fn(usize) -> Result<R> + Sync,
+) -> Result<i32> {
     let results = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..ranks)
-            .map(|thread| {
-                let door = &door;
-                scope.spawn(move || one_rank(call, door, thread, variable, &mut std::io::sink()))
-            })
+        let join = &join;
+        let others: Vec<_> = (1..call.ranks())
+            .map(|thread| scope.spawn(move || one_rank(call, || join(thread), &mut std::io::sink())))
             .collect();
-        let mut results = vec![one_rank(call, &door, 0, variable, out)];
+        let mut results = vec![one_rank(call, || join(0), out)];
         results.extend(
             others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(Error::Job("a rank panicked".into())))),
         );
@@ -100,8 +132,8 @@ fn measure(call: &Call, place: &Place, variable: Variable<'_>, out: &mut (dyn Wr
     Ok(i32::from(!outcomes.iter().all(|outcome| outcome.ok)))
 }
 
-fn one_rank(call: &Call, door: &Door, thread: usize, variable: Variable<'_>, out: &mut dyn Write) -> Result<Outcome> {
-    let mut rank = Cpu::join(door, thread, &call.flags, variable)?;
+fn one_rank<R: Seated>(call: &Call, join: impl FnOnce() -> Result<R>, out: &mut dyn Write) -> Result<Outcome> {
+    let mut rank = join()?;
     rank.begin();
     if let Some(note) = rank.note(call.collective).filter(|_| rank.describe().rank == 0) {
         writeln!(out, "# {note}").map_err(Error::Output)?;
@@ -114,6 +146,11 @@ fn one_rank(call: &Call, door: &Door, thread: usize, variable: Variable<'_>, out
 }
 
 impl Call {
+    /// Ranks of each process.
+    fn ranks(&self) -> usize {
+        (self.flags.nthreads * self.flags.ngpus) as usize
+    }
+
     /// The arguments for the ranks on other hosts: all but those that say which hosts.
     fn arguments_on_hosts(&self) -> Vec<String> {
         let mut words = self.arguments.iter().map(|word| word.to_string_lossy().into_owned());

@@ -6,14 +6,14 @@
 //! environment holds no more than [`Context::recorded_env`] lets through, numbers are not rounded to six decimals,
 //! and a run that fails says why in `errors`.
 
-use crate::backend::Device;
+use crate::backend::{Device, Library};
 use crate::clock;
 use crate::context::Context;
 use crate::flags::Flags;
 use crate::repetition::Repetitions;
 use crate::row::{Half, NicTraffic, PerIteration, Row};
 use crate::statistics::Iterations;
-use crate::table::Footer;
+use crate::table::{Footer, nccl_version};
 use crate::{Error, Result};
 use serde::{Serialize, Serializer};
 use std::fs::File;
@@ -44,7 +44,7 @@ impl Json {
     ///
     /// # Errors
     /// It cannot be created or written.
-    pub fn create(path: &Path, context: &Context) -> Result<Self> {
+    pub fn create(path: &Path, context: &Context, libraries: &[Library]) -> Result<Self> {
         let mut tried = path.to_path_buf();
         let mut number = 0;
         let file = loop {
@@ -65,7 +65,10 @@ impl Json {
         json.member("start_time", &clock::stamp(context.start))?;
         json.member("args", &context.argv)?;
         json.member("env", &context.recorded_env())?;
-        json.member("nccl_version", &0)?;
+        json.member("nccl_version", &nccl_version(libraries))?;
+        if !libraries.is_empty() {
+            json.member("libraries", &libraries)?;
+        }
         Ok(json)
     }
 

@@ -27,7 +27,7 @@ mod timing;
 mod traffic;
 pub mod verify;
 
-pub use backend::{Backend, Device, How, Memory, NicBytes};
+pub use backend::{Backend, Device, How, Library, Memory, NicBytes, Seated};
 pub use context::Context;
 pub use error::{Error, Result};
 pub use flags::Flags;

@@ -32,11 +32,12 @@ pub fn tests(collective: Collective, flags: &Flags, backend: &dyn Backend) -> Re
         return Err(Error::Job(text));
     }
     let reduces = matches!(collective, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter);
-    let runs = |datatype, redop| !reduces || backend.supports(datatype, redop);
     let mut tests = Vec::new();
+    let mut lacking = None;
     for datatype in chosen(flags.datatype, &Datatype::ALL) {
         for (redop, redop_cell) in redops(collective, flags) {
-            if !runs(datatype, redop) {
+            if let Some(why) = backend.lacks(datatype, reduces.then_some(redop)) {
+                lacking = lacking.or(Some(why));
                 continue;
             }
             for root in roots(collective, flags.root, nranks)? {
@@ -44,13 +45,15 @@ pub fn tests(collective: Collective, flags: &Flags, backend: &dyn Backend) -> Re
             }
         }
     }
-    if tests.is_empty() {
-        let text = match (flags.op, flags.datatype) {
-            (Pick::One(op), Pick::One(datatype)) => format!("{} of {}", op.name(), datatype.name()),
-            (Pick::One(op), Pick::All) => op.name().to_string(),
-            (Pick::All, _) => "any reduction of this datatype".to_string(),
-        };
-        return Err(Error::flag("-o,--op", text, format!("the backend {} does not run it", backend.name())));
+    if let (true, Some(why)) = (tests.is_empty(), lacking) {
+        return Err(match (flags.op, flags.datatype) {
+            (Pick::One(op), Pick::One(datatype)) if reduces => {
+                Error::flag("-o,--op", format!("{} of {}", op.name(), datatype.name()), why)
+            }
+            (_, Pick::One(datatype)) => Error::flag("-d,--datatype", datatype.name(), why),
+            (Pick::One(op), Pick::All) => Error::flag("-o,--op", op.name(), why),
+            (Pick::All, Pick::All) => Error::flag("-d,--datatype", "all", why),
+        });
     }
     Ok(tests)
 }

@@ -1,6 +1,6 @@
 //! What rank 0 shows of a run: the table and, with `-J`, the same as JSON.
 
-use crate::backend::Device;
+use crate::backend::{Device, Library};
 use crate::context::Context;
 use crate::flags::Flags;
 use crate::json::Json;
@@ -16,15 +16,16 @@ pub(crate) struct Report<'a> {
     flags: &'a Flags,
     table: Table<'a>,
     json: Option<Json>,
+    libraries: Vec<Library>,
     /// What the lines below the table are made of, where they were asked for.
     rows: Vec<Row>,
 }
 
 impl<'a> Report<'a> {
     /// Creates the JSON, if there is to be one.
-    pub fn new(flags: &'a Flags, context: &Context, out: &'a mut dyn Write) -> Result<Self> {
-        let json = flags.output_file.as_ref().map(|path| Json::create(path, context)).transpose()?;
-        Ok(Report { flags, table: Table::new(out, flags), json, rows: Vec::new() })
+    pub fn new(flags: &'a Flags, context: &Context, libraries: Vec<Library>, out: &'a mut dyn Write) -> Result<Self> {
+        let json = flags.output_file.as_ref().map(|path| Json::create(path, context, &libraries)).transpose()?;
+        Ok(Report { flags, table: Table::new(out, flags), json, libraries, rows: Vec::new() })
     }
 
     /// What stands above the device list, and the list.
@@ -32,7 +33,7 @@ impl<'a> Report<'a> {
         if let Some(json) = &self.json {
             self.table.lines(&format!("# Writing JSON output to {}", json.path().display()))?;
         }
-        self.table.preamble(self.flags, program, backend)?;
+        self.table.preamble(self.flags, program, backend, &self.libraries)?;
         self.table.devices(devices)?;
         self.json.as_mut().map_or(Ok(()), |json| json.config(self.flags, devices))
     }

@@ -48,7 +48,7 @@ pub fn run(
     let checked = Setup::new(flags, collective, backend, context);
     let setup = agree(backend, checked)?;
     check_alike(backend, &setup.signature)?;
-    let report = if is_first { Report::new(flags, context, out).map(Some) } else { Ok(None) };
+    let report = if is_first { Report::new(flags, context, backend.libraries(), out).map(Some) } else { Ok(None) };
     let mut report = agree(backend, report)?;
     let outcome = Sweep::new(flags, collective, backend, &setup).and_then(|mut sweep| {
         sweep.begin(&mut report, context)?;
@@ -175,13 +175,9 @@ impl<'a> Sweep<'a> {
 
     /// Writes to every page once, so that no page is found while timing.
     fn touch(&mut self, buffers: &Buffers) -> Result<()> {
-        let zeros = vec![0; 1 << 20];
         for memory in [&buffers.send, &buffers.receive] {
-            for at in (0..memory.len()).step_by(zeros.len()) {
-                let bytes = zeros.len().min(memory.len() - at);
-                // SAFETY: the bytes lie within the memory, on which no operation works yet.
-                unsafe { self.backend.write(memory.pointer().wrapping_add(at), &zeros[..bytes])? };
-            }
+            // SAFETY: all of the memory, on which no operation works yet.
+            unsafe { self.backend.zero(memory.pointer(), memory.len())? };
         }
         Ok(())
     }
@@ -189,6 +185,7 @@ impl<'a> Sweep<'a> {
     /// One sweep over sizes, warmed up at powers of two times the smallest.
     fn sizes(&mut self, test: Test, buffers: &Buffers, report: &mut Option<Report<'_>>) -> Result<()> {
         let mut data = Data::new(test.datatype, test.redop, self.backend.rank(), self.backend.nranks());
+        data.load_on(self.backend)?;
         self.backend.barrier()?;
         let mut bench = Bench {
             backend: self.backend,

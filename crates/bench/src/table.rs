@@ -1,7 +1,7 @@
 //! The text of nccl-tests 2.19.6: what stands above the table, its rows, and what stands below
 //! (`src/util.cu`: `writeDeviceReport`, `writeResultHeader`, `writeBenchmarkLineBody`, `writeResultFooter`).
 
-use crate::backend::Device;
+use crate::backend::{Device, Library};
 use crate::clock;
 use crate::flags::Flags;
 use crate::number::{cell, general};
@@ -20,6 +20,11 @@ pub struct Table<'a> {
     has_cpu_time: bool,
     has_timestamps: bool,
     has_iterations: bool,
+}
+
+/// NCCL's version as it tells it, 22707; 0 where there is none.
+pub(crate) fn nccl_version(libraries: &[Library]) -> i32 {
+    libraries.iter().map(|library| library.code).max().unwrap_or(0)
 }
 
 /// What the footer says.
@@ -68,9 +73,13 @@ impl<'a> Table<'a> {
     }
 
     /// What stands above the device list. `backend` is its name and what it tells of itself.
-    pub fn preamble(&mut self, flags: &Flags, program: &str, backend: &str) -> Result<()> {
-        self.lines(&format!("# nccl-tests version {NCCL_TESTS_VERSION} nccl-headers=0 nccl-library=0"))?;
+    pub fn preamble(&mut self, flags: &Flags, program: &str, backend: &str, libraries: &[Library]) -> Result<()> {
+        let code = nccl_version(libraries);
+        self.lines(&format!("# nccl-tests version {NCCL_TESTS_VERSION} nccl-headers=0 nccl-library={code}"))?;
         self.lines(&format!("# busbw {} backend {backend}", env!("CARGO_PKG_VERSION")))?;
+        for Library { name, version, path, .. } in libraries {
+            self.lines(&format!("# {name} version {version} ({path})"))?;
+        }
         self.lines(&format!("# Collective test starting: {program}"))?;
         let (step, unit) = match flags.stepfactor {
             factor if factor > 1 => (u64::from(factor), "factor"),

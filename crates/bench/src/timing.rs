@@ -60,6 +60,40 @@ struct Timed {
 /// The data that fills buffers while timing, apart from those of checks.
 const TIMING_REPETITION: u64 = 99;
 
+/// The moments between iterations, with `-I`: by the device's clock where there is one, else by the host's.
+struct Marks {
+    times: Vec<f64>,
+    records: bool,
+}
+
+impl Marks {
+    /// Sets one; `now` is the host's time.
+    fn set(&mut self, backend: &mut dyn Backend, now: f64) -> Result<()> {
+        if self.records && !backend.mark()? {
+            self.times.push(now);
+        }
+        Ok(())
+    }
+
+    /// Sets the one behind the last iteration: on the host's clock, that is when all is done, `end`.
+    fn set_last(&mut self, backend: &mut dyn Backend) -> Result<()> {
+        if self.records {
+            backend.mark()?;
+        }
+        Ok(())
+    }
+
+    /// Seconds of each. `end` is the last of the host's clock, where it is missing.
+    fn finish(mut self, backend: &mut dyn Backend, end: Option<f64>) -> Result<Vec<f64>> {
+        if !self.records {
+            return Ok(Vec::new());
+        }
+        self.times.extend(end);
+        let device = backend.marks()?;
+        Ok(if device.is_empty() { self.times } else { device })
+    }
+}
+
 impl Bench<'_> {
     /// The shape at `size` bytes.
     pub fn shape(&self, size: u64) -> Result<Shape> {
@@ -154,46 +188,93 @@ impl Bench<'_> {
     }
 
     fn timed(&mut self, shape: &Shape, in_place: bool) -> Result<Timed> {
-        let (iters, aggregated) = (self.flags.iters as usize, self.flags.agg_iters as usize);
-        let (excludes_barrier, records) = (self.flags.blocking == 3, self.flags.per_iter_timing > 0);
-        let mut marks = Vec::with_capacity(if records { 2 * iters + 1 } else { 0 });
+        if self.flags.cudagraph > 0 {
+            return self.timed_graph(shape, in_place);
+        }
+        let (iters, excludes_barrier) = (self.flags.iters as usize, self.flags.blocking == 3);
+        let records = self.flags.per_iter_timing > 0;
+        let mut marks = Marks { times: Vec::with_capacity(if records { 2 * iters + 1 } else { 0 }), records };
         let mut busy = 0.0;
         let clock = Instant::now();
         let now = || clock.elapsed().as_secs_f64();
         for iteration in 0..iters {
             let begin = if excludes_barrier || records { now() } else { 0.0 };
-            if aggregated > 1 {
-                self.backend.group_start()?;
-            }
-            if records {
-                marks.push(begin);
-            }
-            for operation in 0..aggregated {
-                self.start(shape, in_place, iteration * aggregated + operation)?;
-            }
-            if aggregated > 1 {
-                self.backend.group_end()?;
-            }
+            self.iteration(shape, in_place, iteration, |backend| marks.set(backend, begin))?;
             if excludes_barrier {
                 self.backend.synchronize()?;
                 let end = now();
                 busy += end - begin;
-                marks.extend(records.then_some(end));
+                marks.set(self.backend, end)?;
                 self.backend.barrier()?;
             }
+        }
+        if !excludes_barrier {
+            marks.set_last(self.backend)?;
         }
         let called = if excludes_barrier { busy } else { now() };
         self.complete()?;
         let end = now();
-        marks.extend((records && !excludes_barrier).then_some(end));
-        let operations = (iters * aggregated) as f64;
         let whole = if excludes_barrier { busy } else { end };
-        let per_operation = |pair: &[f64]| (pair[1] - pair[0]) / aggregated as f64;
-        let iterations = match excludes_barrier {
+        if records {
+            // Where each operation was waited for, marks behind the last are not.
+            self.backend.synchronize()?;
+        }
+        let moments = marks.finish(self.backend, (!excludes_barrier).then_some(end))?;
+        let iterations = self.iteration_times(&moments);
+        let operations = (iters * self.flags.agg_iters as usize) as f64;
+        Ok(Timed { seconds: whole / operations, call_seconds: called / operations, iterations })
+    }
+
+    /// The operations of one iteration. `begun` is called when it has begun.
+    fn iteration(
+        &mut self,
+        shape: &Shape,
+        in_place: bool,
+        iteration: usize,
+        begun: impl FnOnce(&mut dyn Backend) -> Result<()>,
+    ) -> Result<()> {
+        let aggregated = self.flags.agg_iters as usize;
+        if aggregated > 1 {
+            self.backend.group_start()?;
+        }
+        begun(self.backend)?;
+        for operation in 0..aggregated {
+            self.start(shape, in_place, iteration * aggregated + operation)?;
+        }
+        if aggregated > 1 {
+            self.backend.group_end()?;
+        }
+        Ok(())
+    }
+
+    /// All iterations as a graph, launched as often as `-G` says.
+    fn timed_graph(&mut self, shape: &Shape, in_place: bool) -> Result<Timed> {
+        let (iters, launches) = (self.flags.iters as usize, self.flags.cudagraph);
+        self.backend.begin_graph()?;
+        for iteration in 0..iters {
+            self.iteration(shape, in_place, iteration, |_| Ok(()))?;
+        }
+        self.backend.end_graph()?;
+        self.backend.barrier()?;
+        let clock = Instant::now();
+        for _ in 0..launches {
+            self.backend.launch_graph()?;
+        }
+        let called = clock.elapsed().as_secs_f64();
+        self.complete()?;
+        let operations = iters as f64 * f64::from(self.flags.agg_iters);
+        // The time of the call is not per launch, as in nccl-tests.
+        let seconds = clock.elapsed().as_secs_f64() / operations / f64::from(launches);
+        Ok(Timed { seconds, call_seconds: called / operations, iterations: Vec::new() })
+    }
+
+    /// Seconds per operation in each iteration.
+    fn iteration_times(&self, marks: &[f64]) -> Vec<f64> {
+        let per_operation = |pair: &[f64]| (pair[1] - pair[0]) / f64::from(self.flags.agg_iters);
+        match self.flags.blocking == 3 {
             true => marks.chunks_exact(2).map(per_operation).collect(),
             false => marks.windows(2).map(per_operation).collect(),
-        };
-        Ok(Timed { seconds: whole / operations, call_seconds: called / operations, iterations })
+        }
     }
 
     /// The place of this rank in the operation.
@@ -217,7 +298,7 @@ impl Bench<'_> {
         self.data.set_repetition(repetition);
         // SAFETY: both buffers hold the bytes of the shape, and no operation is under way.
         unsafe {
-            self.data.zero(self.backend, receive, shape.receive_bytes)?;
+            self.backend.zero(receive, shape.receive_bytes)?;
             self.data.write(self.backend, &place.gives(), to)
         }
     }
@@ -231,7 +312,7 @@ impl Bench<'_> {
         let mut total = 0.0;
         for _ in 0..self.flags.check {
             self.fill(shape, in_place, *self.repetition)?;
-            self.start(shape, in_place, 0)?;
+            self.start_checked(shape, in_place)?;
             self.complete()?;
             let Some(expected) = &expected else { continue };
             let from = self.origins().1.wrapping_add(if in_place { shape.receive_offset * place.rank } else { 0 });
@@ -246,6 +327,17 @@ impl Bench<'_> {
             }
         }
         Ok((self.flags.check > 0 && expected.is_some()).then_some(total as u64))
+    }
+
+    /// The operation whose result is checked: through a graph where graphs are measured.
+    fn start_checked(&mut self, shape: &Shape, in_place: bool) -> Result<()> {
+        if self.flags.cudagraph == 0 {
+            return self.start(shape, in_place, 0);
+        }
+        self.backend.begin_graph()?;
+        self.start(shape, in_place, 0)?;
+        self.backend.end_graph()?;
+        self.backend.launch_graph()
     }
 
     fn per_iteration(&mut self, timed: &Timed) -> Result<Option<PerIteration>> {

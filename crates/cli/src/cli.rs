@@ -35,6 +35,7 @@ pub enum Command {
     Bench(Box<Bench>),
     Link(Box<crate::link::Link>),
     Monitor(Monitor),
+    Net(Box<crate::net::Net>),
     Doctor(Doctor),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]

@@ -3,9 +3,10 @@
 use crate::cli::{Color, Doctor, Format};
 use crate::{check, explain};
 use busbw_ingest::read_bytes;
+use busbw_probe::Program;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 /// What the facts of the check are called among the inputs.
@@ -50,7 +51,7 @@ impl Test {
         let gpus = nvidia_gpus();
         let sizes = ["-b", "8", "-e", &flags.max_bytes, "-f", "2"].map(OsString::from);
         if gpus > 0
-            && let Some(program) = on_path("all_reduce_perf")
+            && let Some(program) = Program::find("all_reduce_perf")
         {
             let mut command = vec![program.into_os_string()];
             command.extend(sizes);
@@ -110,9 +111,4 @@ impl Test {
 /// GPUs whose device files NVIDIA's driver has made.
 fn nvidia_gpus() -> usize {
     (0..64).filter(|gpu| Path::new(&format!("/dev/nvidia{gpu}")).exists()).count()
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }

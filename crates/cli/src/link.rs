@@ -2,6 +2,7 @@
 
 use crate::cli::{Color, Format, Output};
 use crate::{explain, output};
+use busbw_launch::Invocation;
 use busbw_link::job::{self, Call, Ended};
 use busbw_link::{Choice, Plan, Progress, RdmaChoice, judge};
 use busbw_model::{Bytes, LinkRun, Verdict};
@@ -132,14 +133,14 @@ impl Link {
             timeout: self.timeout,
             rdma: RdmaChoice { devices: self.device.clone(), gid_index: self.gid_index },
         };
-        Ok(Call {
-            plan,
+        let invocation = Invocation {
             hosts: positional.or_else(|| self.list.clone()),
             np: self.np,
             dry_run: self.dry_run,
             program: std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?,
             arguments: std::env::args_os().skip(1).collect(),
-        })
+        };
+        Ok(Call { plan, invocation })
     }
 }
 

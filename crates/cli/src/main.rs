@@ -10,6 +10,7 @@ mod explain;
 mod generate;
 mod link;
 mod monitor;
+mod net;
 mod output;
 mod predict;
 mod simulate;
@@ -48,6 +49,7 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Simulate(flags) => simulate::run(flags),
         cli::Command::Link(flags) => link::run(flags),
         cli::Command::Monitor(flags) => monitor::run(flags),
+        cli::Command::Net(flags) => net::run(flags),
         cli::Command::Doctor(flags) => doctor::run(flags),
         cli::Command::Completions { shell } => generate::completions(*shell),
         cli::Command::Man { directory } => generate::man(directory.as_deref()),

@@ -39,6 +39,9 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
     if flags.dry_run {
         return output::write(None, |out| out.write_all(listing(&plan).as_bytes())).map(|()| ExitCode::SUCCESS);
     }
+    if let Some(program) = flags.missing_program() {
+        return Err(format!("{program}: no such program here; correct the command behind --"));
+    }
     let store = Store::open(&flags.store(), &plan.identity(flags)).map_err(|e| e.to_string())?;
     let progress = Progress::new(plan.settings.len())?;
     let sweep = Sweep {

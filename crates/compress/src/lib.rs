@@ -85,10 +85,39 @@ fn among_candidates<F: Format>(
     threads: NonZeroUsize,
 ) -> Option<Selection<F::Bits>> {
     let floor = sample.floor?;
-    let candidates = take::reaching::<F>(bits, floor, k.saturating_mul(2), threads)?;
+    // Where several times as many turn up in a part, the sample has been deceived.
+    let most = floor.elements.saturating_mul(4).saturating_add(k);
+    let candidates = take::reaching::<F>(bits, floor.key, most, threads)?;
     if candidates.values.len() < k {
         return None;
     }
     let cut = Cut::by_partition::<F>(&candidates.values, k);
     Some(take::of_candidates::<F>(&candidates, cut, k))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::places;
+
+    /// 200,000 elements, of which the sample sees only some that are unlike all others.
+    fn deceiving(seen: impl Fn(u32) -> u32) -> Vec<u32> {
+        let mut bits: Vec<u32> = (0..200_000).map(|place| 1_000_000 + place).collect();
+        places(bits.len()).for_each(|place| bits[place] = seen(place as u32));
+        bits
+    }
+
+    #[test]
+    fn a_sample_that_deceives_changes_nothing() {
+        let below = deceiving(|place| 2 * place);
+        let above = deceiving(|place| 2_000_000 + place);
+        for (bits, k) in [(&below, 2000), (&above, 2000), (&above, 40_000)] {
+            let mut order: Vec<usize> = (0..bits.len()).collect();
+            order.sort_unstable_by_key(|place| std::cmp::Reverse(bits[*place]));
+            let mut expected = order[..k].to_vec();
+            expected.sort_unstable();
+            let top = topk::<F32>(bits, k, NonZeroUsize::MIN).expect("k is in range");
+            assert!(top.indices.iter().map(|index| *index as usize).eq(expected));
+        }
+    }
 }

@@ -2,13 +2,13 @@
 
 use crate::format::Format;
 
-/// Elements in a sample. One percent of them says where one percent of all ends to within 6% (one standard deviation).
+/// Elements in a sample. Of 1% of all elements it says the least magnitude with a standard deviation of 6% in rank.
 const SIZE: usize = 1 << 15;
 /// With fewer elements per sampled one, looking at all of them is as fast.
 const LEAST_STRIDE: usize = 4;
 /// The floor lies so many standard deviations below where the sample puts the cut: it is missed once in 30,000 times.
 const DEVIATIONS: f64 = 4.0;
-/// Candidates are worth copying as long as they are at most this share of all elements.
+/// Picking out more than this share of the elements takes longer than finding the cut without.
 const LARGEST_SHARE: f64 = 0.3;
 
 /// A sample's view of the cut.
@@ -16,8 +16,17 @@ const LARGEST_SHARE: f64 = 0.3;
 pub(crate) struct Sample<B> {
     /// The key that most likely is the cut's.
     pub guess: B,
-    /// A key that at least k elements reach, almost surely, and not many more; `None` where ties leave no such key.
-    pub floor: Option<B>,
+    /// What almost surely lies a little below the cut; `None` where ties leave nothing between there and everything.
+    pub floor: Option<Floor<B>>,
+}
+
+/// A key that few elements reach.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Floor<B> {
+    /// The key.
+    pub key: B,
+    /// About how many elements reach it.
+    pub elements: usize,
 }
 
 impl<B: Copy + Ord> Sample<B> {
@@ -27,26 +36,32 @@ impl<B: Copy + Ord> Sample<B> {
             return None;
         }
         let mut keys: Vec<B> = places(bits.len()).map(|place| F::key(bits[place])).collect();
-        let expected = SIZE as f64 * (k as f64 / bits.len() as f64);
-        let rank = (expected as usize).min(SIZE - 1);
-        // One more deviation's worth of a single element, for samples in which a handful reach the cut.
-        let lower = (expected + DEVIATIONS * (expected.sqrt() + 1.0)).ceil() as usize;
-        let floor = (lower < SIZE).then(|| {
-            let (below, floor, _) = keys.select_nth_unstable(SIZE - 1 - lower);
-            let reach = lower + 1 + below.iter().filter(|key| *key == floor).count();
-            // Ties at the floor become candidates too; k.max(…) is what is asked for anyway.
-            let few = reach as f64 <= LARGEST_SHARE * SIZE as f64 && reach <= 2 * lower;
-            few.then_some(*floor)
-        });
-        let (_, guess, _) = keys.select_nth_unstable(SIZE - 1 - rank);
-        Some(Sample { guess: *guess, floor: floor.flatten() })
+        let rank = k as f64 / bits.len() as f64 * SIZE as f64;
+        // The deviation of a count is the root of what is expected; where next to nothing is, one more makes it safe.
+        let below = (rank + DEVIATIONS * (rank.sqrt() + 1.0)) as usize;
+        let floor = floor(&mut keys, below, bits.len() as f64 / SIZE as f64);
+        let (_, guess, _) = keys.select_nth_unstable(SIZE - 1 - (rank as usize).min(SIZE - 1));
+        Some(Sample { guess: *guess, floor })
     }
 }
 
+/// The key of a rank in the sample, from 0 for the largest, if it is one that few elements reach: not where ties with it
+/// go on far below the rank.
+fn floor<B: Copy + Ord>(keys: &mut [B], rank: usize, stride: f64) -> Option<Floor<B>> {
+    let place = SIZE.checked_sub(rank + 1)?;
+    let (lower, key, _) = keys.select_nth_unstable(place);
+    let reaching = rank + 1 + lower.iter().filter(|other| *other == key).count();
+    let few = reaching <= 2 * (rank + 1) && reaching as f64 <= LARGEST_SHARE * SIZE as f64;
+    few.then_some(Floor { key: *key, elements: (reaching as f64 * stride) as usize })
+}
+
 /// Places spread over all elements, each anywhere in its stretch, so that what repeats in the tensor does not deceive.
-fn places(elements: usize) -> impl Iterator<Item = usize> {
+pub(crate) fn places(elements: usize) -> impl Iterator<Item = usize> {
     let stride = elements / SIZE;
-    (0..SIZE).map(move |number| number * stride + scrambled(number as u64) as usize % stride)
+    (0..SIZE).map(move |number| {
+        let start = (number as u128 * elements as u128 / SIZE as u128) as usize;
+        start + scrambled(number as u64) as usize % stride
+    })
 }
 
 /// A number that looks random: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), so that equal tensors give equal samples.
@@ -55,4 +70,54 @@ fn scrambled(number: u64) -> u64 {
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::F32;
+
+    fn sample(keys: impl Fn(usize) -> u32, elements: usize, k: usize) -> Sample<u32> {
+        let bits: Vec<u32> = (0..elements).map(keys).collect();
+        Sample::of::<F32>(&bits, k).expect("enough elements")
+    }
+
+    #[test]
+    fn places_are_spread_over_all_elements() {
+        for elements in [SIZE * LEAST_STRIDE, 200_000, 1_000_003] {
+            let places: Vec<usize> = places(elements).collect();
+            assert!(places.is_sorted_by(|a, b| a < b), "each once");
+            assert!(places[0] < elements / SIZE && places[SIZE - 1] >= elements - 2 * elements / SIZE);
+            assert!(places[SIZE - 1] < elements);
+        }
+    }
+
+    #[test]
+    fn a_floor_is_reached_by_k_elements_and_a_few_more() {
+        let elements = 1_000_000;
+        for k in [1, 1000, 10_000, 100_000] {
+            let floor = sample(|place| place as u32, elements, k).floor.expect("no ties");
+            let reaching = elements - floor.key as usize;
+            assert!(reaching >= k, "{k}: {reaching}");
+            assert!(reaching <= 2 * k + elements / 1000, "{k}: {reaching}");
+            assert!(
+                floor.elements.abs_diff(reaching) <= reaching / 2 + 100,
+                "{k}: {reaching}, said {}",
+                floor.elements
+            );
+        }
+    }
+
+    #[test]
+    fn ties_leave_no_floor_and_a_guess() {
+        let constant = sample(|_| 7, 200_000, 2000);
+        assert!(constant.floor.is_none());
+        assert_eq!(constant.guess, 7);
+        assert!(sample(|place| place as u32, 200_000, 150_000).floor.is_none(), "too many for candidates");
+    }
+
+    #[test]
+    fn few_elements_are_not_sampled() {
+        assert!(Sample::of::<F32>(&vec![0; SIZE * LEAST_STRIDE - 1], 1).is_none());
+    }
 }

@@ -79,24 +79,9 @@ pub fn nearest_variable(name: &str) -> Option<&'static Variable> {
     if variable(name).is_some() || !name.starts_with("NCCL_") || OF_OTHERS.iter().any(|other| name.starts_with(other)) {
         return None;
     }
-    let nearest =
-        VARIABLES.iter().map(|variable| (distance(&variable.name, name), variable)).min_by_key(|(d, _)| *d)?;
-    (nearest.0 <= 3).then_some(nearest.1)
-}
-
-/// Letters to change, add or leave out to make one name of the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let distances = VARIABLES.iter().map(|variable| (strsim::levenshtein(&variable.name, name), variable));
+    let (letters, nearest) = distances.min_by_key(|(letters, _)| *letters)?;
+    (letters <= 3).then_some(nearest)
 }
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ pub(crate) fn variables(line: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Takes one shell word: up to white space, `;` or `"`, or the inside of quotes; backslashes before punctuation are removed.
+/// Takes one shell word: up to white space, `;` or `"`, or the inside of quotes; backslashes before punctuation are removed,
+/// and what ends a sentence or a clause when the command stands in prose (`with NCCL_IB_DISABLE=1: 3 GB/s`).
 fn shell_word(text: &str) -> (String, &str) {
     if let Some(quote) = text.chars().next().filter(|c| matches!(c, '"' | '\'')) {
         let inner = &text[1..];
@@ -32,7 +33,8 @@ fn shell_word(text: &str) -> (String, &str) {
     }
     let end =
         text.find(|c: char| c.is_whitespace() || matches!(c, ';' | '"' | '\'' | '`' | '|' | ')')).unwrap_or(text.len());
-    (text[..end].replace('\\', ""), &text[end..])
+    let word = text[..end].trim_end_matches([':', ',', '.']);
+    (word.replace('\\', ""), &text[end..])
 }
 
 #[cfg(test)]
@@ -41,7 +43,7 @@ mod tests {
 
     #[test]
     fn variables_of_launch_commands_are_found() {
-        let cases: [(&str, &[(&str, &str)]); 5] = [
+        let cases: [(&str, &[(&str, &str)]); 7] = [
             (
                 "mpirun -np 16 -x NCCL_ALGO=ring -x NCCL_IB_HCA=mlx5_0:1,mlx5_2:1 ./x",
                 &[("NCCL_ALGO", "ring"), ("NCCL_IB_HCA", "mlx5_0:1,mlx5_2:1")],
@@ -50,6 +52,11 @@ mod tests {
             (
                 "export NCCL_SOCKET_IFNAME='eth0'; export NCCL_IB_DISABLE=1;",
                 &[("NCCL_SOCKET_IFNAME", "eth0"), ("NCCL_IB_DISABLE", "1")],
+            ),
+            ("With NCCL_IB_DISABLE=1: 3 GB/s, not 160.", &[("NCCL_IB_DISABLE", "1")]),
+            (
+                "It hangs with NCCL_ALGO=Ring, and with NCCL_PROTO='LL,'.",
+                &[("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "LL,")],
             ),
             ("-x NCCL_DEBUG_SUBSYS=GRAPH\\,NET", &[("NCCL_DEBUG_SUBSYS", "GRAPH,NET")]),
             ("-x NCCL_DEBUG --env 'NCCL_*' echo $NCCL_ALGO=1 MY_NCCL_ALGO=2", &[]),

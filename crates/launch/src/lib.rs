@@ -16,6 +16,7 @@ pub mod hosts;
 pub mod local;
 pub mod meeting;
 pub mod place;
+pub mod start;
 
 mod control;
 mod group;
@@ -30,4 +31,5 @@ pub use error::{Error, Result};
 pub use group::Group;
 pub use meeting::Meeting;
 pub use place::{Launcher, Place, Way};
+pub use start::{Began, Invocation};
 pub use wire::Member;

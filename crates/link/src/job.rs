@@ -5,18 +5,13 @@ use crate::lead::{Lead, OPENING, Progress};
 use crate::plan::Plan;
 use crate::wire::{Connection, Introduction};
 use crate::{Error, Result, rdma, signals};
-use busbw_launch::command::{self, Starter};
-use busbw_launch::hosts::Hosts;
-use busbw_launch::local::Local;
-use busbw_launch::{Door, Launcher, Meeting, Place, Settings, host};
+use busbw_launch::{Began, Door, Invocation, Meeting, Place, Settings, host};
 use busbw_model::LinkRun;
 use busbw_net::interfaces::{self, Interface};
 use busbw_net::{Alarm, Exchange, Token};
 use busbw_probe::Root;
-use std::ffi::OsString;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,16 +22,8 @@ const ARRIVAL: Duration = Duration::from_secs(60);
 pub struct Call {
     /// What to measure.
     pub plan: Plan,
-    /// The hosts to start on: `a,b:2`.
-    pub hosts: Option<String>,
-    /// Ranks to start on this host.
-    pub np: Option<usize>,
-    /// Whether the command line that starts the job on other hosts is only wanted as text.
-    pub dry_run: bool,
-    /// This program, to start ranks with.
-    pub program: PathBuf,
-    /// The arguments that it got, without its name.
-    pub arguments: Vec<OsString>,
+    /// Where its ranks are to run.
+    pub invocation: Invocation,
 }
 
 /// What came of a call.
@@ -56,41 +43,15 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 /// One line that says what failed, where, and what to do.
 pub fn run(call: &Call, variable: Variable<'_>, progress: &(dyn Fn(Progress) + Sync)) -> Result<Ended> {
-    let place = Place::detect(variable)?;
-    // The ranks that `on_hosts` started are called with the hosts as well.
-    match (place.launcher, place.size, &call.hosts, call.np) {
-        (_, 1, Some(hosts), _) => on_hosts(call, hosts, variable),
-        (Launcher::Alone, _, None, Some(np)) if np > 1 => start_local(call, np, variable).map(Ended::Status),
-        (_, 1, None, _) => Err(Error::Usage(
+    match call.invocation.begin(variable)? {
+        Began::CommandLine(line) => Ok(Ended::CommandLine(line)),
+        Began::Ended(status) => Ok(Ended::Status(status)),
+        Began::Here(place) if place.size == 1 => Err(Error::Usage(
             "a link has two ends: name the hosts (busbw link a b), start it with mpirun or srun, or try it out with --np 2"
                 .into(),
         )),
-        _ => take_part(call, &place, variable, progress),
+        Began::Here(place) => take_part(call, &place, variable, progress),
     }
-}
-
-fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
-    let (program, arguments) = (call.program.clone(), call.arguments.clone());
-    Ok(Local { np, program, arguments, environment: Vec::new() }.run(variable)?)
-}
-
-/// Builds the command line that runs this on other hosts; becomes it, unless it is only to be shown.
-fn on_hosts(call: &Call, list: &str, variable: Variable<'_>) -> Result<Ended> {
-    let hosts: Hosts = list.parse()?;
-    if hosts.ranks() < 2 {
-        return Err(Error::Usage(format!("{list}: a link has two ends; name another host")));
-    }
-    let starter = Starter::find(variable)?;
-    let program = call.program.display().to_string();
-    let arguments = call.arguments.iter().map(|word| word.to_string_lossy().into_owned());
-    let command: Vec<String> = std::iter::once(program).chain(arguments).collect();
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let words = starter.command_line(&hosts, &command::passed_on(names), &command);
-    if call.dry_run {
-        return Ok(Ended::CommandLine(command::shell_quoted(&words)));
-    }
-    hosts.resolve()?;
-    Err(command::become_command(&words).into())
 }
 
 /// Meets the other ranks, then leads or is led.

@@ -17,6 +17,7 @@ mod host;
 mod inspector;
 mod link;
 mod nccl;
+mod net_plugin;
 pub mod node;
 mod place;
 mod ras;
@@ -47,10 +48,13 @@ pub use finding::{
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
-pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
+pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, gbit};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,
+};
+pub use net_plugin::{
+    PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
 };
 pub use node::NodeFacts;
 pub use place::{Place, SourceLine};

@@ -105,3 +105,13 @@ impl LinkRun {
         format!("{}#{end}", this.host)
     }
 }
+
+/// A bandwidth in Gbit/s as it is written everywhere: three digits that count.
+///
+/// ```
+/// assert_eq!([0.1234, 3.049, 98.34, 411.7].map(busbw_model::gbit), ["0.12", "3.05", "98.3", "412"]);
+/// ```
+pub fn gbit(value: f64) -> String {
+    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.digits$}")
+}

@@ -2,6 +2,7 @@
 //!
 //! Layouts follow NCCL's headers (`src/nccl.h.in`, `src/include/plugin/`, as of 2.30); each type names its own.
 
+pub mod library;
 mod log;
 pub mod net;
 mod result;

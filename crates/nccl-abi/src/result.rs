@@ -26,6 +26,8 @@ impl NcclResult {
     pub const REMOTE_ERROR: Self = NcclResult(6);
     /// Under way: ask again.
     pub const IN_PROGRESS: Self = NcclResult(7);
+    /// It took too long (since 2.30).
+    pub const TIMEOUT: Self = NcclResult(8);
 
     /// Whether the call did what it should.
     pub fn is_success(self) -> bool {
@@ -43,6 +45,7 @@ impl NcclResult {
             Self::INVALID_USAGE => "ncclInvalidUsage",
             Self::REMOTE_ERROR => "ncclRemoteError",
             Self::IN_PROGRESS => "ncclInProgress",
+            Self::TIMEOUT => "ncclTimeout",
             _ => "unknown ncclResult_t",
         }
     }

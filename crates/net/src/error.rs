@@ -14,6 +14,12 @@ pub enum Error {
         /// Who: `10.77.0.2:4711`, or a rank.
         peer: String,
     },
+    /// The peer's host does not answer any more: it is down, or the network between is.
+    #[error("{peer} does not answer any more; look at that host and at the network between")]
+    Silent {
+        /// Who.
+        peer: String,
+    },
     /// The job's [`crate::Alarm`] was raised: another part of the job has failed, and waiting is over.
     #[error("{0}")]
     Alarm(String),
@@ -31,6 +37,22 @@ pub enum Error {
         /// Who.
         peer: String,
         /// What came.
+        what: String,
+    },
+    /// What arrived does not fit what was posted for it: the two sides run different operations or settings.
+    #[error("{peer} sent {what}; the ranks differ in what they run, or in settings such as NCCL_ALGO and NCCL_PROTO")]
+    Mismatch {
+        /// Who.
+        peer: String,
+        /// What came, and what was expected.
+        what: String,
+    },
+    /// A checksum found that bytes changed on their way.
+    #[error("{what} from {peer} was damaged on its way; look for errors of the NICs, cables and memory of both hosts")]
+    Corrupt {
+        /// Who.
+        peer: String,
+        /// What came damaged.
         what: String,
     },
     /// A setting cannot be followed.

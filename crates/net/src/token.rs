@@ -1,9 +1,9 @@
-//! The job's token: what a connection must show before it is let in.
+//! A token: what a connection must show before it is let in.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Sixteen bytes that only the ranks of one job know. Sent first on every connection; one without it is dropped.
+/// Sixteen bytes that only those know who may connect: the ranks of a job, or who was handed a listener's handle. Sent first on every connection; one without it is dropped.
 #[derive(Clone, Copy)]
 pub struct Token([u8; 16]);
 
@@ -15,7 +15,7 @@ impl Token {
     pub fn random() -> crate::Result<Self> {
         let mut bytes = [0; Self::SIZE];
         getrandom::fill(&mut bytes)
-            .map_err(|e| crate::Error::Config(format!("the system gives no random bytes for the job's token: {e}")))?;
+            .map_err(|e| crate::Error::Config(format!("the system gives no random bytes for a token: {e}")))?;
         Ok(Token(bytes))
     }
 

@@ -1,11 +1,13 @@
-//! JSON for programs: schemas `busbw.explain/1`, `busbw.check/1`, `busbw.link/1`, `busbw.predict/1` and `busbw.simulate/1`, described
+//! JSON for programs: schemas `busbw.explain/1`, `busbw.check/1`, `busbw.link/1`, `busbw.net/1`, `busbw.predict/1` and `busbw.simulate/1`, described
 //! in `docs/schema`.
 
 mod check;
 mod compare;
 mod evidence;
+mod finding;
 mod layout;
 mod link;
+mod net_plugin;
 mod prediction;
 mod simulation;
 mod tune;
@@ -14,6 +16,7 @@ mod view;
 pub use check::{write_check, write_facts};
 pub use compare::write_compare;
 pub use link::write_link;
+pub use net_plugin::write_net_plugins;
 pub use prediction::write_predict;
 pub use simulation::write_simulate;
 pub use tune::write_tune;

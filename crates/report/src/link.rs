@@ -1,6 +1,6 @@
 //! What text and page share of links: words, and how a figure compares with the others.
 
-use busbw_model::{LinkFigures, LinkRun, LinkTransport, Micros};
+use busbw_model::{LinkFigures, LinkRun, LinkTransport, Micros, gbit};
 
 /// How a figure compares with the median of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,12 +54,6 @@ pub(crate) fn legend(all: impl Iterator<Item = f64> + Clone) -> String {
     )
 }
 
-/// `3.05`, `98.3`, `412`.
-pub(crate) fn gbit(value: f64) -> String {
-    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
-    format!("{value:.digits$}")
-}
-
 /// A figure that may be missing.
 pub(crate) fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "·".into(), gbit)
@@ -111,8 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_three_digits() {
-        assert_eq!([0.1234, 3.049, 98.34, 411.7].map(gbit), ["0.12", "3.05", "98.3", "412"]);
+    fn times_have_the_unit_that_suits_them() {
         assert_eq!([12.34, 1250.0].map(|time| micros(Micros(time))), ["12.3 µs", "1.25 ms"]);
     }
 }

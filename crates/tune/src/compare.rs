@@ -10,7 +10,7 @@ pub use subject::{Subject, SubjectError};
 
 use crate::statistics::{INTERVAL, TEST};
 use busbw_model::{
-    BenchTable, Carrier, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Faster, RunComparison,
+    BenchTable, Bytes, Carrier, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Faster, RunComparison,
 };
 use measured::Measured;
 use std::collections::BTreeSet;
@@ -39,6 +39,16 @@ pub enum CompareError {
         name: String,
         /// What they are.
         tests: String,
+    },
+    /// A run whose rows of one size are no repetitions.
+    #[error("{name}: measured {size} with several {what}, which are no repetitions; measure one of them")]
+    SeveralKinds {
+        /// The run.
+        name: String,
+        /// The size.
+        size: Bytes,
+        /// `datatypes (-d)`.
+        what: &'static str,
     },
     /// Different collectives.
     #[error(

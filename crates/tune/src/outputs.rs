@@ -1,9 +1,8 @@
 //! The best setting in forms that programs take: environment, `nccl.conf`, command lines, NCCL's example tuner plugin.
 
-use crate::runner::Workload;
+use crate::runner::{Launcher, Workload};
 use crate::space::Setting;
 use busbw_model::{Bytes, Collective};
-use std::time::Duration;
 
 /// A file for `source` or `env -S`: a line `export NAME=VALUE` each.
 pub fn environment(setting: &Setting) -> String {
@@ -24,15 +23,21 @@ pub fn nccl_conf(setting: &Setting) -> String {
     header("settings found by busbw tune; for /etc/nccl.conf or ~/.nccl.conf", setting) + &lines(setting, line)
 }
 
-/// Command lines that run the workload under the setting: with mpirun, and as a Slurm job.
+/// Command lines that run the workload under the setting: with mpirun and as a Slurm job, or as it is where it starts ranks by
+/// itself.
 pub fn command_lines(workload: &Workload, setting: &Setting) -> String {
-    let command = |words: &[String]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-    let flags: String =
-        setting.assignments.iter().map(|(name, value)| format!(" -x {name}={}", quoted(value))).collect();
-    let exports: String = setting.assignments.iter().map(|(name, value)| format!(",{name}={value}")).collect();
-    let plain = Workload { words: workload.words.clone(), limit: Duration::ZERO };
-    let here = command(&plain.words_for(setting));
-    format!("mpirun{flags} {here}\nsbatch --export=ALL{exports} --wrap={}\n", quoted(&here))
+    let words: Vec<String> = workload.words_for(setting).iter().map(|word| quoted(word)).collect();
+    let here = words.join(" ");
+    let assign = |flag: &str| -> String {
+        setting.assignments.iter().map(|(name, value)| format!("{flag}{name}={} ", quoted(value))).collect()
+    };
+    // A list of variables in --export cannot hold values with commas, as those of NCCL_IB_HCA are.
+    let job = format!("{}sbatch --export=ALL --wrap={}\n", assign(""), quoted(&here));
+    match workload.launcher() {
+        Some(Launcher::Mpirun) => format!("{here}\n{job}"),
+        Some(Launcher::Srun) => format!("{}{here}\n{job}", assign("")),
+        None => format!("mpirun {}{here}\n{job}", assign("-x ")),
+    }
 }
 
 /// For which operations a line of the tuner plugin's file holds.
@@ -98,6 +103,7 @@ pub fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn setting(assignments: &[(&str, &str)]) -> Setting {
         Setting { assignments: assignments.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect() }
@@ -109,6 +115,21 @@ mod tests {
         assert!(environment(&found).ends_with("export NCCL_SOCKET_NTHREADS=8\nexport FLAGS='a b'\n"));
         assert!(nccl_conf(&found).ends_with("NCCL_SOCKET_NTHREADS=8\n# not of NCCL's: FLAGS=a b\n"));
         assert!(environment(&Setting::default()).contains("nothing to set"));
+    }
+
+    #[test]
+    fn command_lines_start_ranks_once() {
+        let found = setting(&[("NCCL_ALGO", "Ring")]);
+        let lines = |command: &str| {
+            let words = shlex::split(command).unwrap();
+            command_lines(&Workload { words, limit: Duration::ZERO }, &found)
+        };
+        let first = |command: &str| lines(command).lines().next().unwrap().to_string();
+        assert_eq!(first("train -v"), "mpirun -x NCCL_ALGO=Ring train -v");
+        assert_eq!(first("mpirun -np 2 train"), "mpirun -x 'NCCL_ALGO=Ring' -np 2 train");
+        assert_eq!(first("lab mpirun train"), "lab mpirun -x 'NCCL_ALGO=Ring' train");
+        assert_eq!(first("srun -N 2 train"), "NCCL_ALGO=Ring srun -N 2 train");
+        assert!(lines("train").ends_with("NCCL_ALGO=Ring sbatch --export=ALL --wrap=train\n"));
     }
 
     #[test]

@@ -26,6 +26,15 @@ pub struct Workload {
     pub limit: Duration,
 }
 
+/// What starts a command's processes on the hosts of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launcher {
+    /// Open MPI's, or MPICH's: variables are named on its command line.
+    Mpirun,
+    /// Slurm's, which hands on the whole environment.
+    Srun,
+}
+
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ended {
@@ -84,9 +93,11 @@ impl Workload {
         Ok(command)
     }
 
-    /// Whether the command starts processes on the hosts of a job by itself.
-    pub fn is_launcher(&self) -> bool {
-        self.words.first().is_some_and(|word| is_mpirun(word) || word.rsplit('/').next() == Some("srun"))
+    /// What of the command starts processes on the hosts of a job; none where the command does not.
+    pub fn launcher(&self) -> Option<Launcher> {
+        let srun = self.words.first().filter(|word| word.rsplit('/').next() == Some("srun"));
+        let mpirun = self.words.iter().find(|word| is_mpirun(word));
+        srun.map(|_| Launcher::Srun).or(mpirun.map(|_| Launcher::Mpirun))
     }
 
     /// The words of the command under a setting: Open MPI's mpirun hands on only variables that are named, MPICH's all.

@@ -182,7 +182,7 @@ fn run_lines(folder: &Path, node: &Path, setting: &Setting, workload: &Workload)
         setting.assignments.iter().map(|(name, value)| format!("export {name}={}\n", quoted(value))).collect();
     let (node, ended) = (quoted(&node.display().to_string()), quoted(&folder.join(ENDED).display().to_string()));
     // A command that starts ranks by itself runs once, in the job.
-    let launch = if workload.is_launcher() { "" } else { "srun --ntasks-per-node=1 --kill-on-bad-exit=1 " };
+    let launch = if workload.launcher().is_some() { "" } else { "srun --ntasks-per-node=1 --kill-on-bad-exit=1 " };
     format!(
         "{exports}busbw_began=$(date +%s.%N)\n\
          timeout --kill-after=10 {} {launch}bash {node}\n\

@@ -115,7 +115,10 @@ pub enum SpaceError {
         known: String,
     },
     /// No combination is allowed.
-    #[error("the space is contradictory: none of its {combinations} combinations fulfils {constraints}")]
+    #[error("the space is contradictory: {} {constraints}", match combinations {
+        1 => "its only combination does not fulfil".to_string(),
+        count => format!("none of its {count} combinations fulfils"),
+    })]
     Contradictory {
         /// How many there are.
         combinations: usize,

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 /// Every case as a table in markdown.
 pub fn markdown(report: &Report) -> String {
     let mut text = String::new();
-    let machine = &report.machine;
+    let machine = &report.origin.machine;
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
@@ -17,7 +17,7 @@ pub fn markdown(report: &Report) -> String {
         machine.cpu,
         machine.cores,
         machine.kernel,
-        report.date.split('T').next().unwrap_or_default(),
+        report.origin.day(),
         report.repetitions
     );
     let versions = report.programs.values().flatten().cloned().collect::<Vec<_>>();

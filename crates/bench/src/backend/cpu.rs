@@ -1,6 +1,6 @@
 //! The embedded engine: a rank on cores, over shared memory within a host and TCP between hosts.
 
-use crate::backend::{Backend, Device, How, Memory, NicBytes};
+use crate::backend::{Backend, Device, How, Memory, NicBytes, Seated};
 use crate::split::Split;
 use crate::{Error, Flags, Result, limit};
 use busbw_collectives::Operation;
@@ -64,28 +64,9 @@ impl Cpu {
         Ok(Cpu { meeting, communicator, device, ranks_on_host, is_whole })
     }
 
-    /// Why `collective` does not go by the algorithm that was asked for, where it does not.
-    pub fn note(&self, collective: Collective) -> Option<String> {
-        self.communicator.note(collective)
-    }
-
-    /// Says that operations begin: from now on a job in which nobody gets on counts as stuck.
-    pub fn begin(&self) {
-        self.meeting.enter();
-    }
-
-    /// Leaves the job when every rank has done its part.
-    ///
-    /// # Errors
-    /// When another rank fails before that.
-    pub fn leave(self) -> Result<()> {
-        self.meeting.leave_operation();
-        Ok(self.meeting.leave()?)
-    }
-
-    /// Leaves the job because of `reason`; gives what the whole job failed of.
-    pub fn fail(self, reason: &str) -> String {
-        self.meeting.fail(reason)
+    /// This rank's seat in the job's meeting.
+    pub(super) fn meeting(&mut self) -> &mut Meeting {
+        &mut self.meeting
     }
 
     /// Runs a small operation of the engine itself, in place.
@@ -227,6 +208,26 @@ impl Backend for Cpu {
     fn nics(&mut self) -> Result<Vec<NicBytes>> {
         let table = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
         Ok(nic_bytes(&self.device.host, &table))
+    }
+}
+
+impl Seated for Cpu {
+    fn begin(&self) {
+        self.meeting.enter();
+    }
+
+    /// Why `collective` does not go by the algorithm that was asked for, where it does not.
+    fn note(&self, collective: Collective) -> Option<String> {
+        self.communicator.note(collective)
+    }
+
+    fn leave(self) -> Result<()> {
+        self.meeting.leave_operation();
+        Ok(self.meeting.leave()?)
+    }
+
+    fn fail(self, reason: &str) -> String {
+        self.meeting.fail(reason)
     }
 }
 

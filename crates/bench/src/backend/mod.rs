@@ -3,12 +3,14 @@
 
 pub mod cpu;
 mod memory;
+pub mod nccl;
 
 pub use memory::Memory;
 
-use crate::Result;
+use crate::verify::OnDevice;
+use crate::{Error, Result};
 use busbw_collectives::Operation;
-use busbw_model::{Datatype, RedOp};
+use busbw_model::{Collective, Datatype, RedOp};
 use serde::{Deserialize, Serialize};
 
 /// How numbers of all ranks become one.
@@ -43,6 +45,19 @@ pub struct Device {
     pub name: String,
 }
 
+/// A library that was found at run time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Library {
+    /// What it is: `nccl`.
+    pub name: &'static str,
+    /// Its version: `2.27.7`.
+    pub version: String,
+    /// As a number, the way NCCL tells it (22707); 0 for others.
+    pub code: i32,
+    /// Its file.
+    pub path: String,
+}
+
 /// What a network interface has carried since it came up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NicBytes {
@@ -69,6 +84,11 @@ pub trait Backend {
         String::new()
     }
 
+    /// The libraries that carry the operations and were found at run time.
+    fn libraries(&self) -> Vec<Library> {
+        Vec::new()
+    }
+
     /// How many hosts the job has, where that is not the number of their names.
     fn hosts(&self) -> Option<usize> {
         None
@@ -91,10 +111,16 @@ pub trait Backend {
         0
     }
 
-    /// Whether operations of this datatype and reduction can run. What cannot is left out of `-o all` and `-d all`.
-    fn supports(&self, datatype: Datatype, redop: RedOp) -> bool {
+    /// Why this datatype, or this reduction of it, cannot run; `None` where it can. What cannot is left out of `-o all` and
+    /// `-d all`.
+    fn lacks(&self, datatype: Datatype, redop: Option<RedOp>) -> Option<String> {
         let _ = datatype;
-        redop != RedOp::MulSum
+        (redop == Some(RedOp::MulSum)).then(|| format!("the backend {} does not run it", self.name()))
+    }
+
+    /// The part of this backend that makes and compares the data of checks; `None` where that is done in the host's memory.
+    fn on_device(&mut self) -> Option<&mut dyn OnDevice> {
+        None
     }
 
     /// Memory that operations can work on, aligned to at least 64 bytes.
@@ -107,6 +133,16 @@ pub trait Backend {
     unsafe fn write(&mut self, to: *mut u8, from: &[u8]) -> Result<()> {
         // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        Ok(())
+    }
+
+    /// Zeros memory of this backend.
+    ///
+    /// # Safety
+    /// There are `bytes` bytes at `to`, and no operation works on them.
+    unsafe fn zero(&mut self, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
+        unsafe { std::ptr::write_bytes(to, 0, bytes) };
         Ok(())
     }
 
@@ -149,8 +185,58 @@ pub trait Backend {
     /// Brings what every rank of the job gives to rank 0, in the order of ranks; `None` on other ranks.
     fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;
 
+    /// Notes the moment that operations started so far are done, on the device's clock; `false` where the host's counts.
+    fn mark(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Seconds from the first mark to each, of those since the last call. All operations are done.
+    fn marks(&mut self) -> Result<Vec<f64>> {
+        Ok(Vec::new())
+    }
+
+    /// Begins to keep operations for a graph (`-G`) instead of starting them.
+    fn begin_graph(&mut self) -> Result<()> {
+        Err(no_graphs(self.name()))
+    }
+
+    /// Ends that; the graph is kept until the next.
+    fn end_graph(&mut self) -> Result<()> {
+        Err(no_graphs(self.name()))
+    }
+
+    /// Starts the operations of the graph.
+    fn launch_graph(&mut self) -> Result<()> {
+        Err(no_graphs(self.name()))
+    }
+
     /// The counters of this host's network interfaces that may carry the job.
     fn nics(&mut self) -> Result<Vec<NicBytes>> {
         Ok(Vec::new())
     }
+}
+
+fn no_graphs(name: &str) -> Error {
+    Error::Setting(format!("-G,--cudagraph: the backend {name} has no graphs; leave it out"))
+}
+
+/// A backend that has a place in a job of several processes.
+pub trait Seated: Backend {
+    /// Says that operations begin: from now on a job in which nobody gets on counts as stuck.
+    fn begin(&self);
+
+    /// What the user should know of how `collective` will run.
+    fn note(&self, collective: Collective) -> Option<String> {
+        let _ = collective;
+        None
+    }
+
+    /// Leaves the job when every rank has done its part.
+    ///
+    /// # Errors
+    /// When another rank fails before that.
+    fn leave(self) -> Result<()>;
+
+    /// Leaves the job because of `reason`; gives what the whole job failed of.
+    fn fail(self, reason: &str) -> String;
 }

@@ -85,17 +85,37 @@ pub(super) fn root(text: &str) -> Parsed<Root> {
 /// Flags that mean something to GPUs only. Values that switch them off are fine everywhere.
 pub(super) fn device_only(flags: &Flags) -> Result<()> {
     if flags.backend == BackendName::Nccl {
-        return Ok(());
+        return no_device_code(flags);
     }
+    let shown = |given: bool, value: &dyn ToString| given.then(|| value.to_string());
+    let path = flags.nccl_library.as_ref().map(|path| path.display().to_string());
     let given = [
-        ("-G,--cudagraph", (flags.cudagraph > 0).then_some(flags.cudagraph)),
-        ("-R,--local_register", (flags.local_register > 0).then_some(flags.local_register.into())),
-        ("-D,--device_implementation", (flags.device_implementation > 0).then_some(flags.device_implementation)),
-        ("-V,--device_cta_count", flags.device_cta_count),
-        ("-x,--cta_policy", flags.cta_policy.map(u32::from)),
+        ("-G,--cudagraph", shown(flags.cudagraph > 0, &flags.cudagraph)),
+        ("-R,--local_register", shown(flags.local_register > 0, &flags.local_register)),
+        ("-D,--device_implementation", shown(flags.device_implementation > 0, &flags.device_implementation)),
+        ("-V,--device_cta_count", flags.device_cta_count.map(|count| count.to_string())),
+        ("-x,--cta_policy", flags.cta_policy.map(|policy| policy.to_string())),
+        ("--share-gpus", shown(flags.share_gpus, &"")),
+        ("--nccl-library", path),
     ];
     match given.into_iter().find_map(|(flag, value)| value.map(|value| (flag, value))) {
         Some((flag, value)) => Err(Error::flag(flag, value, "is for GPUs and needs --backend nccl; leave it out")),
+        None => Ok(()),
+    }
+}
+
+/// nccl-tests' own kernels with NCCL's device API are not ours.
+fn no_device_code(flags: &Flags) -> Result<()> {
+    let given = [
+        ("-D,--device_implementation", (flags.device_implementation > 0).then_some(flags.device_implementation)),
+        ("-V,--device_cta_count", flags.device_cta_count),
+    ];
+    match given.into_iter().find_map(|(flag, value)| value.map(|value| (flag, value))) {
+        Some((flag, value)) => Err(Error::flag(
+            flag,
+            value,
+            "busbw calls NCCL from the host only; leave it out, or use nccl-tests for this",
+        )),
         None => Ok(()),
     }
 }

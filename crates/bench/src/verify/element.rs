@@ -183,7 +183,7 @@ impl Recipe {
 
 /// What `mulsum` multiplies a rank's elements with before it sums (`ncclVerifiablePremulScalar` of nccl-tests'
 /// `verifiable/verifiable.h`).
-fn premul_scalar(rank: usize) -> f64 {
+pub(super) fn premul_scalar(rank: usize) -> f64 {
     if rank.is_multiple_of(2) { 1.0 } else { 2.0 }
 }
 

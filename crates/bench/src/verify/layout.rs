@@ -16,6 +16,16 @@ pub enum Stream {
     Zero,
 }
 
+impl Stream {
+    /// Sets the data of those that copy apart; those of a reduction are its own.
+    pub fn source(self) -> u64 {
+        match self {
+            Stream::From(rank) => 1 + rank as u64,
+            Stream::Given | Stream::Reduced | Stream::Zero => 0,
+        }
+    }
+}
+
 /// Elements that follow one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {

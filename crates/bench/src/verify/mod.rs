@@ -21,12 +21,45 @@ use busbw_model::{Datatype, RedOp};
 use element::{Recipe, decode, mix};
 
 /// Elements that follow one another in the table.
-const BLOCK: usize = 1024;
+pub const BLOCK: usize = 1024;
 /// Places at which a block may begin.
-const STARTS: usize = 8192;
+pub const STARTS: usize = 8192;
 const TABLE: usize = STARTS + BLOCK;
 /// Bytes that are made or compared at a time: they stay in a core's cache.
 const CHUNK: usize = 256 * 1024;
+
+/// Where the data of checks are made and compared by whoever carries the collective: in a GPU's memory.
+pub trait OnDevice {
+    /// Takes over what the data of a sweep are made of.
+    fn load(&mut self, tables: &Tables<'_>) -> Result<()>;
+
+    /// Puts parts of a repetition's data, one behind the other, where `to` points.
+    ///
+    /// # Safety
+    /// There is room for the parts, and no operation works on it.
+    unsafe fn fill(&mut self, parts: &[Part], repetition: u64, to: *mut u8) -> Result<()>;
+
+    /// How many elements are not what parts, one behind the other from `from` on, say.
+    ///
+    /// # Safety
+    /// There are as many elements, and no operation works on them.
+    unsafe fn count_wrong(&mut self, parts: &[Part], repetition: u64, from: *const u8) -> Result<u64>;
+}
+
+/// What the data of a sweep are made of. Empty is what the sweep does not need.
+#[derive(Debug, Clone, Copy)]
+pub struct Tables<'a> {
+    /// The type of the elements.
+    pub datatype: Datatype,
+    /// What is copied, whoever gives it.
+    pub copied: &'a [u8],
+    /// What this rank gives to a reduction.
+    pub given: &'a [u8],
+    /// What must come of what all give.
+    pub reduced: &'a [u8],
+    /// How far the result may be from that.
+    pub bounds: &'a [f64],
+}
 
 /// The data of one datatype and reduction, as one rank sees them.
 pub struct Data {
@@ -69,6 +102,16 @@ impl Data {
         Data { datatype, element, copied, given, reduced, bounds, repetition: 0, expected, found }
     }
 
+    /// Hands the tables to a backend that makes and compares data itself.
+    ///
+    /// # Errors
+    /// The backend's.
+    pub fn load_on(&self, backend: &mut dyn Backend) -> Result<()> {
+        let Data { datatype, copied, given, reduced, bounds, .. } = self;
+        let tables = Tables { datatype: *datatype, copied, given, reduced, bounds };
+        backend.on_device().map_or(Ok(()), |device| device.load(&tables))
+    }
+
     /// Goes over to the data of another repetition.
     pub fn set_repetition(&mut self, repetition: u64) {
         self.repetition = repetition;
@@ -76,12 +119,8 @@ impl Data {
 
     /// Where in the table element `index` of a stream lies.
     fn position(&self, stream: Stream, index: usize) -> usize {
-        let source = match stream {
-            Stream::From(rank) => 1 + rank as u64,
-            Stream::Given | Stream::Reduced | Stream::Zero => 0,
-        };
         let block = (index / BLOCK) as u64;
-        let start = mix(mix(mix(block) ^ self.repetition) ^ source) as usize % STARTS;
+        let start = mix(mix(mix(block) ^ self.repetition) ^ stream.source()) as usize % STARTS;
         start + index % BLOCK
     }
 
@@ -104,21 +143,15 @@ impl Data {
         }
     }
 
-    /// Zeros `bytes` bytes.
-    ///
-    /// # Safety
-    /// As of [`Backend::write`], for those bytes.
-    pub unsafe fn zero(&mut self, backend: &mut dyn Backend, to: *mut u8, bytes: usize) -> Result<()> {
-        let parts = [Part { stream: Stream::Zero, start: 0, count: bytes / self.element }];
-        // SAFETY: the caller's promise.
-        unsafe { self.write(backend, &parts, to) }
-    }
-
     /// Puts parts, one behind the other, where `to` points.
     ///
     /// # Safety
     /// As of [`Backend::write`], for the bytes of all parts together.
     pub unsafe fn write(&mut self, backend: &mut dyn Backend, parts: &[Part], to: *mut u8) -> Result<()> {
+        if let Some(device) = backend.on_device() {
+            // SAFETY: the caller's promise.
+            return unsafe { device.fill(parts, self.repetition, to) };
+        }
         let mut at = 0;
         let mut chunk = std::mem::take(&mut self.expected);
         for piece in parts.iter().flat_map(|part| pieces(*part, CHUNK / self.element)) {
@@ -137,6 +170,10 @@ impl Data {
     /// # Safety
     /// As of [`Backend::read`], for the bytes of all parts together.
     pub unsafe fn count_wrong(&mut self, backend: &mut dyn Backend, parts: &[Part], from: *const u8) -> Result<u64> {
+        if let Some(device) = backend.on_device() {
+            // SAFETY: the caller's promise.
+            return unsafe { device.count_wrong(parts, self.repetition, from) };
+        }
         let (mut at, mut wrong) = (0, 0);
         let (mut expected, mut found) = (std::mem::take(&mut self.expected), std::mem::take(&mut self.found));
         for piece in parts.iter().flat_map(|part| pieces(*part, CHUNK / self.element)) {
@@ -189,6 +226,11 @@ impl Data {
 
 fn bits(element: &[u8]) -> u64 {
     element.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
+}
+
+/// The bytes of the element that `mulsum` multiplies this rank's elements with, in the lowest of eight.
+pub fn premul_scalar(datatype: Datatype, rank: usize) -> [u8; 8] {
+    element::encode(datatype, element::premul_scalar(rank)).to_le_bytes()
 }
 
 /// Cuts a part into pieces of at most `most` elements.

@@ -2,6 +2,7 @@
 
 use crate::cli::Output;
 use busbw_model::{Bytes, Collective};
+use busbw_probe::Program;
 use busbw_tune::objective::{Better, Objective};
 use busbw_tune::race::Rules;
 use busbw_tune::runner::Workload;
@@ -9,7 +10,7 @@ use busbw_tune::slurm::Jobs;
 use busbw_tune::space::Space;
 use clap::{Args, ValueHint};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Run a command over a space of settings, and say which are best
@@ -173,6 +174,14 @@ impl Tune {
             (.., Some(size)) => Ok(Objective::Busbw(size)),
             _ => Ok(Objective::WallTime),
         }
+    }
+
+    /// The command's program where it is not on this machine; none where its name follows from a variable, or where it runs
+    /// elsewhere.
+    pub fn missing_program(&self) -> Option<&str> {
+        let program = self.command.first().filter(|word| !self.slurm && !word.contains('{'))?;
+        let found = if program.contains('/') { Path::new(program).is_file() } else { Program::find(program).is_some() };
+        (!found).then_some(program)
     }
 
     /// How the race is run.

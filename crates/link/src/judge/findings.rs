@@ -1,7 +1,7 @@
 //! What was found, in words.
 
 use super::slow::{Matrix, Side, SlowEnd, SlowLink, median};
-use busbw_model::{Code, Finding, Link, LinkFigures, LinkRun, LinkTransport, Severity};
+use busbw_model::{Code, Finding, Link, LinkFigures, LinkRun, LinkTransport, Severity, gbit};
 
 /// Below this share of the NIC's rate, something holds all links back. Perftest reaches 0.92 and more of an InfiniBand or
 /// RoCE port (docs/link.md); what TCP reaches is the CPU's matter as well.
@@ -29,12 +29,6 @@ fn finding(code: Code, severity: Severity, confidence: f64, title: String, expla
 
 fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).to_vec()
-}
-
-/// `3.05`, `98.3`, `412`: three digits that count.
-fn gbit(value: f64) -> String {
-    let digits = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
-    format!("{value:.digits$}")
 }
 
 /// Pairs that could not be measured: a finding for each end that is lost, one for all others.

@@ -2,6 +2,7 @@
 
 use crate::wait::Cores;
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// Settings of the transport. `None` is found by the transport itself.
 #[derive(Debug, Clone)]
@@ -13,12 +14,22 @@ pub struct Config {
     /// Cores of this host that no rank needs, for this rank's helpers: where [`Config::threads`] is `None`, so many
     /// helpers are started, at most 4.
     pub spare_cores: usize,
+    /// Whether helpers are not started at first, but one by one, as long as each makes its connection faster: at most 4 for
+    /// each, and [`Config::spare_cores`] for all.
+    pub measured: bool,
     /// Messages up to this many bytes go whole on the control socket.
     pub inline_up_to: usize,
     /// Longer messages are cut in chunks of at most this many bytes: one for each helper thread, if that is enough.
     pub chunk: usize,
     /// Messages from this many bytes on are sent without a copy, where the kernel can; `usize::MAX` for never.
     pub zero_copy_from: usize,
+    /// Whether every message carries a checksum, which the receiver looks at. One side that wants it suffices.
+    pub checksum: bool,
+    /// A peer that answers nothing for so long is taken for dead; `None` leaves that to the kernel, which takes a quarter of
+    /// an hour or two hours.
+    pub timeout: Option<Duration>,
+    /// The traffic class of the packets: DSCP times 4.
+    pub traffic_class: Option<u8>,
     /// TCP's congestion control on the sending side, where the kernel has it.
     pub congestion: String,
 }
@@ -29,10 +40,14 @@ impl Default for Config {
             threads: None,
             sockets_per_thread: None,
             spare_cores: 0,
+            measured: false,
             inline_up_to: 64 << 10,
             // Over veth pairs, 512 KiB is a fifth faster than 128 KiB, and as fast as 1 MiB.
             chunk: 512 << 10,
             zero_copy_from: 256 << 10,
+            checksum: false,
+            timeout: None,
+            traffic_class: None,
             // BBR measures and paces: over veth pairs and at 100 Gbit/s that costs half the speed. Cubic is Linux's default.
             congestion: "cubic".into(),
         }
@@ -96,11 +111,17 @@ impl Config {
         Ok(())
     }
 
+    /// Most helpers of a connection that finds their number by measuring; `None` for one that does not.
+    pub(super) fn most_measured(&self, cores: Cores) -> Option<usize> {
+        let measured = self.measured && self.threads.is_none() && cores == Cores::Own;
+        measured.then(|| self.spare_cores.min(Self::HELPERS)).filter(|most| *most > 0)
+    }
+
     /// Threads and sockets of a new connection. `sockets_left` is how many more descriptors may be opened.
     pub(super) fn stripes(&self, cores: Cores, sockets_left: usize) -> Stripes {
         let threads = self.threads.unwrap_or(match cores {
-            Cores::Own => self.spare_cores.min(Self::HELPERS),
-            Cores::Shared => 0,
+            Cores::Own if !self.measured => self.spare_cores.min(Self::HELPERS),
+            _ => 0,
         });
         let lanes = threads.max(1);
         let sockets = match self.sockets_per_thread {

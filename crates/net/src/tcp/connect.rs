@@ -4,16 +4,17 @@ use super::config::Stripes;
 use super::device::Device;
 use super::send::{Parts, SendComm};
 use super::wire::Hello;
-use super::{Shared, socket, socket_address};
+use super::{Config, Handle, Shared, settle, socket, socket_address};
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Where to, what for and how.
 pub(super) struct Plan {
-    pub peer: SocketAddr,
+    pub peer: Handle,
     pub purpose: u64,
     pub stripes: Stripes,
     /// Whether the host has other devices that the packets could leave by.
@@ -25,7 +26,9 @@ pub(super) struct Plan {
 pub struct Connecting {
     sockets: Vec<Pending>,
     peer: SocketAddr,
+    since: Instant,
     threads: usize,
+    checksum: bool,
     device: Arc<Device>,
     shared: Arc<Shared>,
 }
@@ -38,26 +41,27 @@ struct Pending {
 
 impl Connecting {
     pub(super) fn start(device: Arc<Device>, shared: Arc<Shared>, plan: Plan) -> Result<Self> {
-        let peer = socket_address(&device.interface, plan.peer.ip(), plan.peer.port());
+        let peer = socket_address(&device.interface, plan.peer.address().ip(), plan.peer.address().port());
         let mut connection = [0; 8];
         getrandom::fill(&mut connection)
             .map_err(|e| Error::Config(format!("the system gives no random bytes for a connection: {e}")))?;
+        let checksum = shared.config.checksum || plan.peer.checksum();
         let mut sockets = Vec::new();
-        for index in 0..=plan.stripes.sockets {
+        let fds = open_all(&device, peer, &shared.config, &plan)?;
+        let data_sockets = fds.len() as u16 - 1;
+        for (index, fd) in (0..).zip(fds) {
             let hello = Hello {
-                index: index as u16,
-                data_sockets: plan.stripes.sockets as u16,
+                index,
+                data_sockets,
                 inline_up_to: shared.config.inline_up_to as u32,
                 connection: u64::from_ne_bytes(connection),
                 purpose: plan.purpose,
-                token: *shared.token.as_bytes(),
+                checksum,
+                token: *plan.peer.token().as_bytes(),
             };
-            let bound = plan.several_devices && device.interface.same_subnet(peer.ip());
-            let fd = open(&device, peer, &shared.config.congestion, bound)
-                .map_err(|e| Error::system(what(&device, peer), e))?;
             sockets.push(Pending { fd, hello: hello.to_bytes(), greeted: false });
         }
-        Ok(Connecting { sockets, peer, threads: plan.stripes.threads, device, shared })
+        Ok(Connecting { sockets, peer, since: Instant::now(), threads: plan.stripes.threads, checksum, device, shared })
     }
 
     /// The sending end, once every socket is connected; `None` until then. Never waits.
@@ -84,7 +88,12 @@ impl Connecting {
             }
         }
         if self.sockets.is_empty() || !self.sockets.iter().all(|socket| socket.greeted) {
-            return Ok(None);
+            return match self.shared.config.timeout {
+                Some(timeout) if self.since.elapsed() > timeout => {
+                    Err(Error::system(what(&self.device, self.peer), std::io::ErrorKind::TimedOut.into()))
+                }
+                _ => Ok(None),
+            };
         }
         let mut fds = std::mem::take(&mut self.sockets).into_iter().map(|socket| socket.fd);
         let Some(control) = fds.next() else { return Ok(None) };
@@ -95,6 +104,8 @@ impl Connecting {
             device: Arc::clone(&self.device),
             address: self.peer.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
+            checksum: self.checksum,
+            growth: self.shared.growth(),
         };
         SendComm::new(parts, &self.shared.config).map(Some)
     }
@@ -104,8 +115,34 @@ fn what(device: &Device, peer: SocketAddr) -> String {
     format!("connect to {peer} from {} ({})", device.interface.name, device.interface.address)
 }
 
+/// The control socket and the data sockets on their way to `peer`: fewer than planned where descriptors do not suffice.
+fn open_all(device: &Device, peer: SocketAddr, config: &Config, plan: &Plan) -> Result<Vec<OwnedFd>> {
+    let bound = plan.several_devices && device.interface.same_subnet(peer.ip());
+    let mut fds = Vec::new();
+    while fds.len() <= plan.stripes.sockets {
+        match open(device, peer, config, bound) {
+            Ok(fd) => fds.push(fd),
+            Err(error) if short_of_descriptors(&error) && fds.len() > 2 => {
+                // Half of what could be had is left to others.
+                fds.truncate((fds.len() / 2).max(2));
+                break;
+            }
+            Err(error) if short_of_descriptors(&error) => {
+                let doing = format!("{} (raise the limit of open files, ulimit -n)", what(device, peer));
+                return Err(Error::system(doing, error));
+            }
+            Err(error) => return Err(Error::system(what(device, peer), error)),
+        }
+    }
+    Ok(fds)
+}
+
+fn short_of_descriptors(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// A socket on its way to `peer`, from the device's own address.
-fn open(device: &Device, peer: SocketAddr, congestion: &str, bound: bool) -> std::io::Result<OwnedFd> {
+fn open(device: &Device, peer: SocketAddr, config: &Config, bound: bool) -> std::io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
@@ -115,7 +152,8 @@ fn open(device: &Device, peer: SocketAddr, congestion: &str, bound: bool) -> std
     }
     let own = socket_address(&device.interface, device.interface.address, 0);
     let fd = OwnedFd::from(socket);
-    socket::set_congestion(&fd, congestion);
+    socket::set_congestion(&fd, &config.congestion);
+    settle(&fd, config, peer);
     // The port is chosen at connect, so that connections to different peers may share one; old kernels choose it at once.
     let _ = socket::set_option(&fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
     let socket = Socket::from(fd);

@@ -9,8 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
     Closed,
+    /// Nothing was heard of the peer's host for too long.
+    Silent,
     Protocol(String),
-    System { doing: &'static str, code: i32 },
+    Mismatch(String),
+    Corrupt(String),
+    System {
+        doing: &'static str,
+        code: i32,
+    },
 }
 
 impl Failure {
@@ -20,6 +27,7 @@ impl Failure {
             io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionAborted => {
                 Failure::Closed
             }
+            io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable => Failure::Silent,
             _ => Failure::System { doing, code: error.raw_os_error().unwrap_or(libc::EIO) },
         }
     }
@@ -28,7 +36,10 @@ impl Failure {
     pub fn error(&self, peer: &str) -> Error {
         match self {
             Failure::Closed => Error::Closed { peer: peer.to_owned() },
+            Failure::Silent => Error::Silent { peer: peer.to_owned() },
             Failure::Protocol(what) => Error::Protocol { peer: peer.to_owned(), what: what.clone() },
+            Failure::Mismatch(what) => Error::Mismatch { peer: peer.to_owned(), what: what.clone() },
+            Failure::Corrupt(what) => Error::Corrupt { peer: peer.to_owned(), what: what.clone() },
             Failure::System { doing, code } => {
                 Error::system(format!("{doing} {peer}"), io::Error::from_raw_os_error(*code))
             }

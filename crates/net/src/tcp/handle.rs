@@ -1,28 +1,47 @@
-//! What a listener tells those who are to connect: where it listens.
+//! What a listener tells those who are to connect: where it listens, and what to show there.
 
 use super::wire::VERSION;
-use crate::{Error, Result};
+use crate::{Error, Result, Token};
 use std::net::{IpAddr, SocketAddr};
 
 const MAGIC: [u8; 4] = *b"BBTH";
 
-/// Where a [`super::Listener`] listens; NCCL hands such a handle from rank to rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where a [`super::Listener`] listens, and the token that it lets in; NCCL hands such a handle from rank to rank, over a
+/// connection that strangers do not see.
+#[derive(Debug, Clone, Copy)]
 pub struct Handle {
     address: SocketAddr,
+    token: Token,
+    checksum: bool,
+    most_sockets: u8,
 }
 
 impl Handle {
     /// Bytes of a handle; NCCL allows 128.
-    pub const SIZE: usize = 26;
+    pub const SIZE: usize = 42;
 
-    pub(super) fn new(address: SocketAddr) -> Self {
-        Handle { address }
+    pub(super) fn new(address: SocketAddr, token: Token, checksum: bool, most_sockets: u8) -> Self {
+        Handle { address, token, checksum, most_sockets }
     }
 
     /// The address to connect to. A link-local address has the listener's scope, which means nothing on another host.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What a connection must show.
+    pub(super) fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// Whether the listener wants checksums.
+    pub(super) fn checksum(&self) -> bool {
+        self.checksum
+    }
+
+    /// How many data sockets the listener has descriptors for.
+    pub(super) fn most_sockets(&self) -> usize {
+        self.most_sockets.max(1).into()
     }
 
     /// The handle as bytes, for [`Handle::from_bytes`] on another host.
@@ -31,6 +50,8 @@ impl Handle {
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
         bytes[6..8].copy_from_slice(&self.address.port().to_le_bytes());
+        bytes[9] = u8::from(self.checksum) << 7 | self.most_sockets;
+        bytes[26..].copy_from_slice(self.token.as_bytes());
         match self.address.ip() {
             IpAddr::V4(v4) => {
                 bytes[8] = 4;
@@ -64,7 +85,13 @@ impl Handle {
             6 => <[u8; 16]>::try_from(&bytes[10..26]).map_err(|_| wrong("an address that is none"))?.into(),
             _ => return Err(wrong("an address of an unknown family")),
         };
-        Ok(Handle { address: SocketAddr::new(ip, port) })
+        let token = <[u8; Token::SIZE]>::try_from(&bytes[26..]).map_err(|_| wrong("an address that is none"))?;
+        Ok(Handle {
+            address: SocketAddr::new(ip, port),
+            token: Token::from_bytes(token),
+            checksum: bytes[9] & 0x80 != 0,
+            most_sockets: bytes[9] & 0x7F,
+        })
     }
 }
 
@@ -75,21 +102,23 @@ mod tests {
     #[test]
     fn reads_its_own_bytes_back() {
         for address in ["10.77.0.1:4711", "[fe80::1]:1", "[2001:db8::7]:65535"] {
-            let handle = Handle::new(address.parse().unwrap());
-            assert_eq!(Handle::from_bytes(&handle.to_bytes()).unwrap(), handle);
+            let handle = Handle::new(address.parse().unwrap(), Token::random().unwrap(), true, 16);
+            let read = Handle::from_bytes(&handle.to_bytes()).unwrap();
+            assert_eq!((read.address, read.checksum, read.most_sockets()), (handle.address, true, 16));
+            assert!(read.token.matches(handle.token.as_bytes()));
         }
     }
 
     #[test]
     fn refuses_what_is_no_handle() {
-        let good = Handle::new("10.77.0.1:4711".parse().unwrap()).to_bytes();
+        let good = Handle::new("10.77.0.1:4711".parse().unwrap(), Token::from_bytes([7; 16]), false, 16).to_bytes();
         let changed = |at: usize| {
             let mut bytes = good;
             bytes[at] ^= 0x55;
             bytes.to_vec()
         };
         for (bytes, says) in [
-            (good[..25].to_vec(), "too short"),
+            (good[..41].to_vec(), "too short"),
             (changed(0), "is none"),
             (changed(4), "another version"),
             (changed(8), "unknown family"),

@@ -3,18 +3,22 @@
 use super::failure::{Failure, FirstFailure};
 use super::socket::{Bell, Epoll};
 use crate::{Error, Result};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// A group of data sockets that one thread moves.
-pub(super) trait Lane: Send + 'static {
+pub(super) trait Lane: Sized + Send + 'static {
     /// Moves what can be moved, without waiting; the number of bytes moved.
     fn progress(&mut self) -> std::result::Result<usize, Failure>;
     /// Reports readiness of the sockets, and of the helper's bell.
     fn epoll(&self) -> &Epoll;
     /// Notes that a socket has changed.
     fn note(&mut self, index: usize, events: u32);
+    /// Gives half of the sockets away; `None` where that is not possible, and nothing has changed.
+    fn split(&mut self) -> Result<Option<Self>>;
+    /// Takes the sockets of another lane.
+    fn absorb(&mut self, other: Self) -> Result<()>;
     /// Where to say why the connection is unusable.
     fn failure(&self) -> &FirstFailure;
 }
@@ -28,71 +32,103 @@ struct Signals {
     bell: Bell,
 }
 
-/// The threads of one connection. They end when it is dropped.
-#[derive(Default)]
-pub(super) struct Helpers {
-    threads: Vec<(JoinHandle<()>, Arc<Signals>)>,
+/// The threads of one end of a connection. They end when it is dropped.
+pub(super) struct Helpers<L> {
+    threads: Vec<Helper<L>>,
 }
 
-impl Helpers {
-    /// Passes without a byte before a helper sleeps: some hundred microseconds.
-    const PATIENCE: u32 = 1000;
-    /// Longest sleep, in milliseconds; only a guard, since a bell or a socket ends it.
-    const SLEEP_MS: i32 = 100;
+struct Helper<L> {
+    thread: JoinHandle<Option<L>>,
+    signals: Arc<Signals>,
+}
 
-    /// Starts a thread for each lane.
-    pub fn start<L: Lane>(lanes: Vec<L>) -> Result<Self> {
-        let mut helpers = Helpers::default();
-        for lane in lanes {
-            let signals = Arc::new(Signals {
-                stop: AtomicBool::new(false),
-                sleeping: AtomicBool::new(false),
-                bell: Bell::new()?,
-            });
-            lane.epoll().add(signals.bell.fd(), BELL, libc::EPOLLIN)?;
-            let own = Arc::clone(&signals);
-            let thread = std::thread::Builder::new()
-                .name("busbw-tcp".into())
-                .spawn(move || run(lane, &own))
-                .map_err(|e| Error::system("start a helper thread", e))?;
-            helpers.threads.push((thread, signals));
+impl<L> Helper<L> {
+    fn stop(&self) {
+        self.signals.stop.store(true, Ordering::SeqCst);
+        self.signals.bell.ring();
+    }
+}
+
+/// Passes without a byte before a helper sleeps: some hundred microseconds.
+const PATIENCE: u32 = 1000;
+/// Longest sleep, in milliseconds; only a guard, since a bell or a socket ends it.
+const SLEEP_MS: i32 = 100;
+
+impl<L: Lane> Helpers<L> {
+    /// Nobody yet.
+    pub fn new() -> Self {
+        Helpers { threads: Vec::new() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Starts a thread for a lane; the lane comes back where that is not possible.
+    pub fn start(&mut self, lane: L) -> std::result::Result<(), (Error, Option<L>)> {
+        let bell = match Bell::new().and_then(|bell| lane.epoll().add(bell.fd(), BELL, libc::EPOLLIN).map(|()| bell)) {
+            Ok(bell) => bell,
+            Err(error) => return Err((error, Some(lane))),
+        };
+        let signals = Arc::new(Signals { stop: AtomicBool::new(false), sleeping: AtomicBool::new(false), bell });
+        // A thread that cannot be started drops what it was given; from here, the lane can be taken back.
+        let given = Arc::new(Mutex::new(Some(lane)));
+        let (its_signals, its_lane) = (Arc::clone(&signals), Arc::clone(&given));
+        let started = std::thread::Builder::new()
+            .name("busbw-tcp".into())
+            .spawn(move || take(&its_lane).map(|lane| run(lane, &its_signals)));
+        match started {
+            Ok(thread) => {
+                self.threads.push(Helper { thread, signals });
+                Ok(())
+            }
+            Err(error) => Err((Error::system("start a helper thread", error), take(&given))),
         }
-        Ok(helpers)
+    }
+
+    /// Ends the newest, and gives its lane back.
+    pub fn stop_newest(&mut self) -> Option<L> {
+        let newest = self.threads.pop()?;
+        newest.stop();
+        newest.thread.join().ok().flatten()
     }
 
     /// Tells the helpers that something was posted.
     pub fn wake(&self) {
-        for (_, signals) in &self.threads {
-            if signals.sleeping.load(Ordering::SeqCst) {
-                signals.bell.ring();
+        for helper in &self.threads {
+            if helper.signals.sleeping.load(Ordering::SeqCst) {
+                helper.signals.bell.ring();
             }
         }
     }
 }
 
-impl Drop for Helpers {
+impl<L> Drop for Helpers<L> {
     fn drop(&mut self) {
-        for (_, signals) in &self.threads {
-            signals.stop.store(true, Ordering::SeqCst);
-            signals.bell.ring();
-        }
-        for (thread, _) in self.threads.drain(..) {
+        self.threads.iter().for_each(Helper::stop);
+        for helper in self.threads.drain(..) {
             // A helper that panicked has nothing left to hand over.
-            let _ = thread.join();
+            let _ = helper.thread.join();
         }
     }
 }
 
-fn run<L: Lane>(mut lane: L, signals: &Signals) {
+fn take<L>(given: &Mutex<Option<L>>) -> Option<L> {
+    given.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Moves what there is until it is told to stop, or the connection fails.
+fn run<L: Lane>(mut lane: L, signals: &Signals) -> L {
     let mut idle = 0;
     while !signals.stop.load(Ordering::SeqCst) {
         // The flag goes up before the last look, so that whoever posts after that look rings the bell.
-        let sleepy = idle >= Helpers::PATIENCE;
+        let sleepy = idle >= PATIENCE;
         signals.sleeping.store(sleepy, Ordering::SeqCst);
         match lane.progress() {
             Ok(0) if sleepy => {
                 let mut changed = Vec::new();
-                lane.epoll().wait(Helpers::SLEEP_MS, |ready| changed.push(ready));
+                lane.epoll().wait(SLEEP_MS, |ready| changed.push(ready));
                 changed.into_iter().for_each(|ready| lane.note(ready.index, ready.events));
                 idle = 0;
             }
@@ -103,8 +139,9 @@ fn run<L: Lane>(mut lane: L, signals: &Signals) {
             Ok(_) => idle = 0,
             Err(failure) => {
                 lane.failure().set(failure);
-                return;
+                return lane;
             }
         }
     }
+    lane
 }

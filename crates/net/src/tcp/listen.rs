@@ -1,11 +1,11 @@
-//! Listening: lets in the connections that show the job's token, and drops all others without disturbing those.
+//! Listening: lets in the connections that show the listener's token, and drops all others without disturbing those.
 
 use super::device::Device;
 use super::receive::RecvComm;
 use super::send::Parts;
 use super::socket::{self, Received};
 use super::wire::Hello;
-use super::{Config, Handle, Shared, socket_address};
+use super::{Config, Handle, Shared, settle, socket_address, sockets_left};
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::HashMap;
@@ -60,9 +60,10 @@ impl Listener {
             .ok()
             .and_then(|address| address.as_socket())
             .ok_or_else(|| Error::last_os("ask for the port of a listener"))?;
+        let most_sockets = shared.config.stripes(shared.cores, sockets_left()).sockets.min(Config::MOST_SOCKETS);
         Ok(Listener {
             socket,
-            handle: Handle::new(bound),
+            handle: Handle::new(bound, shared.token, shared.config.checksum, most_sockets as u8),
             strangers: Vec::new(),
             joining: HashMap::new(),
             dropped: Vec::new(),
@@ -106,13 +107,9 @@ impl Listener {
             match self.socket.accept() {
                 Ok((socket, from)) => {
                     let Some(from) = from.as_socket() else { continue };
-                    let stranger = Stranger {
-                        fd: socket.into(),
-                        from,
-                        since: Instant::now(),
-                        hello: [0; Hello::SIZE],
-                        received: 0,
-                    };
+                    let fd = OwnedFd::from(socket);
+                    settle(&fd, &self.shared.config, from);
+                    let stranger = Stranger { fd, from, since: Instant::now(), hello: [0; Hello::SIZE], received: 0 };
                     self.strangers.push(stranger);
                 }
                 Err(error) => match error.raw_os_error() {
@@ -200,6 +197,8 @@ impl Listener {
             device: Arc::clone(&self.device),
             address: joining.from.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
+            checksum: joining.hello.checksum,
+            growth: self.shared.growth(),
         };
         Ok((RecvComm::new(parts, joining.hello.inline_up_to as usize)?, purpose))
     }

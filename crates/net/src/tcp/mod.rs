@@ -6,18 +6,25 @@
 //! says where in its message it belongs, so that it is received straight into the posted room.
 //!
 //! With helper threads, each moves its share of the data sockets. Without (the ranks need the cores), whoever calls `test`
-//! moves them all.
+//! moves them all. Where it is to be found out (`Config::measured`), a connection begins without, and gets helpers one by
+//! one as long as each makes it faster.
 
+mod checksum;
 mod config;
 mod connect;
+mod crew;
 mod device;
 mod failure;
+mod growth;
 mod handle;
 mod helpers;
 mod listen;
+mod liveness;
 mod receive;
+mod receive_control;
 mod receive_lane;
 mod requests;
+mod rooms;
 mod send;
 mod send_lane;
 mod socket;
@@ -32,18 +39,23 @@ pub use device::Stats;
 pub use handle::Handle;
 pub use listen::Listener;
 pub use receive::RecvComm;
+pub use rooms::GroupedRoom;
 pub use send::SendComm;
 
 use crate::interfaces::Interface;
 use crate::wait::Cores;
 use crate::{Alarm, Error, Result, Token};
+use config::Stripes;
 use device::Device;
-use helpers::{Helpers, Lane};
+use growth::{Budget, Growth};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Most requests of one connection under way.
-pub const MOST_REQUESTS: usize = 64;
+/// Most messages of one connection under way: NCCL's 32 requests (`NCCL_NET_MAX_REQUESTS`) of [`MOST_GROUPED`] receives.
+pub const MOST_REQUESTS: usize = 256;
+/// Most receives posted together.
+pub const MOST_GROUPED: usize = 8;
 
 /// The transport over a host's chosen interfaces: one device for each.
 pub struct Net {
@@ -53,15 +65,25 @@ pub struct Net {
 }
 
 /// What every listener and connection is made with.
+#[derive(Clone)]
 struct Shared {
     config: Config,
     token: Token,
     alarm: Arc<Alarm>,
     cores: Cores,
+    /// For helpers that are found by measuring.
+    budget: Budget,
+}
+
+impl Shared {
+    /// How a new connection's helpers are found, where they are.
+    fn growth(&self) -> Option<Growth> {
+        self.config.most_measured(self.cores).map(|most| Growth::new(most, self.budget.clone()))
+    }
 }
 
 impl Net {
-    /// A transport whose connections show `token`, and count on `alarm` what they move.
+    /// A transport whose listeners let in who shows `token`, which their handles carry. What is moved is counted on `alarm`.
     ///
     /// # Errors
     /// [`Error::Config`] for settings out of range, or without an interface.
@@ -77,7 +99,23 @@ impl Net {
             return Err(Error::Config("no network interface to use; set NCCL_SOCKET_IFNAME".into()));
         }
         let devices = interfaces.iter().cloned().map(|interface| Arc::new(Device::new(interface))).collect();
-        Ok(Net { devices, interfaces, shared: Arc::new(Shared { config, token, alarm, cores }) })
+        let budget = Budget::new(config.spare_cores);
+        Ok(Net { devices, interfaces, shared: Arc::new(Shared { config, token, alarm, cores, budget }) })
+    }
+
+    /// The same devices, with other settings and another token for the listeners to come.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for settings out of range.
+    pub fn with(&self, config: Config, token: Token) -> Result<Self> {
+        config.check()?;
+        let shared = Shared { config, token, ..Shared::clone(&self.shared) };
+        Ok(Net { devices: self.devices.clone(), interfaces: self.interfaces.clone(), shared: Arc::new(shared) })
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
     }
 
     /// The interfaces, one device each: a device's number is its place here.
@@ -100,11 +138,12 @@ impl Net {
     pub fn connect(&self, device: usize, handle: &Handle, purpose: u64) -> Result<Connecting> {
         let device = Arc::clone(self.device(device)?);
         let several_devices = self.devices.len() > 1;
-        let stripes = self.shared.config.stripes(self.shared.cores, self.sockets_left());
+        let stripes = self.shared.config.stripes(self.shared.cores, sockets_left());
+        let stripes = Stripes { sockets: stripes.sockets.min(handle.most_sockets()), ..stripes };
         Connecting::start(
             device,
             Arc::clone(&self.shared),
-            connect::Plan { peer: handle.address(), purpose, stripes, several_devices },
+            connect::Plan { peer: *handle, purpose, stripes, several_devices },
         )
     }
 
@@ -113,13 +152,29 @@ impl Net {
             Error::Config(format!("there is no network device {device}; there are {}", self.devices.len()))
         })
     }
+}
 
-    /// How many sockets this process may still open, keeping half of its descriptors for the rest.
-    fn sockets_left(&self) -> usize {
-        let in_use: usize = self.devices.iter().map(|device| device.stats().sockets).sum();
-        let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
-            .map_or(1024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
-        (limit / 2).saturating_sub(in_use)
+/// How many sockets this process may still open, keeping half of its descriptors for the rest.
+fn sockets_left() -> usize {
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+        .map_or(1024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
+    // New descriptors get the lowest free number, so that it tells how many are open without counting thousands.
+    let open = std::fs::File::open("/dev/null").map_or(limit, |file| file.as_raw_fd() as usize);
+    (limit / 2).saturating_sub(open)
+}
+
+/// Gives a socket the service and the watch that the settings ask for.
+fn settle(fd: &OwnedFd, config: &Config, peer: SocketAddr) {
+    if let Some(timeout) = config.timeout {
+        liveness::keep_alive(fd, timeout);
+    }
+    if let Some(class) = config.traffic_class {
+        let (level, option) = match peer {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        // Without it, the packets go as others do.
+        let _ = socket::set_option(fd, level, option, class.into());
     }
 }
 
@@ -139,9 +194,4 @@ fn deal<T>(items: Vec<T>, hands: usize) -> Vec<Vec<T>> {
         dealt[i % hands].push(item);
     }
     dealt
-}
-
-/// Gives lanes to helper threads, or the only one back when there are to be none.
-fn helpers_or_own<L: Lane>(mut lanes: Vec<L>, threads: usize) -> Result<(Option<L>, Helpers)> {
-    if threads == 0 { Ok((lanes.pop(), Helpers::default())) } else { Ok((None, Helpers::start(lanes)?)) }
 }

@@ -2,22 +2,12 @@
 
 use super::failure::{Failure, FirstFailure};
 use super::helpers::{BELL, Lane};
-use super::receive::ReceiveShared;
+use super::rooms::{Landing, ReceiveShared};
 use super::socket::{self, Epoll, Received};
 use super::wire::ChunkHeader;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Where the bytes of a chunk go.
-struct Landing {
-    message: u64,
-    room: *mut u8,
-    missing: usize,
-}
-
-// SAFETY: the room stays writable, and unread, until the request is done (the promise of `irecv`), from whichever thread.
-unsafe impl Send for Landing {}
 
 struct ReceiveSocket {
     fd: OwnedFd,
@@ -44,13 +34,9 @@ impl ReceiveLane {
     const PASS: usize = 256 << 10;
 
     pub fn new(sockets: Vec<OwnedFd>, shared: Arc<ReceiveShared>) -> crate::Result<Self> {
-        let epoll = Epoll::new()?;
-        for (index, socket) in sockets.iter().enumerate() {
-            epoll.add(socket, index, libc::EPOLLIN | libc::EPOLLRDHUP)?;
-        }
-        let sockets = sockets
-            .into_iter()
-            .map(|fd| ReceiveSocket {
+        let mut lane = ReceiveLane { sockets: Vec::new(), epoll: Epoll::new()?, shared, turn: 0 };
+        for fd in sockets {
+            lane.add(ReceiveSocket {
                 fd,
                 header: [0; ChunkHeader::SIZE],
                 header_received: 0,
@@ -58,9 +44,15 @@ impl ReceiveLane {
                 readable: true,
                 hung_up: false,
                 ended: false,
-            })
-            .collect();
-        Ok(ReceiveLane { sockets, epoll, shared, turn: 0 })
+            })?;
+        }
+        Ok(lane)
+    }
+
+    fn add(&mut self, socket: ReceiveSocket) -> crate::Result<()> {
+        self.epoll.add(&socket.fd, self.sockets.len(), libc::EPOLLIN | libc::EPOLLRDHUP)?;
+        self.sockets.push(socket);
+        Ok(())
     }
 }
 
@@ -75,7 +67,8 @@ impl ReceiveSocket {
         let mut total = 0;
         while self.readable && total < ReceiveLane::PASS {
             if self.landing.is_none() && self.header_received == ChunkHeader::SIZE {
-                let Some(landing) = land(&ChunkHeader::from_bytes(&self.header), shared)? else { break };
+                let header = ChunkHeader::from_bytes(&self.header, shared.checked)?;
+                let Some(landing) = land(&header, shared)? else { break };
                 self.header_received = 0;
                 self.landing = Some(landing);
             }
@@ -87,11 +80,8 @@ impl ReceiveSocket {
     /// One receive: the rest of the chunk, and with it the next header.
     fn receive(&mut self, shared: &ReceiveShared) -> Result<usize, Failure> {
         let header = &mut self.header[self.header_received..];
-        let mut parts = [socket::part(std::ptr::null(), 0), socket::part(header.as_ptr(), header.len())];
-        let missing = self.landing.as_ref().map_or(0, |landing| {
-            parts[0] = socket::part(landing.room, landing.missing);
-            landing.missing
-        });
+        let (next, missing) = self.landing.as_ref().map_or((std::ptr::null_mut(), 0), Landing::rest);
+        let mut parts = [socket::part(next, missing), socket::part(header.as_ptr(), header.len())];
         let asked = missing + header.len();
         // SAFETY: the room is writable by the promise of `irecv`, and nobody else receives this chunk; the header is ours.
         match unsafe { socket::receive(&self.fd, &mut parts) }? {
@@ -112,13 +102,10 @@ impl ReceiveSocket {
                 self.readable = received == asked || self.hung_up;
                 let of_data = received.min(missing);
                 self.header_received += received - of_data;
-                if let Some(landing) = &mut self.landing {
-                    landing.room = landing.room.wrapping_add(of_data);
-                    landing.missing -= of_data;
-                    shared.arrived(landing.message, of_data);
-                    if landing.missing == 0 {
-                        self.landing = None;
-                    }
+                if let Some(landing) = &mut self.landing
+                    && landing.land(of_data, shared)?
+                {
+                    self.landing = None;
                 }
                 Ok(of_data)
             }
@@ -133,7 +120,7 @@ fn land(header: &ChunkHeader, shared: &ReceiveShared) -> Result<Option<Landing>,
     if len == 0 || offset.checked_add(len).is_none_or(|end| end > header.total as usize) {
         return Err(Failure::Protocol(format!("a chunk that lies outside of message {}", header.message)));
     }
-    Ok(room.map(|room| Landing { message: header.message, room: room.wrapping_add(offset), missing: len }))
+    Ok(room.map(|room| Landing::new(header.message, &room, offset, len, header.sum)))
 }
 
 impl Lane for ReceiveLane {
@@ -160,6 +147,24 @@ impl Lane for ReceiveLane {
 
     fn epoll(&self) -> &Epoll {
         &self.epoll
+    }
+
+    fn split(&mut self) -> crate::Result<Option<Self>> {
+        if self.sockets.len() < 2 {
+            return Ok(None);
+        }
+        // Without a descriptor for its epoll, all stays as it is.
+        let Ok(mut other) = ReceiveLane::new(Vec::new(), Arc::clone(&self.shared)) else { return Ok(None) };
+        for socket in self.sockets.split_off(self.sockets.len().div_ceil(2)) {
+            self.epoll.remove(&socket.fd);
+            other.add(socket)?;
+        }
+        self.turn = 0;
+        Ok(Some(other))
+    }
+
+    fn absorb(&mut self, other: Self) -> crate::Result<()> {
+        other.sockets.into_iter().try_for_each(|socket| self.add(socket))
     }
 
     fn note(&mut self, index: usize, events: u32) {

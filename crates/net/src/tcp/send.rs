@@ -1,18 +1,20 @@
 //! The sending end of a connection: small messages at once on the control socket, long ones as chunks for the data sockets.
 
+use super::crew::Crew;
 use super::device::{Device, SocketsInUse};
 use super::failure::{Failure, FirstFailure};
-use super::helpers::{Helpers, Lane};
+use super::growth::Growth;
+use super::liveness::{Silence, Watch};
 use super::requests::Requests;
 use super::send_lane::SendLane;
 use super::socket;
 use super::wire::{ChunkHeader, InlineHeader};
-use super::{MOST_REQUESTS, deal};
+use super::{MOST_REQUESTS, checksum, deal};
 use crate::transport::{Request, Sender};
 use crate::{Alarm, Result};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What is known of a message that is being sent.
@@ -57,11 +59,15 @@ pub(super) struct SendShared {
     untaken: Mutex<VecDeque<Untaken>>,
     /// Length of `untaken`, to be looked at without the lock.
     waiting: AtomicUsize,
+    /// Bytes in the kernel's hands so far.
+    sent_bytes: AtomicU64,
     /// Off once the kernel has said that it copied after all.
     pub zero_copy: AtomicBool,
     pub device: Arc<Device>,
     pub failure: FirstFailure,
     zero_copy_from: usize,
+    /// Whether messages carry checksums.
+    checked: bool,
 }
 
 impl SendShared {
@@ -76,6 +82,23 @@ impl SendShared {
 
     /// The next chunk, for a socket that has drained.
     pub fn take(&self) -> Option<Chunk> {
+        let (mut header, data) = self.cut()?;
+        if self.checked {
+            // SAFETY: the chunk is part of a message that stays readable until its request is done.
+            header.sum = checksum::of(unsafe { std::slice::from_raw_parts(data, header.len as usize) });
+        }
+        Some(Chunk {
+            message: header.message,
+            header: header.to_bytes(self.checked),
+            header_sent: 0,
+            data,
+            unsent: header.len as usize,
+            zero_copy: header.total as usize >= self.zero_copy_from,
+        })
+    }
+
+    /// Cuts the next chunk off the first message.
+    fn cut(&self) -> Option<(ChunkHeader, *const u8)> {
         let mut untaken = self.untaken.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let first = untaken.front_mut()?;
         let len = first.chunk.min(first.len - first.next);
@@ -85,21 +108,15 @@ impl SendShared {
             total: first.len as u64,
             len: len as u32,
             tag: first.tag,
+            sum: 0,
         };
-        let chunk = Chunk {
-            message: first.message,
-            header: header.to_bytes(),
-            header_sent: 0,
-            data: first.data.wrapping_add(first.next),
-            unsent: len,
-            zero_copy: first.len >= self.zero_copy_from,
-        };
+        let data = first.data.wrapping_add(first.next);
         first.next += len;
         if first.next == first.len {
             untaken.pop_front();
             self.waiting.store(untaken.len(), Ordering::SeqCst);
         }
-        Some(chunk)
+        Some((header, data))
     }
 
     /// Bytes of a message are in the kernel's hands; `pinned` when it still reads them where they are.
@@ -108,6 +125,7 @@ impl SendShared {
         if pinned {
             slot.pinned.fetch_add(1, Ordering::Relaxed);
         }
+        self.sent_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         slot.unsent.fetch_sub(bytes, Ordering::Release);
     }
 
@@ -136,13 +154,13 @@ pub struct SendComm {
     control: OwnedFd,
     inline: VecDeque<Inline>,
     inline_up_to: usize,
+    watch: Watch,
+    silence: Silence,
     requests: Requests,
-    lens: [usize; MOST_REQUESTS],
+    lens: Box<[usize; MOST_REQUESTS]>,
     most_chunk: usize,
-    lanes: usize,
-    /// The data sockets, where no helper moves them.
-    lane: Option<SendLane>,
-    helpers: Helpers,
+    /// Who moves the data sockets.
+    crew: Crew<SendLane>,
     peer: String,
     address: String,
     alarm: Arc<Alarm>,
@@ -157,6 +175,10 @@ pub(super) struct Parts {
     pub device: Arc<Device>,
     pub address: String,
     pub alarm: Arc<Alarm>,
+    /// Whether messages carry checksums.
+    pub checksum: bool,
+    /// How helpers are found, where their number is not given.
+    pub growth: Option<Growth>,
 }
 
 impl SendComm {
@@ -173,35 +195,40 @@ impl SendComm {
             slots: std::array::from_fn(|_| Slot::default()),
             untaken: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            sent_bytes: AtomicU64::new(0),
             zero_copy: AtomicBool::new(zero_copy),
             device: parts.device,
             failure: FirstFailure::default(),
             zero_copy_from: config.zero_copy_from,
+            checked: parts.checksum,
         });
-        let lanes = parts.threads.max(1);
-        let (lane, helpers) = {
-            let lanes = deal(parts.data, lanes)
-                .into_iter()
-                .map(|sockets| SendLane::new(sockets, Arc::clone(&shared)))
-                .collect::<Result<Vec<_>>>()?;
-            super::helpers_or_own(lanes, parts.threads)?
-        };
+        let lanes = deal(parts.data, parts.threads.max(1))
+            .into_iter()
+            .map(|sockets| SendLane::new(sockets, Arc::clone(&shared), config.timeout))
+            .collect::<Result<Vec<_>>>()?;
+        let crew = Crew::new(lanes, parts.threads, parts.growth)?;
         Ok(SendComm {
             shared,
             control: parts.control,
             inline: VecDeque::new(),
             inline_up_to: config.inline_up_to,
+            watch: Watch::new(config.timeout),
+            silence: Silence::default(),
             requests: Requests::new(),
-            lens: [0; MOST_REQUESTS],
+            lens: Box::new([0; MOST_REQUESTS]),
             most_chunk: config.chunk,
-            lanes,
-            lane,
-            helpers,
+            crew,
             peer: parts.address.clone(),
             address: parts.address,
             alarm: parts.alarm,
             _sockets: sockets,
         })
+    }
+
+    /// Who moves its data sockets.
+    #[cfg(test)]
+    pub(super) fn crew(&mut self) -> &mut Crew<SendLane> {
+        &mut self.crew
     }
 
     /// Names the peer in errors: `rank 3 on host b`. The address is added.
@@ -219,14 +246,15 @@ impl SendComm {
         let mut moved = 0;
         while !self.inline.is_empty() {
             match self.push_inline()? {
-                0 => break,
+                0 => {
+                    self.watch.look(std::iter::once((&self.control, &mut self.silence)))?;
+                    break;
+                }
                 sent => moved += sent,
             }
         }
-        match &mut self.lane {
-            Some(lane) => moved += lane.progress()?,
-            None => self.shared.failure.get().map_or(Ok(()), Err)?,
-        }
+        moved += self.crew.progress(|| self.shared.sent_bytes.load(Ordering::Relaxed))?;
+        self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
             self.alarm.advance();
         }
@@ -234,9 +262,9 @@ impl SendComm {
         Ok(())
     }
 
-    /// Size of a message's chunks: one for each helper, if that makes no crumbs.
+    /// Size of a message's chunks: one for each hand, if that makes no crumbs.
     fn chunk(&self, len: usize) -> usize {
-        len.div_ceil(self.lanes).clamp(Self::LEAST_CHUNK.min(self.most_chunk), self.most_chunk)
+        len.div_ceil(self.crew.hands()).clamp(Self::LEAST_CHUNK.min(self.most_chunk), self.most_chunk)
     }
 
     fn finish(&mut self) {
@@ -301,7 +329,10 @@ impl Sender for SendComm {
         let slot = self.shared.slot(message);
         if len <= self.inline_up_to {
             slot.unsent.store(len + 1, Ordering::Relaxed);
-            let header = InlineHeader { message, len: len as u32, tag }.to_bytes();
+            let checked = self.shared.checked && len > 0;
+            // SAFETY: the message is readable by the caller's promise.
+            let sum = if checked { checksum::of(unsafe { std::slice::from_raw_parts(data, len) }) } else { 0 };
+            let header = InlineHeader { message, len: len as u32, tag, sum }.to_bytes(self.shared.checked);
             self.inline.push_back(Inline { message, header, header_sent: 0, data, unsent: len });
             if self.inline.len() == 1 {
                 self.push_inline().map_err(|failure| self.fail(failure))?;
@@ -314,7 +345,7 @@ impl Sender for SendComm {
             untaken.push_back(Untaken { message, data, len, next: 0, chunk, tag });
             self.shared.waiting.store(untaken.len(), Ordering::SeqCst);
             drop(untaken);
-            self.helpers.wake();
+            self.crew.wake();
         }
         Ok(Some(Request(message)))
     }

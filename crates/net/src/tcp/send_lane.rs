@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, FirstFailure};
 use super::helpers::{BELL, Lane};
+use super::liveness::{Silence, Watch};
 use super::send::{Chunk, SendShared};
 use super::socket::{self, Epoll};
 use super::wire::ChunkHeader;
@@ -10,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 struct SendSocket {
     fd: OwnedFd,
@@ -17,6 +19,7 @@ struct SendSocket {
     /// Whether the socket may take bytes; the kernel reports when it may again.
     writable: bool,
     pinned: Pinned,
+    silence: Silence,
 }
 
 /// Data sockets and who they send for.
@@ -31,22 +34,46 @@ pub(super) struct SendLane {
     busy: usize,
     /// Sockets with sends that the kernel still reads from.
     pinned: usize,
+    watch: Watch,
 }
 
 impl SendLane {
     /// Bytes after which a pass ends, so that its thread gets to receive as well.
     const PASS: usize = 256 << 10;
 
-    pub fn new(sockets: Vec<OwnedFd>, shared: Arc<SendShared>) -> crate::Result<Self> {
-        let epoll = Epoll::new()?;
-        for (index, socket) in sockets.iter().enumerate() {
-            epoll.add(socket, index, libc::EPOLLOUT)?;
+    pub fn new(sockets: Vec<OwnedFd>, shared: Arc<SendShared>, timeout: Option<Duration>) -> crate::Result<Self> {
+        let watch = Watch::new(timeout);
+        let mut lane = SendLane {
+            sockets: Vec::new(),
+            epoll: Epoll::new()?,
+            shared,
+            turn: 0,
+            blocked: 0,
+            busy: 0,
+            pinned: 0,
+            watch,
+        };
+        for fd in sockets {
+            let (pinned, silence) = Default::default();
+            lane.add(SendSocket { fd, chunk: None, writable: true, pinned, silence })?;
         }
-        let sockets = sockets
-            .into_iter()
-            .map(|fd| SendSocket { fd, chunk: None, writable: true, pinned: Pinned::default() })
-            .collect();
-        Ok(SendLane { sockets, epoll, shared, turn: 0, blocked: 0, busy: 0, pinned: 0 })
+        Ok(lane)
+    }
+
+    fn add(&mut self, socket: SendSocket) -> crate::Result<()> {
+        self.epoll.add(&socket.fd, self.sockets.len(), libc::EPOLLOUT)?;
+        self.sockets.push(socket);
+        self.count();
+        Ok(())
+    }
+
+    /// Counts anew, after sockets have come or gone.
+    fn count(&mut self) {
+        let how_many = |which: fn(&SendSocket) -> bool| self.sockets.iter().filter(|socket| which(socket)).count();
+        self.blocked = how_many(|socket| !socket.writable);
+        self.busy = how_many(|socket| socket.chunk.is_some());
+        self.pinned = how_many(|socket| !socket.pinned.is_empty());
+        self.turn = 0;
     }
 
     fn unblock(&mut self) {
@@ -83,6 +110,15 @@ impl SendLane {
             self.blocked += 1;
         }
         Ok(sent)
+    }
+
+    /// While nothing moves: whether those who should take something still answer.
+    fn watch(&mut self) -> Result<(), Failure> {
+        if self.busy == 0 && self.pinned == 0 {
+            return Ok(());
+        }
+        let waiting = |socket: &&mut SendSocket| socket.chunk.is_some() || !socket.pinned.is_empty();
+        self.watch.look(self.sockets.iter_mut().filter(waiting).map(|socket| (&socket.fd, &mut socket.silence)))
     }
 
     fn reap(&mut self) {
@@ -138,7 +174,7 @@ impl Lane for SendLane {
             self.reap();
         }
         if self.busy == 0 && !self.shared.has_chunks() {
-            return Ok(0);
+            return self.watch().map(|()| 0);
         }
         self.unblock();
         let mut sent = 0;
@@ -154,12 +190,34 @@ impl Lane for SendLane {
         }
         if sent > 0 {
             self.shared.device.count_sent(sent);
+        } else {
+            self.watch()?;
         }
         Ok(sent)
     }
 
     fn epoll(&self) -> &Epoll {
         &self.epoll
+    }
+
+    fn split(&mut self) -> crate::Result<Option<Self>> {
+        if self.sockets.len() < 2 {
+            return Ok(None);
+        }
+        // Without a descriptor for its epoll, all stays as it is.
+        let Ok(mut other) = SendLane::new(Vec::new(), Arc::clone(&self.shared), self.watch.timeout()) else {
+            return Ok(None);
+        };
+        for socket in self.sockets.split_off(self.sockets.len().div_ceil(2)) {
+            self.epoll.remove(&socket.fd);
+            other.add(socket)?;
+        }
+        self.count();
+        Ok(Some(other))
+    }
+
+    fn absorb(&mut self, other: Self) -> crate::Result<()> {
+        other.sockets.into_iter().try_for_each(|socket| self.add(socket))
     }
 
     fn note(&mut self, index: usize, _events: u32) {

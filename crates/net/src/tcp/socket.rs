@@ -139,6 +139,12 @@ impl Epoll {
         if rc == 0 { Ok(()) } else { Err(Error::last_os("watch a socket")) }
     }
 
+    /// Watches it no more.
+    pub fn remove(&self, fd: &OwnedFd) {
+        // SAFETY: both descriptors are open. One that is not watched is an error without effect.
+        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd.as_raw_fd(), std::ptr::null_mut()) };
+    }
+
     /// Calls `each` for every change, after waiting up to `timeout_ms` for the first.
     pub fn wait(&self, timeout_ms: i32, mut each: impl FnMut(Ready)) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; Self::MOST];

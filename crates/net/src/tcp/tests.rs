@@ -48,11 +48,23 @@ fn content(message: usize, len: usize) -> Vec<u8> {
 
 /// Sends messages of these sizes into rooms that are `spare` bytes larger, as many at once as there is room for.
 fn carry(send: &mut SendComm, receive: &mut RecvComm, sizes: &[usize], spare: usize) {
+    carry_while(send, receive, sizes, spare, |_, _| {});
+}
+
+/// The same, with something else between the steps.
+fn carry_while(
+    send: &mut SendComm,
+    receive: &mut RecvComm,
+    sizes: &[usize],
+    spare: usize,
+    mut meanwhile: impl FnMut(&mut SendComm, &mut RecvComm),
+) {
     let messages: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(i, &len)| content(i, len)).collect();
     let mut rooms: Vec<Vec<u8>> = sizes.iter().map(|&len| vec![0xAA; len + spare]).collect();
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     let (mut sent, mut received) = (0, 0);
     until(|| {
+        meanwhile(send, receive);
         while let Some(message) = messages.get(sends.len()) {
             // SAFETY: the messages live until every request is done.
             match unsafe { send.isend(message.as_ptr(), message.len(), sends.len() as u32) }.unwrap() {
@@ -95,6 +107,33 @@ fn carries_messages_of_every_size() {
         let sockets = 2 * (threads.max(1) * sockets + 1);
         assert_eq!(net.stats(), [Stats { sent_bytes: bytes, received_bytes: bytes, sockets }]);
     }
+}
+
+#[test]
+fn helpers_that_come_and_go_lose_nothing() {
+    use super::growth::Advice::{Grow, Shrink};
+    let (grow, shrink) = ([Grow; 5], [Shrink; 5]);
+    let advice: Vec<_> = [Grow, Grow, Shrink, Grow, Shrink, Shrink].into_iter().chain(grow).chain(shrink).collect();
+    for zero_copy_from in [1, usize::MAX] {
+        let net = net(Config { zero_copy_from, ..config(0, 16) });
+        let (mut send, mut receive) = pair(&net);
+        let sizes: Vec<usize> = (0..200).map(|i| i * 3001).collect();
+        let mut steps = 0;
+        carry_while(&mut send, &mut receive, &sizes, 77, |send, receive| {
+            send.crew().follow(advice[steps % advice.len()]).unwrap();
+            receive.crew().follow(advice[(steps + steps / 7) % advice.len()]).unwrap();
+            steps += 1;
+        });
+    }
+}
+
+#[test]
+fn helpers_that_are_found_by_measuring_lose_nothing() {
+    let net = net(Config { measured: true, spare_cores: 3, ..Config::default() });
+    let (mut send, mut receive) = pair(&net);
+    // Long enough for several windows of either end; what is advised depends on this machine.
+    let sizes: Vec<usize> = (0..48).map(|i| (4 << 20) + i * 1001).collect();
+    (0..3).for_each(|_| carry(&mut send, &mut receive, &sizes, 77));
 }
 
 #[test]
@@ -189,7 +228,7 @@ fn a_message_that_disagrees_with_its_room_is_an_error() {
                     receive.test(Request(0)).err()
                 })
             };
-            assert!(matches!(error, Error::Protocol { .. }));
+            assert!(matches!(error, Error::Mismatch { .. }));
             let text = error.to_string();
             assert!(text.contains("rank 3 on host b (127.0.0.1:") && text.contains(says), "{text}");
             // It stays unusable, and says the same.
@@ -256,8 +295,9 @@ fn strangers_are_dropped_and_disturb_nobody() {
     let mut garbage = TcpStream::connect(address).unwrap();
     garbage.write_all(&[b'G'; 100]).unwrap();
     drop(TcpStream::connect(address).unwrap());
-    let other_job = Net::new(loopback(), config(0, 1), Token::from_bytes([8; 16]), Alarm::new(), Cores::Own).unwrap();
-    let mut connecting = other_job.connect(0, &listener.handle(), 9).unwrap();
+    let mut forged = listener.handle().to_bytes();
+    forged[Handle::SIZE - 1] ^= 1;
+    let mut connecting = net.connect(0, &Handle::from_bytes(&forged).unwrap(), 9).unwrap();
     let _outsider = until(|| connecting.poll().unwrap());
 
     let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
@@ -270,10 +310,11 @@ fn strangers_are_dropped_and_disturb_nobody() {
     until(|| {
         assert!(listener.accept().unwrap().is_none());
         dropped.extend(listener.dropped());
-        (dropped.len() >= 4).then_some(())
+        (dropped.len() >= 5).then_some(())
     });
     dropped.sort_unstable_by_key(|line| line.split_once("dropped").map(|(_, why)| why.to_owned()));
-    let ends = ["it closed before it said who it is", "job's token", "job's token", "it speaks another protocol"];
+    let token = "listener's token";
+    let ends = ["it closed before it said who it is", token, token, token, "it speaks another protocol"];
     assert!(
         dropped.iter().zip(ends).all(|(line, end)| line.starts_with("127.0.0.1:") && line.ends_with(end)),
         "{dropped:?}"
@@ -295,6 +336,89 @@ fn nobody_listening_is_an_error_that_names_the_address() {
     let says = format!("connect to {} from lo (127.0.0.1): Connection refused", handle.address());
     assert!(error.to_string().starts_with(&says), "{error}");
     assert!(net.listen(1).is_err());
+}
+
+#[test]
+fn sockets_have_the_traffic_class_and_are_watched() {
+    let option = |socket: &OwnedFd, level, option| {
+        let (mut value, mut len) = (-1_i32, size_of::<i32>() as libc::socklen_t);
+        // SAFETY: the value and its length are of this stack.
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut len) };
+        value
+    };
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
+        let peer = listener.local_addr().unwrap();
+        let socket = OwnedFd::from(TcpStream::connect(peer).unwrap());
+        settle(&socket, &Config::default(), peer);
+        assert_eq!(option(&socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 0);
+        let timeout = Some(Duration::from_secs(20));
+        settle(&socket, &Config { traffic_class: Some(0xB8), timeout, ..Config::default() }, peer);
+        let class = if peer.is_ipv4() {
+            option(&socket, libc::IPPROTO_IP, libc::IP_TOS)
+        } else {
+            option(&socket, libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
+        };
+        assert_eq!((class, option(&socket, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE)), (0xB8, 5));
+        assert_eq!(option(&socket, libc::IPPROTO_TCP, libc::TCP_KEEPCNT), 3);
+    }
+}
+
+#[test]
+fn groups_are_matched_by_tag() {
+    for threads in [0, 2] {
+        let net = net(config(threads, 3));
+        let (mut send, mut receive) = pair(&net);
+        let messages: Vec<Vec<u8>> = (0..4).map(|i| content(i, i * 60_000)).collect();
+        let mut rooms = vec![vec![0_u8; 200_000]; 4];
+        let group: Vec<GroupedRoom> = (0..)
+            .zip(&mut rooms)
+            .map(|(tag, room)| GroupedRoom { data: room.as_mut_ptr(), len: room.len(), tag })
+            .collect();
+        // SAFETY: all of them live until the requests are done.
+        let request = unsafe { receive.irecv_group(&group) }.unwrap().unwrap();
+        for tag in [2_usize, 0, 3, 1] {
+            // SAFETY: as above.
+            unsafe { send.isend(messages[tag].as_ptr(), messages[tag].len(), tag as u32) }.unwrap().unwrap();
+        }
+        until(|| {
+            send.test(Request(3)).unwrap();
+            receive.test(request).unwrap()
+        });
+        assert_eq!(receive.sizes(request, 4).collect::<Vec<_>>(), [0, 60_000, 120_000, 180_000]);
+        assert!(messages.iter().zip(&rooms).all(|(message, room)| room[..message.len()] == message[..]));
+    }
+}
+
+#[test]
+fn a_group_that_makes_no_sense_is_refused() {
+    let net = net(config(0, 2));
+    let (_send, mut receive) = pair(&net);
+    let mut memory = vec![0_u8; 8];
+    let mut room = |tag| GroupedRoom { data: memory.as_mut_ptr(), len: 8, tag };
+    for (rooms, says) in [
+        (vec![], "0 of them"),
+        ((0..9).map(&mut room).collect(), "9 of them; 1 to 8 are possible"),
+        (vec![room(4), room(5), room(4)], "two have the tag 4"),
+    ] {
+        // SAFETY: nothing is posted.
+        let error = unsafe { receive.irecv_group(&rooms) }.unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+    // And a message that none of a group's rooms is for, or one that another has had.
+    for (tags, says) in [([4, 6], "tag 6 where tag 4 or 5 was expected"), ([4, 4], "tag 4, which message 0 has had")] {
+        let (mut send, mut receive) = pair(&net);
+        let group = [room(4), room(5)];
+        // SAFETY: the memory lives until the connection is dropped.
+        let error = unsafe {
+            receive.irecv_group(&group).unwrap();
+            for tag in tags {
+                send.isend([1, 2].as_ptr(), 2, tag).unwrap();
+            }
+            until(|| receive.test(Request(1)).err()).to_string()
+        };
+        assert!(error.contains(says), "{error}");
+    }
 }
 
 #[test]

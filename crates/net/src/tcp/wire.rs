@@ -1,11 +1,13 @@
 //! What stands on the wire: the greeting of a socket, the header of an inline message, the header of a chunk.
 
+use super::checksum;
+use super::failure::Failure;
 use crate::Token;
 
 /// First bytes of every socket; another program's connection shows here.
 pub(super) const MAGIC: [u8; 8] = *b"busbwtcp";
 /// Changes with every change of what stands on the wire.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 
 /// Reads fields one after another; the caller has checked the length.
 struct Fields<'a>(&'a [u8]);
@@ -33,6 +35,17 @@ impl<const N: usize> Writer<N> {
         self.1 += field.len();
         self
     }
+
+    /// Writes the checksum of what was written.
+    fn seal(self) -> Self {
+        let sum = checksum::of(&self.0[..self.1]);
+        self.put(&sum.to_le_bytes())
+    }
+}
+
+/// Whether the last four bytes are the checksum of those before.
+fn sealed(bytes: &[u8]) -> bool {
+    bytes.split_last_chunk().is_some_and(|(fields, sum)| checksum::of(fields) == u32::from_le_bytes(*sum))
 }
 
 /// The first bytes of each socket of a connection.
@@ -48,12 +61,14 @@ pub(super) struct Hello {
     pub connection: u64,
     /// What the connector says the connection is for.
     pub purpose: u64,
-    /// The job's token.
+    /// Whether messages carry checksums.
+    pub checksum: bool,
+    /// The listener's token.
     pub token: [u8; Token::SIZE],
 }
 
 impl Hello {
-    pub const SIZE: usize = 50;
+    pub const SIZE: usize = 56;
 
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         Writer::new()
@@ -65,6 +80,8 @@ impl Hello {
             .put(&self.inline_up_to.to_le_bytes())
             .put(&self.connection.to_le_bytes())
             .put(&self.purpose.to_le_bytes())
+            .put(&u16::from(self.checksum).to_le_bytes())
+            .seal()
             .0
     }
 
@@ -77,9 +94,12 @@ impl Hello {
         if u16::from_le_bytes(fields.take()) != VERSION {
             return Err("it is another version of busbw");
         }
+        if !sealed(bytes) {
+            return Err("its greeting is damaged");
+        }
         let shown = fields.take();
         if !token.matches(&shown) {
-            return Err("it does not have this job's token");
+            return Err("it does not have this listener's token");
         }
         let hello = Hello {
             token: shown,
@@ -88,6 +108,7 @@ impl Hello {
             inline_up_to: u32::from_le_bytes(fields.take()),
             connection: u64::from_le_bytes(fields.take()),
             purpose: u64::from_le_bytes(fields.take()),
+            checksum: u16::from_le_bytes(fields.take()) != 0,
         };
         let sockets = 1..=most_sockets;
         if !sockets.contains(&usize::from(hello.data_sockets)) || hello.index > hello.data_sockets {
@@ -103,22 +124,32 @@ pub(super) struct InlineHeader {
     pub message: u64,
     pub len: u32,
     pub tag: u32,
+    /// The checksum of the message, where one is asked for.
+    pub sum: u32,
 }
 
 impl InlineHeader {
-    pub const SIZE: usize = 16;
+    pub const SIZE: usize = 24;
 
-    pub fn to_bytes(self) -> [u8; Self::SIZE] {
-        Writer::new().put(&self.message.to_le_bytes()).put(&self.len.to_le_bytes()).put(&self.tag.to_le_bytes()).0
+    /// `checked` with a checksum of the header itself.
+    pub fn to_bytes(self, checked: bool) -> [u8; Self::SIZE] {
+        let fields = Writer::new()
+            .put(&self.message.to_le_bytes())
+            .put(&self.len.to_le_bytes())
+            .put(&self.tag.to_le_bytes())
+            .put(&self.sum.to_le_bytes());
+        if checked { fields.seal().0 } else { fields.0 }
     }
 
-    pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+    pub fn from_bytes(bytes: &[u8; Self::SIZE], checked: bool) -> Result<Self, Failure> {
+        check_header(bytes, checked)?;
         let mut fields = Fields(bytes);
-        InlineHeader {
+        Ok(InlineHeader {
             message: u64::from_le_bytes(fields.take()),
             len: u32::from_le_bytes(fields.take()),
             tag: u32::from_le_bytes(fields.take()),
-        }
+            sum: u32::from_le_bytes(fields.take()),
+        })
     }
 }
 
@@ -132,29 +163,40 @@ pub(super) struct ChunkHeader {
     pub total: u64,
     pub len: u32,
     pub tag: u32,
+    /// The checksum of the chunk, where one is asked for.
+    pub sum: u32,
 }
 
 impl ChunkHeader {
-    pub const SIZE: usize = 32;
+    pub const SIZE: usize = 40;
 
-    pub fn to_bytes(self) -> [u8; Self::SIZE] {
-        Writer::new()
+    /// `checked` with a checksum of the header itself.
+    pub fn to_bytes(self, checked: bool) -> [u8; Self::SIZE] {
+        let fields = Writer::new()
             .put(&self.message.to_le_bytes())
             .put(&self.offset.to_le_bytes())
             .put(&self.total.to_le_bytes())
             .put(&self.len.to_le_bytes())
             .put(&self.tag.to_le_bytes())
-            .0
+            .put(&self.sum.to_le_bytes());
+        if checked { fields.seal().0 } else { fields.0 }
     }
 
-    pub fn from_bytes(bytes: &[u8; Self::SIZE]) -> Self {
+    pub fn from_bytes(bytes: &[u8; Self::SIZE], checked: bool) -> Result<Self, Failure> {
+        check_header(bytes, checked)?;
         let mut fields = Fields(bytes);
-        ChunkHeader {
+        Ok(ChunkHeader {
             message: u64::from_le_bytes(fields.take()),
             offset: u64::from_le_bytes(fields.take()),
             total: u64::from_le_bytes(fields.take()),
             len: u32::from_le_bytes(fields.take()),
             tag: u32::from_le_bytes(fields.take()),
-        }
+            sum: u32::from_le_bytes(fields.take()),
+        })
     }
+}
+
+/// A damaged header could say anything, also of which message it is.
+fn check_header(bytes: &[u8], checked: bool) -> Result<(), Failure> {
+    if checked && !sealed(bytes) { Err(Failure::Corrupt("a message's header".into())) } else { Ok(()) }
 }

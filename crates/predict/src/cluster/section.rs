@@ -264,18 +264,8 @@ pub(super) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().map(close).filter(|(letters, key)| *letters <= 2 && *letters < key.len()).min().map(|(_, key)| key)
 }
 
-/// How many letters must be changed, added or deleted to make one word of the other.
+/// How many letters must be changed, added or deleted to make one word of the other. Beyond the first 64 no key goes on.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(64).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    let head = |word: &str| word.chars().take(64).collect::<String>();
+    strsim::levenshtein(&head(a), &head(b))
 }

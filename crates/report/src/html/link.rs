@@ -2,10 +2,9 @@
 
 use super::markup::{escape, section, table};
 use super::{Context, Frame, findings, page, tiles};
-use crate::link::{Level, cell};
-use crate::link::{about, gbit, legend, level, loss, micros};
+use crate::link::{Level, about, cell, legend, level, loss, micros};
 use crate::words::counted;
-use busbw_model::{Diagnosis, Link, LinkFigures, LinkRun, Run};
+use busbw_model::{Diagnosis, Link, LinkFigures, LinkRun, Run, gbit};
 
 /// Directions that are listed at most; the heatmap has all.
 const MAX_LISTED: usize = 1000;

@@ -73,6 +73,7 @@ impl Lit {
     fn of(run: &Run, comm: &Communicator, scene: &Scene, layout: &Layout) -> Self {
         let drawing = Lines::of(run, comm, scene, layout);
         let mut lit = Lit::default();
+        let rings = words::distinct_rings(comm);
         let crossings = comm.crossings();
         let arrows = drawing.crossings(&crossings);
         if !arrows.is_empty() {
@@ -102,7 +103,7 @@ impl Lit {
                 continue;
             }
             lit.trees |= !tree.is_empty();
-            let ring = (!ring.is_empty()).then(|| lit.shape(ring, ring_caption(comm, *id, channel)));
+            let ring = (!ring.is_empty()).then(|| lit.shape(ring, ring_caption(comm, *id, channel, &rings)));
             let tree = (!tree.is_empty()).then(|| lit.shape(tree, tree_caption(comm, *id, channel)));
             lit.choices.push(Choice { id: format!("channel-{id}"), label: id.to_string(), ring, tree });
         }
@@ -174,11 +175,12 @@ impl Lit {
     }
 }
 
-fn ring_caption(comm: &Communicator, id: u16, channel: &Channel) -> String {
+/// `rings` are the rings that differ, each with the channels that have it.
+fn ring_caption(comm: &Communicator, id: u16, channel: &Channel, rings: &[(Vec<u16>, &[u32])]) -> String {
     let ranks = channel.ring.as_ref().map(|ring| ring.ranks.as_slice()).unwrap_or_default();
-    let mut same = words::distinct_rings(comm).into_iter().filter(|(_, other)| *other == ranks);
-    let same = same.next().map(|(ids, _)| ids).unwrap_or_default();
-    let same = if same.len() > 1 { format!(" (as in {})", words::channel_ids(&same)) } else { String::new() };
+    let shared =
+        rings.iter().map(|(channels, _)| channels).find(|channels| channels.contains(&id) && channels.len() > 1);
+    let same = shared.map(|channels| format!(" (as in {})", words::channel_ids(channels))).unwrap_or_default();
     let written = if ranks.len() <= MAX_WRITTEN { words::ring(comm, ranks) } else { counted(ranks.len(), "rank") };
     format!("<p>Ring of channel {id}{same}: <code>{}</code></p>", escape(&written))
 }

@@ -1,10 +1,10 @@
 //! The document as serde sees it: views that borrow from the run and are made when they are written.
 
+use super::finding::{AdviceView, FindingView, VariableView};
 use super::{SCHEMA, evidence};
-use crate::words;
 use busbw_model::{
-    Advice, BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, Evidence, Finding, GdrUse, Gpu, Input,
-    Measure, Nic, Node, Place, Run, Transport, TransportKind, Variable,
+    BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, GdrUse, Gpu, Input, Measure, Nic, Node, Place,
+    Run, Transport, TransportKind,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -86,113 +86,17 @@ impl<'a> InputView<'a> {
     }
 }
 
+/// A line of an input.
 #[derive(Serialize)]
-struct LineView<'a> {
+pub(super) struct LineView<'a> {
     path: &'a str,
     line: u64,
     text: &'a str,
 }
 
 impl<'a> LineView<'a> {
-    fn new(run: &'a Run, place: Place, text: &'a str) -> Self {
+    pub(super) fn new(run: &'a Run, place: Place, text: &'a str) -> Self {
         LineView { path: run.path(place), line: place.line, text }
-    }
-}
-
-#[derive(Serialize)]
-struct VariableView<'a> {
-    name: &'a str,
-    value: &'a str,
-    meaning: Option<&'a str>,
-    default: Option<&'a str>,
-    versions: Option<&'a str>,
-    standing: &'a str,
-    remark: Option<&'a str>,
-    path: &'a str,
-    line: u64,
-}
-
-impl<'a> VariableView<'a> {
-    fn new(run: &'a Run, variable: &'a Variable) -> Self {
-        let Variable { name, value, meaning, default, versions, standing, place, .. } = variable;
-        VariableView {
-            name,
-            value,
-            meaning: meaning.as_deref(),
-            default: default.as_deref(),
-            versions: versions.as_deref(),
-            standing: standing.as_str(),
-            remark: standing.remark(),
-            path: run.path(*place),
-            line: place.line,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct AdviceView<'a> {
-    question: &'a str,
-    command: &'a str,
-    then: &'a str,
-}
-
-impl<'a> AdviceView<'a> {
-    fn new(Advice { question, command, then }: &'a Advice) -> Self {
-        AdviceView { question, command, then }
-    }
-}
-
-#[derive(Serialize)]
-struct EvidenceView<'a> {
-    #[serde(flatten)]
-    line: LineView<'a>,
-    note: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct FindingView<'a> {
-    code: busbw_model::Code,
-    severity: busbw_model::Severity,
-    confidence: f64,
-    title: &'a str,
-    explanation: &'a str,
-    evidence: Vec<EvidenceView<'a>>,
-    remedy: &'a [String],
-    expected_gain: Option<GainView<'a>>,
-    page: String,
-}
-
-impl<'a> FindingView<'a> {
-    fn new(run: &'a Run, finding: &'a Finding) -> Self {
-        let evidence = |e: &'a Evidence| EvidenceView {
-            line: LineView::new(run, e.source.place, &e.source.text),
-            note: e.note.as_deref(),
-        };
-        FindingView {
-            code: finding.code,
-            severity: finding.severity,
-            confidence: finding.confidence,
-            title: &finding.title,
-            explanation: &finding.explanation,
-            evidence: finding.evidence.iter().map(evidence).collect(),
-            remedy: &finding.remedy,
-            expected_gain: finding.expected_gain.as_ref().map(GainView::new),
-            page: words::code_page(finding.code),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct GainView<'a> {
-    from_busbw_gbs: f64,
-    to_busbw_gbs: [f64; 2],
-    basis: &'a str,
-}
-
-impl<'a> GainView<'a> {
-    fn new(gain: &'a busbw_model::Gain) -> Self {
-        let to_busbw_gbs = [gain.to_busbw.0.0, gain.to_busbw.1.0];
-        GainView { from_busbw_gbs: gain.from_busbw.0, to_busbw_gbs, basis: &gain.basis }
     }
 }
 

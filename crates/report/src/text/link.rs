@@ -3,9 +3,9 @@
 use super::findings::finding;
 use super::page::{Page, paint};
 use super::{Style, verdict};
-use crate::link::{Level, about, cell, gbit, legend, level, loss, micros};
+use crate::link::{Level, about, cell, legend, level, loss, micros};
 use crate::style::{clip, columns, left, right};
-use busbw_model::{Diagnosis, LinkFigures, LinkRun, Run};
+use busbw_model::{Diagnosis, LinkFigures, LinkRun, Run, gbit};
 
 /// A name of an end is cut to this.
 const MAX_NAME: usize = 20;

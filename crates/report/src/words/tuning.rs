@@ -21,7 +21,9 @@ pub(crate) fn values(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {
 
 /// The cells behind the values: see [`COLUMNS`].
 pub(crate) fn cells(setting: &TunedSetting) -> [String; 5] {
-    let shown = |value: Option<f64>| value.map_or(String::new(), number);
+    // What is said of a mean has its decimals.
+    let decimals = setting.mean.map_or(0, decimals);
+    let shown = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.decimals$}"));
     [
         setting.rounds.to_string(),
         shown(setting.mean),
@@ -50,11 +52,14 @@ pub(crate) fn standing(setting: &TunedSetting) -> String {
 
 /// Five digits, or as many as a whole number has.
 pub(crate) fn number(value: f64) -> String {
+    format!("{value:.*}", decimals(value))
+}
+
+fn decimals(value: f64) -> usize {
     if value == 0.0 {
-        return "0".into();
+        return 0;
     }
-    let decimals = (4 - value.abs().log10().floor().clamp(-9.0, 4.0) as i32).clamp(0, 12) as usize;
-    format!("{value:.decimals$}")
+    (4 - value.abs().log10().floor().clamp(-9.0, 4.0) as i32).clamp(0, 12) as usize
 }
 
 /// `12 trials (1 failed); four full rounds of 11 settings would take 44`.

@@ -13,9 +13,7 @@ pub fn between(measured: &[Measured]) -> Vec<Difference> {
         measured.iter().flat_map(|run| &run.subject.run.nccl.env).map(|setting| setting.name.as_str()).collect();
     let variables = names.into_iter().filter_map(|name| {
         differing(DifferenceKind::Variable, name, measured, |run| {
-            // A sentence around a setting lends it its punctuation: "with NCCL_IB_DISABLE=1: NCCL over sockets".
-            let value = run.subject.run.nccl.env_value(name)?.value.trim_end_matches([':', ',', ';', '.']);
-            Some(value.to_string())
+            run.subject.run.nccl.env_value(name).map(|setting| setting.value.clone())
         })
     });
     let setup = SETUP.iter().filter_map(|(name, kind, value)| {

@@ -36,6 +36,9 @@ impl<'a> Measured<'a> {
         for row in tables.iter().flat_map(|table| &table.rows).filter(|row| is_measured(row)) {
             rows.entry(row.size).or_default().push(row);
         }
+        if let Some((size, what)) = rows.iter().find_map(|(size, rows)| Some((*size, several_kinds(rows)?))) {
+            return Err(CompareError::SeveralKinds { name: subject.name.clone(), size, what });
+        }
         Ok(Measured { subject, table, rows })
     }
 
@@ -110,6 +113,19 @@ impl<'a> Measured<'a> {
         });
         let fallback = self.subject.findings.iter().any(|(code, _)| *code == Code::NetSocketFallback);
         carried.or(fallback.then_some(Carrier::Sockets))
+    }
+}
+
+/// In what rows of one size differ, so that they are no repetitions of each other.
+fn several_kinds(rows: &[&BenchRow]) -> Option<&'static str> {
+    let (first, others) = rows.split_first()?;
+    let differ = |differs: fn(&BenchRow, &BenchRow) -> bool| others.iter().any(|other| differs(first, other));
+    if differ(|a, b| a.datatype != b.datatype) {
+        Some("datatypes (-d)")
+    } else if differ(|a, b| a.redop != b.redop) {
+        Some("reductions (-o)")
+    } else {
+        differ(|a, b| a.root != b.root).then_some("roots (-r)")
     }
 }
 

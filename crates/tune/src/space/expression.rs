@@ -69,17 +69,21 @@ impl Condition {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text).map_err(|reason| format!("'{}': {reason}", text.trim()))
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
         let mut reader = Reader { rest: text, depth: 0 };
         let tree = reader.level(0)?;
         reader.skip_space();
         if !reader.rest.is_empty() {
-            return Err(format!("'{text}': an operator was expected before '{}'", reader.rest));
+            return Err(format!("an operator was expected before '{}'", reader.rest));
         }
         let condition = Condition { text: text.trim().to_string(), tree };
         match condition.tree {
             Tree::Binary(operator, ..) if !operator.is_arithmetic() => Ok(condition),
             Tree::Not(_) => Ok(condition),
-            _ => Err(format!("'{text}': compares nothing; use ==, !=, <, <=, > or >=")),
+            _ => Err("it compares nothing; use ==, !=, <, <=, > or >=".into()),
         }
     }
 
@@ -282,7 +286,8 @@ mod tests {
     #[test]
     fn what_is_no_condition_is_refused() {
         for text in ["", "T *", "(T < 3", "T 3", "T", "T * 3", "'a", "1.2.3 < T", "T < 3 )"] {
-            assert!(Condition::parse(text).is_err(), "{text}");
+            let error = Condition::parse(text).expect_err(text);
+            assert!(error.starts_with(&format!("'{text}': ")), "{error}");
         }
         assert!(Condition::parse(&"(".repeat(1000)).is_err());
     }

@@ -1,11 +1,15 @@
-//! The hosts of a scenario: a lab of `tests/lab/netlab`, up while it is measured.
+//! Hosts to measure on: a lab of `tests/lab/netlab`, up while it is measured.
 
-use super::PeersError;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Labs of the benchmark have numbers of their own, so that those of tests may be up too.
 const FIRST_NUMBER: usize = 31;
+
+/// The lab of hosts did not come up.
+#[derive(Debug, thiserror::Error)]
+#[error("the lab of hosts: {0}")]
+pub struct LabError(String);
 
 /// Hosts 1 to N, gone when dropped.
 #[derive(Debug)]
@@ -15,19 +19,19 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Brings up the `index`th lab of a case, with one host per rank and the options of `netlab up`.
+    /// Brings up lab number `index` of the benchmarks, with the options of `netlab up`.
     ///
     /// # Errors
     /// It does not come up: not root, or a program is missing.
-    pub fn up(root: &Path, index: usize, hosts: u32, options: &[&str]) -> Result<Self, PeersError> {
+    pub fn up(root: &Path, index: usize, hosts: u32, options: &[&str]) -> Result<Self, LabError> {
         let lab = Lab { script: root.join("tests/lab/netlab"), number: (FIRST_NUMBER + index).to_string() };
         let mut command = Command::new(&lab.script);
         command.env("NETLAB", &lab.number).arg("up").arg(hosts.to_string()).args(options);
-        let output = command.output().map_err(|error| PeersError::Lab(error.to_string()))?;
+        let output = command.output().map_err(|error| LabError(error.to_string()))?;
         if output.status.success() {
             Ok(lab)
         } else {
-            Err(PeersError::Lab(format!("{} (only root may)", String::from_utf8_lossy(&output.stderr).trim())))
+            Err(LabError(format!("{} (only root may)", String::from_utf8_lossy(&output.stderr).trim())))
         }
     }
 
@@ -35,6 +39,16 @@ impl Lab {
     pub fn exec(&self, host: u32, program: &Path) -> Command {
         let mut command = Command::new(&self.script);
         command.env("NETLAB", &self.number).arg("exec").arg(host.to_string()).arg(program);
+        command
+    }
+
+    /// A command on host 1 that may start ranks on every host with Open MPI's mpirun.
+    pub fn leading(&self, program: &Path) -> Command {
+        let mut command = self.exec(1, program);
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("OMPI_MCA_plm_rsh_agent", self.remote_shell());
+        // Open MPI 4.1's daemons of one machine write their picture of it to one file, and at times crash on it.
+        command.env("OMPI_MCA_rtc", "^hwloc");
         command
     }
 

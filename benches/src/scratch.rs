@@ -1,5 +1,6 @@
-//! A folder for the generated log and the commands' output, gone at the end.
+//! A folder for generated inputs and the commands' output, gone at the end.
 
+use crate::program::FileError;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ impl Scratch {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn new() -> io::Result<Self> {
+    pub fn new() -> Result<Self, FileError> {
         // Tests of one process make several.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -25,7 +26,7 @@ impl Scratch {
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(Scratch { path }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(FileError::at(&path)(error)),
             }
         }
     }

@@ -1,0 +1,174 @@
+//! What the ranks of a process have in common: the libraries, the GPUs, who calls NCCL with whom.
+
+use crate::backend::Library;
+use crate::backend::nccl::crew::Crew;
+use crate::backend::nccl::environment::{Placement, settings};
+use crate::{Error, Flags, Result};
+use busbw_gpu::cuda::{Cuda, Device};
+use busbw_gpu::nccl::{Feature, Nccl};
+use busbw_gpu::nvrtc::Nvrtc;
+use busbw_launch::{Place, host};
+use std::sync::Arc;
+
+type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A process with GPUs.
+pub struct Process {
+    /// NCCL.
+    pub nccl: Arc<Nccl>,
+    /// The compiler of kernels, or why there is none.
+    pub nvrtc: std::result::Result<Nvrtc, String>,
+    cuda: Arc<Cuda>,
+    devices: Vec<Device>,
+    /// Ranks whose communicators begin together.
+    beginning: Vec<Arc<Crew>>,
+    /// Ranks whose operations are called together.
+    running: Vec<Arc<Crew>>,
+    /// The number of the first GPU (`NCCL_TESTS_DEVICE`), where ranks do not count through them.
+    first_device: Option<usize>,
+}
+
+impl Process {
+    /// Looks whether libraries and GPUs are there, before ranks are started that would all miss them.
+    ///
+    /// # Errors
+    /// As of [`Process::open`].
+    pub fn check(flags: &Flags, variable: Variable<'_>) -> Result<()> {
+        let devices = Cuda::open(variable).and_then(|cuda| cuda.devices()).map_err(unusable)?;
+        let nccl = Nccl::open(flags.nccl_library.as_deref(), variable).map_err(unusable)?;
+        check_version(flags, &nccl)?;
+        let ranks = (flags.nthreads * flags.ngpus) as usize;
+        check_sharing(flags, Placement { host: "", first_rank: 0, ranks, gpus: devices.len() }, &nccl)
+    }
+
+    /// Opens the libraries, and sets the variables that NCCL is to find. Called while this process has one thread.
+    ///
+    /// # Errors
+    /// A library or a GPU is missing, or NCCL's version lacks what flags ask for.
+    pub fn open(flags: &Flags, place: &Place, variable: Variable<'_>) -> Result<Self> {
+        let ranks = (flags.nthreads * flags.ngpus) as usize;
+        let cuda = Cuda::open(variable).map_err(unusable)?;
+        let devices = cuda.devices().map_err(unusable)?;
+        let nccl = Nccl::open(flags.nccl_library.as_deref(), variable).map_err(unusable)?;
+        check_version(flags, &nccl)?;
+        let name = host::name(variable);
+        let placement = Placement { host: &name, first_rank: place.local_rank * ranks, ranks, gpus: devices.len() };
+        check_sharing(flags, placement, &nccl)?;
+        for (name, value) in settings(flags, placement, variable) {
+            // SAFETY: this process has started no thread that could read the environment at this moment.
+            unsafe { std::env::set_var(name, value) };
+        }
+        let crews = |number: usize, size: usize| (0..number).map(|_| Crew::new(&nccl, size)).collect();
+        let (threads, gpus) = (flags.nthreads as usize, flags.ngpus as usize);
+        Ok(Process {
+            nvrtc: Nvrtc::open(variable).map_err(|error| error.to_string()),
+            beginning: if flags.parallel_init > 0 { crews(threads, gpus) } else { crews(1, ranks) },
+            running: crews(threads, gpus),
+            first_device: first_device(variable)?,
+            cuda,
+            devices,
+            nccl,
+        })
+    }
+
+    /// The GPU of rank `local_rank` of its host, number `thread` of its process.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn device(&self, local_rank: usize, thread: usize) -> Result<&Device> {
+        let count = self.devices.len();
+        match self.first_device {
+            None => Ok(&self.devices[local_rank % count]),
+            Some(first) => self.devices.get(first + thread).ok_or_else(|| {
+                let allowed = format!("GPUs are 0 to {}, and {} are asked for", count - 1, first + thread + 1);
+                Error::Setting(format!("NCCL_TESTS_DEVICE={first}: {allowed}"))
+            }),
+        }
+    }
+
+    /// The crew in which rank-thread `thread` begins, and its number there.
+    pub fn beginning(&self, thread: usize) -> (&Arc<Crew>, usize) {
+        seat(&self.beginning, thread)
+    }
+
+    /// The crew in which rank-thread `thread` runs, and its number there.
+    pub fn running(&self, thread: usize) -> (&Arc<Crew>, usize) {
+        seat(&self.running, thread)
+    }
+
+    /// What was found at run time.
+    pub fn libraries(&self) -> Vec<Library> {
+        let nccl = &self.nccl;
+        let shown = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+        let library = |name, version, code, path: &std::path::Path| Library {
+            name,
+            version,
+            code,
+            path: path.display().to_string(),
+        };
+        let mut libraries = vec![
+            library("nccl", nccl.version().to_string(), nccl.version_code(), nccl.path()),
+            library("cuda driver", shown(self.cuda.version()), 0, self.cuda.path()),
+        ];
+        libraries
+            .extend(self.nvrtc.as_ref().ok().map(|nvrtc| library("nvrtc", shown(nvrtc.version()), 0, nvrtc.path())));
+        libraries
+    }
+}
+
+fn seat(crews: &[Arc<Crew>], thread: usize) -> (&Arc<Crew>, usize) {
+    let size = crews[0].size();
+    (&crews[thread / size], thread % size)
+}
+
+/// Libraries and GPUs that are missing stop a job before it starts: exit status 2.
+fn unusable(error: busbw_gpu::Error) -> Error {
+    Error::Setting(format!("--backend nccl: {error}"))
+}
+
+fn check_version(flags: &Flags, nccl: &Nccl) -> Result<()> {
+    let registration = match flags.local_register {
+        0 => None,
+        1 => Some(("-R 1", Feature::LocalRegistration)),
+        _ => Some(("-R 2", Feature::SymmetricRegistration)),
+    };
+    let policy = match flags.cta_policy {
+        None => None,
+        Some(2) => Some(("-x 2", Feature::ZeroCtaPolicy)),
+        Some(_) => Some(("-x", Feature::CtaPolicy)),
+    };
+    let needs = [registration, policy].into_iter().flatten();
+    needs
+        .map(|(what, feature)| nccl.needs(what, feature))
+        .find(|needed| needed.is_err())
+        .unwrap_or(Ok(()))
+        .map_err(told)
+}
+
+fn told(error: busbw_gpu::Error) -> Error {
+    Error::Setting(error.to_string())
+}
+
+/// Ranks of one process on one GPU need a version that lets them.
+fn check_sharing(flags: &Flags, placement: Placement<'_>, nccl: &Nccl) -> Result<()> {
+    let Placement { ranks, gpus, .. } = placement;
+    if !placement.shares_within() {
+        return Ok(());
+    }
+    if !flags.share_gpus {
+        let remedy = "give -t and -g less, or --share-gpus, which lets ranks share GPUs over the network";
+        let plural = if gpus == 1 { "" } else { "s" };
+        return Err(Error::Setting(format!("-t x -g is {ranks}, and this process sees {gpus} GPU{plural}: {remedy}")));
+    }
+    nccl.needs(
+        "--share-gpus with several ranks of a process on one GPU (-t, -g; --np needs it not)",
+        Feature::SharedGpu,
+    )
+    .map_err(told)
+}
+
+fn first_device(variable: Variable<'_>) -> Result<Option<usize>> {
+    let Some(text) = variable("NCCL_TESTS_DEVICE") else { return Ok(None) };
+    let number = text.trim().parse().map(Some);
+    number.map_err(|_| Error::Setting(format!("NCCL_TESTS_DEVICE={text}: the number of a GPU is expected")))
+}

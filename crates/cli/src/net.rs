@@ -1,0 +1,224 @@
+//! `busbw net`: NCCL's net plugins, held against NCCL's rules and against each other.
+
+use crate::cli::{Color, TableFormat};
+use crate::{explain, output};
+use busbw_launch::Invocation;
+use busbw_model::{Bytes, PluginRun};
+use busbw_plugin::{Call, Candidate, Ended, Plan, Progress, actor, job, rule_names};
+use busbw_report::{json, text};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Try NCCL's net plugins without a GPU: do they keep NCCL's rules, and what do they reach beside each other
+///
+/// Loads any libnccl-net*.so in processes of its own, between two local processes or two hosts, and plays NCCL's part: connects,
+/// posts, tests, closes and dies as NCCL may. Then measures all plugins in turn: bandwidth by size, latency, message rate, and
+/// the processor time that 10^9 bytes cost.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Net {
+    /// A plugin; several are compared. Variables for it follow an @: x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4
+    #[arg(long = "plugin", value_name = "PATH", required_unless_present = "act", value_parser = candidate,
+          value_hint = ValueHint::FilePath)]
+    plugins: Vec<Candidate>,
+
+    /// The two hosts to measure between [default: two processes on this one]
+    #[arg(value_name = "HOST", num_args = 2)]
+    hosts: Vec<String>,
+
+    /// Print the command line that starts the ranks on the hosts, and run nothing
+    #[arg(long, requires = "hosts")]
+    dry_run: bool,
+
+    /// Version of the plugin interface [default: the newest that the plugin has, as NCCL takes it]
+    #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(6..=12))]
+    interface: Option<u8>,
+
+    /// Number of the plugin's device
+    #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = clap::value_parser!(i32).range(0..=255))]
+    device: i32,
+
+    /// Only try the rules
+    #[arg(long, conflicts_with = "measure_only")]
+    rules_only: bool,
+
+    /// Try these rules alone
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "measure_only",
+          value_parser = PossibleValuesParser::new(rule_names()))]
+    rule: Vec<String>,
+
+    /// Only measure
+    #[arg(long)]
+    measure_only: bool,
+
+    /// Message sizes
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size,
+          default_value = "4K,64K,512K,4M,16M")]
+    size: Vec<Bytes>,
+
+    /// How often each size is measured with each plugin
+    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repeat: u16,
+
+    /// Messages under way while bandwidth is measured; NCCL has 8
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u8).range(1..=32))]
+    in_flight: u8,
+
+    /// How long each figure is measured
+    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
+    seconds: Duration,
+
+    /// A call or a wait that takes longer is a failure
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    timeout: Duration,
+
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = TableFormat::Text, value_name = "FORMAT")]
+    format: TableFormat,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+
+    /// Write the answer to a file
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+
+    /// Be the process that loads a plugin
+    #[arg(long, hide = true)]
+    act: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  busbw net --plugin libnccl-net-busbw.so                    rules and figures, between two local processes
+  busbw net --plugin libnccl-net-busbw.so a b                between two hosts
+  busbw net --plugin ./a.so --plugin ./b.so --measure-only   two plugins side by side
+  busbw net --plugin 'x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4' --plugin x.so --size 1M,64M
+  busbw net --plugin x.so --interface 8 --rules-only         as an older NCCL would load it
+  busbw net --plugin x.so --rules-only --rule order,tags -T 60
+  busbw net --plugin x.so --json | jq '.plugins[0].rules[] | select(.outcome == \"broken\")'
+
+Exit status:
+  0  every plugin works and keeps every rule that was tried
+  1  a plugin cannot be used, breaks a rule, or failed while it was measured
+  2  the ranks could not be started, or bad usage";
+
+/// A message that needs more memory than this shows nothing that a smaller one does not.
+const LARGEST: Bytes = Bytes(1 << 30);
+
+fn size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|e: busbw_model::ParseBytesError| e.to_string())?;
+    if (1..=LARGEST.0).contains(&size.0) { Ok(size) } else { Err(format!("give sizes from 1 to {LARGEST}")) }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.01..=3600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.01 to 3600".into())
+}
+
+fn candidate(text: &str) -> Result<Candidate, String> {
+    let (path, settings) = text.split_once('@').unwrap_or((text, ""));
+    let setting = |setting: &str| match setting.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{setting:?} is no NAME=VALUE; write {path}@NAME=VALUE,NAME=VALUE")),
+    };
+    let settings = settings.split(',').filter(|part| !part.is_empty()).map(setting).collect::<Result<_, _>>()?;
+    // A bare name is a file here, not one to be looked for on the library path.
+    let path = PathBuf::from(path);
+    let path = std::path::absolute(&path).unwrap_or(path);
+    Ok(Candidate { path, settings })
+}
+
+impl Net {
+    fn call(&self) -> Result<Call, String> {
+        let mut sizes = if self.rules_only { Vec::new() } else { self.size.clone() };
+        sizes.sort_unstable();
+        sizes.dedup();
+        let plan = Plan {
+            candidates: self.plugins.clone(),
+            version: self.interface,
+            device: self.device,
+            rules: self.rules(),
+            sizes,
+            repetitions: self.repeat.into(),
+            duration: self.seconds,
+            in_flight: self.in_flight.into(),
+            patience: self.timeout,
+        };
+        let invocation = Invocation {
+            hosts: (!self.hosts.is_empty()).then(|| self.hosts.join(",")),
+            np: Some(2),
+            dry_run: self.dry_run,
+            program: std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?,
+            arguments: std::env::args_os().skip(1).collect(),
+        };
+        Ok(Call { plan, invocation, actor_arguments: vec!["net".into(), "--act".into()] })
+    }
+
+    fn rules(&self) -> Vec<String> {
+        match (self.measure_only, self.rule.is_empty()) {
+            (true, _) => Vec::new(),
+            (false, true) => rule_names().map(str::to_owned).collect(),
+            (false, false) => self.rule.clone(),
+        }
+    }
+
+    fn is_json(&self) -> bool {
+        self.json || self.format == TableFormat::Json
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(flags: &Net) -> Result<ExitCode, String> {
+    if flags.act {
+        return Ok(actor::run());
+    }
+    let call = flags.call()?;
+    let bar = Bar::default();
+    let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| bar.show(&progress));
+    bar.0.finish_and_clear();
+    match ended.map_err(|error| error.to_string())? {
+        Ended::Found(run) => answer(flags, &run),
+        Ended::CommandLine(line) => output::write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
+        Ended::Status(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
+    }
+}
+
+fn answer(flags: &Net, run: &PluginRun) -> Result<ExitCode, String> {
+    output::write(flags.output.as_deref(), |out| {
+        if flags.is_json() {
+            return json::write_net_plugins(run, out);
+        }
+        let style = explain::style(Color::Auto, None, flags.output.is_none());
+        out.write_all(text::net_plugins(run, &style).as_bytes())
+    })?;
+    let fine = run.plugins.iter().all(|plugin| plugin.keeps_the_rules() && plugin.figures.is_ok());
+    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// How far the run has come, on a terminal.
+struct Bar(ProgressBar);
+
+impl Default for Bar {
+    fn default() -> Self {
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(5));
+        let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {elapsed}, {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Bar(bar)
+    }
+}
+
+impl Bar {
+    fn show(&self, progress: &Progress<'_>) {
+        if io::stderr().is_terminal() {
+            self.0.set_length(progress.all as u64);
+            self.0.set_message(progress.doing.to_owned());
+            self.0.set_position(progress.done as u64);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong with a library or a GPU, with the remedy.
+
+use std::path::PathBuf;
+
+/// The result of a call of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of a library that was opened, or of opening one. Every message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such library is where libraries are looked for.
+    #[error("{name} was not found {searched}; {remedy}")]
+    Missing {
+        /// Its file name: `libnccl.so.2`.
+        name: &'static str,
+        /// Where it was looked for: `on the library path, …`.
+        searched: String,
+        /// How to get it.
+        remedy: &'static str,
+    },
+    /// A library is there, and cannot be opened.
+    #[error("{path} cannot be opened: {reason}; {remedy}")]
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// The linker's words.
+        reason: String,
+        /// How to get another.
+        remedy: &'static str,
+    },
+    /// A library lacks a function.
+    #[error("{path} has no function {symbol}: {remedy}")]
+    Symbol {
+        /// The library.
+        path: PathBuf,
+        /// The function.
+        symbol: &'static str,
+        /// What has it.
+        remedy: &'static str,
+    },
+    /// This version of NCCL lacks something.
+    #[error("{what} needs NCCL {needed} or later, and {path} is {found}: name a later one with --nccl-library")]
+    Version {
+        /// What was asked for: `-R 2`.
+        what: String,
+        /// Since which version NCCL has it.
+        needed: crate::nccl::Version,
+        /// The version that is used.
+        found: crate::nccl::Version,
+        /// Where that is.
+        path: PathBuf,
+    },
+    /// There is no GPU, or none that the driver can use.
+    #[error("{0}")]
+    NoGpu(String),
+    /// A call of the CUDA driver failed.
+    #[error("{call}: {name}{description}")]
+    Cuda {
+        /// The function.
+        call: &'static str,
+        /// The error's name: `CUDA_ERROR_OUT_OF_MEMORY`.
+        name: String,
+        /// `: out of memory`, where the driver says more.
+        description: String,
+        /// Its number.
+        code: i32,
+    },
+    /// NVRTC refused to compile.
+    #[error("NVRTC does not compile the kernels of checks: {0}")]
+    Compile(String),
+    /// A call of NCCL failed.
+    #[error("{call}: {result}{last}")]
+    Nccl {
+        /// The function.
+        call: &'static str,
+        /// What it returned.
+        result: busbw_nccl_abi::NcclResult,
+        /// `: what NCCL last warned of`, where it did.
+        last: String,
+    },
+}

@@ -1,0 +1,324 @@
+//! A communicator: one rank's part in a clique, from its beginning to its end.
+
+use super::Nccl;
+use crate::cuda::Stream;
+use crate::{Error, Result};
+use busbw_nccl_abi::NcclResult;
+use busbw_nccl_abi::library::{Comm, Config, DataType, RedOp, SCALAR_HOST_IMMEDIATE, UniqueId};
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// One rank of a communicator. Dropped without [`Communicator::destroy`], it is aborted.
+///
+/// NCCL lets another thread abort a communicator while one is inside a call; that call then returns an error. No other two
+/// calls for one communicator may run at once, which is the caller's promise.
+pub struct Communicator {
+    nccl: Arc<Nccl>,
+    /// Null after its end.
+    raw: AtomicPtr<c_void>,
+    nranks: usize,
+}
+
+/// What an operation works on: pointers into GPU memory, and how much.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffers {
+    /// What this rank gives.
+    pub send: *const u8,
+    /// Where its result goes.
+    pub receive: *mut u8,
+    /// Elements, as NCCL's function of the collective counts them.
+    pub count: usize,
+    /// Their type.
+    pub datatype: DataType,
+}
+
+/// The operations that reduce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduction {
+    /// `ncclAllReduce`.
+    AllReduce,
+    /// `ncclReduceScatter`.
+    ReduceScatter,
+    /// `ncclReduce` to this rank.
+    Reduce(usize),
+}
+
+impl Communicator {
+    /// Begins this rank's part on the calling thread's GPU, and returns when all ranks have; within a group of several
+    /// ranks, when the group ends.
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub fn join(nccl: &Arc<Nccl>, id: UniqueId, rank: usize, nranks: usize, config: &mut Config) -> Result<Pending> {
+        // On the heap: in a group, NCCL writes the communicator when the group ends.
+        let mut raw: Box<Comm> = Box::new(std::ptr::null_mut());
+        // SAFETY: NCCL copies the configuration in the call; what it writes to lives until the group ends, as `Pending` says.
+        let result =
+            unsafe { (nccl.api.init_rank)(&mut *raw, nranks as c_int, id, rank as c_int, std::ptr::from_mut(config)) };
+        nccl.checked("ncclCommInitRankConfig", result)?;
+        Ok(Pending { nccl: Arc::clone(nccl), raw, nranks })
+    }
+
+    /// How many ranks it has.
+    pub fn nranks(&self) -> usize {
+        self.nranks
+    }
+
+    /// Its library.
+    pub fn nccl(&self) -> &Arc<Nccl> {
+        &self.nccl
+    }
+
+    pub(super) fn raw(&self) -> Result<Comm> {
+        let raw = self.raw.load(Ordering::Acquire);
+        let ended = || Error::Nccl {
+            call: "a call of NCCL",
+            result: NcclResult::INVALID_USAGE,
+            last: ": the communicator was aborted".into(),
+        };
+        if raw.is_null() { Err(ended()) } else { Ok(raw) }
+    }
+
+    /// Goes on unless NCCL has noticed an error since: a peer that is gone, a network that fails.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn check(&self) -> Result<()> {
+        let mut error = NcclResult::SUCCESS;
+        let asked = {
+            let raw = self.raw()?;
+            // SAFETY: the communicator lives; the pointer is to a value that lives through the call.
+            unsafe { (self.nccl.api.async_error)(raw, &mut error) }
+        };
+        self.nccl.checked("ncclCommGetAsyncError", asked)?;
+        if error == NcclResult::IN_PROGRESS {
+            return Ok(());
+        }
+        self.nccl.checked("an operation of NCCL", error)
+    }
+
+    /// Ends the communicator at once, with the operations that run on it. Does nothing when it has ended.
+    pub fn abort(&self) {
+        let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if !raw.is_null() {
+            // SAFETY: aborted once. What it returns says nothing that could still be acted on.
+            let _ = unsafe { (self.nccl.api.abort)(raw) };
+        }
+    }
+
+    /// Ends the communicator when its operations are done. Every rank of the process calls it, each in its thread.
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub fn destroy(&self) -> Result<()> {
+        let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        if raw.is_null() {
+            return Ok(());
+        }
+        // SAFETY: destroyed once.
+        self.nccl.checked("ncclCommDestroy", unsafe { (self.nccl.api.destroy)(raw) })
+    }
+
+    /// Starts an operation that reduces.
+    ///
+    /// # Safety
+    /// The buffers are of this rank's GPU and as large as the operation needs, and nobody touches them until the stream has
+    /// done it. So for the other operations.
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub unsafe fn reduce(&self, which: Reduction, buffers: &Buffers, op: RedOp, stream: &Stream) -> Result<()> {
+        let Buffers { send, receive, count, datatype } = *buffers;
+        let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
+        let api = &self.nccl.api;
+        // SAFETY: the caller's promise.
+        let (call, result) = unsafe {
+            match which {
+                Reduction::AllReduce => {
+                    ("ncclAllReduce", (api.all_reduce)(send, receive, count, datatype, op, comm, stream))
+                }
+                Reduction::ReduceScatter => {
+                    ("ncclReduceScatter", (api.reduce_scatter)(send, receive, count, datatype, op, comm, stream))
+                }
+                Reduction::Reduce(root) => {
+                    ("ncclReduce", (api.reduce)(send, receive, count, datatype, op, root as c_int, comm, stream))
+                }
+            }
+        };
+        self.nccl.checked(call, result)
+    }
+
+    /// Starts `ncclBroadcast`.
+    ///
+    /// # Safety
+    /// As of [`Communicator::reduce`].
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub unsafe fn broadcast(&self, buffers: &Buffers, root: usize, stream: &Stream) -> Result<()> {
+        let Buffers { send, receive, count, datatype } = *buffers;
+        // SAFETY: the caller's promise.
+        let result = unsafe {
+            let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
+            (self.nccl.api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream.raw())
+        };
+        self.nccl.checked("ncclBroadcast", result)
+    }
+
+    /// Starts `ncclAllGather`.
+    ///
+    /// # Safety
+    /// As of [`Communicator::reduce`].
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub unsafe fn all_gather(&self, buffers: &Buffers, stream: &Stream) -> Result<()> {
+        let Buffers { send, receive, count, datatype } = *buffers;
+        // SAFETY: the caller's promise.
+        let result = unsafe {
+            let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
+            (self.nccl.api.all_gather)(send, receive, count, datatype, comm, stream.raw())
+        };
+        self.nccl.checked("ncclAllGather", result)
+    }
+
+    /// Starts `ncclAlltoAll`, `ncclGather` or `ncclScatter`, which 2.28 brought; `false` where this version has none, and
+    /// sends and receives must do it.
+    ///
+    /// # Safety
+    /// As of [`Communicator::reduce`].
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub unsafe fn whole(&self, which: Whole, buffers: &Buffers, stream: &Stream) -> Result<bool> {
+        let Buffers { send, receive, count, datatype } = *buffers;
+        let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
+        let api = &self.nccl.api;
+        // SAFETY: the caller's promise.
+        let (call, result) = unsafe {
+            match which {
+                Whole::AllToAll => {
+                    ("ncclAlltoAll", api.all_to_all.map(|call| call(send, receive, count, datatype, comm, stream)))
+                }
+                Whole::Gather(root) => {
+                    let root = root as c_int;
+                    ("ncclGather", api.gather.map(|call| call(send, receive, count, datatype, root, comm, stream)))
+                }
+                Whole::Scatter(root) => {
+                    let root = root as c_int;
+                    ("ncclScatter", api.scatter.map(|call| call(send, receive, count, datatype, root, comm, stream)))
+                }
+            }
+        };
+        result.map_or(Ok(false), |result| self.nccl.checked(call, result).map(|()| true))
+    }
+
+    /// Starts `ncclSend` of `count` elements from `from`.
+    ///
+    /// # Safety
+    /// As of [`Communicator::reduce`].
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub unsafe fn send(
+        &self,
+        from: *const u8,
+        count: usize,
+        datatype: DataType,
+        peer: usize,
+        stream: &Stream,
+    ) -> Result<()> {
+        let comm = self.raw()?;
+        // SAFETY: the caller's promise.
+        let result = unsafe { (self.nccl.api.send)(from.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
+        self.nccl.checked("ncclSend", result)
+    }
+
+    /// Starts `ncclRecv` of `count` elements to `to`.
+    ///
+    /// # Safety
+    /// As of [`Communicator::reduce`].
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub unsafe fn receive(
+        &self,
+        to: *mut u8,
+        count: usize,
+        datatype: DataType,
+        peer: usize,
+        stream: &Stream,
+    ) -> Result<()> {
+        let comm = self.raw()?;
+        // SAFETY: the caller's promise.
+        let result = unsafe { (self.nccl.api.receive)(to.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
+        self.nccl.checked("ncclRecv", result)
+    }
+
+    /// An operation that multiplies this rank's elements with `scalar`, one element's bytes, and sums.
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub fn premul_sum(&self, mut scalar: [u8; 8], datatype: DataType) -> Result<RedOp> {
+        let mut op = RedOp::SUM;
+        let comm = self.raw()?;
+        // SAFETY: the scalar is as large as any element, and read before the call returns.
+        let result = unsafe {
+            (self.nccl.api.create_premul_sum)(
+                &mut op,
+                scalar.as_mut_ptr().cast(),
+                datatype,
+                SCALAR_HOST_IMMEDIATE,
+                comm,
+            )
+        };
+        self.nccl.checked("ncclRedOpCreatePreMulSum", result)?;
+        Ok(op)
+    }
+
+    /// Gives back what [`Communicator::premul_sum`] gave.
+    ///
+    /// # Errors
+    /// NCCL's.
+    pub fn destroy_op(&self, op: RedOp) -> Result<()> {
+        let comm = self.raw()?;
+        // SAFETY: the communicator lives.
+        self.nccl.checked("ncclRedOpDestroy", unsafe { (self.nccl.api.destroy_op)(op, comm) })
+    }
+}
+
+/// The operations that are functions of their own since 2.28.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whole {
+    /// `ncclAlltoAll`.
+    AllToAll,
+    /// `ncclGather` to this rank.
+    Gather(usize),
+    /// `ncclScatter` from this rank.
+    Scatter(usize),
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+/// A communicator whose group has perhaps not ended. It must live until then.
+#[must_use]
+pub struct Pending {
+    nccl: Arc<Nccl>,
+    raw: Box<Comm>,
+    nranks: usize,
+}
+
+// SAFETY: NCCL's communicators belong to no thread.
+unsafe impl Send for Pending {}
+
+impl Pending {
+    /// The communicator, when the group has ended.
+    pub fn ready(self) -> Communicator {
+        Communicator { nccl: self.nccl, raw: AtomicPtr::new(*self.raw), nranks: self.nranks }
+    }
+}

@@ -1,0 +1,74 @@
+//! How a command that is to run with several ranks begins: here, as ranks that it starts itself, or on hosts that are named.
+
+use crate::command::{self, Starter};
+use crate::hosts::Hosts;
+use crate::local::Local;
+use crate::place::Lookup;
+use crate::{Error, Launcher, Place, Result};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// How a command was called, as far as it matters for its ranks.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// The hosts to start on: `a,b:2`.
+    pub hosts: Option<String>,
+    /// Ranks to start on this host.
+    pub np: Option<usize>,
+    /// Whether the command line that starts the job on other hosts is only wanted as text.
+    pub dry_run: bool,
+    /// This program, to start ranks with.
+    pub program: PathBuf,
+    /// The arguments that it got, without its name.
+    pub arguments: Vec<OsString>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Began {
+    /// This process is a rank, or was started without saying where others are.
+    Here(Place),
+    /// The command line that would have started the job.
+    CommandLine(String),
+    /// The ranks that this process started have ended: the exit status.
+    Ended(i32),
+}
+
+impl Invocation {
+    /// Begins. Ranks are started with the same arguments, and then find themselves to be ranks.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with the hosts, or what is missing to start ranks on them.
+    pub fn begin(&self, look: Lookup) -> Result<Began> {
+        let place = Place::detect(look)?;
+        match (place.launcher, place.size, &self.hosts, self.np) {
+            (_, 1, Some(hosts), _) => self.on_hosts(hosts, look),
+            (Launcher::Alone, _, None, Some(np)) if np > 1 => self.on_this_host(np, look),
+            _ => Ok(Began::Here(place)),
+        }
+    }
+
+    fn on_this_host(&self, np: usize, look: Lookup) -> Result<Began> {
+        let (program, arguments) = (self.program.clone(), self.arguments.clone());
+        Local { np, program, arguments, environment: Vec::new() }.run(look).map(Began::Ended)
+    }
+
+    /// Builds the command line that runs this on other hosts; becomes it, unless it is only to be shown.
+    fn on_hosts(&self, list: &str, look: Lookup) -> Result<Began> {
+        let hosts: Hosts = list.parse()?;
+        if hosts.ranks() < 2 {
+            return Err(Error::Usage(format!("{list}: this needs two ends; name another host")));
+        }
+        let starter = Starter::find(look)?;
+        let program = self.program.display().to_string();
+        let arguments = self.arguments.iter().map(|word| word.to_string_lossy().into_owned());
+        let command: Vec<String> = std::iter::once(program).chain(arguments).collect();
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let words = starter.command_line(&hosts, &command::passed_on(names), &command);
+        if self.dry_run {
+            return Ok(Began::CommandLine(command::shell_quoted(&words)));
+        }
+        hosts.resolve()?;
+        Err(command::become_command(&words))
+    }
+}

@@ -1,0 +1,137 @@
+//! NCCL's net plugins as they were found: what they offer, whether they keep NCCL's rules, what they reach.
+
+use crate::link::LinkLatency;
+use crate::units::Bytes;
+use serde::{Deserialize, Serialize};
+
+/// Plugins held against NCCL's rules and against each other, between two ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PluginRun {
+    /// The hosts of sender and receiver.
+    pub hosts: [String; 2],
+    /// A report for each plugin, in the order in which they were given.
+    pub plugins: Vec<PluginReport>,
+    /// Messages under way at once while bandwidth was measured.
+    pub in_flight: usize,
+}
+
+/// One plugin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PluginReport {
+    /// How it is called in tables: its file's name, or its network's where those differ, with the settings it was given.
+    pub label: String,
+    /// The file.
+    pub path: String,
+    /// Variables that it was given.
+    pub settings: Vec<(String, String)>,
+    /// What it says of itself; or why it cannot be used at all.
+    pub offer: Result<PluginOffer, String>,
+    /// NCCL's rules, and whether it keeps them.
+    pub rules: Vec<RuleReport>,
+    /// What it reaches; or why nothing could be measured.
+    pub figures: Result<PluginFigures, String>,
+}
+
+impl PluginReport {
+    /// Whether it can be used and keeps every rule that was tried.
+    pub fn keeps_the_rules(&self) -> bool {
+        self.offer.is_ok() && self.rules.iter().all(|rule| !matches!(rule.outcome, RuleOutcome::Broken(_)))
+    }
+}
+
+/// What a plugin says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PluginOffer {
+    /// The network's name (`ncclNet_t.name`).
+    pub network: String,
+    /// The version of the interface that was used.
+    pub version: u8,
+    /// All versions that it exports.
+    pub versions: Vec<u8>,
+    /// Its devices.
+    pub devices: Vec<PluginDevice>,
+    /// What it said while it started, by NCCL's logger.
+    pub said: Vec<String>,
+}
+
+/// A device of a plugin (`ncclNetProperties_t`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PluginDevice {
+    /// Its name.
+    pub name: String,
+    /// Its PCI device's path in `/sys`.
+    pub pci_path: Option<String>,
+    /// Its speed in Mbit/s.
+    pub speed_mbps: i32,
+    /// Its latency in µs, 0 where the plugin leaves it to NCCL.
+    pub latency_us: f32,
+    /// Most receives in one request.
+    pub most_grouped: i32,
+    /// Most connections at once.
+    pub most_connections: i32,
+    /// Whether it sends from a GPU's memory.
+    pub gpu_memory: bool,
+}
+
+/// A rule of NCCL's for net plugins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleReport {
+    /// Its short name.
+    pub rule: &'static str,
+    /// What it asks for.
+    pub asks: &'static str,
+    /// Whether it is kept.
+    pub outcome: RuleOutcome,
+}
+
+/// Whether a rule is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum RuleOutcome {
+    /// It is, with what was seen where that is worth telling.
+    Kept(String),
+    /// It is not: what happened.
+    Broken(String),
+    /// The plugin does not offer what the rule is about.
+    NotOffered(String),
+}
+
+/// What a plugin reaches.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PluginFigures {
+    /// One way, by message size, the smallest first.
+    pub bandwidth: Vec<PluginBandwidth>,
+    /// Half a round trip of 8 bytes.
+    pub latency: Option<LinkLatency>,
+    /// Messages of 8 bytes a second, one way.
+    pub messages_per_second: Option<f64>,
+}
+
+/// What a plugin reaches at a size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PluginBandwidth {
+    /// The message's size.
+    pub size: Bytes,
+    /// GB/s of each repetition, in their order.
+    pub gb_per_s: Vec<f64>,
+    /// Seconds of processor time that sender and receiver took together for 10^9 bytes, polling as NCCL does included, of
+    /// each repetition.
+    pub cpu_s_per_gb: Vec<f64>,
+}
+
+impl PluginBandwidth {
+    /// The median bandwidth in GB/s; 0 without repetitions.
+    pub fn gb_per_s_median(&self) -> f64 {
+        median(&self.gb_per_s)
+    }
+
+    /// The median processor time in seconds for 10^9 bytes; 0 without repetitions.
+    pub fn cpu_s_per_gb_median(&self) -> f64 {
+        median(&self.cpu_s_per_gb)
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}

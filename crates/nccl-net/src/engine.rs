@@ -1,0 +1,108 @@
+//! What the communicators of a process share: its NICs, and the connections that are being made.
+
+use crate::border::{Failure, Result};
+use crate::device::Device;
+use crate::{log, settings};
+use busbw_net::interfaces::{self, Interface};
+use busbw_net::tcp::{Connecting, Handle, Net, SendComm};
+use busbw_net::wait::Cores;
+use busbw_net::{Alarm, Token};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Made by the first `init`, for as long as the process: NCCL asks for devices without saying for which communicator, and
+/// keeps pointers to their names.
+static ENGINE: Mutex<Option<Arc<Engine>>> = Mutex::new(None);
+
+/// The plugin's state in a process.
+pub(crate) struct Engine {
+    net: Net,
+    devices: Vec<Device>,
+    attempts: Mutex<HashMap<Target, Attempt>>,
+}
+
+/// A connection that is being made: NCCL calls `connect` again and again with the handle, and nothing else tells which
+/// connection it asks for. Two attempts from one device to one listener share this, and are made one after the other.
+type Target = (usize, [u8; Handle::SIZE]);
+
+struct Attempt {
+    connecting: Connecting,
+    asked_for: Instant,
+}
+
+impl Engine {
+    /// NCCL asks many times a second; a connection that it has not asked for in so long, it has given up.
+    const FORGOTTEN: Duration = Duration::from_secs(120);
+
+    /// The process's engine, made where there is none: chooses the NICs and reads the settings.
+    pub fn start() -> Result<Arc<Engine>> {
+        let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(engine) = &*engine {
+            return Ok(Arc::clone(engine));
+        }
+        let new = Arc::new(Engine::new(&|name| std::env::var(name).ok())?);
+        *engine = Some(Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// The engine of an `init` that was before.
+    pub fn get() -> Result<Arc<Engine>> {
+        let engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.clone().ok_or_else(|| Failure::usage("called before init"))
+    }
+
+    fn new(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
+        let (names, family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
+        let chosen = interfaces::choose(&interfaces::list()?, names.as_deref(), family.as_deref())?;
+        let config = settings::read(variable)?;
+        log::info(&format!("Using {}", describe(&chosen)));
+        let devices = chosen.iter().enumerate().map(|(number, interface)| Device::new(number, interface)).collect();
+        let net = Net::new(chosen, config, Token::random()?, Alarm::new(), Cores::Own)?;
+        Ok(Engine { net, devices, attempts: Mutex::default() })
+    }
+
+    /// The transport with the process's settings.
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// How many devices there are.
+    pub fn devices(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// A device by NCCL's number for it.
+    pub fn device(&self, number: c_int) -> Result<(usize, &Device)> {
+        let device = usize::try_from(number).ok().and_then(|at| self.devices.get(at).map(|device| (at, device)));
+        device.ok_or_else(|| Failure::usage(format!("there is no device {number}; there are {}", self.devices.len())))
+    }
+
+    /// Goes on with the connection from a device to a listener over `net`, or starts it; `None` while it is not made.
+    pub fn connect(&self, net: &Net, device: usize, handle: &Handle) -> Result<Option<SendComm>> {
+        let target = (device, handle.to_bytes());
+        let mut attempts = self.attempts();
+        attempts.retain(|_, attempt| attempt.asked_for.elapsed() < Self::FORGOTTEN);
+        let mut attempt = match attempts.remove(&target) {
+            Some(attempt) => attempt,
+            None => Attempt { connecting: net.connect(device, handle, 0)?, asked_for: Instant::now() },
+        };
+        let made = attempt.connecting.poll()?;
+        if made.is_none() {
+            attempts.insert(target, Attempt { asked_for: Instant::now(), ..attempt });
+        }
+        Ok(made)
+    }
+
+    fn attempts(&self) -> MutexGuard<'_, HashMap<Target, Attempt>> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As NCCL's own transports say it: `[0]eth0:10.0.0.1<0>`.
+fn describe(interfaces: &[Interface]) -> String {
+    let each =
+        |(number, interface): (usize, &Interface)| format!("[{number}]{}:{}<0>", interface.name, interface.address);
+    interfaces.iter().enumerate().map(each).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,37 @@
+/* Prints where a C compiler puts things: "TYPE.MEMBER OFFSET" and "TYPE SIZE". */
+#include "nccl_net.h"
+#include <stdio.h>
+
+#define SIZE(type) printf(#type " %zu\n", sizeof(type))
+#define AT(type, member) printf(#type "." #member " %zu\n", offsetof(type, member))
+#define PROPERTIES(v) \
+  SIZE(properties_v##v); \
+  AT(properties_v##v, name); \
+  AT(properties_v##v, guid); \
+  AT(properties_v##v, ptrSupport); \
+  AT(properties_v##v, speed); \
+  AT(properties_v##v, latency); \
+  AT(properties_v##v, maxRecvs)
+#define NET(v) \
+  SIZE(net_v##v); \
+  AT(net_v##v, init); \
+  AT(net_v##v, regMr); \
+  AT(net_v##v, test); \
+  AT(net_v##v, closeListen)
+
+int main(void) {
+  PROPERTIES(6); PROPERTIES(7); PROPERTIES(8); PROPERTIES(9); PROPERTIES(11); PROPERTIES(12);
+  AT(properties_v7, netDeviceVersion);
+  AT(properties_v8, regIsGlobal);
+  AT(properties_v9, vProps);
+  AT(properties_v9, maxCollBytes);
+  AT(properties_v11, maxMultiRequestSize);
+  AT(properties_v12, vProps);
+  AT(properties_v12, maxMultiRequestSize);
+  AT(properties_v12, planeId);
+  SIZE(attributes_t); SIZE(config_t);
+  NET(6); NET(7); NET(8); NET(9); NET(10); NET(11); NET(12);
+  AT(net_v12, finalize);
+  AT(net_v12, setNetAttr);
+  return 0;
+}

@@ -1,0 +1,238 @@
+//! Rooms for messages: which are posted, which message belongs where, and how much of it is there.
+
+use super::device::Device;
+use super::failure::{Failure, FirstFailure};
+use super::{MOST_GROUPED, MOST_REQUESTS, checksum};
+use crate::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// No byte of the message has come, so its size is unknown.
+const UNKNOWN: usize = usize::MAX;
+/// No message was found for a room.
+const NOBODY: u64 = u64::MAX;
+
+/// A posted room.
+struct Slot {
+    room: AtomicPtr<u8>,
+    len: AtomicUsize,
+    tag: AtomicU32,
+    /// The rooms that were posted in one call: how many, and how many of them come before this one.
+    group: AtomicUsize,
+    place: AtomicUsize,
+    /// Which message it was found for.
+    message: AtomicU64,
+    /// Bytes of the message, once known.
+    total: AtomicUsize,
+    arrived: AtomicUsize,
+}
+
+impl Slot {
+    fn empty() -> Self {
+        Slot {
+            room: AtomicPtr::default(),
+            len: AtomicUsize::new(0),
+            tag: AtomicU32::new(0),
+            group: AtomicUsize::new(1),
+            place: AtomicUsize::new(0),
+            message: AtomicU64::new(NOBODY),
+            total: AtomicUsize::new(UNKNOWN),
+            arrived: AtomicUsize::new(0),
+        }
+    }
+
+    fn post(&self, room: &GroupedRoom, group: usize, place: usize) {
+        self.room.store(room.data, Ordering::Relaxed);
+        self.len.store(room.len, Ordering::Relaxed);
+        self.tag.store(room.tag, Ordering::Relaxed);
+        self.group.store(group, Ordering::Relaxed);
+        self.place.store(place, Ordering::Relaxed);
+        self.message.store(NOBODY, Ordering::Relaxed);
+        self.arrived.store(0, Ordering::Relaxed);
+        self.total.store(UNKNOWN, Ordering::Relaxed);
+    }
+}
+
+/// What the threads that move one connection's bytes share.
+pub(super) struct ReceiveShared {
+    slots: [Slot; MOST_REQUESTS],
+    /// How many rooms were posted.
+    posted: AtomicU64,
+    /// Bytes that have come.
+    received: AtomicU64,
+    /// Data sockets that the peer has closed.
+    pub ended_sockets: AtomicUsize,
+    device: Arc<Device>,
+    pub failure: FirstFailure,
+    /// Whether messages carry checksums.
+    pub checked: bool,
+}
+
+impl ReceiveShared {
+    fn slot(&self, message: u64) -> &Slot {
+        &self.slots[message as usize % MOST_REQUESTS]
+    }
+
+    /// What a connection's receivers share before anything is posted.
+    pub fn new(device: Arc<Device>, checked: bool) -> Self {
+        ReceiveShared {
+            slots: std::array::from_fn(|_| Slot::empty()),
+            posted: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            ended_sockets: AtomicUsize::new(0),
+            device,
+            failure: FirstFailure::default(),
+            checked,
+        }
+    }
+
+    /// Posts rooms from `first` on, together.
+    pub fn post(&self, first: u64, rooms: &[GroupedRoom]) {
+        for (place, room) in rooms.iter().enumerate() {
+            self.slot(first + place as u64).post(room, rooms.len(), place);
+        }
+        // All at once: a message of the group must find every room of it.
+        self.posted.store(first + rooms.len() as u64, Ordering::SeqCst);
+    }
+
+    /// Bytes that have come so far.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// The size of the message in a room and the room's, once all of it is there.
+    pub fn complete(&self, room: u64) -> Option<(usize, usize)> {
+        let slot = self.slot(room);
+        let total = slot.total.load(Ordering::Acquire);
+        let complete = total != UNKNOWN && slot.arrived.load(Ordering::Acquire) >= total;
+        complete.then(|| (total, slot.len.load(Ordering::Relaxed)))
+    }
+
+    /// Checks what the sender says of a message against the posted receive, and gives its room; `None` while none is posted.
+    pub fn begin(&self, message: u64, total: usize, tag: u32) -> std::result::Result<Option<Room>, Failure> {
+        let posted = self.posted.load(Ordering::Acquire);
+        if message >= posted {
+            return Ok(None);
+        }
+        if posted - message > MOST_REQUESTS as u64 {
+            return Err(Failure::Protocol(format!("message {message} again")));
+        }
+        let number = self.number_of_room(message, tag)?;
+        let slot = self.slot(number);
+        match slot.message.compare_exchange(NOBODY, message, Ordering::Relaxed, Ordering::Relaxed) {
+            Err(other) if other != message => {
+                return Err(Failure::Mismatch(format!(
+                    "message {message} with tag {tag}, which message {other} has had"
+                )));
+            }
+            _ => {}
+        }
+        // Its room is its owner's again, and must not be written to.
+        if self.complete(number).is_some() {
+            return Err(Failure::Protocol(format!("message {message} again")));
+        }
+        let len = slot.len.load(Ordering::Relaxed);
+        if total > len {
+            return Err(Failure::Mismatch(format!(
+                "message {message} of {total} bytes where {len} bytes were expected"
+            )));
+        }
+        slot.total.store(total, Ordering::Release);
+        Ok(Some(Room { number, data: slot.room.load(Ordering::Relaxed) }))
+    }
+
+    /// The room of a message: that of its number, or among those posted together with it the one with its tag.
+    fn number_of_room(&self, message: u64, tag: u32) -> std::result::Result<u64, Failure> {
+        let slot = self.slot(message);
+        let first = message - slot.place.load(Ordering::Relaxed) as u64;
+        let group = first..first + slot.group.load(Ordering::Relaxed) as u64;
+        let tag_of = |number: u64| self.slot(number).tag.load(Ordering::Relaxed);
+        group.clone().find(|&number| tag_of(number) == tag).ok_or_else(|| {
+            let tags: Vec<String> = group.map(|number| tag_of(number).to_string()).collect();
+            let expected = tags.join(" or ");
+            Failure::Mismatch(format!("message {message} with tag {tag} where tag {expected} was expected"))
+        })
+    }
+
+    /// Bytes are in a room, and are what was sent.
+    fn arrived(&self, room: u64, bytes: usize) {
+        self.device.count_received(bytes);
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.slot(room).arrived.fetch_add(bytes, Ordering::AcqRel);
+    }
+}
+
+/// A posted room, found for a message.
+pub(super) struct Room {
+    /// Counted from 0 in the order of posting.
+    pub number: u64,
+    pub data: *mut u8,
+}
+
+/// A room for one of the messages of [`super::RecvComm::irecv_group`].
+#[derive(Debug, Clone, Copy)]
+pub struct GroupedRoom {
+    /// Where the message goes.
+    pub data: *mut u8,
+    /// Its greatest size in bytes.
+    pub len: usize,
+    /// The tag of the send that it meets.
+    pub tag: u32,
+}
+
+/// Whether receives can be posted together.
+pub(super) fn check_group(rooms: &[GroupedRoom]) -> Result<()> {
+    let wrong = |why: String| Err(Error::Config(format!("receives posted together: {why}")));
+    if rooms.is_empty() || rooms.len() > MOST_GROUPED {
+        return wrong(format!("{} of them; 1 to {MOST_GROUPED} are possible", rooms.len()));
+    }
+    let repeated = rooms.iter().enumerate().find(|(at, room)| rooms[..*at].iter().any(|other| other.tag == room.tag));
+    repeated.map_or(Ok(()), |(_, room)| wrong(format!("two have the tag {}", room.tag)))
+}
+
+/// Where the bytes of a message, or of a chunk of one, go.
+pub(super) struct Landing {
+    message: u64,
+    room: u64,
+    start: *const u8,
+    next: *mut u8,
+    missing: usize,
+    sum: u32,
+}
+
+// SAFETY: the room stays writable, and unread, until the request is done (the promise of `irecv`), from whichever thread.
+unsafe impl Send for Landing {}
+
+impl Landing {
+    /// `len` bytes of `message` go to `offset` of its room, and have the checksum `sum` if they have one.
+    pub fn new(message: u64, room: &Room, offset: usize, len: usize, sum: u32) -> Self {
+        let next = room.data.wrapping_add(offset);
+        Landing { message, room: room.number, start: next, next, missing: len, sum }
+    }
+
+    /// The memory for what is missing.
+    pub fn rest(&self) -> (*mut u8, usize) {
+        (self.next, self.missing)
+    }
+
+    /// `bytes` more have come. Whether those were the last.
+    ///
+    /// # Errors
+    /// [`Failure::Corrupt`] where what came is not what was sent; its request is then never done.
+    pub fn land(&mut self, bytes: usize, shared: &ReceiveShared) -> std::result::Result<bool, Failure> {
+        self.next = self.next.wrapping_add(bytes);
+        self.missing -= bytes;
+        let complete = self.missing == 0;
+        if complete && shared.checked {
+            let len = self.next as usize - self.start as usize;
+            // SAFETY: all of these bytes were written, and nobody writes there until the request is done.
+            let landed = unsafe { std::slice::from_raw_parts(self.start, len) };
+            if len > 0 && checksum::of(landed) != self.sum {
+                return Err(Failure::Corrupt(format!("message {}", self.message)));
+            }
+        }
+        // Counted after the check: with the last byte counted, the message is done.
+        shared.arrived(self.room, bytes);
+        Ok(complete)
+    }
+}

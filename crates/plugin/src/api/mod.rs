@@ -1,0 +1,334 @@
+//! A loaded plugin behind one face, whatever version of the interface it was loaded by.
+
+mod calls;
+mod library;
+mod memory;
+mod said;
+mod watchdog;
+
+pub(crate) use memory::Memory;
+pub(crate) use watchdog::Watchdog;
+
+use busbw_model::{PluginDevice, PluginOffer};
+use busbw_nccl_abi::NcclResult;
+use busbw_nccl_abi::net::*;
+use calls::*;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr::null_mut;
+
+/// A call of a plugin that failed: `connect gave ncclSystemError (2): NET/X : refused`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failed(pub String);
+
+pub(crate) type Answer<T> = Result<T, Failed>;
+
+/// What `listen` wrote, to be carried to the other end.
+pub(crate) type Handle = [u8; HANDLE_BYTES];
+
+/// Objects of the plugin. They stay the plugin's: who closes them does so by name.
+#[derive(Clone, Copy)]
+pub(crate) struct Listener(*mut c_void);
+#[derive(Clone, Copy)]
+pub(crate) struct Sender(*mut c_void);
+#[derive(Clone, Copy)]
+pub(crate) struct Receiver(*mut c_void);
+#[derive(Clone, Copy)]
+pub(crate) struct Registration(*mut c_void);
+#[derive(Clone, Copy)]
+pub(crate) struct Request(*mut c_void);
+
+/// A message that is to be received.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    pub memory: Memory,
+    pub tag: i32,
+    pub registration: Registration,
+}
+
+/// A loaded plugin.
+pub(crate) struct Plugin {
+    calls: Calls,
+    context: *mut c_void,
+    network: String,
+    version: u8,
+    versions: Vec<u8>,
+}
+
+/// A failed call in words, with what the plugin last warned of.
+fn failed(call: &str, code: NcclResult) -> Failed {
+    let said = said::take_warning().map(|line| format!(": {line}")).unwrap_or_default();
+    Failed(format!("{call} gave {code}{said}"))
+}
+
+/// Makes a call of the plugin under the watchdog's eyes.
+macro_rules! call {
+    ($name:literal, $function:expr, $($argument:expr),* $(,)?) => {{
+        let function = $function.ok_or_else(|| Failed(format!("{} is missing", $name)))?;
+        static NAME: &str = $name;
+        let watched = watchdog::entered(&NAME);
+        // SAFETY: the plugin's own function, with the arguments of its version; pointers are valid during the call, and
+        // memory of requests is never freed.
+        let code: NcclResult = unsafe { function($($argument),*) };
+        drop(watched);
+        if code.is_success() { Ok(()) } else { Err(failed($name, code)) }
+    }};
+}
+
+impl Plugin {
+    /// Loads a plugin by the newest version that is known, or by the one that is asked for.
+    pub fn open(path: &Path, version: Option<u8>) -> Result<Self, String> {
+        let found = library::open(path, version)?;
+        Ok(Plugin {
+            calls: found.calls,
+            context: null_mut(),
+            network: found.network,
+            version: found.version,
+            versions: found.versions,
+        })
+    }
+
+    /// Starts the network, as NCCL does for a communicator.
+    pub fn init(&mut self, communicator: u64) -> Answer<()> {
+        let logger = Some(said::logger());
+        let config = CommConfig { traffic_class: TRAFFIC_CLASS_UNDEF };
+        match self.calls.init {
+            InitForm::Plain(init) => call!("init", init, logger),
+            InitForm::Profiled(init) => call!("init", init, logger, None),
+            InitForm::Context(init) => call!("init", init, &mut self.context, communicator, &config, logger, None),
+        }
+    }
+
+    /// Starts it once more, as for another communicator; gives the plugin in that context. `None` where versions have no contexts.
+    pub fn another(&self, communicator: u64) -> Answer<Option<Plugin>> {
+        if !matches!(self.calls.init, InitForm::Context(_)) {
+            return Ok(None);
+        }
+        let (network, versions) = (self.network.clone(), self.versions.clone());
+        let mut other = Plugin { calls: self.calls, context: null_mut(), network, version: self.version, versions };
+        other.init(communicator)?;
+        Ok(Some(other))
+    }
+
+    /// Ends a communicator's context, where the version has contexts.
+    pub fn finalize(&self) -> Answer<()> {
+        match self.calls.init {
+            InitForm::Context(_) => call!("finalize", self.calls.finalize, self.context),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the plugin says of itself.
+    pub fn offer(&self) -> Answer<PluginOffer> {
+        let devices = (0..self.devices()?).map(|device| self.properties(device)).collect::<Answer<_>>()?;
+        Ok(PluginOffer {
+            network: self.network.clone(),
+            version: self.version,
+            versions: self.versions.clone(),
+            devices,
+            said: said::take(),
+        })
+    }
+
+    pub fn devices(&self) -> Answer<c_int> {
+        let mut count = 0;
+        call!("devices", self.calls.devices, &mut count)?;
+        if count <= 0 { Err(Failed(format!("devices found {count}"))) } else { Ok(count) }
+    }
+
+    /// Requests that NCCL would keep under way on a connection.
+    pub fn most_requests(&self) -> usize {
+        // NCCL_NET_MAX_REQUESTS was 8 until 2.18, which loads version 6 at most.
+        if self.version == 6 { 8 } else { MOST_REQUESTS }
+    }
+
+    pub fn properties(&self, device: c_int) -> Answer<PluginDevice> {
+        /// Calls `getProperties` of a version and takes the fields that all versions have from `$base` of the answer.
+        macro_rules! of {
+            ($function:expr, $zero:ty, $($base:ident)*) => {{
+                // SAFETY: numbers and pointers, for which zeros are values.
+                let mut found: $zero = unsafe { std::mem::zeroed() };
+                call!("getProperties", $function, device, &mut found)?;
+                let base = found$(.$base)*;
+                PluginDevice {
+                    name: text(base.name).ok_or_else(|| Failed(format!("getProperties gave device {device} no name")))?,
+                    pci_path: text(base.pci_path),
+                    speed_mbps: base.speed_mbps,
+                    latency_us: base.latency_us,
+                    most_grouped: base.most_grouped,
+                    most_connections: base.most_connections,
+                    gpu_memory: base.ptr_support & (PTR_CUDA | PTR_DMABUF) != 0,
+                }
+            }};
+        }
+        Ok(match self.calls.properties {
+            PropertiesForm::V6(function) => of!(function, PropertiesV6,),
+            PropertiesForm::V7(function) => of!(function, PropertiesV7, base),
+            PropertiesForm::V8(function) => of!(function, PropertiesV8,),
+            PropertiesForm::V9(function) => of!(function, PropertiesV9<4>,),
+            PropertiesForm::V11(function) => of!(function, PropertiesV11, base),
+            PropertiesForm::V12(function) => of!(function, PropertiesV12, base),
+        })
+    }
+
+    pub fn listen(&self, device: c_int) -> Answer<(Handle, Listener)> {
+        let (mut handle, mut listener) = ([0_u8; HANDLE_BYTES], null_mut());
+        let room = handle.as_mut_ptr().cast();
+        match self.calls.listen {
+            ListenForm::Plain(listen) => call!("listen", listen, device, room, &mut listener),
+            ListenForm::Context(listen) => call!("listen", listen, self.context, device, room, &mut listener),
+        }?;
+        if listener.is_null() {
+            Err(Failed("listen gave no listener".into()))
+        } else {
+            Ok((handle, Listener(listener)))
+        }
+    }
+
+    /// One try to connect; `None` while it is under way. The plugin may keep notes in the handle from try to try.
+    pub fn connect(&self, device: c_int, handle: &mut Handle) -> Answer<Option<Sender>> {
+        let (mut sender, mut offload) = (null_mut(), null_mut());
+        let config = CommConfig { traffic_class: TRAFFIC_CLASS_UNDEF };
+        let handle = handle.as_mut_ptr().cast();
+        match self.calls.connect {
+            ConnectForm::Plain(connect) => call!("connect", connect, device, handle, &mut sender),
+            ConnectForm::Offload(connect) => call!("connect", connect, device, handle, &mut sender, &mut offload),
+            ConnectForm::Config(connect) => {
+                call!("connect", connect, device, &config, handle, &mut sender, &mut offload)
+            }
+            ConnectForm::Context(connect) => {
+                call!("connect", connect, self.context, device, handle, &mut sender, &mut offload)
+            }
+        }?;
+        Ok((!sender.is_null()).then_some(Sender(sender)))
+    }
+
+    /// One try to accept; `None` while nobody is there.
+    pub fn accept(&self, listener: Listener) -> Answer<Option<Receiver>> {
+        let (mut receiver, mut offload) = (null_mut(), null_mut());
+        match self.calls.accept {
+            AcceptForm::Plain(accept) => call!("accept", accept, listener.0, &mut receiver),
+            AcceptForm::Offload(accept) => call!("accept", accept, listener.0, &mut receiver, &mut offload),
+        }?;
+        Ok((!receiver.is_null()).then_some(Receiver(receiver)))
+    }
+
+    pub fn register_to_send(&self, sender: Sender, memory: Memory) -> Answer<Registration> {
+        self.register(sender.0, memory)
+    }
+
+    pub fn register_to_receive(&self, receiver: Receiver, memory: Memory) -> Answer<Registration> {
+        self.register(receiver.0, memory)
+    }
+
+    fn register(&self, connection: *mut c_void, memory: Memory) -> Answer<Registration> {
+        let mut registration = null_mut();
+        let (start, len) = (memory.start().cast(), memory.len());
+        match self.calls.register {
+            RegisterForm::Int(register) => {
+                call!("regMr", register, connection, start, as_int(len)?, PTR_HOST, &mut registration)
+            }
+            RegisterForm::Size(register) => {
+                call!("regMr", register, connection, start, len, PTR_HOST, &mut registration)
+            }
+        }?;
+        Ok(Registration(registration))
+    }
+
+    /// Lets go of memory registered with a sender.
+    pub fn deregister(&self, sender: Sender, registration: Registration) -> Answer<()> {
+        call!("deregMr", self.calls.deregister, sender.0, registration.0)
+    }
+
+    /// Posts a send; `None` when the plugin is busy.
+    pub fn isend(
+        &self,
+        sender: Sender,
+        memory: Memory,
+        tag: i32,
+        registration: Registration,
+    ) -> Answer<Option<Request>> {
+        let mut request = null_mut();
+        let (start, len) = (memory.start().cast(), memory.len());
+        match self.calls.isend {
+            IsendForm::Int(isend) => {
+                call!("isend", isend, sender.0, start, as_int(len)?, tag, registration.0, &mut request)
+            }
+            IsendForm::Size(isend) => call!("isend", isend, sender.0, start, len, tag, registration.0, &mut request),
+            IsendForm::Profiled(isend) => {
+                call!("isend", isend, sender.0, start, len, tag, registration.0, null_mut(), &mut request)
+            }
+        }?;
+        Ok((!request.is_null()).then_some(Request(request)))
+    }
+
+    /// Posts a group of receives; `None` when the plugin is busy.
+    pub fn irecv(&self, receiver: Receiver, rooms: &[Room]) -> Answer<Option<Request>> {
+        let mut request = null_mut();
+        let n = as_int(rooms.len())?;
+        let mut data: Vec<*mut c_void> = rooms.iter().map(|room| room.memory.start().cast()).collect();
+        let mut sizes: Vec<usize> = rooms.iter().map(|room| room.memory.len()).collect();
+        let mut tags: Vec<c_int> = rooms.iter().map(|room| room.tag).collect();
+        let mut registrations: Vec<*mut c_void> = rooms.iter().map(|room| room.registration.0).collect();
+        let (data, tags, kept) = (data.as_mut_ptr(), tags.as_mut_ptr(), registrations.as_mut_ptr());
+        match self.calls.irecv {
+            IrecvForm::Int(irecv) => {
+                let mut sizes = sizes.iter().map(|size| as_int(*size)).collect::<Answer<Vec<_>>>()?;
+                call!("irecv", irecv, receiver.0, n, data, sizes.as_mut_ptr(), tags, kept, &mut request)
+            }
+            IrecvForm::Size(irecv) => {
+                call!("irecv", irecv, receiver.0, n, data, sizes.as_mut_ptr(), tags, kept, &mut request)
+            }
+            IrecvForm::Profiled(irecv) => {
+                let mut profiles: Vec<*mut c_void> = vec![null_mut(); rooms.len()];
+                let (sizes, profiles) = (sizes.as_mut_ptr(), profiles.as_mut_ptr());
+                call!("irecv", irecv, receiver.0, n, data, sizes, tags, kept, profiles, &mut request)
+            }
+        }?;
+        Ok((!request.is_null()).then_some(Request(request)))
+    }
+
+    /// Asks for what was received to be visible to the GPU; `None` when there is nothing to wait for.
+    pub fn iflush(&self, receiver: Receiver, room: Room) -> Answer<Option<Request>> {
+        let mut request = null_mut();
+        let (mut data, mut registration) = (room.memory.start().cast::<c_void>(), room.registration.0);
+        let mut size = as_int(room.memory.len())?;
+        call!("iflush", self.calls.iflush, receiver.0, 1, &mut data, &mut size, &mut registration, &mut request)?;
+        Ok((!request.is_null()).then_some(Request(request)))
+    }
+
+    /// Asks after a request of `n` messages: their sizes once it is done. Then the request is gone.
+    pub fn test(&self, request: Request, n: usize) -> Answer<Option<Vec<usize>>> {
+        let (mut done, mut sizes) = (0, vec![0 as c_int; n.max(1)]);
+        call!("test", self.calls.test, request.0, &mut done, sizes.as_mut_ptr())?;
+        if done == 0 {
+            return Ok(None);
+        }
+        let sizes = sizes.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
+        sizes.map(Some).map_err(|_| Failed("test gave a size below zero".into()))
+    }
+
+    pub fn close_send(&self, sender: Sender) -> Answer<()> {
+        call!("closeSend", self.calls.close_send, sender.0)
+    }
+
+    pub fn close_recv(&self, receiver: Receiver) -> Answer<()> {
+        call!("closeRecv", self.calls.close_recv, receiver.0)
+    }
+
+    pub fn close_listen(&self, listener: Listener) -> Answer<()> {
+        call!("closeListen", self.calls.close_listen, listener.0)
+    }
+}
+
+fn as_int(size: usize) -> Answer<c_int> {
+    c_int::try_from(size).map_err(|_| Failed(format!("{size} bytes do not fit this version's sizes")))
+}
+
+fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: NCCL asks plugins for texts that end in a zero and live as long as the library.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}

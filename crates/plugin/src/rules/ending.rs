@@ -1,0 +1,92 @@
+//! How connections end: closed with work under way, or with a peer that dies.
+
+use super::connecting::{close, pair};
+use super::{kept, wrong};
+use crate::actor::{Acted, End, Scene};
+use crate::api::{Memory, Request, Room};
+use busbw_model::RuleOutcome;
+use std::time::Instant;
+
+/// More than the sockets of a connection hold, so that a send does not end before its receive is posted.
+const LEN: usize = 256 << 20;
+const TAG: i32 = 1;
+/// Plugins without threads of their own work when they are tested.
+const TESTS: usize = 20;
+
+fn begin(scene: &Scene, end: End) -> Acted<Request> {
+    match end {
+        End::Sender(sender) => {
+            let memory = Memory::new(LEN);
+            let registration = scene.plugin.register_to_send(sender, memory)?;
+            scene.send(sender, memory, TAG, registration)
+        }
+        End::Receiver(receiver) => {
+            let memory = Memory::new(LEN);
+            let registration = scene.plugin.register_to_receive(receiver, memory)?;
+            scene.receive(receiver, &[Room { memory, tag: TAG, registration }])
+        }
+    }
+}
+
+/// Tests until the request ends in whatever way: the error, or nothing if it was served.
+fn outcome(scene: &Scene, request: Request) -> Acted<Option<String>> {
+    scene.until("word of the other end's going", || match scene.plugin.test(request, 1) {
+        Ok(None) => Ok(None),
+        Ok(Some(_)) => Ok(Some(None)),
+        Err(failed) => Ok(Some(Some(failed.0))),
+    })
+}
+
+/// A sender is closed whose message nobody receives, and a receiver that nobody sends to; the other end then tries.
+pub(super) fn close_under_way(scene: &mut Scene) -> Acted<RuleOutcome> {
+    let mut seen = String::new();
+    for closer_sends in [true, false] {
+        let end = scene.one_way()?;
+        if matches!(end, End::Sender(_)) == closer_sends {
+            let request = begin(scene, end)?;
+            for _ in 0..TESTS {
+                if scene.plugin.test(request, 1)?.is_some() && !closer_sends {
+                    return wrong("a receive ended before anything was sent");
+                }
+            }
+            close(scene, end)?;
+            scene.meet()?;
+            scene.meet()?;
+            continue;
+        }
+        scene.meet()?;
+        // The other end is closed once this is said.
+        scene.meet()?;
+        // A post that fails has noticed as well.
+        seen = match begin(scene, end).map(|request| outcome(scene, request)) {
+            Ok(told) => told?.unwrap_or_default(),
+            Err(crate::actor::Stop::Wrong(error)) => error,
+            Err(stop) => return Err(stop),
+        };
+        match end {
+            End::Sender(sender) => scene.plugin.close_send(sender)?,
+            End::Receiver(receiver) => scene.plugin.close_recv(receiver)?,
+        }
+        scene.meet()?;
+    }
+    Ok(kept(seen))
+}
+
+/// The second end is killed while the first sends to it and waits for its message; the first must hear of it.
+pub(super) fn peer_death(scene: &mut Scene) -> Acted<RuleOutcome> {
+    let (there, back) = pair(scene)?;
+    if !scene.is_first() {
+        scene.meet()?;
+        scene.be_killed()?;
+    }
+    let (receive, send) = (begin(scene, back)?, begin(scene, there)?);
+    scene.meet()?;
+    let began = Instant::now();
+    let Some(error) = outcome(scene, receive)? else {
+        return wrong("a message from a process that died without sending it was told as received");
+    };
+    let after = began.elapsed();
+    // What sockets took may count as sent; what must not be is silence.
+    outcome(scene, send)?;
+    Ok(kept(format!("after {:.0} ms: {error}", after.as_secs_f64() * 1e3)))
+}

@@ -1,0 +1,210 @@
+//! What becomes of messages: order, sizes, tags.
+
+use super::connecting::close;
+use super::{kept, wrong};
+use crate::actor::{Acted, End, Scene};
+use crate::api::{Memory, Receiver, Registration, Request, Room, Sender};
+use busbw_model::RuleOutcome;
+use std::collections::VecDeque;
+
+/// Sizes that lie around what transports treat differently: inline, packets, pages, chunks, stripes.
+const SIZES: [usize; 16] = [8, 1, 0, 513, 4096, 65_536, 3, 100_001, 8, 0, 524_288, 70_000, 1_048_577, 16, 262_144, 5];
+/// How often [`SIZES`] are gone through.
+const ROUNDS: usize = 16;
+/// Messages under way.
+const UNDER_WAY: usize = 8;
+const TAG: i32 = 7;
+
+fn sizes() -> impl Iterator<Item = (u64, usize)> {
+    (1..).zip((0..ROUNDS).flat_map(|_| SIZES))
+}
+
+fn largest() -> usize {
+    SIZES.into_iter().max().unwrap_or(0)
+}
+
+/// Several hundred messages of every size, several under way, each with its own pattern.
+pub(super) fn in_order(scene: &mut Scene) -> Acted<RuleOutcome> {
+    let end = scene.one_way()?;
+    match end {
+        End::Sender(sender) => send_all(scene, sender)?,
+        End::Receiver(receiver) => receive_all(scene, receiver)?,
+    }
+    close(scene, end)?;
+    Ok(kept(""))
+}
+
+fn send_all(scene: &mut Scene, sender: Sender) -> Acted<()> {
+    let mut under_way: VecDeque<(Request, Registration, usize)> = VecDeque::new();
+    let end_one = |scene: &Scene, (request, registration, len): (Request, Registration, usize)| {
+        let sizes = scene.finish(request, 1, "the end of a send")?;
+        if sizes != [len] {
+            return wrong(format!("test gave {sizes:?} bytes for a send of {len}"));
+        }
+        Ok(scene.plugin.deregister(sender, registration)?)
+    };
+    for (seed, len) in sizes() {
+        if under_way.len() == UNDER_WAY
+            && let Some(first) = under_way.pop_front()
+        {
+            end_one(scene, first)?;
+        }
+        let memory = Memory::filled(len, seed);
+        let registration = scene.plugin.register_to_send(sender, memory)?;
+        under_way.push_back((scene.send(sender, memory, TAG, registration)?, registration, len));
+    }
+    under_way.into_iter().try_for_each(|one| end_one(scene, one))
+}
+
+fn receive_all(scene: &mut Scene, receiver: Receiver) -> Acted<()> {
+    let rooms: Vec<Memory> = (0..UNDER_WAY).map(|_| Memory::new(largest())).collect();
+    let rooms = rooms
+        .into_iter()
+        .map(|memory| {
+            let registration = scene.plugin.register_to_receive(receiver, memory)?;
+            Ok(Room { memory, tag: TAG, registration })
+        })
+        .collect::<Acted<Vec<Room>>>()?;
+    let mut under_way: VecDeque<(Request, Room, u64, usize)> = VecDeque::new();
+    let end_one = |scene: &Scene, (request, room, seed, len): (Request, Room, u64, usize)| {
+        let sizes = scene.finish(request, 1, "a message")?;
+        arrived(seed, len, &sizes, room.memory)
+    };
+    for ((seed, len), room) in sizes().zip(rooms.iter().cycle()) {
+        if under_way.len() == UNDER_WAY
+            && let Some(first) = under_way.pop_front()
+        {
+            end_one(scene, first)?;
+        }
+        under_way.push_back((scene.receive(receiver, &[*room])?, *room, seed, len));
+    }
+    under_way.into_iter().try_for_each(|one| end_one(scene, one))
+}
+
+fn arrived(seed: u64, len: usize, sizes: &[usize], memory: Memory) -> Acted<()> {
+    if sizes != [len] {
+        return wrong(format!("message {seed} of {len} bytes was told as {sizes:?} bytes: out of order, or cut"));
+    }
+    match memory.differs(len, seed) {
+        Some(at) => wrong(format!("message {seed} of {len} bytes differs at byte {at}: out of order, or changed")),
+        None if !memory.guards_hold() => wrong(format!("message {seed} of {len} bytes was written beyond its room")),
+        None => Ok(()),
+    }
+}
+
+/// Rooms of a fixed size for smaller messages.
+pub(super) fn smaller_than_room(scene: &mut Scene) -> Acted<RuleOutcome> {
+    const ROOM: usize = 1 << 20;
+    let lens = [0, 1, 8, 1000, 65_537, ROOM - 1, ROOM];
+    let end = scene.one_way()?;
+    for (seed, len) in (1..).zip(lens) {
+        match end {
+            End::Sender(sender) => {
+                let memory = Memory::filled(len, seed);
+                let registration = scene.plugin.register_to_send(sender, memory)?;
+                let request = scene.send(sender, memory, TAG, registration)?;
+                let sizes = scene.finish(request, 1, "the end of a send")?;
+                if sizes != [len] {
+                    return wrong(format!("test gave the sender {sizes:?} bytes for a message of {len}"));
+                }
+            }
+            End::Receiver(receiver) => {
+                let memory = Memory::new(ROOM);
+                let registration = scene.plugin.register_to_receive(receiver, memory)?;
+                let request = scene.receive(receiver, &[Room { memory, tag: TAG, registration }])?;
+                let sizes = scene.finish(request, 1, "a message")?;
+                arrived(seed, len, &sizes, memory)?;
+                if !memory.untouched_from(len) {
+                    return wrong(format!("a message of {len} bytes changed its room behind its end"));
+                }
+            }
+        }
+    }
+    close(scene, end)?;
+    Ok(kept(""))
+}
+
+/// A message too large, small enough to go in one piece and large enough not to.
+pub(super) fn larger_than_room(scene: &mut Scene) -> Acted<RuleOutcome> {
+    let mut seen = String::new();
+    for (len, room) in [(4096, 1024), (4 << 20, 1 << 20)] {
+        // After an error, a connection is good for nothing more.
+        match scene.one_way()? {
+            End::Sender(sender) => {
+                let memory = Memory::filled(len, 1);
+                let registration = scene.plugin.register_to_send(sender, memory)?;
+                let request = scene.send(sender, memory, TAG, registration)?;
+                // Whatever the sender hears of it, the receiver decides.
+                scene.nudge(request);
+                scene.meet()?;
+            }
+            End::Receiver(receiver) => {
+                let memory = Memory::new(room);
+                let registration = scene.plugin.register_to_receive(receiver, memory)?;
+                let request = scene.receive(receiver, &[Room { memory, tag: TAG, registration }])?;
+                seen = refused(scene, request, memory, len)?;
+                scene.meet()?;
+            }
+        }
+    }
+    Ok(kept(seen))
+}
+
+fn refused(scene: &Scene, request: Request, memory: Memory, len: usize) -> Acted<String> {
+    let room = memory.len();
+    let answer = scene.until("an error", || match scene.plugin.test(request, 1) {
+        Ok(None) => Ok(None),
+        Ok(Some(sizes)) => Ok(Some(Err(sizes))),
+        Err(failed) => Ok(Some(Ok(failed.0))),
+    });
+    if !memory.guards_hold() {
+        return wrong(format!("a message of {len} bytes was written beyond its room of {room}"));
+    }
+    match answer? {
+        Ok(error) => Ok(error),
+        Err(sizes) => {
+            wrong(format!("a message of {len} bytes was told as {sizes:?} bytes in a room of {room}, without an error"))
+        }
+    }
+}
+
+/// A group of receives; the sends come in the opposite order.
+pub(super) fn by_tag(scene: &mut Scene) -> Acted<RuleOutcome> {
+    let most = scene.plugin.properties(scene.device())?.most_grouped;
+    let n = usize::try_from(most).unwrap_or(0).min(8);
+    if n < 2 {
+        return Ok(RuleOutcome::NotOffered("the device takes one receive per call (maxRecvs 1)".into()));
+    }
+    let end = scene.one_way()?;
+    for round in 0..20_u64 {
+        let len = |at: usize| [100, 70_000, 0, 1_000_000, 8, 4096, 300_000, 1][at % 8];
+        let seed = |at: usize| round * 100 + at as u64 + 1;
+        match end {
+            End::Sender(sender) => {
+                let mut requests = Vec::new();
+                for at in (0..n).rev() {
+                    let memory = Memory::filled(len(at), seed(at));
+                    let registration = scene.plugin.register_to_send(sender, memory)?;
+                    requests.push(scene.send(sender, memory, at as i32 + 1, registration)?);
+                }
+                requests.into_iter().try_for_each(|request| scene.finish(request, 1, "the end of a send").map(drop))?;
+            }
+            End::Receiver(receiver) => {
+                let rooms = (0..n)
+                    .map(|at| {
+                        let memory = Memory::new(1_000_000);
+                        let registration = scene.plugin.register_to_receive(receiver, memory)?;
+                        Ok(Room { memory, tag: at as i32 + 1, registration })
+                    })
+                    .collect::<Acted<Vec<Room>>>()?;
+                let request = scene.receive(receiver, &rooms)?;
+                let sizes = scene.finish(request, n, "a group of messages")?;
+                for (at, room) in rooms.iter().enumerate() {
+                    arrived(seed(at), len(at), &sizes[at..=at], room.memory)?;
+                }
+            }
+        }
+    }
+    close(scene, end)?;
+    Ok(kept(format!("{n} in a call")))
+}

@@ -1,0 +1,90 @@
+//! NCCL's rules for net plugins, each as a play of two ends.
+
+mod connecting;
+mod ending;
+mod messages;
+mod requests;
+
+use crate::actor::{Acted, Scene, Stop};
+use busbw_model::RuleOutcome;
+
+/// A rule: its name, what it asks for, and the play that shows whether it is kept.
+pub(crate) struct Rule {
+    pub name: &'static str,
+    pub asks: &'static str,
+    pub run: fn(&mut Scene) -> Acted<RuleOutcome>,
+}
+
+/// All rules, in the order in which they are tried: what later ones build on comes first.
+pub(crate) const ALL: &[Rule] = &[
+    Rule {
+        name: "connect",
+        asks: "connect and accept come back at once, and are asked again until the other end is there",
+        run: connecting::without_waiting,
+    },
+    Rule {
+        name: "listen",
+        asks: "a listener that nobody came to can be closed, and a connection outlives its listener",
+        run: connecting::listeners,
+    },
+    Rule {
+        name: "order",
+        asks: "messages of one tag arrive in the order in which they were sent, whole",
+        run: messages::in_order,
+    },
+    Rule {
+        name: "sizes",
+        asks: "a message may be smaller than its room, or empty; test tells its size",
+        run: messages::smaller_than_room,
+    },
+    Rule {
+        name: "truncation",
+        asks: "a message larger than its room is an error, and nothing is written beyond the room",
+        run: messages::larger_than_room,
+    },
+    Rule {
+        name: "tags",
+        asks: "receives of one call are met by their tags, in whatever order the sends come",
+        run: messages::by_tag,
+    },
+    Rule {
+        name: "requests",
+        asks: "as many requests as NCCL keeps under way (32; 8 in version 6) are taken before any is tested",
+        run: requests::as_many_as_nccl,
+    },
+    Rule { name: "busy", asks: "a request too many gives null to be tried again, not an error", run: requests::busy },
+    Rule {
+        name: "both-ways",
+        asks: "connections both ways carry large messages at once without waiting for each other",
+        run: requests::both_ways,
+    },
+    Rule { name: "flush", asks: "iflush of what was received ends", run: requests::flush },
+    Rule {
+        name: "contexts",
+        asks: "communicators have contexts of their own, and one that ends leaves the others alone (version 11 on)",
+        run: connecting::contexts,
+    },
+    Rule {
+        name: "close",
+        asks: "closing with requests under way comes back, and the other end is told or served",
+        run: ending::close_under_way,
+    },
+    Rule {
+        name: "peer-death",
+        asks: "when the other process dies, test gives an error and does not stay silent",
+        run: ending::peer_death,
+    },
+];
+
+/// The names of all rules.
+pub fn rule_names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|rule| rule.name)
+}
+
+fn kept(seen: impl Into<String>) -> RuleOutcome {
+    RuleOutcome::Kept(seen.into())
+}
+
+fn wrong<T>(what: impl Into<String>) -> Acted<T> {
+    Err(Stop::Wrong(what.into()))
+}

@@ -1,0 +1,152 @@
+//! Net plugins as text: the rules that each keeps, and what each reaches beside the first.
+
+use super::Style;
+use super::page::{Page, paint};
+use crate::link::micros;
+use crate::style::{clip, columns, left, right};
+use busbw_model::{PluginReport, PluginRun, RuleOutcome};
+
+/// A label is cut to this.
+const MAX_LABEL: usize = 24;
+
+/// The text of plugins that were tried, ready to print.
+pub fn net_plugins(run: &PluginRun, style: &Style) -> String {
+    let mut page = Page::new(*style);
+    for plugin in &run.plugins {
+        verdict(&mut page, plugin);
+    }
+    offers(&mut page, run);
+    rules(&mut page, run);
+    broken(&mut page, run);
+    figures(&mut page, run);
+    page.finish()
+}
+
+fn verdict(page: &mut Page, plugin: &PluginReport) {
+    let (style, word, why) = match (&plugin.offer, &plugin.figures) {
+        (Err(why), _) => (paint::ERROR, "UNUSABLE", why.clone()),
+        (Ok(_), Err(why)) => (paint::ERROR, "FAILED", format!("while it was measured: {why}")),
+        (Ok(_), Ok(_)) if plugin.keeps_the_rules() => match plugin.rules.len() {
+            0 => (paint::GOOD, "WORKS", "no rule was tried".into()),
+            _ => {
+                (paint::GOOD, "KEEPS THE RULES", format!("all {} of NCCL's that it offers something for", kept(plugin)))
+            }
+        },
+        _ => (paint::ERROR, "BREAKS RULES", broken_names(plugin)),
+    };
+    page.styled(style, word);
+    page.hanging(word.len() + 2, paint::PLAIN, &format!("{}: {why}", plugin.label));
+}
+
+fn kept(plugin: &PluginReport) -> usize {
+    plugin.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Kept(_))).count()
+}
+
+fn broken_names(plugin: &PluginReport) -> String {
+    let broken = plugin.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Broken(_)));
+    broken.map(|rule| rule.rule).collect::<Vec<_>>().join(", ")
+}
+
+fn offers(page: &mut Page, run: &PluginRun) {
+    page.heading("Plugins");
+    for plugin in &run.plugins {
+        page.clipped(2, &format!("{}: {}", plugin.label, plugin.path));
+        for (name, value) in &plugin.settings {
+            page.clipped(4, &format!("{name}={value}"));
+        }
+        let Ok(offer) = &plugin.offer else { continue };
+        let versions: Vec<String> = offer.versions.iter().map(|version| format!("v{version}")).collect();
+        page.clipped(4, &format!("network {}, used by v{} of {}", offer.network, offer.version, versions.join(", ")));
+        for device in &offer.devices {
+            let place = device.pci_path.as_deref().unwrap_or("no PCI device");
+            let memory = if device.gpu_memory { "GPU memory" } else { "host memory only" };
+            let (name, speed, grouped) = (&device.name, f64::from(device.speed_mbps) / 1e3, device.most_grouped);
+            page.clipped(4, &format!("{name}: {speed} Gbit/s, {grouped} receives per call, {memory}, {place}"));
+        }
+    }
+}
+
+fn rules(page: &mut Page, run: &PluginRun) {
+    let Some(first) = run.plugins.iter().find(|plugin| !plugin.rules.is_empty()) else { return };
+    page.heading("NCCL's rules");
+    let usable: Vec<&PluginReport> = run.plugins.iter().filter(|plugin| !plugin.rules.is_empty()).collect();
+    let widths: Vec<usize> = usable.iter().map(|plugin| label(plugin).len().max(8)).collect();
+    let heads: Vec<String> = usable.iter().zip(&widths).map(|(plugin, width)| left(&label(plugin), *width)).collect();
+    page.clipped(2, &format!("{}{}", left("", 12), heads.join("  ")));
+    for (at, rule) in first.rules.iter().enumerate() {
+        page.text(&format!("  {}", left(rule.rule, 12)));
+        for (plugin, width) in usable.iter().zip(&widths) {
+            let (style, word) = match plugin.rules.get(at).map(|rule| &rule.outcome) {
+                Some(RuleOutcome::Kept(_)) => (paint::GOOD, "kept"),
+                Some(RuleOutcome::Broken(_)) => (paint::ERROR, "BROKEN"),
+                Some(RuleOutcome::NotOffered(_)) | None => (paint::DIM, "n/a"),
+            };
+            page.styled(style, &left(word, width + 2));
+        }
+        page.styled(
+            paint::DIM,
+            &clip(rule.asks, page.width().saturating_sub(14 + widths.iter().sum::<usize>() + 2 * widths.len())),
+        );
+        page.end_line();
+    }
+}
+
+/// What a rule asks for, and what happened instead.
+fn broken(page: &mut Page, run: &PluginRun) {
+    for plugin in &run.plugins {
+        for rule in &plugin.rules {
+            if let RuleOutcome::Broken(what) = &rule.outcome {
+                page.heading(&format!("{} breaks {}", plugin.label, rule.rule));
+                page.indented(2, &format!("NCCL asks: {}.", rule.asks));
+                page.indented(2, &format!("Seen: {what}"));
+            }
+        }
+    }
+}
+
+fn figures(page: &mut Page, run: &PluginRun) {
+    let measured: Vec<_> =
+        run.plugins.iter().filter_map(|plugin| Some((plugin, plugin.figures.as_ref().ok()?))).collect();
+    let Some((_, first)) = measured.iter().find(|(_, figures)| !figures.bandwidth.is_empty()) else { return };
+    let [from, to] = &run.hosts;
+    let ends = if from == to { format!("within {from}") } else { format!("{from} to {to}") };
+    page.heading(&format!("GB/s one way, {ends}, {} messages under way: median (least to greatest)", run.in_flight));
+    let width = |label: &str| columns(label).max(24);
+    let heads: Vec<String> = measured.iter().map(|(plugin, _)| right(&label(plugin), width(&label(plugin)))).collect();
+    page.clipped(2, &format!("{} {}", right("size", 8), heads.join(" ")));
+    for row in &first.bandwidth {
+        let mut line = right(&row.size.to_string(), 8);
+        for (plugin, figures) in &measured {
+            let here = figures.bandwidth.iter().find(|here| here.size == row.size);
+            let cell = here.map_or("-".into(), |here| {
+                let least = here.gb_per_s.iter().copied().fold(f64::INFINITY, f64::min);
+                let greatest = here.gb_per_s.iter().copied().fold(0.0, f64::max);
+                let beside = here.gb_per_s_median() / row.gb_per_s_median();
+                let ratio = if std::ptr::eq(*figures, *first) { String::new() } else { format!(" {beside:.2}×") };
+                format!("{:.3} ({least:.2} to {greatest:.2}){ratio}", here.gb_per_s_median())
+            });
+            line.push(' ');
+            line.push_str(&right(&cell, width(&label(plugin))));
+        }
+        page.clipped(2, &line);
+    }
+    smaller_figures(page, &measured);
+}
+
+fn smaller_figures(page: &mut Page, measured: &[(&PluginReport, &busbw_model::PluginFigures)]) {
+    page.heading("8 bytes, and what 10^9 bytes cost");
+    let width = measured.iter().map(|(plugin, _)| columns(&label(plugin))).max().unwrap_or(0);
+    for (plugin, figures) in measured {
+        let latency = figures
+            .latency
+            .map_or("-".into(), |latency| format!("{} (99% {})", micros(latency.median), micros(latency.p99)));
+        let rate = figures.messages_per_second.map_or("-".into(), |rate| format!("{:.0} k messages/s", rate / 1e3));
+        let cpu = figures.bandwidth.last().map_or(0.0, |row| row.cpu_s_per_gb_median());
+        let line = format!("{}  {latency}, {rate}, {cpu:.2} s of processors", left(&label(plugin), width));
+        page.clipped(2, &line);
+    }
+}
+
+fn label(plugin: &PluginReport) -> String {
+    clip(&plugin.label, MAX_LABEL).into_owned()
+}
