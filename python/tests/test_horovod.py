@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import busbw.horovod as hvd
+from busbw.horovod import job
 from busbw.horovod.launch import LaunchError, Place, first_host, meet
 from busbw.horovod.light import Light
 
@@ -416,3 +417,16 @@ def test_real_launchers(launcher: str) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("sum 3 of 2") == 2
+
+
+def leave(rank: int) -> None:
+    hvd.init()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == 2
+    if rank == 0:  # an operation in which the other takes no part
+        hvd.allreduce_async(torch.ones(1))
+    job._leave()
+    assert hvd.is_initialized() == (rank == 0), "shut down where nothing was under way; no wait where something was"
+
+
+def test_a_script_that_fails_does_not_wait_for_others(tmp_path: Path) -> None:
+    ranks.run(2, leave, directory=tmp_path)

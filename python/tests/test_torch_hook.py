@@ -366,3 +366,26 @@ def scaled(rank: int) -> None:
 
 def test_amp_skips_one_step_on_all_ranks(tmp_path: Path) -> None:
     ranks.run(2, scaled, directory=tmp_path, hosts=["a", "b"])
+
+
+def in_pairs(rank: int, mode: str) -> tuple[list[torch.Tensor], None]:
+    """Two data-parallel groups of two ranks each, as beside tensor parallelism; then a group of all."""
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    own = groups[rank // 2]
+    ddp = DistributedDataParallel(model(), process_group=own, **SMALL_BUCKETS)
+    busbw.torch.accelerate(ddp, mode=mode, topk_min_bytes=0, ratio=0.1)  # type: ignore[arg-type]
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for number in range(3):
+        step(ddp, optimizer, rank, number)
+    everyone = dist.new_group()
+    total = torch.ones(1)
+    dist.all_reduce(total, group=everyone)
+    assert total.item() == 4
+    return [p.detach().clone() for p in ddp.parameters()], None
+
+
+@pytest.mark.parametrize("mode", ["plain", "topk"])
+def test_groups_smaller_than_the_job(mode: str, tmp_path: Path) -> None:
+    answers = ranks.run(4, in_pairs, mode, directory=tmp_path, hosts=["a", "b", "a", "b"])
+    first, second = assert_same_on_all(answers[:2]), assert_same_on_all(answers[2:])
+    assert not torch.equal(first[0], second[0])

@@ -121,6 +121,12 @@ class Job:
         process_set.process_set_id = 1 + max((known.process_set_id or 0 for known in self.process_sets), default=-1)
         self.process_sets.append(process_set)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every operation has ended."""
+        lanes_idle = all(lane.is_idle for lane in self._lanes.values())
+        return lanes_idle and all(reducer.is_idle for reducer in self._reducers)
+
     def close(self) -> None:
         """End threads and the group."""
         for lane in self._lanes.values():
@@ -180,7 +186,16 @@ def shutdown() -> None:
         _job = None
 
 
-atexit.register(shutdown)
+def _leave() -> None:
+    """Shut down at the end of the script; but where it ended in the middle of an operation, by an error, do not wait.
+
+    The other ranks may never take their part in it: they are to see this one go.
+    """
+    if _job is not None and _job.is_idle:
+        shutdown()
+
+
+atexit.register(_leave)
 
 
 def job() -> Job:

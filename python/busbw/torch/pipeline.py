@@ -33,6 +33,10 @@ class Pipeline(Protocol):
     def seconds(self) -> dict[str, float]:
         """Return the time that each stage has worked so far."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything submitted has been finished."""
+
     def close(self) -> None:
         """End the stages. What was submitted before is finished."""
 
@@ -60,6 +64,7 @@ class ThreadPipeline:
         self._queues: list[queue.SimpleQueue[_Job | None]] = [queue.SimpleQueue() for _ in self._stages]
         self._seconds = dict.fromkeys(self._stages, 0.0)
         self._failure: BaseException | None = None
+        self._submitted = self._finished = 0
         self._threads = [
             # A daemon, so that a rank whose peer has died can leave while a collective still waits.
             threading.Thread(target=self._run, args=(place,), name=f"busbw-{stage}", daemon=True)
@@ -79,6 +84,7 @@ class ThreadPipeline:
             return job.value
 
         finished = job.done.then(result)
+        self._submitted += 1
         self._queues[0].put(job)
         return finished
 
@@ -86,10 +92,14 @@ class ThreadPipeline:
         """See `Pipeline.seconds`: time on the clock, waiting for peers included."""
         return dict(self._seconds)
 
+    @property
+    def is_idle(self) -> bool:
+        """See `Pipeline.is_idle`."""
+        return self._finished == self._submitted
+
     def close(self) -> None:
         """See `Pipeline.close`."""
-        if self._queues:
-            self._queues[0].put(None)
+        self._queues[0].put(None)
         if self._failure is None:
             for thread in self._threads:
                 thread.join()
@@ -101,6 +111,7 @@ class ThreadPipeline:
             if following:
                 following[0].put(job)
             else:
+                self._finished += 1
                 job.done.set_result(None)
         for last in following:
             last.put(None)
@@ -158,6 +169,11 @@ class StreamPipeline:
             self._seconds[span.stage] += span.begin.elapsed_time(span.end) / 1e3
         self._spans.clear()
         return dict(self._seconds)
+
+    @property
+    def is_idle(self) -> bool:
+        """See `Pipeline.is_idle`."""
+        return self._stream.query()
 
     def close(self) -> None:
         """See `Pipeline.close`."""

@@ -152,6 +152,11 @@ class GradientReducer:
         self.step = int(state["step"])
         self.feedback.load_state_dict(state["buckets"])
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all buckets handed in have been averaged."""
+        return self._pipeline.is_idle
+
     def close(self) -> None:
         """End the stages' threads. The reducer is not used afterwards."""
         self._pipeline.close()
