@@ -95,11 +95,17 @@ fn contradictions_are_named() {
         ("-D 1", "needs --backend nccl"),
         ("-V 16", "needs --backend nccl"),
         ("-x 1", "needs --backend nccl"),
+        ("--share-gpus", "--share-gpus: is for GPUs and needs --backend nccl"),
+        ("--nccl-library /x", "--nccl-library /x: is for GPUs and needs --backend nccl"),
+        ("-D 1 --backend nccl", "busbw calls NCCL from the host only"),
+        ("-V 8 --backend nccl", "busbw calls NCCL from the host only"),
+        ("-G 1 -z 1 --backend nccl", "-z,--blocking 1: does not go with graphs (-G)"),
+        ("-G 1 -I 1 --backend nccl", "-I,--per_iter_timing 1: does not go with graphs (-G)"),
     ] {
         let error = parse(line).unwrap().check().unwrap_err().to_string();
         assert!(error.contains(says), "{line}: {error}");
     }
-    parse("-G 1 -R 2 -D 1 -V 8 -x 1 --backend nccl").unwrap().check().unwrap();
+    parse("-G 1 -R 2 -x 1 --share-gpus --nccl-library /x --backend nccl").unwrap().check().unwrap();
 }
 
 #[test]

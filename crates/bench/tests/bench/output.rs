@@ -57,7 +57,7 @@ fn text(flags: &str, rows: &[Row], is_enough: Option<bool>, reduced: Option<u64>
     let flags = Flags::parse("p", std::iter::once("p").chain(flags.split_ascii_whitespace())).unwrap();
     let mut out = Vec::new();
     let mut table = Table::new(&mut out, &flags);
-    table.preamble(&flags, "all_reduce_perf", "cpu: 2 ranks on 2 hosts").unwrap();
+    table.preamble(&flags, "all_reduce_perf", "cpu: 2 ranks on 2 hosts", &[]).unwrap();
     table.devices(&devices()).unwrap();
     reduced.into_iter().for_each(|bytes| table.reduced(bytes).unwrap());
     table.header().unwrap();

@@ -4,10 +4,10 @@ use super::api::Handle;
 use super::{Gpu, Stream};
 use crate::Result;
 use std::ffi::{CStr, c_void};
-use std::sync::Arc;
+use std::rc::Rc;
 
 /// Compiled code, loaded on a GPU.
-pub struct Module(Arc<Loaded>);
+pub struct Module(Rc<Loaded>);
 
 struct Loaded {
     gpu: Gpu,
@@ -25,7 +25,7 @@ impl Module {
         // SAFETY: the image lives through the call, in which the driver copies it.
         let code = unsafe { (gpu.cuda().api.module_load)(&mut raw, image.as_ptr().cast()) };
         gpu.cuda().checked("cuModuleLoadData", code)?;
-        Ok(Module(Arc::new(Loaded { gpu: gpu.clone(), raw })))
+        Ok(Module(Rc::new(Loaded { gpu: gpu.clone(), raw })))
     }
 
     /// One of its kernels.
@@ -38,7 +38,7 @@ impl Module {
         // SAFETY: the module lives, and the pointers are to values that live through the call.
         let code = unsafe { (cuda.api.module_function)(&mut raw, self.0.raw, name.as_ptr()) };
         cuda.checked("cuModuleGetFunction", code)?;
-        Ok(Function { module: Arc::clone(&self.0), raw })
+        Ok(Function { module: Rc::clone(&self.0), raw })
     }
 }
 
@@ -53,7 +53,7 @@ impl Drop for Loaded {
 
 /// A kernel.
 pub struct Function {
-    module: Arc<Loaded>,
+    module: Rc<Loaded>,
     raw: Handle,
 }
 

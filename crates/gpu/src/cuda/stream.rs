@@ -11,8 +11,10 @@ pub struct Stream {
     raw: Handle,
 }
 
-// SAFETY: any thread may queue work into a stream, one at a time; the driver has locks of its own.
+// SAFETY: any thread may queue work into a stream; the driver has locks of its own.
 unsafe impl Send for Stream {}
+// SAFETY: as above.
+unsafe impl Sync for Stream {}
 
 impl Stream {
     pub(super) fn new(gpu: &Gpu) -> Result<Self> {

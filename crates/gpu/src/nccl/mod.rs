@@ -105,7 +105,7 @@ impl Nccl {
             unsafe {
                 let mut code = 0;
                 let told = library.required::<GetVersion>("ncclGetVersion")?(&mut code);
-                checked("ncclGetVersion", told, || String::new()).map(|()| code)
+                checked("ncclGetVersion", told, String::new).map(|()| code)
             }
         };
         let code = version()?;
