@@ -128,7 +128,7 @@ fn each_broken_rule_is_named() {
         ("connect", "connect", "accept did not come back within"),
         ("listen", "listen", "closeListen gave ncclInternalError"),
         ("order", "order", "out of order, or changed"),
-        ("sizes", "sizes", "test gave"),
+        ("sizes", "sizes", "was told as [1048576] bytes"),
         ("truncation", "truncation", "without an error"),
         ("overrun", "truncation", "beyond its room"),
         ("tags", "tags", "out of order"),
