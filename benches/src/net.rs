@@ -233,7 +233,8 @@ impl Rounds {
 
     /// Who busbw's plugin is held against: its name, its figures by round, and the ratio to reach.
     fn peer(&self, goal: Goal) -> (String, Vec<f64>, f64) {
-        let streams = self.iperf3.iter().map(|(streams, figures)| (format!("iperf3 -P {streams}"), figures.clone()));
+        let mut streams =
+            self.iperf3.iter().map(|(streams, figures)| (format!("iperf3 -P {streams}"), figures.clone()));
         let others = self.plugins.iter().skip(1).map(|plugin| (plugin.label.clone(), plugin.gb_per_s.clone()));
         let median = |figures: &[f64]| Spread::of(figures.iter().copied()).map_or(0.0, |spread| spread.median);
         match goal {
@@ -243,7 +244,7 @@ impl Rounds {
                 (name, figures, share)
             }
             Goal::SixteenStreams(share) => {
-                let (name, figures) = streams.last().unwrap_or_default();
+                let (name, figures) = streams.next_back().unwrap_or_default();
                 (name, figures, share)
             }
             Goal::Line { gb_per_s, share } => {
