@@ -3,7 +3,7 @@
 //!
 //! A plugin is a foreign library that may crash, hang or print. So it is only ever loaded by an [`actor`]: a process of its
 //! own, started for one task and ended with it. The ranks of the [`job`] stand at both ends: each directs an actor, they
-//! exchange the actors' words, and tell apart a plugin that answers from one that does not ([`stage`]).
+//! exchange the actors' words, and tell apart a plugin that answers from one that does not (`stage`).
 //!
 //! What is asked of a plugin follows from how NCCL uses it (`src/transport/net.cc`, `src/proxy.cc`) and from the text that
 //! NCCL ships for authors of plugins (`plugins/net/README.md`, 2.30).
