@@ -140,7 +140,9 @@ fn each_broken_rule_is_named() {
         ("peer-death", "peer-death", "did not come within"),
     ] {
         let path = plugin.to_str().unwrap();
-        let ended = net(&["--plugin", path, "--rules-only", "--rule", rule, "--json", "-T", "2"], Some(breaks));
+        // Only a silence is waited for to its end.
+        let patience = if says.contains("did not come") { "4" } else { "10" };
+        let ended = net(&["--plugin", path, "--rules-only", "--rule", rule, "--json", "-T", patience], Some(breaks));
         let answer = json(&ended);
         let plugin = &answer["plugins"][0];
         assert_eq!(rules(plugin, "broken"), [rule], "{breaks}: {plugin}");
@@ -176,7 +178,7 @@ fn a_plugin_that_cannot_be_used_says_why() {
 fn a_plugin_that_crashes_takes_nothing_with_it() {
     let Some(plugin) = simple() else { return };
     let ended = net(
-        &["--plugin", plugin.to_str().unwrap(), "--json", "--size", "1K", "--seconds", "0.02", "-T", "2"],
+        &["--plugin", plugin.to_str().unwrap(), "--json", "--size", "1K", "--seconds", "0.02", "-T", "5"],
         Some("crash"),
     );
     let answer = json(&ended);
