@@ -1,29 +1,34 @@
 #!/bin/sh
-# Fills fuzz/corpus/explain with the test inputs of the repository, cut to 64 kB each. Run it from anywhere.
+# Fills fuzz/corpus with the test inputs of the repository, cut to 64 kB each: all of them for explain, those of its kind for
+# each other target. Run it from anywhere.
 set -eu
 cd "$(dirname "$0")/.."
 
 limit=65536
-corpus=fuzz/corpus/explain
-mkdir -p "$corpus"
 
-count=0
-for folder in tests/data crates/*/tests/data; do
-    [ -d "$folder" ] || continue
-    list=$(find "$folder" -type f | LC_ALL=C sort)
-    # Names are split at line ends only.
-    old_ifs=$IFS
-    IFS='
-'
-    for file in $list; do
-        head -c "$limit" "$file" > "$corpus/seed-$(printf '%s' "$file" | tr '/ ' '__')"
+# seed TARGET FILES: the names of files, a line each, on standard input
+seed() {
+    mkdir -p "fuzz/corpus/$1"
+    count=0
+    while IFS= read -r file; do
+        head -c "$limit" "$file" > "fuzz/corpus/$1/seed-$(printf '%s' "$file" | tr '/ ' '__')"
         count=$((count + 1))
     done
-    IFS=$old_ifs
-done
+    if [ "$count" -eq 0 ]; then
+        echo "seed.sh: no inputs for $1" >&2
+        exit 1
+    fi
+    echo "$count seeds in fuzz/corpus/$1"
+}
 
-if [ "$count" -eq 0 ]; then
-    echo "seed.sh: no inputs in tests/data or crates/*/tests/data" >&2
-    exit 1
-fi
-echo "$count seeds in $corpus"
+inputs() {
+    for folder in tests/data crates/*/tests/data; do
+        [ ! -d "$folder" ] || find "$folder" -type f
+    done | LC_ALL=C sort
+}
+
+inputs | seed explain
+inputs | grep '\.xml$' | seed topology
+find examples/clusters -name '*.toml' | LC_ALL=C sort | seed cluster
+mkdir -p fuzz/corpus/handle
+printf 'node[1-3,07],other[1-2]-ib' > fuzz/corpus/handle/seed-list

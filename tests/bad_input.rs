@@ -53,10 +53,12 @@ fn assert_refused(output: &Output, says: &str) {
 #[test]
 fn bad_files_are_refused_in_one_line() {
     let scratch = Scratch::new("bad-files");
-    let folder = scratch.0.display().to_string();
+    let folder = scratch.0.join("nothing in it");
+    std::fs::create_dir(&folder).expect("a folder");
+    let folder = folder.display().to_string();
     let cases = [
         ("/no/such/run.log".to_string(), "no such file; check the path"),
-        (folder.clone(), "is a directory; name the files in it"),
+        (folder.clone(), "no file in it that could be read"),
         (scratch.file("empty.log", b""), "is empty; "),
         (scratch.file("program", b"\x7fELF\x02\x01\x01\0\0\0\0"), "is not text but a program"),
         (scratch.file("run.log.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "gunzip it first"),

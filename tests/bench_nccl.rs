@@ -14,7 +14,7 @@ mod process;
 mod table;
 
 use fakes::Fakes;
-use lab::Skip;
+use lab::unless_skipped;
 use process::{Ended, run};
 use std::process::Command;
 use std::time::Duration;
@@ -24,12 +24,6 @@ const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
 /// No run here takes longer, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(300);
 const QUICK: &str = "-n 2 -w 1";
-
-fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
-    if let Err(skip) = test() {
-        skip.say();
-    }
-}
 
 /// `busbw bench` with these words over these fakes, on a machine with `gpus` GPUs.
 fn bench(fakes: &Fakes, gpus: usize, words: &str) -> Command {

@@ -1,40 +1,39 @@
 //! `busbw net` on a plugin that keeps NCCL's rules, and on the same plugin with one of them broken at a time.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "support/lab.rs"]
+mod lab;
+#[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/process.rs"]
 mod process;
 
+use lab::{Skip, c_compiler, root_folder};
 use process::{Ended, run};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
+use tempfile::TempDir;
 
 const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
 /// No run here takes longer, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The plugin of `tests/plugins/simple.c`, compiled once; nothing where there is no C compiler.
-fn simple() -> Option<&'static Path> {
-    static BUILT: OnceLock<Option<(tempfile::TempDir, PathBuf)>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        if Command::new("cc").arg("--version").output().is_err() {
-            return None;
-        }
+/// The plugin of `tests/plugins/simple.c`, compiled once; says why where nothing compiles it.
+fn simple() -> Option<String> {
+    static BUILT: OnceLock<Result<TempDir, Skip>> = OnceLock::new();
+    const FILE: &str = "libnccl-net-simple.so";
+    let build = || {
+        let compiler = c_compiler()?;
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let plugin = folder.path().join("libnccl-net-simple.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/plugins/simple.c");
-        let mut command = Command::new("cc");
-        command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&plugin).arg(source);
-        let output = command.output().expect("the compiler runs");
+        let mut command = Command::new(compiler);
+        command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(folder.path().join(FILE));
+        let output = command.arg(root_folder().join("tests/plugins/simple.c")).output().expect("the compiler runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Some((folder, plugin))
-    });
-    if built.is_none() {
-        eprintln!("skipped: no C compiler (cc) to build the plugin with");
-    }
-    built.as_ref().map(|(_, plugin)| plugin.as_path())
+        Ok(folder)
+    };
+    let folder = BUILT.get_or_init(build).as_ref().map_err(|skip| Skip(skip.0.clone()).say()).ok()?;
+    Some(folder.path().join(FILE).display().to_string())
 }
 
 fn net(arguments: &[&str], breaks: Option<&str>) -> Ended {
@@ -64,13 +63,12 @@ fn seen<'a>(plugin: &'a Value, rule: &str) -> &'a str {
 #[test]
 fn a_plugin_that_keeps_the_rules_is_measured() {
     let Some(plugin) = simple() else { return };
-    let path = plugin.to_str().unwrap();
     let ended = net(
         &[
             "--plugin",
-            path,
+            &plugin,
             "--plugin",
-            &format!("{path}@X=1"),
+            &format!("{plugin}@X=1"),
             "--json",
             "--size",
             "8,1M",
@@ -105,10 +103,10 @@ fn a_plugin_that_keeps_the_rules_is_measured() {
 
 #[test]
 fn busbws_own_plugin_keeps_the_rules_in_every_version() {
-    let plugin = Path::new(BUSBW).with_file_name("libnccl_net_busbw.so");
+    // Cargo puts the libraries of the workspace beside its tests.
+    let plugin = std::env::current_exe().expect("the test knows its file").with_file_name("libnccl_net_busbw.so");
     if !plugin.exists() {
-        eprintln!("skipped: {} is not built (cargo build -p busbw-nccl-net)", plugin.display());
-        return;
+        return Skip(format!("{} is not built (cargo build -p busbw-nccl-net)", plugin.display())).say();
     }
     for version in 6..=12 {
         let version = version.to_string();
@@ -139,10 +137,9 @@ fn each_broken_rule_is_named() {
         ("close", "close", "did not come back within"),
         ("peer-death", "peer-death", "did not come within"),
     ] {
-        let path = plugin.to_str().unwrap();
         // Only a silence is waited for to its end.
         let patience = if says.contains("did not come") { "4" } else { "10" };
-        let ended = net(&["--plugin", path, "--rules-only", "--rule", rule, "--json", "-T", patience], Some(breaks));
+        let ended = net(&["--plugin", &plugin, "--rules-only", "--rule", rule, "--json", "-T", patience], Some(breaks));
         let answer = json(&ended);
         let plugin = &answer["plugins"][0];
         assert_eq!(rules(plugin, "broken"), [rule], "{breaks}: {plugin}");
@@ -155,7 +152,7 @@ fn each_broken_rule_is_named() {
 #[test]
 fn a_plugin_that_cannot_be_used_says_why() {
     let Some(plugin) = simple() else { return };
-    let plugin = plugin.to_str().unwrap();
+    let plugin = plugin.as_str();
     for (arguments, breaks, says) in [
         (vec!["--plugin", plugin], Some("init"), "init gave ncclSystemError (2): NET/Simple : no network on day 1"),
         (vec!["--plugin", plugin], Some("devices"), "devices found 0"),
@@ -177,10 +174,7 @@ fn a_plugin_that_cannot_be_used_says_why() {
 #[test]
 fn a_plugin_that_crashes_takes_nothing_with_it() {
     let Some(plugin) = simple() else { return };
-    let ended = net(
-        &["--plugin", plugin.to_str().unwrap(), "--json", "--size", "1K", "--seconds", "0.02", "-T", "5"],
-        Some("crash"),
-    );
+    let ended = net(&["--plugin", &plugin, "--json", "--size", "1K", "--seconds", "0.02", "-T", "5"], Some("crash"));
     let answer = json(&ended);
     let plugin = &answer["plugins"][0];
     assert_eq!(seen(plugin, "order"), "the process that uses the plugin was ended by SIGABRT");

@@ -218,7 +218,7 @@ fn an_interrupt_ends_the_trial_and_keeps_the_others() {
     signal(running.id(), "INT");
     let ended = running.ended(PATIENCE);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stdout.contains("no result yet"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("no result yet (interrupted: the same command goes on)"), "{}", ended.stdout);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Fakes of NCCL, the CUDA driver and NVRTC, built from tests/fakes by the C compiler that is there.
 
-use crate::lab::{Skip, find, root_folder};
+use crate::lab::{Skip, c_compiler, root_folder};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -20,9 +20,7 @@ impl Fakes {
     /// # Panics
     /// The compiler does not take them.
     pub fn build(version: &str, definitions: &[&str]) -> Result<Self, Skip> {
-        let compiler = ["cc", "gcc", "clang"].into_iter().find_map(find);
-        let compiler =
-            compiler.ok_or_else(|| Skip("no C compiler (cc, gcc or clang) builds the fake libraries".into()))?;
+        let compiler = c_compiler()?;
         let folder = tempfile::tempdir().expect("a folder for the libraries");
         let build = |library: &str, source: &str, more: &[String]| {
             let fakes = root_folder().join("tests/fakes");

@@ -127,6 +127,19 @@ impl SlurmLab {
     /// # Panics
     /// The cluster does not come up although nothing that it needs is missing.
     pub fn up(nodes: usize) -> Result<Self, Skip> {
+        Self::started(&[&nodes.to_string()])
+    }
+
+    /// Brings up a cluster whose nodes are the hosts of a net lab, as jobs that meet over a network need it. Its commands work
+    /// on host 1. To be dropped before the net lab.
+    ///
+    /// # Panics
+    /// As `up`.
+    pub fn on(hosts: &NetLab) -> Result<Self, Skip> {
+        Self::started(&[&hosts.hosts.to_string(), "--on-net-lab"])
+    }
+
+    fn started(arguments: &[&str]) -> Result<Self, Skip> {
         root()?;
         programs("scripts/setup-tests installs them", &["slurmctld", "slurmd", "srun", "munged"])?;
         let script = script("slurmlab");
@@ -134,7 +147,7 @@ impl SlurmLab {
             Command::new(&script).arg("conf").env("SLURMLAB", SLURM_LAB).output().expect("the lab's script runs");
         let conf = String::from_utf8_lossy(&output.stdout).trim().to_string();
         let lab = SlurmLab { script, conf, _turn: take_turn("slurmlab") };
-        control(lab.command().args(["up", &nodes.to_string()]));
+        control(lab.command().arg("up").args(arguments));
         Ok(lab)
     }
 
@@ -163,7 +176,7 @@ impl SlurmLab {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.script);
-        command.env("SLURMLAB", SLURM_LAB).stdin(Stdio::null());
+        command.env("SLURMLAB", SLURM_LAB).env("NETLAB", NET_LAB).stdin(Stdio::null());
         command
     }
 }
@@ -221,6 +234,8 @@ pub fn own_mounts() -> Result<Command, Skip> {
 
 fn allow_root(command: &mut Command) {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    // Else it asks munge first, and waits for five seconds where that is installed and does not run.
+    command.env("PMIX_MCA_psec", "native");
 }
 
 pub fn root_folder() -> PathBuf {
@@ -246,6 +261,12 @@ pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The C compiler that is there.
+pub fn c_compiler() -> Result<PathBuf, Skip> {
+    let found = ["cc", "gcc", "clang"].into_iter().find_map(find);
+    found.ok_or_else(|| Skip("there is no C compiler (cc, gcc or clang)".into()))
 }
 
 fn succeeds(command: &mut Command) -> bool {

@@ -5,10 +5,7 @@ use crate::backend::cpu::{self, Cpu};
 use crate::backend::nccl::{self, Nccl};
 use crate::flags::BackendName;
 use crate::{Context, Error, Flags, Outcome, Result};
-use busbw_launch::command::{self, Starter};
-use busbw_launch::hosts::Hosts;
-use busbw_launch::local::Local;
-use busbw_launch::{Door, Launcher, Place, Settings};
+use busbw_launch::{Began, Door, Invocation, Launcher, Place, Settings};
 use busbw_model::Collective;
 use std::ffi::OsString;
 use std::io::Write;
@@ -56,24 +53,15 @@ fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
         // What every rank would find missing is said once.
         nccl::Process::check(&call.flags, variable)?;
     }
-    let (program, arguments) = (call.program.clone(), call.arguments.clone());
-    Ok(Local { np, program, arguments, environment: Vec::new() }.run(variable)?)
+    Ok(call.invocation().on_this_host(np, variable)?)
 }
 
-/// Builds the command line that runs this on other hosts; prints it, or becomes it.
+/// Prints the command line that runs this on other hosts, or becomes it.
 fn on_hosts(call: &Call, list: &str, variable: Variable<'_>, out: &mut dyn Write) -> Result<i32> {
-    let hosts: Hosts = list.parse()?;
-    let starter = Starter::find(variable)?;
-    let program = call.program.display().to_string();
-    let command: Vec<String> = std::iter::once(program).chain(call.arguments_on_hosts()).collect();
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let words = starter.command_line(&hosts, &command::passed_on(names), &command);
-    if call.flags.dry_run {
-        writeln!(out, "{}", command::shell_quoted(&words)).map_err(Error::Output)?;
-        return Ok(0);
+    if let Began::CommandLine(line) = call.invocation().on_hosts(list, variable)? {
+        writeln!(out, "{line}").map_err(Error::Output)?;
     }
-    hosts.resolve()?;
-    Err(command::become_command(&words).into())
+    Ok(0)
 }
 
 /// Measures with every rank of this process.
@@ -146,21 +134,33 @@ fn one_rank<R: Seated>(call: &Call, join: impl FnOnce() -> Result<R>, out: &mut 
 }
 
 impl Call {
+    /// How its ranks are started: with the same arguments, but for those that say where.
+    fn invocation(&self) -> Invocation {
+        Invocation {
+            hosts: self.flags.hosts.clone(),
+            fewest: 1,
+            np: self.flags.np.map(|np| np as usize),
+            dry_run: self.flags.dry_run,
+            program: self.program.clone(),
+            arguments: self.arguments_on_hosts(),
+        }
+    }
+
     /// Ranks of each process.
     fn ranks(&self) -> usize {
         (self.flags.nthreads * self.flags.ngpus) as usize
     }
 
     /// The arguments for the ranks on other hosts: all but those that say which hosts.
-    fn arguments_on_hosts(&self) -> Vec<String> {
-        let mut words = self.arguments.iter().map(|word| word.to_string_lossy().into_owned());
+    fn arguments_on_hosts(&self) -> Vec<OsString> {
+        let mut words = self.arguments.iter();
         let mut kept = Vec::new();
         while let Some(word) = words.next() {
-            match word.as_str() {
-                "--hosts" => drop(words.next()),
-                "--dry-run" => {}
-                word if word.starts_with("--hosts=") => {}
-                _ => kept.push(word),
+            match word.to_str() {
+                Some("--hosts") => drop(words.next()),
+                Some("--dry-run") => {}
+                Some(word) if word.starts_with("--hosts=") => {}
+                _ => kept.push(word.clone()),
             }
         }
         kept
@@ -176,6 +176,7 @@ impl Call {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
     fn hosts_are_not_told_where_they_are() {
@@ -186,7 +187,7 @@ mod tests {
             let arguments = given.split(' ').map(OsString::from).collect();
             let call =
                 Call { collective: Collective::AllReduce, flags: Flags::default(), program: "busbw".into(), arguments };
-            assert_eq!(call.arguments_on_hosts().join(" "), kept);
+            assert_eq!(call.arguments_on_hosts().join(OsStr::new(" ")), kept);
         }
     }
 }

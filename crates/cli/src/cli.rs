@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Parser)]
 #[command(name = "busbw", version, propagate_version = true, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Start with this machine, or with the output of a run, whatever it holds:\n  busbw doctor\n  busbw explain run.log"
+    after_help = "Start with this machine, or with the output of a run, whatever it holds:\n  busbw doctor\n  busbw explain run.log\n\nbusbw COMMAND --help has examples."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -30,6 +30,7 @@ pub enum Command {
     Explain(Explain),
     Compare(Compare),
     Tune(Box<crate::tune::Tune>),
+    Accelerate(crate::accelerate::Accelerate),
     Predict(Predict),
     Simulate(Simulate),
     Bench(Box<Bench>),
@@ -155,8 +156,8 @@ Exit status:
 #[derive(Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
-    /// Files to read; - is standard input
-    #[arg(required_unless_present = "code", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// Files to read, or folders, of which every file is; - is standard input
+    #[arg(required_unless_present = "code", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
 
     /// Print the page of a finding's code instead: what it means, how to confirm it, how to fix it
@@ -198,8 +199,7 @@ pub struct Explain {
 }
 
 fn code(name: &str) -> Result<Code, String> {
-    let known = Code::ALL.iter().find(|(_, known, _)| *known == name).map(|(code, ..)| *code);
-    known.ok_or_else(|| {
+    Code::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Code::ALL.iter().map(|(_, name, _)| *name).collect();
         format!("choose one of {}", names.join(", "))
     })
@@ -209,6 +209,7 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain run.log                      the output of one run: table, NCCL log, or both
   busbw explain rank*.log topo.txt           one log per rank, and `nvidia-smi topo -m`
   busbw explain with-rdma.log without.log    two runs on the same machines are compared
+  busbw explain results/                     results of many nodes and pairs: who is slow, how far from the rest
   mpirun … all_reduce_perf 2>&1 | tee run.log | busbw explain -
   busbw explain --code gdr.disabled          what a finding means and how to fix it
   busbw explain --advice run.log             and what to run next, as command lines
@@ -345,7 +346,7 @@ Exit status:
   0  predicted
   2  the cluster is not described, or bad usage";
 
-/// Say what the fabric gives large messages, over many hash seeds, and what a change would gain
+/// Say what the fabric gives large messages over many hash seeds, and what a change gains
 ///
 /// Routes the flows of a run over the switches and links of the cluster, as a hash per flow (ECMP) spreads them, once per
 /// seed, and shares the links fairly. Prints the busbw that comes out as a distribution, the links that decide it, and

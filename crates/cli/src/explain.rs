@@ -1,12 +1,12 @@
 //! `busbw explain`: reads the inputs, judges them, prints the answer.
 
 use crate::cli::{Color, Explain, Format};
+use crate::progress::Bar;
 use crate::{described, output};
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
 use busbw_predict::Cluster;
 use busbw_report::{html, json, text};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,11 +18,12 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
-    let sources: Vec<Source> = flags.files.iter().map(|path| Source::from_arg(path)).collect();
-    let progress = Progress::over(&sources);
-    let options = ReadOptions { threads: flags.threads, progress: progress.callback() };
+    let sources = flags.files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
+    let sources = sources.map_err(|e| e.to_string())?.concat();
+    let bar = bar_over(&sources);
+    let options = ReadOptions { threads: flags.threads, progress: moves(&bar) };
     let run = read(&sources, &options);
-    progress.finish();
+    drop(bar);
     let run = run.map_err(|e| e.to_string())?;
     let diagnosis = busbw_diagnose::diagnose_on(&run, cluster.as_ref());
     if run.is_empty() && diagnosis.findings.is_empty() {
@@ -88,34 +89,20 @@ fn behind_mpirun() -> bool {
     std::env::var_os("OMPI_COMM_WORLD_RANK").is_some()
 }
 
-/// A progress bar on the terminal for inputs that take a while.
-struct Progress {
-    bar: Option<ProgressBar>,
-}
-
 /// Smaller inputs are done before a bar is drawn.
 const WORTH_A_BAR: u64 = 64 << 20;
 
-impl Progress {
-    fn over(sources: &[Source]) -> Self {
-        let total: u64 = sources.iter().filter_map(Source::size).sum();
-        let bar = (total >= WORTH_A_BAR && io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-            let style = ProgressStyle::with_template("reading {bar:30} {bytes} of {total_bytes}, {eta} left");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar
-        });
-        Progress { bar }
+/// How much is read, of inputs that take a while.
+fn bar_over(sources: &[Source]) -> Bar {
+    let total: u64 = sources.iter().filter_map(Source::size).sum();
+    if total < WORTH_A_BAR {
+        Bar::none()
+    } else {
+        Bar::new(total, "reading {bar:30} {bytes} of {total_bytes}, {eta} left")
     }
+}
 
-    fn callback(&self) -> Option<Arc<dyn Fn(u64) + Send + Sync>> {
-        let bar = self.bar.clone()?;
-        Some(Arc::new(move |bytes| bar.inc(bytes)))
-    }
-
-    fn finish(self) {
-        if let Some(bar) = self.bar {
-            bar.finish_and_clear();
-        }
-    }
+fn moves(bar: &Bar) -> Option<Arc<dyn Fn(u64) + Send + Sync>> {
+    let bar = bar.drawn()?;
+    Some(Arc::new(move |bytes| bar.inc(bytes)))
 }

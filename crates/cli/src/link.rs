@@ -1,6 +1,8 @@
 //! `busbw link`: bandwidth and latency between hosts, every pair, and which of them is slow.
 
 use crate::cli::{Color, Format, Output};
+use crate::progress::Bar;
+use crate::values::{message_size, seconds};
 use crate::{explain, output};
 use busbw_launch::Invocation;
 use busbw_link::job::{self, Call, Ended};
@@ -8,8 +10,6 @@ use busbw_link::{Choice, Plan, Progress, RdmaChoice, judge};
 use busbw_model::{Bytes, LinkRun, Verdict};
 use busbw_report::{html, json, text};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub struct Link {
     both_ways: bool,
 
     /// Message sizes; matrices show the best of them [default: a few for two ends, 4M for more]
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size, help_heading = "What to measure")]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size, help_heading = "What to measure")]
     size: Vec<Bytes>,
 
     /// Numbers of flows to compare: TCP connections, or queue pairs [default: 1,2,4,8,16, for RDMA 1,4]
@@ -81,24 +81,12 @@ pub struct Link {
     output: Output,
 }
 
-/// Sizes beyond this need more memory than a figure is worth.
-const LARGEST: Bytes = Bytes(1 << 30);
 /// As many sockets as NCCL allows in a connection (MAX_SOCKETS in its `src/transport/net_socket.cc`).
 const MOST_FLOWS: u32 = 64;
-
-fn size(text: &str) -> Result<Bytes, String> {
-    let size: Bytes = text.parse().map_err(|e: busbw_model::ParseBytesError| e.to_string())?;
-    if (1..=LARGEST.0).contains(&size.0) { Ok(size) } else { Err(format!("give sizes from 1 to {LARGEST}")) }
-}
 
 fn flows(text: &str) -> Result<u32, String> {
     let flows = text.parse().ok().filter(|flows| (1..=MOST_FLOWS).contains(flows));
     flows.ok_or_else(|| format!("give numbers from 1 to {MOST_FLOWS}"))
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| (0.01..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.01 to 3600".into())
 }
 
 const EXAMPLES: &str = "Examples:
@@ -133,13 +121,8 @@ impl Link {
             timeout: self.timeout,
             rdma: RdmaChoice { devices: self.device.clone(), gid_index: self.gid_index },
         };
-        let invocation = Invocation {
-            hosts: positional.or_else(|| self.list.clone()),
-            np: self.np,
-            dry_run: self.dry_run,
-            program: std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?,
-            arguments: std::env::args_os().skip(1).collect(),
-        };
+        let hosts = positional.or_else(|| self.list.clone());
+        let invocation = Invocation::of_two_ends(hosts, self.np, self.dry_run).map_err(|error| error.to_string())?;
         Ok(Call { plan, invocation })
     }
 }
@@ -154,9 +137,9 @@ fn ascending<T: Ord + Copy>(values: &[T]) -> Vec<T> {
 /// Runs the subcommand.
 pub fn run(flags: &Link) -> Result<ExitCode, String> {
     let call = flags.call()?;
-    let bar = Bar::default();
-    let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| bar.show(progress));
-    bar.finish();
+    let bar = Bar::new(1, "round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");
+    let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| show(&bar, progress));
+    drop(bar);
     match ended.map_err(|error| error.to_string())? {
         Ended::Measured(run) => answer(flags, &run),
         Ended::CommandLine(line) => output::write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
@@ -178,31 +161,11 @@ fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// How far the run has come: a bar on a terminal, else a line per pair where there are several.
-struct Bar(ProgressBar);
-
-impl Default for Bar {
-    fn default() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(5));
-        let style = ProgressStyle::with_template("round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Bar(bar)
-    }
-}
-
-impl Bar {
-    fn show(&self, progress: Progress) {
-        let Progress { pairs, done, round, rounds } = progress;
-        if io::stderr().is_terminal() {
-            self.0.set_length(pairs as u64);
-            self.0.set_message(format!("{round} of {rounds}"));
-            self.0.set_position(done as u64);
-        } else if pairs > 1 {
-            eprintln!("busbw: {done} of {pairs} pairs, round {round} of {rounds}");
-        }
-    }
-
-    fn finish(&self) {
-        self.0.finish_and_clear();
+/// A bar on a terminal, else a line per pair where there are several.
+fn show(bar: &Bar, progress: Progress) {
+    let Progress { pairs, done, round, rounds } = progress;
+    bar.show(done, pairs, format!("{round} of {rounds}"));
+    if bar.is_hidden() && pairs > 1 {
+        eprintln!("busbw: {done} of {pairs} pairs, round {round} of {rounds}");
     }
 }

@@ -1,5 +1,8 @@
 //! The `busbw` command: parses flags and calls one function per subcommand.
 
+#![forbid(unsafe_code)]
+
+mod accelerate;
 mod bench;
 mod check;
 mod cli;
@@ -13,11 +16,14 @@ mod monitor;
 mod net;
 mod output;
 mod predict;
+mod progress;
 mod simulate;
 mod sizes;
 mod tune;
+mod values;
+mod verbs;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use mimalloc::MiMalloc;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -39,11 +45,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, String> {
-    match &cli::Cli::parse().command {
+    let cli = cli::Cli::from_arg_matches(&verbs::matches()).unwrap_or_else(|error| error.exit());
+    match &cli.command {
         cli::Command::Explain(flags) => explain::run(flags),
         cli::Command::Check(flags) => check::run(flags),
         cli::Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
         cli::Command::Compare(flags) => compare::run(flags),
+        cli::Command::Accelerate(flags) => accelerate::run(flags),
         cli::Command::Tune(flags) => tune::run(flags),
         cli::Command::Predict(flags) => predict::run(flags),
         cli::Command::Simulate(flags) => simulate::run(flags),

@@ -1,6 +1,8 @@
 //! `busbw net`: NCCL's net plugins, held against NCCL's rules and against each other.
 
 use crate::cli::{Color, TableFormat};
+use crate::progress::Bar;
+use crate::values::{message_size, seconds};
 use crate::{explain, output};
 use busbw_launch::Invocation;
 use busbw_model::{Bytes, PluginRun};
@@ -8,13 +10,11 @@ use busbw_plugin::{Call, Candidate, Ended, Plan, Progress, actor, job, rule_name
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Try NCCL's net plugins without a GPU: do they keep NCCL's rules, and what do they reach beside each other
+/// Hold NCCL's net plugins against NCCL's rules and each other, without a GPU
 ///
 /// Loads any libnccl-net*.so in processes of its own, between two local processes or two hosts, and plays NCCL's part: connects,
 /// posts, tests, closes and dies as NCCL may. Then measures all plugins in turn: bandwidth by size, latency, message rate, and
@@ -57,7 +57,7 @@ pub struct Net {
     measure_only: bool,
 
     /// Message sizes
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = size,
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size,
           default_value = "4K,64K,512K,4M,16M")]
     size: Vec<Bytes>,
 
@@ -108,19 +108,6 @@ Exit status:
   1  a plugin cannot be used, breaks a rule, or failed while it was measured
   2  the ranks could not be started, or bad usage";
 
-/// A message that needs more memory than this shows nothing that a smaller one does not.
-const LARGEST: Bytes = Bytes(1 << 30);
-
-fn size(text: &str) -> Result<Bytes, String> {
-    let size: Bytes = text.parse().map_err(|e: busbw_model::ParseBytesError| e.to_string())?;
-    if (1..=LARGEST.0).contains(&size.0) { Ok(size) } else { Err(format!("give sizes from 1 to {LARGEST}")) }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds: &f64| (0.01..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "give seconds from 0.01 to 3600".into())
-}
-
 fn candidate(text: &str) -> Result<Candidate, String> {
     let (path, settings) = text.split_once('@').unwrap_or((text, ""));
     let setting = |setting: &str| match setting.split_once('=') {
@@ -150,13 +137,8 @@ impl Net {
             in_flight: self.in_flight.into(),
             patience: self.timeout,
         };
-        let invocation = Invocation {
-            hosts: (!self.hosts.is_empty()).then(|| self.hosts.join(",")),
-            np: Some(2),
-            dry_run: self.dry_run,
-            program: std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?,
-            arguments: std::env::args_os().skip(1).collect(),
-        };
+        let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(","));
+        let invocation = Invocation::of_two_ends(hosts, Some(2), self.dry_run).map_err(|error| error.to_string())?;
         Ok(Call { plan, invocation, actor_arguments: vec!["net".into(), "--act".into()] })
     }
 
@@ -179,9 +161,10 @@ pub fn run(flags: &Net) -> Result<ExitCode, String> {
         return Ok(actor::run());
     }
     let call = flags.call()?;
-    let bar = Bar::default();
-    let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| bar.show(&progress));
-    bar.0.finish_and_clear();
+    let bar = Bar::new(1, "{bar:30} {pos} of {len}, {elapsed}, {wide_msg}");
+    let show = |progress: Progress<'_>| bar.show(progress.done, progress.all, progress.doing.to_owned());
+    let ended = job::run(&call, &|name| std::env::var(name).ok(), &show);
+    drop(bar);
     match ended.map_err(|error| error.to_string())? {
         Ended::Found(run) => answer(flags, &run),
         Ended::CommandLine(line) => output::write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
@@ -199,26 +182,4 @@ fn answer(flags: &Net, run: &PluginRun) -> Result<ExitCode, String> {
     })?;
     let fine = run.plugins.iter().all(|plugin| plugin.keeps_the_rules() && plugin.figures.is_ok());
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// How far the run has come, on a terminal.
-struct Bar(ProgressBar);
-
-impl Default for Bar {
-    fn default() -> Self {
-        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr_with_hz(5));
-        let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {elapsed}, {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Bar(bar)
-    }
-}
-
-impl Bar {
-    fn show(&self, progress: &Progress<'_>) {
-        if io::stderr().is_terminal() {
-            self.0.set_length(progress.all as u64);
-            self.0.set_message(progress.doing.to_owned());
-            self.0.set_position(progress.done as u64);
-        }
-    }
 }

@@ -1,15 +1,14 @@
 //! `busbw simulate`: what the fabric gives, and what changes would gain.
 
 use crate::cli::{Color, Format, Simulate};
+use crate::progress::Bar;
 use crate::{described, explain, output};
 use busbw_model::Communicator;
 use busbw_predict::{Cluster, Options, SimulationError, Traffic, WhatIf};
 use busbw_report::{Comparison, Scenario, html, json, text};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{self, IsTerminal};
+use std::cell::Cell;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Runs the subcommand.
 pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
@@ -35,9 +34,10 @@ fn compare(flags: &Simulate, cluster: Cluster) -> Result<Comparison, String> {
     }
     .map_err(fault)?;
     let options = Options { seeds: flags.seeds, ..Options::default() };
-    let progress = Progress::over(1 + flags.what_if.len());
+    let (all, done) = (1 + flags.what_if.len(), Cell::new(0));
+    let bar = Bar::new(all as u64, "simulating {msg} {spinner} {pos} of {len} done, {elapsed}");
     let simulated = |name: String, cluster: Cluster, traffic: &Traffic| {
-        progress.step(&name);
+        bar.show(done.replace(done.get() + 1), all, name.clone());
         let simulation = busbw_predict::simulate(&cluster, traffic, &options)?;
         Ok(Scenario { name, cluster, simulation })
     };
@@ -67,36 +67,5 @@ fn rings(log: &Path, cluster: &Cluster) -> Result<Communicator, String> {
             Err(format!("{log}: has {ranks} ranks and the cluster {described} GPUs; describe the cluster of that run"))
         }
         None => Ok(comm),
-    }
-}
-
-/// Says on the terminal what is being simulated, until it goes out of scope.
-struct Progress(Option<ProgressBar>);
-
-impl Progress {
-    fn over(scenarios: usize) -> Self {
-        Progress(io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(scenarios as u64), ProgressDrawTarget::stderr_with_hz(5));
-            let style = ProgressStyle::with_template("simulating {msg} {spinner} {pos} of {len} done, {elapsed}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar
-        }))
-    }
-
-    /// The next begins.
-    fn step(&self, name: &str) {
-        if let Some(bar) = &self.0 {
-            bar.inc(u64::from(!bar.message().is_empty()));
-            bar.set_message(name.to_string());
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
     }
 }

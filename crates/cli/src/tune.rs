@@ -43,7 +43,7 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
         return Err(format!("{program}: no such program here; correct the command behind --"));
     }
     let store = Store::open(&flags.store(), &plan.identity(flags)).map_err(|e| e.to_string())?;
-    let progress = Progress::new(plan.settings.len())?;
+    let progress = Progress::new()?;
     let sweep = Sweep {
         settings: &plan.settings,
         workload: &plan.workload,

@@ -137,16 +137,18 @@ impl Communicator {
     /// # Safety
     /// The memory that `operation` names is valid for it: readable, writable, of the sizes that its collective has in NCCL.
     pub unsafe fn run(&mut self, operation: &Operation) -> Result<()> {
-        // SAFETY: passed on to the caller.
         match self.algorithm(operation) {
+            // SAFETY: passed on to the caller.
             Algorithm::Direct => unsafe { self.host.run(operation) },
             Algorithm::TwoLevel => {
                 let place = self.layout.place(self.rank);
                 let mut rails = Subset::new(&mut self.links, &self.rail, place.host);
+                // SAFETY: as above.
                 unsafe { algorithms::two_level(&self.layout, self.rank, &mut self.host, &mut rails, operation) }
             }
             other => {
                 self.connect_host()?;
+                // SAFETY: as above.
                 unsafe { algorithms::run(&mut self.links, other, operation) }
             }
         }

@@ -69,9 +69,10 @@ impl Link {
     /// Hands to the connection what it takes of the posts kept, in order.
     fn hand_over(&mut self) -> Result<()> {
         while let Some(post) = self.kept.front() {
-            // SAFETY: who posted it keeps the memory good until the request is done.
             let taken = match (&mut self.end, *post) {
+                // SAFETY: who posted it keeps the memory good until the request is done.
                 (End::Send(sender), Post::Send(data, len)) => unsafe { sender.isend(data, len, TAG)? },
+                // SAFETY: as above.
                 (End::Receive(receiver), Post::Receive(room, len)) => unsafe { receiver.irecv(room, len, TAG)? },
                 _ => None,
             };

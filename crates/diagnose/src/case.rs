@@ -3,8 +3,9 @@
 use crate::curve::Curve;
 use crate::hardware::Hardware;
 use crate::lines::{self, Line};
+use crate::peers;
 use crate::trial::Trial;
-use busbw_model::{BenchTable, Communicator, Run, TransportKind};
+use busbw_model::{BenchTable, Communicator, PeerGroup, Run, TransportKind};
 
 /// What is judged.
 pub struct Case<'a> {
@@ -18,6 +19,8 @@ pub struct Case<'a> {
     pub hardware: Hardware,
     /// Settings that somebody tried, and what came of it.
     pub trials: Vec<Trial<'a>>,
+    /// Nodes and pairs that were measured alike.
+    pub peers: Vec<PeerGroup>,
 }
 
 /// A table with rows and what is known about where it was measured.
@@ -50,7 +53,7 @@ impl<'a> Case<'a> {
     pub fn new(run: &'a Run) -> Self {
         let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
         let (hardware, trials) = (Hardware::of(run), Trial::all(run));
-        Case { run, tests, lines: lines::of(run), hardware, trials }
+        Case { run, tests, lines: lines::of(run), hardware, trials, peers: peers::groups(run) }
     }
 
     /// Whether any line, variable or matrix names what only machines with RDMA have.
@@ -73,6 +76,11 @@ impl<'a> Case<'a> {
 }
 
 impl<'a> Test<'a> {
+    /// Whether its ranks ran on CPU cores, as those of `busbw bench` do without `--backend nccl`.
+    pub fn on_cores(&self) -> bool {
+        self.gpu.is_some_and(|name| name.starts_with("CPU "))
+    }
+
     fn new(run: &'a Run, table: &'a BenchTable) -> Option<Self> {
         let curve = Curve::of(table)?;
         let same_size = |comm: &&Communicator| table.nranks.is_none() || comm.nranks == table.nranks;

@@ -4,6 +4,8 @@
 //! which to act on them, and says how the run stands. Rules that look for a text are data: `rules/signatures.toml`
 //! and `rules/environment.toml`. Rules that look at structure are functions, a file each.
 
+#![forbid(unsafe_code)]
+
 mod advice;
 mod case;
 pub mod check;
@@ -13,10 +15,12 @@ mod hardware;
 mod lines;
 mod order;
 mod pages;
+mod peers;
 mod rules;
 mod trial;
 mod variables;
 mod verdict;
+mod words;
 
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
@@ -61,6 +65,7 @@ fn diagnose_by(run: &Run, described: Option<&Cluster>, rules: &[rules::Entry]) -
         expected_tables: expectation::tables(&case, &prospects),
         variables: rules::environment::lint(&case),
         advice,
+        peers: case.peers,
     }
 }
 

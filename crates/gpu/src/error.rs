@@ -18,6 +18,14 @@ pub enum Error {
         /// How to get it.
         remedy: &'static str,
     },
+    /// This program cannot open any library.
+    #[error("{name} is needed, and {reason}")]
+    Static {
+        /// Its file name: `libnccl.so.2`.
+        name: &'static str,
+        /// Why not, and what to do.
+        reason: &'static str,
+    },
     /// A library is there, and cannot be opened.
     #[error("{path} cannot be opened: {reason}; {remedy}")]
     Unusable {

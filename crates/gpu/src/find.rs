@@ -1,6 +1,7 @@
 //! Where libraries are looked for: a path that is given, the library path, CUDA's folders, Python's packages.
 
 use crate::{Error, Result, python};
+use busbw_model::NO_LIBRARIES;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -40,6 +41,9 @@ impl Wanted {
     /// # Errors
     /// Where it was looked for, or why what is there cannot be opened.
     pub fn open(&self, given: Option<&Path>, variable: Lookup<'_>) -> Result<Opened> {
+        if let Some(reason) = NO_LIBRARIES {
+            return Err(Error::Static { name: self.names[0], reason });
+        }
         let named = given.map(Path::to_path_buf).or_else(|| variable(self.variable).map(PathBuf::from));
         if let Some(path) = named {
             return self.open_named(&path);

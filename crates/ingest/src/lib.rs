@@ -1,5 +1,7 @@
 //! Text to model: nccl-tests tables, NCCL logs, topologies and RDMA tools, read from any mix of files.
 
+#![forbid(unsafe_code)]
+
 mod assemble;
 mod clean;
 mod command;
@@ -7,6 +9,7 @@ mod context;
 mod cursor;
 mod evidence;
 mod facts;
+mod folder;
 pub mod host;
 mod inspector;
 mod json_objects;
@@ -21,6 +24,7 @@ mod node_facts;
 mod notes;
 pub mod nvidia_smi_topo;
 mod outcome;
+pub mod own;
 pub mod perftest;
 mod pipeline;
 mod prefix;

@@ -4,7 +4,7 @@ use crate::assemble::Assembler;
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
-use crate::{nccl_tests_json, perftest, torch};
+use crate::{nccl_tests_json, own, perftest, torch};
 use busbw_model::{InputKind, Run};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -29,7 +29,8 @@ const LARGEST_DOCUMENT: u64 = 256 << 20;
 /// error.
 ///
 /// # Errors
-/// When an input is missing, a directory, no text, or cannot be read, or when all inputs are empty.
+/// When an input is missing, a directory, no text, or cannot be read, or when all inputs are empty. Of a folder's files
+/// ([`Source::all`]), those that cannot be read are problems of the run.
 pub fn read(sources: &[Source], options: &ReadOptions) -> Result<Run, ReadError> {
     if sources.is_empty() {
         return Err(ReadError::NoInput);
@@ -38,7 +39,13 @@ pub fn read(sources: &[Source], options: &ReadOptions) -> Result<Run, ReadError>
     let mut bytes = 0;
     for source in sources {
         assembler.begin(&source.name());
-        let read = read_one(source, options, &mut assembler)?;
+        let read = match read_one(source, options, &mut assembler) {
+            Err(error) if source.is_of_folder() => {
+                assembler.problem(0, error.reason());
+                0
+            }
+            read => read?,
+        };
         assembler.end(read);
         bytes += read;
     }
@@ -86,11 +93,19 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     read.map_err(|e| source.error(e))
 }
 
-/// Reads JSON that nccl-tests or perftest wrote; false when the text is something else.
+/// Reads JSON that busbw, nccl-tests or perftest wrote; false when the text is something else.
 fn read_document(whole: &[u8], assembler: &mut Assembler) -> bool {
     let Ok(text) = std::str::from_utf8(whole) else { return false };
     let input = assembler.current_input();
     let lines = memchr::memchr_iter(b'\n', whole).count() as u64;
+    if let Some(schema) = own::Schema::of(whole) {
+        let mut read = Ok(());
+        assembler.document(InputKind::Busbw, lines, |run| read = own::read(schema, text, input, run));
+        if let Err(reason) = read {
+            assembler.problem(reason.line() as u64, format!("an answer of busbw's that is not whole: {reason}"));
+        }
+        return true;
+    }
     if nccl_tests_json::looks_like(text) {
         match nccl_tests_json::read(text, input) {
             Ok(table) => assembler.document(InputKind::NcclTestsJson, lines, |run| run.tables.push(table)),

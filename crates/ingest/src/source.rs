@@ -20,6 +20,9 @@ pub enum ReadError {
     /// The path is a directory.
     #[error("{}: is a directory; name the files in it, for example {}/*.log", .0.display(), .0.display())]
     Directory(PathBuf),
+    /// A folder without files.
+    #[error("{}: no file in it that could be read; give the folder with the results, or the files", .0.display())]
+    EmptyFolder(PathBuf),
     /// The file may not be read.
     #[error("{}: permission denied; run as a user who may read it", .0.display())]
     Permission(PathBuf),
@@ -30,6 +33,14 @@ pub enum ReadError {
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
+    },
+    /// A part of a folder that is not read.
+    #[error("{}: left out: {why}", path.display())]
+    LeftOut {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
     },
     /// Every input is empty.
     #[error(
@@ -62,6 +73,17 @@ impl ReadError {
         })
     }
 
+    /// Why an input is passed over, where its name stands before.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            ReadError::Binary { kind, .. } => format!("left out: {kind}"),
+            ReadError::LeftOut { why, .. } => format!("left out: {why}"),
+            ReadError::Permission(_) => "left out: permission denied".into(),
+            ReadError::Io { source, .. } => format!("left out: {source}"),
+            other => other.to_string(),
+        }
+    }
+
     /// The error of opening or reading a path.
     pub(crate) fn of(path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
@@ -79,6 +101,10 @@ impl ReadError {
 pub enum Source {
     /// A file.
     Path(PathBuf),
+    /// A file that a folder holds: where it cannot be read, that is noted and the others are.
+    Found(PathBuf),
+    /// A part of a folder that is not read, and why.
+    LeftOut(PathBuf, &'static str),
     /// Standard input.
     Stdin,
     /// Text at hand, with the name to show for it.
@@ -94,7 +120,7 @@ impl Source {
     /// The name to show.
     pub fn name(&self) -> String {
         match self {
-            Source::Path(path) => path.display().to_string(),
+            Source::Path(path) | Source::Found(path) | Source::LeftOut(path, _) => path.display().to_string(),
             Source::Stdin => "-".to_string(),
             Source::Bytes(name, _) => name.clone(),
         }
@@ -102,7 +128,8 @@ impl Source {
 
     pub(crate) fn open(&self) -> Result<Box<dyn Read + Send + '_>, ReadError> {
         match self {
-            Source::Path(path) => {
+            Source::LeftOut(path, why) => Err(ReadError::LeftOut { path: path.clone(), why }),
+            Source::Path(path) | Source::Found(path) => {
                 let file = File::open(path).map_err(|e| ReadError::of(path, e))?;
                 let is_dir = file.metadata().is_ok_and(|m| m.is_dir());
                 if is_dir { Err(ReadError::Directory(path.clone())) } else { Ok(Box::new(file)) }
@@ -112,6 +139,11 @@ impl Source {
         }
     }
 
+    /// Whether a folder held it, and nobody named it.
+    pub(crate) fn is_of_folder(&self) -> bool {
+        matches!(self, Source::Found(_) | Source::LeftOut(..))
+    }
+
     pub(crate) fn error(&self, source: io::Error) -> ReadError {
         ReadError::of(Path::new(&self.name()), source)
     }
@@ -119,8 +151,8 @@ impl Source {
     /// The size, where it is known beforehand: what a progress bar needs.
     pub fn size(&self) -> Option<u64> {
         match self {
-            Source::Path(path) => path.metadata().ok().filter(|m| m.is_file()).map(|m| m.len()),
-            Source::Stdin => None,
+            Source::Path(path) | Source::Found(path) => path.metadata().ok().filter(|m| m.is_file()).map(|m| m.len()),
+            Source::Stdin | Source::LeftOut(..) => None,
             Source::Bytes(_, bytes) => Some(bytes.len() as u64),
         }
     }

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 pub struct Invocation {
     /// The hosts to start on: `a,b:2`.
     pub hosts: Option<String>,
+    /// Fewer ranks than this on the hosts are refused.
+    pub fewest: usize,
     /// Ranks to start on this host.
     pub np: Option<usize>,
     /// Whether the command line that starts the job on other hosts is only wanted as text.
@@ -35,6 +37,15 @@ pub enum Began {
 }
 
 impl Invocation {
+    /// Of this program, as it was called, between two ends.
+    ///
+    /// # Errors
+    /// The system does not tell this program's path.
+    pub fn of_two_ends(hosts: Option<String>, np: Option<usize>, dry_run: bool) -> Result<Self> {
+        let program = std::env::current_exe().map_err(|error| Error::system("this program's own path", error))?;
+        Ok(Invocation { hosts, fewest: 2, np, dry_run, program, arguments: std::env::args_os().skip(1).collect() })
+    }
+
     /// Begins. Ranks are started with the same arguments, and then find themselves to be ranks.
     ///
     /// # Errors
@@ -43,21 +54,28 @@ impl Invocation {
         let place = Place::detect(look)?;
         match (place.launcher, place.size, &self.hosts, self.np) {
             (_, 1, Some(hosts), _) => self.on_hosts(hosts, look),
-            (Launcher::Alone, _, None, Some(np)) if np > 1 => self.on_this_host(np, look),
+            (Launcher::Alone, _, None, Some(np)) if np > 1 => self.on_this_host(np, look).map(Began::Ended),
             _ => Ok(Began::Here(place)),
         }
     }
 
-    fn on_this_host(&self, np: usize, look: Lookup) -> Result<Began> {
+    /// Starts `np` ranks here and waits for their end: the exit status.
+    ///
+    /// # Errors
+    /// As of [`Local::run`].
+    pub fn on_this_host(&self, np: usize, look: Lookup) -> Result<i32> {
         let (program, arguments) = (self.program.clone(), self.arguments.clone());
-        Local { np, program, arguments, environment: Vec::new() }.run(look).map(Began::Ended)
+        Local { np, program, arguments, environment: Vec::new() }.run(look)
     }
 
     /// Builds the command line that runs this on other hosts; becomes it, unless it is only to be shown.
-    fn on_hosts(&self, list: &str, look: Lookup) -> Result<Began> {
+    ///
+    /// # Errors
+    /// As of [`Invocation::begin`].
+    pub fn on_hosts(&self, list: &str, look: Lookup) -> Result<Began> {
         let hosts: Hosts = list.parse()?;
-        if hosts.ranks() < 2 {
-            return Err(Error::Usage(format!("{list}: this needs two ends; name another host")));
+        if hosts.ranks() < self.fewest {
+            return Err(Error::Usage(format!("{list}: this needs {} ends; name another host", self.fewest)));
         }
         let starter = Starter::find(look)?;
         let program = self.program.display().to_string();

@@ -1,9 +1,10 @@
 //! Findings: what the rules conclude, with evidence and remedy.
 
 use crate::environment::Variable;
+use crate::peers::PeerGroup;
 use crate::place::SourceLine;
 use crate::units::{Bytes, GBps};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a finding is about. The codes are a contract: programs outside this repository match on them.
@@ -114,6 +115,11 @@ impl Code {
         (Code::OkAsExpected, "ok.as-expected", "the run does what such hardware does"),
     ];
 
+    /// The code that is written so; `None` for a text that is no code.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, text, _)| *text == name).map(|(code, ..)| *code)
+    }
+
     /// The code as text: `fabric.congestion`.
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(code, ..)| *code == self).map_or("", |(_, text, _)| text)
@@ -132,7 +138,7 @@ impl fmt::Display for Code {
 }
 
 /// How much a finding matters. Ordered: an error weighs most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Good to know.
@@ -173,6 +179,21 @@ pub struct Finding {
     pub remedy: Vec<String>,
     /// What the remedy should gain, where it can be said.
     pub expected_gain: Option<Gain>,
+}
+
+/// A finding that busbw made before and kept as JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedFinding {
+    /// The host that it is about, where it is about one.
+    pub host: Option<String>,
+    /// What it is about.
+    pub code: Code,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What it says, in a line.
+    pub text: String,
+    /// The input.
+    pub source: SourceLine,
 }
 
 /// A line that shows a finding.
@@ -293,6 +314,8 @@ pub struct Diagnosis {
     pub variables: Vec<Variable>,
     /// What to run next where the inputs leave a question open.
     pub advice: Vec<Advice>,
+    /// Nodes and pairs that were measured alike, held against each other.
+    pub peers: Vec<PeerGroup>,
 }
 
 /// One thing to run next, and what its output will tell.

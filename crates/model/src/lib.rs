@@ -5,6 +5,8 @@
 //!
 //! A [`Run`] is everything that a set of inputs says; a [`Diagnosis`] is what the rules conclude from it.
 
+#![forbid(unsafe_code)]
+
 mod check;
 mod cluster;
 mod collective;
@@ -19,10 +21,13 @@ mod link;
 mod nccl;
 mod net_plugin;
 pub mod node;
+mod peers;
 mod place;
+mod program;
 mod ras;
 mod rdma;
 mod run;
+mod statistics;
 mod table;
 mod told;
 mod topology;
@@ -44,7 +49,8 @@ pub use comparison::{
 pub use diagnostics::{DiagLine, DiagTag};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
-    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Severity, Verdict,
+    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, SavedFinding, Severity,
+    Verdict,
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
@@ -57,12 +63,15 @@ pub use net_plugin::{
     PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
 };
 pub use node::NodeFacts;
+pub use peers::{Blame, PeerGroup, SlowPeer};
 pub use place::{Place, SourceLine};
+pub use program::NO_LIBRARIES;
 pub use ras::{
     RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
 pub use run::{Input, InputKind, Note, Problem, Remark, RemarkKind, Run};
+pub use statistics::median;
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};
 pub use told::{Figure, Quantity, Told, ToldFact};
 pub use topology::{

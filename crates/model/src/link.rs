@@ -13,6 +13,16 @@ pub enum LinkTransport {
     Rdma,
 }
 
+impl LinkTransport {
+    /// `TCP` or `RDMA`.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkTransport::Tcp => "TCP",
+            LinkTransport::Rdma => "RDMA",
+        }
+    }
+}
+
 /// A host that took part, or one of its NICs where a host took part with several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkEnd {

@@ -1,5 +1,6 @@
 //! NCCL's net plugins as they were found: what they offer, whether they keep NCCL's rules, what they reach.
 
+use crate::inspector::Spread;
 use crate::link::LinkLatency;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -131,7 +132,5 @@ impl PluginBandwidth {
 }
 
 fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    Spread::of(&mut values.to_vec(), |value| value).map_or(0.0, |spread| spread.median)
 }

@@ -3,8 +3,10 @@
 use crate::cluster::Node;
 use crate::communicator::Communicator;
 use crate::diagnostics::DiagLine;
+use crate::finding::SavedFinding;
 use crate::host::HostFact;
 use crate::inspector::InspectorRun;
+use crate::link::LinkRun;
 use crate::nccl::NcclLog;
 use crate::place::{Place, SourceLine};
 use crate::ras::RasReport;
@@ -37,6 +39,10 @@ pub struct Run {
     pub graph_xmls: Vec<XmlGraphs>,
     /// NCCL's own dumps of a machine.
     pub system_dumps: Vec<SystemDump>,
+    /// Links that `busbw link` measured, and the input.
+    pub link_runs: Vec<(SourceLine, LinkRun)>,
+    /// What busbw found before, as its own JSON among the inputs tells.
+    pub saved_findings: Vec<SavedFinding>,
     /// perftest runs.
     pub perftests: Vec<PerfTest>,
     /// Results of RDMA checks.
@@ -102,6 +108,7 @@ pub enum InputKind {
     TorchWatchdog,
     FlightRecorder,
     HostFacts,
+    Busbw,
 }
 
 impl InputKind {
@@ -123,6 +130,7 @@ impl InputKind {
             InputKind::TorchWatchdog => "torch-watchdog",
             InputKind::FlightRecorder => "torch-flight-recorder",
             InputKind::HostFacts => "host-facts",
+            InputKind::Busbw => "busbw",
         }
     }
 }

@@ -145,8 +145,7 @@ pub struct Cause {
 
 fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Code, D::Error> {
     let name = String::deserialize(from)?;
-    let known = Code::ALL.iter().find(|(_, known, _)| *known == name).map(|(code, ..)| *code);
-    known.ok_or_else(|| serde::de::Error::custom(format!("no code {name}")))
+    Code::from_name(&name).ok_or_else(|| serde::de::Error::custom(format!("no code {name}")))
 }
 
 fn severity<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Severity, D::Error> {

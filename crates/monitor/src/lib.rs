@@ -3,6 +3,8 @@
 //! A [`Tracker`] makes a [`Moment`] of each sample of [`busbw_probe::counters`]; every view shows moments, live or from a
 //! recording.
 
+#![forbid(unsafe_code)]
+
 mod alerts;
 pub mod json;
 pub mod known;

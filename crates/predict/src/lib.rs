@@ -6,6 +6,8 @@
 //!
 //! Nothing here reads files: descriptions are parsed from text, and derived from a [`busbw_model::Run`].
 
+#![forbid(unsafe_code)]
+
 pub mod cluster;
 mod fabric;
 mod model;

@@ -5,52 +5,9 @@
 use busbw_predict::cluster::parse;
 use proptest::prelude::*;
 
-const FULL: &str = r#"[cluster]
-nodes = 2
-[gpu]
-model = "H100"
-[node]
-gpus = 8
-[links]
-kind = "nvswitch"
-nvls = true
-[nic]
-count = 4
-rate = "400 Gb/s"
-transport = "roce"
-pcie = "5.0 x16"
-[fabric]
-wiring = "explicit"
-[[fabric.switch]]
-name = "leaf0"
-[[fabric.switch]]
-name = "leaf1"
-[[fabric.link]]
-from = "node0.nic*"
-to = "leaf0"
-rate = "400 Gb/s"
-[[fabric.link]]
-from = "node1.nic*"
-to = "leaf1"
-rate = "400 Gb/s"
-[[fabric.link]]
-from = "leaf0"
-to = "leaf1"
-count = 4
-rate = "400 Gb/s"
-[nccl.env]
-NCCL_ALGO = "ring"
-"#;
+const FULL: &str = include_str!("descriptions/full.toml");
 
-const SHORT: &str = r#"source = "a page"
-nodes = 2
-gpus_per_node = 8
-gpu = "H100 80GB HBM3"
-intra = "nvlink4 NVSwitch 900GB/s"
-nics_per_node = 8
-nic_gbps = 400
-transport = "ib"
-"#;
+const SHORT: &str = include_str!("descriptions/short.toml");
 
 /// The description with one text replaced is refused with exactly this message.
 fn refused(base: &str, cases: &[(&str, &str, &str)]) {

@@ -245,8 +245,10 @@ fn what_is_assumed_is_said() {
         "The path between a NIC and its nearest GPU is taken to be PIX.",
         "GPUDirect RDMA is taken to be on: NICs read and write GPU memory.",
         "The fabric is taken to be without bottleneck, as if all NICs were on one switch.",
+        "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).",
     ];
     assert_eq!(cluster.assumptions, expected);
+    assert_eq!(cluster.environment["NCCL_ALGO"], "Ring");
 }
 
 #[test]

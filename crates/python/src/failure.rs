@@ -54,9 +54,12 @@ impl From<ReadError> for Failure {
             ReadError::Directory(_) => PyIsADirectoryError::new_err,
             ReadError::Permission(_) => PyPermissionError::new_err,
             ReadError::Io { .. } => PyOSError::new_err,
-            ReadError::NoInput | ReadError::Empty(_) | ReadError::Binary { .. } | ReadError::Unknown(_) => {
-                PyValueError::new_err
-            }
+            ReadError::NoInput
+            | ReadError::Empty(_)
+            | ReadError::EmptyFolder(_)
+            | ReadError::LeftOut { .. }
+            | ReadError::Binary { .. }
+            | ReadError::Unknown(_) => PyValueError::new_err,
         };
         Failure { raise, message: error.to_string() }
     }

@@ -9,6 +9,7 @@ mod findings;
 mod hover;
 mod link;
 mod markup;
+mod peers;
 mod prediction;
 mod simulation;
 mod tables;
@@ -59,6 +60,7 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
     let body = [
         figures(run),
         findings::findings(run, diagnosis, context),
+        peers::peers(diagnosis),
         diagnosis
             .expected
             .iter()

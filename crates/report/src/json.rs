@@ -8,6 +8,7 @@ mod finding;
 mod layout;
 mod link;
 mod net_plugin;
+mod peers;
 mod prediction;
 mod simulation;
 mod tune;

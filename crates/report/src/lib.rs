@@ -6,6 +6,8 @@
 //! anything: every function returns a `String` or writes to the writer it is handed. What logs say is untrusted: text
 //! and page never pass on a control character.
 
+#![forbid(unsafe_code)]
+
 mod description;
 mod histogram;
 pub mod html;

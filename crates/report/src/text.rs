@@ -8,6 +8,7 @@ mod link;
 mod machine;
 mod net_plugin;
 mod page;
+mod peers;
 mod prediction;
 mod simulation;
 mod source;
@@ -46,6 +47,11 @@ impl Default for Style {
     }
 }
 
+/// A measured value as the tables of a sweep show it: five digits.
+pub fn measured_value(value: f64) -> String {
+    crate::words::tuning::number(value)
+}
+
 /// The text of a run and its diagnosis, ready to print.
 ///
 /// ```
@@ -57,10 +63,13 @@ impl Default for Style {
 pub fn explain(run: &Run, diagnosis: &Diagnosis, style: &Style) -> String {
     let mut page = Page::new(*style);
     verdict(&mut page, diagnosis);
-    for finding in &diagnosis.findings {
+    let (shown, alike) = words::without_alike(&diagnosis.findings);
+    for finding in shown {
         findings::finding(&mut page, run, diagnosis, finding);
     }
+    findings::alike(&mut page, &alike);
     findings::pages(&mut page, diagnosis);
+    peers::peers(&mut page, diagnosis);
     if let Some(expected) = &diagnosis.expected {
         page.heading("Expected");
         page.indented(2, &words::expected(expected));

@@ -5,8 +5,8 @@ pub(crate) mod tuning;
 
 use crate::style::clean_line;
 use busbw_model::{
-    BenchTable, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Gain, GdrUse, Node, Place,
-    Run, Severity,
+    BenchTable, Blame, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Finding, Gain, GdrUse,
+    Node, PeerGroup, Place, Run, Severity,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -248,6 +248,48 @@ pub(crate) fn confidence(confidence: f64) -> String {
 /// Whether a finding is shown in short: an info beside errors and warnings.
 pub(crate) fn in_short(diagnosis: &Diagnosis, severity: Severity) -> bool {
     severity == Severity::Info && diagnosis.has_problems()
+}
+
+/// How peers compare: what was measured, and how it spreads.
+pub(crate) fn peers(group: &PeerGroup) -> String {
+    let figure = |value| group.figure(value);
+    format!(
+        "{}: {} measured, of {}; median {} {}, median deviation {}, from {} to {}; {} are not slow",
+        group.what,
+        group.measured,
+        counted(group.nodes, "node"),
+        figure(group.median),
+        group.unit,
+        figure(group.deviation),
+        figure(group.least),
+        figure(group.most),
+        group.usual,
+    )
+}
+
+/// What is to blame for a slow one.
+pub(crate) fn blame(blame: Blame) -> &'static str {
+    match blame {
+        Blame::Node => "the node",
+        Blame::Between => "what lies between: both are fast with others",
+        Blame::Open => "one of them, or what lies between",
+    }
+}
+
+/// Findings of one code and severity that are shown at most; a fleet has hundreds alike.
+const MOST_ALIKE: usize = 5;
+
+/// The findings to show, and how many like them are not, by severity and code.
+pub(crate) fn without_alike(findings: &[Finding]) -> (Vec<&Finding>, Vec<(Severity, Code, usize)>) {
+    let mut counts: BTreeMap<(std::cmp::Reverse<Severity>, Code), usize> = BTreeMap::new();
+    let mut first_of_its_kind = |finding: &&Finding| {
+        let count = counts.entry((std::cmp::Reverse(finding.severity), finding.code)).or_default();
+        *count += 1;
+        *count <= MOST_ALIKE
+    };
+    let shown = findings.iter().filter(|finding| first_of_its_kind(finding)).collect();
+    let left = counts.into_iter().filter(|(_, count)| *count > MOST_ALIKE);
+    (shown, left.map(|((severity, code), count)| (severity.0, code, count - MOST_ALIKE)).collect())
 }
 
 /// The first sentence of an explanation.

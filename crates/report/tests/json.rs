@@ -23,6 +23,7 @@ fn cases() -> Vec<(&'static str, Run, Diagnosis)> {
         ("many nodes", large_run(128, 8, 4), diagnosis(Verdict::Healthy, "fine")),
         ("many tables", sweep(56), diagnosis(Verdict::Healthy, "fine")),
         ("other tools", other_tools(), diagnosis(Verdict::Failed, "a rank is behind")),
+        ("a fleet", Run::default(), fleet()),
         ("not finite", not_finite(), diagnosis(Verdict::Inconclusive, "no number")),
     ]
 }

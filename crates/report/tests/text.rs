@@ -36,6 +36,15 @@ fn what_is_expected_stands_beside_what_was_measured() {
 }
 
 #[test]
+fn what_many_nodes_have_in_common_is_shown_a_few_times_and_counted() {
+    let shown = text::explain(&Run::default(), &fleet(), &plain(100));
+    assert_eq!(shown.matches("warning[straggler.node] node").count(), 5, "{shown}");
+    assert!(shown.contains("… and 7 more warning[straggler.node] like these"), "{shown}");
+    assert!(shown.contains("    node0000  20.0  42% of the median, 3 measurements: the node"), "{shown}");
+    assert!(shown.contains("… and 2 more\n"), "{shown}");
+}
+
+#[test]
 fn a_whole_log_at_120_columns() {
     insta::assert_snapshot!(text::explain(&full_run(), &field_diagnosis(), &plain(120)));
 }

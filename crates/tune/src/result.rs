@@ -105,7 +105,7 @@ fn order(setting: &TunedSetting, sign: f64) -> f64 {
 fn verdict(tuning: &Tuning, swept: &Swept, rules: &Rules) -> String {
     let Some(best) = tuning.best() else {
         return match swept.stopped {
-            Some(_) => "no result yet".into(),
+            Some(_) => format!("no result yet{}", ending(swept, rules)),
             None => "no setting gave a result: every trial failed".into(),
         };
     };

@@ -1,5 +1,6 @@
 //! What a sweep says as it goes, on standard error, and how it is stopped.
 
+use busbw_report::text::measured_value;
 use busbw_tune::space::Setting;
 use busbw_tune::store::{Key, Outcome};
 use busbw_tune::sweep::Watcher;
@@ -11,20 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A line per trial, and an ear for signals.
 pub struct Progress {
-    settings: usize,
     stop: Arc<AtomicBool>,
 }
 
 impl Progress {
     /// From now on Ctrl-C ends the trial under way and keeps what is done; a second one ends busbw at once.
-    pub fn new(settings: usize) -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .map_err(|e| format!("signals cannot be watched: {e}"))?;
         }
-        Ok(Progress { settings, stop })
+        Ok(Progress { stop })
     }
 
     /// The sweep is over: signals end busbw again.
@@ -40,14 +40,15 @@ impl Progress {
 
 impl Watcher for Progress {
     fn begins(&self, key: Key, setting: &Setting) {
+        // The numbers are those of the trial's folder.
         let round = if key.round == 0 { "warm-up".into() } else { format!("round {}", key.round) };
-        self.say(&format!("{round}, setting {} of {}: {}", key.setting + 1, self.settings, setting.name()));
+        self.say(&format!("{round}, setting {}: {}", key.setting, setting.name()));
     }
 
     fn ended(&self, _: Key, setting: &Setting, outcome: &Outcome) {
         let name = setting.name();
         self.say(&match outcome {
-            Outcome::Value(value) => format!("  {name}: {value}"),
+            Outcome::Value(value) => format!("  {name}: {}", measured_value(*value)),
             Outcome::Failed(reason) => format!("  {name}: failed: {reason}"),
             Outcome::TimedOut(limit) => format!("  {name}: took more than {} s", limit.as_secs_f64()),
         });

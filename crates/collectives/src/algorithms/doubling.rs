@@ -3,7 +3,8 @@
 //! ICCS 2004); all-gather after J. Bruck et al. (IEEE TPDS 8(11), 1997), for any number of ranks; and the hypercube.
 
 use super::chunks::{Cut, Range, SHRINK, Split};
-use super::flow::{Arrival, Departure, Flow, Landing, Move, Need, Output, Plan, Reducer, Source};
+use super::flow::{Flow, Reducer};
+use super::plan::{Arrival, Departure, Landing, Move, Need, Output, Plan, Source};
 use crate::Operation;
 use crate::mesh::{Mesh, Request};
 use crate::reduction::{Store, copy};

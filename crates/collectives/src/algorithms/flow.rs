@@ -1,4 +1,4 @@
-//! Carries out a plan: a numbered list of messages per lane, with receives posted ahead, reductions while the next
+//! Carries out a [`Plan`]: a numbered list of messages per lane, with receives posted ahead, reductions while the next
 //! message is arriving, and sends as soon as their data is there.
 //!
 //! Why it cannot hang, even where a send ends only when its receive is posted: every rank numbers messages alike (message
@@ -7,103 +7,14 @@
 //! the lowest unfinished message of all ranks can always go on. Slots are handed out in order too, and a plan holds at most
 //! [`super::chunks::GROUP`] partial results, fewer than there are slots.
 
-use super::chunks::{SLOTS, WINDOW};
+use super::chunks::SLOTS;
+use super::plan::{Arrival, Landing, LocalCopy, Move, Need, Output, Plan, Source};
 use crate::Operation;
 use crate::mesh::{Mesh, Request};
 use crate::reduction::{Store, combine, copy};
 use busbw_model::{Datatype, RedOp};
 use busbw_net::Result;
 use std::collections::VecDeque;
-
-/// What has to be done before something else may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    /// Nothing.
-    Nothing,
-    /// What arrives at this position is in place or reduced.
-    Arrived(usize),
-    /// What leaves at this position has left.
-    Departed(usize),
-}
-
-/// Where a reduced chunk goes.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Output {
-    /// Into a buffer of the caller.
-    At(*mut u8),
-    /// Into a slot of the scratch memory, to be sent on from there.
-    Slot,
-}
-
-/// What becomes of a chunk that arrives.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Landing {
-    /// It is received straight into place.
-    At(*mut u8),
-    /// It is received into a slot, and reduced with `local` into `output` once `need` is met. `complete`: nothing more is
-    /// to be added, an average is divided here.
-    Reduce { local: *const u8, output: Output, need: Need, complete: bool },
-    /// It is received into a slot, and copied to its place once `need` is met.
-    Through { place: *mut u8, need: Need },
-}
-
-/// One chunk from each of one or two peers, of `count` elements each.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arrival {
-    pub peers: [Option<usize>; 2],
-    pub count: usize,
-    pub landing: Landing,
-    /// What must be done before the receive may be posted.
-    pub need: Need,
-}
-
-/// Where the data of a departure lies.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Source {
-    /// In a buffer of the caller.
-    At(*const u8),
-    /// In the slot into which the arrival of this position was reduced.
-    Slot(usize),
-}
-
-/// One chunk of `count` elements to one or two peers.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Departure {
-    pub peers: [Option<usize>; 2],
-    pub count: usize,
-    pub source: Source,
-    pub need: Need,
-}
-
-/// A copy within this rank, made after the departure of its position is posted.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LocalCopy {
-    pub from: *const u8,
-    pub to: *mut u8,
-    pub bytes: usize,
-}
-
-/// What a rank does at one position.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Move {
-    pub arrival: Option<Arrival>,
-    pub departure: Option<Departure>,
-    pub copy: Option<LocalCopy>,
-}
-
-/// The moves of one rank on one lane.
-pub(super) trait Plan {
-    /// How many positions there are.
-    fn positions(&self) -> usize;
-
-    /// How many positions are looked at together.
-    fn window(&self) -> usize {
-        WINDOW
-    }
-
-    /// What is to be done at `position`.
-    fn at(&self, position: usize) -> Move;
-}
 
 /// How chunks are reduced.
 #[derive(Debug, Clone, Copy)]

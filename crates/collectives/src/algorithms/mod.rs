@@ -9,6 +9,7 @@ mod doubling;
 mod flow;
 mod layout;
 mod pairwise;
+mod plan;
 mod ring;
 #[cfg(test)]
 mod testing;
@@ -34,11 +35,12 @@ use busbw_net::{Error, Result};
 /// Both buffers are good for what the collective reads and writes, and do not overlap but for an operation in place.
 pub unsafe fn run<M: Mesh + ?Sized>(mesh: &mut M, algorithm: Algorithm, op: &Operation<'_>) -> Result<()> {
     if mesh.size() == 1 {
-        // SAFETY: passed on to the caller, here and below.
+        // SAFETY: passed on to the caller.
         unsafe { pairwise::alone(op) };
         return Ok(());
     }
     let ranks = mesh.size();
+    // SAFETY: as above.
     unsafe {
         match (algorithm, op.collective) {
             (Algorithm::Ring, Collective::AllReduce | Collective::AllGather | Collective::ReduceScatter) => {

@@ -2,7 +2,8 @@
 //! reduce-scatter in which each rank sends every block to its owner.
 
 use super::chunks::{Cut, Range, Split};
-use super::flow::{Arrival, Departure, Flow, Landing, LocalCopy, Move, Need, Output, Plan, Reducer, Source};
+use super::flow::{Flow, Reducer};
+use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
 use crate::Operation;
 use crate::mesh::Mesh;
 use crate::reduction::{Store, copy};

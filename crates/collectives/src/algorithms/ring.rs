@@ -4,7 +4,8 @@
 //! these steps in groups: while one chunk is reduced, the others of its group keep the wire busy, in both directions.
 
 use super::chunks::{Cut, GROUP, Range, Split};
-use super::flow::{Arrival, Departure, Flow, Landing, LocalCopy, Move, Need, Output, Plan, Reducer, Source};
+use super::flow::{Flow, Reducer};
+use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
 use crate::Operation;
 use crate::mesh::Mesh;
 use busbw_model::Collective;

@@ -5,7 +5,8 @@
 //! Parallel Computing 35 (2009).
 
 use super::chunks::{Cut, Range, Split};
-use super::flow::{Arrival, Departure, Flow, Landing, LocalCopy, Move, Need, Output, Plan, Reducer, Source};
+use super::flow::{Flow, Reducer};
+use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
 use crate::Operation;
 use crate::mesh::Mesh;
 use busbw_model::Collective;

@@ -2,7 +2,8 @@
 //! Every rank of a host sends its own part, so that all NICs work at once, and only 1 / k of the data per rank leaves it.
 
 use super::chunks::{Cut, SHRINK, Split};
-use super::flow::{Flow, Plan};
+use super::flow::Flow;
+use super::plan::Plan;
 use super::ring::{Over, ring_flow};
 use super::{Layout, binomial, doubling, ring};
 use crate::Operation;

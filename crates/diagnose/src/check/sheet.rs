@@ -1,5 +1,6 @@
 //! The lines of one node and area, as they are written.
 
+use crate::words;
 use busbw_model::{Area, CheckItem, Code, Outcome};
 
 /// Where an area's checks write what they find.
@@ -55,13 +56,7 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// `a, b, c and 5 more`.
+/// `a, b, c and 5 more`; `none`.
 pub(super) fn listed<T: AsRef<str>>(things: &[T]) -> String {
-    const SHOWN: usize = 4;
-    let shown: Vec<&str> = things.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    match things.len() {
-        0 => "none".to_owned(),
-        count if count > SHOWN => format!("{} and {} more", shown.join(", "), count - SHOWN),
-        _ => shown.join(", "),
-    }
+    if things.is_empty() { "none".to_owned() } else { words::listed(things.iter().map(AsRef::as_ref), 4) }
 }

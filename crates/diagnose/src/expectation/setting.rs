@@ -39,22 +39,8 @@ pub(super) fn of(case: &Case, test: &Test, described: Option<&Cluster>) -> Optio
             cluster.environment.insert(setting.name.clone(), setting.value.clone());
         }
     }
-    if described.is_none() && shows_rings_only(test) && !cluster.environment.contains_key("NCCL_ALGO") {
-        cluster.environment.insert("NCCL_ALGO".into(), "Ring".into());
-        cluster
-            .assumptions
-            .push("The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).".into());
-    }
     let certain = described.is_some() || cluster.domains() == 1;
     Some(Setting { cluster, described: described.is_some(), certain })
-}
-
-/// Whether a log has the rings of the table's communicator and nothing of trees, which NCCL prints beside them.
-fn shows_rings_only(test: &Test) -> bool {
-    test.comm.is_some_and(|comm| {
-        let mut channels = comm.channels.values();
-        channels.len() > 0 && channels.all(|channel| channel.ring.is_some() && channel.tree.is_empty())
-    })
 }
 
 /// The same machines, as many as the table's ranks need.

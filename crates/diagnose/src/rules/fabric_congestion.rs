@@ -4,6 +4,7 @@
 //! links (ECMP), two large ones on a link get half each, and every ring waits for its slowest connection.
 
 use crate::case::{Case, Network, Test};
+use crate::words::listed;
 use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, GBps, Gain, Run, Severity};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -132,9 +133,7 @@ fn changes_rail(comm: &Communicator, crossing: &Crossing) -> bool {
 }
 
 fn list_pairs(crossings: &[Crossing]) -> String {
-    let shown: Vec<String> = crossings.iter().take(16).map(|c| format!("{}→{}", c.from, c.to)).collect();
-    let more = if crossings.len() > 16 { format!(" and {} more", crossings.len() - 16) } else { String::new() };
-    shown.join(", ") + &more
+    listed(crossings.iter().map(|c| format!("{}→{}", c.from, c.to)), 16)
 }
 
 fn in_words(count: usize) -> String {

@@ -16,7 +16,9 @@ mod odd_one;
 mod p2p;
 mod pairs;
 mod pcie_topology;
+mod peers;
 mod results;
+mod saved;
 mod shapes;
 mod signatures;
 mod slow_tables;
@@ -73,6 +75,7 @@ pub const ALL: &[Entry] = &[
     Entry { name: "expected::tables", basis: Basis::Answer, rule: expected::tables },
     on_speed("slow_tables", slow_tables::rule),
     on_speed("shapes", shapes::rule),
+    on_speed("peers", peers::rule),
     on_speed("pairs", pairs::rule),
     on_log("launch", launch::rule),
     on_log("interface", interface::rule),
@@ -85,6 +88,7 @@ pub const ALL: &[Entry] = &[
     on_log("sockets", sockets::rule),
     on_log("odd_one", odd_one::rule),
     on_log("hosts", hosts::rule),
+    on_speed("saved", saved::rule),
     on_log("witnesses", witnesses::rule),
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),

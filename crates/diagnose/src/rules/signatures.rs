@@ -210,11 +210,10 @@ fn placeholder(code: Code) -> Finding {
 
 impl Signature {
     fn finding(&self, matching: &[&Line]) -> Option<Finding> {
-        let (code, ..) = Code::ALL.iter().find(|(_, text, _)| *text == self.code)?;
         let first = matching.first()?;
         let evidence = matching.iter().take(4).map(|l| Evidence::new(l.source.clone())).collect();
         Some(Finding {
-            code: *code,
+            code: Code::from_name(&self.code)?,
             severity: self.severity.severity(),
             confidence: self.confidence,
             title: format!("{}{}", self.title, first.host.map_or(String::new(), |host| format!(" (first on {host})"))),

@@ -23,7 +23,8 @@ pub fn measured(case: &Case) -> Vec<Finding> {
     let pairs = pairs(case);
     let is_compared = |test: &Test| pairs.iter().any(|(slow, _)| std::ptr::eq(*slow, test));
     let suspect = case.tests.iter().find(|test| looks_like_sockets(test) && !is_compared(test));
-    let suspected = suspect.map(suspected_fallback).into_iter().collect();
+    let suspected = suspect.map(|test| if test.on_cores() { engine(test) } else { suspected_fallback(test) });
+    let suspected = suspected.into_iter().collect();
     [suspected, compared(case, &pairs), in_use(case, &pairs)].concat()
 }
 
@@ -183,6 +184,22 @@ fn suspected_fallback(test: &Test) -> Finding {
     }
 }
 
+/// `busbw bench` without GPUs: sockets are its network, whatever NICs there are.
+fn engine(test: &Test) -> Finding {
+    Finding {
+        code: Code::NetSocketFallback,
+        severity: Severity::Info,
+        confidence: 0.95,
+        title: format!("{} over TCP sockets, as ranks on CPU cores talk", test.curve.peak),
+        explanation: "busbw's own engine has ranks on CPU cores, and knows no RDMA. So the table tells that the job starts, and what \
+                      sockets carry between these hosts; it tells nothing of NCCL."
+            .to_string(),
+        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the best it reaches")],
+        remedy: vec!["On hosts with GPUs, run NCCL: add `--backend nccl`".to_string()],
+        expected_gain: None,
+    }
+}
+
 /// Two runs on the same machines, one several times faster: the fast one shows what the network can do.
 fn compared(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
     pairs
@@ -303,4 +320,22 @@ fn in_use(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
         remedy: Vec::new(),
         expected_gain: None,
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_on_cores_have_no_rdma_to_fall_back_from() {
+        let of_gpus = include_str!("../../../../tests/data/runs/h20-2x8-tcp/run.log");
+        for (text, severity) in
+            [(of_gpus.to_string(), Severity::Warning), (of_gpus.replace("NVIDIA H20", "CPU Xeon"), Severity::Info)]
+        {
+            let run = busbw_ingest::read_bytes(&[("run.log", text.as_bytes())]).expect("a readable log");
+            let found = measured(&Case::new(&run));
+            let told: Vec<_> = found.iter().map(|finding| (finding.code, finding.severity)).collect();
+            assert_eq!(told, [(Code::NetSocketFallback, severity)], "{found:?}");
+        }
+    }
 }

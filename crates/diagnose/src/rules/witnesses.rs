@@ -2,6 +2,7 @@
 
 use super::Draft;
 use crate::case::Case;
+use crate::words::listed;
 use busbw_model::{Code, Evidence, Finding, ProcessGroup, RasCommunicator, Severity};
 
 const REMEDY: &[&str] = &[
@@ -76,7 +77,5 @@ fn ras(communicator: &RasCommunicator) -> Option<Finding> {
 }
 
 fn list(ranks: &[u32]) -> String {
-    let shown: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
-    let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
-    shown.join(", ") + &more
+    listed(ranks.iter(), 8)
 }

@@ -5,6 +5,7 @@
 
 use super::{BY_HAND, KEY, Store};
 use crate::{Error, Result};
+use busbw_model::NO_LIBRARIES;
 use libloading::{Library, Symbol};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -82,6 +83,11 @@ fn candidates() -> Vec<PathBuf> {
 }
 
 fn open() -> Result<Library> {
+    if let Some(reason) = NO_LIBRARIES {
+        return Err(Error::Join(format!(
+            "started by mpirun or srun with PMIx, which needs libpmix.so.2, and {reason}; or {BY_HAND}"
+        )));
+    }
     let mut problem = None;
     for path in candidates() {
         // SAFETY: loading libpmix runs its initialisers, which do nothing but set its own variables.

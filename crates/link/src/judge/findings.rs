@@ -1,7 +1,7 @@
 //! What was found, in words.
 
-use super::slow::{Matrix, Side, SlowEnd, SlowLink, median};
-use busbw_model::{Code, Finding, Link, LinkFigures, LinkRun, LinkTransport, Severity, gbit};
+use super::slow::{Matrix, Side, SlowEnd, SlowLink};
+use busbw_model::{Code, Finding, Link, LinkFigures, LinkRun, LinkTransport, Severity, gbit, median};
 
 /// Below this share of the NIC's rate, something holds all links back. Perftest reaches 0.92 and more of an InfiniBand or
 /// RoCE port (docs/link.md); what TCP reaches is the CPU's matter as well.

@@ -1,6 +1,6 @@
 //! Slow ends and slow links of a matrix of bandwidths.
 
-use busbw_model::LinkRun;
+use busbw_model::{LinkRun, median};
 
 /// Below this share of what others reach, a link is slow. TCP over a quiet network stays within a tenth.
 const FAR_BELOW: f64 = 0.7;
@@ -123,17 +123,5 @@ impl Matrix {
             .filter(|cell| cell.from < cell.to || back(cell).is_none())
             .map(|cell| SlowLink { cell: *cell, back_gbit_s: back(cell).map(|back| back.gbit_s), others_gbit_s })
             .collect()
-    }
-}
-
-/// The middle one, or of two the mean.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-    values.sort_unstable_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        count if count % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
     }
 }

@@ -54,9 +54,5 @@ pub const TRAFFIC_CLASS_UNDEF: c_int = -1;
 /// A rail or plane that is not known (`NCCL_NET_ID_UNDEF`).
 pub const ID_UNDEF: i16 = -1;
 
-/// Greatest message that versions before 9 can carry: their sizes are `int`, and NCCL stays at a power of two
-/// (`MAX_NET_SIZE`).
-pub const MOST_BYTES_BEFORE_V9: usize = 1 << 30;
-
 /// Greatest message that NCCL accepts in properties since 9 (`NCCL_MAX_NET_SIZE_BYTES`).
 pub const MOST_BYTES: usize = 1 << 40;

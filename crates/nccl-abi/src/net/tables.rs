@@ -324,11 +324,13 @@ pub struct NetV12 {
     pub set_attributes: SetAttributes,
 }
 
-// SAFETY: a table is constant: a pointer to a constant name, and pointers to functions.
-unsafe impl Sync for NetV6 {}
-unsafe impl Sync for NetV7 {}
-unsafe impl Sync for NetV8 {}
-unsafe impl Sync for NetV9 {}
-unsafe impl Sync for NetV10 {}
-unsafe impl Sync for NetV11 {}
-unsafe impl Sync for NetV12 {}
+macro_rules! constant {
+    ($($table:ty),*) => {
+        $(
+            // SAFETY: a table is constant: a pointer to a constant name, and pointers to functions.
+            unsafe impl Sync for $table {}
+        )*
+    };
+}
+
+constant!(NetV6, NetV7, NetV8, NetV9, NetV10, NetV11, NetV12);

@@ -1,6 +1,7 @@
 //! Opening a plugin: which versions of the interface a file exports, and the table of one.
 
 use super::calls::Calls;
+use busbw_model::NO_LIBRARIES;
 use busbw_nccl_abi::net::*;
 use libloading::os::unix::Library;
 use std::ffi::{CStr, c_char};
@@ -20,6 +21,9 @@ pub(super) struct Found {
 /// Opens a file and finds `version` in it, or else the newest. The library stays loaded until the process ends: its threads
 /// may outlive any handle.
 pub(super) fn open(path: &Path, version: Option<u8>) -> Result<Found, String> {
+    if let Some(reason) = NO_LIBRARIES {
+        return Err(format!("cannot be loaded: {reason}"));
+    }
     // SAFETY: loading runs the library's initialisers. That is what is to be tried, in a process made for it.
     let library = unsafe { Library::open(Some(path), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     let library: &'static Library = Box::leak(Box::new(library.map_err(|error| format!("cannot be loaded: {error}"))?));

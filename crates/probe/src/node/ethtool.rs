@@ -68,7 +68,7 @@ fn call<T>(socket: &std::net::UdpSocket, interface: &str, data: &mut T) -> bool 
     let length = interface.len().min(libc::IFNAMSIZ - 1);
     request.name[..length].copy_from_slice(&interface.as_bytes()[..length]);
     // SAFETY: `request` and what it points to have the layout of SIOCETHTOOL's structures and live through the call.
-    unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) == 0 }
+    unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as libc::Ioctl, &mut request) == 0 }
 }
 
 fn text(bytes: &[u8]) -> Option<String> {

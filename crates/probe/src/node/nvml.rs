@@ -1,5 +1,6 @@
 //! Asks NVIDIA's management library. It is opened when it is there; no build needs it.
 
+use busbw_model::NO_LIBRARIES;
 use busbw_model::node::{Ecc, GpuDevice, GpuFabric, GpuFacts, Known, NvLinkState, PciFunction, PeerAccess};
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, P2pCapabilitiesIndex, P2pStatus};
 use nvml_wrapper::enums::device::SampleValue;
@@ -37,9 +38,10 @@ pub(super) fn ask() -> Result<GpuFacts, String> {
 
 /// The library's words in one line.
 fn reason(error: &NvmlError) -> String {
-    match error {
-        NvmlError::LibloadingError(_) => "libnvidia-ml.so.1 of the NVIDIA driver is not there".to_owned(),
-        other => format!("NVML: {}", other.to_string().lines().next().unwrap_or_default()),
+    match (error, NO_LIBRARIES) {
+        (NvmlError::LibloadingError(_), Some(reason)) => format!("libnvidia-ml.so.1 is needed, and {reason}"),
+        (NvmlError::LibloadingError(_), None) => "libnvidia-ml.so.1 of the NVIDIA driver is not there".to_owned(),
+        (other, _) => format!("NVML: {}", other.to_string().lines().next().unwrap_or_default()),
     }
 }
 

@@ -12,7 +12,12 @@ const MAX_LINES: usize = 40;
 
 /// Every finding, the one to act on first.
 pub(super) fn findings(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
-    diagnosis.findings.iter().map(|finding| card(run, diagnosis, context, finding)).collect()
+    let (shown, alike) = words::without_alike(&diagnosis.findings);
+    let cards: String = shown.into_iter().map(|finding| card(run, diagnosis, context, finding)).collect();
+    let more = alike.iter().map(|(severity, code, count)| {
+        format!("<p class=\"muted\">… and {count} more <code>{}[{code}]</code> like these</p>\n", severity.as_str())
+    });
+    cards + &more.collect::<String>()
 }
 
 fn card(run: &Run, diagnosis: &Diagnosis, context: &Context, finding: &Finding) -> String {

@@ -3,7 +3,7 @@
 use super::markup::{escape, section, table};
 use super::{Frame, page, tiles};
 use crate::words::tuning as words;
-use busbw_model::{TunedSetting, TunedStanding, Tuning};
+use busbw_model::{TunedSetting, Tuning};
 
 /// How strongly the best cell of a heatmap is coloured, in percent.
 const STRONGEST: f64 = 60.0;
@@ -65,11 +65,9 @@ fn heatmap(tuning: &Tuning) -> String {
 
 fn settings(tuning: &Tuning) -> String {
     let names = tuning.variables.iter().map(|variable| variable.name.as_str());
-    let head: Vec<&str> = ["", "tied", ""].into_iter().chain(names).chain(words::COLUMNS).collect();
+    let head: Vec<&str> = ["", ""].into_iter().chain(names).chain(words::COLUMNS).collect();
     let rows = tuning.settings.iter().enumerate().map(|(index, setting)| {
-        let tied = matches!(setting.standing, TunedStanding::Best | TunedStanding::Tied);
-        let mark = if tied { "✓".to_string() } else { String::new() };
-        let place = [(index + 1).to_string(), mark, words::standing(setting)];
+        let place = [(index + 1).to_string(), words::standing(setting)];
         place.into_iter().chain(words::values(tuning, setting)).chain(words::cells(setting)).collect()
     });
     let method = format!("<p class=\"muted\">Tied with the best by {}.</p>\n", escape(&tuning.method));

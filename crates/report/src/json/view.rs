@@ -1,6 +1,7 @@
 //! The document as serde sees it: views that borrow from the run and are made when they are written.
 
 use super::finding::{AdviceView, FindingView, VariableView};
+use super::peers::PeerGroupView;
 use super::{SCHEMA, evidence};
 use busbw_model::{
     BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, GdrUse, Gpu, Input, Measure, Nic, Node, Place,
@@ -62,6 +63,9 @@ impl Serialize for Explain<'_> {
         map.serialize_entry("communicators", &List(|| run.communicators.iter().map(CommunicatorView)))?;
         if let Some(evidence) = evidence::of(run) {
             map.serialize_entry("evidence", &evidence)?;
+        }
+        if !diagnosis.peers.is_empty() {
+            map.serialize_entry("peers", &List(|| diagnosis.peers.iter().map(|p| PeerGroupView::new(run, p))))?;
         }
         map.serialize_entry("expected", &diagnosis.expected.as_ref().map(ExpectedView::new))?;
         map.serialize_entry("problems", &List(|| run.problems.iter().map(|p| LineView::new(run, p.place, &p.text))))?;

@@ -5,7 +5,7 @@ use super::source;
 use crate::remedy::{Part, parts};
 use crate::style::{clean_line, columns, wrap};
 use crate::words;
-use busbw_model::{Diagnosis, Finding, Run, Severity};
+use busbw_model::{Code, Diagnosis, Finding, Run, Severity};
 
 /// Columns before a remedy's text: ` 1. `.
 const REMEDY_INDENT: usize = 5;
@@ -39,6 +39,15 @@ pub(super) fn finding(page: &mut Page, run: &Run, diagnosis: &Diagnosis, finding
         page.text("  ");
         page.styled(paint::GOOD, "Gain");
         page.hanging(8, paint::PLAIN, &words::gain(gain));
+    }
+}
+
+/// How many findings more there are like those shown.
+pub(super) fn alike(page: &mut Page, alike: &[(Severity, Code, usize)]) {
+    for (severity, code, count) in alike {
+        page.end_line();
+        page.styled(paint::DIM, &format!("… and {count} more {}[{code}] like these", severity.as_str()));
+        page.end_line();
     }
 }
 

@@ -4,7 +4,7 @@ use super::Style;
 use super::page::{Page, paint};
 use crate::style::{clip, columns, left, right};
 use crate::words::tuning as words;
-use busbw_model::{TunedSetting, TunedStanding, Tuning};
+use busbw_model::{TunedSetting, Tuning};
 
 /// Settings that are listed at most.
 const MAX_SETTINGS: usize = 60;
@@ -20,10 +20,7 @@ pub fn tune(tuning: &Tuning, style: &Style) -> String {
     page.end_line();
     page.heading(&words::measured(tuning));
     settings(&mut page, tuning);
-    page.indented(
-        2,
-        &format!("* statistically tied with the best, by {}. ±: half of the 95% interval of the mean.", tuning.method),
-    );
+    page.indented(2, &format!("Tied with the best, by {}. ±: half of the 95% interval of the mean.", tuning.method));
     heatmap(&mut page, tuning);
     page.heading("Trials");
     page.indented(2, &words::trials(tuning));
@@ -46,10 +43,9 @@ fn settings(page: &mut Page, tuning: &Tuning) {
         let numbers = cells.iter().zip(&widths).skip(1).map(|(cell, width)| right(cell, *width));
         [left(&cells[0], widths[0])].into_iter().chain(numbers).collect::<Vec<_>>().join("  ")
     };
-    page.clipped(2, &format!("{:>4}  {}", "#", line(&heads)));
-    for (index, (setting, cells)) in shown.iter().zip(&rows).enumerate() {
-        let mark = if matches!(setting.standing, TunedStanding::Best | TunedStanding::Tied) { "*" } else { " " };
-        page.clipped(2, &format!("{:>3}{mark}  {}", index + 1, line(cells)));
+    page.clipped(2, &format!("{:>3}  {}", "#", line(&heads)));
+    for (index, cells) in rows.iter().enumerate() {
+        page.clipped(2, &format!("{:>3}  {}", index + 1, line(cells)));
     }
     page.more(tuning.settings.len(), MAX_SETTINGS);
 }

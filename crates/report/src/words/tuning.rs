@@ -3,8 +3,9 @@
 use busbw_model::{TunedSetting, TunedStanding, Tuning};
 use std::collections::BTreeSet;
 
-/// Columns behind those of the variables; ± is half of the 95% interval.
-pub(crate) const COLUMNS: [&str; 5] = ["rounds", "mean", "std dev", "± 95%", "behind"];
+/// Columns behind those of the variables; ± is half of the 95% interval. What decides comes first: a narrow terminal cuts the
+/// last ones off.
+pub(crate) const COLUMNS: [&str; 5] = ["mean", "behind", "± 95%", "std dev", "rounds"];
 
 /// `wall time, s`.
 pub(crate) fn measured(tuning: &Tuning) -> String {
@@ -25,11 +26,11 @@ pub(crate) fn cells(setting: &TunedSetting) -> [String; 5] {
     let decimals = setting.mean.map_or(0, decimals);
     let shown = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.decimals$}"));
     [
-        setting.rounds.to_string(),
         shown(setting.mean),
-        shown(setting.stddev),
-        shown(setting.interval),
         setting.behind.map_or(String::new(), |behind| format!("{:+.1}%", behind * 100.0)),
+        shown(setting.interval),
+        shown(setting.stddev),
+        setting.rounds.to_string(),
     ]
 }
 

@@ -408,3 +408,30 @@ fn forbid_undescribed(schema: &mut serde_json::Value) {
         _ => {}
     }
 }
+
+/// A fleet with a dozen slow nodes, and a finding for each.
+pub fn fleet() -> Diagnosis {
+    let host = |number: usize| format!("node{number:04}");
+    let slow = |number| SlowPeer {
+        hosts: vec![host(number)],
+        value: 20.0 + number as f64,
+        measurements: 3,
+        blame: Blame::Node,
+        source: SourceLine::default(),
+    };
+    let group = PeerGroup {
+        what: "all_reduce".into(),
+        unit: "GB/s",
+        nodes: 1000,
+        measured: 1500,
+        usual: 1464,
+        median: 48.0,
+        deviation: 1.0,
+        least: 20.0,
+        most: 50.0,
+        slow: (0..12).map(slow).collect(),
+    };
+    let slow = |number| finding(Code::StragglerNode, Severity::Warning, &format!("{} is slow", host(number)), "");
+    let findings = (0..12).map(slow).collect();
+    Diagnosis { findings, peers: vec![group], ..diagnosis(Verdict::Degraded, "12 nodes are slow") }
+}

@@ -48,7 +48,7 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
     let size = size::read(run, &host, &mut notes)?;
     let (gpu, machine) = gpu::read(run, &host, size.gpus, &mut notes)?;
     let network = network::read(run, &host, &size, machine, &mut notes);
-    Ok(complete(Facts {
+    let mut cluster = complete(Facts {
         nodes: size.nodes,
         gpus_per_node: size.gpus,
         links: links(run, &host),
@@ -61,7 +61,19 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
         environment: variables(run),
         collective: size::main_table(run).and_then(|table| table.collective),
         assumptions: notes,
-    }))
+    });
+    if shows_rings_only(run) && !cluster.environment.contains_key("NCCL_ALGO") {
+        cluster.environment.insert("NCCL_ALGO".into(), "Ring".into());
+        let note = "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).";
+        cluster.assumptions.push(note.into());
+    }
+    Ok(cluster)
+}
+
+/// Whether the log has the rings of all communicators and nothing of trees, which NCCL prints beside them.
+fn shows_rings_only(run: &Run) -> bool {
+    let mut channels = run.communicators.iter().flat_map(|comm| comm.channels.values()).peekable();
+    channels.peek().is_some() && channels.all(|channel| channel.ring.is_some() && channel.tree.is_empty())
 }
 
 /// The links as topologies and connections tell.

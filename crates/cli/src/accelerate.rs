@@ -1,0 +1,61 @@
+//! `busbw accelerate`: which way of averaging gradients pays on a network. The Python package answers.
+
+use clap::Args;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Say which all-reduce of gradients pays on a network (two-level, top-k, both, or plain)
+///
+/// Compares the four ways by what each sends between hosts and within them, and says below which network speed each pays.
+/// To train with one: busbw.torch.accelerate(ddp) or `import busbw.horovod as hvd` (docs/ddp.md, docs/horovod.md). Needs the
+/// Python package (`pip install .`) and PyTorch.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Accelerate {
+    /// Hosts, gradients, speeds: what python -m busbw.advisor takes
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "FLAGS")]
+    flags: Vec<OsString>,
+}
+
+const EXAMPLES: &str = "Examples:
+  busbw accelerate --hosts 2 --ranks-per-host 8 --gradients 528M --network-gbit 25
+  busbw accelerate --hosts 16 --ranks-per-host 8 --gradients 26G --network-gbit 3200 --host-gbs 450
+  python -m busbw.advisor --help              every flag
+  python -m busbw.synthetic --model vgg16 --batch-size 128 --sweep    measure it instead
+
+Exit status:
+  0  compared
+  2  bad usage, or the Python package is not there";
+
+/// Whether the package and PyTorch are there. PyTorch takes seconds to import, which the advisor does anyway.
+const PROBE: &str = "import busbw, importlib.util
+if importlib.util.find_spec('torch') is None:
+    raise ModuleNotFoundError(\"No module named 'torch'\")";
+
+/// Becomes the package's advisor.
+pub fn run(accelerate: &Accelerate) -> Result<ExitCode, String> {
+    let python = python();
+    let mut probe = Command::new(&python);
+    let found = probe.args(["-c", PROBE]).stdin(Stdio::null()).stderr(Stdio::piped()).output();
+    let failure = match &found {
+        Ok(output) if output.status.success() => {
+            let error = Command::new(&python).args(["-m", "busbw.advisor"]).args(&accelerate.flags).exec();
+            error.to_string()
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it does not start").to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(format!(
+        "accelerate is in the Python package, which {} does not have ({failure}); \
+         install it and PyTorch there: pip install '.[torch]' in busbw's folder",
+        python.display()
+    ))
+}
+
+/// The interpreter that this command was installed beside, else the first on the path.
+fn python() -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name("python3"));
+    beside.filter(|python| python.exists()).unwrap_or_else(|| "python3".into())
+}

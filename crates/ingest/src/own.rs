@@ -1,0 +1,330 @@
+//! Answers that busbw kept as JSON: `busbw.explain/1` of explain and doctor, `busbw.check/1`, `busbw.link/1`.
+
+use busbw_model::{
+    BenchDevice, BenchRow, BenchTable, Bytes, Check, Code, Collective, Datatype, EnvOrigin, EnvSetting, GBps, Library,
+    Link, LinkEnd, LinkFigures, LinkRun, LinkTransport, Measure, Micros, Place, RedOp, Run, SavedFinding, Severity,
+    SourceLine, VersionLine,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Where the schema's name stands: it is the first field.
+const START: usize = 256;
+
+/// The schemas that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schema {
+    /// What explain and doctor say.
+    Explain,
+    /// What check says.
+    Check,
+    /// What link says.
+    Link,
+}
+
+impl Schema {
+    /// Which a text begins as, if any.
+    pub fn of(text: &[u8]) -> Option<Self> {
+        let start = String::from_utf8_lossy(&text[..text.len().min(START)]);
+        let begins = |schema: &str| start.trim_start().starts_with('{') && start.contains(schema);
+        let known = [
+            ("\"busbw.explain/1\"", Schema::Explain),
+            ("\"busbw.check/1\"", Schema::Check),
+            ("\"busbw.link/1\"", Schema::Link),
+        ];
+        known.into_iter().find(|(name, _)| begins(name)).map(|(_, schema)| schema)
+    }
+}
+
+/// Reads an answer into a run.
+pub(crate) fn read(schema: Schema, text: &str, input: u32, run: &mut Run) -> serde_json::Result<()> {
+    let place = Place { input, line: 0 };
+    match schema {
+        Schema::Explain => {
+            let explained = explained(text)?;
+            let at = |table: BenchTable| BenchTable { place, ..table };
+            run.tables.extend(explained.run.tables.into_iter().map(at));
+            let host = explained.only_host;
+            run.saved_findings.extend(explained.findings.into_iter().map(|finding| saved(finding, &host, place)));
+        }
+        Schema::Check => {
+            let Checked { items } = serde_json::from_str(text)?;
+            run.saved_findings.extend(items.into_iter().filter_map(|item| item.finding(place)));
+        }
+        Schema::Link => {
+            let Links { transport, ends, links, findings } = serde_json::from_str(text)?;
+            let ends = ends.into_iter().map(LinkEnd::from).collect();
+            let links = links.into_iter().map(Link::from).collect();
+            run.link_runs.push((SourceLine::new(place, ""), LinkRun { transport, ends, links, interrupted: None }));
+            let found = findings.into_iter().filter_map(Found::known);
+            run.saved_findings.extend(found.map(|finding| saved(finding, &None, place)));
+        }
+    }
+    Ok(())
+}
+
+/// What explain or doctor kept.
+#[derive(Debug)]
+pub struct Explained {
+    /// Its tables, versions and variables.
+    pub run: Run,
+    /// What was found then, the first finding first.
+    pub findings: Vec<(Code, Severity, String)>,
+    only_host: Option<String>,
+}
+
+/// Reads `busbw.explain/1`.
+///
+/// # Errors
+/// The text is no JSON, or not of this schema.
+pub fn explained(text: &str) -> serde_json::Result<Explained> {
+    let Document { tables, findings, environment, launch_environment, nccl, nodes } = serde_json::from_str(text)?;
+    let devices = devices(&nodes);
+    let with_devices = |table: Table| {
+        let all_known = table.nranks == Some(devices.len() as u32);
+        BenchTable { devices: if all_known { devices.clone() } else { Vec::new() }, ..table.into() }
+    };
+    let mut run = Run { tables: tables.into_iter().map(with_devices).collect(), ..Run::default() };
+    let by_log = environment.into_iter().map(|setting| (setting, EnvOrigin::NcclLog));
+    let by_command = launch_environment.into_iter().map(|setting| (setting, EnvOrigin::CommandLine));
+    let setting =
+        |((name, value), origin)| EnvSetting { name, value, origin, source: SourceLine::default(), hosts: Vec::new() };
+    run.nccl.env = by_log.chain(by_command).map(setting).collect();
+    let versions = nccl.into_iter().flat_map(|nccl| nccl.versions);
+    let version =
+        |version| VersionLine { version, cuda: None, library: Library::default(), source: SourceLine::default() };
+    run.nccl.versions = versions.map(version).collect();
+    let only_host = match nodes.as_slice() {
+        [only] => Some(only.host.clone()),
+        _ => None,
+    };
+    Ok(Explained { run, findings: findings.into_iter().filter_map(Found::known).collect(), only_host })
+}
+
+fn saved((code, severity, text): (Code, Severity, String), host: &Option<String>, place: Place) -> SavedFinding {
+    let source = SourceLine::new(place, &text);
+    SavedFinding { host: host.clone(), code, severity, text, source }
+}
+
+/// The ranks of the nodes' GPUs: what the table's device list was made of.
+fn devices(nodes: &[Node]) -> Vec<BenchDevice> {
+    let device = |node: &Node, gpu: &Gpu| {
+        let (device, bus_id) = (gpu.device.unwrap_or(0), gpu.bus_id.clone().unwrap_or_default());
+        let name = gpu.name.clone().unwrap_or_default();
+        Some(BenchDevice { rank: gpu.rank?, host: node.host.clone(), device, bus_id, name, ..BenchDevice::default() })
+    };
+    nodes.iter().flat_map(|node| node.gpus.iter().filter_map(move |gpu| device(node, gpu))).collect()
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    tables: Vec<Table>,
+    #[serde(default)]
+    findings: Vec<Found>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    launch_environment: BTreeMap<String, String>,
+    nccl: Option<Nccl>,
+    #[serde(default)]
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Nccl {
+    #[serde(default)]
+    versions: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    host: String,
+    #[serde(default)]
+    gpus: Vec<Gpu>,
+}
+
+#[derive(Deserialize)]
+struct Gpu {
+    rank: Option<u32>,
+    device: Option<u32>,
+    bus_id: Option<String>,
+    name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    code: String,
+    severity: Option<Severity>,
+    title: String,
+}
+
+impl Found {
+    /// Of a code that this version knows.
+    fn known(self) -> Option<(Code, Severity, String)> {
+        Some((Code::from_name(&self.code)?, self.severity.unwrap_or(Severity::Info), self.title))
+    }
+}
+
+#[derive(Deserialize)]
+struct Table {
+    collective: Option<String>,
+    nranks: Option<u32>,
+    rows: Vec<Row>,
+    avg_busbw_gbs: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    size_bytes: u64,
+    count: Option<u64>,
+    datatype: Option<String>,
+    redop: Option<String>,
+    out_of_place: Option<Half>,
+    in_place: Option<Half>,
+}
+
+#[derive(Deserialize)]
+struct Half {
+    time_us: Option<f64>,
+    algbw_gbs: Option<f64>,
+    busbw_gbs: Option<f64>,
+}
+
+impl From<Table> for BenchTable {
+    fn from(table: Table) -> Self {
+        BenchTable {
+            collective: table.collective.as_deref().and_then(Collective::from_name),
+            nranks: table.nranks,
+            rows: table.rows.into_iter().map(BenchRow::from).collect(),
+            printed_avg_busbw: table.avg_busbw_gbs.map(GBps),
+            ..BenchTable::default()
+        }
+    }
+}
+
+impl From<Row> for BenchRow {
+    fn from(row: Row) -> Self {
+        BenchRow {
+            size: Bytes(row.size_bytes),
+            count: row.count,
+            datatype: row.datatype.as_deref().and_then(Datatype::from_name),
+            redop: row.redop.as_deref().and_then(RedOp::from_name),
+            root: None,
+            out_of_place: row.out_of_place.and_then(Half::measure),
+            in_place: row.in_place.and_then(Half::measure),
+            source: SourceLine::default(),
+        }
+    }
+}
+
+impl Half {
+    fn measure(self) -> Option<Measure> {
+        Some(Measure {
+            time: Micros(self.time_us?),
+            algbw: GBps(self.algbw_gbs?),
+            busbw: GBps(self.busbw_gbs?),
+            check: Check::NotDone,
+            iterations: None,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Checked {
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    item: String,
+    host: String,
+    device: Option<String>,
+    detail: String,
+    result: String,
+    code: Option<String>,
+}
+
+impl Item {
+    /// What calls for action and leads to a finding.
+    fn finding(self, place: Place) -> Option<SavedFinding> {
+        let severity = match self.result.as_str() {
+            "fail" => Severity::Error,
+            "warn" => Severity::Warning,
+            _ => return None,
+        };
+        let device = self.device.map_or(String::new(), |device| format!(" of {device}"));
+        let text = format!("{}{device}: {}", self.item, self.detail);
+        Some(saved((Code::from_name(&self.code?)?, severity, text), &Some(self.host), place))
+    }
+}
+
+#[derive(Deserialize)]
+struct Links {
+    transport: LinkTransport,
+    ends: Vec<End>,
+    links: Vec<Measured>,
+    #[serde(default)]
+    findings: Vec<Found>,
+}
+
+#[derive(Deserialize)]
+struct End {
+    host: String,
+    nic: String,
+    address: String,
+    rate_gbit_s: Option<f64>,
+    trouble: Option<String>,
+}
+
+impl From<End> for LinkEnd {
+    fn from(End { host, nic, address, rate_gbit_s, trouble }: End) -> Self {
+        LinkEnd { host, nic, address, rate_gbit_s, trouble }
+    }
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    from: usize,
+    to: usize,
+    error: Option<String>,
+    gbit_s: Option<f64>,
+}
+
+impl From<Measured> for Link {
+    fn from(Measured { from, to, error, gbit_s }: Measured) -> Self {
+        let figures = gbit_s.map(|gbit_s| LinkFigures { gbit_s, ..LinkFigures::default() });
+        Link { from, to, outcome: figures.ok_or(error.unwrap_or_default()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_told_from_the_beginning() {
+        let cases: [(&str, Option<Schema>); 4] = [
+            ("{\n  \"schema\": \"busbw.explain/1\",\n", Some(Schema::Explain)),
+            ("{\"schema\": \"busbw.check/1\"", Some(Schema::Check)),
+            ("{\"schema\": \"busbw.facts/1\"", None),
+            ("the schema \"busbw.link/1\"", None),
+        ];
+        for (text, schema) in cases {
+            assert_eq!(Schema::of(text.as_bytes()), schema, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_check_gives_what_calls_for_action() {
+        let text = r#"{"schema": "busbw.check/1", "items": [
+            {"item": "link", "host": "a", "device": "mlx5_0", "detail": "x8 of x16", "result": "fail", "code": "pcie.degraded"},
+            {"item": "port", "host": "a", "device": null, "detail": "Active", "result": "ok", "code": null}]}"#;
+        let mut run = Run::default();
+        read(Schema::Check, text, 3, &mut run).expect("such a document");
+        let found: Vec<_> = run.saved_findings.iter().map(|f| (f.host.as_deref(), f.code, &*f.text)).collect();
+        assert_eq!(found, [(Some("a"), Code::PcieDegraded, "link of mlx5_0: x8 of x16")]);
+        assert_eq!(run.saved_findings[0].source.place.input, 3);
+    }
+}

@@ -1,0 +1,126 @@
+//! Habits of the house that a program can hold: short files, `unsafe` that is counted, a reference of commands that is the help.
+
+#![allow(clippy::unwrap_used)] // in helpers of tests too
+
+#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "support/lab.rs"]
+mod lab;
+
+use lab::root_folder;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
+const MOST_LINES: usize = 500;
+
+/// Files below `folder` with one of these endings; not what tests read, nor what was built.
+fn sources(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = entry.file_name().unwrap().to_str().unwrap();
+            if entry.is_dir() && !["data", "target", "__pycache__"].contains(&name) {
+                folders.push(entry);
+            } else if entry.is_file() && endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(entry);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn no_file_is_too_long_to_read() {
+    let rooms = ["crates", "tests", "benches", "fuzz", "python", "scripts"].map(|room| root_folder().join(room));
+    let files: Vec<PathBuf> = rooms.iter().flat_map(|room| sources(room, &[".rs", ".py", ".c", ".h"])).collect();
+    assert!(files.len() > 300, "only {} files were found", files.len());
+    let long = |file: &&PathBuf| read(file).lines().count() > MOST_LINES;
+    let long: Vec<_> = files.iter().filter(long).collect();
+    assert!(long.is_empty(), "more than {MOST_LINES} lines; split them by what they do: {long:?}");
+}
+
+/// Blocks, functions and implementations that are `unsafe`, in the sources of a crate.
+fn unsafe_in(folder: &Path) -> [usize; 3] {
+    let mut counts = [0; 3];
+    for file in sources(folder, &[".rs"]) {
+        for line in read(&file).lines().filter(|line| !line.trim_start().starts_with("//")) {
+            counts[0] += line.matches("unsafe {").count();
+            counts[1] += line.matches("unsafe fn").count() + line.matches("unsafe extern \"C\" fn").count();
+            counts[2] += line.matches("unsafe impl").count();
+        }
+    }
+    counts
+}
+
+#[test]
+fn unsafe_is_counted_in_the_docs() {
+    let crates = fs::read_dir(root_folder().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let there: BTreeMap<String, [usize; 3]> = crates
+        .map(|folder| (folder.file_name().unwrap().to_str().unwrap().to_owned(), unsafe_in(&folder.join("src"))))
+        .filter(|(_, counts)| *counts != [0; 3])
+        .collect();
+    let page = read(&root_folder().join("docs/unsafe.md"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let told: BTreeMap<String, [usize; 3]> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            (cells[0].trim_end_matches('`').to_owned(), [1, 2, 3].map(|cell| cells[cell].parse().unwrap()))
+        })
+        .collect();
+    assert_eq!(told, there, "docs/unsafe.md tells other numbers (blocks, functions, implementations) than there are");
+}
+
+/// The help of every subcommand, as a page.
+fn reference() -> String {
+    let help = |words: &[&str]| {
+        let output =
+            Command::new(BUSBW).args(words).arg("--help").env_remove("COLUMNS").output().expect("busbw starts");
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("help is text")
+    };
+    let overview = help(&[]);
+    let names =
+        overview.lines().filter_map(|line| line.strip_prefix("  ")?.split_once("  ")).map(|(name, _)| name.trim());
+    let names: Vec<&str> =
+        names.filter(|name| !name.is_empty() && !name.starts_with(['-', ' ']) && *name != "help").collect();
+    assert!(names.len() > 12, "{names:?}");
+    let mut page = String::from(
+        "# Commands\n\nWhat `busbw COMMAND --help` prints. Tests write this page: `INSTA_UPDATE=always cargo test -p busbw --test house`.\n",
+    );
+    write!(page, "\n## busbw\n\n```text\n{}\n```\n", overview.trim_end()).unwrap();
+    for name in names {
+        write!(page, "\n## busbw {name}\n\n```text\n{}\n```\n", help(&[name]).trim_end()).unwrap();
+    }
+    page
+}
+
+#[test]
+fn the_reference_of_commands_is_the_help() {
+    let page = reference();
+    let file = root_folder().join("docs/commands.md");
+    if std::env::var("INSTA_UPDATE").as_deref() == Ok("always") {
+        fs::write(&file, &page).unwrap();
+    }
+    assert!(
+        read(&file) == page,
+        "docs/commands.md is not what --help prints; its second line says how to write it anew"
+    );
+}
+
+#[test]
+fn every_command_shows_examples() {
+    let page = reference();
+    for section in page.split("\n## busbw ").skip(1) {
+        let name = section.lines().next().unwrap_or_default();
+        assert!(section.contains("Examples:\n  "), "busbw {name} --help has no examples");
+    }
+}
