@@ -3,7 +3,7 @@
 CARGO ?= cargo
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers gpu-check docs install clean
+.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,12 +22,14 @@ test: ## Install what the tests need, and run them all
 	@scripts/setup-tests
 	$(CARGO) test --profile tests --locked --workspace
 	@scripts/test-python
+	@scripts/test-packages
 
-lint: ## Check formatting, lints and docs
+lint: ## Check formatting, lints, docs and dependencies
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
 	@scripts/lint-python
+	@scripts/lint-licences
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
 	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test facts
@@ -41,10 +43,26 @@ predict-accuracy: ## Hold predictions against published measurements, and draw t
 predict-fit: ## Fit the measured constants of the time model anew, and print them
 	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --fit
 
-fuzz: ## Fuzz explain's input for 60 seconds (needs a nightly toolchain and cargo-fuzz)
+fuzz: ## Fuzz every reader of foreign bytes in turn, MINUTES=1 each (needs a nightly toolchain and cargo-fuzz)
 	@scripts/setup-fuzz
-	fuzz/seed.sh
-	$(CARGO) +nightly fuzz run explain -- -dict=fuzz/explain.dict -max_len=65536 -timeout=10 -max_total_time=60
+	scripts/fuzz $(or $(MINUTES),1)
+
+faults: ## Run every test that breaks something, and show what was broken and what was seen
+	scripts/faults
+
+soak: build ## Run bench, monitor and tune for MINUTES=20 at once, and see whether memory or descriptors grow
+	python3 benches/soak.py --minutes $(or $(MINUTES),20)
+
+bench-all: bench bench-fleet bench-binary bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers bench-table ## Measure everything that this machine can (an hour), and rewrite docs/benchmarks.md
+
+bench-table: ## Rewrite docs/benchmarks.md from benches/results
+	@python3 benches/table.py
+
+bench-fleet: build ## Measure explaining the results of 1,000 nodes
+	python3 benches/fleet.py
+
+bench-binary: build ## Measure the start of busbw --help and the size of the binary
+	python3 benches/binary.py
 
 bench: build ## Measure ingest beside wc and ripgrep (needs ripgrep), on 1 GiB and on 16,384 ranks
 	$(CARGO) build --release --locked -p busbw-benches
@@ -77,11 +95,21 @@ bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, insta
 gpu-check: build ## Run what only a GPU can show, on a machine that has one (8 minutes)
 	scripts/gpu-check
 
+book: ## Build the book of docs/, target/book/index.html
+	@BUSBW_BOOK=target/book $(CARGO) test --profile tests --locked --quiet -p busbw --test book -- the_book
+	@echo target/book/index.html
+
 docs: ## Build the API documentation
 	$(CARGO) doc --locked --workspace --no-deps --open
 
 install: build ## Install the command, NCCL's plugin, completions and man pages under PREFIX (default ~/.local)
 	@scripts/install "$${PREFIX:-$$HOME/.local}"
+
+packages: ## Make the wheel, the .deb and the static command, target/packages (PROFILE=tests: quickly)
+	@scripts/packages
+
+test-packages: ## Make the packages quickly, and install each where nothing of busbw is (as root)
+	@scripts/test-packages
 
 clean: ## Delete what was built
 	$(CARGO) clean

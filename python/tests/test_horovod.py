@@ -1,11 +1,6 @@
 """`busbw.horovod` on four ranks of two hosts, and its start under the launchers."""
 
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +11,6 @@ from torch import nn
 
 import busbw.horovod as hvd
 from busbw.horovod import job
-from busbw.horovod.launch import LaunchError, Place, first_host, meet
 from busbw.horovod.light import Light
 
 TWO_HOSTS = ["a", "a", "b", "b"]
@@ -340,83 +334,6 @@ def test_light_variables() -> None:
     ):
         with pytest.raises(ValueError, match=f"{variable}='{value}'"):
             Light.from_environment({variable: value})
-
-
-@pytest.mark.parametrize(
-    ("environment", "place"),
-    [
-        ({}, Place(0, 1, None, True)),
-        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, Place(3, 8, "torchrun", False)),
-        (
-            {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
-            Place(1, 2, "Open MPI's mpirun", True),
-        ),
-        ({"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "1"}, Place(1, 2, "MPICH's mpirun", False)),
-        (
-            {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1"},
-            Place(1, 2, "srun", True),
-        ),
-        ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2"}, Place(1, 2, "srun", False)),
-    ],
-)
-def test_launchers(environment: dict[str, str], place: Place) -> None:
-    assert Place.from_environment(environment) == place
-
-
-def test_launchers_that_say_too_little() -> None:
-    with pytest.raises(LaunchError, match="OMPI_COMM_WORLD_SIZE is None"):
-        Place.from_environment({"OMPI_COMM_WORLD_RANK": "1"})
-    with pytest.raises(LaunchError, match="-x MASTER_ADDR="):
-        meet(Place(1, 4, "Open MPI's mpirun", False), timedelta(seconds=1), {})
-
-
-@pytest.mark.parametrize(
-    ("hosts", "first"),
-    [("node7", "node7"), ("node[07-09,12],b", "node07"), ("a,b", "a"), ("r[1,2]-x", "r1-x"), ("gpu-3a[3]", "gpu-3a3")],
-)
-def test_first_host_of_a_list(hosts: str, first: str) -> None:
-    assert first_host(hosts) == first
-
-
-_SCRIPT = """
-import torch, busbw.horovod as hvd
-hvd.init()
-total = int(hvd.allreduce(torch.tensor([hvd.rank() + 1]), op=hvd.Sum))
-# In one piece: without buffers, a piece is a write, and both ranks write to one pipe.
-print(f"sum {total} of {hvd.size()}", flush=True)
-"""
-
-
-def environment() -> dict[str, str]:
-    """This process's environment without any launcher's variables."""
-    prefixes = ("OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "LIGHT_")
-    own = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
-    return {**own, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-
-@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
-def test_real_launchers(launcher: str) -> None:
-    if launcher == "torchrun":
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            "2",
-            "--no-python",
-        ]
-    else:
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
-        if shutil.which("mpirun") is None:
-            pytest.skip("mpirun is not installed")
-        if "Open MPI" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
-            pytest.skip("mpirun is not Open MPI's")
-    ran = subprocess.run(
-        [*command, sys.executable, "-c", _SCRIPT], env=environment(), capture_output=True, text=True, timeout=150
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.count("sum 3 of 2") == 2
 
 
 def leave(rank: int) -> None:

@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import os
 import re
+import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -144,7 +146,20 @@ def _slurm_address(environment: Mapping[str, str]) -> tuple[str, int]:
         raise LaunchError("busbw: started by srun, but SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT")
     step = f"{environment.get('SLURM_JOB_ID')}.{environment.get('SLURM_STEP_ID')}"
     digest = int.from_bytes(hashlib.sha256(step.encode()).digest()[:4], "big")
-    return first_host(hosts), 20000 + digest % 10000
+    return _node_address(first_host(hosts)), 20000 + digest % 10000
+
+
+def _node_address(node: str) -> str:
+    """Return where a node of Slurm is: its name if that can be resolved, or what slurm.conf says (NodeAddr)."""
+    with contextlib.suppress(OSError):
+        socket.getaddrinfo(node, None)
+        return node
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        told = subprocess.run(["scontrol", "show", "node", node], capture_output=True, text=True, timeout=30).stdout
+        address = re.search(r"\bNodeAddr=(\S+)", told)
+        if address and address[1] != node:
+            return address[1]
+    raise LaunchError(f"busbw: {node}, where rank 0 is, has no address here; set MASTER_ADDR and MASTER_PORT")
 
 
 def first_host(hosts: str) -> str:

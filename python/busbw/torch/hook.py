@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
 from torch.nn.parallel import DistributedDataParallel
 
-from busbw.advisor import Advice, choose
+from busbw import advisor
 from busbw.torch.options import Mode, Options
 from busbw.torch.reducer import GradientReducer
 from busbw.torch.refusals import check_model
@@ -79,9 +79,9 @@ class Acceleration:
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         group: dist.ProcessGroup = model.process_group
         device = parameters[0].device
-        self.advice: Optional[Advice] = None
+        self.advice: Optional[advisor.Advice] = None
         if options.mode == "auto":
-            options, self.advice = choose(group, device, sum(p.nbytes for p in parameters), options)
+            options, self.advice = advisor.choose(group, device, sum(p.nbytes for p in parameters), options)
             if group.rank() == 0:
                 _log.info("mode %r:\n%s", options.mode, self.advice)
         self.reducer = GradientReducer(group, device, options)

@@ -1,0 +1,65 @@
+"""The examples for Kubernetes are what the API server of a cluster would take."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+yaml = pytest.importorskip("yaml")
+jsonschema = pytest.importorskip("jsonschema")
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "tests/data/kubernetes/mpijob-v2beta1.schema.json"
+
+
+def strict(schema: Any) -> Any:
+    """The same schema without room for fields that it does not name, as `kubectl apply --validate=strict` has it."""
+    if isinstance(schema, list):
+        return [strict(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: strict(part) for name, part in schema.items()}
+    free = closed.get("x-kubernetes-preserve-unknown-fields") or "additionalProperties" in closed
+    if isinstance(schema.get("properties"), dict) and not free:
+        closed["additionalProperties"] = False
+    return closed
+
+
+def job() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "examples/kubernetes/mpijob.yaml").read_text())
+
+
+def problems(document: dict[str, Any]) -> list[str]:
+    schema = json.loads(SCHEMA.read_text())
+    # The API server knows the fields of `metadata` itself.
+    schema["properties"].pop("metadata")
+    closed = strict(schema)
+    closed["properties"]["metadata"] = {"type": "object", "required": ["name"]}
+    return [error.message for error in jsonschema.Draft7Validator(closed).iter_errors(document)]
+
+
+def test_the_mpijob_is_what_its_schema_describes() -> None:
+    assert job()["apiVersion"] == "kubeflow.org/v2beta1"
+    assert problems(job()) == []
+
+
+def test_a_misspelt_field_is_noticed() -> None:
+    for path, name in [
+        (["spec"], "slotsPerworker"),
+        (["spec", "mpiReplicaSpecs", "Worker", "template", "spec"], "volume"),
+    ]:
+        wrong = copy.deepcopy(job())
+        part = wrong
+        for step in path:
+            part = part[step]
+        part[name] = 8
+        assert problems(wrong), name
+
+
+def test_a_worker_per_gpu_and_shared_memory() -> None:
+    spec = job()["spec"]
+    (worker,) = spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    assert worker["resources"]["limits"]["nvidia.com/gpu"] == spec["slotsPerWorker"]
+    assert {mount["mountPath"] for mount in worker["volumeMounts"]} == {"/dev/shm"}
