@@ -8,19 +8,15 @@ Prints a table, and writes all samples to benches/results/topk-cpu-DATE.json; a 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import datetime, timezone
-from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import origin
 import torch
 
 import busbw
@@ -74,33 +70,6 @@ def measure(elements: int, dtype: torch.dtype, share: float, rounds: int) -> dic
     }
 
 
-def machine() -> dict[str, Any]:
-    """Describe this machine, without its name."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if ":" in line)
-    cpu_model = {name.strip(): value.strip() for name, value in fields.items()}.get("model name", "")
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    cores = len(os.sched_getaffinity(0))
-    return {"cpu": cpu_model, "cores": cores, "memory_bytes": memory, "kernel": platform.release()}
-
-
-def commit() -> dict[str, Any] | None:
-    """Tell the commit that is checked out; None outside a git repository."""
-
-    def git(*args: str) -> str:
-        return subprocess.run(["git", *args], capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        return {"hash": git("rev-parse", "HEAD"), "modified": git("status", "--porcelain") != ""}
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def free_name(date: str) -> Path:
-    """Find the first name of the day that no file has."""
-    names = (f"topk-cpu-{date[:10]}{f'-{number}' if number > 1 else ''}.json" for number in count(1))
-    return next(path for path in (Path("benches/results") / name for name in names) if not path.exists())
-
-
 def row(case: dict[str, Any]) -> str:
     """Lay one case out as a row of the table."""
     ratio = case["times_as_fast"]
@@ -115,26 +84,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9, help="how often both take turns (%(default)s)")
     parser.add_argument("--out", type=Path, help="where results go")
     flags = parser.parse_args()
-    date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     print(f"{'elements':>10} {'dtype':>9} {'k':>7} {'busbw ms':>8} {'torch ms':>9}  times as fast, median (min to max)")
     cases = []
     for elements, dtype, share in [(n, d, s) for n in ELEMENTS for d in DTYPES for s in SHARES]:
         cases.append(measure(elements, dtype, share, flags.rounds))
         print(row(cases[-1]), flush=True)
-    result = {
-        "schema": "busbw.bench-topk/1",
-        "date": date,
-        "commit": commit(),
-        "machine": machine(),
-        "load_average": os.getloadavg(),
-        "versions": {"busbw": busbw.__version__, "torch": torch.__version__, "python": platform.python_version()},
-        "threads": torch.get_num_threads(),
-        "goal_times_as_fast": GOAL,
-        "cases": cases,
-    }
-    out = flags.out or free_name(date)
-    out.write_text(json.dumps(result, indent=2) + "\n")
-    print(f"written to {out}")
+    result = origin.now("busbw.bench-topk/1")
+    result["versions"] = {"busbw": busbw.__version__, "torch": torch.__version__, "python": platform.python_version()}
+    result.update(threads=torch.get_num_threads(), goal_times_as_fast=GOAL, cases=cases)
+    print(f"written to {origin.record('topk-cpu', result, flags.out)}")
 
 
 if __name__ == "__main__":
