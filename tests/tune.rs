@@ -222,6 +222,38 @@ fn an_interrupt_ends_the_trial_and_keeps_the_others() {
 }
 
 #[test]
+fn an_interrupted_race_leaves_no_files_with_a_best_setting() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--var", "A=1,2", "--no-default"]);
+    command.args([
+        "--",
+        "bash",
+        "-c",
+        "echo run >> \"$COUNTS/all\"; [ $(wc -l < \"$COUNTS/all\") = 1 ] || exec sleep 600",
+    ]);
+    let mut running = Running::start(command);
+    running.retry(PATIENCE, "the second trial", || (stage.runs() == 2).then_some(()));
+    signal(running.id(), "INT");
+    let ended = running.ended(PATIENCE);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stdout.contains("interrupted: the same command goes on"), "{}", ended.stdout);
+    assert!(!stage.folder.path().join("store/best.env").exists(), "{}", ended.stderr);
+}
+
+#[test]
+fn a_script_that_calls_mpirun_without_the_variables_is_told() {
+    let stage = Stage::new();
+    let script = stage.path("train.sh");
+    fs::write(&script, "#!/bin/sh\nexit 0\nmpirun -x A -np 2 train\n").unwrap();
+    let mut command = stage.busbw(&["--var", "A=1", "--var", "B=1", "--max-trials", "1"]);
+    command.args(["--", "sh", &script]);
+    let output = output(command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(&format!("{script}:3: calls mpirun by itself")), "{stderr}");
+    assert!(stderr.contains("write `mpirun -x B …` there"), "{stderr}");
+}
+
+#[test]
 fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
     let stage = Stage::new();
     fs::write(stage.folder.path().join("empty.toml"), "").unwrap();

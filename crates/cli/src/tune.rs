@@ -15,10 +15,12 @@ use busbw_tune::outputs::quoted;
 use busbw_tune::race::Rules;
 use busbw_tune::result::{About, result};
 use busbw_tune::runner::Workload;
+use busbw_tune::script::SilentMpirun;
 use busbw_tune::slurm::Jobs;
 use busbw_tune::space::{Setting, Space};
 use busbw_tune::store::Store;
-use busbw_tune::sweep::Sweep;
+use busbw_tune::sweep::{Stop, Sweep};
+use flags::DEFAULT;
 use progress::Progress;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -44,6 +46,7 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
     }
     let store = Store::open(&flags.store(), &plan.identity(flags)).map_err(|e| e.to_string())?;
     let progress = Progress::new()?;
+    plan.silent_mpirun().iter().for_each(|found| progress.warn(found));
     let sweep = Sweep {
         settings: &plan.settings,
         workload: &plan.workload,
@@ -65,7 +68,8 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
     };
     let tuning = result(&about, &swept);
     print(flags, &tuning)?;
-    if let Some(best) = tuning.best() {
+    // What is best so far is worth a file when time is up, but not while the race is only interrupted.
+    if let Some(best) = tuning.best().filter(|_| swept.stopped != Some(Stop::Interrupted)) {
         let best = Setting { assignments: best.assignments.clone() };
         files::write(flags, store.folder(), &plan.workload, &best)?;
     }
@@ -77,7 +81,7 @@ fn plan(flags: &Tune) -> Result<Plan, String> {
     let space = flags.space()?;
     let mut settings = space.settings().map_err(|e| e.to_string())?;
     if !flags.no_default {
-        settings.insert(0, Setting::default());
+        settings.insert(DEFAULT, Setting::default());
     }
     Ok(Plan {
         objective: flags.objective()?,
@@ -99,6 +103,12 @@ impl Plan {
             ("objective", format!("{:?}", self.objective)),
             ("--seed, --exhaustive, --warm-up, --confidence or --tolerance", flags.order()),
         ]
+    }
+
+    /// An mpirun that would not hand the settings on; under Slurm the scripts are elsewhere, perhaps.
+    fn silent_mpirun(&self) -> Option<SilentMpirun> {
+        let variables: Vec<String> = self.space.variables.iter().map(|variable| variable.name.clone()).collect();
+        SilentMpirun::find(&self.workload, &variables)
     }
 
     fn command(&self) -> String {

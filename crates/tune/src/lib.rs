@@ -10,6 +10,7 @@ pub mod outputs;
 pub mod race;
 pub mod result;
 pub mod runner;
+pub mod script;
 pub mod slurm;
 pub mod space;
 pub mod statistics;

@@ -1,7 +1,7 @@
 //! Which settings run next, and when enough is known.
 //!
 //! Settings race in rounds. All run in the first; in the second the better half, so that there are repetitions to tell noise
-//! from difference. From then on a round holds the leader and the settings that the test has not yet told from it: a setting is
+//! from difference; the reference, to which all are compared in the end, is among them however it did. From then on a round holds the leader and the settings that the test has not yet told from it: a setting is
 //! out when it is worse at the stated confidence, and settled when the leader is at that confidence at most a tolerance worse
 //! than it. The race is over when nothing is open, or when rounds or trials are spent.
 //!
@@ -32,11 +32,22 @@ pub struct Rules {
     pub failures: usize,
     /// What the random order follows from.
     pub seed: u64,
+    /// The setting to which the others are compared in the end, such as the default: it runs twice at least.
+    pub reference: Option<usize>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Rules { confidence: 0.95, tolerance: 0.02, rounds: 8, trials: None, exhaustive: false, failures: 2, seed: 1 }
+        Rules {
+            confidence: 0.95,
+            tolerance: 0.02,
+            rounds: 8,
+            trials: None,
+            exhaustive: false,
+            failures: 2,
+            seed: 1,
+            reference: None,
+        }
     }
 }
 
@@ -138,10 +149,15 @@ impl Race {
             return self.living().collect();
         }
         if self.pooled().is_none() {
-            // No repetitions yet: the better half, and what failed once.
+            // No repetitions yet: the better half, the reference, and what failed once.
             let mut ranked: Vec<usize> = self.living().filter(|setting| !self.costs[*setting].is_empty()).collect();
             ranked.sort_by(|a, b| self.mean(*a).total_cmp(&self.mean(*b)));
-            ranked.truncate(ranked.len().div_ceil(2).max(2));
+            let kept = ranked.len().div_ceil(2).max(2);
+            let mut place = 0;
+            ranked.retain(|setting| {
+                place += 1;
+                place <= kept || Some(*setting) == self.rules.reference
+            });
             return [ranked, unmeasured].concat();
         }
         let open = self.open();
@@ -154,8 +170,9 @@ impl Race {
         let Some(leader) = self.leader() else { return self.living().collect() };
         let is_open = |setting: &usize| match self.costs[*setting].len() {
             0 => true,
-            // A single run may be luck, and the leader's must not be.
-            runs if *setting == leader => runs < 2,
+            // A single run may be luck, and neither the leader's nor the reference's must be.
+            1 if *setting == leader || Some(*setting) == self.rules.reference => true,
+            _ if *setting == leader => false,
             _ => !self.is_worse(*setting, leader) && !self.is_near_enough(leader, *setting),
         };
         self.living().filter(is_open).collect()
@@ -234,6 +251,15 @@ mod tests {
         assert_eq!((race.leader(), race.is_decided()), (Some(0), true));
         assert_eq!(race.standing(7), Standing::Worse);
         assert!(trials <= 8 + 4, "{trials}");
+    }
+
+    #[test]
+    fn the_reference_runs_twice_even_if_it_is_the_worst() {
+        let rules = Rules { reference: Some(7), ..Rules::default() };
+        let cost = |setting: usize, n: usize| Some(100.0 + 10.0 * setting as f64 + NOISE[n % 4]);
+        let (race, trials) = run(8, rules, cost);
+        assert_eq!((race.costs[7].len(), race.costs[6].len()), (2, 1));
+        assert_eq!(trials, run(8, Rules::default(), cost).1 + 1);
     }
 
     #[test]

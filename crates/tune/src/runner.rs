@@ -118,7 +118,8 @@ impl Workload {
     }
 }
 
-fn is_mpirun(word: &str) -> bool {
+/// Whether a word names an mpirun, by whatever path.
+pub(crate) fn is_mpirun(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or(word);
     ["mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.mpich", "mpiexec.hydra"].contains(&name)
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Run a command over a space of settings, and say which are best
 ///
 /// Settings race: each runs once, in random order, the better ones again, until the test has told the best from the others or
-/// the budget is spent. The default (nothing set) runs too. What ran is kept: the same command goes on after any
+/// the budget is spent. The default (nothing set) runs too, twice at least. What ran is kept: the same command goes on after any
 /// interruption, and a trial that fails or takes too long never counts as fast.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -194,6 +194,7 @@ impl Tune {
             trials: self.max_trials.map(NonZeroUsize::get),
             exhaustive: self.exhaustive,
             seed: self.seed,
+            reference: (!self.no_default).then_some(DEFAULT),
             ..default
         }
     }
@@ -241,6 +242,8 @@ impl Tune {
     }
 }
 
+/// Where the default stands among the settings.
+pub const DEFAULT: usize = 0;
 /// How often to look at Slurm's queue.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 

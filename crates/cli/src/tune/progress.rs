@@ -1,6 +1,7 @@
 //! What a sweep says as it goes, on standard error, and how it is stopped.
 
 use busbw_report::text::measured_value;
+use busbw_tune::script::SilentMpirun;
 use busbw_tune::space::Setting;
 use busbw_tune::store::{Key, Outcome};
 use busbw_tune::sweep::Watcher;
@@ -30,6 +31,18 @@ impl Progress {
     /// The sweep is over: signals end busbw again.
     pub fn finish(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Settings would not reach all ranks.
+    pub fn warn(&self, found: &SilentMpirun) {
+        let flags: Vec<String> = found.unnamed.iter().map(|name| format!("-x {name}")).collect();
+        self.say(&format!(
+            "{}:{}: calls mpirun by itself, and Open MPI hands ranks on other hosts only what -x names: write `mpirun {} …` \
+             there, if ranks are on other hosts",
+            found.script,
+            found.line,
+            flags.join(" ")
+        ));
     }
 
     fn say(&self, text: &str) {

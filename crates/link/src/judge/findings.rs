@@ -269,6 +269,9 @@ pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
     let rates = || run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s));
     let (least, most) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);
     let count = rates().count();
-    let title = format!("{count} links carry {} to {} Gbit/s; none stands out", gbit(least), gbit(most));
+    let title = match (gbit(least), gbit(most)) {
+        (least, most) if least == most => format!("{count} links carry {most} Gbit/s each; none stands out"),
+        (least, most) => format!("{count} links carry {least} to {most} Gbit/s; none stands out"),
+    };
     Some(finding(Code::OkAsExpected, Severity::Info, 0.8, title, ""))
 }

@@ -13,7 +13,6 @@ const COLORS: usize = 8;
 
 /// The page of runs side by side. All text is escaped.
 pub fn compare(comparison: &RunComparison) -> String {
-    let title = words::title(comparison);
     let body = [
         figures(comparison),
         section("Runs", &runs(comparison)),
@@ -23,7 +22,7 @@ pub fn compare(comparison: &RunComparison) -> String {
         section("What explain says of each", &findings(comparison)),
     ]
     .concat();
-    page(&Frame { class: "compared", badge: "compared", title: &title, command: "compare" }, &body)
+    page(&Frame { class: "compared", badge: "compared", title: &comparison.summary, command: "compare" }, &body)
 }
 
 fn figures(comparison: &RunComparison) -> String {

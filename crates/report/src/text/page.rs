@@ -109,6 +109,17 @@ impl Page {
         }
     }
 
+    /// What a page says first: its parts each on a line of their own, wrapped, and indented from the second line on.
+    pub fn lead<'a>(&mut self, parts: impl Iterator<Item = &'a str>) {
+        let room = self.width - 2;
+        let lines = parts.flat_map(|part| wrap(&clean_line(part), room));
+        for (number, line) in lines.enumerate() {
+            self.text(if number == 0 { "" } else { "  " });
+            self.styled(paint::BOLD, &line);
+            self.end_line();
+        }
+    }
+
     /// `… and 3 more`, when a list of `total` items shows `shown`.
     pub fn more(&mut self, total: usize, shown: usize) {
         if let Some(text) = super::more(total, shown) {

@@ -28,9 +28,10 @@ pub fn simulate(comparison: &Comparison, style: &Style) -> String {
         page.indented(2, part);
     }
     distributions(&mut page, comparison);
-    for scenario in comparison.scenarios() {
-        seeds(&mut page, scenario);
-        links(&mut page, scenario);
+    seeds(&mut page, &comparison.base);
+    links(&mut page, &comparison.base);
+    if !comparison.alternatives.is_empty() {
+        page.indented(2, "The same of each change: `--format html -o page.html`, or `--json`");
     }
     let assumptions = comparison.assumptions();
     if !assumptions.is_empty() {

@@ -9,9 +9,9 @@ pub(crate) const NOT_SAID: &str = "(not said)";
 /// Findings of a run that are shown at most.
 const MAX_FINDINGS: usize = 4;
 
-/// The summary, which begins with names as given.
-pub(crate) fn title(comparison: &RunComparison) -> String {
-    comparison.summary.clone()
+/// The summary in parts that each make a line: what was used and how the largest size compares, then small messages.
+pub(crate) fn summary(comparison: &RunComparison) -> impl Iterator<Item = &str> {
+    comparison.summary.split_inclusive("; ").map(str::trim_end)
 }
 
 /// What a run is: `all_reduce, 16 ranks, peak 479.91 GB/s at 8 GiB, average 127.24 GB/s, over RDMA`.
