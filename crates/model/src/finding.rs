@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a finding is about. The codes are a contract: programs outside this repository match on them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs)] // documented once, in docs/findings.md and in `Code::meaning`
 pub enum Code {
     #[serde(rename = "net.socket-fallback")]

@@ -132,26 +132,13 @@ pub struct Cause {
     /// By which counters refer to it.
     pub name: String,
     /// The finding's code.
-    #[serde(deserialize_with = "code")]
     pub code: Code,
     /// How much it matters.
-    #[serde(deserialize_with = "severity")]
     pub severity: Severity,
     /// What it means.
     pub meaning: String,
     /// What to do.
     pub remedy: String,
-}
-
-fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Code, D::Error> {
-    let name = String::deserialize(from)?;
-    Code::from_name(&name).ok_or_else(|| serde::de::Error::custom(format!("no code {name}")))
-}
-
-fn severity<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Severity, D::Error> {
-    let name = String::deserialize(from)?;
-    let all = [Severity::Info, Severity::Warning, Severity::Error];
-    all.into_iter().find(|s| s.as_str() == name).ok_or_else(|| serde::de::Error::custom(format!("no severity {name}")))
 }
 
 #[derive(Deserialize)]

@@ -22,7 +22,7 @@ struct Known {
     when: When,
     #[serde(default)]
     needs: Needs,
-    severity: Level,
+    severity: Severity,
     effect: String,
 }
 
@@ -41,13 +41,6 @@ enum Needs {
     Nothing,
     Nodes,
     Gpus,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum Level {
-    Info,
-    Warning,
 }
 
 /// A finding per variable that overrides NCCL's choice.
@@ -103,8 +96,8 @@ fn standing(case: &Case, setting: &EnvSetting) -> VariableStanding {
         return VariableStanding::NoEffect(format!("{title}. {advice}"));
     }
     match overriding(case, setting) {
-        Some(Known { severity: Level::Warning, effect, .. }) => VariableStanding::Harmful(format!("It {effect}")),
-        Some(Known { severity: Level::Info, effect, .. }) => VariableStanding::Overrides(format!("It {effect}")),
+        Some(known) if known.hurts() => VariableStanding::Harmful(format!("It {}", known.effect)),
+        Some(known) => VariableStanding::Overrides(format!("It {}", known.effect)),
         None if variable(&setting.name).is_some() => VariableStanding::Read,
         None => VariableStanding::OfOthers,
     }
@@ -170,6 +163,13 @@ fn number(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
+impl Known {
+    /// Whether it costs speed, or a run; else it only fixes what NCCL would choose.
+    fn hurts(&self) -> bool {
+        self.severity >= Severity::Warning
+    }
+}
+
 impl When {
     fn fits(&self, value: &str) -> bool {
         let value = value.trim();
@@ -202,14 +202,14 @@ impl Needs {
 
 fn finding(setting: &EnvSetting, known: &Known) -> Finding {
     let EnvSetting { name, value, .. } = setting;
-    let (severity, advice) = match known.severity {
-        Level::Info => (Severity::Info, "Leave it if it was chosen by measuring; else measure once without it"),
-        Level::Warning => (Severity::Warning, "Unless it is there for a reason, run once without it and compare"),
+    let (confidence, advice) = match known.hurts() {
+        true => (0.82, "Unless it is there for a reason, run once without it and compare"),
+        false => (0.5, "Leave it if it was chosen by measuring; else measure once without it"),
     };
     Finding {
         code: Code::EnvOverride,
-        severity,
-        confidence: if severity == Severity::Warning { 0.82 } else { 0.5 },
+        severity: known.severity,
+        confidence,
         title: format!("{name}={value} overrides what NCCL would choose"),
         explanation: format!("The variable {}.", known.effect),
         evidence: vec![Evidence::noted(setting.source.clone(), "set here")],

@@ -35,7 +35,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Signature {
-    code: String,
+    code: Code,
     /// Any of these texts; a text with ` & ` asks for all of its parts in one line.
     text: Vec<String>,
     /// None of these in the line.
@@ -51,8 +51,8 @@ struct Signature {
     #[serde(default)]
     from: Option<From>,
     confidence: f64,
-    #[serde(default)]
-    severity: Level,
+    #[serde(default = "error")]
+    severity: Severity,
     title: String,
     explanation: String,
     remedy: Vec<String>,
@@ -67,23 +67,8 @@ enum From {
     Others,
 }
 
-#[derive(Deserialize, Clone, Copy, Default)]
-#[serde(rename_all = "lowercase")]
-enum Level {
-    #[default]
-    Error,
-    Warning,
-    Info,
-}
-
-impl Level {
-    fn severity(self) -> Severity {
-        match self {
-            Level::Error => Severity::Error,
-            Level::Warning => Severity::Warning,
-            Level::Info => Severity::Info,
-        }
-    }
+fn error() -> Severity {
+    Severity::Error
 }
 
 /// Every signature, and an automaton that finds all their texts in one pass over a line.
@@ -213,8 +198,8 @@ impl Signature {
         let first = matching.first()?;
         let evidence = matching.iter().take(4).map(|l| Evidence::new(l.source.clone())).collect();
         Some(Finding {
-            code: Code::from_name(&self.code)?,
-            severity: self.severity.severity(),
+            code: self.code,
+            severity: self.severity,
             confidence: self.confidence,
             title: format!("{}{}", self.title, first.host.map_or(String::new(), |host| format!(" (first on {host})"))),
             explanation: format!("{}{}", self.explanation, repeated(matching)),
