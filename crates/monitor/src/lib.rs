@@ -30,4 +30,4 @@ pub use recording::{Recorder, Recording, RecordingError};
 pub use serve::Server;
 pub use source::{FASTEST, Replay, SLOWEST, SPEEDS, Source};
 pub use stop::Stop;
-pub use tracker::{Total, Tracker};
+pub use tracker::Tracker;

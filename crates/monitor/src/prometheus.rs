@@ -141,14 +141,14 @@ fn own(metrics: &mut Metrics, snapshot: &Snapshot) {
         );
         metrics.gauge("busbw_gpu_memory_used_bytes", "GPU memory in use.", &labels, gpu.memory_used_bytes as f64);
     }
+    // Several command lines may run the same benchmark, and a set of labels may stand in a scrape once only.
+    let mut jobs: BTreeMap<&str, u32> = BTreeMap::new();
     for job in &snapshot.sample.jobs {
-        let labels = [("what", job.what.as_str())];
-        metrics.gauge(
-            "busbw_job_processes",
-            "Processes of a benchmark on this host.",
-            &labels,
-            f64::from(job.processes),
-        );
+        *jobs.entry(&job.what).or_default() += job.processes;
+    }
+    for (what, processes) in jobs {
+        let help = "Processes of a benchmark on this host.";
+        metrics.gauge("busbw_job_processes", help, &[("what", what)], f64::from(processes));
     }
     for alert in &snapshot.alerts {
         let place = alert.place.to_string();

@@ -1,15 +1,13 @@
 //! What moved in all, for the end of a session.
 
-use crate::moment::Place;
 use crate::time::time_of_day;
-use crate::tracker::{Total, Tracker};
-use std::collections::BTreeMap;
+use crate::tracker::Tracker;
 use std::fmt::Write as _;
 
 /// Traffic of each port, and alerts, in lines for people.
 pub fn of(tracker: &Tracker) -> String {
     let mut out = String::new();
-    for (place, (sent, received)) in traffic(&tracker.totals()) {
+    for (place, (sent, received)) in tracker.traffic() {
         let _ = writeln!(out, "{place}: sent {}, received {}", bytes(sent), bytes(received));
     }
     for alert in tracker.alerts() {
@@ -27,21 +25,6 @@ pub fn of(tracker: &Tracker) -> String {
         );
     }
     out
-}
-
-/// Bytes sent and received.
-fn traffic(totals: &[Total]) -> BTreeMap<&Place, (u64, u64)> {
-    use crate::known::Quantity::{RxBytes, TxBytes};
-    let mut traffic: BTreeMap<&Place, (u64, u64)> = BTreeMap::new();
-    for total in totals {
-        let moved = total.moved.saturating_mul(total.known.factor);
-        match total.known.is {
-            Some(TxBytes) => traffic.entry(&total.place).or_default().0 += moved,
-            Some(RxBytes) => traffic.entry(&total.place).or_default().1 += moved,
-            _ => {}
-        }
-    }
-    traffic
 }
 
 /// Bytes with a decimal unit, as rates have them.

@@ -73,19 +73,17 @@ impl Tracker {
         self.first_us
     }
 
-    /// The known counters that moved since the first sample.
-    pub fn totals(&self) -> Vec<Total> {
-        let mut totals = Vec::new();
+    /// Bytes sent and received since the first sample, where any were.
+    pub fn traffic(&self) -> BTreeMap<Place, (u64, u64)> {
+        let mut traffic: BTreeMap<Place, (u64, u64)> = BTreeMap::new();
         for ((place, _), group) in &self.groups {
-            let counters = group.counters.names.iter().zip(&group.known).zip(&group.in_all);
-            for ((name, known), &moved) in counters.filter(|(_, moved)| **moved > 0) {
-                if let Some(known) = known {
-                    totals.push(Total { place: place.clone(), name: Arc::clone(name), known, moved });
-                }
+            let (sent, received) = (group.moved_in_all(Quantity::TxBytes), group.moved_in_all(Quantity::RxBytes));
+            if sent > 0 || received > 0 {
+                let sums = traffic.entry(place.clone()).or_default();
+                *sums = (sums.0.saturating_add(sent), sums.1.saturating_add(received));
             }
         }
-        totals.sort_by(|a, b| (&a.place, &a.name).cmp(&(&b.place, &b.name)));
-        totals
+        traffic
     }
 
     fn rows(&mut self, sample: &Sample) -> Vec<Row> {
@@ -102,13 +100,16 @@ impl Tracker {
             }
             complete(&mut rows[first..], port.interface.as_deref());
         }
-        // The members of a bond follow it.
+        // The members of a bond follow it, where it is sampled as well.
         let members = |bond: &Interface| {
             let bond = bond.name.clone();
             sample.interfaces.iter().filter(move |other| other.bond == Some(Bond::Member(bond.clone())))
         };
-        let is_member = |interface: &Interface| matches!(interface.bond, Some(Bond::Member(_)));
-        for interface in sample.interfaces.iter().filter(|i| !is_member(i) && !shown.contains(&i.name.as_str())) {
+        let is_below = |interface: &Interface| match &interface.bond {
+            Some(Bond::Member(bond)) => sample.interfaces.iter().any(|other| other.name == *bond),
+            _ => false,
+        };
+        for interface in sample.interfaces.iter().filter(|i| !is_below(i) && !shown.contains(&i.name.as_str())) {
             rows.push(self.interface(interface, None));
             for member in members(interface) {
                 rows.push(self.interface(member, Some(Place::Interface(interface.name.clone()))));
@@ -252,19 +253,6 @@ fn complete(rows: &mut [Row], interface: Option<&str>) {
     }
 }
 
-/// How far a counter moved in all.
-#[derive(Debug, Clone)]
-pub struct Total {
-    /// Whose.
-    pub place: Place,
-    /// As the kernel or the driver calls it.
-    pub name: Arc<str>,
-    /// What it counts.
-    pub known: &'static Counter,
-    /// By how much.
-    pub moved: u64,
-}
-
 /// Counters that are read together, as they were last, and how they moved.
 #[derive(Debug)]
 struct Group {
@@ -323,6 +311,13 @@ impl Group {
         }
         self.counters = newer.clone();
         true
+    }
+
+    /// How much of a quantity there was since the group began, by the counters that give it.
+    fn moved_in_all(&self, quantity: Quantity) -> u64 {
+        let factor = |at: usize| self.known[at].map_or(1, |known| known.factor);
+        let parts = self.gives.get(&quantity).into_iter().flatten();
+        parts.map(|&at| self.in_all[at].saturating_mul(factor(at))).fold(0, u64::saturating_add)
     }
 
     fn add_rates(&self, rates: &mut BTreeMap<Quantity, f64>) {

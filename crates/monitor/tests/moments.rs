@@ -235,19 +235,35 @@ fn read(bytes: &[u8]) -> Result<Vec<Sample>, RecordingError> {
 }
 
 #[test]
-fn totals_are_what_moved_since_the_first_sample() {
-    let mut tracker = Tracker::default();
-    for t in 1..=4 {
-        tracker.feed(&node(t));
-    }
-    let totals = tracker.totals();
-    let total = |place: &Place, name: &str| {
-        totals.iter().find(|total| total.place == *place && total.name.as_ref() == name).map(|total| total.moved)
+fn traffic_is_what_moved_since_the_first_sample() {
+    let port = Place::Port { device: "mlx5_bond_0".into(), port: 1 };
+    let traffic = |samples: Vec<Sample>| {
+        let mut tracker = Tracker::default();
+        samples.iter().for_each(|sample| drop(tracker.feed(sample)));
+        tracker.traffic()
     };
-    let bond = Place::Port { device: "mlx5_bond_0".into(), port: 1 };
-    assert_eq!(total(&bond, "port_xmit_data"), Some(7_500_000_000));
-    assert_eq!(total(&bond, "out_of_buffer"), None);
-    assert_eq!(total(&Place::Host, "RetransSegs"), Some(6));
+    assert_eq!(traffic((1..=4).map(node).collect()).get(&port), Some(&(30_000_000_000, 36_000_000)));
+    // A device that counts its bytes twice (bnxt_re) sent them once.
+    let twice = |t| {
+        let mut sample = node(t);
+        let all = [("port_xmit_data", 2_500_000_000 * t), ("tx_bytes", 10_000_000_000 * t)];
+        sample.ports[1].counters = counters(sample.time_us, &all);
+        sample
+    };
+    assert_eq!(traffic((1..=4).map(twice).collect()).get(&port), Some(&(30_000_000_000, 0)));
+}
+
+#[test]
+fn a_member_is_shown_without_its_bond() {
+    let lone = |t| {
+        let mut sample = node(t);
+        sample.ports.clear();
+        sample.interfaces.retain(|interface| interface.name == "eth1");
+        sample
+    };
+    let moment = told([lone(1), lone(2)]);
+    let names: Vec<String> = moment.rows.iter().map(|row| row.place.to_string()).collect();
+    assert_eq!((names, row(&moment, "eth1").tx_gbit_s()), (vec!["eth1".to_owned()], Some(42.0)));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod common;
 
 use busbw_monitor::{Server, Snapshot, Trace, Tracker, prometheus_text};
+use busbw_probe::counters::Job;
 use common::node;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -32,6 +33,20 @@ fn ask(server: &Server, request: &[u8]) -> String {
 #[test]
 fn a_scrape_has_the_names_of_node_exporter() {
     insta::assert_snapshot!(prometheus_text(&snapshot()));
+}
+
+#[test]
+fn no_set_of_labels_stands_twice() {
+    let mut snapshot = snapshot();
+    let again = Job { command: "all_reduce_perf -b 1M".into(), processes: 2, ..snapshot.sample.jobs[0].clone() };
+    snapshot.sample.jobs.push(again);
+    let text = prometheus_text(&snapshot);
+    assert!(text.contains("busbw_job_processes{what=\"all_reduce\"} 10\n"), "{text}");
+    let series = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap().0);
+    let mut seen = std::collections::BTreeSet::new();
+    for one in series {
+        assert!(seen.insert(one), "{one} twice");
+    }
 }
 
 #[test]
