@@ -5,8 +5,9 @@ use super::{Counters, Host, now_us};
 use crate::Root;
 use std::sync::Arc;
 
-/// `/proc/net/netstat` is the longest, some 4 KiB; `/proc/stat` has interrupts behind what is needed.
-const BLOCK: usize = 16 << 10;
+/// `/proc/stat` is the longest: a line of up to 120 bytes for each of at most some thousand cores, before the interrupts,
+/// which are not needed.
+const BLOCK: usize = 256 << 10;
 /// What is kept of `/proc/net/snmp` and `/proc/net/netstat`, sorted: what tells of loss, and how much was sent.
 const TCP: [&str; 9] = [
     "InErrs",
@@ -27,6 +28,7 @@ pub struct OpenHost {
     memory: Option<Reread>,
     tcp: [Option<Reread>; 2],
     tcp_names: Arc<[Arc<str>]>,
+    block: Vec<u8>,
 }
 
 impl OpenHost {
@@ -38,13 +40,14 @@ impl OpenHost {
             memory: open("/proc/meminfo"),
             tcp: ["/proc/net/snmp", "/proc/net/netstat"].map(open),
             tcp_names: Arc::new([]),
+            block: vec![0; BLOCK],
         }
     }
 
     pub fn read(&mut self) -> Host {
         let mut host = Host { name: self.name.clone(), tcp: self.tcp(), ..Host::default() };
-        read_some(self.stat.as_ref(), |text| cpu(text, &mut host));
-        read_some(self.memory.as_ref(), |text| {
+        read_some(self.stat.as_ref(), &mut self.block, |text| cpu(text, &mut host));
+        read_some(self.memory.as_ref(), &mut self.block, |text| {
             let kib = |name| field(text, name).unwrap_or(0);
             (host.memory_total_kib, host.memory_free_kib) = (kib("MemTotal:"), kib("MemFree:"));
             host.memory_available_kib = kib("MemAvailable:");
@@ -55,7 +58,7 @@ impl OpenHost {
     fn tcp(&mut self) -> Counters {
         let mut found: Vec<(&'static str, u64)> = Vec::new();
         for file in &self.tcp {
-            read_some(file.as_ref(), |text| found.extend(tcp(text)));
+            read_some(file.as_ref(), &mut self.block, |text| found.extend(tcp(text)));
         }
         found.sort_unstable();
         if !self.tcp_names.iter().map(AsRef::as_ref).eq(found.iter().map(|(name, _)| *name)) {
@@ -66,9 +69,8 @@ impl OpenHost {
     }
 }
 
-fn read_some(file: Option<&Reread>, look: impl FnOnce(&str)) {
-    let mut block = [0; BLOCK];
-    if let Some(Ok(text)) = file.map(|file| file.read(&mut block)) {
+fn read_some(file: Option<&Reread>, block: &mut [u8], look: impl FnOnce(&str)) {
+    if let Some(Ok(text)) = file.map(|file| file.read(block)) {
         look(text);
     }
 }
@@ -112,6 +114,17 @@ mod tests {
         assert_eq!(tcp("TcpExt: TCPTimeouts Other\nTcpExt: 3 4\n"), [("TCPTimeouts", 3)]);
         assert_eq!(tcp("Tcp: OutSegs\n"), []);
         assert!(TCP.is_sorted());
+    }
+
+    #[test]
+    fn all_cores_of_a_large_machine_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        let core = |number: u32| format!("cpu{number} 123456789 12345 12345678 1234567890 123456 0 123456 0 0 0\n");
+        let cores: String = (0..768).map(core).collect();
+        std::fs::write(folder.path().join("proc/stat"), format!("cpu  9 0 0 1 0 0 0 0 0 0\n{cores}intr 5\n")).unwrap();
+        let host = OpenHost::new(&Root::captured(folder.path()).unwrap()).read();
+        assert_eq!((host.cores, host.cpu_total_ticks, host.cpu_busy_ticks), (768, 10, 9));
     }
 
     #[test]
