@@ -9,6 +9,7 @@ use super::queue_pairs::{Owners, QueuePair, QueuePairReader};
 use super::{Bond, Interface, Port, Sample, now_us};
 use crate::Root;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::BTreeMap;
 
 /// Facts beside counters (rate, bond, interface) change rarely and some cost a question to the firmware: they are read
 /// again when the state of a port changes, and every so many samples.
@@ -41,8 +42,8 @@ impl Devices {
 pub struct Sampler {
     root: Root,
     devices: Devices,
-    /// Interfaces that are not sampled, as was found at the last look at them.
-    left_out: Vec<String>,
+    /// Which interfaces are sampled, as was found when they came, or at the last look at all of them.
+    wanted: BTreeMap<String, bool>,
     samples: u32,
     ports: Vec<OpenPort>,
     interfaces: Vec<OpenInterface>,
@@ -74,7 +75,7 @@ impl Sampler {
             jobs: Jobs::default(),
             queue_pairs: None,
             untold: None,
-            left_out: Vec::new(),
+            wanted: BTreeMap::new(),
             samples: 0,
             devices,
             root,
@@ -156,10 +157,17 @@ impl Sampler {
     fn interfaces(&mut self, ports: &[Port]) -> Vec<Interface> {
         let mut names = self.root.list("/sys/class/net");
         if self.samples.is_multiple_of(FACTS_EVERY) {
-            self.left_out = names.iter().filter(|name| !self.is_wanted(name, ports)).cloned().collect();
+            self.wanted.clear();
         }
         self.samples = self.samples.wrapping_add(1);
-        names.retain(|name| !self.left_out.contains(name));
+        names.retain(|name| match self.wanted.get(name) {
+            Some(is_wanted) => *is_wanted,
+            None => {
+                let is_wanted = self.is_wanted(name, ports);
+                self.wanted.insert(name.clone(), is_wanted);
+                is_wanted
+            }
+        });
         self.interfaces.retain(|open| names.contains(&open.facts.name));
         let mut interfaces = Vec::with_capacity(names.len());
         for name in names {
@@ -298,4 +306,28 @@ fn bond(root: &Root, interface: &str) -> Option<Bond> {
     }
     let master = root.link_name(&format!("/sys/class/net/{interface}/master"))?;
     is_bond(&master).then_some(Bond::Member(master))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_of_a_container_is_left_out_whenever_it_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let add = |name: &str, part: &str| {
+            let interface = folder.path().join("sys/class/net").join(name);
+            std::fs::create_dir_all(interface.join("statistics")).unwrap();
+            std::fs::create_dir_all(interface.join(part)).unwrap();
+            std::fs::write(interface.join("operstate"), "up\n").unwrap();
+            std::fs::write(interface.join("statistics/tx_bytes"), "7\n").unwrap();
+        };
+        let mut sampler = Sampler::new(Root::captured(folder.path()).unwrap(), Devices::Usual);
+        let mut names = || sampler.sample().interfaces.into_iter().map(|one| one.name).collect::<Vec<_>>();
+        add("eth0", "device");
+        assert_eq!(names(), ["eth0"]);
+        add("veth1", "brport");
+        add("eth1", "device");
+        assert_eq!(names(), ["eth0", "eth1"]);
+    }
 }
