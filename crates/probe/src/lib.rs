@@ -3,6 +3,7 @@
 //! Everything here reads. Whether what it reads is good is decided elsewhere.
 
 pub mod counters;
+mod ethtool;
 mod node;
 mod program;
 mod root;

@@ -1,14 +1,13 @@
 //! What a network driver counts beyond `statistics/`: pauses, priorities, losses (`ethtool -S`).
 
 use super::{Counters, now_us};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use crate::ethtool::{Request, socket};
 use nix::time::{ClockId, clock_gettime};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Linux, include/uapi/linux/ethtool.h and sockios.h.
-const SIOCETHTOOL: libc::Ioctl = 0x8946;
+/// Linux, include/uapi/linux/ethtool.h.
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
@@ -38,7 +37,7 @@ pub struct Driver {
 impl Driver {
     /// Asks a driver for the names of its counters; none where it has none worth keeping.
     pub fn open(interface: &str) -> Option<Self> {
-        let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+        let socket = socket()?;
         let names = names(&socket, interface)?;
         let mut kept: Vec<usize> = (0..names.len()).filter(|&at| is_kept(&names[at])).collect();
         kept.sort_by(|&a, &b| names[a].cmp(&names[b]));
@@ -93,12 +92,7 @@ fn names(socket: &OwnedFd, interface: &str) -> Option<Vec<String>> {
     strings.put(4, ETH_SS_STATS);
     strings.put(8, count);
     strings.send(socket, interface)?;
-    let name = |bytes: &[u8]| {
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
-    };
-    let bytes = strings.bytes(12, count as usize * NAME_LENGTH);
-    Some(bytes.chunks_exact(NAME_LENGTH).map(name).collect())
+    Some((0..count as usize).map(|at| strings.text(12 + at * NAME_LENGTH, NAME_LENGTH)).collect())
 }
 
 /// How many counters the driver has, if any.
@@ -119,56 +113,7 @@ fn values(socket: &OwnedFd, interface: &str, expected: u32) -> Option<Vec<u64>> 
     let mut stats = Request::new(ETHTOOL_GSTATS, 8 + expected as usize * 8);
     stats.put(4, expected);
     stats.send(socket, interface)?;
-    (stats.get(4) == expected).then(|| stats.words[1..=expected as usize].to_vec())
-}
-
-/// A request of ethtool's: 32-bit words in memory that is aligned for the 64-bit ones behind them.
-struct Request {
-    words: Vec<u64>,
-}
-
-impl Request {
-    /// Room for `length` bytes and a reserve: a driver whose number of counters grows just now writes them all.
-    fn new(command: u32, length: usize) -> Self {
-        let mut request = Request { words: vec![0; 2 * length.div_ceil(8) + 1024] };
-        request.put(0, command);
-        request
-    }
-
-    fn put(&mut self, at: usize, value: u32) {
-        let (word, shift) = (at / 8, (at % 8) * 8);
-        let mut bytes = self.words[word].to_ne_bytes();
-        bytes[shift / 8..shift / 8 + 4].copy_from_slice(&value.to_ne_bytes());
-        self.words[word] = u64::from_ne_bytes(bytes);
-    }
-
-    fn get(&self, at: usize) -> u32 {
-        let bytes = self.bytes(at, 4);
-        u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
-    }
-
-    fn bytes(&self, from: usize, length: usize) -> Vec<u8> {
-        self.words.iter().flat_map(|word| word.to_ne_bytes()).skip(from).take(length).collect()
-    }
-
-    fn send(&mut self, socket: &OwnedFd, interface: &str) -> Option<()> {
-        // SAFETY: zeroes are a valid ifreq.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        let name = interface.as_bytes();
-        // One byte stays zero, the end of the name.
-        if name.len() >= request.ifr_name.len() {
-            return None;
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(name) {
-            *to = (*from).cast_signed();
-        }
-        request.ifr_ifru.ifru_data = self.words.as_mut_ptr().cast();
-        // SAFETY: ifr_name ends in a zero, and ifru_data points to memory of this request with room for the answer: the
-        // kernel copies at most what the command's structure and the count in it say, rounded to the driver's own count,
-        // for which there is a reserve.
-        let answer = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-        (answer == 0).then_some(())
-    }
+    (stats.get(4) == expected).then(|| stats.words(8, expected as usize).to_vec())
 }
 
 #[cfg(test)]
@@ -191,14 +136,6 @@ mod tests {
         for (name, kept) in cases {
             assert_eq!(is_kept(name), kept, "{name}");
         }
-    }
-
-    #[test]
-    fn words_lie_where_the_kernel_looks() {
-        let mut request = Request::new(7, 16);
-        request.put(4, 9);
-        request.put(8, 11);
-        assert_eq!((request.get(0), request.get(4), request.get(8), request.get(12)), (7, 9, 11, 0));
     }
 
     #[test]
