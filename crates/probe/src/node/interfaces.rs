@@ -40,20 +40,20 @@ fn interface(root: &Root, name: String) -> NetInterface {
         pci: pci::function(root, &at("device")),
         trust: root.value(&at("qos/trust")),
         ecn_priorities: priorities(root, &at("ecn/roce_np/enable")),
-        pfc_priorities: root.value(&at("qos/pfc")).map(|text| switched_on(text.split_whitespace())),
+        pfc_priorities: root.value(&at("qos/pfc")).map(|text| switched_on((0..).zip(text.split_whitespace()))),
         name,
     }
 }
 
 /// Priorities whose file says 1: `ecn/roce_np/enable/3`, as MLNX_OFED's mlx5_core shows them.
 fn priorities(root: &Root, folder: &str) -> Option<Vec<u32>> {
-    let files = root.list(folder);
-    let values: Vec<String> = files.iter().filter_map(|file| root.value(&format!("{folder}/{file}"))).collect();
-    (!values.is_empty()).then(|| switched_on(values.iter().map(String::as_str)))
+    let read = |file: String| Some((file.parse().ok()?, root.value(&format!("{folder}/{file}"))?));
+    let values: Vec<(u32, String)> = root.list(folder).into_iter().filter_map(read).collect();
+    (!values.is_empty()).then(|| switched_on(values.iter().map(|(priority, value)| (*priority, value.as_str()))))
 }
 
-fn switched_on<'a>(values: impl Iterator<Item = &'a str>) -> Vec<u32> {
-    values.enumerate().filter(|(_, value)| *value == "1").map(|(priority, _)| priority as u32).collect()
+fn switched_on<'a>(values: impl Iterator<Item = (u32, &'a str)>) -> Vec<u32> {
+    values.filter(|(_, value)| *value == "1").map(|(priority, _)| priority).collect()
 }
 
 fn addresses(interface: &str) -> Vec<String> {
@@ -71,4 +71,21 @@ fn with_prefix(address: &SockaddrStorage, mask: Option<&SockaddrStorage>) -> Opt
     let six = address.as_sockaddr_in6()?;
     let length = mask.and_then(SockaddrStorage::as_sockaddr_in6).map_or(128, |mask| u128::from(mask.ip()).count_ones());
     Some(format!("{}/{length}", six.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that cannot be read moves none of the others to another priority.
+    #[test]
+    fn priorities_are_told_by_the_names_of_their_files() {
+        let folder = tempfile::tempdir().unwrap();
+        for (priority, value) in [("0", "0\n"), ("2", ""), ("3", "1\n"), ("10", "0\n")] {
+            std::fs::write(folder.path().join(priority), value).unwrap();
+        }
+        let root = Root::captured(folder.path()).unwrap();
+        assert_eq!(priorities(&root, "/"), Some(vec![3]));
+        assert_eq!(priorities(&root, "/absent"), None);
+    }
 }

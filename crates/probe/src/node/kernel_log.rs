@@ -10,13 +10,13 @@ const LOG: &str = "/dev/kmsg";
 /// A record is no longer (`PRINTKRB_RECORD_MAX` of the kernel's printk), and a log has no more of them.
 const LONGEST_RECORD: usize = 8192;
 const MOST_RECORDS: usize = 1 << 18;
-/// More lines tell nothing new.
+/// More kinds of errors tell nothing new.
 const MOST_XIDS: usize = 64;
 
 pub(super) fn xids(root: &Root) -> Known<Vec<XidLine>> {
     let read = if root.is_live() { live() } else { root.read(LOG) };
     match read {
-        Ok(text) => Known::Known(text.lines().filter_map(xid).take(MOST_XIDS).collect()),
+        Ok(text) => Known::Known(each_once(text.lines().filter_map(xid))),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Known::Unknown("only root may read the kernel's log here (kernel.dmesg_restrict=1)".into())
         }
@@ -39,6 +39,18 @@ fn live() -> io::Result<String> {
         }
     }
     Ok(text)
+}
+
+/// The first line of each error of each device: a GPU may repeat one a thousand times, and then fall off the bus.
+fn each_once(lines: impl Iterator<Item = XidLine>) -> Vec<XidLine> {
+    let mut found: Vec<XidLine> = Vec::new();
+    for line in lines {
+        let is_known = found.iter().any(|known| known.pci == line.pci && known.code == line.code);
+        if !is_known && found.len() < MOST_XIDS {
+            found.push(line);
+        }
+    }
+    found
 }
 
 fn holds_xid(record: &[u8]) -> bool {
@@ -64,6 +76,17 @@ mod tests {
         assert_eq!((xid.pci.as_str(), xid.code), ("0000:17:00", 79));
         assert_eq!(xid.text, "pid=1234, GPU has fallen off the bus.");
         assert!(super::xid("NVRM: GPU at PCI:0000:17:00: GPU-1").is_none());
+    }
+
+    #[test]
+    fn an_error_behind_many_of_another_kind_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("dev")).unwrap();
+        let line = |code: u32| format!("4,1532,99;NVRM: Xid (PCI:0000:17:00): {code}, pid=1234, text\n");
+        std::fs::write(folder.path().join("dev/kmsg"), line(31).repeat(100) + &line(79)).unwrap();
+        let found = xids(&Root::captured(folder.path()).unwrap());
+        let codes: Vec<u32> = found.get().unwrap().iter().map(|xid| xid.code).collect();
+        assert_eq!(codes, [31, 79]);
     }
 
     /// Whatever this machine allows: an answer or a reason, and no waiting for messages to come.

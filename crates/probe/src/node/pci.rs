@@ -4,8 +4,8 @@ use crate::Root;
 use busbw_model::PcieLink;
 use busbw_model::node::{Bridge, Known, PciFunction, PcieSlot};
 
-/// Extended capabilities begin here; users other than root are shown less of the configuration space (`pci_read_config` in the
-/// kernel's drivers/pci/pci-sysfs.c).
+/// Extended capabilities begin here. Users other than root are shown the first 64 bytes (`pci_read_config` in the kernel's
+/// drivers/pci/pci-sysfs.c), root all that there is: no more than this of a bridge that a virtual machine made up.
 const EXTENDED: usize = 0x100;
 /// PCI Express Base Specification: capability of access control services, and its control bits for source validation and for
 /// redirecting requests and completions of one device to another.
@@ -76,9 +76,12 @@ pub(super) fn bridges(root: &Root, devices: &[(String, String)]) -> Vec<Bridge> 
 fn acs(root: &Root, path: &str) -> Known<bool> {
     match root.bytes(&format!("{path}/config")) {
         Err(error) => Known::Unknown(format!("{path}/config: {error}")),
-        Ok(config) if config.len() <= EXTENDED => {
+        Ok(config) if config.len() < EXTENDED => {
             Known::Unknown("the kernel shows the whole configuration space to root only".into())
         }
+        Ok(config) if config.len() == EXTENDED => Known::Unknown(
+            "the bridges have no extended configuration space, as in virtual machines: look on the host".into(),
+        ),
         Ok(config) => Known::Known(acs_control(&config).is_some_and(|control| control & ACS_REDIRECTS != 0)),
     }
 }
@@ -122,6 +125,19 @@ mod tests {
         let mut circle = vec![0; 4096];
         circle[0x100..0x104].copy_from_slice(&(0x0001_u32 | 0x100 << 20).to_le_bytes());
         assert_eq!(acs_control(&circle), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_a_bridge_is_told_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::captured(folder.path()).unwrap();
+        let told = |bytes: &[u8]| {
+            std::fs::write(folder.path().join("config"), bytes).unwrap();
+            acs(&root, "")
+        };
+        assert_eq!(told(&config(0x1d)), Known::Known(true));
+        assert!(told(&[0; 64]).why().is_some_and(|why| why.contains("root only")));
+        assert!(told(&[0; 256]).why().is_some_and(|why| why.contains("virtual machines")));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! mpirun and ssh, and what they say of their version.
 
-use crate::{Program, Root};
+use crate::{Ended, Program, Root};
 use busbw_model::node::Program as Found;
+use std::path::Path;
 use std::time::Duration;
 
 /// A program on a file system that does not answer must not stop a check.
@@ -17,10 +18,15 @@ pub(super) fn collect(root: &Root) -> Vec<Found> {
 
 fn found(name: &str, flag: &str) -> Found {
     let path = Program::find(name);
-    let said = path.as_ref().and_then(|path| Program::new(path, [flag], PATIENCE).run().ok());
-    // ssh writes its version to standard error.
-    let version = said.and_then(|said| first_line(&said.output).or_else(|| first_line(&said.errors)));
+    let version = path.as_ref().and_then(|path| version(path, flag));
     Found { name: name.to_owned(), path: path.map(|path| path.display().to_string()), version }
+}
+
+/// What a program says of its version; none where it cannot run, or does not end well and in time.
+fn version(path: &Path, flag: &str) -> Option<String> {
+    let said = Program::new(path, [flag], PATIENCE).run().ok().filter(Ended::succeeded)?;
+    // ssh writes its version to standard error.
+    first_line(&said.output).or_else(|| first_line(&said.errors))
 }
 
 /// The first line; hydra gives its version on a later one.
@@ -30,4 +36,31 @@ fn first_line(said: &[u8]) -> Option<String> {
     let first = lines.next()?;
     let version = lines.find_map(|line| line.strip_prefix("Version:")).filter(|_| first.starts_with("HYDRA"));
     Some(version.map_or_else(|| first.to_owned(), |version| format!("MPICH (hydra) {}", version.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn an_error_is_no_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |name: &str, script: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            version(&path, "--version")
+        };
+        assert_eq!(said("sound", "echo 'mpirun (Open MPI) 4.1.6'").as_deref(), Some("mpirun (Open MPI) 4.1.6"));
+        assert_eq!(said("ssh", "echo OpenSSH_9.2p1 >&2").as_deref(), Some("OpenSSH_9.2p1"));
+        assert_eq!(
+            said("hydra", "printf 'HYDRA build details:\\n  Version: 4.1\\n'").as_deref(),
+            Some("MPICH (hydra) 4.1")
+        );
+        assert_eq!(
+            said("broken", "echo 'error while loading shared libraries: libopen-rte.so.40' >&2; exit 127"),
+            None
+        );
+    }
 }
