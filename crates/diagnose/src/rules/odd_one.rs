@@ -2,6 +2,7 @@
 
 use super::{Draft, failures};
 use crate::case::Case;
+use crate::words::listed;
 use busbw_model::{Code, Communicator, EnvOrigin, Evidence, Finding, Severity};
 
 /// Variables that must be alike on all ranks of a communicator, or they disagree about what to send.
@@ -20,6 +21,9 @@ const MUST_AGREE: [&str; 12] = [
     "NCCL_NCHANNELS_PER_NET_PEER",
 ];
 
+/// Ranks and hosts that a title names at most.
+const MOST_NAMED: usize = 8;
+
 /// The odd ones of every communicator.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let missing = case.run.communicators.iter().filter(|_| failures::failed(case)).find_map(|comm| missing(case, comm));
@@ -37,13 +41,16 @@ fn missing(case: &Case, comm: &Communicator) -> Option<Finding> {
     let host = |rank: &u32| Some(case.run.nodes.get(comm.ranks.get(rank)?.node? as usize)?.host.clone());
     let mut hosts: Vec<String> = absent.iter().filter_map(host).collect();
     hosts.dedup();
-    let shown: Vec<String> = absent.iter().take(8).map(u32::to_string).collect();
-    let place = if hosts.is_empty() { String::new() } else { format!(" (on {})", hosts.join(", ")) };
+    let ranks = if absent.len() == 1 { "Rank" } else { "Ranks" };
+    let place = if hosts.is_empty() { String::new() } else { format!(" (on {})", listed(hosts.iter(), MOST_NAMED)) };
     let draft = Draft {
         code: Code::PeerDied,
         severity: Severity::Warning,
         confidence: 0.55,
-        title: format!("Rank {}{place} never finished initialising, {complete} of {nranks} did", shown.join(", ")),
+        title: format!(
+            "{ranks} {}{place} never finished initialising, {complete} of {nranks} did",
+            listed(absent.iter(), MOST_NAMED)
+        ),
         explanation: "Most ranks printed `Init COMPLETE` for this communicator, these did not. They died, hang, or cannot be reached: what \
                       their own output says first is the cause, what the others say follows from it."
             .into(),
