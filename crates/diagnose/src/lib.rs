@@ -1,8 +1,8 @@
 //! Model to findings: what is wrong with a run, how it shows, and what fixes it.
 //!
 //! A rule looks at a [`Case`] and returns findings; [`diagnose`] runs all of them, puts the findings in the order in
-//! which to act on them, and says how the run stands. Rules that look for a text are data: `rules/signatures.toml`
-//! and `rules/environment.toml`. Rules that look at structure are functions, a file each.
+//! which to act on them, and says how the run stands. Rules that look for a text are data: `rules/signatures/`,
+//! `rules/cures.toml` and `rules/environment.toml`. Rules that look at structure are functions, a file each.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub mod check;
 mod curve;
 mod expectation;
 mod hardware;
+mod interfaces;
 mod lines;
 mod order;
 mod pages;
@@ -21,6 +22,7 @@ mod trial;
 mod variables;
 mod verdict;
 mod words;
+mod xid;
 
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};

@@ -32,12 +32,12 @@ impl Teller<'_> {
     fn node(&mut self, node: &NodeFacts) {
         self.host.clone_from(&node.host);
         self.pass(&node.host);
-        self.gpus(&node.gpu);
+        self.gpus(&node.gpu, node.is_joined_by_nvlink());
         for xid in node.xids.get().into_iter().flatten() {
             let fact = Fact::Xid { code: xid.code, text: xid.text.clone() };
             self.tell(&xid.pci, "code", format!("Xid {}: {}", xid.code, xid.text), fact);
         }
-        if let Some(state) = &node.fabric_manager {
+        if let Some(state) = node.fabric_manager.as_deref().filter(|state| *state != "hidden") {
             let state = if state == "running" { "active" } else { "inactive" };
             let fact = Fact::Service { name: "nvidia-fabricmanager".into(), state: state.into() };
             self.tell("", "fabric_manager", format!("nvidia-fabricmanager is {state}"), fact);
@@ -56,7 +56,7 @@ impl Teller<'_> {
             self.tell("", module, format!("module {module} is loaded"), Fact::ModuleLoaded(module.clone()));
         }
         if let Known::Known(limits) = &node.limits {
-            self.limits(limits, !node.rdma.is_empty());
+            self.limits(limits, !node.rdma.is_empty() && !limits.may_lock_all);
         }
         if let Known::Known(memory) = node.shared_memory {
             let text = format!("/dev/shm: {} bytes, {} free", memory.size_bytes, memory.free_bytes);
@@ -65,7 +65,7 @@ impl Teller<'_> {
         }
     }
 
-    fn gpus(&mut self, gpu: &GpuFacts) {
+    fn gpus(&mut self, gpu: &GpuFacts, joined: bool) {
         if let Some(driver) = &gpu.driver {
             self.tell("", "driver", format!("NVIDIA driver {driver}"), Fact::Driver(driver.clone()));
         }
@@ -78,7 +78,7 @@ impl Teller<'_> {
             // GPUs lower the speed of their link while idle: only lanes tell.
             let lanes = |link: &PcieLink, most: &PcieLink| link.width < most.width;
             self.link(&name, &device.pci, lanes);
-            for link in device.nvlinks.iter().filter(|link| !link.active) {
+            for link in device.nvlinks.iter().filter(|link| joined && !link.active) {
                 let fact = Fact::NvLink { link: link.link, rate_gbs: None };
                 self.tell(&name, "\"nvlinks\"", format!("NVLink {} is inactive", link.link), fact);
             }
@@ -150,10 +150,10 @@ impl Teller<'_> {
         }
     }
 
-    /// Little locked memory is told of nodes with RDMA only: nothing else needs much.
-    fn limits(&mut self, limits: &Limits, has_rdma: bool) {
+    /// Locked memory is told only where RDMA needs it and the limit binds.
+    fn limits(&mut self, limits: &Limits, is_bound: bool) {
         let told = [
-            (Limit::LockedMemory, "\"locked_memory\"", limits.locked_memory, has_rdma),
+            (Limit::LockedMemory, "\"locked_memory\"", limits.locked_memory, is_bound),
             (Limit::OpenFiles, "\"open_files\"", limits.open_files, true),
             (Limit::Processes, "\"processes\"", limits.processes, true),
         ];

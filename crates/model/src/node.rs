@@ -103,7 +103,8 @@ pub struct NodeFacts {
     pub gpu: GpuFacts,
     /// Xid errors in the kernel's log.
     pub xids: Known<Vec<XidLine>>,
-    /// The state of NVIDIA's fabric manager (`running`, `not running`), where there are NVSwitches.
+    /// The state of NVIDIA's fabric manager, where there are NVSwitches: `running`, `not running`, or `hidden` where the
+    /// host's processes cannot be seen, as in a container.
     pub fabric_manager: Option<String>,
     /// NCCL's libraries, in the order in which a program would find them.
     pub nccl: Vec<Library>,
@@ -131,4 +132,13 @@ pub struct NodeFacts {
     pub clock: Known<Clock>,
     /// Frequency governors of the cores, and how many cores have each.
     pub governors: BTreeMap<String, u32>,
+}
+
+impl NodeFacts {
+    /// Whether NVLink is meant to join the GPUs: there are several, and some link is up, or there are NVSwitches. GPUs on PCIe
+    /// cards have links too, which are all down without a bridge (github.com/NVIDIA/NVSentinel/pull/1481).
+    pub fn is_joined_by_nvlink(&self) -> bool {
+        let any_up = || self.gpu.devices.iter().flat_map(|gpu| &gpu.nvlinks).any(|link| link.active);
+        self.gpu.devices.len() > 1 && (self.fabric_manager.is_some() || any_up())
+    }
 }

@@ -1,6 +1,6 @@
 //! What should be equal on all nodes and is not: the odd one out.
 
-use super::net::is_outward;
+use super::net::{is_outward, is_up};
 use busbw_model::node::{Bound, GidKind, Known};
 use busbw_model::{Area, Code, NodeFacts, OddOne};
 use std::collections::BTreeMap;
@@ -44,6 +44,18 @@ static HCAS: Kind = Kind {
     code: Some(Code::NicUnused),
     remedy: "NCCL joins rails by the NICs' order: every node needs the same devices, up and with the same names, or the same choice: `export NCCL_IB_HCA=mlx5_0,mlx5_1`",
 };
+static PORT_STATE: Kind = Kind {
+    area: Area::Rdma,
+    fails: true,
+    code: Some(Code::IbTransportError),
+    remedy: "A rail works where it works on all nodes: see cable and switch port of the odd one: `sudo mlxlink -d DEVICE -m -c`",
+};
+static PORT_RATE: Kind = Kind {
+    area: Area::Rdma,
+    fails: true,
+    code: Some(Code::NicRate),
+    remedy: "The slowest node sets the pace of all: see cable, transceiver and switch port: `sudo mlxlink -d DEVICE -m -c`",
+};
 static PORT: Kind = Kind {
     area: Area::Rdma,
     fails: true,
@@ -74,12 +86,10 @@ static SPEED: Kind = Kind {
     code: Some(Code::NicRate),
     remedy: "The slowest node sets the pace of all: see cable and switch port: `ethtool IFACE`",
 };
-static LIMITS: Kind = Kind {
-    area: Area::Limits,
-    fails: false,
-    code: Some(Code::LimitsMemlock),
-    remedy: "Set the same limits on all nodes, in /etc/security/limits.d and in the service that starts jobs",
-};
+static MEMLOCK: Kind = Kind { area: Area::Limits, fails: false, code: Some(Code::LimitsMemlock), remedy: SAME_LIMITS };
+static NOFILE: Kind = Kind { area: Area::Limits, fails: false, code: Some(Code::LimitsFiles), remedy: SAME_LIMITS };
+const SAME_LIMITS: &str =
+    "Set the same limits on all nodes, in /etc/security/limits.d and in the service that starts jobs";
 static MPI: Kind = Kind {
     area: Area::Mpi,
     fails: true,
@@ -174,15 +184,16 @@ fn traits(node: &NodeFacts) -> Vec<Trait> {
         add(&MPI, "mpirun", Some(program.version.clone().unwrap_or_else(|| "none".into())));
     }
     if let Known::Known(limits) = &node.limits {
-        add(&LIMITS, "memlock", Some(bound(limits.locked_memory.soft)));
-        add(&LIMITS, "nofile", Some(bound(limits.open_files.hard)));
+        add(&MEMLOCK, "memlock", Some(bound(limits.locked_memory.soft)));
+        add(&NOFILE, "nofile", Some(bound(limits.open_files.hard)));
     }
     let own = |name: &str| !name.starts_with("NCCL_") || OWN.contains(&name);
     for (name, value) in node.environment.iter().filter(|(name, _)| !own(name)) {
         add(&VARIABLE, name, Some(value.clone()));
     }
     rdma(node, &mut add);
-    for interface in node.interfaces.iter().filter(|interface| is_outward(interface)) {
+    // One that is down is told by its own line, and nothing goes through it.
+    for interface in node.interfaces.iter().filter(|interface| is_outward(interface) && is_up(interface)) {
         add(&MTU, &format!("MTU of {}", interface.name), interface.mtu.map(|mtu| mtu.to_string()));
         let speed = interface.speed_mbps.map(|speed| format!("{speed} Mbit/s"));
         add(&SPEED, &format!("speed of {}", interface.name), speed);
@@ -197,10 +208,10 @@ fn rdma(node: &NodeFacts, add: &mut impl FnMut(&'static Kind, &str, Option<Strin
         add(&FIRMWARE, &format!("firmware of {}", device.name), device.firmware.clone());
         for port in &device.ports {
             let of = |what: &str| format!("{what} of {}/{}", device.name, port.port);
-            add(&PORT, &of("state"), Some(port.state.clone()));
+            add(&PORT_STATE, &of("state"), Some(port.state.clone()));
             let told = |value: Option<String>| value.filter(|_| port.state == "ACTIVE");
             add(&PORT, &of("link layer"), told(port.link_layer.map(|layer| format!("{layer:?}"))));
-            add(&PORT, &of("rate"), told(port.rate_gbps.map(|rate| format!("{rate} Gbit/s"))));
+            add(&PORT_RATE, &of("rate"), told(port.rate_gbps.map(|rate| format!("{rate} Gbit/s"))));
             add(&PORT, &of("active MTU"), told(port.active_mtu.map(|mtu| mtu.to_string())));
             let v2 = port.gids.iter().find(|gid| gid.kind == GidKind::RoceV2 && gid.ipv4().is_some());
             add(&GID, &of("RoCE v2 GID index"), told(v2.map(|gid| gid.index.to_string())));

@@ -1,13 +1,14 @@
 //! Variables that hurt, by the rules that judge those of a run.
 
+use super::net::SOCKET_INTERFACES;
+use super::rdma::HCAS;
 use super::sheet::Sheet;
 use crate::case::Case;
 use crate::rules::environment;
 use busbw_model::{EnvOrigin, EnvSetting, Finding, NodeFacts, Place, Run, Severity, SourceLine, VersionLine};
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
-    let read = |name: &&String| !matches!(name.as_str(), "LD_LIBRARY_PATH");
-    let names: Vec<&String> = node.environment.keys().filter(read).collect();
+    let names: Vec<&String> = node.environment.keys().filter(|name| is_judged_here(name, node)).collect();
     if names.is_empty() {
         return sheet.ok("variables", "none set that NCCL, UCX, libfabric or Open MPI reads");
     }
@@ -20,6 +21,16 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
             Some(finding) => judged(&setting, finding, sheet),
             None => sheet.ok("variable", setting),
         }
+    }
+}
+
+/// What another area has a line for is not called `ok` here as well.
+fn is_judged_here(name: &str, node: &NodeFacts) -> bool {
+    match name {
+        "LD_LIBRARY_PATH" => false,
+        SOCKET_INTERFACES => false,
+        HCAS => node.rdma.is_empty(),
+        _ => true,
     }
 }
 

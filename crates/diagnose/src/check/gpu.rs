@@ -1,14 +1,9 @@
 //! GPUs: there, healthy, joined.
 
 use super::sheet::{Sheet, listed};
+use crate::xid::{Fault, fault};
 use busbw_model::node::{GpuDevice, Known, XidLine};
 use busbw_model::{Code, NodeFacts};
-
-/// Xid errors that a program's own fault raises: an exception, a page fault, work that was stopped or cleaned up
-/// (NVIDIA's "XID Errors").
-const OF_PROGRAMS: [u32; 4] = [13, 31, 43, 45];
-/// Xid errors of NVLink.
-const OF_NVLINK: [u32; 3] = [74, 136, 137];
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     if !count(node, sheet) {
@@ -19,7 +14,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     }
     persistence(&node.gpu.devices, sheet);
     ecc(&node.gpu.devices, sheet);
-    nvlink(&node.gpu.devices, sheet);
+    nvlink(node, sheet);
     fabric(node, sheet);
     mig(&node.gpu.devices, sheet);
     xids(node, sheet);
@@ -82,8 +77,9 @@ fn ecc(devices: &[GpuDevice], sheet: &mut Sheet) {
     }
 }
 
-fn nvlink(devices: &[GpuDevice], sheet: &mut Sheet) {
+fn nvlink(node: &NodeFacts, sheet: &mut Sheet) {
     const REMEDY: &str = "See the links and their errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`; restart the fabric manager, reset the GPUs, then have the board checked";
+    let devices = &node.gpu.devices;
     let up = |gpu: &GpuDevice| gpu.nvlinks.iter().filter(|link| link.active).count();
     let Some(most) = devices.iter().map(up).max().filter(|_| devices.iter().any(|gpu| !gpu.nvlinks.is_empty())) else {
         return;
@@ -99,6 +95,8 @@ fn nvlink(devices: &[GpuDevice], sheet: &mut Sheet) {
         sheet.ok("NVLink", format!("{most} links{rate} up per GPU"));
     } else if devices.len() == 1 {
         sheet.skip("NVLink", format!("{most} links up, and no other GPU to join"));
+    } else if !node.is_joined_by_nvlink() {
+        sheet.skip("NVLink", "no link is up on any GPU, which is right where no bridge joins them");
     } else {
         sheet.fail("NVLink", format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), REMEDY);
     }
@@ -108,7 +106,11 @@ fn fabric(node: &NodeFacts, sheet: &mut Sheet) {
     const REMEDY: &str = "Start it, in the driver's own version: `sudo systemctl enable --now nvidia-fabricmanager`; its log: `journalctl -u nvidia-fabricmanager`";
     match node.fabric_manager.as_deref() {
         Some("running") => sheet.ok("fabric manager", "running"),
-        Some(state) => sheet.fail("fabric manager", state, Some(Code::NvlinkFabric), REMEDY),
+        Some("not running") => sheet.fail("fabric manager", "not running", Some(Code::NvlinkFabric), REMEDY),
+        Some(_) => sheet.skip(
+            "fabric manager",
+            "the host's processes are not seen from here: look there, `systemctl status nvidia-fabricmanager`",
+        ),
         None => {}
     }
     let is_joined =
@@ -142,13 +144,13 @@ fn xids(node: &NodeFacts, sheet: &mut Sheet) {
         told.dedup();
         told
     };
-    let hardware = of(|xid| !OF_PROGRAMS.contains(&xid.code));
+    let hardware = of(|xid| fault(xid.code) != Fault::Program);
     if hardware.is_empty() {
         let remedy =
             "A program on the GPU faulted; see which, and run it under compute-sanitizer: `sudo dmesg | grep Xid`";
         return sheet.warn("Xid", listed(&of(|_| true)), Some(Code::GpuError), remedy);
     }
-    let nvlink = xids.iter().any(|xid| OF_NVLINK.contains(&xid.code));
+    let nvlink = xids.iter().any(|xid| fault(xid.code) == Fault::NvLink);
     let code = if nvlink { Code::NvlinkFabric } else { Code::GpuError };
     let remedy = "Look the number up in NVIDIA's list of Xid errors, then reset the GPU or take the node out of service: `sudo dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER`";
     sheet.fail("Xid", listed(&hardware), Some(code), remedy);

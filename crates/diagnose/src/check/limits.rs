@@ -1,7 +1,7 @@
 //! Limits of processes and memory.
 
 use super::sheet::Sheet;
-use busbw_model::node::{Bound, Known, LinuxLimit, SharedMemory};
+use busbw_model::node::{Bound, Known, Limits, LinuxLimit, SharedMemory};
 use busbw_model::{Code, NodeFacts};
 
 /// Locked memory below this is a shell's default, not one for RDMA.
@@ -19,7 +19,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     match &node.limits {
         Known::Unknown(why) => sheet.skip("limits", why),
         Known::Known(limits) => {
-            locked_memory(limits.locked_memory, !node.rdma.is_empty(), sheet);
+            locked_memory(limits, !node.rdma.is_empty(), sheet);
             files(limits.open_files, sheet);
             processes(limits.processes, sheet);
         }
@@ -49,10 +49,14 @@ fn shown(bound: Bound, unit: impl Fn(u64) -> String) -> String {
     }
 }
 
-fn locked_memory(limit: LinuxLimit, has_rdma: bool, sheet: &mut Sheet) {
-    let detail = shown(limit.soft, bytes);
-    if !limit.soft.is_below(LITTLE_LOCKED_MEMORY) {
+fn locked_memory(limits: &Limits, has_rdma: bool, sheet: &mut Sheet) {
+    let soft = limits.locked_memory.soft;
+    let detail = shown(soft, bytes);
+    if !soft.is_below(LITTLE_LOCKED_MEMORY) {
         return sheet.ok("memlock", detail);
+    }
+    if limits.may_lock_all {
+        return sheet.ok("memlock", format!("{detail}, which CAP_IPC_LOCK lifts for this process"));
     }
     if !has_rdma {
         return sheet.ok("memlock", format!("{detail}, and no RDMA device that would need more"));

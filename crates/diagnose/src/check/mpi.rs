@@ -9,7 +9,11 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         let item = if program.name == "ssh" { "ssh" } else { "mpirun" };
         match (&program.path, &program.version) {
             (None, _) => sheet.skip(item, format!("no {} on the PATH", program.name)),
-            (Some(path), None) => sheet.skip(item, format!("{path} did not say its version in time")),
+            (Some(path), None) => {
+                let remedy =
+                    format!("It has to run before it can start ranks; see what it says: `{path} {}`", flag(item));
+                sheet.warn(item, format!("{path} does not tell its version"), Some(Code::MpiLaunch), remedy);
+            }
             (Some(path), Some(version)) => told(item, path, version, sheet),
         }
     }
@@ -17,6 +21,11 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         sheet.skip("mpirun", "a captured tree has no programs to ask");
     }
     foreign_mpi(&node.programs, node, sheet);
+}
+
+/// What the program is asked for its version with.
+fn flag(item: &str) -> &'static str {
+    if item == "ssh" { "-V" } else { "--version" }
 }
 
 /// Open MPI 5.0: nccl-tests hung over several nodes (github.com/NVIDIA/nccl-tests/issues/229, with 5.0.3 and UCX) or ran once

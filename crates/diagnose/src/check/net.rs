@@ -1,26 +1,30 @@
 //! Network interfaces that sockets may use.
 
 use super::sheet::{Sheet, listed};
+use crate::interfaces::is_inner;
 use busbw_model::node::NetInterface;
 use busbw_model::{Code, NodeFacts};
 
-/// Interfaces of containers and virtual machines, which lead to no other node.
-const INNER: [&str; 9] = ["docker", "virbr", "br-", "veth", "cni", "flannel", "cali", "lxc", "ifb"];
+/// The variable that names interfaces; it has a line of its own here.
+pub(super) const SOCKET_INTERFACES: &str = "NCCL_SOCKET_IFNAME";
 /// From this speed on, small rings and single queues lose packets or bind the traffic to one core.
 const FAST_MBPS: u64 = 10_000;
 const SMALL_RING: u32 = 1024;
 
 /// Whether an interface may lead to other nodes: a card that is no part of a bond, or what software made of cards.
 pub(super) fn is_outward(interface: &NetInterface) -> bool {
-    let inner = INNER.iter().any(|prefix| interface.name.starts_with(prefix));
-    !inner && (!interface.software || !interface.addresses.is_empty() || interface.name.starts_with("bond"))
+    !is_inner(&interface.name)
+        && (!interface.software || !interface.addresses.is_empty() || interface.name.starts_with("bond"))
+}
+
+/// Interfaces of software have no carrier to speak of, and are `unknown`.
+pub(super) fn is_up(interface: &NetInterface) -> bool {
+    matches!(interface.state.as_str(), "up" | "unknown")
 }
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     let outward: Vec<&NetInterface> = node.interfaces.iter().filter(|interface| is_outward(interface)).collect();
-    // Interfaces of software have no carrier to speak of, and are `unknown`.
-    let is_up = |interface: &&&NetInterface| matches!(interface.state.as_str(), "up" | "unknown");
-    let up: Vec<&NetInterface> = outward.iter().filter(is_up).copied().collect();
+    let up: Vec<&NetInterface> = outward.iter().filter(|interface| is_up(interface)).copied().collect();
     if up.is_empty() {
         let remedy = "Bring one up: `ip link; sudo ip link set eth0 up`";
         sheet.fail("interfaces", "none is up", Some(Code::NetUnreachable), remedy);
@@ -80,16 +84,17 @@ fn rings(interface: &NetInterface, sheet: &mut Sheet) {
 
 /// NCCL_SOCKET_IFNAME may name interfaces that are not there or not up. It lists prefixes; `=` makes them names, `^` excludes.
 fn chosen(node: &NodeFacts, up: &[&NetInterface], sheet: &mut Sheet) {
-    let Some(list) = node.environment.get("NCCL_SOCKET_IFNAME").filter(|list| !list.starts_with('^')) else { return };
-    let exact = list.starts_with('=');
-    let names: Vec<&str> =
-        list.trim_start_matches('=').split(',').map(|name| name.split(':').next().unwrap_or_default()).collect();
-    let fits =
+    let Some(list) = node.environment.get(SOCKET_INTERFACES) else { return };
+    let (excludes, names) = list.strip_prefix('^').map_or((false, list.as_str()), |names| (true, names));
+    let (exact, names) = names.strip_prefix('=').map_or((false, names), |names| (true, names));
+    let names: Vec<&str> = names.split(',').map(|name| name.split(':').next().unwrap_or_default()).collect();
+    let named =
         |interface: &str| names.iter().any(|name| if exact { *name == interface } else { interface.starts_with(name) });
-    if up.iter().any(|interface| fits(&interface.name)) || names.contains(&"lo") {
-        return sheet.ok("NCCL_SOCKET_IFNAME", list);
+    if up.iter().any(|interface| named(&interface.name) != excludes) || (!excludes && names.contains(&"lo")) {
+        return sheet.ok(SOCKET_INTERFACES, list);
     }
     let there: Vec<&str> = up.iter().map(|interface| interface.name.as_str()).collect();
-    let remedy = format!("Name an interface that is up: {}; or `unset NCCL_SOCKET_IFNAME`", listed(&there));
-    sheet.fail("NCCL_SOCKET_IFNAME", format!("{list}: no such interface is up"), Some(Code::NetWrongInterface), remedy);
+    let remedy = format!("Name an interface that is up: {}; or `unset {SOCKET_INTERFACES}`", listed(&there));
+    let what = if excludes { "leaves out every interface that is up" } else { "no such interface is up" };
+    sheet.fail(SOCKET_INTERFACES, format!("{list}: {what}"), Some(Code::NetWrongInterface), remedy);
 }

@@ -100,7 +100,7 @@ fn iommu(devices: &[Device], sheet: &mut Sheet) {
     let translated = |device: &&Device| device.function.iommu.as_deref().is_some_and(|kind| kind.starts_with("DMA"));
     let names: Vec<&str> = devices.iter().filter(translated).map(|device| device.name.as_str()).collect();
     if !names.is_empty() {
-        let remedy = "Let it pass addresses of the host's own devices through: add `iommu=pt` to the kernel's command line and reboot";
+        let remedy = "Let it pass addresses of the host's own devices through: add `iommu=pt` (on Arm `iommu.passthrough=1`) to the kernel's command line and reboot";
         sheet.warn("IOMMU", format!("translates for {}", listed(&names)), Some(Code::PcieAcs), remedy);
     } else if devices.iter().any(|device| device.function.iommu.is_some()) {
         sheet.ok("IOMMU", "passes addresses through");

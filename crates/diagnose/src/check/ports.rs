@@ -28,8 +28,9 @@ impl Port<'_> {
         self.port.link_layer == Some(LinkLayer::Ethernet)
     }
 
+    /// Cards of one type may serve different networks: compute on InfiniBand, storage on Ethernet.
     fn is_like(self, other: Port) -> bool {
-        self.device.hca_type == other.device.hca_type
+        self.device.hca_type == other.device.hca_type && self.port.link_layer == other.port.link_layer
     }
 
     fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
@@ -124,11 +125,13 @@ fn mtu(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     if active >= most {
         return sheet.ok(ITEM, format!("{active}{carried}"));
     }
-    let remedy = match interface {
-        Some(NetInterface { name, .. }) => format!(
+    let remedy = if at.is_roce() {
+        let name = at.port.interface().unwrap_or("IFACE");
+        format!(
             "Small packets cost rate. Set 9000 on all hosts and on every switch port between them (4096 and headers need 4200): `sudo ip link set {name} mtu 9000`"
-        ),
-        None => "Set the MTU of the subnet manager's partition to 4096: `mtu=5` in its partitions.conf".into(),
+        )
+    } else {
+        "Set the MTU of the subnet manager's partition to 4096: `mtu=5` in its partitions.conf".into()
     };
     sheet.warn(ITEM, format!("{active} of {most}{carried}"), Some(Code::RoceConfig), remedy);
 }
@@ -156,12 +159,8 @@ fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
             sheet.ok(GID, format!("index {} ({address})", gid.index));
         }
         (None, Some(gid)) => {
-            sheet.warn(
-                GID,
-                format!("index {} is link-local, and the only one", gid.index),
-                Some(Code::RoceConfig),
-                remedy,
-            );
+            let detail = format!("index {} is link-local, and no other has an address", gid.index);
+            sheet.warn(GID, detail, Some(Code::RoceConfig), remedy);
         }
         (None, None) => sheet.fail(GID, "none", Some(Code::RoceConfig), remedy),
     }

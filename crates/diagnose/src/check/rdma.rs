@@ -5,6 +5,8 @@ use super::sheet::{Sheet, listed};
 use busbw_model::node::{Known, RdmaDevice};
 use busbw_model::{Code, NodeFacts};
 
+/// The variable that names devices; it has a line of its own here.
+pub(super) const HCAS: &str = "NCCL_IB_HCA";
 /// Kernels from this one on let NICs reach GPU memory by dma-buf (5.12; NCCL's documentation asks for it as well).
 const DMA_BUF_SINCE: (u32, u32) = (5, 12);
 
@@ -22,19 +24,22 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     gpu_direct(node, sheet);
 }
 
-/// NCCL_IB_HCA may name devices that are not there.
+/// NCCL_IB_HCA may name devices that are not there. It lists prefixes; `=` makes them names, `^` excludes.
 fn chosen(node: &NodeFacts, sheet: &mut Sheet) {
-    let Some(list) = node.environment.get("NCCL_IB_HCA").filter(|list| !list.starts_with('^')) else { return };
+    let Some(list) = node.environment.get(HCAS) else { return };
+    if list.starts_with('^') {
+        return sheet.ok(HCAS, list);
+    }
     let exact = list.starts_with('=');
     let is_there = |name: &str| node.rdma.iter().any(|d| if exact { d.name == name } else { d.name.starts_with(name) });
     let names = list.trim_start_matches('=').split(',').map(|name| name.split(':').next().unwrap_or_default());
     let absent: Vec<&str> = names.filter(|name| !name.is_empty() && !is_there(name)).collect();
     if absent.is_empty() {
-        return sheet.ok("NCCL_IB_HCA", list);
+        return sheet.ok(HCAS, list);
     }
     let there: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
-    let remedy = format!("Name devices that are there: {}; or `unset NCCL_IB_HCA`", listed(&there));
-    sheet.fail("NCCL_IB_HCA", format!("{list}: no {}", listed(&absent)), Some(Code::NetSocketFallback), remedy);
+    let remedy = format!("Name devices that are there: {}; or `unset {HCAS}`", listed(&there));
+    sheet.fail(HCAS, format!("{list}: no {}", listed(&absent)), Some(Code::NetSocketFallback), remedy);
 }
 
 /// Firmware of each kind of card; equal cards should have equal firmware.
@@ -88,6 +93,11 @@ fn gpu_direct(node: &NodeFacts, sheet: &mut Sheet) {
     };
     if let Some(module) = modules.iter().find(|module| ["nvidia_peermem", "nv_peer_mem"].contains(&module.as_str())) {
         return sheet.ok(ITEM, format!("{module} is loaded"));
+    }
+    // `nvidia_peermem` joins the driver with the InfiniBand core's peer memory clients; EFA's own driver asks NVIDIA's itself.
+    if node.rdma.iter().all(|device| device.driver.as_deref() == Some("efa")) {
+        return sheet
+            .skip(ITEM, "EFA's driver joins NICs and GPUs by itself: `cat /sys/class/infiniband/*/device/p2p`");
     }
     let kernel = node.kernel.as_deref().and_then(release);
     if node.gpu.open_module == Some(true) && kernel.is_some_and(|kernel| kernel >= DMA_BUF_SINCE) {

@@ -77,7 +77,7 @@ fn healthy() -> NodeFacts {
             above: vec!["GPU 0".into(), "mlx5_0".into()],
         }],
         modules: Known::Known(Vec::new()),
-        limits: Known::Known(Limits { locked_memory: bound, open_files: bound, processes: bound }),
+        limits: Known::Known(Limits { locked_memory: bound, may_lock_all: false, open_files: bound, processes: bound }),
         shared_memory: Known::Known(SharedMemory { size_bytes: 1 << 34, free_bytes: 1 << 34 }),
         programs: vec![Program {
             name: "mpirun".into(),
@@ -111,7 +111,7 @@ fn a_healthy_node_has_no_trouble() {
 
 #[test]
 fn each_fault_is_one_line() {
-    let cases: [(Edit, &str); 31] = [
+    let cases: [(Edit, &str); 35] = [
         (|n| n.gpu.on_the_bus = Some(3), "fail GPUs: 2 of the 3 on PCIe, driver 550.54.15"),
         (|n| n.gpu.devices[1].persistence = Some(false), "warn persistence: off: GPU 1"),
         (
@@ -140,6 +140,12 @@ fn each_fault_is_one_line() {
         (
             |n| n.cuda.push(Library { path: "/usr/local/cuda".into(), version: Some("13.0.1".into()), cuda: None }),
             "warn CUDA toolkit: 13.0.1 in /usr/local/cuda",
+        ),
+        (
+            |n| {
+                n.gpu.devices.iter_mut().flat_map(|gpu| &mut gpu.nvlinks).for_each(|link| link.active = false);
+            },
+            "fail NVLink: links up: GPU 0: 0 of 18, GPU 1: 0 of 18",
         ),
         (|n| n.gpu.open_module = Some(false), "fail GPUDirect RDMA: neither nvidia_peermem nor dma-buf"),
         (|n| n.kernel = Some("5.4.0-150-generic".into()), "fail GPUDirect RDMA: neither nvidia_peermem nor dma-buf"),
@@ -173,6 +179,15 @@ fn each_fault_is_one_line() {
             |n| n.programs[0].version = Some("mpirun (Open MPI) 5.0.3".into()),
             "warn mpirun: mpirun (Open MPI) 5.0.3 (/usr/bin/mpirun)",
         ),
+        (|n| n.programs[0].version = None, "warn mpirun: /usr/bin/mpirun does not tell its version"),
+        (
+            |n| drop(n.environment.insert("NCCL_SOCKET_IFNAME".into(), "ib".into())),
+            "fail NCCL_SOCKET_IFNAME: ib: no such interface is up",
+        ),
+        (
+            |n| drop(n.environment.insert("NCCL_SOCKET_IFNAME".into(), "^=docker0,eth0".into())),
+            "fail NCCL_SOCKET_IFNAME: ^=docker0,eth0: leaves out every interface that is up",
+        ),
         (
             |n| drop(n.environment.insert("UCX_TLS".into(), "tcp".into())),
             "warn variable: UCX_TLS=tcp: The variable keeps UCX, and with it Open MPI, on TCP sockets.",
@@ -186,6 +201,59 @@ fn each_fault_is_one_line() {
     for (edit, trouble) in cases {
         assert_eq!(troubles(&check(&[edited(&[edit])], &Hello::default())), [trouble]);
     }
+}
+
+/// What looks odd and is as it should be.
+#[test]
+fn what_is_sound_raises_no_alarm() {
+    let cases: [(&str, Edit); 7] = [
+        ("GPUs on PCIe cards without a bridge have links, all of them down", |n| {
+            n.fabric_manager = None;
+            n.gpu.devices.iter_mut().flat_map(|gpu| &mut gpu.nvlinks).for_each(|link| link.active = false);
+        }),
+        ("a container does not see the host's fabric manager", |n| n.fabric_manager = Some("hidden".into())),
+        ("EFA needs no peer memory module", |n| {
+            n.gpu.open_module = Some(false);
+            n.rdma[0].driver = Some("efa".into());
+        }),
+        ("storage on Ethernet is slower than compute on InfiniBand, with cards of one type", |n| {
+            let mut storage = n.rdma[0].clone();
+            storage.name = "mlx5_1".into();
+            storage.ports[0].rate_gbps = Some(200.0);
+            storage.ports[0].link_layer = Some(busbw_model::LinkLayer::Ethernet);
+            let gid = "0000:0000:0000:0000:0000:ffff:0a00:0001".into();
+            storage.ports[0].gids = vec![Gid { index: 3, gid, kind: GidKind::RoceV2, interface: None }];
+            n.rdma.push(storage);
+        }),
+        ("a container may lock memory beyond its limit", |n| {
+            if let Known::Known(limits) = &mut n.limits {
+                limits.locked_memory.soft = Bound::At(64 << 10);
+                limits.may_lock_all = true;
+            }
+        }),
+        ("what leaves out containers leaves the network in", |n| {
+            drop(n.environment.insert("NCCL_SOCKET_IFNAME".into(), "^docker,lo".into()));
+        }),
+        ("a name of an interface that is up", |n| {
+            drop(n.environment.insert("NCCL_SOCKET_IFNAME".into(), "=eth0:0,eth1".into()));
+        }),
+    ];
+    for (what, edit) in cases {
+        assert_eq!(troubles(&check(&[edited(&[edit])], &Hello::default())), Vec::<String>::new(), "{what}");
+    }
+}
+
+/// A variable that is wrong is not called `ok` by another line.
+#[test]
+fn a_variable_is_judged_by_one_line() {
+    let set: Edit = |n| {
+        drop(n.environment.insert("NCCL_SOCKET_IFNAME".into(), "nope".into()));
+        drop(n.environment.insert("NCCL_IB_HCA".into(), "nope".into()));
+    };
+    let checked = check(&[edited(&[set])], &Hello::default());
+    let told: Vec<&str> =
+        checked.items.iter().filter(|item| item.detail.contains("nope")).map(|item| item.outcome.as_str()).collect();
+    assert_eq!(told, ["fail", "fail"]);
 }
 
 fn xid(code: u32) -> XidLine {
@@ -249,6 +317,22 @@ fn the_odd_one_is_named_with_the_value_of_the_majority() {
         ]
     );
     assert!(checked.failed());
+    let down: Edit = |n| {
+        let spare =
+            NetInterface { name: "eth1".into(), state: "down".into(), mtu: Some(9000), ..NetInterface::default() };
+        n.interfaces.push(spare);
+    };
+    let other: Edit = |n| {
+        n.interfaces[1].mtu = Some(1500);
+        n.rdma[0].ports[0].rate_gbps = Some(200.0);
+        if let Known::Known(limits) = &mut n.limits {
+            limits.open_files.hard = Bound::At(65536);
+        }
+    };
+    let three = check(&[named("a", &[down]), named("b", &[down, other]), named("c", &[down])], &Hello::default());
+    let codes: Vec<(&str, &str)> =
+        three.odd_ones.iter().map(|odd| (odd.item.as_str(), odd.code.map_or("", |code| code.as_str()))).collect();
+    assert_eq!(codes, [("rate of mlx5_0/1", "nic.rate"), ("nofile", "limits.files")]);
     let two = check(&[named("a", &[]), named("b", &[|n| n.kernel = Some("5.15.0".into())])], &Hello::default());
     assert_eq!((two.odd_ones[0].majority.as_deref(), two.odd_ones[0].differ.len()), (None, 2));
 }

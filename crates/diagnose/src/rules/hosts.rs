@@ -2,6 +2,7 @@
 
 use super::Draft;
 use crate::case::Case;
+use crate::xid::{Fault, fault};
 use busbw_model::{Code, Evidence, Fact, Finding, HostFact, Limit, LinkLayer, Severity};
 
 /// Locked memory below this is a shell's default, not one for RDMA.
@@ -119,13 +120,22 @@ fn of_gpu(fact: &HostFact) -> Option<Trouble> {
             "CUDA refuses direct access: the chipset does not support it (CNS), the GPU or its driver does not (GNS), or it is disabled.",
             "Data then goes through host memory; see BIOS settings (ACS, IOMMU) and whether the driver supports P2P for this GPU",
         ),
-        Fact::Xid { code: 74 | 136 | 137, .. } => (
+        Fact::Xid { code, .. } if fault(*code) == Fault::NvLink => (
             Code::NvlinkFabric,
             Severity::Error,
             0.85,
             format!("{device} reports an NVLink error"),
             "The kernel's log has an Xid error of NVLink: a link failed, and CUDA programs on it with it.",
             "See links and errors: `nvidia-smi nvlink -e`; reset the GPUs, and have the board checked if it comes again",
+        ),
+        Fact::Xid { code, .. } if fault(*code) == Fault::Program => (
+            Code::GpuError,
+            Severity::Warning,
+            0.6,
+            format!("A program on {device} faulted: Xid {code}"),
+            "The driver logged an exception or a page fault of a program, or that it stopped its work. The rank that ran it died, and its peers \
+             wait for it; the GPU is sound.",
+            "See which program and when, and run it under compute-sanitizer: `sudo dmesg -T | grep Xid`",
         ),
         Fact::Xid { code, .. } => (
             Code::GpuError,
@@ -202,4 +212,22 @@ fn unequal_rates(case: &Case) -> Option<Finding> {
         vec![Evidence::new(slow.source.clone())],
         &["See cable and lanes: `sudo mlxlink -d mlx5_0 -m -c`", "Leave slow ports out: `export NCCL_IB_HCA=^mlx5_4`"],
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `busbw check` has it: what a program did to itself is no reason to take a GPU out of service.
+    #[test]
+    fn an_error_of_a_program_is_told_apart_from_one_of_the_gpu() {
+        let cases = [(31, "A program on", Severity::Warning), (79, "reports Xid 79", Severity::Error)];
+        for (code, title, severity) in cases {
+            let text =
+                format!("[ 9876.543210] NVRM: Xid (PCI:0000:17:00): {code}, pid=1234, name=python, Ch 00000008\n");
+            let run = busbw_ingest::read_bytes(&[("dmesg.txt", text.as_bytes())]).expect("text");
+            let found = rule(&Case::new(&run));
+            assert!(found.iter().any(|f| f.title.contains(title) && f.severity == severity), "{code}: {found:?}");
+        }
+    }
 }

@@ -2,11 +2,8 @@
 
 use super::Draft;
 use crate::case::Case;
+use crate::interfaces::is_inner;
 use busbw_model::{Code, Evidence, Finding, NetworkStatement, Nic, Severity};
-
-/// Names of interfaces that join containers and virtual machines of one host.
-const VIRTUAL: [&str; 12] =
-    ["docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "lxcbr", "lxdbr", "podman", "vmnet", "cilium"];
 
 /// Lists of several interfaces with one that cannot reach another node, or with nothing else.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -51,8 +48,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 /// Why an interface leads to no other node.
 fn why(nic: &Nic) -> Option<&'static str> {
     let address = nic.address.as_deref().unwrap_or_default();
-    let virtual_one = VIRTUAL.iter().any(|start| nic.name.starts_with(start));
-    if virtual_one {
+    if is_inner(&nic.name) {
         return Some("an interface of containers or virtual machines on one host");
     }
     (address.starts_with("169.254.") && nic.name != "lo").then_some("an interface with a link-local address")

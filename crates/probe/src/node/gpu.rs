@@ -65,16 +65,31 @@ fn driver_version(text: &str) -> Option<String> {
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
 }
 
-/// Whether NVIDIA's fabric manager runs, where there are NVSwitches for it.
+/// Whether NVIDIA's fabric manager runs, where there are NVSwitches for it; `hidden` where not all processes of the host are
+/// seen: in a container, with `hidepid`, in a captured tree without them.
 pub(super) fn fabric_manager(root: &Root) -> Option<String> {
     if functions(root, &["0x0680"]).is_empty() {
         return None;
     }
+    let mut processes = root.list("/proc");
+    processes.retain(|name| name.bytes().all(|b| b.is_ascii_digit()));
+    let name = |process: &String| root.value(&format!("/proc/{process}/comm"));
     // The kernel keeps 15 letters of a process's name.
-    let runs = root.list("/proc").iter().filter(|name| name.bytes().all(|b| b.is_ascii_digit())).any(|process| {
-        root.value(&format!("/proc/{process}/comm")).is_some_and(|name| name.starts_with("nv-fabricmanag"))
-    });
-    Some(if runs { "running" } else { "not running" }.to_owned())
+    let runs = processes.iter().filter_map(name).any(|name| name.starts_with("nv-fabricmanag"));
+    let sees_all = if root.is_live() { sees_the_host(root) } else { !processes.is_empty() };
+    let state = match runs {
+        true => "running",
+        false if sees_all => "not running",
+        false => "hidden",
+    };
+    Some(state.to_owned())
+}
+
+/// Whether all processes of this machine are seen, its first one among them.
+fn sees_the_host(root: &Root) -> bool {
+    /// The first namespace of processes (`PROC_PID_INIT_INO` in the kernel's include/linux/proc_ns.h).
+    const HOSTS: &str = "pid:[4026531836]";
+    root.link_name("/proc/self/ns/pid").as_deref() == Some(HOSTS) && root.exists("/proc/1/comm")
 }
 
 #[cfg(test)]
@@ -89,5 +104,24 @@ mod tests {
         ] {
             assert_eq!(driver_version(text).as_deref(), Some(version));
         }
+    }
+
+    #[test]
+    fn a_fabric_manager_is_missed_only_where_it_would_be_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let root = Root::captured(folder.path()).unwrap();
+        assert_eq!(fabric_manager(&root), None);
+        write("sys/bus/pci/devices/0000:05:00.0/vendor", "0x10de\n");
+        write("sys/bus/pci/devices/0000:05:00.0/class", "0x068000\n");
+        assert_eq!(fabric_manager(&root).as_deref(), Some("hidden"));
+        write("proc/1/comm", "systemd\n");
+        assert_eq!(fabric_manager(&root).as_deref(), Some("not running"));
+        write("proc/4711/comm", "nv-fabricmanage\n");
+        assert_eq!(fabric_manager(&root).as_deref(), Some("running"));
     }
 }

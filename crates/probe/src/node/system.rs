@@ -19,11 +19,24 @@ pub(super) fn limits(root: &Root) -> Known<Limits> {
     let all = || {
         Some(Limits {
             locked_memory: limit("Max locked memory")?,
+            may_lock_all: may_lock_all(root),
             open_files: limit("Max open files")?,
             processes: limit("Max processes")?,
         })
     };
     all().map_or_else(|| Known::Unknown(format!("{FILE} lacks limits that Linux has")), Known::Known)
+}
+
+/// Whether this process has CAP_IPC_LOCK in the first user namespace, which is what the kernel asks for when RDMA locks memory
+/// beyond the limit (`ib_umem_get` in drivers/infiniband/core/umem.c).
+fn may_lock_all(root: &Root) -> bool {
+    const IPC_LOCK: u32 = 14;
+    let status = root.value("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let capabilities = effective.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
+    let users = root.value("/proc/self/uid_map").unwrap_or_default();
+    let is_first = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    is_first && capabilities >> IPC_LOCK & 1 == 1
 }
 
 fn bound(word: &str) -> Option<Bound> {
@@ -70,4 +83,28 @@ pub(super) fn governors(root: &Root) -> BTreeMap<String, u32> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A container with the capability alone, one of another user's with all that mean nothing outside, and a plain user.
+    #[test]
+    fn a_capability_lifts_the_limit_of_locked_memory_on_the_host_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = folder.path().join("proc/self");
+        std::fs::create_dir_all(&process).unwrap();
+        let root = Root::captured(folder.path()).unwrap();
+        assert!(!may_lock_all(&root));
+        for (capabilities, users, lifted) in [
+            ("00000000a80465fb", "         0          0 4294967295", true),
+            ("000001ffffffffff", "         0       1000          1", false),
+            ("0000000000000000", "         0          0 4294967295", false),
+        ] {
+            std::fs::write(process.join("status"), format!("Name:\tbusbw\nCapEff:\t{capabilities}\n")).unwrap();
+            std::fs::write(process.join("uid_map"), format!("{users}\n")).unwrap();
+            assert_eq!(may_lock_all(&root), lifted, "{capabilities} {users}");
+        }
+    }
 }

@@ -1,0 +1,21 @@
+//! What Xid errors of NVIDIA's driver are about (NVIDIA, "XID Errors").
+
+/// Where the fault lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// With the program: an exception, a page fault, work that was stopped or cleaned up.
+    Program,
+    /// With a link of NVLink.
+    NvLink,
+    /// With the GPU, its memory, its slot or its driver.
+    Gpu,
+}
+
+/// The fault that a number tells of.
+pub(crate) fn fault(code: u32) -> Fault {
+    match code {
+        13 | 31 | 43 | 45 => Fault::Program,
+        74 | 136 | 137 => Fault::NvLink,
+        _ => Fault::Gpu,
+    }
+}
