@@ -52,7 +52,8 @@ fn row(machine: &Machine, collective: Collective, candidates: &[Candidate], size
     let Candidate { algorithm, protocol } = tuning::choose(machine, collective, candidates, size);
     let ranks = u32::try_from(machine.ranks).unwrap_or(u32::MAX);
     let limit = limit::of(machine, collective, algorithm);
-    let limit_busbw = collective.busbw(limit.algbw, ranks);
+    // Without a peer busbw is zero by its factor, and so is its limit, however fast the rank copies to itself.
+    let limit_busbw = if limit.algbw.0.is_finite() { collective.busbw(limit.algbw, ranks) } else { GBps(0.0) };
     let estimate = timing::estimate(machine, collective, Candidate { algorithm, protocol }, size);
     // A model of measurements may not promise more than physics.
     let time = estimate.total().max(if limit.algbw.0 > 0.0 { size.0 as f64 / limit.algbw.0 / 1e3 } else { 0.0 });
