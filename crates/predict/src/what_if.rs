@@ -1,6 +1,6 @@
 //! Changes of wiring and settings, to see what they would gain.
 
-use crate::cluster::{Cable, CableEnd, Cluster, GpuLinks, NetTransport, Routing, Uplinks, Wiring};
+use crate::cluster::{Cable, CableEnd, Cluster, GpuLinks, NetTransport, Nics, Routing, Uplinks, Wiring, rate};
 use crate::traffic::Traffic;
 use busbw_model::GBps;
 use std::fmt;
@@ -133,17 +133,10 @@ impl FromStr for WhatIf {
     }
 }
 
-/// `400Gb/s`, `400 Gbps`, `400G` (as ports are sold), `50GB/s`. A small b is a bit, a large one a byte.
+/// As in a description: `400Gb/s`, `400 Gbps`, `50GB/s`; and as ports are sold, `400G`.
 fn rate(text: &str) -> Option<GBps> {
-    let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let number: f64 = text[..unit].parse().ok().filter(|number| *number > 0.0)?;
-    let bits = match text[unit..].trim() {
-        "Gb/s" | "Gbit/s" | "Gbps" | "gbps" | "gbit/s" | "G" => number,
-        "GB/s" | "GBps" => number * 8.0,
-        "Tb/s" | "Tbit/s" | "Tbps" | "T" => number * 1000.0,
-        _ => return None,
-    };
-    Some(GBps(bits / 8.0))
+    let sold = || text.ends_with(['G', 'T']).then(|| rate::parse(&format!("{text}b/s")).ok()).flatten();
+    rate::parse(text).ok().or_else(sold)
 }
 
 impl WhatIf {
@@ -177,6 +170,7 @@ impl WhatIf {
 
     fn change_network(&self, after: &mut Cluster) -> Result<(), WhatIfError> {
         let Some(nics) = &mut after.nics else { return Err(WhatIfError::NoNetwork(*self)) };
+        let one_link = one_link(nics);
         match *self {
             WhatIf::Nics(count) => nics.count = count,
             WhatIf::NicRate(rate) => nics.rate = rate,
@@ -189,9 +183,9 @@ impl WhatIf {
             }
             WhatIf::AdaptiveRouting => after.fabric.routing = Routing::Adaptive,
             WhatIf::SingleSwitch => after.fabric.wiring = Wiring::SingleSwitch,
-            WhatIf::RailOptimised => after.fabric.wiring = rails(after, nics_rate(after)),
+            WhatIf::RailOptimised => after.fabric.wiring = rails(after, one_link),
             WhatIf::Links(count) => self.set_links(&mut after.fabric.wiring, count)?,
-            WhatIf::Spines(count) => self.set_spines(&mut after.fabric.wiring, count)?,
+            WhatIf::Spines(count) => self.set_spines(&mut after.fabric.wiring, count, one_link)?,
             WhatIf::Nodes(_) | WhatIf::GpusPerNode(_) => (),
         }
         Ok(())
@@ -216,8 +210,10 @@ impl WhatIf {
         Ok(())
     }
 
-    fn set_spines(&self, wiring: &mut Wiring, count: usize) -> Result<(), WhatIfError> {
+    /// Spines that join rails which did not meet before have `uplinks`.
+    fn set_spines(&self, wiring: &mut Wiring, count: usize, uplinks: Uplinks) -> Result<(), WhatIfError> {
         match wiring {
+            Wiring::RailOptimised { spines: spines @ 0, uplinks: none, .. } => (*spines, *none) = (count, uplinks),
             Wiring::LeafSpine { spines, .. } | Wiring::RailOptimised { spines, .. } => *spines = count,
             Wiring::HostToSwitch { .. } => {
                 let why = "the switches of the hosts are joined directly, without spines";
@@ -254,13 +250,14 @@ fn joins_switches(cable: &Cable) -> bool {
     matches!((&cable.from, &cable.to), (CableEnd::Switch(_), CableEnd::Switch(_)))
 }
 
-fn nics_rate(cluster: &Cluster) -> GBps {
-    cluster.nics.as_ref().map_or(GBps(0.0), |nics| nics.rate)
+/// A link as fast as a NIC: what is laid where nothing is described.
+fn one_link(nics: &Nics) -> Uplinks {
+    Uplinks { count: 1, rate: nics.rate }
 }
 
 /// The same switches with the cables moved: a leaf that took all NICs of some nodes takes one NIC of as many times more.
 /// Switches that were not joined by spines are large enough for all nodes.
-fn rails(cluster: &Cluster, nic_rate: GBps) -> Wiring {
+fn rails(cluster: &Cluster, uplinks: Uplinks) -> Wiring {
     let rails = cluster.nics.as_ref().map_or(1, |nics| nics.count);
     match &cluster.fabric.wiring {
         Wiring::LeafSpine { nodes_per_leaf, spines, uplinks, .. } => Wiring::RailOptimised {
@@ -269,10 +266,8 @@ fn rails(cluster: &Cluster, nic_rate: GBps) -> Wiring {
             uplinks: *uplinks,
         },
         wiring @ Wiring::RailOptimised { .. } => wiring.clone(),
-        Wiring::SingleSwitch | Wiring::HostToSwitch { .. } | Wiring::Explicit { .. } => Wiring::RailOptimised {
-            nodes_per_group: cluster.nodes,
-            spines: 0,
-            uplinks: Uplinks { count: 1, rate: nic_rate },
-        },
+        Wiring::SingleSwitch | Wiring::HostToSwitch { .. } | Wiring::Explicit { .. } => {
+            Wiring::RailOptimised { nodes_per_group: cluster.nodes, spines: 0, uplinks }
+        }
     }
 }

@@ -4,7 +4,7 @@
 mod clusters;
 
 use busbw_model::GBps;
-use busbw_predict::cluster::{GpuLinks, NetTransport, Routing, Wiring};
+use busbw_predict::cluster::{GpuLinks, NetTransport, Routing, Uplinks, Wiring};
 use busbw_predict::{Options, Traffic, WhatIf, WhatIfError, simulate};
 use clusters::{cluster, field_report, field_report_log, listed, parallel, three_levels};
 
@@ -33,6 +33,8 @@ fn changes_are_read_and_written() {
         ("nic-rate=50 GB/s", WhatIf::NicRate(GBps(50.0))),
         ("nic-rate=0.8Tb/s", WhatIf::NicRate(GBps(100.0))),
         ("nic-rate=200G", WhatIf::NicRate(GBps(25.0))),
+        ("nic-rate=1.6T", WhatIf::NicRate(GBps(200.0))),
+        ("nic-rate=1000 MB/s", WhatIf::NicRate(GBps(1.0))),
     ];
     for (text, change) in also {
         assert_eq!(text.parse(), Ok(change), "{text}");
@@ -54,6 +56,7 @@ fn what_is_no_change_is_answered_with_what_to_write() {
         ("nic-rate=fast", "nic-rate=400Gb/s"),
         ("nic-rate=0Gb/s", "nic-rate=400Gb/s"),
         ("nic-rate", "nic-rate=400Gb/s"),
+        (&format!("nic-rate={}Gb/s", "9".repeat(400)), "nic-rate=400Gb/s"),
     ];
     for (text, wanted) in cases {
         let error = text.parse::<WhatIf>().unwrap_err().to_string();
@@ -115,6 +118,19 @@ fn rails_take_the_switches_that_leaves_were() {
     let after = WhatIf::RailOptimised.apply(&three_levels(64, Routing::Hash)).unwrap();
     let Wiring::RailOptimised { nodes_per_group, spines, .. } = after.fabric.wiring else { panic!("{after:?}") };
     assert_eq!((nodes_per_group, spines), (16, 4));
+}
+
+#[test]
+fn spines_join_rails_that_did_not_meet() {
+    // As a description has it that says nothing of uplinks.
+    let none = Uplinks { count: 0, rate: GBps(0.0) };
+    let apart = cluster(3, 2, Wiring::RailOptimised { nodes_per_group: 3, spines: 0, uplinks: none }, Routing::Hash);
+    let joined = WhatIf::Spines(2).apply(&apart).unwrap();
+    // With an odd number of nodes rings change rails between the last and the first.
+    let crossing = Traffic::of_cluster(&apart).unwrap();
+    assert!(simulate(&apart, &crossing, &Options::default()).is_err());
+    let simulation = simulate(&joined, &crossing, &Options::default()).unwrap();
+    assert!((simulation.busbw.max.0 - 2.0 * 48.25).abs() < 1e-9, "{:?}", simulation.busbw);
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod environment;
 mod facts;
 mod full;
 mod hardware;
-mod rate;
+pub(crate) mod rate;
 mod section;
 mod short;
 mod vocabulary;
@@ -59,7 +59,7 @@ impl Cluster {
     /// NCCL calls such a domain a node.
     pub fn domain_gpus(&self) -> usize {
         match self.links {
-            GpuLinks::NvSwitch { domain, .. } => domain.clamp(self.gpus_per_node, self.ranks().max(1)),
+            GpuLinks::NvSwitch { domain, .. } => domain.min(self.ranks()).max(self.gpus_per_node),
             _ => self.gpus_per_node,
         }
     }

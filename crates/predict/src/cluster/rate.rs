@@ -29,7 +29,7 @@ impl Unit {
 
 /// What is wrong with a bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum RateProblem {
+pub(crate) enum RateProblem {
     NoNumber,
     NoUnit(f64),
     NotPositive,
@@ -43,10 +43,12 @@ impl RateProblem {
 }
 
 /// Units and what one of them is in GB/s. A small b is a bit, a capital B a byte.
-const UNITS: [(&str, f64); 16] = [
+const UNITS: [(&str, f64); 18] = [
     ("Gb/s", 0.125),
     ("Gbit/s", 0.125),
+    ("gbit/s", 0.125),
     ("Gbps", 0.125),
+    ("gbps", 0.125),
     ("Mb/s", 0.000_125),
     ("Mbit/s", 0.000_125),
     ("Mbps", 0.000_125),
@@ -63,7 +65,7 @@ const UNITS: [(&str, f64); 16] = [
 ];
 
 /// Reads a number and its unit.
-pub(super) fn parse(text: &str) -> Result<GBps, RateProblem> {
+pub(crate) fn parse(text: &str) -> Result<GBps, RateProblem> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
