@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // in helpers of tests too
 
 use busbw_model::PathType;
-use busbw_predict::Cluster;
 use busbw_predict::cluster::{self, GpuLinks, NetTransport, Wiring};
+use busbw_predict::{Cluster, Options, Traffic, simulate};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -217,8 +217,18 @@ fn other_words_for_the_same() {
 #[test]
 fn flows_over_tcp_on_aws_are_limited() {
     let text = "nodes = 2\ngpus_per_node = 1\ngpu = \"T4 (g4dn.8xlarge)\"\ntransport = \"tcp\"\n";
-    let nics = cluster::parse(text).unwrap().nics.unwrap();
+    let cluster = cluster::parse(text).unwrap();
+    let nics = cluster.nics.as_ref().unwrap();
     assert_eq!((nics.transport, nics.flow_limit.map(|limit| limit.gbit_per_s())), (NetTransport::Tcp, Some(5.0)));
+    // NCCL opens 16 sockets per connection there, which fill the NIC of 50 Gb/s all the same.
+    let busbw = |cluster: &Cluster| {
+        let traffic = Traffic::of_cluster(cluster).unwrap();
+        simulate(cluster, &traffic, &Options::default()).unwrap().busbw.p50.gbit_per_s()
+    };
+    assert!((busbw(&cluster) - 0.94 * 50.0).abs() < 1e-9);
+    let text = format!("{text}algo_env = \"NCCL_SOCKET_NTHREADS=1 NCCL_NSOCKS_PERTHREAD=1\"\n");
+    // Two channels of a socket each.
+    assert!((busbw(&cluster::parse(&text).unwrap()) - 10.0).abs() < 1e-9);
 }
 
 #[test]

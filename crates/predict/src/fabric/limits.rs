@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, GpuLinks, NetTransport, Nics};
 use crate::simulation::SimulationError;
-use crate::traffic::{Port, Traffic, variable};
+use crate::traffic::{Port, Traffic, streams_per_connection};
 use std::collections::HashMap;
 
 /// Payload of an RDMA link, of its rate. NVIDIA's engineers give 46 to 48 GB/s for a port of 400 Gb/s (0.92 to 0.96) as what
@@ -22,21 +22,6 @@ pub fn payload(transport: NetTransport) -> f64 {
         NetTransport::Tcp | NetTransport::Tcpx | NetTransport::Tcpxo => TCP_PAYLOAD,
     }
 }
-
-/// Streams of packets that one connection of NCCL's is made of, each with an address of its own: queue pairs
-/// (NCCL_IB_QPS_PER_CONNECTION) or sockets (NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD).
-pub fn streams_per_connection(cluster: &Cluster) -> u32 {
-    let set = |name| variable(cluster, name).unwrap_or(1).clamp(1, MOST_STREAMS);
-    let streams = match cluster.nics.as_ref().map(|nics| nics.transport) {
-        Some(NetTransport::InfiniBand | NetTransport::Roce) => set("NCCL_IB_QPS_PER_CONNECTION"),
-        Some(NetTransport::Tcp) => set("NCCL_SOCKET_NTHREADS") * set("NCCL_NSOCKS_PERTHREAD"),
-        _ => 1,
-    };
-    streams.min(MOST_STREAMS) as u32
-}
-
-/// `NCCL_IB_MAX_QPS` is 128 (src/transport/net_ib.cc), `MAX_SOCKETS` 64 (src/transport/net_socket.cc).
-const MOST_STREAMS: usize = 128;
 
 /// The busbw that nodes allow, whatever the fabric does.
 #[derive(Debug)]

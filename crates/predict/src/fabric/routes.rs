@@ -3,12 +3,12 @@
 use super::LinkId;
 use super::fair::{Demand, fair_rates};
 use super::hash::FlowHash;
-use super::limits::{Direction, NodeLimits, streams_per_connection};
+use super::limits::{Direction, NodeLimits};
 use super::seeds::Hashed;
 use super::simulate::Routed;
 use crate::cluster::{Cluster, Routing};
 use crate::simulation::{FlowEntropy, SimulationError};
-use crate::traffic::{Port, Traffic};
+use crate::traffic::{Port, Traffic, streams_per_connection};
 use busbw_model::GBps;
 use std::collections::HashMap;
 

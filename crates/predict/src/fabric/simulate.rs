@@ -1,12 +1,12 @@
 //! From a cluster and its flows to a simulation.
 
-use super::limits::{Direction, NodeLimits, payload, streams_per_connection};
+use super::limits::{Direction, NodeLimits, payload};
 use super::seeds::{Hashed, SAME, Tally, tally};
 use super::spread::{Spread, spread};
 use super::{Journey, Network};
 use crate::cluster::{Cluster, Routing};
 use crate::simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
-use crate::traffic::{Port, Traffic};
+use crate::traffic::{Port, Traffic, streams_per_connection};
 use busbw_model::GBps;
 use std::num::NonZero;
 

@@ -2,6 +2,7 @@
 
 use super::constants::{Constants, Fitted, Measured, Nccl, PerGeneration, PerProtocol};
 use crate::cluster::{Cluster, CpuVendor, Generation, GpuLinks, NetTransport, Nics};
+use crate::traffic::{channels_per_nic, streams_per_connection};
 
 /// The numbers of a cluster that times follow from. Bandwidths in GB/s per direction. A *domain* is what NCCL calls a node:
 /// GPUs that reach each other without a NIC.
@@ -219,6 +220,10 @@ fn network(cluster: &Cluster, nics: &Nics, measured: &Measured) -> Network {
         }
     };
     hold(count as f64 * pcie, "PCIe between NIC and GPU");
+    if let Some(limit) = nics.flow_limit {
+        let flows = count as f64 * f64::from(channels_per_nic(cluster)) * f64::from(streams_per_connection(cluster));
+        hold(limit.0 * flows, "what the network lets one flow carry");
+    }
     if nics.count * GPUS_PER_FAR_NIC <= cluster.gpus_per_node {
         hold(arriving * measured.far_nic.value, "GPUs far from the NIC");
     }

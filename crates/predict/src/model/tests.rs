@@ -125,6 +125,17 @@ fn the_bottleneck_is_named() {
         nics.gpu_direct = false;
     }
     assert!(at(&without, Collective::AllReduce, 8 * GIB).bottleneck.contains("no GPUDirect RDMA"));
+    let limited = hgx(Generation::Ampere, 2, 1, 50.0, NetTransport::Tcp);
+    let mut limited = with_env(limited, "NCCL_ALGO", "Ring");
+    let unlimited = at(&limited, Collective::AllReduce, 8 * GIB).busbw.0;
+    if let Some(nics) = &mut limited.nics {
+        nics.flow_limit = Some(GBps(0.625));
+    }
+    // Two channels of a socket each.
+    let row = at(&limited, Collective::AllReduce, 8 * GIB);
+    assert!(row.busbw.0 <= 2.0 * 0.625 && row.bottleneck.contains("one flow"), "{row:?}");
+    let sockets = with_env(limited, "NCCL_NSOCKS_PERTHREAD", "8");
+    assert_eq!(at(&sockets, Collective::AllReduce, 8 * GIB).busbw.0, unlimited);
 }
 
 fn any_cluster() -> impl Strategy<Value = Cluster> {

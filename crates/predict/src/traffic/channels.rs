@@ -1,6 +1,6 @@
-//! How many channels NCCL makes, and which NIC each GPU uses.
+//! How many channels NCCL makes, of how many streams each, and which NIC each GPU uses.
 
-use crate::cluster::{Cluster, Generation};
+use crate::cluster::{Cluster, Generation, NetTransport};
 
 /// The variable's value as a number, where it is set to one.
 pub fn variable(cluster: &Cluster, name: &str) -> Option<usize> {
@@ -21,6 +21,23 @@ pub fn channels_per_nic(cluster: &Cluster) -> u32 {
 /// `MAXCHANNELS` (src/include/device.h).
 const MAX_CHANNELS: usize = 64;
 
+/// Streams of packets that one connection of NCCL's is made of, each with an address of its own: queue pairs
+/// (NCCL_IB_QPS_PER_CONNECTION) or sockets (NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD).
+pub fn streams_per_connection(cluster: &Cluster) -> u32 {
+    let set = |name| variable(cluster, name).unwrap_or(1).clamp(1, MAX_QUEUE_PAIRS);
+    let streams = match cluster.nics.as_ref().map(|nics| nics.transport) {
+        Some(NetTransport::InfiniBand | NetTransport::Roce) => set("NCCL_IB_QPS_PER_CONNECTION"),
+        Some(NetTransport::Tcp) => (set("NCCL_SOCKET_NTHREADS") * set("NCCL_NSOCKS_PERTHREAD")).min(MAX_SOCKETS),
+        _ => 1,
+    };
+    streams as u32
+}
+
+/// `NCCL_IB_MAX_QPS` (src/transport/net_ib.cc).
+const MAX_QUEUE_PAIRS: usize = 128;
+/// `MAX_SOCKETS` (src/transport/net_socket.cc): NCCL takes fewer sockets per thread where the product is more.
+const MAX_SOCKETS: usize = 64;
+
 /// The NIC near a GPU when both are spread evenly over the node's PCIe switches: several GPUs share a NIC, or a GPU has
 /// several and takes them in turn by channel (`ncclTopoGetLocalNet`, src/graph/topo.cc).
 pub fn nearest_nic(gpu: usize, channel: usize, gpus: usize, nics: usize) -> usize {
@@ -34,6 +51,28 @@ pub fn nearest_nic(gpu: usize, channel: usize, gpus: usize, nics: usize) -> usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_are_as_many_streams_as_nccl_makes() {
+        let text = |transport: &str, variables: &str| {
+            format!(
+                "nodes = 2\ngpus_per_node = 1\ngpu = \"T4\"\ntransport = \"{transport}\"\nalgo_env = \"{variables}\"\n"
+            )
+        };
+        for (transport, variables, streams) in [
+            ("tcp", "", 1),
+            ("tcp", "NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4", 16),
+            ("tcp", "NCCL_SOCKET_NTHREADS=16 NCCL_NSOCKS_PERTHREAD=16", 64),
+            ("tcp", "NCCL_SOCKET_NTHREADS=0", 1),
+            ("tcp", "NCCL_IB_QPS_PER_CONNECTION=4", 1),
+            ("ib", "NCCL_IB_QPS_PER_CONNECTION=4", 4),
+            ("ib", "NCCL_IB_QPS_PER_CONNECTION=1000", 128),
+            ("efa", "NCCL_IB_QPS_PER_CONNECTION=4", 1),
+        ] {
+            let cluster = crate::cluster::parse(&text(transport, variables)).unwrap();
+            assert_eq!(streams_per_connection(&cluster), streams, "{transport} {variables}");
+        }
+    }
 
     #[test]
     fn gpus_and_nics_are_divided_evenly() {

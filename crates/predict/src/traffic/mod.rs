@@ -5,7 +5,7 @@ mod log;
 mod rings;
 mod trees;
 
-pub use channels::variable;
+pub use channels::{channels_per_nic, streams_per_connection};
 
 use crate::Cluster;
 use crate::simulation::SimulationError;

@@ -16,6 +16,9 @@ pub(super) fn complete(mut facts: Facts) -> Cluster {
     let domain = if let GpuLinks::NvSwitch { domain, .. } = links { domain } else { facts.gpus_per_node };
     let one_domain = facts.nodes * facts.gpus_per_node <= domain.max(facts.gpus_per_node);
     let nics = network::complete(&facts, &links, one_domain, &mut notes);
+    if nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp) {
+        network::open_sockets(facts.machine, &mut facts.environment, &mut notes);
+    }
     let fabric = fabric(&facts, nics.as_ref().filter(|_| !one_domain), &mut notes);
     Cluster {
         nodes: facts.nodes,

@@ -2,9 +2,10 @@
 
 use super::pcie_generation;
 use crate::cluster::facts::{Facts, StatedTransport};
-use crate::cluster::hardware::Pcie;
+use crate::cluster::hardware::{Machine, Pcie};
 use crate::cluster::{Generation, GpuLinks, NetTransport, Nics, environment};
 use busbw_model::{GBps, PathType};
+use std::collections::BTreeMap;
 
 /// Completes the NICs; `None` where there is no network.
 pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes: &mut Vec<String>) -> Option<Nics> {
@@ -122,6 +123,24 @@ fn usual_generation(rate: GBps) -> u8 {
         ..=200.0 => 4,
         ..=400.0 => 5,
         _ => 6,
+    }
+}
+
+/// Sets the sockets per connection that NCCL itself opens in some clouds, where variables do not say otherwise: threads and
+/// sockets of each (`ncclNetSocketGetNsockNthread` in `src/transport/net_socket.cc` of NCCL 2.30).
+pub(super) fn open_sockets(
+    machine: Option<&Machine>,
+    environment: &mut BTreeMap<String, String>,
+    notes: &mut Vec<String>,
+) {
+    const CLOUDS: [(&str, &str, &str); 2] = [("AWS", "2", "8"), ("GCP", "4", "1")];
+    let of_cloud = |machine: &Machine| CLOUDS.into_iter().find(|(cloud, ..)| machine.name.starts_with(cloud));
+    let Some((cloud, threads, sockets)) = machine.and_then(of_cloud) else { return };
+    for (name, value) in [("NCCL_SOCKET_NTHREADS", threads), ("NCCL_NSOCKS_PERTHREAD", sockets)] {
+        if !environment.contains_key(name) {
+            environment.insert(name.to_string(), value.to_string());
+            notes.push(format!("{name} is taken to be {value}, which NCCL chooses itself on {cloud}."));
+        }
     }
 }
 
