@@ -1,7 +1,7 @@
 //! Communicators: their ranks, rings, trees and the edges between ranks.
 
 use crate::place::Place;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 /// One communicator, put together from what its ranks logged.
@@ -291,17 +291,14 @@ impl Communicator {
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.
     pub fn crossings(&self) -> Vec<Crossing> {
-        let highest = self.ranks.last_key_value().map_or(0, |(rank, _)| *rank as usize + 1);
-        let mut nodes: Vec<Option<u32>> = vec![None; highest];
-        for (rank, of_rank) in &self.ranks {
-            nodes[*rank as usize] = of_rank.node;
-        }
-        let node_of = |rank: u32| nodes.get(rank as usize).copied().flatten();
+        // By what was seen, not up to the highest rank: that of a damaged line may be any number.
+        let nodes: HashMap<u32, u32> =
+            self.ranks.iter().filter_map(|(rank, of_rank)| Some((*rank, of_rank.node?))).collect();
         let mut found: BTreeMap<(u32, u32), Vec<u16>> = BTreeMap::new();
         for (id, channel) in &self.channels {
             let Some(ring) = &channel.ring else { continue };
             for (from, to) in ring.pairs() {
-                if let (Some(a), Some(b)) = (node_of(from), node_of(to))
+                if let (Some(a), Some(b)) = (nodes.get(&from), nodes.get(&to))
                     && a != b
                 {
                     let channels = found.entry((from, to)).or_default();
@@ -341,6 +338,13 @@ mod tests {
         let crossings = two_nodes_of_two(&[&[0, 1, 2, 3], &[0, 1, 3, 2]]).crossings();
         let pairs: Vec<_> = crossings.iter().map(|c| (c.from, c.to, c.channels.as_slice())).collect();
         assert_eq!(pairs, [(1, 2, &[0][..]), (1, 3, &[1]), (2, 0, &[1]), (3, 0, &[0])]);
+    }
+
+    #[test]
+    fn a_damaged_rank_does_not_fill_the_memory() {
+        let mut comm = two_nodes_of_two(&[&[0, 1, 2, 3]]);
+        comm.ranks.insert(u32::MAX, Rank { node: Some(1), ..Rank::default() });
+        assert_eq!(comm.crossings().len(), 2);
     }
 
     #[test]

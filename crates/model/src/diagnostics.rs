@@ -41,15 +41,6 @@ impl DiagLine {
         let mut words = self.text.split([' ', ';', ',']);
         words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
-
-    /// The numbers in front of a unit, as in `42.1/47.9/48.2 Gbit/s min/median/max`: as many as are joined by `/`.
-    pub fn numbers_before(&self, unit: &str) -> Vec<f64> {
-        let Some(before) = self.text.split(unit).next().filter(|before| before.len() < self.text.len()) else {
-            return Vec::new();
-        };
-        let word = before.trim_end().rsplit(' ').next().unwrap_or_default();
-        word.split('/').filter_map(|number| number.parse().ok()).collect()
-    }
 }
 
 #[cfg(test)]
@@ -70,15 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn fields_and_numbers_are_found() {
+    fn fields_are_found() {
         let import =
             line("peer-memory import failed srcRank=0 dstRank=1 path=NVL handle=CUMEM_FABRIC reason=import; check");
         assert_eq!(
             (import.field("reason"), import.field("path"), import.field("Rank")),
             (Some("import"), Some("NVL"), None)
         );
-        let bandwidth = line("96.3/388.2/390.1 Gbit/s min/median/max same-nic bw (across 16 ranks)");
-        assert_eq!(bandwidth.numbers_before("Gbit/s"), [96.3, 388.2, 390.1]);
-        assert!(bandwidth.numbers_before("GB/s").is_empty());
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::collective::Collective;
 use crate::place::SourceLine;
+use crate::statistics::median;
 use crate::units::{Bytes, GBps, Micros};
 
 /// One kind of operation on one communicator, size by size.
@@ -81,19 +82,19 @@ pub struct Spread<T> {
 }
 
 impl<T: Copy + Default> Spread<T> {
-    /// The spread of values; sorts them. `None` without values.
+    /// The spread of values; sorts them. `None` without values, or with none that is finite.
     pub fn of(values: &mut [f64], unit: impl Fn(f64) -> T) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (first, last) = (values.first()?, values.last()?);
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
-        let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+        let p99 = values[((values.len() - 1) as f64 * 0.99).round() as usize];
         let cv_pct = if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 };
         Some(Spread {
             min: unit(*first),
-            median: unit(at(0.5)),
+            median: unit(median(values.iter().copied())?),
             mean: unit(mean),
-            p99: unit(at(0.99)),
+            p99: unit(p99),
             max: unit(*last),
             cv_pct,
         })
@@ -117,7 +118,7 @@ mod tests {
         let mut values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         let spread = Spread::of(&mut values, Micros).unwrap_or_default();
         assert_eq!((spread.min.0, spread.max.0, spread.mean.0), (1.0, 100.0, 50.5));
-        assert_eq!((spread.median.0, spread.p99.0), (51.0, 99.0));
+        assert_eq!((spread.median.0, spread.p99.0), (50.5, 99.0));
         assert_eq!(Spread::of(&mut [], Micros), None);
     }
 }

@@ -54,7 +54,7 @@ pub use finding::{
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
-pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, gbit};
+pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
     TuningChoice, VersionLine, Warning,
@@ -83,4 +83,4 @@ pub use torch::{
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
 pub use tuning::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
-pub use units::{Bytes, GBps, Micros, ParseBytesError};
+pub use units::{Bytes, GBps, Micros, ParseBytesError, gbit};

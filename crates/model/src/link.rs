@@ -115,19 +115,3 @@ impl LinkRun {
         format!("{}#{end}", this.host)
     }
 }
-
-/// A bandwidth in Gbit/s as it is written everywhere: two or three digits that count.
-///
-/// ```
-/// assert_eq!([0.1234, 3.049, 98.34, 411.7].map(busbw_model::gbit), ["0.12", "3.05", "98.3", "412"]);
-/// assert_eq!([0.0, 0.0431, 0.0004].map(busbw_model::gbit), ["0.00", "0.043", "0.00"]);
-/// ```
-pub fn gbit(value: f64) -> String {
-    let digits = match value {
-        v if v >= 100.0 => 0,
-        v if v >= 10.0 => 1,
-        v if (0.0005..0.1).contains(&v) => 3,
-        _ => 2,
-    };
-    format!("{value:.digits$}")
-}

@@ -1,7 +1,7 @@
 //! NCCL's net plugins as they were found: what they offer, whether they keep NCCL's rules, what they reach.
 
-use crate::inspector::Spread;
 use crate::link::LinkLatency;
+use crate::statistics::median;
 use crate::units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -122,15 +122,11 @@ pub struct PluginBandwidth {
 impl PluginBandwidth {
     /// The median bandwidth in GB/s; 0 without repetitions.
     pub fn gb_per_s_median(&self) -> f64 {
-        median(&self.gb_per_s)
+        median(self.gb_per_s.iter().copied()).unwrap_or(0.0)
     }
 
     /// The median processor time in seconds for 10^9 bytes; 0 without repetitions.
     pub fn cpu_s_per_gb_median(&self) -> f64 {
-        median(&self.cpu_s_per_gb)
+        median(self.cpu_s_per_gb.iter().copied()).unwrap_or(0.0)
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    Spread::of(&mut values.to_vec(), |value| value).map_or(0.0, |spread| spread.median)
 }

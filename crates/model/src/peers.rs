@@ -74,7 +74,7 @@ impl SlowPeer {
 impl PeerGroup {
     /// A figure with three digits that count, without the unit.
     pub fn figure(&self, value: f64) -> String {
-        crate::link::gbit(value)
+        crate::units::gbit(value)
     }
 
     /// What a slow peer reaches, as a share of the median.

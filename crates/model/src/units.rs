@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[serde(transparent)]
 pub struct Bytes(pub u64);
 
-/// A duration in microseconds, the unit of the time columns of nccl-tests.
+/// A duration in microseconds, the unit of the time columns of nccl-tests. Printed with the unit that suits it: `12.3 µs`, `1.25 ms`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Micros(pub f64);
@@ -72,7 +72,12 @@ impl FromStr for Bytes {
 
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:.2} us", self.0))
+        let text = match self.0 {
+            us if us < 1e3 => format!("{} µs", gbit(us)),
+            us if us < 1e6 => format!("{} ms", gbit(us / 1e3)),
+            us => format!("{} s", gbit(us / 1e6)),
+        };
+        f.pad(&text)
     }
 }
 
@@ -94,6 +99,22 @@ impl GBps {
     }
 }
 
+/// A figure as prose and matrices write it, those in Gbit/s above all: two or three digits that count.
+///
+/// ```
+/// assert_eq!([0.1234, 3.049, 98.34, 411.7].map(busbw_model::gbit), ["0.12", "3.05", "98.3", "412"]);
+/// assert_eq!([0.0, 0.0431, 0.0004].map(busbw_model::gbit), ["0.00", "0.043", "0.00"]);
+/// ```
+pub fn gbit(value: f64) -> String {
+    let digits = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if (0.0005..0.1).contains(&v) => 3,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +125,14 @@ mod tests {
         let cases = [(0, "0 B"), (512, "512 B"), (1 << 28, "256 MiB"), (17_179_869_184, "16 GiB"), (1536, "1.5 KiB")];
         for (bytes, text) in cases {
             assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        let cases = [(0.5, "0.50 µs"), (12.34, "12.3 µs"), (1250.0, "1.25 ms"), (42_271_710.0, "42.3 s")];
+        for (us, text) in cases {
+            assert_eq!(Micros(us).to_string(), text);
         }
     }
 
