@@ -2,7 +2,7 @@
 
 use super::markup::{escape, section, table};
 use super::{Context, Frame, findings, page, tiles};
-use crate::link::{Level, about, cell, legend, level, loss, micros};
+use crate::link::{Level, Scale, about, cell, loss};
 use crate::words::counted;
 use busbw_model::{Diagnosis, Link, LinkFigures, LinkRun, Run, gbit};
 
@@ -34,28 +34,28 @@ fn figures(run: &LinkRun) -> String {
 
 /// A table whose cells are coloured by what they reach.
 fn heatmap(run: &LinkRun) -> String {
-    let rates = || run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s));
+    let scale = Scale::of(run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s)));
     let names: Vec<String> = (0..run.ends.len()).map(|end| escape(&run.name(end))).collect();
     let head: String = names.iter().map(|name| format!("<th scope=\"col\">{name}</th>")).collect();
     let row = |(from, name): (usize, &String)| {
-        let cells: String = (0..names.len()).map(|to| heat_cell(run, from, to, rates())).collect();
+        let cells: String = (0..names.len()).map(|to| heat_cell(run, from, to, &scale)).collect();
         format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n")
     };
     let rows: String = names.iter().enumerate().map(row).collect();
     format!(
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"heat\">\n<thead><tr><th></th>{head}</tr></thead>\n<tbody>\n\
          {rows}</tbody>\n</table></div>\n<p class=\"muted\">{}</p>\n",
-        escape(&legend(rates()))
+        escape(&scale.legend())
     )
 }
 
-fn heat_cell(run: &LinkRun, from: usize, to: usize, all: impl Iterator<Item = f64>) -> String {
+fn heat_cell(run: &LinkRun, from: usize, to: usize, scale: &Scale) -> String {
     let about = |text: &str| escape(&format!("{} to {}: {text}", run.name(from), run.name(to)));
     match run.link(from, to).map(|link| &link.outcome) {
         None => "<td></td>".into(),
         Some(Err(reason)) => format!("<td class=\"failed\" title=\"{}\">failed</td>", about(reason)),
         Some(Ok(figures)) => {
-            let level = level(figures.gbit_s, all);
+            let level = scale.level(figures.gbit_s);
             let class = match level {
                 Level::Good => "good",
                 Level::Low => "low",
@@ -73,7 +73,7 @@ fn directions(run: &LinkRun) -> String {
     };
     let cells = |figures: &LinkFigures| {
         let [median, p99] = match figures.latency {
-            Some(latency) => [micros(latency.median), micros(latency.p99)],
+            Some(latency) => [latency.median.to_string(), latency.p99.to_string()],
             None => [String::new(), String::new()],
         };
         vec![

@@ -1,6 +1,7 @@
 //! The schema `busbw.link/1`, described in `docs/schema/link-1.schema.json`.
 
-use busbw_model::{Diagnosis, Finding, Link, LinkFigures, LinkRun, LinkTransport};
+use super::finding::FindingView;
+use busbw_model::{Diagnosis, Link, LinkFigures, LinkRun, LinkTransport, Run};
 use serde::Serialize;
 use std::io;
 
@@ -13,7 +14,7 @@ const SCHEMA: &str = "busbw.link/1";
 /// # Errors
 /// What the writer returns.
 pub fn write_link(run: &LinkRun, diagnosis: &Diagnosis, out: &mut dyn io::Write) -> io::Result<()> {
-    super::write(&Document::new(run, diagnosis), out)
+    super::write(&Document::new(run, diagnosis, &Run::default()), out)
 }
 
 #[derive(Serialize)]
@@ -25,7 +26,7 @@ struct Document<'a> {
     interrupted: Option<&'a str>,
     ends: Vec<End<'a>>,
     links: Vec<Measured<'a>>,
-    findings: Vec<Found<'a>>,
+    findings: Vec<FindingView<'a>>,
 }
 
 #[derive(Serialize)]
@@ -71,18 +72,9 @@ struct Loss<'a> {
     count: u64,
 }
 
-#[derive(Serialize)]
-struct Found<'a> {
-    code: &'static str,
-    severity: &'static str,
-    confidence: f64,
-    title: &'a str,
-    explanation: &'a str,
-    remedy: &'a [String],
-}
-
 impl<'a> Document<'a> {
-    fn new(run: &'a LinkRun, diagnosis: &'a Diagnosis) -> Self {
+    /// Findings of links have no line of an input as evidence, so `no_inputs` is a run without any.
+    fn new(run: &'a LinkRun, diagnosis: &'a Diagnosis, no_inputs: &'a Run) -> Self {
         let end = |(number, end): (usize, &'a busbw_model::LinkEnd)| End {
             name: run.name(number),
             host: &end.host,
@@ -99,7 +91,7 @@ impl<'a> Document<'a> {
             interrupted: run.interrupted.as_deref(),
             ends: run.ends.iter().enumerate().map(end).collect(),
             links: run.links.iter().map(Measured::new).collect(),
-            findings: diagnosis.findings.iter().map(Found::new).collect(),
+            findings: diagnosis.findings.iter().map(|finding| FindingView::new(no_inputs, finding)).collect(),
         }
     }
 }
@@ -124,19 +116,6 @@ impl<'a> Measured<'a> {
             sizes: figures.sizes.iter().map(|&(size, gbit_s)| BySize { size_bytes: size.0, gbit_s }).collect(),
             losses: link.outcome.as_ref().map_or(&[][..], |figures| &figures.losses).iter().map(loss).collect(),
             resent_share: figures.resent_share,
-        }
-    }
-}
-
-impl<'a> Found<'a> {
-    fn new(finding: &'a Finding) -> Self {
-        Found {
-            code: finding.code.as_str(),
-            severity: finding.severity.as_str(),
-            confidence: finding.confidence,
-            title: &finding.title,
-            explanation: &finding.explanation,
-            remedy: &finding.remedy,
         }
     }
 }

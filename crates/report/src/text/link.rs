@@ -3,7 +3,7 @@
 use super::findings::finding;
 use super::page::{Page, paint};
 use super::{Style, verdict};
-use crate::link::{Level, about, cell, legend, level, loss, micros};
+use crate::link::{Level, Scale, about, cell, loss};
 use crate::style::{clip, columns, left, right};
 use busbw_model::{Diagnosis, LinkFigures, LinkRun, Run, gbit};
 
@@ -36,7 +36,7 @@ fn matrix(page: &mut Page, run: &LinkRun, title: &str, figure: &dyn Fn(&LinkFigu
     let names: Vec<String> = (0..run.ends.len()).map(|end| clip(&run.name(end), MAX_NAME).into_owned()).collect();
     let first = names.iter().map(|name| columns(name)).max().unwrap_or(0) + 5;
     let width = names.iter().map(|name| columns(name)).max().unwrap_or(0).max(7);
-    let values = || run.links.iter().filter_map(|link| figure(link.outcome.as_ref().ok()?).1);
+    let scale = Scale::of(run.links.iter().filter_map(|link| figure(link.outcome.as_ref().ok()?).1));
     // Columns that the page has no room for follow in a block of their own.
     let room = ((page.width().saturating_sub(first + 2)) / (width + 1)).max(1);
     let all: Vec<usize> = (0..names.len()).collect();
@@ -56,7 +56,7 @@ fn matrix(page: &mut Page, run: &LinkRun, title: &str, figure: &dyn Fn(&LinkFigu
                     Some(Err(_)) => ("failed".into(), None),
                     None => ("·".into(), None),
                 };
-                let level = value.map(|value| level(value, values()));
+                let level = value.map(|value| scale.level(value));
                 let style = match (level, text.as_str()) {
                     (_, "failed") => paint::ERROR,
                     (level, _) => level.map_or(paint::DIM, colour),
@@ -68,7 +68,7 @@ fn matrix(page: &mut Page, run: &LinkRun, title: &str, figure: &dyn Fn(&LinkFigu
             page.end_line();
         }
     }
-    page.indented(2, &legend(values()));
+    page.indented(2, &scale.legend());
 }
 
 fn colour(level: Level) -> anstyle::Style {
@@ -93,7 +93,8 @@ fn latencies(page: &mut Page, run: &LinkRun) {
     let name = |link: &busbw_model::Link| format!("{} ↔ {}", run.name(link.from), run.name(link.to));
     let width = all.iter().map(|(link, _)| columns(&name(link))).max().unwrap_or(0).min(2 * MAX_NAME + 3);
     for (link, latency) in &all {
-        let figures = format!("median {}  99% {}", right(&micros(latency.median), 10), right(&micros(latency.p99), 10));
+        let figures =
+            format!("median {}  99% {}", right(&latency.median.to_string(), 10), right(&latency.p99.to_string(), 10));
         page.clipped(2, &format!("{}  {figures}", left(&clip(&name(link), width), width)));
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Style;
 use super::page::{Page, paint};
-use crate::link::micros;
 use crate::style::{clip, columns, left, right};
 use busbw_model::{PluginReport, PluginRun, RuleOutcome};
 
@@ -70,7 +69,7 @@ fn rules(page: &mut Page, run: &PluginRun) {
     let Some(first) = run.plugins.iter().find(|plugin| !plugin.rules.is_empty()) else { return };
     page.heading("NCCL's rules");
     let usable: Vec<&PluginReport> = run.plugins.iter().filter(|plugin| !plugin.rules.is_empty()).collect();
-    let widths: Vec<usize> = usable.iter().map(|plugin| label(plugin).len().max(8)).collect();
+    let widths: Vec<usize> = usable.iter().map(|plugin| columns(&label(plugin)).max(8)).collect();
     let heads: Vec<String> = usable.iter().zip(&widths).map(|(plugin, width)| left(&label(plugin), *width)).collect();
     page.clipped(2, &format!("{}{}", left("", 12), heads.join("  ")));
     for (at, rule) in first.rules.iter().enumerate() {
@@ -137,12 +136,13 @@ fn smaller_figures(page: &mut Page, measured: &[(&PluginReport, &busbw_model::Pl
     page.heading("8 bytes, and what 10^9 bytes cost");
     let width = measured.iter().map(|(plugin, _)| columns(&label(plugin))).max().unwrap_or(0);
     for (plugin, figures) in measured {
-        let latency = figures
-            .latency
-            .map_or("-".into(), |latency| format!("{} (99% {})", micros(latency.median), micros(latency.p99)));
+        let latency = figures.latency.map_or("-".into(), |latency| format!("{} (99% {})", latency.median, latency.p99));
         let rate = figures.messages_per_second.map_or("-".into(), |rate| format!("{:.0} k messages/s", rate / 1e3));
-        let cpu = figures.bandwidth.last().map_or(0.0, |row| row.cpu_s_per_gb_median());
-        let line = format!("{}  {latency}, {rate}, {cpu:.2} s of processors", left(&label(plugin), width));
+        let cpu = figures
+            .bandwidth
+            .last()
+            .map_or("-".into(), |row| format!("{:.2} s of processors", row.cpu_s_per_gb_median()));
+        let line = format!("{}  {latency}, {rate}, {cpu}", left(&label(plugin), width));
         page.clipped(2, &line);
     }
 }
