@@ -159,10 +159,9 @@ fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Known>
     for number in &all {
         let rank = comm.ranks.get(number).unwrap_or(&unheard);
         let listed = rank.node.and_then(|node| run.nodes.get(node as usize)).and_then(|node| {
-            let same = |gpu: &&busbw_model::Gpu| {
-                gpu.rank == Some(*number) || (gpu.device.is_some() && gpu.device == rank.device)
-            };
-            node.gpus.iter().find(same)
+            // By its rank first: containers may show every GPU as device 0.
+            let of_rank = node.gpus.iter().find(|gpu| gpu.rank == Some(*number));
+            of_rank.or_else(|| node.gpus.iter().find(|gpu| gpu.device.is_some() && gpu.device == rank.device))
         });
         nodes.entry(rank.node).or_default().push(Known {
             rank: Some(*number),
@@ -192,4 +191,26 @@ fn devices_by_node(run: &Run) -> Vec<(Option<u32>, Vec<Known>)> {
 /// The names of a matrix's devices of a kind; those of NICs as NCCL writes them.
 pub(super) fn device_names(matrix: &busbw_model::TopoMatrix, kind: DeviceKind) -> Vec<String> {
     matrix.of_kind(kind).map(|device| device.hca.clone().unwrap_or_else(|| device.name.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_on_its_own_gpu_where_all_are_device_0() {
+        let gpu = |rank: u32, name: &str| busbw_model::Gpu {
+            rank: Some(rank),
+            device: Some(0),
+            name: Some(name.into()),
+            ..busbw_model::Gpu::default()
+        };
+        let node = busbw_model::Node { gpus: vec![gpu(0, "A100"), gpu(1, "H100")], ..busbw_model::Node::default() };
+        let run = Run { nodes: vec![node], ..Run::default() };
+        let rank = Rank { node: Some(0), device: Some(0), ..Rank::default() };
+        let comm = Communicator { ranks: [(0, rank.clone()), (1, rank)].into(), ..Communicator::default() };
+        let scene = Scene::of(&run, Some(&comm)).map(|scene| scene.hosts).unwrap_or_default();
+        let titles: Vec<&str> = scene.iter().flat_map(|host| &host.gpus).map(|gpu| gpu.title.as_str()).collect();
+        assert_eq!(titles, ["rank 0, device 0, A100", "rank 1, device 0, H100"]);
+    }
 }
