@@ -2,6 +2,7 @@
 
 use super::page::Page;
 use crate::style::clean_line;
+use crate::words::counted;
 use busbw_model::{CheckResult, DeviceKind, PathType, PerfRow, PerfTest, RdmaSample, Run, TopoMatrix, XmlTopology};
 
 /// At most this many lines of a kind: a monitor may run for days.
@@ -34,29 +35,30 @@ pub(super) fn machine(page: &mut Page, run: &Run) {
     }
 }
 
-/// Counts of an NCCL topology XML; devices are told by their PCI class where no `<gpu>` or `<net>` names them.
+/// Counts of an NCCL topology XML.
 fn xml_topology(topology: &XmlTopology) -> String {
     let pcis = topology.all_pcis();
-    let count = |classes: [&str; 2]| {
-        let is_one = |class: &str| classes.iter().any(|wanted| class.starts_with(wanted));
-        pcis.iter().filter(|pci| pci.class.as_deref().is_some_and(is_one)).count()
-    };
-    let (gpus, nics) = (count(["0x0302", "0x0300"]), count(["0x0200", "0x0207"]));
+    let gpus = pcis.iter().filter(|pci| pci.is_gpu()).count();
+    let nics = pcis.iter().filter(|pci| pci.is_nic()).count();
     let slow = pcis.iter().filter(|pci| pci.link_speed_gts.is_none() || pci.link_width.is_none()).count();
-    let devices =
-        if gpus + nics == 0 { format!("{} PCI devices", pcis.len()) } else { format!("{gpus} GPUs, {nics} NICs") };
-    let mut text = format!("NCCL topology XML: {devices} on {} NUMA nodes", topology.cpus.len());
+    let devices = counted(pcis.len(), "PCI device");
+    let known = if gpus + nics == 0 { devices.clone() } else { gpus_and_nics(gpus, nics) };
+    let mut text = format!("NCCL topology XML: {known} on {}", counted(topology.cpus.len(), "NUMA node"));
     if slow > 0 {
-        text.push_str(&format!("; {slow} of {} PCI devices without a link speed", pcis.len()));
+        text.push_str(&format!("; {slow} of {devices} without a link speed"));
     }
     text
+}
+
+fn gpus_and_nics(gpus: usize, nics: usize) -> String {
+    format!("{}, {}", counted(gpus, "GPU"), counted(nics, "NIC"))
 }
 
 fn perftest(test: &PerfTest) -> String {
     let mut parts: Vec<String> = vec![clean_line(test.test.as_deref().unwrap_or("perftest")).into_owned()];
     parts.extend(test.device.as_deref().map(|device| format!("on {}", clean_line(device))));
     parts.extend(test.link_type.as_deref().map(|link| format!("({})", clean_line(link))));
-    parts.extend(test.queue_pairs.map(|count| format!("{count} QPs")));
+    parts.extend(test.queue_pairs.map(|count| counted(count as usize, "QP")));
     parts.extend(test.mtu.map(|mtu| format!("MTU {mtu}")));
     let best = test.rows.iter().filter_map(|row| match row {
         PerfRow::Bandwidth { size, average_gbit_s, .. } => {
@@ -66,7 +68,7 @@ fn perftest(test: &PerfTest) -> String {
     });
     let fastest = test.rows.iter().find_map(|row| match row {
         PerfRow::Latency { size, typical, average, .. } => {
-            typical.or(*average).map(|time| (0.0, format!("{:.2} us at {size}", time.0)))
+            typical.or(*average).map(|time| (0.0, format!("{time} at {size}")))
         }
         PerfRow::Bandwidth { .. } => None,
     });
@@ -107,7 +109,7 @@ fn topology(matrix: &TopoMatrix) -> String {
     let farthest = pairs.filter_map(|(a, b)| matrix.path(a, b)).max();
     let nearest: Vec<PathType> =
         gpus.iter().filter_map(|gpu| nics.iter().filter_map(|nic| matrix.path(gpu, nic)).min()).collect();
-    let mut text = format!("{} GPUs, {} NICs", gpus.len(), nics.len());
+    let mut text = gpus_and_nics(gpus.len(), nics.len());
     if let Some(path) = farthest {
         text.push_str(&format!("; GPUs reach each other over {path} at worst"));
     }
@@ -116,4 +118,19 @@ fn topology(matrix: &TopoMatrix) -> String {
         text.push_str(&format!("; the nearest NIC of a GPU is {range} away"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busbw_model::{XmlCpu, XmlGpu, XmlPci};
+
+    #[test]
+    fn a_gpu_is_one_whatever_its_class() {
+        let pci = XmlPci { class: Some("0x120000".into()), gpu: Some(XmlGpu::default()), ..XmlPci::default() };
+        let topology =
+            XmlTopology { cpus: vec![XmlCpu { pcis: vec![pci], ..XmlCpu::default() }], ..XmlTopology::default() };
+        let text = xml_topology(&topology);
+        assert!(text.starts_with("NCCL topology XML: 1 GPU, 0 NICs on 1 NUMA node;"), "{text}");
+    }
 }
