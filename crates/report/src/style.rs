@@ -60,7 +60,7 @@ pub(crate) fn clean_line(text: &str) -> Cow<'_, str> {
 /// Neither a control character nor one that reorders the text after it (Unicode's bidirectional controls).
 fn is_harmless(c: char) -> bool {
     !c.is_control()
-        && !matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Skips the rest of an escape sequence after ESC (ECMA-48, section 5.3 to 5.6).
@@ -284,6 +284,7 @@ mod tests {
             ("12345678\tb", "12345678        b"),
             ("progress\rdone", "progressdone"),
             ("rtl\u{202e}gnp", "rtl�gnp"),
+            ("alm\u{61c}gnp", "alm�gnp"),
             ("next\u{85}line", "next�line"),
         ];
         for (text, cleaned) in cases {
