@@ -23,7 +23,7 @@ pub use simulation::simulate;
 pub use tune::tune;
 
 use crate::words;
-use busbw_model::{Advice, Diagnosis, Place, Run, SourceLine, Verdict};
+use busbw_model::{Advice, Diagnosis, Input, Place, Run, SourceLine, Verdict};
 use busbw_predict::Cluster;
 use markup::{escape, section, table, with_code};
 use std::collections::BTreeMap;
@@ -153,12 +153,8 @@ fn inputs(run: &Run) -> String {
     if run.inputs.is_empty() {
         return String::new();
     }
-    let rows = run.inputs.iter().take(MAX_LISTED).map(|input| {
-        let kinds: Vec<&str> = input.kinds.iter().map(|kind| kind.name()).collect();
-        let kinds = if kinds.is_empty() { "nothing recognised".into() } else { kinds.join(" + ") };
-        vec![input.path.clone(), kinds, input.lines.to_string()]
-    });
-    let mut body = table(&["input", "holds", "lines"], rows);
+    let row = |input: &Input| vec![input.path.clone(), words::kinds(input), input.lines.to_string()];
+    let mut body = table(&["input", "holds", "lines"], run.inputs.iter().take(MAX_LISTED).map(row));
     body.push_str(&markup::more(run.inputs.len(), MAX_LISTED));
     for problem in run.problems.iter().take(MAX_LISTED) {
         let place = words::location(run, problem.place);

@@ -1,5 +1,5 @@
-//! JSON for programs: schemas `busbw.explain/1`, `busbw.check/1`, `busbw.link/1`, `busbw.net/1`, `busbw.predict/1` and `busbw.simulate/1`, described
-//! in `docs/schema`.
+//! JSON for programs: a schema for each command, `busbw.explain/1` and so on, described in `docs/schema`, and the facts of nodes that
+//! `busbw check` keeps.
 
 mod check;
 mod compare;

@@ -1,5 +1,7 @@
 //! Short names of runs that are compared: A, B, C …
 
+use crate::words::decimals;
+
 /// The letter of a run; beyond Z its number.
 pub(crate) fn letter(index: usize) -> String {
     match u8::try_from(index).ok().filter(|index| *index < 26) {
@@ -10,8 +12,7 @@ pub(crate) fn letter(index: usize) -> String {
 
 /// `53.1×`, `1.04×`, `0.019×`: three digits.
 pub(crate) fn times(ratio: f64) -> String {
-    let decimals = (2 - ratio.abs().log10().floor().clamp(-6.0, 2.0) as i32).clamp(0, 8) as usize;
-    format!("{ratio:.decimals$}×")
+    format!("{ratio:.*}×", decimals(ratio, 3))
 }
 
 #[cfg(test)]
@@ -21,7 +22,7 @@ mod tests {
     #[test]
     fn ratios_have_three_digits() {
         for (ratio, text) in
-            [(53.0987, "53.1×"), (1.04, "1.04×"), (0.0188, "0.0188×"), (531.2, "531×"), (5312.0, "5312×")]
+            [(53.0987, "53.1×"), (1.04, "1.04×"), (0.0188, "0.0188×"), (531.2, "531×"), (5312.0, "5312×"), (0.0, "0×")]
         {
             assert_eq!(times(ratio), text);
         }

@@ -113,9 +113,11 @@ fn verdict(page: &mut Page, diagnosis: &Diagnosis) {
 
 fn environment(page: &mut Page, run: &Run) {
     let versions = words::versions(run);
-    let found = words::settings(run, EnvOrigin::NcclLog);
-    let asked: Vec<String> =
-        words::settings(run, EnvOrigin::CommandLine).into_iter().filter(|setting| !found.contains(setting)).collect();
+    let found = words::assignments(run, EnvOrigin::NcclLog);
+    let asked: Vec<String> = words::assignments(run, EnvOrigin::CommandLine)
+        .into_iter()
+        .filter(|setting| !found.contains(setting))
+        .collect();
     if versions.is_empty() && found.is_empty() && asked.is_empty() {
         return;
     }
@@ -138,9 +140,8 @@ fn inputs(page: &mut Page, run: &Run) {
     }
     page.heading("Read");
     for input in run.inputs.iter().take(MAX_LISTED) {
-        let kinds: Vec<&str> = input.kinds.iter().map(|kind| kind.name()).collect();
-        let kinds = if kinds.is_empty() { "nothing recognised".to_string() } else { kinds.join(" + ") };
-        page.clipped(2, &format!("{}  {}, {kinds}", input.path, words::counted(input.lines as usize, "line")));
+        let lines = words::counted(input.lines as usize, "line");
+        page.clipped(2, &format!("{}  {lines}, {}", input.path, words::kinds(input)));
     }
     page.more(run.inputs.len(), MAX_LISTED);
     if run.nccl.warn_lines > 0 {

@@ -6,13 +6,27 @@ pub(crate) mod tuning;
 use crate::style::clean_line;
 use busbw_model::{
     BenchTable, Blame, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Finding, Gain, GdrUse,
-    Node, PeerGroup, Place, Run, Severity,
+    Input, Node, PeerGroup, Place, Run, Severity,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// `1 rank`, `2 ranks`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Decimals that give a figure as many digits that count; none where its whole part has them.
+pub(crate) fn decimals(value: f64, digits: i32) -> usize {
+    if value == 0.0 {
+        return 0;
+    }
+    (digits - 1 - value.abs().log10().floor().clamp(-9.0, 9.0) as i32).max(0) as usize
+}
+
+/// What was found in an input: `nccl-tests + nccl-log`.
+pub(crate) fn kinds(input: &Input) -> String {
+    let kinds: Vec<&str> = input.kinds.iter().map(|kind| kind.name()).collect();
+    if kinds.is_empty() { "nothing recognised".into() } else { kinds.join(" + ") }
 }
 
 /// The GPUs of a node: `8 × NVIDIA H20`.
@@ -212,13 +226,16 @@ pub(crate) fn versions(run: &Run) -> Vec<String> {
     found
 }
 
-/// `NAME=value` of every setting from one origin, each name once, in order of appearance.
-pub(crate) fn settings(run: &Run, origin: EnvOrigin) -> Vec<String> {
+/// The first setting of every variable from one origin, in order of appearance.
+pub(crate) fn settings(run: &Run, origin: EnvOrigin) -> impl Iterator<Item = &EnvSetting> {
     let mut seen = BTreeSet::new();
-    let of_origin =
-        run.nccl.env.iter().filter(|setting| setting.origin == origin && seen.insert(setting.name.as_str()));
+    run.nccl.env.iter().filter(move |setting| setting.origin == origin && seen.insert(setting.name.as_str()))
+}
+
+/// `NAME=value` of these settings.
+pub(crate) fn assignments(run: &Run, origin: EnvOrigin) -> Vec<String> {
     let assignment = |setting: &EnvSetting| clean_line(&format!("{}={}", setting.name, setting.value)).into_owned();
-    of_origin.map(assignment).collect()
+    settings(run, origin).map(assignment).collect()
 }
 
 /// `33.94 GB/s → 46.00 to 48.50 GB/s (basis)`.

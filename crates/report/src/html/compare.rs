@@ -8,9 +8,6 @@ use crate::words::comparison as words;
 use busbw_model::{ComparedRow, Contest, RunComparison};
 use std::collections::BTreeMap;
 
-/// Colours of page.css: `k0` and so on.
-const COLORS: usize = 8;
-
 /// The page of runs side by side. All text is escaped.
 pub fn compare(comparison: &RunComparison) -> String {
     let body = [
@@ -42,7 +39,7 @@ fn runs(comparison: &RunComparison) -> String {
 fn curves(comparison: &RunComparison) -> String {
     let line = |index: usize| {
         let points = comparison.rows.iter().filter_map(|row| Some((row.size, row.cells.get(index)?.as_ref()?.busbw)));
-        let class = format!("table-{} k{}", index + 1, index % COLORS);
+        let class = format!("table-{} {}", index + 1, curve::color(index));
         Line { name: letter(index), class, points: points.collect(), dots: true }
     };
     curve::draw(&Curve {

@@ -45,6 +45,11 @@ pub(super) struct Line {
     pub dots: bool,
 }
 
+/// The class that colours the line of a run or a table by its number: `k0` and so on of page.css.
+pub(super) fn color(index: usize) -> String {
+    format!("k{}", index % 8)
+}
+
 impl Line {
     /// A line without dots whose name is its class too: `out-of-place`, `in-place`, `expected` or `limit`.
     pub fn named(name: &str, points: Vec<(Bytes, GBps)>) -> Self {
@@ -186,9 +191,10 @@ fn legend(lines: &[Line]) -> String {
         x -= name.len() as f64 * LETTER + 16.0;
         out.push_str(&format!(
             "<g class=\"{class}\"><polyline points=\"{:.1},14 {:.1},14\"/></g>\
-             <text class=\"axis\" x=\"{x:.1}\" y=\"18\">{name}</text>\n",
+             <text class=\"axis\" x=\"{x:.1}\" y=\"18\">{}</text>\n",
             x - 26.0,
-            x - 6.0
+            x - 6.0,
+            escape(name)
         ));
         x -= 40.0;
     }

@@ -1,9 +1,10 @@
 //! The part of the document that holds what tools beside NCCL's log and nccl-tests tell: RAS, NCCL's diagnostics, the
 //! Inspector, PyTorch, commands of the system. Written only when there is any of it.
 
+use super::view::LineView;
 use busbw_model::{
     CollectiveMismatch, DiagLine, DiagTag, HostFact, InspectorRow, InspectorRun, MismatchKind, ProcessGroup,
-    RankStanding, RasCommunicator, RasReport, RasShare, RasStatus, Run, SourceLine, Spread, TorchWork, WorkState,
+    RankStanding, RasCommunicator, RasReport, RasShare, RasStatus, Run, Spread, TorchWork, WorkState,
 };
 use serde::Serialize;
 
@@ -31,20 +32,6 @@ pub(super) struct EvidenceView<'a> {
     inspector: Vec<InspectorView<'a>>,
     process_groups: Vec<GroupView<'a>>,
     host_facts: Vec<FactView<'a>>,
-}
-
-/// Where something was read.
-#[derive(Serialize)]
-struct LineView<'a> {
-    path: &'a str,
-    line: u64,
-    text: &'a str,
-}
-
-impl<'a> LineView<'a> {
-    fn new(run: &'a Run, source: &'a SourceLine) -> Self {
-        LineView { path: run.path(source.place), line: source.place.line, text: &source.text }
-    }
 }
 
 #[derive(Serialize)]
@@ -100,7 +87,7 @@ impl<'a> RasView<'a> {
     fn new(run: &'a Run, report: &'a RasReport) -> Self {
         let lost = report.lost_processes.iter();
         RasView {
-            line: LineView::new(run, &report.source),
+            line: LineView::of(run, &report.source),
             nccl_version: report.nccl_version.as_deref(),
             clean: report.is_clean(),
             timeouts: report.timeouts,
@@ -154,7 +141,7 @@ struct DiagView<'a> {
 impl<'a> DiagView<'a> {
     fn new(run: &'a Run, diag: &'a DiagLine) -> Self {
         let ok = diag.tag != DiagTag::Info;
-        DiagView { line: LineView::new(run, &diag.source), check: &diag.check, ok, count: diag.count }
+        DiagView { line: LineView::of(run, &diag.source), check: &diag.check, ok, count: diag.count }
     }
 }
 
@@ -333,7 +320,7 @@ struct FactView<'a> {
 impl<'a> FactView<'a> {
     fn new(run: &'a Run, fact: &'a HostFact) -> Self {
         FactView {
-            line: LineView::new(run, &fact.source),
+            line: LineView::of(run, &fact.source),
             host: fact.host.as_deref(),
             device: &fact.device,
             command: fact.tool.command(),

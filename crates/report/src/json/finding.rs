@@ -73,10 +73,7 @@ pub(super) struct FindingView<'a> {
 
 impl<'a> FindingView<'a> {
     pub(super) fn new(run: &'a Run, finding: &'a Finding) -> Self {
-        let evidence = |e: &'a Evidence| EvidenceView {
-            line: LineView::new(run, e.source.place, &e.source.text),
-            note: e.note.as_deref(),
-        };
+        let evidence = |e: &'a Evidence| EvidenceView { line: LineView::of(run, &e.source), note: e.note.as_deref() };
         FindingView {
             code: finding.code,
             severity: finding.severity,

@@ -3,9 +3,10 @@
 use super::finding::{AdviceView, FindingView, VariableView};
 use super::peers::PeerGroupView;
 use super::{SCHEMA, evidence};
+use crate::words;
 use busbw_model::{
     BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, GdrUse, Gpu, Input, Measure, Nic, Node, Place,
-    Run, Transport, TransportKind,
+    Run, SourceLine, Transport, TransportKind,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -101,6 +102,10 @@ pub(super) struct LineView<'a> {
 impl<'a> LineView<'a> {
     pub(super) fn new(run: &'a Run, place: Place, text: &'a str) -> Self {
         LineView { path: run.path(place), line: place.line, text }
+    }
+
+    pub(super) fn of(run: &'a Run, source: &'a SourceLine) -> Self {
+        LineView::new(run, source.place, &source.text)
     }
 }
 
@@ -304,14 +309,7 @@ struct Environment<'a> {
 
 impl Serialize for Environment<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let of_origin = || self.run.nccl.env.iter().filter(|setting| setting.origin == self.origin);
-        let mut map = serializer.serialize_map(None)?;
-        for (index, setting) in of_origin().enumerate() {
-            if !of_origin().take(index).any(|earlier| earlier.name == setting.name) {
-                map.serialize_entry(&setting.name, &setting.value)?;
-            }
-        }
-        map.end()
+        serializer.collect_map(words::settings(self.run, self.origin).map(|setting| (&setting.name, &setting.value)))
     }
 }
 

@@ -1,11 +1,15 @@
 //! Phrases of what a sweep of settings found.
 
+use super::decimals;
 use busbw_model::{TunedSetting, TunedStanding, Tuning};
 use std::collections::BTreeSet;
 
 /// Columns behind those of the variables; ± is half of the 95% interval. What decides comes first: a narrow terminal cuts the
 /// last ones off.
 pub(crate) const COLUMNS: [&str; 5] = ["mean", "behind", "± 95%", "std dev", "rounds"];
+
+/// Digits of a mean that count.
+const DIGITS: i32 = 5;
 
 /// `wall time, s`.
 pub(crate) fn measured(tuning: &Tuning) -> String {
@@ -23,7 +27,7 @@ pub(crate) fn values(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {
 /// The cells behind the values: see [`COLUMNS`].
 pub(crate) fn cells(setting: &TunedSetting) -> [String; 5] {
     // What is said of a mean has its decimals.
-    let decimals = setting.mean.map_or(0, decimals);
+    let decimals = setting.mean.map_or(0, |mean| decimals(mean, DIGITS));
     let shown = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.decimals$}"));
     [
         shown(setting.mean),
@@ -53,14 +57,7 @@ pub(crate) fn standing(setting: &TunedSetting) -> String {
 
 /// Five digits, or as many as a whole number has.
 pub(crate) fn number(value: f64) -> String {
-    format!("{value:.*}", decimals(value))
-}
-
-fn decimals(value: f64) -> usize {
-    if value == 0.0 {
-        return 0;
-    }
-    (4 - value.abs().log10().floor().clamp(-9.0, 4.0) as i32).clamp(0, 12) as usize
+    format!("{value:.*}", decimals(value, DIGITS))
 }
 
 /// `12 trials (1 failed); four full rounds of 11 settings would take 44`.

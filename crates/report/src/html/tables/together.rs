@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 
 /// More lines cannot be told apart.
 const MAX_LINES: usize = 24;
-/// Colours of page.css: `k0` and so on.
-const COLORS: usize = 8;
 
 /// The picture and the boxes; nothing where no table has two sizes.
 pub(super) fn curves(run: &Run, diagnosis: &Diagnosis) -> String {
@@ -51,7 +49,7 @@ pub(super) fn curves(run: &Run, diagnosis: &Diagnosis) -> String {
 /// What a table shows and, dashed, what it should show.
 fn lines(index: usize, table: &BenchTable, diagnosis: &Diagnosis) -> Vec<Line> {
     let number = index + 1;
-    let class = format!("table-{number} k{}", index % COLORS);
+    let class = format!("table-{number} {}", curve::color(index));
     let measured: Vec<(Bytes, GBps)> =
         table.rows.iter().filter_map(|row| Some((row.size, row.best_busbw()?))).collect();
     let expected = diagnosis.expected_table(index).map(|expected| Line {
@@ -68,9 +66,9 @@ fn choice(index: usize, table: &BenchTable) -> String {
     let number = index + 1;
     let title = [words::table_title(table), words::table_figures(table).join(", ")].join(" · ");
     format!(
-        "<label class=\"k{}\"><input type=\"checkbox\" id=\"table-{number}\" checked> \
+        "<label class=\"{}\"><input type=\"checkbox\" id=\"table-{number}\" checked> \
          <span class=\"swatch\"></span> {number} {}</label>\n",
-        index % COLORS,
+        curve::color(index),
         escape(&title)
     )
 }
