@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 
 /// Settings of a space at most. A space beyond that would run for years.
 const MOST_SETTINGS: usize = 10_000;
+/// Combinations that constraints choose from at most: they are all made, and have to fit into memory.
+const MOST_COMBINATIONS: usize = 100 * MOST_SETTINGS;
 
 /// Variables, their values, and the combinations of them that are allowed.
 #[derive(Debug, Clone, PartialEq)]
@@ -180,9 +182,10 @@ impl Space {
         self.check()?;
         let mut settings = vec![Setting::default()];
         for variable in &self.variables {
-            settings = settings.iter().flat_map(|setting| setting.with_each(variable)).collect();
             // Only what constraints leave counts, but what they may yet leave has to fit too.
-            if settings.len() > MOST_SETTINGS * 100 {
+            let more = settings.iter().flat_map(|setting| setting.with_each(variable));
+            settings = more.take(MOST_COMBINATIONS + 1).collect();
+            if settings.len() > MOST_COMBINATIONS {
                 return Err(SpaceError::TooLarge);
             }
         }
@@ -354,6 +357,15 @@ mod tests {
             let error = space(variables, constraints).unwrap_err().to_string();
             assert!(error.contains(says), "{variables:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_space_beyond_all_bounds_is_refused_before_it_fills_the_memory() {
+        let values: Vec<String> = (0..1000).map(|value| value.to_string()).collect();
+        let variables: Vec<String> =
+            ["A", "B", "C"].iter().map(|name| format!("{name}={}", values.join(","))).collect();
+        let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
+        assert_eq!(space(&variables, &[]), Err(SpaceError::TooLarge));
     }
 
     #[test]

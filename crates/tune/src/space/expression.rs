@@ -14,8 +14,7 @@ pub struct Condition {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Tree {
-    Number(f64),
-    Text(String),
+    Constant(Value),
     Variable(String),
     Not(Box<Tree>),
     Binary(Operator, Box<Tree>, Box<Tree>),
@@ -121,18 +120,14 @@ impl Tree {
                 a.collect(found);
                 b.collect(found);
             }
-            Tree::Number(_) | Tree::Text(_) => {}
+            Tree::Constant(_) => {}
         }
     }
 
     fn evaluate<'a>(&self, value: &dyn Fn(&str) -> Option<&'a str>) -> Option<Value> {
         Some(match self {
-            Tree::Number(number) => Value::Number(*number),
-            Tree::Text(text) => Value::Text(text.clone()),
-            Tree::Variable(name) => {
-                let text = value(name)?;
-                text.parse().map_or_else(|_| Value::Text(text.to_string()), Value::Number)
-            }
+            Tree::Constant(value) => value.clone(),
+            Tree::Variable(name) => Value::of(value(name)?),
             Tree::Not(inner) => Value::Truth(!inner.evaluate(value)?.is_true()),
             Tree::Binary(operator, a, b) => operator.apply(a.evaluate(value)?, b.evaluate(value)?),
         })
@@ -140,6 +135,11 @@ impl Tree {
 }
 
 impl Value {
+    /// A text that reads as a number is one, whether it is a variable's value or stands in quotes.
+    fn of(text: &str) -> Self {
+        text.parse().map_or_else(|_| Value::Text(text.to_string()), Value::Number)
+    }
+
     fn is_true(&self) -> bool {
         *self == Value::Truth(true)
     }
@@ -226,14 +226,15 @@ impl<'a> Reader<'a> {
         if let Some(quote) = ["'", "\""].into_iter().find(|quote| self.take(quote)) {
             let (text, rest) = self.rest.split_once(quote).ok_or_else(|| format!("a {quote} is missing"))?;
             self.rest = rest;
-            return Ok(Tree::Text(text.to_string()));
+            return Ok(Tree::Constant(Value::of(text)));
         }
         let word = self.word();
         match word.chars().next() {
             None if self.rest.is_empty() => Err("it ends where a variable or a number was expected".into()),
             None => Err(format!("a variable or a number was expected at '{}'", self.rest)),
             Some(first) if first.is_ascii_digit() => {
-                word.parse().map(Tree::Number).map_err(|_| format!("'{word}' is no number"))
+                let number = word.parse().map_err(|_| format!("'{word}' is no number"))?;
+                Ok(Tree::Constant(Value::Number(number)))
             }
             Some(_) => Ok(Tree::Variable(word.to_string())),
         }
@@ -275,6 +276,7 @@ mod tests {
             ("ALGO == 'Ring' && T > 4", Some(true)),
             ("ALGO != \"Ring\" || S == 4", Some(true)),
             ("!ALGO == 'Tree'", Some(true)),
+            ("T == '8' && T > '-1'", Some(true)),
             ("ALGO < 3", Some(false)),
             ("OTHER < 3", None),
         ];

@@ -68,7 +68,7 @@ pub fn read(path: &str) -> Result<Space, SpaceError> {
 /// Reads the text of a file.
 pub fn parse(name: &str, text: &str) -> Result<Space, SpaceError> {
     let file: File = toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+        let line = error.span().map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         SpaceError::File(format!("{place}{}", error.message()))
     })?;
@@ -93,5 +93,23 @@ impl Entry {
             unchecked: self.unchecked,
             name: self.name,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        let cases = [
+            ("[[variable]]\nname = \"A\"\nvaluez = [1]\n", "line 3: "),
+            ("constraints = 1\n", "line 1: "),
+            ("\n\n= 1\n", "line 3: "),
+        ];
+        for (text, place) in cases {
+            let error = parse("test", text).unwrap_err().to_string();
+            assert!(error.starts_with(place), "{text}: {error}");
+        }
     }
 }
