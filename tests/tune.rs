@@ -451,3 +451,29 @@ fn slurm_jobs_survive_the_death_of_busbw_and_of_a_nodes_daemon() {
         Ok(())
     });
 }
+
+/// What a cancelled job leaves says nothing of its setting, though the job is in the queue for as long as it takes to end.
+#[test]
+fn a_sweep_of_slurm_jobs_that_was_interrupted_counts_no_failure() {
+    unless_skipped(|| {
+        let lab = SlurmLab::up(1)?;
+        let stage = Stage::new();
+        let gate = stage.path("gate");
+        let script = format!("trap '' TERM; echo run >> \"$COUNTS/all\"; [ -e {gate} ] || sleep 600");
+        let command = || {
+            let flags = ["--json", "--var", "A=1,2", "--no-default", "--rounds", "2", "--slurm", "--partition", "gpu"];
+            let mut command = stage.busbw(&[&flags[..], &["--nodes", "1", "--time", "5", "--jobs", "1"]].concat());
+            command.args(["--", "bash", "-c", &script]);
+            lab.with(command)
+        };
+        let mut running = Running::start(command());
+        running.retry(PATIENCE, "the first trial", || (stage.runs() == 1).then_some(()));
+        signal(running.id(), "INT");
+        running.ended(PATIENCE);
+        fs::write(&gate, "").unwrap();
+        let ended = run(command(), PATIENCE);
+        let answer: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+        assert_eq!(answer["trials"]["failed"], 0, "{answer}\n{}", ended.stderr);
+        Ok(())
+    });
+}

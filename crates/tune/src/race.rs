@@ -9,6 +9,7 @@
 //! setting adds its runs less one to the degrees of freedom. What happens follows from results and seed alone, so that a
 //! race that was interrupted goes on as if it had not been.
 
+use busbw_model::TunedStanding;
 use sha2::{Digest, Sha256};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -49,21 +50,6 @@ impl Default for Rules {
             reference: None,
         }
     }
-}
-
-/// Where a setting stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// The best mean.
-    Best,
-    /// Not told from the best.
-    Tied,
-    /// Worse by the test.
-    Worse,
-    /// It failed too often.
-    Failed,
-    /// No result yet.
-    Unknown,
 }
 
 /// A race under way. Costs are values of which smaller ones are better.
@@ -116,16 +102,16 @@ impl Race {
     }
 
     /// Where a setting stands.
-    pub fn standing(&self, setting: usize) -> Standing {
+    pub fn standing(&self, setting: usize) -> TunedStanding {
         let Some(leader) = self.leader() else {
-            return if self.has_failed(setting) { Standing::Failed } else { Standing::Unknown };
+            return if self.has_failed(setting) { TunedStanding::Failed } else { TunedStanding::Unknown };
         };
         match setting {
-            _ if self.has_failed(setting) => Standing::Failed,
-            _ if setting == leader => Standing::Best,
-            _ if self.costs[setting].is_empty() => Standing::Unknown,
-            _ if self.is_worse(setting, leader) => Standing::Worse,
-            _ => Standing::Tied,
+            _ if self.has_failed(setting) => TunedStanding::Failed,
+            _ if setting == leader => TunedStanding::Best,
+            _ if self.costs[setting].is_empty() => TunedStanding::Unknown,
+            _ if self.is_worse(setting, leader) => TunedStanding::Worse,
+            _ => TunedStanding::Tied,
         }
     }
 
@@ -249,7 +235,7 @@ mod tests {
     fn clearly_worse_settings_are_out_early() {
         let (race, trials) = run(8, Rules::default(), |setting, n| Some(100.0 + 10.0 * setting as f64 + NOISE[n % 4]));
         assert_eq!((race.leader(), race.is_decided()), (Some(0), true));
-        assert_eq!(race.standing(7), Standing::Worse);
+        assert_eq!(race.standing(7), TunedStanding::Worse);
         assert!(trials <= 8 + 4, "{trials}");
     }
 
@@ -266,16 +252,16 @@ mod tests {
     fn settings_alike_are_tied() {
         let (race, _) = run(3, Rules::default(), |_, n| Some(100.0 + NOISE[n % 4]));
         assert!(race.is_decided());
-        assert_eq!([0, 1, 2].iter().filter(|s| race.standing(**s) == Standing::Tied).count(), 2);
+        assert_eq!([0, 1, 2].iter().filter(|s| race.standing(**s) == TunedStanding::Tied).count(), 2);
     }
 
     #[test]
     fn a_failing_setting_is_never_best() {
         let (race, _) = run(3, Rules::default(), |setting, n| (setting != 0).then_some(50.0 + NOISE[n % 4]));
-        assert_eq!(race.standing(0), Standing::Failed);
+        assert_eq!(race.standing(0), TunedStanding::Failed);
         assert_ne!(race.leader(), Some(0));
         let (race, _) = run(2, Rules::default(), |_, _| None);
-        assert_eq!((race.leader(), race.standing(1)), (None, Standing::Failed));
+        assert_eq!((race.leader(), race.standing(1)), (None, TunedStanding::Failed));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a sweep found: settings in order, ties, the default's place, and a verdict in words.
 
 use crate::objective::{Better, Objective};
-use crate::race::{self, Rules, Standing};
+use crate::race::{self, Rules};
 use crate::space::{Setting, Space};
 use crate::statistics::{INTERVAL, Sample};
 use crate::sweep::{Stop, Swept, Trial};
@@ -35,6 +35,8 @@ pub fn result(about: &About, swept: &Swept) -> Tuning {
     };
     for setting in &mut settings {
         setting.behind = best.zip(setting.mean).map(|(best, mean)| sign * (mean - best) / best.abs());
+        // Nothing is a share of a best value of zero.
+        setting.behind = setting.behind.filter(|behind| behind.is_finite());
     }
     settings.sort_by(|a, b| order(a, sign).total_cmp(&order(b, sign)));
     let count = TrialCount {
@@ -86,13 +88,7 @@ fn setting(about: &About, swept: &Swept, index: usize) -> TunedSetting {
         stddev: sample.and_then(|sample| sample.stddev),
         interval: sample.and_then(|sample| sample.half_width(0.95)),
         behind: None,
-        standing: match swept.race.standing(index) {
-            Standing::Best => TunedStanding::Best,
-            Standing::Tied => TunedStanding::Tied,
-            Standing::Worse => TunedStanding::Worse,
-            Standing::Failed => TunedStanding::Failed,
-            Standing::Unknown => TunedStanding::Unknown,
-        },
+        standing: swept.race.standing(index),
     }
 }
 

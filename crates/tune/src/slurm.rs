@@ -92,13 +92,13 @@ impl Jobs {
         let mut done = Vec::new();
         while !waiting.is_empty() {
             if watcher.stop() {
-                cancel(&waiting);
+                cancel(&waiting, store)?;
                 break;
             }
             let queued = queued(&waiting)?;
             let mut still = Vec::new();
             for mut job in waiting {
-                match job.look(&queued) {
+                match job.look(&queued, sweep.workload) {
                     Some((ended, time)) => done.push((job.key, ended, time)),
                     None => still.push(job),
                 }
@@ -118,9 +118,7 @@ impl Jobs {
         // Killed between sbatch and the store's note of it: the job has its name.
         let id = match known {
             Some(id) => Some(id),
-            None => ask("squeue", &["-h", "-o", "%A", "-n", &job_name(&folder)])?
-                .lines()
-                .find_map(|l| l.trim().parse().ok()),
+            None => job_named(&job_name(&folder))?,
         };
         let Some(id) = id else { return Ok(None) };
         let alive = folder.join(ENDED).exists() || is_queued(id)?;
@@ -135,7 +133,8 @@ impl Jobs {
         let folder = store.trial_folder(key);
         let script = self.write(&folder, setting, workload)?;
         store.begin(key)?;
-        let output = format!("--output={}", folder.join(LOG).display());
+        // sbatch reads %j and its like in the name of a file.
+        let output = format!("--output={}", folder.join(LOG).display().to_string().replace('%', "%%"));
         let name = format!("--job-name={}", job_name(&folder));
         let mut command = Command::new("sbatch");
         command.args(["--parsable", "--no-requeue", &output, &name]).args(&self.options).arg(script);
@@ -188,7 +187,7 @@ fn run_lines(folder: &Path, node: &Path, setting: &Setting, workload: &Workload)
          timeout --kill-after=10 {} {launch}bash {node}\n\
          busbw_status=$?\n\
          echo \"$busbw_status $busbw_began $(date +%s.%N)\" > {ended}.new && mv {ended}.new {ended}\n",
-        workload.limit.as_secs().max(1)
+        limit(workload).as_secs()
     )
 }
 
@@ -206,8 +205,8 @@ fn job_name(folder: &Path) -> String {
 
 impl Job {
     /// How it ended; `None` while it has not.
-    fn look(&mut self, queued: &[u64]) -> Option<(Ended, Duration)> {
-        if let Some(ended) = read_ended(&self.folder.join(ENDED)) {
+    fn look(&mut self, queued: &[u64], workload: &Workload) -> Option<(Ended, Duration)> {
+        if let Some(ended) = read_ended(&self.folder.join(ENDED), limit(workload)) {
             return Some(ended);
         }
         self.absent = if queued.contains(&self.id) { 0 } else { self.absent + 1 };
@@ -219,8 +218,13 @@ impl Job {
     }
 }
 
+/// The time that a trial has, as `timeout` is told it.
+fn limit(workload: &Workload) -> Duration {
+    Duration::from_secs(workload.limit.as_secs().max(1))
+}
+
 /// Reads `0 1700000000.1 1700000009.5`.
-fn read_ended(path: &Path) -> Option<(Ended, Duration)> {
+fn read_ended(path: &Path, limit: Duration) -> Option<(Ended, Duration)> {
     let text = fs::read_to_string(path).ok()?;
     let words: Vec<&str> = text.split_whitespace().collect();
     let [status, began, ended] = words[..] else { return None };
@@ -228,8 +232,9 @@ fn read_ended(path: &Path) -> Option<(Ended, Duration)> {
     let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     Some(match status {
         "0" => (Ended::Well, time),
-        // What `timeout` returns when it ended the command, and when it had to kill it.
-        "124" | "137" => (Ended::TimedOut, time),
+        // What `timeout` returns when it ended the command, and when it had to kill it. A command that was killed sooner, for its
+        // memory perhaps, returns 137 too.
+        "124" | "137" if time >= limit => (Ended::TimedOut, time),
         other => (Ended::Badly(format!("exit status {other}")), time),
     })
 }
@@ -255,16 +260,20 @@ fn is_queued(id: u64) -> Result<bool, JobError> {
     Ok(["PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED"].contains(&state.trim()))
 }
 
-fn ask(program: &'static str, arguments: &[&str]) -> Result<String, JobError> {
-    let ran = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let ran = ran.map_err(|source| JobError::Program { program, source })?;
-    Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+/// The job of a name that waits or runs; one that was cancelled is on its way out of the queue for a while and does not count.
+fn job_named(name: &str) -> Result<Option<u64>, JobError> {
+    let arguments = ["-h", "-o", "%A", "-t", "PENDING,CONFIGURING,RUNNING,SUSPENDED", "-n", name];
+    let ran = Command::new("squeue").args(arguments).stdin(Stdio::null()).output();
+    let ran = ran.map_err(|source| JobError::Program { program: "squeue", source })?;
+    Ok(String::from_utf8_lossy(&ran.stdout).lines().find_map(|line| line.trim().parse().ok()))
 }
 
-fn cancel(jobs: &[Job]) {
+/// Ends jobs. Their trials were stopped and did not fail, so the next busbw must not take these jobs for theirs.
+fn cancel(jobs: &[Job], store: &Store) -> Result<(), SweepError> {
     let ids = jobs.iter().map(|job| job.id.to_string());
     // A job that is gone is what is wanted.
     let _ = Command::new("scancel").args(ids).stdin(Stdio::null()).stderr(Stdio::null()).status();
+    jobs.iter().try_for_each(|job| Ok(store.cancelled(job.key)?))
 }
 
 #[cfg(test)]
@@ -294,16 +303,19 @@ mod tests {
     fn the_file_of_a_job_says_how_it_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(ENDED);
-        assert_eq!(read_ended(&path), None);
+        let limit = Duration::from_secs(60);
+        assert_eq!(read_ended(&path, limit), None);
         let cases = [
             ("0 10.5 12.5", Some(Ended::Well)),
-            ("124 1 2", Some(Ended::TimedOut)),
+            ("124 1 61", Some(Ended::TimedOut)),
+            ("137 1 71.5", Some(Ended::TimedOut)),
+            ("137 1 2", Some(Ended::Badly("exit status 137".into()))),
             ("3 1 2", Some(Ended::Badly("exit status 3".into()))),
             ("0 10.5", None),
         ];
         for (text, ended) in cases {
             fs::write(&path, text).unwrap();
-            assert_eq!(read_ended(&path).map(|(ended, _)| ended), ended, "{text}");
+            assert_eq!(read_ended(&path, limit).map(|(ended, _)| ended), ended, "{text}");
         }
     }
 }

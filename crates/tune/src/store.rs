@@ -158,6 +158,17 @@ impl Store {
         )
     }
 
+    /// Notes that the Slurm job of a trial was cancelled before it ended.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn cancelled(&self, key: Key) -> Result<(), StoreError> {
+        self.execute(
+            "UPDATE trial SET job = NULL WHERE round = ?1 AND setting = ?2",
+            params![key.round, key.setting as i64],
+        )
+    }
+
     /// The Slurm job of a trial that was under way when the sweep was interrupted.
     ///
     /// # Errors
@@ -236,7 +247,7 @@ fn read_outcome(row: &Row) -> rusqlite::Result<Outcome> {
     let state: String = row.get(0)?;
     Ok(match state.as_str() {
         "done" => Outcome::Value(row.get(1)?),
-        "timed-out" => Outcome::TimedOut(Duration::from_secs_f64(row.get::<_, f64>(1)?.max(0.0))),
+        "timed-out" => Outcome::TimedOut(Duration::try_from_secs_f64(row.get(1)?).unwrap_or_default()),
         _ => Outcome::Failed(row.get(2)?),
     })
 }
@@ -268,6 +279,8 @@ mod tests {
             assert_eq!(store.outcome(*key).unwrap().as_ref(), Some(end));
         }
         assert_eq!((store.outcome(keys[3]).unwrap(), store.job_under_way(keys[3]).unwrap()), (None, Some(42)));
+        store.cancelled(keys[3]).unwrap();
+        assert_eq!((store.outcome(keys[3]).unwrap(), store.job_under_way(keys[3]).unwrap()), (None, None));
     }
 
     #[test]

@@ -144,23 +144,21 @@ impl Sweep<'_> {
                     None => missing.push(*key),
                 }
             }
-            if !missing.is_empty() {
-                if let Some(stop) = self.stop(watcher) {
-                    return Ok(Some(stop));
-                }
-                let first = course.trials.is_empty();
-                let ran = self.run_trials(&missing, first, store, watcher)?;
-                let interrupted = ran.len() < missing.len();
+            let mut stopped = if missing.is_empty() { None } else { self.stop(watcher) };
+            if stopped.is_none() {
+                let ran = self.run_trials(&missing, course.trials.is_empty(), store, watcher)?;
+                stopped = (ran.len() < missing.len()).then_some(Stop::Interrupted);
                 outcomes.extend(ran);
-                if interrupted {
-                    return Ok(Some(Stop::Interrupted));
-                }
             }
+            // What is known counts, though others of its chunk were stopped.
             for (key, outcome) in outcomes {
                 if round > 0 {
                     course.race.record(key.setting, outcome.value().map(|value| self.cost(value)));
                 }
                 course.trials.push(Trial { key, outcome });
+            }
+            if stopped.is_some() {
+                return Ok(stopped);
             }
         }
         Ok(None)
@@ -202,7 +200,7 @@ impl Sweep<'_> {
         let mut outcomes = Vec::new();
         for (key, ended, wall_time) in ended {
             let folder = store.trial_folder(key);
-            let outcome = self.outcome(ended, wall_time, &folder, first)?;
+            let outcome = self.outcome(ended, wall_time, &folder, first && outcomes.is_empty())?;
             store.finish(key, &outcome)?;
             watcher.ended(key, &self.settings[key.setting], &outcome);
             outcomes.push((key, outcome));
