@@ -25,7 +25,7 @@ pub(crate) const SLURM: &[&str] = &[
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// How many ports rank 0 may choose from.
-pub const CANDIDATES: usize = 16;
+const CANDIDATES: usize = 16;
 
 /// The job's token: a hash of the values of `names`.
 ///
@@ -40,7 +40,7 @@ pub(crate) fn token(look: Lookup, names: &[&str]) -> Token {
 }
 
 /// The ports that rank 0 of the job with this token may listen on, in the order of trying; all different.
-pub fn ports(token: &Token) -> Vec<u16> {
+pub(crate) fn ports(token: &Token) -> Vec<u16> {
     let mut ports: Vec<u16> = Vec::with_capacity(CANDIDATES);
     for round in 0u32.. {
         let mut hash = Sha256::new();

@@ -5,7 +5,7 @@ mod address;
 use crate::place::{Lookup, Place};
 use crate::server::{Log, Plan, Server};
 use crate::wire::{self, Hello, Inbox, Member, ToMember, ToServer};
-use crate::{Error, Meeting, Result, host, words};
+use crate::{Error, Meeting, Result, host, silence, words};
 use busbw_net::{Alarm, Token};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -44,7 +44,8 @@ impl Default for Settings {
             timeout: Duration::from_secs(60),
             ranks_per_process: 1,
             flags: String::new(),
-            log: Arc::new(|line| eprintln!("{line}")),
+            // A line that nobody can read any more is no reason to end.
+            log: Arc::new(|line| drop(writeln!(std::io::stderr(), "{line}"))),
         }
     }
 }
@@ -197,7 +198,7 @@ impl Door {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
         let patience = if self.addresses.len() > 1 { left.min(PATIENCE_OF_ONE) } else { left };
         let mut stream = TcpStream::connect_timeout(&address, patience.min(PATIENCE_OF_ONE)).map_err(Knock::Failed)?;
-        crate::server::notice_silence(&stream, self.settings.timeout).map_err(Knock::Failed)?;
+        silence::notice(&stream, self.settings.timeout).map_err(Knock::Failed)?;
         stream.set_write_timeout(Some(patience)).map_err(Knock::Failed)?;
         stream.write_all(&wire::opening(&self.token)).map_err(Knock::Failed)?;
         let end = Instant::now() + patience;

@@ -36,18 +36,6 @@ impl Group {
         self.step(Step::Barrier, &[]).map(drop)
     }
 
-    /// Gives what member `root` gives to every member.
-    ///
-    /// # Errors
-    /// When the job fails, or `root` is no member.
-    pub fn broadcast(&mut self, root: usize, mine: &[u8]) -> Result<Vec<u8>> {
-        if root >= self.ranks.len() {
-            return Err(Error::Config(format!("there is no root {root} among {} ranks", self.ranks.len())));
-        }
-        let mine = if root == self.rank { mine } else { &[] };
-        Ok(self.step(Step::Broadcast(root as u32), mine)?.pop().unwrap_or_default())
-    }
-
     /// What every member gives, by number, to member `root`; nothing to the others.
     ///
     /// # Errors

@@ -7,19 +7,20 @@
 //! [`hosts`] and [`command`] build the command line that starts such a job on other hosts.
 
 pub mod command;
-pub mod derive;
 pub mod door;
 pub mod error;
 pub mod host;
-pub mod hostlist;
 pub mod hosts;
 pub mod local;
 pub mod meeting;
 pub mod place;
+pub mod silence;
 pub mod start;
 
 mod control;
+mod derive;
 mod group;
+mod hostlist;
 mod keyvalue;
 mod server;
 mod watch;

@@ -59,14 +59,6 @@ impl Meeting {
         self.world.barrier()
     }
 
-    /// Gives what rank `root` gives to every rank; what the others give is not looked at.
-    ///
-    /// # Errors
-    /// When the job fails, or `root` is no rank.
-    pub fn broadcast(&mut self, root: usize, mine: &[u8]) -> Result<Vec<u8>> {
-        self.world.broadcast(root, mine)
-    }
-
     /// What every rank gives, by number, to rank `root`; nothing to the others.
     ///
     /// # Errors

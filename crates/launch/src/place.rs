@@ -156,7 +156,8 @@ impl Variables<'_> {
     }
 
     fn alone_is_wrong(&self, there: &str, missing: &str) -> Error {
-        let value = self.get(there).unwrap_or_default();
+        // The token is a secret, and what is said ends up in logs.
+        let value = if there == "BUSBW_TOKEN" { "…".into() } else { self.get(there).unwrap_or_default() };
         Error::variable(there, &value, format!("is set without {missing}: set both or neither"))
     }
 

@@ -7,7 +7,6 @@ use crate::watch::{Blame, Watch};
 use crate::wire::{self, Hello, Member, Opening, ToMember, ToServer};
 use crate::words;
 use busbw_net::Token;
-pub(crate) use connection::notice_silence;
 use connection::{Connection, Ended};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::TcpListener;
@@ -76,7 +75,7 @@ impl Server {
             connections: Vec::new(),
             seats: (0..plan.size).map(|_| None).collect(),
             came: vec![false; plan.size],
-            steps: Steps::default(),
+            steps: Steps::of(plan.size),
             opened: now,
             watch: None,
             next_beat: now,

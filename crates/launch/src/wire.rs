@@ -7,7 +7,7 @@ use std::net::IpAddr;
 /// First bytes of every connection to a meeting.
 pub(crate) const MAGIC: [u8; 8] = *b"busbwjob";
 /// Changes with every change of the frames: ranks of different versions do not meet.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Bytes of the opening: magic, version, token.
 pub(crate) const OPENING: usize = MAGIC.len() + 2 + Token::SIZE;
 /// No frame is longer: one that says so comes from no busbw.
@@ -43,8 +43,6 @@ pub(crate) enum Step {
     AllGather,
     /// Nothing but waiting for everyone.
     Barrier,
-    /// One member's bytes to everyone.
-    Broadcast(u32),
     /// Everyone's bytes to one member.
     Gather(u32),
 }

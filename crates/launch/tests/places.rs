@@ -129,6 +129,7 @@ fn broken_environments_name_variable_and_value() {
         ),
         ("", &["BUSBW_RENDEZVOUS=a:1", TOKEN], &["BUSBW_RENDEZVOUS=\"a:1\"", "no launcher says which rank"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=a:1"], &["BUSBW_RENDEZVOUS=\"a:1\" is set without BUSBW_TOKEN"]),
+        ("", &["BUSBW_RANK=0", "BUSBW_SIZE=1", TOKEN], &["BUSBW_TOKEN=\"…\" is set without BUSBW_RENDEZVOUS"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=a", TOKEN], &["BUSBW_RENDEZVOUS=\"a\" is no ADDRESS:PORT"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=a:70000", TOKEN], &["BUSBW_RENDEZVOUS=\"a:70000\" is no ADDRESS:PORT"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=:1", TOKEN], &["BUSBW_RENDEZVOUS=\":1\" is no ADDRESS:PORT"]),

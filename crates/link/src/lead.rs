@@ -50,24 +50,23 @@ impl Lead<'_> {
         let mut connections: Vec<Option<Connection>> = ranks.iter().map(|_| None).collect();
         while connections.iter().any(Option::is_none) {
             self.alarm.check()?;
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    // Whoever shows no token of this job is let go.
-                    let Some((rank, connection)) = self.admit(stream, token) else { continue };
-                    if let Some(seat) = connections.get_mut(rank) {
-                        *seat = Some(connection);
-                    }
-                }
-                Err(_) if Instant::now() < deadline => std::thread::sleep(LOOK_EVERY),
-                Err(_) => {
-                    let missing = connections.iter().zip(&ranks).filter(|(seat, _)| seat.is_none());
-                    let missing: Vec<&str> = missing.map(|(_, rank)| rank.host.as_str()).collect();
-                    return Err(Error::Nothing(format!(
-                        "{} cannot connect to rank 0: check routes and firewalls, or choose another interface with \
-                         NCCL_SOCKET_IFNAME",
-                        missing.join(", ")
-                    )));
-                }
+            if Instant::now() >= deadline {
+                let missing = connections.iter().zip(&ranks).filter(|(seat, _)| seat.is_none());
+                let missing: Vec<&str> = missing.map(|(_, rank)| rank.host.as_str()).collect();
+                return Err(Error::Nothing(format!(
+                    "{} cannot connect to rank 0: check routes and firewalls, or choose another interface with \
+                     NCCL_SOCKET_IFNAME",
+                    missing.join(", ")
+                )));
+            }
+            let Ok((stream, _)) = listener.accept() else {
+                std::thread::sleep(LOOK_EVERY);
+                continue;
+            };
+            // Whoever shows no token of this job is let go.
+            let Some((rank, connection)) = self.admit(stream, token) else { continue };
+            if let Some(seat) = connections.get_mut(rank) {
+                *seat = Some(connection);
             }
         }
         let peer = |(introduction, connection)| Peer::new(introduction, connection, Arc::clone(self.alarm));
@@ -77,11 +76,13 @@ impl Lead<'_> {
     fn admit(&self, mut stream: TcpStream, token: Token) -> Option<(usize, Connection)> {
         let mut opening = [0; OPENING];
         stream.set_nonblocking(false).ok()?;
-        stream.set_read_timeout(Some(SILENT_STRANGER)).ok()?;
-        stream.read_exact(&mut opening).ok()?;
+        read_within(&mut stream, &mut opening, SILENT_STRANGER)?;
         let (shown, rank) = opening.split_last_chunk::<4>()?;
+        if !token.matches(shown) {
+            return None;
+        }
         let connection = Connection::new(stream, self.plan.timeout).ok()?;
-        token.matches(shown).then_some((u32::from_le_bytes(*rank) as usize, connection))
+        Some((u32::from_le_bytes(*rank) as usize, connection))
     }
 
     /// Measures all pairs.
@@ -149,6 +150,20 @@ impl Lead<'_> {
     }
 }
 
+/// Fills `room`, if that does not take longer than `time`: whoever drips byte by byte keeps nobody waiting.
+fn read_within(stream: &mut TcpStream, room: &mut [u8], time: Duration) -> Option<()> {
+    let (deadline, mut filled) = (Instant::now() + time, 0);
+    while filled < room.len() {
+        let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        stream.set_read_timeout(Some(left)).ok()?;
+        match stream.read(&mut room[filled..]).ok()? {
+            0 => return None,
+            count => filled += count,
+        }
+    }
+    Some(())
+}
+
 fn locked(peer: &Mutex<Peer>) -> MutexGuard<'_, Peer> {
     peer.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -196,4 +211,35 @@ fn end(transport: LinkTransport, peer: &Peer) -> LinkEnd {
         (LinkTransport::Rdma, Err(reason)) => ("none".to_string(), None, Some(format!("{host}: {reason}"))),
     };
     LinkEnd { host, nic, address: address.to_string(), rate_gbit_s, trouble }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn an_opening_has_its_time_whole_or_in_drips() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        let time = Duration::from_millis(200);
+        let (mut near, mut far) = connect();
+        near.write_all(&[7; 8]).unwrap();
+        let mut room = [0; 4];
+        assert_eq!((read_within(&mut far, &mut room, time), room), (Some(()), [7; 4]));
+        let (mut near, mut far) = connect();
+        let dripping = std::thread::spawn(move || {
+            while near.write_all(&[7]).is_ok() {
+                std::thread::sleep(time / 4);
+            }
+        });
+        let began = Instant::now();
+        assert_eq!(read_within(&mut far, &mut [0; 1000], time), None);
+        assert!(began.elapsed() < 100 * time, "{:?}", began.elapsed());
+        drop(far);
+        dripping.join().unwrap();
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Which transport is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// RDMA where every end has an active device of hardware and perftest, else TCP.
+    /// RDMA where every end has an active device of hardware, else TCP.
     Auto,
     /// TCP.
     Tcp,

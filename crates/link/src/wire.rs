@@ -6,10 +6,10 @@
 use crate::perftest::{Perftest, PerftestFigures};
 use crate::rdma::RdmaEnd;
 use crate::tcp::{Moved, Task};
+use busbw_launch::silence;
 use busbw_net::Alarm;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -88,15 +88,10 @@ pub(crate) struct Connection {
 impl Connection {
     /// Takes over a connection. A host that does not even acknowledge for `timeout` is gone.
     pub fn new(stream: TcpStream, timeout: Duration) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(LOOK_EVERY))?;
         stream.set_write_timeout(Some(timeout))?;
-        let probes =
-            TcpKeepalive::new().with_time(timeout / 3).with_interval((timeout / 6).max(Duration::from_secs(1)));
-        let socket = SockRef::from(&stream);
-        socket.set_tcp_keepalive(&probes.with_retries(4))?;
-        socket.set_tcp_user_timeout(Some(timeout))?;
+        silence::notice(&stream, timeout)?;
         Ok(Connection { stream, received: Vec::new(), timeout })
     }
 

@@ -1,5 +1,6 @@
 //! One connection of the meeting's server: never blocks, keeps what is to be sent.
 
+use crate::silence;
 use crate::wire::{self, Inbox};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -32,18 +33,10 @@ pub(super) struct Connection {
     sent: usize,
 }
 
-/// Lets a connection notice that the other host is gone.
-pub(crate) fn notice_silence(stream: &TcpStream, timeout: Duration) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let socket = socket2::SockRef::from(stream);
-    socket.set_tcp_user_timeout(Some(timeout.max(Duration::from_secs(1))))?;
-    socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(timeout.max(Duration::from_secs(1))))
-}
-
 impl Connection {
     pub fn new(stream: TcpStream, peer: SocketAddr, now: Instant, timeout: Duration) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
-        notice_silence(&stream, timeout)?;
+        silence::notice(&stream, timeout)?;
         let inbox = Inbox::default();
         Ok(Connection {
             stream,
