@@ -8,7 +8,8 @@ pub const FORMAT: &str = "%Y-%m-%d %H:%M:%S";
 /// A time in the host's time zone: `2025-11-20 13:45:10`.
 pub fn stamp(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
+    // To libc's time_t, without its name: on musl that says that it will change.
+    let seconds = seconds.try_into().unwrap_or(0);
     // SAFETY: all zeros is a valid tm: its pointer may be null.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to values that live through the call.

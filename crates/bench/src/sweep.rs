@@ -116,6 +116,7 @@ impl<'a> Sweep<'a> {
         // No page is split between two sizes: 4 KiB of precision are enough.
         let fits = limit::largest_size(available[0] as u64, flags.check > 0) / 4096 * 4096;
         let max_bytes = setup.max_bytes.min(fits);
+        setup.traffic.check_memory(max_bytes, backend.nranks())?;
         Ok(Sweep {
             flags,
             collective,

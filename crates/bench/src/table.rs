@@ -190,7 +190,7 @@ impl<'a> Table<'a> {
         self.lines(&line)
     }
 
-    /// What stands below the table. `error` is what ended the run early.
+    /// What stands below the table.
     pub fn footer(&mut self, footer: &Footer<'_>) -> Result<()> {
         let verdict = if footer.failed_checks > 0 { "FAILED" } else { "OK" };
         self.lines(&format!("# {:20} : {} {verdict}", "Out of bounds values", footer.failed_checks))?;

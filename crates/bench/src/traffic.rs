@@ -104,25 +104,48 @@ impl Traffic {
     /// # Errors
     /// A matrix has one size: `-b` and `-e` must be equal and not smaller than what the busiest rank sends or receives.
     pub fn check_sizes(&self, min: u64, max: u64, nranks: usize) -> Result<()> {
-        let Some(matrix) = &self.matrix else { return Ok(()) };
-        let file = &matrix.file;
+        let Some(Matrix { file, .. }) = &self.matrix else { return Ok(()) };
         if min != max {
             return Err(Error::Setting(format!(
                 "NCCL_TESTS_ALLTOALLV_MATRIX_FILE={file} has one size: give -b and -e the same value, not {min} and {max}"
             )));
         }
-        let bytes = self.bytes(nranks, 0)?;
-        let sums = (0..nranks).flat_map(|rank| {
-            let sent = bytes[rank * nranks..][..nranks].iter().sum::<usize>();
-            [sent, bytes.iter().skip(rank).step_by(nranks).sum()]
-        });
-        let needed = sums.max().unwrap_or(0) as u64;
+        let needed = self.matrix_bytes(nranks)?;
         if max < needed {
             return Err(Error::Setting(format!(
                 "NCCL_TESTS_ALLTOALLV_MATRIX_FILE={file}: a rank moves {needed} bytes; give at least that with -b and -e"
             )));
         }
         Ok(())
+    }
+
+    /// Whether buffers of `max` bytes, which the memory here allows, hold what the busiest rank sends or receives by a matrix.
+    /// Sweeps without one end earlier where memory does.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn check_memory(&self, max: u64, nranks: usize) -> Result<()> {
+        let needed = self.matrix_bytes(nranks)?;
+        match &self.matrix {
+            Some(Matrix { file, .. }) if max < needed => Err(Error::Setting(format!(
+                "NCCL_TESTS_ALLTOALLV_MATRIX_FILE={file}: a rank moves {needed} bytes, and its memory allows buffers of {max}; \
+                 give a smaller NCCL_TESTS_ALLTOALLV_MATRIX_SCALE, or start fewer ranks on each host"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that the busiest rank sends or receives by the matrix; 0 without one.
+    fn matrix_bytes(&self, nranks: usize) -> Result<u64> {
+        if self.matrix.is_none() {
+            return Ok(0);
+        }
+        let bytes = self.bytes(nranks, 0)?;
+        // Absurd matrices add up to more than there is memory, and must not to less.
+        let sum = |sum: u64, bytes: &usize| sum.saturating_add(*bytes as u64);
+        let sent = bytes.chunks(nranks).map(|row| row.iter().fold(0, sum));
+        let received = (0..nranks).map(|rank| bytes.iter().skip(rank).step_by(nranks).fold(0, sum));
+        Ok(sent.chain(received).max().unwrap_or(0))
     }
 
     /// The lines of `NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY`: what each rank moves, and how fast when it takes `seconds`.
@@ -226,6 +249,10 @@ mod tests {
         assert!(traffic.check_sizes(80, 160, 2).unwrap_err().to_string().contains("the same value"));
         assert!(traffic.check_sizes(144, 144, 2).unwrap_err().to_string().contains("moves 160 bytes"));
         assert!(traffic.bytes(3, 0).unwrap_err().to_string().contains("3 ranks"));
+        let huge = Matrix::parse("m", &"9e18 9e18 9e18\n".repeat(3), 1.0).unwrap();
+        let traffic = Traffic { matrix: Some(huge), ..Default::default() };
+        let error = traffic.check_sizes(1 << 63, 1 << 63, 3).unwrap_err().to_string();
+        assert!(error.contains("moves 18446744073709551615"), "{error}");
     }
 
     #[test]

@@ -161,6 +161,22 @@ fn a_sweep_ends_where_memory_does() {
     assert_eq!(table.settings.max_bytes.map(|bytes| bytes.0), Some(327_680));
 }
 
+/// Buffers are as large as memory allows; a matrix that needs more must not reach beyond them.
+#[test]
+fn a_matrix_that_memory_does_not_hold_is_refused() {
+    let file = std::env::temp_dir().join(format!("busbw-large-matrix-{}", std::process::id()));
+    std::fs::write(&file, "0 1048576\n1048576 0\n").unwrap();
+    let mut job = Job::new(Collective::AllToAllV, 2, "-b 2M -e 2M -n 1")
+        .env("NCCL_TESTS_ALLTOALLV_MATRIX_FILE", file.to_str().unwrap());
+    job.available = 1 << 20;
+    let printed = job.run();
+    std::fs::remove_file(&file).unwrap();
+    for outcome in &printed.outcomes {
+        let error = outcome.as_ref().unwrap_err().to_string();
+        assert!(error.contains("moves 1048576 bytes, and its memory allows buffers of 327680"), "{error}");
+    }
+}
+
 #[test]
 fn what_cannot_run_is_refused_by_every_rank() {
     for (collective, nranks, flags, says) in [
