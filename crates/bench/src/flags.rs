@@ -20,8 +20,6 @@ pub enum BackendName {
     Cpu,
     /// NCCL, on GPUs
     Nccl,
-    /// The MPI library that started the job
-    Mpi,
 }
 
 /// Flags of a benchmark. Short ones are nccl-tests'; numbers may also be hexadecimal (0x10).
@@ -40,7 +38,7 @@ pub struct Flags {
     pub backend: BackendName,
 
     /// Start this many processes on this host
-    #[arg(long, value_name = "N", value_parser = positive, help_heading = RANKS)]
+    #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "hosts", help_heading = RANKS)]
     pub np: Option<u32>,
 
     /// Run on these hosts, with this many processes each: a:8,b:8. Builds and runs the mpirun command line, or srun's
@@ -48,7 +46,7 @@ pub struct Flags {
     #[arg(long, value_name = "LIST", help_heading = RANKS)]
     pub hosts: Option<String>,
 
-    /// Print the command line that --hosts would run, and stop
+    /// Print the command line that starts the ranks on the hosts, and run nothing
     #[arg(long, requires = "hosts", help_heading = RANKS)]
     pub dry_run: bool,
 
@@ -68,7 +66,7 @@ pub struct Flags {
     #[arg(short = 'f', long, value_name = "N", default_value = "1", value_parser = positive, help_heading = SIZES)]
     pub stepfactor: u32,
 
-    /// Reduction: sum, prod, min, max, avg or all. For collectives that reduce
+    /// Reduction: sum, prod, min, max, avg, mulsum (with --backend nccl) or all. For collectives that reduce
     #[arg(short = 'o', long, value_name = "OP", default_value = "sum", value_parser = redop, help_heading = OPERATION)]
     pub op: Pick<RedOp>,
 
@@ -220,6 +218,9 @@ pub struct Flags {
     pub cta_policy: Option<u8>,
 }
 
+/// More ranks in a process are a slip of the keyboard: no host has as many cores.
+const MOST_RANKS_PER_PROCESS: usize = 4096;
+
 const RANKS: &str = "Ranks";
 const SIZES: &str = "Sizes";
 const OPERATION: &str = "Operation";
@@ -282,6 +283,12 @@ impl Flags {
     /// The first flag that cannot be followed, its value and what is allowed.
     pub fn check(&self) -> Result<()> {
         self.check_sizes()?;
+        if self.ranks_per_process() > MOST_RANKS_PER_PROCESS {
+            let (allowed, ranks) = (MOST_RANKS_PER_PROCESS, self.ranks_per_process());
+            let allowed =
+                format!("with -g,--ngpus {} these are {ranks} ranks in a process; {allowed} are allowed", self.ngpus);
+            return Err(Error::flag("-t,--nthreads", self.nthreads, allowed));
+        }
         if self.per_iter_skip > 0 && self.per_iter_timing == 0 {
             return Err(Error::flag("-K,--per_iter_skip", self.per_iter_skip, "needs -I 1"));
         }
@@ -358,6 +365,16 @@ impl Flags {
             self.cudagraph,
             self.local_register
         )
+    }
+
+    /// Ranks of each process, a thread each.
+    pub fn ranks_per_process(&self) -> usize {
+        self.nthreads as usize * self.ngpus as usize
+    }
+
+    /// Operations of all timed iterations.
+    pub fn operations(&self) -> usize {
+        self.iters as usize * self.agg_iters as usize
     }
 
     /// How long a job may stand still; `None`: for ever.

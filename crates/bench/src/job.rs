@@ -5,7 +5,7 @@ use crate::backend::cpu::{self, Cpu};
 use crate::backend::nccl::{self, Nccl};
 use crate::flags::BackendName;
 use crate::{Context, Error, Flags, Outcome, Result};
-use busbw_launch::{Began, Door, Invocation, Launcher, Place, Settings};
+use busbw_launch::{Began, Door, Invocation, Place, Settings};
 use busbw_model::Collective;
 use std::ffi::OsString;
 use std::io::Write;
@@ -42,8 +42,9 @@ pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) ->
         return on_hosts(call, list, variable, out);
     }
     let place = Place::detect(variable)?;
-    match (call.flags.np, place.launcher) {
-        (Some(np), Launcher::Alone) if np > 1 => start_local(call, np as usize, variable),
+    match call.flags.np.map(|np| np as usize) {
+        // Within a job of several, this says that there are others than asked for.
+        Some(np) if np != place.size => start_local(call, np, variable),
         _ => measure(call, &place, variable, out),
     }
 }
@@ -83,16 +84,13 @@ fn measure(call: &Call, place: &Place, variable: Variable<'_>, out: &mut (dyn Wr
             let door = open_door(call, place, variable)?;
             every_rank(call, out, |thread| Nccl::join(&door, thread, flags, variable, &process))
         }
-        BackendName::Mpi => {
-            Err(Error::Setting("--backend mpi is not part of this build; --backend cpu and nccl are".into()))
-        }
     }
 }
 
 fn open_door(call: &Call, place: &Place, variable: Variable<'_>) -> Result<Door> {
     let settings = Settings {
         timeout: call.flags.patience().unwrap_or(NO_TIMEOUT),
-        ranks_per_process: call.ranks(),
+        ranks_per_process: call.flags.ranks_per_process(),
         flags: call.spelled_flags(),
         ..Settings::default()
     };
@@ -107,7 +105,7 @@ fn every_rank<R: Seated>(
 ) -> Result<i32> {
     let results = std::thread::scope(|scope| {
         let join = &join;
-        let others: Vec<_> = (1..call.ranks())
+        let others: Vec<_> = (1..call.flags.ranks_per_process())
             .map(|thread| scope.spawn(move || one_rank(call, || join(thread), &mut std::io::sink())))
             .collect();
         let mut results = vec![one_rank(call, || join(0), out)];
@@ -146,31 +144,34 @@ impl Call {
         }
     }
 
-    /// Ranks of each process.
-    fn ranks(&self) -> usize {
-        (self.flags.nthreads * self.flags.ngpus) as usize
-    }
-
-    /// The arguments for the ranks on other hosts: all but those that say which hosts.
+    /// The arguments for the ranks on other hosts: all but those that say which hosts. A rank that found them would start
+    /// ranks of its own.
     fn arguments_on_hosts(&self) -> Vec<OsString> {
         let mut words = self.arguments.iter();
         let mut kept = Vec::new();
         while let Some(word) = words.next() {
-            match word.to_str() {
-                Some("--hosts") => drop(words.next()),
-                Some("--dry-run") => {}
-                Some(word) if word.starts_with("--hosts=") => {}
-                _ => kept.push(word.clone()),
+            let text = word.to_string_lossy();
+            let (name, value) = text.split_once('=').map_or((&*text, None), |(name, value)| (name, Some(value)));
+            match (is_flag(name, "--hosts"), value) {
+                (true, None) => drop(words.next()),
+                (true, Some(_)) => {}
+                (false, _) if is_flag(name, "--dry-run") => {}
+                (false, _) => kept.push(word.clone()),
             }
         }
         kept
     }
 
-    /// The flags as they were given, which must be the same on every rank; but for those that only rank 0 follows.
+    /// The flags as they were given, which must be the same on every rank.
     fn spelled_flags(&self) -> String {
         let words: Vec<String> = self.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         format!("{} {}", self.collective, words.join(" "))
     }
+}
+
+/// Whether a word is this long flag, or its beginning: flags may be cut short, and one that fits several is refused.
+fn is_flag(word: &str, flag: &str) -> bool {
+    word.len() > "--".len() && flag.starts_with(word)
 }
 
 #[cfg(test)]
@@ -183,6 +184,8 @@ mod tests {
         for (given, kept) in [
             ("bench all_reduce --hosts a:8,b:8 -b 8", "bench all_reduce -b 8"),
             ("bench all_reduce -b 8 --hosts=a,b --dry-run", "bench all_reduce -b 8"),
+            ("bench all_reduce --host a:8 -b 8 --dry", "bench all_reduce -b 8"),
+            ("-b 8 --ho=a,b --datatype half --hosts b", "-b 8 --datatype half"),
         ] {
             let arguments = given.split(' ').map(OsString::from).collect();
             let call =

@@ -218,7 +218,6 @@ struct DeviceEntry<'a> {
 
 impl<'a> Config<'a> {
     fn new(flags: &Flags, devices: &'a [Device]) -> Self {
-        let ranks_per_process = (flags.nthreads * flags.ngpus) as usize;
         let by_factor = flags.stepfactor > 1;
         Config {
             nthreads: flags.nthreads,
@@ -236,7 +235,7 @@ impl<'a> Config<'a> {
             per_iter_timing: truth(flags.per_iter_timing > 0),
             per_iter_skip: flags.per_iter_skip,
             parallel_init: truth(flags.parallel_init > 0),
-            devices: devices.iter().step_by(ranks_per_process.max(1)).map(DeviceEntry::new).collect(),
+            devices: devices.iter().step_by(flags.ranks_per_process()).map(DeviceEntry::new).collect(),
         }
     }
 }

@@ -67,8 +67,7 @@ impl<'a> Report<'a> {
     pub fn end(&mut self, footer: &Footer<'_>) -> Result<()> {
         let repetitions = (self.flags.repeat > 1).then(|| Repetitions::of(self.flags.repeat, &self.rows));
         if self.flags.nics {
-            let operations = (self.flags.iters * self.flags.agg_iters) as usize;
-            self.lines(&nic_lines(&self.rows, operations))?;
+            self.lines(&nic_lines(&self.rows, self.flags.operations()))?;
         }
         if let Some(repetitions) = &repetitions {
             self.lines(&repetitions.lines())?;

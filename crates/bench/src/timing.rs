@@ -221,7 +221,7 @@ impl Bench<'_> {
         }
         let moments = marks.finish(self.backend, (!excludes_barrier).then_some(end))?;
         let iterations = self.iteration_times(&moments);
-        let operations = (iters * self.flags.agg_iters as usize) as f64;
+        let operations = self.flags.operations() as f64;
         Ok(Timed { seconds: whole / operations, call_seconds: called / operations, iterations })
     }
 
@@ -262,7 +262,7 @@ impl Bench<'_> {
         }
         let called = clock.elapsed().as_secs_f64();
         self.complete()?;
-        let operations = iters as f64 * f64::from(self.flags.agg_iters);
+        let operations = self.flags.operations() as f64;
         // The time of the call is not per launch, as in nccl-tests.
         let seconds = clock.elapsed().as_secs_f64() / operations / f64::from(launches);
         Ok(Timed { seconds, call_seconds: called / operations, iterations: Vec::new() })
@@ -345,8 +345,9 @@ impl Bench<'_> {
             return Ok(None);
         }
         let own: Vec<f64> = timed.iterations.iter().map(|seconds| seconds * 1e6).collect();
-        let ranks_per_process = (self.flags.nthreads * self.flags.ngpus) as usize;
-        let Some(processes_us) = gather_times(self.backend, &own, ranks_per_process)? else { return Ok(None) };
+        let Some(processes_us) = gather_times(self.backend, &own, self.flags.ranks_per_process())? else {
+            return Ok(None);
+        };
         let slowest = |iteration: usize| processes_us.iter().map(|times| times[iteration]).fold(0.0, f64::max);
         let times_us: Vec<f64> = (0..own.len()).map(slowest).collect();
         let skipped = self.flags.per_iter_skip as usize;

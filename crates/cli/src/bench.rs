@@ -1,7 +1,9 @@
 //! `busbw bench`, also under the names of nccl-tests' programs.
 
+use crate::output;
 use busbw_bench::job::{self, Call};
 use busbw_bench::{Flags, flags};
+use busbw_launch::command::this_program;
 use busbw_model::Collective;
 use std::ffi::OsString;
 use std::io;
@@ -9,14 +11,14 @@ use std::process::ExitCode;
 
 /// Runs the subcommand.
 pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
-    let program = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+    let program = this_program().map_err(|e| e.to_string())?;
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let call = Call { collective, flags: flags.clone(), program, arguments };
     let status = match job::run(&call, &|name| std::env::var(name).ok(), &mut io::stdout()) {
         Ok(status) => u8::try_from(status).unwrap_or(1),
         Err(error) if error.status() == 2 => return Err(error.to_string()),
         Err(error) => {
-            eprintln!("busbw: {error}");
+            output::say(&error);
             error.status()
         }
     };
@@ -25,9 +27,9 @@ pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
 
 /// Runs as the program of nccl-tests that this process is called by the name of, if it is one.
 pub fn run_as_program() -> Option<Result<ExitCode, String>> {
-    let name = std::env::args().next()?;
-    let collective = flags::program(&name)?;
-    let name: &'static str = Box::leak(name.rsplit('/').next()?.to_owned().into_boxed_str());
+    let called = std::env::args_os().next()?.into_string().ok()?;
+    let collective = flags::program(&called)?;
+    let name: &'static str = Box::leak(called.rsplit('/').next()?.to_owned().into_boxed_str());
     Some(match Flags::parse(name, std::env::args_os()) {
         Ok(flags) => run(collective, &flags),
         Err(error) => error.exit(),

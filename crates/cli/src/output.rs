@@ -1,5 +1,6 @@
-//! Where answers go: standard output, or the file of --output.
+//! Where answers go: standard output, or the file of --output; and what is said beside them.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -15,6 +16,11 @@ pub fn write(file: Option<&Path>, print: impl FnOnce(&mut dyn Write) -> io::Resu
     };
     let written = File::create(path).and_then(|file| flushed(file, print));
     written.map_err(|e| format!("{}: {e}; choose a place that can be written", path.display()))
+}
+
+/// A line for people on standard error. Nobody need read it, and what it tells of goes on.
+pub fn say(text: impl Display) {
+    let _ = writeln!(io::stderr(), "busbw: {text}");
 }
 
 fn flushed(out: impl Write, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

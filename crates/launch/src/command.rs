@@ -37,8 +37,20 @@ const OF_ONE_PROCESS: &[&str] = &[
     "NCCL_HOSTID",
 ];
 
-/// Which of these names of variables every rank should have: ours and NCCL's.
-pub fn passed_on(names: impl IntoIterator<Item = String>) -> Vec<String> {
+/// This program's file, to start ranks with.
+///
+/// # Errors
+/// The system does not tell.
+pub fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|error| Error::system("this program's own path", error))
+}
+
+/// The names of this process's variables that every rank should have: ours and NCCL's.
+pub fn variables() -> Vec<String> {
+    passed_on(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+}
+
+fn passed_on(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let wanted = |name: &String| {
         (name.starts_with("BUSBW_") || name.starts_with("NCCL_")) && !OF_ONE_PROCESS.contains(&name.as_str())
     };

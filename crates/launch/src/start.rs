@@ -1,10 +1,10 @@
 //! How a command that is to run with several ranks begins: here, as ranks that it starts itself, or on hosts that are named.
 
-use crate::command::{self, Starter};
+use crate::command::{self, Starter, this_program};
 use crate::hosts::Hosts;
 use crate::local::Local;
 use crate::place::Lookup;
-use crate::{Error, Launcher, Place, Result};
+use crate::{Error, Place, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct Invocation {
     pub hosts: Option<String>,
     /// Fewer ranks than this on the hosts are refused.
     pub fewest: usize,
-    /// Ranks to start on this host.
+    /// Ranks to start on this host, where no launcher has started several already.
     pub np: Option<usize>,
     /// Whether the command line that starts the job on other hosts is only wanted as text.
     pub dry_run: bool,
@@ -42,8 +42,8 @@ impl Invocation {
     /// # Errors
     /// The system does not tell this program's path.
     pub fn of_two_ends(hosts: Option<String>, np: Option<usize>, dry_run: bool) -> Result<Self> {
-        let program = std::env::current_exe().map_err(|error| Error::system("this program's own path", error))?;
-        Ok(Invocation { hosts, fewest: 2, np, dry_run, program, arguments: std::env::args_os().skip(1).collect() })
+        let (program, arguments) = (this_program()?, std::env::args_os().skip(1).collect());
+        Ok(Invocation { hosts, fewest: 2, np, dry_run, program, arguments })
     }
 
     /// Begins. Ranks are started with the same arguments, and then find themselves to be ranks.
@@ -52,9 +52,10 @@ impl Invocation {
     /// One line that says what is wrong with the hosts, or what is missing to start ranks on them.
     pub fn begin(&self, look: Lookup) -> Result<Began> {
         let place = Place::detect(look)?;
-        match (place.launcher, place.size, &self.hosts, self.np) {
-            (_, 1, Some(hosts), _) => self.on_hosts(hosts, look),
-            (Launcher::Alone, _, None, Some(np)) if np > 1 => self.on_this_host(np, look).map(Began::Ended),
+        // A launcher that has started one process may have started a shell: srun does, for the shell of an allocation.
+        match (place.size, &self.hosts, self.np) {
+            (1, Some(hosts), _) => self.on_hosts(hosts, look),
+            (1, None, Some(np)) if np > 1 => self.on_this_host(np, look).map(Began::Ended),
             _ => Ok(Began::Here(place)),
         }
     }
@@ -81,8 +82,7 @@ impl Invocation {
         let program = self.program.display().to_string();
         let arguments = self.arguments.iter().map(|word| word.to_string_lossy().into_owned());
         let command: Vec<String> = std::iter::once(program).chain(arguments).collect();
-        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let words = starter.command_line(&hosts, &command::passed_on(names), &command);
+        let words = starter.command_line(&hosts, &command::variables(), &command);
         if self.dry_run {
             return Ok(Began::CommandLine(command::shell_quoted(&words)));
         }

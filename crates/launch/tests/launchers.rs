@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
 
 use busbw_launch::command::{Starter, Tool};
+use busbw_launch::place::Lookup;
+use busbw_launch::{Began, Invocation};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -74,6 +76,30 @@ fn our_own_spawn() {
     joined(&output(command(who()).args(["--np", "1"])), "launcher Busbw way Alone size 1 gathered 0 here 1");
     let says = "launcher Busbw way Fixed size 8 gathered 0,1,2,3,4,5,6,7 here 8";
     joined(&output(command(who()).args(["--np", "4", "--threads", "2"])), says);
+}
+
+/// The shell of an allocation may be a task of srun itself: ranks are started from it all the same.
+#[test]
+fn ranks_are_started_where_a_launcher_has_started_one_process() {
+    let here = Invocation {
+        hosts: None,
+        fewest: 1,
+        np: Some(2),
+        dry_run: false,
+        program: "true".into(),
+        arguments: Vec::new(),
+    };
+    let shell = |name: &str| match name {
+        "SLURM_PROCID" => Some("0".to_owned()),
+        "SLURM_STEP_NUM_TASKS" => Some("1".to_owned()),
+        "SLURM_STEP_NODELIST" => Some("node1".to_owned()),
+        _ => None,
+    };
+    let nowhere = |_: &str| None;
+    for look in [&shell as Lookup, &nowhere as Lookup] {
+        let began = here.begin(look).unwrap();
+        assert!(matches!(began, Began::Ended(0)), "{began:?}");
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn every_way_of_getopt_is_read() {
 #[test]
 fn every_flag_is_read() {
     let line = "-t2 -g3 -b8 -e1K -i64 -f1 -o max -d half -r 3 -n4 -w2 -m3 -N2 -a3 -I1 -K1 -p1 -c2 -z3 -C1 -S1 -J o.json -T9 \
-                -M1 -u1 -y1 -G0 -R0 -D0 --backend cpu --np 4 --hosts a:2,b:2 --dry-run --algo ring --repeat 5 --nics \
+                -M1 -u1 -y1 -G0 -R0 -D0 --backend cpu --hosts a:2,b:2 --dry-run --algo ring --repeat 5 --nics \
                 --threads 4 --sockets 2";
     let flags = parse(line).unwrap();
     flags.check().unwrap();
@@ -53,9 +53,10 @@ fn every_flag_is_read() {
     assert_eq!((flags.warmup_iters, flags.agg_iters, flags.run_cycles, flags.average), (2, 3, 2, 3));
     assert_eq!((flags.per_iter_timing, flags.per_iter_skip, flags.parallel_init, flags.check), (1, 1, 1, 2));
     assert_eq!((flags.blocking, flags.report_cputime, flags.report_timestamps, flags.memory), (3, 1, 1, 1));
-    assert_eq!((flags.timeout, flags.unalign, flags.np, flags.repeat), (9, 1, Some(4), 5));
+    assert_eq!((flags.timeout, flags.unalign, flags.repeat), (9, 1, 5));
     assert_eq!((flags.threads, flags.sockets, flags.nics, flags.dry_run), (Some(4), Some(2), true, true));
     assert_eq!((flags.algo.as_deref(), flags.hosts.as_deref()), (Some("ring"), Some("a:2,b:2")));
+    assert_eq!(parse("--np 4").unwrap().np, Some(4));
     assert_eq!(parse("--json o.json").unwrap().output_file, Some("o.json".into()));
     assert_eq!((parse("-r -1").unwrap().root, parse("-r all").unwrap().root), (Root::All, Root::All));
     assert_eq!((parse("-d all").unwrap().datatype, parse("-o all").unwrap().op), (Pick::All, Pick::All));
@@ -75,6 +76,7 @@ fn a_bad_value_is_named_with_what_is_allowed() {
         ("-d floaty", "datatype", "bfloat16"),
         ("-r -2", "root", "a rank, or all"),
         ("--backend mips", "backend", "cpu"),
+        ("--np 2 --hosts a", "--np <N>", "cannot be used with"),
     ] {
         let error = parse(line).unwrap_err().to_string();
         assert!(error.contains(flag) && error.contains(allowed), "{line}: {error}");
@@ -89,6 +91,7 @@ fn contradictions_are_named() {
         ("-b 1 -e 8 -i 0", "-i,--stepbytes 0"),
         ("-K 1", "-K,--per_iter_skip 1: needs -I 1"),
         ("-I 1 -n 4 -K 4", "at most 3 of 4 iterations"),
+        ("-t 60000 -g 60000", "-t,--nthreads 60000: with -g,--ngpus 60000 these are 3600000000 ranks in a process"),
         ("-J out.txt", "-J,--output_file out.txt: the name must end in .json"),
         ("-G 1", "-G,--cudagraph 1: is for GPUs and needs --backend nccl"),
         ("-R 2", "needs --backend nccl"),

@@ -1,7 +1,7 @@
 //! Starts busbw on other hosts and collects what each tells. Hosts that do not answer are told apart from those that do.
 
 use super::{Found, parse};
-use busbw_launch::command::{Starter, passed_on};
+use busbw_launch::command::{Starter, this_program, variables};
 use busbw_launch::hosts::Hosts;
 use busbw_model::NodeFacts;
 use busbw_model::node::{Hello, Silent};
@@ -64,11 +64,10 @@ fn next<T>(waiting: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
 fn job(starter: &Starter, names: &[&str], patience: Duration) -> Result<Vec<NodeFacts>, String> {
     let hosts: Hosts = names.join(",").parse().map_err(|e: busbw_launch::Error| e.to_string())?;
     hosts.resolve().map_err(|e| e.to_string())?;
-    let program = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+    let program = this_program().map_err(|e| e.to_string())?;
     let seconds = patience.as_secs().to_string();
     let command = [&program.display().to_string(), "check", "--facts-only", "--timeout", &seconds].map(str::to_owned);
-    let variables = passed_on(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()));
-    let words = starter.command_line(&hosts, &variables, &command);
+    let words = starter.command_line(&hosts, &variables(), &command);
     let (launcher, arguments) = words.split_first().ok_or("there is no command to start")?;
     let ended = Program::new(launcher, arguments, patience + TO_START).run().map_err(|e| format!("{launcher}: {e}"))?;
     if ended.succeeded() {

@@ -37,7 +37,7 @@ impl Process {
         let devices = Cuda::open(variable).and_then(|cuda| cuda.devices()).map_err(unusable)?;
         let nccl = Nccl::open(flags.nccl_library.as_deref(), variable).map_err(unusable)?;
         check_version(flags, &nccl)?;
-        let ranks = (flags.nthreads * flags.ngpus) as usize;
+        let ranks = flags.ranks_per_process();
         check_sharing(flags, Placement { host: "", first_rank: 0, ranks, gpus: devices.len() }, &nccl)
     }
 
@@ -46,7 +46,7 @@ impl Process {
     /// # Errors
     /// A library or a GPU is missing, or NCCL's version lacks what flags ask for.
     pub fn open(flags: &Flags, place: &Place, variable: Variable<'_>) -> Result<Self> {
-        let ranks = (flags.nthreads * flags.ngpus) as usize;
+        let ranks = flags.ranks_per_process();
         let cuda = Cuda::open(variable).map_err(unusable)?;
         let devices = cuda.devices().map_err(unusable)?;
         let nccl = Nccl::open(flags.nccl_library.as_deref(), variable).map_err(unusable)?;
