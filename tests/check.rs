@@ -13,8 +13,9 @@ mod tree;
 
 use guest::{Guest, Step};
 use lab::{NetLab, SlurmLab, mpirun_openmpi, unless_skipped};
-use process::{Ended, run};
+use process::{Ended, Running, run, signal};
 use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -350,6 +351,27 @@ fn a_host_that_does_not_answer_is_named() {
         }
         Ok(())
     });
+}
+
+/// A launcher with a process group of its own does not hear a Ctrl-C, and ends with busbw all the same.
+#[test]
+fn an_interrupted_check_leaves_no_launcher_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (program, begun) = (folder.path().join("mpirun"), folder.path().join("begun"));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'mpirun (Open MPI) 5.0.3'\ntouch {}\nexec sleep 1000\n",
+        begun.display()
+    );
+    std::fs::write(&program, script).expect("a script");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the script is ours");
+    let mut command = Command::new(BUSBW);
+    command.args(["check", "--hosts", "localhost"]).env_remove("SLURM_JOB_ID");
+    command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
+    let mut running = Running::start(command);
+    running.retry(LIMIT, "launcher", || begun.exists().then_some(()));
+    signal(running.id(), "INT");
+    running.ended(LIMIT);
+    running.gone("sleep", LIMIT);
 }
 
 /// Several ranks of a host are one witness.

@@ -1,5 +1,6 @@
 //! Asks a program: a fixed vector of arguments, a limit of time, a limit of what it may say. Never a shell.
 
+use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
@@ -57,12 +58,15 @@ impl Program {
         std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
     }
 
-    /// Runs it to its end, or to the end of its time: then it is ended, with all that it started in its process group.
+    /// Runs it to its end, or to the end of its time: then it is ended, with all that it started in its process group. It is
+    /// asked to end when this process dies, too: a Ctrl-C at the terminal does not reach its group.
     ///
     /// # Errors
     /// It could not be started.
     pub fn run(mut self) -> io::Result<Ended> {
         let deadline = Instant::now() + self.limit;
+        // SAFETY: between fork and exec, this makes a system call; it allocates nothing and takes no lock.
+        unsafe { self.command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGTERM)?)) };
         let mut child = self.command.process_group(0).spawn()?;
         let output = child.stdout.take().map(collect);
         let errors = child.stderr.take().map(collect);
