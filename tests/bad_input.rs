@@ -70,6 +70,40 @@ fn bad_files_are_refused_in_one_line() {
     }
 }
 
+/// Before anything is measured, or a host is asked.
+#[test]
+fn flags_that_cannot_be_followed_are_refused() {
+    for (line, says) in [
+        ("doctor -e fast", "fast"),
+        ("doctor -e 4", "give 8 or more"),
+        ("link --np 2 --dry-run", "--hosts <LIST>"),
+        ("net --plugin x.so --dry-run", "--hosts <LIST>"),
+        ("bench all_reduce --np 2 --hosts a:2", "cannot be used with"),
+        ("bench all_reduce --backend mpi", "[possible values: cpu, nccl]"),
+        ("bench all_reduce -t 60000 -g 60000", "3600000000 ranks in a process"),
+    ] {
+        let output = busbw(&line.split(' ').collect::<Vec<_>>(), None);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(says) && output.stdout.is_empty(), "{line}: {stderr}");
+    }
+}
+
+/// A reader who has seen enough does not cut the benchmark short.
+#[test]
+fn doctor_keeps_its_report_when_nobody_reads_on() {
+    let scratch = Scratch::new("doctor");
+    let report = scratch.0.join("report.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_busbw"));
+    command.args(["doctor", "--np", "2", "-e", "1K", "--output"]).arg(&report);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("busbw starts");
+    drop(child.stdout.take());
+    child.wait().expect("busbw ends");
+    let report = std::fs::read_to_string(report).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["tables"][0]["rows"].as_array().map(Vec::len), Some(8), "{report:#}");
+}
+
 #[test]
 fn a_bad_file_among_good_ones_is_named() {
     let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");

@@ -37,7 +37,12 @@ pub fn run(flags: &Check) -> Result<ExitCode, String> {
     }
     let checked = busbw_diagnose::check::check(&found.nodes, &found.hello);
     print(flags, &checked)?;
-    Ok(if checked.failed() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(match (found.nodes.is_empty(), checked.failed()) {
+        // No host has answered: that is all the table says.
+        (true, _) => ExitCode::from(2),
+        (false, true) => ExitCode::from(1),
+        (false, false) => ExitCode::SUCCESS,
+    })
 }
 
 /// Checks this node, shows the table where a style is given, and gives the facts as a file would hold them, and whether
@@ -96,9 +101,9 @@ fn parse(text: &[u8]) -> Result<Vec<NodeFacts>, String> {
 }
 
 fn print(flags: &Check, checked: &Checked) -> Result<(), String> {
-    let style = explain::style(flags.color, flags.width, flags.output.is_none());
-    output::write(flags.output.as_deref(), |out| {
-        if flags.is_json() {
+    let style = explain::looked(&flags.look, flags.output.file());
+    output::write(flags.output.file(), |out| {
+        if flags.output.is_json() {
             json::write_check(checked, out)
         } else {
             out.write_all(text::check(checked, &style).as_bytes())

@@ -3,7 +3,7 @@
 use crate::monitor::Monitor;
 use crate::sizes::Sizes;
 use busbw_bench::Flags;
-use busbw_model::{Code, Collective};
+use busbw_model::{Bytes, Code, Collective};
 use busbw_predict::WhatIf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
@@ -79,32 +79,19 @@ pub struct Check {
     pub root: Option<PathBuf>,
 
     /// Ask these hosts, by mpirun, or by srun inside an allocation: a,b,c
-    #[arg(long, value_name = "HOSTS")]
+    #[arg(long, value_name = "LIST")]
     pub hosts: Option<String>,
 
     /// Seconds that a host may take to answer
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub timeout: u64,
 
-    /// How to print the answer
-    #[arg(long, value_enum, default_value_t = TableFormat::Text, value_name = "FORMAT")]
-    format: TableFormat,
+    #[command(flatten)]
+    pub output: TableOutput,
 
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-
-    /// Write the answer to a file
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
-
-    /// Colour the text: on a terminal unless NO_COLOR is set, always, or never
-    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    pub color: Color,
-
-    /// Width of the text in columns [default: that of the terminal, else 100]
-    #[arg(long, value_name = "COLUMNS")]
-    pub width: Option<usize>,
+    #[command(flatten)]
+    pub look: Look,
 
     /// Print the facts, unjudged: what --hosts has the other hosts do
     #[arg(long, hide = true)]
@@ -112,22 +99,9 @@ pub struct Check {
 }
 
 impl Check {
-    pub fn is_json(&self) -> bool {
-        self.json || self.format == TableFormat::Json
-    }
-
     pub fn patience(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
-}
-
-/// How a table is printed.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TableFormat {
-    /// For people, at a terminal
-    Text,
-    /// For programs; the schemas are in docs/schema
-    Json,
 }
 
 const CHECK_EXAMPLES: &str = "Examples:
@@ -164,17 +138,8 @@ pub struct Explain {
     #[arg(long, value_name = "CODE", conflicts_with = "files", value_parser = code)]
     pub code: Option<Code>,
 
-    /// How to print the answer
-    #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    pub format: Format,
-
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
-
-    /// Write the answer to a file
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
 
     /// Say in the text as well what to run next where the inputs leave a question open; JSON and the page always do
     #[arg(long)]
@@ -185,13 +150,8 @@ pub struct Explain {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cluster: Option<PathBuf>,
 
-    /// Colour the text: on a terminal unless NO_COLOR is set, always, or never
-    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    pub color: Color,
-
-    /// Width of the text in columns [default: that of the terminal, else 100]
-    #[arg(long, value_name = "COLUMNS")]
-    pub width: Option<usize>,
+    #[command(flatten)]
+    pub look: Look,
 
     /// Threads that read [default: as many as there are cores]
     #[arg(long, value_name = "N")]
@@ -266,6 +226,53 @@ impl Output {
     pub fn file(&self) -> Option<&Path> {
         self.output.as_deref()
     }
+}
+
+/// How a table is printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TableFormat {
+    /// For people, at a terminal
+    Text,
+    /// For programs; the schemas are in docs/schema
+    Json,
+}
+
+/// Where a table goes, and as what
+#[derive(Args)]
+pub struct TableOutput {
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = TableFormat::Text, value_name = "FORMAT")]
+    format: TableFormat,
+
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+
+    /// Write the answer to a file
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+}
+
+impl TableOutput {
+    pub fn is_json(&self) -> bool {
+        self.json || self.format == TableFormat::Json
+    }
+
+    pub fn file(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+}
+
+/// How text looks
+#[derive(Args)]
+pub struct Look {
+    /// Colour the text: on a terminal unless NO_COLOR is set, always, or never
+    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub color: Color,
+
+    /// Width of the text in columns [default: that of the terminal, else 100]
+    #[arg(long, value_name = "COLUMNS")]
+    pub width: Option<usize>,
 }
 
 /// Hold runs against each other: who is faster at which sizes, by how much, and why
@@ -446,7 +453,7 @@ pub struct Doctor {
     pub np: Option<NonZeroUsize>,
 
     /// Largest size to measure; K, M and G are binary
-    #[arg(short = 'e', long = "maxbytes", value_name = "SIZE", default_value = "64M")]
+    #[arg(short = 'e', long = "maxbytes", value_name = "SIZE", default_value = "64M", value_parser = largest_size)]
     pub max_bytes: String,
 
     /// Print the answer as JSON (schema busbw.explain/1) instead of text
@@ -456,6 +463,15 @@ pub struct Doctor {
     /// Where the JSON report goes
     #[arg(short, long, value_name = "FILE", default_value = "busbw-report.json", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
+}
+
+/// A size as the benchmark takes it; its sizes begin with 8 bytes.
+fn largest_size(text: &str) -> Result<String, String> {
+    match text.parse::<Bytes>() {
+        Ok(size) if size.0 < 8 => Err("sizes begin with 8 bytes; give 8 or more".into()),
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 const DOCTOR_EXAMPLES: &str = "Examples:

@@ -1,8 +1,9 @@
 //! `busbw doctor`: checks this machine, measures it, then explains what it measured with all that the check found.
 
 use crate::cli::{Color, Doctor, Format};
-use crate::{check, explain};
+use crate::{check, explain, output};
 use busbw_ingest::read_bytes;
+use busbw_launch::command::this_program;
 use busbw_probe::Program;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
@@ -17,18 +18,18 @@ pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
     let style = explain::style(Color::Auto, None, true);
     let (facts, healthy) = check::this_node((!flags.json).then_some(&style))?;
     let test = Test::of_this_machine(flags)?;
-    eprintln!("busbw: {}", test.what);
-    let (output, succeeded) = test.run(flags.json)?;
-    if output.is_empty() {
+    output::say(&test.what);
+    let (printed, succeeded) = test.run(flags.json)?;
+    if printed.is_empty() {
         return Err(format!("{} printed nothing; run it by hand: {}", test.name(), test.line()));
     }
     let name = test.line();
-    let run = read_bytes(&[(&name, output.as_bytes()), (FACTS, &facts)]).map_err(|e| e.to_string())?;
+    let run = read_bytes(&[(&name, printed.as_bytes()), (FACTS, &facts)]).map_err(|e| e.to_string())?;
     let diagnosis = busbw_diagnose::diagnose(&run);
     save(&flags.output, &run, &diagnosis)?;
     let format = if flags.json { Format::Json } else { Format::Text };
     explain::answer(format, &style, &run, &diagnosis)?;
-    eprintln!("busbw: the report is also in {}", flags.output.display());
+    output::say(format_args!("the report is also in {}", flags.output.display()));
     Ok(if diagnosis.has_problems() || !succeeded || !healthy { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
@@ -58,7 +59,7 @@ impl Test {
             command.extend(["-g".into(), gpus.to_string().into()]);
             return Ok(Test { command, what: format!("measuring {gpus} GPUs with nccl-tests") });
         }
-        let busbw = std::env::current_exe().map_err(|e| format!("this program's own path: {e}"))?;
+        let busbw = this_program().map_err(|e| e.to_string())?;
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
         let ranks = flags.np.map_or(cores.clamp(2, 8), |np| np.get());
         let mut command = vec![busbw.into_os_string(), "bench".into(), "all_reduce".into()];
@@ -92,12 +93,13 @@ impl Test {
             .map_err(failed)?;
         let mut printed = String::new();
         if let Some(stdout) = child.stdout.take() {
-            let mut terminal = io::stdout().lock();
-            for line in BufReader::new(stdout).lines() {
+            let (mut terminal, mut watched) = (io::stdout().lock(), !quiet);
+            for line in BufReader::new(stdout).split(b'\n') {
                 let line = line.map_err(failed)?;
-                let shown = !quiet && !line.contains(" NCCL ");
-                if shown && writeln!(terminal, "{line}").is_err() {
-                    break; // the reader has seen enough; the report is still written
+                let line = String::from_utf8_lossy(&line);
+                if watched && !line.contains(" NCCL ") {
+                    // A reader who leaves has seen enough; the benchmark goes on, and the report is written.
+                    watched = writeln!(terminal, "{line}").is_ok();
                 }
                 printed.push_str(&line);
                 printed.push('\n');

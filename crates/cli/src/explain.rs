@@ -1,6 +1,6 @@
 //! `busbw explain`: reads the inputs, judges them, prints the answer.
 
-use crate::cli::{Color, Explain, Format};
+use crate::cli::{Color, Explain, Format, Look};
 use crate::progress::Bar;
 use crate::{described, output};
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
@@ -8,13 +8,14 @@ use busbw_model::{Diagnosis, Run};
 use busbw_predict::Cluster;
 use busbw_report::{html, json, text};
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Runs the subcommand; the exit status tells whether there are findings to act on.
 pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     if let Some(code) = flags.code {
-        output::write(flags.output.as_deref(), |out| out.write_all(busbw_diagnose::page(code).as_bytes()))?;
+        output::write(flags.output.file(), |out| out.write_all(busbw_diagnose::page(code).as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
@@ -29,9 +30,8 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(ReadError::unknown(&run).to_string());
     }
-    let format = if flags.json { Format::Json } else { flags.format };
-    let style = style(flags.color, flags.width, flags.output.is_none());
-    output::write(flags.output.as_deref(), |out| {
+    let (format, style) = (flags.output.format(), looked(&flags.look, flags.output.file()));
+    output::write(flags.output.file(), |out| {
         print(format, &style, &run, &diagnosis, cluster, out)?;
         if flags.advice && format == Format::Text {
             out.write_all(text::advice(&diagnosis.advice, &style).as_bytes())?;
@@ -68,6 +68,11 @@ fn context(run: &Run, diagnosis: &Diagnosis, cluster: Option<Cluster>) -> html::
     let evidence = diagnosis.findings.iter().flat_map(|finding| &finding.evidence);
     let lines = busbw_ingest::around(run, evidence.map(|evidence| evidence.source.place), html::Context::REACH);
     html::Context { lines, cluster }
+}
+
+/// How text looks by these flags, in a file or on standard output.
+pub fn looked(look: &Look, file: Option<&Path>) -> text::Style {
+    style(look.color, look.width, file.is_none())
 }
 
 /// How text looks: as asked for, or as the terminal allows when it goes to standard output.

@@ -22,11 +22,11 @@ use std::time::Duration;
 #[command(after_help = EXAMPLES)]
 pub struct Link {
     /// The hosts to measure between; each may have several ranks (a:2)
-    #[arg(value_name = "HOST")]
+    #[arg(value_name = "HOST", group = "where")]
     hosts: Vec<String>,
 
     /// The same as one list: a,b,c
-    #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts")]
+    #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts", group = "where")]
     list: Option<String>,
 
     /// Start N ranks on this host, to try it out
@@ -34,7 +34,7 @@ pub struct Link {
     np: Option<usize>,
 
     /// Print the command line that starts the ranks on the hosts, and run nothing
-    #[arg(long)]
+    #[arg(long, requires = "where")]
     dry_run: bool,
 
     /// Measure TCP, over the interface that NCCL_SOCKET_IFNAME chooses [default: RDMA where every end has a NIC for it]
@@ -105,7 +105,6 @@ Exit status:
 
 impl Link {
     fn call(&self) -> Result<Call, String> {
-        let positional = (!self.hosts.is_empty()).then(|| self.hosts.join(","));
         let transport = match (self.tcp, self.rdma || self.read) {
             (true, _) => Choice::Tcp,
             (false, true) => Choice::Rdma,
@@ -121,7 +120,7 @@ impl Link {
             timeout: self.timeout,
             rdma: RdmaChoice { devices: self.device.clone(), gid_index: self.gid_index },
         };
-        let hosts = positional.or_else(|| self.list.clone());
+        let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(",")).or_else(|| self.list.clone());
         let invocation = Invocation::of_two_ends(hosts, self.np, self.dry_run).map_err(|error| error.to_string())?;
         Ok(Call { plan, invocation })
     }
@@ -157,8 +156,13 @@ fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
             out.write_all(text::link(run, &diagnosis, &style).as_bytes())
         }
     })?;
+    let measured = run.links.iter().any(|link| link.outcome.is_ok());
     let fine = diagnosis.verdict == Verdict::Healthy && !diagnosis.has_problems();
-    Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(match (measured, fine) {
+        (false, _) => ExitCode::from(2),
+        (true, false) => ExitCode::from(1),
+        (true, true) => ExitCode::SUCCESS,
+    })
 }
 
 /// A bar on a terminal, else a line per pair where there are several.
@@ -166,6 +170,6 @@ fn show(bar: &Bar, progress: Progress) {
     let Progress { pairs, done, round, rounds } = progress;
     bar.show(done, pairs, format!("{round} of {rounds}"));
     if bar.is_hidden() && pairs > 1 {
-        eprintln!("busbw: {done} of {pairs} pairs, round {round} of {rounds}");
+        output::say(format_args!("{done} of {pairs} pairs, round {round} of {rounds}"));
     }
 }

@@ -25,7 +25,6 @@ mod verbs;
 
 use clap::FromArgMatches;
 use mimalloc::MiMalloc;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Reading a log makes millions of small allocations in several threads, which the system's allocator serves at half the speed.
@@ -37,8 +36,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(message) => {
-            // One line, and nothing to be done if even that cannot be written.
-            let _ = writeln!(io::stderr(), "busbw: {message}");
+            output::say(message);
             ExitCode::from(2)
         }
     }

@@ -1,6 +1,6 @@
 //! `busbw net`: NCCL's net plugins, held against NCCL's rules and against each other.
 
-use crate::cli::{Color, TableFormat};
+use crate::cli::{Color, TableOutput};
 use crate::progress::Bar;
 use crate::values::{message_size, seconds};
 use crate::{explain, output};
@@ -28,11 +28,15 @@ pub struct Net {
     plugins: Vec<Candidate>,
 
     /// The two hosts to measure between [default: two processes on this one]
-    #[arg(value_name = "HOST", num_args = 2)]
+    #[arg(value_name = "HOST", num_args = 2, group = "where")]
     hosts: Vec<String>,
 
+    /// The same as one list: a,b
+    #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts", group = "where")]
+    list: Option<String>,
+
     /// Print the command line that starts the ranks on the hosts, and run nothing
-    #[arg(long, requires = "hosts")]
+    #[arg(long, requires = "where")]
     dry_run: bool,
 
     /// Version of the plugin interface [default: the newest that the plugin has, as NCCL takes it]
@@ -77,17 +81,8 @@ pub struct Net {
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     timeout: Duration,
 
-    /// How to print the answer
-    #[arg(long, value_enum, default_value_t = TableFormat::Text, value_name = "FORMAT")]
-    format: TableFormat,
-
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-
-    /// Write the answer to a file
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: TableOutput,
 
     /// Be the process that loads a plugin
     #[arg(long, hide = true)]
@@ -137,7 +132,7 @@ impl Net {
             in_flight: self.in_flight.into(),
             patience: self.timeout,
         };
-        let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(","));
+        let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(",")).or_else(|| self.list.clone());
         let invocation = Invocation::of_two_ends(hosts, Some(2), self.dry_run).map_err(|error| error.to_string())?;
         Ok(Call { plan, invocation, actor_arguments: vec!["net".into(), "--act".into()] })
     }
@@ -148,10 +143,6 @@ impl Net {
             (false, true) => rule_names().map(str::to_owned).collect(),
             (false, false) => self.rule.clone(),
         }
-    }
-
-    fn is_json(&self) -> bool {
-        self.json || self.format == TableFormat::Json
     }
 }
 
@@ -173,11 +164,11 @@ pub fn run(flags: &Net) -> Result<ExitCode, String> {
 }
 
 fn answer(flags: &Net, run: &PluginRun) -> Result<ExitCode, String> {
-    output::write(flags.output.as_deref(), |out| {
-        if flags.is_json() {
+    output::write(flags.output.file(), |out| {
+        if flags.output.is_json() {
             return json::write_net_plugins(run, out);
         }
-        let style = explain::style(Color::Auto, None, flags.output.is_none());
+        let style = explain::style(Color::Auto, None, flags.output.file().is_none());
         out.write_all(text::net_plugins(run, &style).as_bytes())
     })?;
     let fine = run.plugins.iter().all(|plugin| plugin.keeps_the_rules() && plugin.figures.is_ok());

@@ -12,19 +12,19 @@ const STEP: Bytes = Bytes(1 << 20);
 #[derive(Debug, Clone, Args)]
 pub struct Sizes {
     /// Smallest size in bytes; K, M and G are binary [default: 8]
-    #[arg(short = 'b', long = "minbytes", value_name = "MIN", help_heading = "Sizes")]
+    #[arg(short = 'b', long = "minbytes", value_name = "SIZE", help_heading = "Sizes")]
     smallest: Option<Bytes>,
 
     /// Largest size in bytes [default: 8G]
-    #[arg(short = 'e', long = "maxbytes", value_name = "MAX", help_heading = "Sizes")]
+    #[arg(short = 'e', long = "maxbytes", value_name = "SIZE", help_heading = "Sizes")]
     largest: Option<Bytes>,
 
     /// Factor from one size to the next [default: 2]
-    #[arg(short = 'f', long = "stepfactor", value_name = "FACTOR", conflicts_with = "step", help_heading = "Sizes")]
+    #[arg(short = 'f', long = "stepfactor", value_name = "N", conflicts_with = "step", help_heading = "Sizes")]
     factor: Option<u32>,
 
     /// Bytes from one size to the next, instead of a factor
-    #[arg(short = 'i', long = "stepbytes", value_name = "STEP", help_heading = "Sizes")]
+    #[arg(short = 'i', long = "stepbytes", value_name = "SIZE", help_heading = "Sizes")]
     step: Option<Bytes>,
 }
 

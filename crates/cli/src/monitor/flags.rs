@@ -1,5 +1,6 @@
 //! Flags and help of `busbw monitor`.
 
+use crate::values::time;
 use busbw_monitor::{FASTEST, SLOWEST, SPEEDS};
 use clap::{Args, ValueHint};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -73,18 +74,7 @@ pub struct Monitor {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.find(|c: char| c.is_ascii_alphabetic()) {
-        Some(at) => text.split_at(at),
-        None => (text, "s"),
-    };
-    let seconds = match (number.trim().parse::<f64>(), unit) {
-        (Ok(number), "ms") => number / 1000.0,
-        (Ok(number), "s") => number,
-        (Ok(number), "m") => number * 60.0,
-        _ => f64::NAN,
-    };
-    let interval = Duration::try_from_secs_f64(seconds).ok();
-    interval.filter(|time| (FASTEST..=SLOWEST).contains(time)).ok_or_else(|| "give 50ms to 60m".into())
+    time(text).filter(|time| (FASTEST..=SLOWEST).contains(time)).ok_or_else(|| "give 50ms to 60m".into())
 }
 
 fn speed(text: &str) -> Result<f64, String> {

@@ -1,12 +1,12 @@
 //! The files with the best setting, in the store's folder.
 
 use super::Tune;
+use crate::output::say;
 use busbw_model::Bytes;
 use busbw_tune::outputs::{Scope, command_lines, environment, nccl_conf, tuner_csv};
 use busbw_tune::runner::Workload;
 use busbw_tune::space::Setting;
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::Path;
 
 /// The largest size that the tuner plugin's README gives for "all sizes".
@@ -29,7 +29,6 @@ pub fn write(flags: &Tune, folder: &Path, workload: &Workload, best: &Setting) -
         fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
         written.push(name);
     }
-    // Nothing is lost when nobody reads it.
-    let _ = writeln!(io::stderr(), "busbw: the best setting is in {}: {}", folder.display(), written.join(", "));
+    say(format_args!("the best setting is in {}: {}", folder.display(), written.join(", ")));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Flags of `busbw tune`.
 
 use crate::cli::Output;
+use crate::values::time;
 use busbw_model::{Bytes, Collective};
 use busbw_probe::Program;
 use busbw_tune::objective::{Better, Objective};
@@ -254,16 +255,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// `90s`, `30m`, `2h`; seconds without a unit.
 fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
-    let seconds = match unit {
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return Err("write a time as 90s, 30m or 2h".into()),
-    };
-    let time = number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| "write a time as 90s, 30m or 2h".into())
+    time(text).filter(|time| !time.is_zero()).ok_or_else(|| "write a time as 90s, 30m or 2h".into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What a sweep says as it goes, on standard error, and how it is stopped.
 
+use crate::output::say;
 use busbw_report::text::measured_value;
 use busbw_tune::script::SilentMpirun;
 use busbw_tune::space::Setting;
@@ -7,7 +8,6 @@ use busbw_tune::store::{Key, Outcome};
 use busbw_tune::sweep::Watcher;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +36,7 @@ impl Progress {
     /// Settings would not reach all ranks.
     pub fn warn(&self, found: &SilentMpirun) {
         let flags: Vec<String> = found.unnamed.iter().map(|name| format!("-x {name}")).collect();
-        self.say(&format!(
+        say(&format!(
             "{}:{}: calls mpirun by itself, and Open MPI hands ranks on other hosts only what -x names: write `mpirun {} …` \
              there, if ranks are on other hosts",
             found.script,
@@ -44,23 +44,18 @@ impl Progress {
             flags.join(" ")
         ));
     }
-
-    fn say(&self, text: &str) {
-        // A sweep goes on when nobody listens.
-        let _ = writeln!(io::stderr(), "busbw: {text}");
-    }
 }
 
 impl Watcher for Progress {
     fn begins(&self, key: Key, setting: &Setting) {
         // The numbers are those of the trial's folder.
         let round = if key.round == 0 { "warm-up".into() } else { format!("round {}", key.round) };
-        self.say(&format!("{round}, setting {}: {}", key.setting, setting.name()));
+        say(format_args!("{round}, setting {}: {}", key.setting, setting.name()));
     }
 
     fn ended(&self, _: Key, setting: &Setting, outcome: &Outcome) {
         let name = setting.name();
-        self.say(&match outcome {
+        say(match outcome {
             Outcome::Value(value) => format!("  {name}: {}", measured_value(*value)),
             Outcome::Failed(reason) => format!("  {name}: failed: {reason}"),
             Outcome::TimedOut(limit) => format!("  {name}: took more than {} s", limit.as_secs_f64()),
