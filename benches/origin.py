@@ -11,6 +11,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benches/results"
+
+MEASURED = (":(top)", ":(top,exclude)benches/results", ":(top,exclude)docs/benchmarks.md")
+"""What may differ from a commit: all but what a measurement itself writes (src/machine.rs has the same)."""
+
 
 def machine() -> dict[str, Any]:
     """Describe this machine, without its name."""
@@ -25,10 +31,10 @@ def commit() -> dict[str, Any] | None:
     """Tell the commit that is checked out; None outside a git repository."""
 
     def git(*args: str) -> str:
-        return subprocess.run(["git", *args], capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        return {"hash": git("rev-parse", "HEAD"), "modified": git("status", "--porcelain") != ""}
+        return {"hash": git("rev-parse", "HEAD"), "modified": git("status", "--porcelain", "--", *MEASURED) != ""}
     except (OSError, subprocess.CalledProcessError):
         return None
 
@@ -40,15 +46,15 @@ def now(schema: str) -> dict[str, Any]:
     return {"schema": schema, "date": date, "commit": commit(), "machine": machine(), "load_average": load}
 
 
-def free_name(kind: str, date: str) -> Path:
+def free_name(kind: str, date: str, folder: Path = RESULTS) -> Path:
     """Find the first name of the day that no file has; a second result of a day gets -2."""
     names = (f"{kind}-{date[:10]}{f'-{number}' if number > 1 else ''}.json" for number in count(1))
-    return next(path for path in (Path("benches/results") / name for name in names) if not path.exists())
+    return next(path for path in (folder / name for name in names) if not path.exists())
 
 
-def record(kind: str, result: dict[str, Any], out: Path | None = None) -> Path:
-    """Write a result where it was asked for, or under the next free name."""
-    path = out or free_name(kind, result["date"])
+def record(kind: str, result: dict[str, Any], out: Path | None = None, folder: Path = RESULTS) -> Path:
+    """Write a result where it was asked for, or under the next free name of a folder."""
+    path = out or free_name(kind, result["date"], folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=2) + "\n")
     return path
