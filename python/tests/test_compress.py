@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from busbw.compress import ErrorFeedback, Message, Schedule, cpu, sample, select
+from busbw.compress import feedback as feedback_module
 
 INF, NAN = float("inf"), float("nan")
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -263,6 +264,28 @@ def test_rounding_stays_behind() -> None:
     assert residual is not None
     torch.testing.assert_close(out + residual, gradient, rtol=0, atol=0)
     assert float(residual[1]) == 70000 - 65504
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_selection_that_finds_fewer_loses_nothing(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On GPUs, `threshold` fills up with value 0 at index 0, whether entry 0 was taken itself or is kept."""
+    taken = [0, 3] if first else [2, 3]
+
+    def found(tensor: torch.Tensor, k: int, method: str) -> tuple[torch.Tensor, torch.Tensor]:
+        indices = torch.tensor([*taken, *[0] * (k - 2)])
+        values = torch.where(torch.arange(k) < 2, tensor[indices], 0)
+        return values, indices
+
+    monkeypatch.setattr(feedback_module, "select", found)
+    feedback = ErrorFeedback(momentum=0.5, value_dtype=torch.float16, method="threshold")
+    gradient = torch.tensor([5.0, 1.0, 7.0, 9.0])
+    values, indices = feedback.compress("bucket", gradient, 4)
+    out = torch.zeros(4).index_add_(0, indices, values.float())
+    residual, memory = feedback.residual("bucket"), feedback._memories["bucket"]
+    assert residual is not None
+    assert torch.equal(out + residual, gradient)
+    kept = torch.ones(4).index_fill_(0, torch.tensor(taken), 0)
+    assert torch.equal(memory.velocity, gradient * kept), "momentum starts anew where entries were sent, and only there"
 
 
 @pytest.mark.parametrize("poison", [NAN, INF, -INF])

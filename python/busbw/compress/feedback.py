@@ -79,10 +79,12 @@ class ErrorFeedback:
         memory = self._accumulate(key, gradient)
         values, indices = select(memory.residual, k, self.method)
         sent = _narrow(values, self.value_dtype)
-        error = values - sent.to(values.dtype)
-        memory.residual.index_copy_(0, indices, error)
+        # Taken away, not overwritten: where fewer than `k` were found, value 0 at index 0 stands for the rest, and what
+        # is kept there must stay.
+        memory.residual.index_add_(0, indices, sent.to(values.dtype), alpha=-1)
         if memory.velocity is not None:
-            memory.velocity.index_fill_(0, indices, 0)
+            stale = torch.where(values != 0, memory.velocity[indices], 0)
+            memory.velocity.index_add_(0, indices, stale, alpha=-1)
         _forget_what_is_not_finite(memory, values)
         return sent, indices
 

@@ -126,7 +126,7 @@ def _key(values, BYTES: tl.constexpr):
 def _keep_from(source, least, values, indices, found, n, capacity, BYTES: tl.constexpr, BLOCK: tl.constexpr):
     threshold = _key(tl.load(least), BYTES)
     lanes = tl.arange(0, BLOCK)
-    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+    for start in range(tl.program_id(0).to(tl.int64) * BLOCK, n, tl.num_programs(0) * BLOCK):
         places = start + lanes
         inside = places < n
         entries = tl.load(source + places, mask=inside, other=0.0)
@@ -136,7 +136,7 @@ def _keep_from(source, least, values, indices, found, n, capacity, BYTES: tl.con
         target = room + tl.cumsum(passed, axis=0) - 1
         fits = (passed > 0) & (target < capacity)
         tl.store(values + target, entries, mask=fits)
-        tl.store(indices + target, places.to(tl.int64), mask=fits)
+        tl.store(indices + target, places, mask=fits)
 
 
 @triton.jit
