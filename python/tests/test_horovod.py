@@ -336,6 +336,12 @@ def test_light_variables() -> None:
             Light.from_environment({variable: value})
 
 
+def test_a_timeout_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "soon")
+    with pytest.raises(ValueError, match="HOROVOD_GLOO_TIMEOUT_SECONDS='soon': a number of seconds"):
+        hvd.init()
+
+
 def leave(rank: int) -> None:
     hvd.init()
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == 2

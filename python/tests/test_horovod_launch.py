@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,6 +28,30 @@ from busbw.horovod.launch import LaunchError, Place, first_host, meet
             Place(1, 2, "srun", True),
         ),
         ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2"}, Place(1, 2, "srun", False)),
+        # srun --mpi=pmi2, a batch script, and hydra's ranks in a step of Slurm's.
+        (
+            {
+                "SLURM_PROCID": "1",
+                "SLURM_STEP_NUM_TASKS": "2",
+                "SLURM_STEP_NUM_NODES": "2",
+                "PMI_RANK": "1",
+                "PMI_SIZE": "2",
+                "PMI_JOBID": "7.0",
+            },
+            Place(1, 2, "srun", False),
+        ),
+        ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}, Place(0, 1, None, True)),
+        (
+            {
+                "SLURM_PROCID": "0",
+                "SLURM_STEP_NUM_TASKS": "1",
+                "SLURM_STEP_NUM_NODES": "1",
+                "PMI_RANK": "1",
+                "PMI_SIZE": "2",
+                "MPI_LOCALNRANKS": "2",
+            },
+            Place(1, 2, "MPICH's mpirun", True),
+        ),
     ],
 )
 def test_launchers(environment: dict[str, str], place: Place) -> None:
@@ -65,26 +89,34 @@ def environment() -> dict[str, str]:
     return {**own, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "torchrun"])
-def test_real_launchers(launcher: str) -> None:
-    if launcher == "torchrun":
-        command = [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            "2",
-            "--no-python",
-        ]
-    else:
-        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
-        if shutil.which("mpirun") is None:
-            pytest.skip("mpirun is not installed")
-        if "Open MPI" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
-            pytest.skip("mpirun is not Open MPI's")
+def open_mpi() -> list[str]:
+    """The command line of Open MPI's mpirun with two ranks."""
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed")
+    if "Open MPI" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
+        pytest.skip("mpirun is not Open MPI's")
+    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
+
+
+def torchrun() -> list[str]:
+    """The command line of torchrun with two ranks."""
+    agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return [*agent, "--no-python"]
+
+
+def behind_a_script() -> list[str]:
+    """The same of ranks that a script of their own starts, and waits for."""
+    return [*open_mpi(), "sh", "-c", '"$@"; exit $?', "wrap"]
+
+
+@pytest.mark.parametrize("launcher", [open_mpi, torchrun, behind_a_script])
+def test_real_launchers(launcher: Callable[[], list[str]]) -> None:
     ran = subprocess.run(
-        [*command, sys.executable, "-c", _SCRIPT], env=environment(), capture_output=True, text=True, timeout=150
+        [*launcher(), sys.executable, "-c", _SCRIPT],
+        env={**environment(), "HOROVOD_GLOO_TIMEOUT_SECONDS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=150,
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("sum 3 of 2") == 2

@@ -153,7 +153,7 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
         process_sets: sets to make at once, the same on every rank.
 
     Raises:
-        ValueError: `comm` is given, or a LIGHT_* variable is wrong.
+        ValueError: `comm` is given, or a LIGHT_* variable or HOROVOD_GLOO_TIMEOUT_SECONDS is wrong.
         LaunchError: the launcher does not say enough.
     """
     global _job
@@ -162,7 +162,7 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
     if _job is not None:
         return
     light = Light.from_environment()
-    timeout = timedelta(seconds=float(os.environ.get(_TIMEOUT_VARIABLE, _TIMEOUT_S)))
+    timeout = _timeout()
     owns_group = not dist.is_initialized()
     if owns_group:
         place = Place.from_environment()
@@ -176,6 +176,14 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
     # A group of its own: what the script does with PyTorch's own collectives must not come between ours.
     for process_set in (global_process_set, *(process_sets or ())):
         _job.add(process_set)
+
+
+def _timeout() -> timedelta:
+    text = os.environ.get(_TIMEOUT_VARIABLE, str(_TIMEOUT_S))
+    try:
+        return timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        raise ValueError(f"busbw: {_TIMEOUT_VARIABLE}={text!r}: a number of seconds is expected") from None
 
 
 def shutdown() -> None:

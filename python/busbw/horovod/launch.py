@@ -14,16 +14,45 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from torch.distributed import HashStore, Store, TCPStore, rendezvous  # type: ignore[attr-defined]
 
+
+class _Launcher(NamedTuple):
+    """Who may have started this process, and the variables that it sets.
+
+    Attributes:
+        name: for people.
+        sign: the variable that only it sets.
+        rank: the variable with the rank.
+        size: with the number of ranks.
+        local_size: with the number of this host's ranks; empty where there is none.
+    """
+
+    name: str
+    sign: str
+    rank: str
+    size: str
+    local_size: str
+
+
 _LAUNCHERS = (
-    ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-    ("Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
+    _Launcher("torchrun", "RANK", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+    _Launcher(
+        "Open MPI's mpirun",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    # srun sets PMI_RANK too (--mpi=pmi2); only hydra, MPICH's mpirun, counts the ranks of a host.
+    _Launcher("MPICH's mpirun", "MPI_LOCALNRANKS", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
+    # A batch script has SLURM_PROCID=0 too, but is no step of so many tasks.
+    _Launcher("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", ""),
+    _Launcher("MPICH's mpirun", "PMI_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
 )
-"""Launcher, its variables for the rank, and for the numbers of ranks and of this host's ranks. The first set counts."""
+"""In this order: the first whose sign is there counts."""
 
 _POLL_S = 0.01
 
@@ -55,11 +84,11 @@ class Place:
         Raises:
             LaunchError: a variable is missing beside another, or is no number.
         """
-        for launcher, rank, size, local_size in _LAUNCHERS:
-            if rank in environment:
-                ranks = _number(environment, size, launcher)
-                local = environment.get(local_size) if local_size else _slurm_local_size(environment)
-                return cls(_number(environment, rank, launcher), ranks, launcher, local == str(ranks))
+        for launcher in _LAUNCHERS:
+            if launcher.sign in environment:
+                rank, size = (_number(environment, name, launcher.name) for name in (launcher.rank, launcher.size))
+                local = environment.get(launcher.local_size) if launcher.local_size else _slurm_local_size(environment)
+                return cls(rank, size, launcher.name, local == str(size))
         return cls(0, 1, None, True)
 
 
@@ -91,7 +120,7 @@ def meet(place: Place, timeout: timedelta, environment: Mapping[str, str] = os.e
 
 def _meet_on_this_host(place: Place, timeout: timedelta) -> Store:
     """Let rank 0 take any free port and leave its number in a file that only ranks of this job look for."""
-    note = Path(tempfile.gettempdir()) / f"busbw-{os.getuid()}-{_parent()}"
+    note = Path(tempfile.gettempdir()) / f"busbw-{os.getuid()}-{_starter(place)}"
     if place.rank == 0:
         store = TCPStore("127.0.0.1", 0, None, True, timeout, wait_for_workers=False)
         draft = note.with_suffix(".draft")
@@ -119,12 +148,37 @@ def _read_port(note: Path, timeout: timedelta) -> int:
     raise LaunchError(f"busbw: rank 0 did not start within {timeout.total_seconds():.0f} s (no {note})")
 
 
-def _parent() -> str:
-    """Name the process that started this host's ranks, by its id and when it began: ids are used again."""
-    parent = os.getppid()
-    # The 22nd field; the second is a name in parentheses that may hold anything (proc(5)).
-    fields = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()
-    return f"{parent}-{fields[19]}"
+def _starter(place: Place) -> str:
+    """Name the process that started this host's ranks, by its id and when it began: ids are used again.
+
+    It is not always the parent: a rank may be started by a script of its own (`mpirun … ./wrap.sh`). Such scripts know
+    their rank, the launcher does not.
+    """
+
+    def is_rank(environment: Mapping[str, str]) -> bool:
+        signed = (
+            launcher for launcher in _LAUNCHERS if launcher.name == place.launcher and launcher.sign in environment
+        )
+        return any(environment.get(launcher.rank) == str(place.rank) for launcher in signed)
+
+    process = os.getppid()
+    while is_rank(_environment(process)):
+        process = int(_status(process)[1])
+    return f"{process}-{_status(process)[19]}"
+
+
+def _status(process: int) -> list[str]:
+    """Return what /proc/PID/stat tells behind the name, which stands in parentheses and may hold anything (proc(5))."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
+def _environment(process: int) -> dict[str, str]:
+    """Return what a process found in its environment; nothing of one of another user."""
+    try:
+        text = Path(f"/proc/{process}/environ").read_text(errors="replace")
+    except OSError:
+        return {}
+    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
 
 
 def _number(environment: Mapping[str, str], name: str, beside: str) -> int:
