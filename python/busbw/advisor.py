@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 import torch.distributed as dist
 
+from busbw.arguments import above_zero, positive, share, size
 from busbw.compress import ErrorFeedback, Message
 from busbw.torch import traffic
 from busbw.torch.collectives import all_gather, all_reduce, reduce_scatter
@@ -100,7 +101,8 @@ class Advice:
         lines = [f"network {self.network_gbs:.3g} GB/s per host", f"{'':10} {'time':>10} {'speed-up':>9}  pays below"]
         for estimate in self.estimates:
             seconds = estimate.seconds(self.network_gbs)
-            gain = plain.seconds(self.network_gbs) / seconds
+            # One rank alone averages in no time.
+            gain = plain.seconds(self.network_gbs) / seconds if seconds else 1.0
             below = "" if estimate is plain else _speed(estimate.pays_below_gbs(plain))
             chosen = "  <- fastest" if estimate.mode == self.mode else ""
             lines.append(f"{estimate.mode:10} {1e3 * seconds:7.1f} ms {gain:8.2f}x  {below}{chosen}")
@@ -192,7 +194,7 @@ def measure(groups: Groups, shape: Shape, device: torch.device, options: Options
     left = traffic.plain(across, nbytes) * (shape.local if groups.rail else 1)
     local = shape.local if groups.scatter else 1
     return Speeds(
-        network_gbs=left / exchange_s / 1e9,
+        network_gbs=left / exchange_s / 1e9 if left else float("inf"),
         host_gbs=2 * (local - 1) / local * nbytes / within_s / 1e9 if local > 1 else float("inf"),
         select_gbs=nbytes / select_s / 1e9,
         add_gbs=message.nbytes / add_s / 1e9,
@@ -207,15 +209,16 @@ def _within(probe: torch.Tensor, groups: Groups) -> None:
 
 def _seconds(operation: Callable[[], object], device: torch.device) -> float:
     """Return the shortest of a few times, after one that is not counted."""
-    shortest = float("inf")
-    for _ in range(1 + _PROBES):
+
+    def once() -> float:
         begin = time.perf_counter()
         operation()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        took = time.perf_counter() - begin
-        shortest = took if _ == 0 else min(shortest, took)
-    return shortest
+        return time.perf_counter() - begin
+
+    once()
+    return min(once() for _ in range(_PROBES))
 
 
 def _speed(gbs: float) -> str:
@@ -224,29 +227,24 @@ def _speed(gbs: float) -> str:
     return "always" if gbs == float("inf") else f"{gbs:.3g} GB/s ({8 * gbs:.3g} Gbit/s)"
 
 
-def _bytes(text: str) -> int:
-    """Read a size such as 553M; K, M and G are binary."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
-    return int(float(number) * unit)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print what pays for given speeds; the command `python -m busbw.advisor`."""
     parser = argparse.ArgumentParser(
         prog="python -m busbw.advisor", description="Which all-reduce pays on this network?"
     )
-    parser.add_argument("--hosts", type=int, required=True)
-    parser.add_argument("--ranks-per-host", type=int, required=True)
-    parser.add_argument("--gradients", type=_bytes, required=True, help="bytes of all gradients, as 553M")
-    parser.add_argument("--network-gbit", type=float, required=True, help="what leaves a host, Gbit/s")
-    parser.add_argument("--host-gbs", type=float, default=100.0, help="what a rank sends within its host, GB/s (100)")
+    parser.add_argument("--hosts", type=positive, required=True)
+    parser.add_argument("--ranks-per-host", type=positive, required=True)
+    parser.add_argument("--gradients", type=size, required=True, help="bytes of all gradients, as 553M")
+    parser.add_argument("--network-gbit", type=above_zero, required=True, help="what leaves a host, Gbit/s")
     parser.add_argument(
-        "--select-gbs", type=float, default=200.0, help="gradients that a rank selects from, GB/s (200)"
+        "--host-gbs", type=above_zero, default=100.0, help="what a rank sends within its host, GB/s (100)"
     )
-    parser.add_argument("--add-gbs", type=float, default=100.0, help="messages that a rank adds up, GB/s (100)")
+    parser.add_argument(
+        "--select-gbs", type=above_zero, default=200.0, help="gradients that a rank selects from, GB/s (200)"
+    )
+    parser.add_argument("--add-gbs", type=above_zero, default=100.0, help="messages that a rank adds up, GB/s (100)")
     parser.add_argument("--latency-us", type=float, default=50.0, help="one message between hosts (50)")
-    parser.add_argument("--ratio", type=float, default=0.01, help="top-k's share of the entries (0.01)")
+    parser.add_argument("--ratio", type=share, default=0.01, help="top-k's share of the entries (0.01)")
     parser.add_argument("--fp16", action="store_true", help="top-k's values travel as float16")
     given = parser.parse_args(arguments)
     dtype = torch.float16 if given.fp16 else torch.float32

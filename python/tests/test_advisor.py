@@ -68,6 +68,22 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--hosts", "2"])
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("--network-gbit 0", "0 is no number above 0"),
+        ("--hosts 0", "0 is no whole number from 1 on"),
+        ("--gradients none", "none is no number"),
+        ("--ratio 2", "2 is no share above 0 and up to 1"),
+    ],
+)
+def test_figures_that_make_no_sense_are_refused(wrong: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = "--hosts 2 --ranks-per-host 8 --gradients 528M --network-gbit 25"
+    with pytest.raises(SystemExit, match="2"):
+        main([*asked.split(), *wrong.split()])
+    assert says in capsys.readouterr().err
+
+
 def automatic(rank: int, lossy: bool) -> tuple[str, str, Any]:
     ddp = DistributedDataParallel(nn.Linear(64, 64))
     acceleration = busbw.torch.accelerate(ddp, lossy=lossy)
@@ -77,7 +93,9 @@ def automatic(rank: int, lossy: bool) -> tuple[str, str, Any]:
     return acceleration.mode, str(acceleration.advice), acceleration.report().steps
 
 
-@pytest.mark.parametrize(("world", "hosts", "lossy"), [(4, ["a", "a", "b", "b"], True), (2, ["a", "a"], False)])
+@pytest.mark.parametrize(
+    ("world", "hosts", "lossy"), [(4, ["a", "a", "b", "b"], True), (2, ["a", "a"], False), (1, ["a"], False)]
+)
 def test_auto_is_the_same_on_all_ranks(world: int, hosts: list[str], lossy: bool, tmp_path: Path) -> None:
     answers = ranks.run(world, automatic, lossy, directory=tmp_path, hosts=hosts)
     assert len({mode for mode, _, _ in answers}) == 1

@@ -105,7 +105,7 @@ def test_settings_fit_the_job() -> None:
             settings(line)
 
 
-@pytest.mark.parametrize("line", ["--batch-size 0", "--devices 1,x", "--stack fast"])
+@pytest.mark.parametrize("line", ["--batch-size 0", "--devices 1,x", "--stack fast", "--ratio 2", "--warmup -1"])
 def test_bad_usage(line: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         parser().parse_args(line.split())
@@ -123,14 +123,18 @@ def test_tables_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 SMALL = "--model squeezenet1_1 --image-size 32 --batch-size 2 --warmup 1 --iters 2 --batches-per-iter 1 --intra-size 1"
 
 
+def synthetic(line: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "busbw.synthetic", *line.split()]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+
+
 def test_the_command_replays_all_stacks(tmp_path: Path) -> None:
     pytest.importorskip("torchvision", reason="torchvision is not installed")
     line = (
         f"{SMALL} --np 2 --sweep --devices 1,2 --replay --compute-ms 5 --network loopback --json {tmp_path}/sweep.json"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "busbw.synthetic", *line.split()]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    ran = synthetic(line)
     assert ran.returncode == 0, ran.stderr
     table = merged([tmp_path / "sweep.json"])
     stacks = ["plain", "two-level", "topk", "both"]
@@ -159,3 +163,17 @@ def test_unknown_models_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torchvision", reason="torchvision is not installed")
     assert main(["--model", "vgg17", "--replay", "--compute-ms", "1"]) == 2
     assert "no model 'vgg17'; it has" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [("--model vgg17 --replay --compute-ms 1", "no model 'vgg17'; it has"), ("--devices 4", "the job has 2 ranks")],
+)
+def test_ranks_that_cannot_start_say_why_once(flags: str, says: str) -> None:
+    pytest.importorskip("torchvision", reason="torchvision is not installed")
+    ran = synthetic(f"--np 2 --no-cuda {flags}")
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    # PyTorch may log that it ends the other rank.
+    assert ran.stderr.count("busbw.synthetic: ") == 1, ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from busbw.horovod.launch import LaunchError, Place, meet
-from busbw.synthetic.job import measure, publish, start
+from busbw.synthetic.job import BAD_USAGE, measure, publish, start
 from busbw.synthetic.result import merged
 from busbw.synthetic.run import TIMEOUT
-from busbw.synthetic.settings import UsageError, parser
+from busbw.synthetic.settings import parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,9 +23,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             place = Place.from_environment()
             measure(given, place, meet(place, TIMEOUT))
-    except (UsageError, LaunchError, ValueError, OSError) as error:
+    except (LaunchError, ValueError, OSError) as error:
         print(f"busbw.synthetic: {error}", file=sys.stderr)
-        return 2
+        return BAD_USAGE
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
@@ -15,8 +16,11 @@ from busbw.horovod.launch import Place
 from busbw.synthetic.plot import svg
 from busbw.synthetic.result import Table
 from busbw.synthetic.run import TIMEOUT, Rank, run
-from busbw.synthetic.settings import UsageError, settings_of
+from busbw.synthetic.settings import settings_of
 from busbw.torch.layout import HostLayout, host_id
+
+BAD_USAGE = 2
+"""The exit status where arguments do not fit, or a file cannot be written."""
 
 
 def start(given: argparse.Namespace) -> None:
@@ -24,19 +28,26 @@ def start(given: argparse.Namespace) -> None:
     # Ranks share the cores: more threads than cores only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // given.np)))
     with tempfile.TemporaryDirectory(prefix="busbw-") as directory:
-        multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
-            _started, (given, directory), given.np, start_method="spawn"
-        )
+        try:
+            multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
+                _started, (given, directory), given.np, start_method="spawn"
+            )
+        except multiprocessing.ProcessExitedException as error:
+            if error.exit_code != BAD_USAGE:
+                raise
+            sys.exit(BAD_USAGE)  # and a rank has said why
 
 
 def _started(rank: int, given: argparse.Namespace, directory: str) -> None:
     place = Place(rank, given.np, "busbw", on_one_host=True)
     try:
         measure(given, place, FileStore(f"{directory}/meeting", given.np))
-    except UsageError as error:
-        if rank == 0:
-            print(f"busbw.synthetic: {error}", file=sys.stderr)
-        sys.exit(2)
+    except (ValueError, OSError) as error:
+        # The rank that fails first speaks: the others are ended then, whatever they were about to say.
+        with contextlib.suppress(FileExistsError):
+            (Path(directory) / "said").touch(exist_ok=False)
+            print(f"busbw.synthetic: {error}", file=sys.stderr, flush=True)
+        sys.exit(BAD_USAGE)
 
 
 def measure(given: argparse.Namespace, place: Place, store: Store) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from busbw.arguments import natural, positive, share
 from busbw.torch import Mode, Options
 
 STACKS: tuple[Mode, ...] = ("plain", "two-level", "topk", "both")
@@ -79,20 +80,20 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--model", default="resnet50", help="a classification model of torchvision (resnet50)")
-    add("--batch-size", type=_positive, default=32, help="images per device and batch (32)")
-    add("--image-size", type=_positive, default=224, help="pixels of a side (224)")
-    add("--warmup", type=_natural, default=10, metavar="N", help="batches before the clock runs (10)")
-    add("--batches-per-iter", type=_positive, default=10, metavar="N", help="batches of one measured value (10)")
-    add("--iters", type=_positive, default=_DEFAULT_ITERATIONS, metavar="N", help="measured values (10)")
+    add("--batch-size", type=positive, default=32, help="images per device and batch (32)")
+    add("--image-size", type=positive, default=224, help="pixels of a side (224)")
+    add("--warmup", type=natural, default=10, metavar="N", help="batches before the clock runs (10)")
+    add("--batches-per-iter", type=positive, default=10, metavar="N", help="batches of one measured value (10)")
+    add("--iters", type=positive, default=_DEFAULT_ITERATIONS, metavar="N", help="measured values (10)")
     add("--stack", choices=STACKS, default="plain", help="how gradients are averaged (plain)")
     add("--sweep", action="store_true", help="measure all stacks, on 1, on a host's and on all devices")
     add("--devices", type=_counts, metavar="N,N,...", help="numbers of devices to measure")
     add("--replay", action="store_true", help="only communicate, on the model's gradient sizes and ready times")
     add("--compute-ms", type=float, metavar="MS", help="with --replay: a batch's computation (measured here)")
-    add("--ratio", type=float, default=0.01, help="share of entries that top-k sends (0.01)")
+    add("--ratio", type=share, default=0.01, help="share of entries that top-k sends (0.01)")
     add("--fp16", action="store_true", help="top-k's values travel as float16")
-    add("--intra-size", type=_positive, metavar="N", help="take blocks of N ranks as hosts")
-    add("--np", type=_positive, metavar="N", help="start N ranks on this machine")
+    add("--intra-size", type=positive, metavar="N", help="take blocks of N ranks as hosts")
+    add("--np", type=positive, metavar="N", help="start N ranks on this machine")
     add("--no-cuda", action="store_true", help="train on CPUs")
     add("--network", default=os.environ.get("NCCL_NET_PLUGIN", "TCP"), help="what to call the network in the table")
     add("--json", type=Path, metavar="FILE", help="write the table as JSON")
@@ -136,19 +137,5 @@ def settings_of(arguments: argparse.Namespace, world_size: int, local_size: int)
     )
 
 
-def _natural(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return number
-
-
-def _positive(text: str) -> int:
-    number = _natural(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
-
-
 def _counts(text: str) -> Sequence[int]:
-    return [_positive(part) for part in text.split(",")]
+    return [positive(part) for part in text.split(",")]
