@@ -137,9 +137,10 @@ def slurm() -> Iterator[dict[str, str]]:
         subprocess.run([*lab, "down"], env=variables, check=True, timeout=150)
 
 
-def test_srun_on_two_nodes(slurm: dict[str, str]) -> None:
+@pytest.mark.parametrize("mpi", ["none", "pmi2"])
+def test_srun_on_two_nodes(mpi: str, slurm: dict[str, str]) -> None:
     """The lab's node names are in slurm.conf only, so that rank 0's address comes from there."""
-    command = ["srun", "-N2", "-n2", sys.executable, "-c", _SCRIPT]
+    command = ["srun", f"--mpi={mpi}", "-N2", "-n2", sys.executable, "-c", _SCRIPT]
     ran = subprocess.run(command, env=slurm, capture_output=True, text=True, timeout=250)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("sum 3 of 2") == 2
