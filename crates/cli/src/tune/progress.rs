@@ -36,7 +36,7 @@ impl Progress {
     /// Settings would not reach all ranks.
     pub fn warn(&self, found: &SilentMpirun) {
         let flags: Vec<String> = found.unnamed.iter().map(|name| format!("-x {name}")).collect();
-        say(&format!(
+        say(format_args!(
             "{}:{}: calls mpirun by itself, and Open MPI hands ranks on other hosts only what -x names: write `mpirun {} …` \
              there, if ranks are on other hosts",
             found.script,
