@@ -4,6 +4,7 @@ use super::Draft;
 use crate::case::Case;
 use crate::xid::{Fault, fault};
 use busbw_model::{Code, Evidence, Fact, Finding, HostFact, Limit, LinkLayer, Severity};
+use std::collections::HashMap;
 
 /// Locked memory below this is a shell's default, not one for RDMA.
 const LITTLE_LOCKED_MEMORY: u64 = 1 << 30;
@@ -189,16 +190,29 @@ fn failed_transfer(case: &Case) -> bool {
     case.lines.iter().any(|line| line.text.contains("vendor err 129"))
 }
 
-/// Ports of one kind with different rates.
+/// Ports of one link layer with different rates: compute on InfiniBand and storage on Ethernet are no siblings.
 fn unequal_rates(case: &Case) -> Option<Finding> {
-    let rates = || {
-        case.run.host_facts.iter().filter_map(|f| match f.fact {
-            Fact::RateGbps(rate) if rate > 0.0 => Some((f, rate)),
+    let facts = || case.run.host_facts.iter();
+    let port = |fact: &'_ HostFact| (fact.host.clone(), fact.device.clone());
+    let layers: HashMap<_, LinkLayer> = facts()
+        .filter_map(|fact| match fact.fact {
+            Fact::LinkLayer(layer) => Some((port(fact), layer)),
             _ => None,
         })
-    };
-    let best = rates().map(|(_, rate)| rate).fold(0.0, f64::max);
-    let (slow, rate) = rates().find(|(_, rate)| *rate < 0.6 * best)?;
+        .collect();
+    let rates: Vec<(&HostFact, Option<LinkLayer>, f64)> = facts()
+        .filter_map(|fact| match fact.fact {
+            Fact::RateGbps(rate) if rate > 0.0 => Some((fact, layers.get(&port(fact)).copied(), rate)),
+            _ => None,
+        })
+        .collect();
+    let mut best: HashMap<Option<LinkLayer>, f64> = HashMap::new();
+    for (_, layer, rate) in &rates {
+        let most = best.entry(*layer).or_default();
+        *most = most.max(*rate);
+    }
+    let (slow, layer, rate) = rates.iter().find(|(_, layer, rate)| *rate < 0.6 * best[layer])?;
+    let best = best[layer];
     let draft = Draft {
         code: Code::NicRate,
         severity: Severity::Warning,
@@ -217,6 +231,21 @@ fn unequal_rates(case: &Case) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_compared_within_a_link_layer() {
+        let port = |name: &str, rate: u32, layer: &str| {
+            format!(
+                "CA '{name}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n\t\tLink layer: {layer}\n"
+            )
+        };
+        for (layer, told) in [("InfiniBand", true), ("Ethernet", false)] {
+            let text = port("mlx5_0", 400, "InfiniBand") + &port("mlx5_1", 100, layer);
+            let run = busbw_ingest::read_bytes(&[("ibstat.txt", text.as_bytes())]).expect("text");
+            let found = rule(&Case::new(&run));
+            assert_eq!(found.iter().any(|f| f.code == Code::NicRate), told, "{layer}: {found:?} {:?}", run.host_facts);
+        }
+    }
 
     /// As `busbw check` has it: what a program did to itself is no reason to take a GPU out of service.
     #[test]
