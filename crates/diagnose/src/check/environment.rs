@@ -1,21 +1,20 @@
 //! Variables that hurt, by the rules that judge those of a run.
 
-use super::net::SOCKET_INTERFACES;
-use super::rdma::HCAS;
+use super::net::{self, SOCKET_INTERFACES};
+use super::rdma::{self, HCAS};
 use super::sheet::Sheet;
 use crate::case::Case;
 use crate::rules::environment;
 use busbw_model::{EnvOrigin, EnvSetting, Finding, NodeFacts, Place, Run, Severity, SourceLine, VersionLine};
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
-    let names: Vec<&String> = node.environment.keys().filter(|name| is_judged_here(name, node)).collect();
-    if names.is_empty() {
+    if node.environment.keys().all(|name| name == "LD_LIBRARY_PATH") {
         return sheet.ok("variables", "none set that NCCL, UCX, libfabric or Open MPI reads");
     }
     let run = as_run(node);
     let case = Case::new(&run);
     let findings: Vec<Finding> = environment::rule(&case).into_iter().chain(environment::unknown(&case)).collect();
-    for name in names {
+    for name in node.environment.keys().filter(|name| is_judged_here(name, node)) {
         let setting = format!("{name}={}", node.environment[name]);
         match findings.iter().find(|finding| names_it(finding, name)) {
             Some(finding) => judged(&setting, finding, sheet),
@@ -24,12 +23,12 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     }
 }
 
-/// What another area has a line for is not called `ok` here as well.
+/// What fails by a line of its own in another area is not called `ok` here.
 fn is_judged_here(name: &str, node: &NodeFacts) -> bool {
     match name {
         "LD_LIBRARY_PATH" => false,
-        SOCKET_INTERFACES => false,
-        HCAS => node.rdma.is_empty(),
+        SOCKET_INTERFACES => net::misnamed(node).is_none(),
+        HCAS => node.rdma.is_empty() || rdma::absent(node).is_empty(),
         _ => true,
     }
 }

@@ -5,13 +5,13 @@ use crate::interfaces::is_inner;
 use busbw_model::node::NetInterface;
 use busbw_model::{Code, NodeFacts};
 
-/// The variable that names interfaces; it has a line of its own here.
+/// The variable that names interfaces.
 pub(super) const SOCKET_INTERFACES: &str = "NCCL_SOCKET_IFNAME";
 /// From this speed on, small rings and single queues lose packets or bind the traffic to one core.
 const FAST_MBPS: u64 = 10_000;
 const SMALL_RING: u32 = 1024;
 
-/// Whether an interface may lead to other nodes: a card that is no part of a bond, or what software made of cards.
+/// Whether an interface may lead to other nodes: a card, or what software made of cards.
 pub(super) fn is_outward(interface: &NetInterface) -> bool {
     !is_inner(&interface.name)
         && (!interface.software || !interface.addresses.is_empty() || interface.name.starts_with("bond"))
@@ -22,22 +22,26 @@ pub(super) fn is_up(interface: &NetInterface) -> bool {
     matches!(interface.state.as_str(), "up" | "unknown")
 }
 
+/// Interfaces that are up and may lead to other nodes.
+fn up(node: &NodeFacts) -> impl Iterator<Item = &NetInterface> {
+    node.interfaces.iter().filter(|interface| is_outward(interface) && is_up(interface))
+}
+
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
-    let outward: Vec<&NetInterface> = node.interfaces.iter().filter(|interface| is_outward(interface)).collect();
-    let up: Vec<&NetInterface> = outward.iter().filter(|interface| is_up(interface)).copied().collect();
-    if up.is_empty() {
+    if up(node).next().is_none() {
         let remedy = "Bring one up: `ip link; sudo ip link set eth0 up`";
         sheet.fail("interfaces", "none is up", Some(Code::NetUnreachable), remedy);
     }
-    for interface in &up {
+    for interface in up(node) {
         link(interface, sheet);
         rings(interface, sheet);
     }
-    let down: Vec<&str> = outward.iter().filter(|i| !is_up(i)).map(|i| i.name.as_str()).collect();
+    let down = node.interfaces.iter().filter(|interface| is_outward(interface) && !is_up(interface));
+    let down: Vec<&str> = down.map(|interface| interface.name.as_str()).collect();
     if !down.is_empty() {
         sheet.skip("interfaces", format!("down: {}", listed(&down)));
     }
-    chosen(node, &up, sheet);
+    chosen(node, sheet);
 }
 
 fn link(interface: &NetInterface, sheet: &mut Sheet) {
@@ -82,19 +86,28 @@ fn rings(interface: &NetInterface, sheet: &mut Sheet) {
     }
 }
 
-/// NCCL_SOCKET_IFNAME may name interfaces that are not there or not up. It lists prefixes; `=` makes them names, `^` excludes.
-fn chosen(node: &NodeFacts, up: &[&NetInterface], sheet: &mut Sheet) {
+fn chosen(node: &NodeFacts, sheet: &mut Sheet) {
     let Some(list) = node.environment.get(SOCKET_INTERFACES) else { return };
+    let Some(what) = misnamed(node) else { return sheet.ok(SOCKET_INTERFACES, list) };
+    let there: Vec<&str> = up(node).map(|interface| interface.name.as_str()).collect();
+    let remedy = format!("Name an interface that is up: {}; or `unset {SOCKET_INTERFACES}`", listed(&there));
+    sheet.fail(SOCKET_INTERFACES, format!("{list}: {what}"), Some(Code::NetWrongInterface), remedy);
+}
+
+/// What is wrong with NCCL_SOCKET_IFNAME, where it leaves no interface that is up. It lists prefixes; `=` makes them names,
+/// `^` excludes.
+pub(super) fn misnamed(node: &NodeFacts) -> Option<&'static str> {
+    let list = node.environment.get(SOCKET_INTERFACES)?;
     let (excludes, names) = list.strip_prefix('^').map_or((false, list.as_str()), |names| (true, names));
     let (exact, names) = names.strip_prefix('=').map_or((false, names), |names| (true, names));
     let names: Vec<&str> = names.split(',').map(|name| name.split(':').next().unwrap_or_default()).collect();
     let named =
         |interface: &str| names.iter().any(|name| if exact { *name == interface } else { interface.starts_with(name) });
-    if up.iter().any(|interface| named(&interface.name) != excludes) || (!excludes && names.contains(&"lo")) {
-        return sheet.ok(SOCKET_INTERFACES, list);
+    let leaves_one = up(node).any(|interface| named(&interface.name) != excludes);
+    match excludes {
+        _ if leaves_one => None,
+        true => Some("leaves out every interface that is up"),
+        false if names.contains(&"lo") => None,
+        false => Some("no such interface is up"),
     }
-    let there: Vec<&str> = up.iter().map(|interface| interface.name.as_str()).collect();
-    let remedy = format!("Name an interface that is up: {}; or `unset {SOCKET_INTERFACES}`", listed(&there));
-    let what = if excludes { "leaves out every interface that is up" } else { "no such interface is up" };
-    sheet.fail(SOCKET_INTERFACES, format!("{list}: {what}"), Some(Code::NetWrongInterface), remedy);
 }

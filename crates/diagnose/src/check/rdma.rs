@@ -5,7 +5,7 @@ use super::sheet::{Sheet, listed};
 use busbw_model::node::{Known, RdmaDevice};
 use busbw_model::{Code, NodeFacts};
 
-/// The variable that names devices; it has a line of its own here.
+/// The variable that names devices.
 pub(super) const HCAS: &str = "NCCL_IB_HCA";
 /// Kernels from this one on let NICs reach GPU memory by dma-buf (5.12; NCCL's documentation asks for it as well).
 const DMA_BUF_SINCE: (u32, u32) = (5, 12);
@@ -24,22 +24,24 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     gpu_direct(node, sheet);
 }
 
-/// NCCL_IB_HCA may name devices that are not there. It lists prefixes; `=` makes them names, `^` excludes.
 fn chosen(node: &NodeFacts, sheet: &mut Sheet) {
     let Some(list) = node.environment.get(HCAS) else { return };
-    if list.starts_with('^') {
-        return sheet.ok(HCAS, list);
-    }
-    let exact = list.starts_with('=');
-    let is_there = |name: &str| node.rdma.iter().any(|d| if exact { d.name == name } else { d.name.starts_with(name) });
-    let names = list.trim_start_matches('=').split(',').map(|name| name.split(':').next().unwrap_or_default());
-    let absent: Vec<&str> = names.filter(|name| !name.is_empty() && !is_there(name)).collect();
+    let absent = absent(node);
     if absent.is_empty() {
         return sheet.ok(HCAS, list);
     }
     let there: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
     let remedy = format!("Name devices that are there: {}; or `unset {HCAS}`", listed(&there));
     sheet.fail(HCAS, format!("{list}: no {}", listed(&absent)), Some(Code::NetSocketFallback), remedy);
+}
+
+/// What NCCL_IB_HCA names and is not there. It lists prefixes; `=` makes them names, `^` excludes.
+pub(super) fn absent(node: &NodeFacts) -> Vec<&str> {
+    let Some(list) = node.environment.get(HCAS).filter(|list| !list.starts_with('^')) else { return Vec::new() };
+    let exact = list.starts_with('=');
+    let is_there = |name: &str| node.rdma.iter().any(|d| if exact { d.name == name } else { d.name.starts_with(name) });
+    let names = list.trim_start_matches('=').split(',').map(|name| name.split(':').next().unwrap_or_default());
+    names.filter(|name| !name.is_empty() && !is_there(name)).collect()
 }
 
 /// Firmware of each kind of card; equal cards should have equal firmware.
