@@ -34,8 +34,9 @@ fn may_lock_all(root: &Root) -> bool {
     let status = root.value("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let capabilities = effective.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
-    let users = root.value("/proc/self/uid_map").unwrap_or_default();
-    let is_first = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    // A kernel without user namespaces has no such file.
+    let users = root.value("/proc/self/uid_map");
+    let is_first = users.is_none_or(|users| users.split_whitespace().eq(["0", "0", "4294967295"]));
     is_first && capabilities >> IPC_LOCK & 1 == 1
 }
 
