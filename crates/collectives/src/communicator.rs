@@ -67,7 +67,7 @@ impl Communicator {
         let greetings = greet(exchange, &options.host)?;
         let cores_left = cores_left(&greetings, &greetings[rank].machine);
         let cores = if cores_left.is_some() { Cores::Own } else { Cores::Shared };
-        let layout = Layout::new(&number_hosts(&greetings));
+        let layout = Layout::new(&greetings.iter().map(|greeting| greeting.host_id).collect::<Vec<_>>());
         let names = greetings.iter().enumerate().map(|(r, g)| format!("rank {r} on host {}", g.name)).collect();
         let mut connections = Connections::new(rank, names);
         let mut lanes = 1;
@@ -75,9 +75,8 @@ impl Communicator {
             let (names, family) = (options.interface_names.as_deref(), options.address_family.as_deref());
             let chosen = interfaces::choose(&interfaces::list()?, names, family)?;
             let config = tcp::Config { spare_cores: cores_left.unwrap_or(0), ..options.tcp };
-            lanes = chosen.len();
             let net = Net::new(chosen, config, options.token, Arc::clone(&options.alarm), cores)?;
-            connections.open(net, exchange)?;
+            lanes = connections.open(net, exchange)?;
         }
         let group = Group::join(local, options.token, Arc::clone(&options.alarm), cores)?;
         let host = HostGroup::new(group)?;
@@ -104,11 +103,6 @@ impl Communicator {
     /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.size
-    }
-
-    /// Which rank is on which host.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// What carries the bytes, for people: `shared memory`, `TCP over eth0, eth1`.
@@ -216,21 +210,6 @@ impl Greeting {
             cores: CoreSet::parse(&next()),
         }
     }
-}
-
-/// For each rank the number of its host, in the order of their first ranks.
-fn number_hosts(greetings: &[Greeting]) -> Vec<usize> {
-    let mut hosts: Vec<u64> = Vec::new();
-    greetings
-        .iter()
-        .map(|greeting| {
-            let known = hosts.iter().position(|&host| host == greeting.host_id);
-            known.unwrap_or_else(|| {
-                hosts.push(greeting.host_id);
-                hosts.len() - 1
-            })
-        })
-        .collect()
 }
 
 /// Cores per rank of a machine that no rank needs; `None` where ranks share cores.

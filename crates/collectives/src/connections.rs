@@ -5,6 +5,7 @@ use busbw_net::shm::Group;
 use busbw_net::tcp::{Connecting, Handle, Listener, Net, RecvComm};
 use busbw_net::{Error, Exchange, Receiver, Result, Sender};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The ways from one rank to the others.
 pub struct Connections {
@@ -25,7 +26,7 @@ struct Local {
 struct Remote {
     net: Net,
     listeners: Vec<Listener>,
-    /// By rank, where its devices listen; none for ranks of this host.
+    /// By rank, where its devices listen.
     handles: Vec<Vec<Handle>>,
     connecting: HashMap<(usize, usize), Connecting>,
     accepted: HashMap<(usize, usize), RecvComm>,
@@ -39,7 +40,10 @@ impl Connections {
 
     /// Listens on every device of `net` and learns where the others listen. Every rank calls it; those alone on their
     /// host as well as the others.
-    pub fn open(&mut self, net: Net, exchange: &mut dyn Exchange) -> Result<()> {
+    ///
+    /// Gives how many lanes there are, the same for all ranks, since they divide data by it: as many as the host with the
+    /// most devices has. Where a host has fewer, its lanes take these in turn.
+    pub fn open(&mut self, net: Net, exchange: &mut dyn Exchange) -> Result<usize> {
         let listeners = (0..net.devices().len()).map(|device| net.listen(device)).collect::<Result<Vec<_>>>()?;
         let mine: Vec<u8> = listeners.iter().flat_map(|listener| listener.handle().to_bytes()).collect();
         let handles = exchange
@@ -53,9 +57,10 @@ impl Connections {
                 self.names[rank]
             )));
         }
+        let lanes = handles.iter().map(Vec::len).max().unwrap_or(1);
         let (connecting, accepted) = Default::default();
         self.remote = Some(Remote { net, listeners, handles, connecting, accepted });
-        Ok(())
+        Ok(lanes)
     }
 
     /// Connects the ranks of this host among each other, with `lanes` connections each way. `group` are the ranks of this
@@ -76,12 +81,10 @@ impl Connections {
         let devices = self.remote.iter().flat_map(|remote| remote.net.devices());
         devices.map(|device| device.name.clone()).collect()
     }
+}
 
-    fn remote(&mut self, peer: usize) -> Result<&mut Remote> {
-        let missing =
-            || Error::Config(format!("no way to {}: neither on this host nor by an interface", self.names[peer]));
-        self.remote.as_mut().ok_or_else(missing)
-    }
+fn no_way(name: &str) -> Error {
+    Error::Config(format!("no way to {name}: neither on this host nor by an interface"))
 }
 
 /// What a connection tells about itself when it is made: who it comes from and which lane it is.
@@ -94,19 +97,19 @@ impl Connector for Connections {
         if let Some(local) = self.local.get_mut(&(peer, lane)) {
             return Ok(local.sender.take());
         }
-        let (rank, name) = (self.rank, self.names[peer].clone());
-        let remote = self.remote(peer)?;
+        let name = &self.names[peer];
+        let remote = self.remote.as_mut().ok_or_else(|| no_way(name))?;
         let connecting = match remote.connecting.entry((peer, lane)) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let device = lane % remote.net.devices().len();
                 let theirs = &remote.handles[peer][lane % remote.handles[peer].len()];
-                entry.insert(remote.net.connect(device, theirs, purpose(rank, lane))?)
+                entry.insert(remote.net.connect(device, theirs, purpose(self.rank, lane))?)
             }
         };
         let Some(mut sender) = connecting.poll()? else { return Ok(None) };
         remote.connecting.remove(&(peer, lane));
-        sender.set_peer_name(&name);
+        sender.set_peer_name(name);
         Ok(Some(Box::new(sender)))
     }
 
@@ -114,8 +117,8 @@ impl Connector for Connections {
         if let Some(local) = self.local.get_mut(&(peer, lane)) {
             return Ok(local.receiver.take());
         }
-        let names = self.names.clone();
-        let remote = self.remote(peer)?;
+        let names = &self.names;
+        let remote = self.remote.as_mut().ok_or_else(|| no_way(&names[peer]))?;
         for listener in &mut remote.listeners {
             while let Some((mut receiver, purpose)) = listener.accept()? {
                 let from = ((purpose >> 32) as usize, (purpose & u64::from(u32::MAX)) as usize);
@@ -126,5 +129,76 @@ impl Connector for Connections {
         }
         let receiver = remote.accepted.remove(&(peer, lane));
         Ok(receiver.map(|receiver| Box::new(receiver) as Box<dyn Receiver>))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Operation;
+    use crate::algorithms::{self, Algorithm};
+    use crate::links::Links;
+    use busbw_model::{Collective, Datatype, RedOp};
+    use busbw_net::interfaces::Interface;
+    use busbw_net::shm::ThreadExchange;
+    use busbw_net::wait::Cores;
+    use busbw_net::{Alarm, Token, tcp};
+    use std::sync::Arc;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+
+    /// An address of the loopback, as an interface of its own.
+    fn interface(last: u8) -> Interface {
+        let address = [127, 0, 0, last].into();
+        let (name, loopback, up) = ("lo".to_owned(), true, true);
+        Interface { name, index: 1, address, prefix_len: 8, up, loopback, speed_mbps: None }
+    }
+
+    /// The sums that rank `rank` of two gets, which has `devices` devices.
+    fn sums(rank: usize, devices: u8, token: Token, alarm: &Arc<Alarm>, exchange: &mut ThreadExchange) -> Vec<i32> {
+        let devices = (1..=devices).map(interface).collect();
+        let net = Net::new(devices, tcp::Config::default(), token, Arc::clone(alarm), Cores::Shared).unwrap();
+        let mut connections = Connections::new(rank, vec!["rank 0".into(), "rank 1".into()]);
+        let lanes = connections.open(net, exchange).unwrap();
+        assert_eq!(lanes, 2, "as many as the rank with the most devices has");
+        let mut links = Links::new(rank, 2, lanes, connections, Arc::clone(alarm), Cores::Shared);
+        let mut numbers: Vec<i32> = (0..100_000).map(|number| number + rank as i32).collect();
+        let place: *mut u8 = numbers.as_mut_ptr().cast();
+        let operation = Operation {
+            collective: Collective::AllReduce,
+            datatype: Datatype::Int32,
+            redop: RedOp::Sum,
+            count: numbers.len(),
+            root: 0,
+            send: place,
+            receive: place,
+            counts: &[],
+        };
+        // SAFETY: the numbers are both input and output, as an all-reduce in place has it.
+        unsafe { algorithms::run(&mut links, Algorithm::Ring, &operation).unwrap() };
+        exchange.all_gather(&[]).unwrap();
+        numbers
+    }
+
+    #[test]
+    fn hosts_with_more_and_fewer_devices_divide_data_alike() {
+        let (alarm, token) = (Alarm::new(), Token::random().unwrap());
+        let (done, is_done) = channel::<()>();
+        std::thread::scope(|scope| {
+            let alarm = &alarm;
+            let ranks = ThreadExchange::among(2, alarm).into_iter().enumerate().map(|(rank, mut exchange)| {
+                scope.spawn(move || sums(rank, rank as u8 + 1, token, alarm, &mut exchange))
+            });
+            let ranks: Vec<_> = ranks.collect();
+            scope.spawn(move || {
+                if is_done.recv_timeout(Duration::from_secs(30)) == Err(RecvTimeoutError::Timeout) {
+                    alarm.raise("the ranks wait for messages that never come");
+                }
+            });
+            for rank in ranks {
+                assert!(rank.join().unwrap().into_iter().eq((0..100_000).map(|number| 2 * number + 1)));
+            }
+            drop(done);
+        });
     }
 }
