@@ -1,6 +1,7 @@
 //! One collective operation, as NCCL's functions describe it.
 
 use busbw_model::{Collective, Datatype, RedOp};
+use busbw_net::{Error, Result};
 
 /// What to do, on which memory. Every rank of the communicator calls with the same values but for the pointers.
 #[derive(Debug, Clone, Copy)]
@@ -35,5 +36,19 @@ impl Operation<'_> {
     /// Bytes of one element.
     pub fn element(&self) -> usize {
         self.datatype.size() as usize
+    }
+
+    /// Fails unless the root is one of `ranks` ranks and there is a count for each pair of them, where these matter.
+    pub(crate) fn check(&self, ranks: usize) -> Result<()> {
+        let Operation { collective, root, counts, .. } = *self;
+        if collective.has_root() && root >= ranks {
+            let text = format!("{} with root {root}: the root is one of 0 to {}", collective.name(), ranks - 1);
+            return Err(Error::Config(text));
+        }
+        if collective == Collective::AllToAllV && counts.len() != ranks * ranks {
+            let (wanted, given) = (ranks * ranks, counts.len());
+            return Err(Error::Config(format!("alltoallv among {ranks} ranks needs {wanted} counts, not {given}")));
+        }
+        Ok(())
     }
 }

@@ -101,6 +101,16 @@ impl Collective {
         }
     }
 
+    /// Whether it adds up (or multiplies, compares) what ranks give.
+    pub fn reduces(self) -> bool {
+        matches!(self, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter)
+    }
+
+    /// Whether one rank, the root, gives or gets all.
+    pub fn has_root(self) -> bool {
+        matches!(self, Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter)
+    }
+
     /// The busbw of an algbw over `nranks` ranks.
     pub fn busbw(self, algbw: GBps, nranks: u32) -> GBps {
         GBps(algbw.0 * self.busbw_factor(nranks))
@@ -252,6 +262,15 @@ mod tests {
             assert_eq!(Collective::from_name(collective.name()), Some(collective));
             assert_eq!(Collective::from_name(&format!("{}_perf", collective.name())), Some(collective));
         }
+    }
+
+    #[test]
+    fn rooted_and_reducing_ones_are_told_apart() {
+        let all = |holds: fn(Collective) -> bool| {
+            Collective::ALL.into_iter().filter(move |c| holds(*c)).map(Collective::name)
+        };
+        assert!(all(Collective::reduces).eq(["all_reduce", "reduce_scatter", "reduce"]));
+        assert!(all(Collective::has_root).eq(["broadcast", "reduce", "gather", "scatter"]));
     }
 
     #[test]

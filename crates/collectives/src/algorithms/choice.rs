@@ -220,7 +220,7 @@ fn preferences(collective: Collective, bytes: usize, layout: &Layout) -> Vec<Alg
         // A ring's steps grow with the ranks, a tree's with their logarithm.
         Collective::AllReduce if bytes < ranks * small => vec![Tree, Ring, Doubling],
         Collective::AllReduce => vec![Ring, Tree, Doubling],
-        Collective::AllGather if bytes * ranks <= small && ranks > 2 => vec![Doubling, Ring],
+        Collective::AllGather if bytes.saturating_mul(ranks) <= small && ranks > 2 => vec![Doubling, Ring],
         Collective::AllGather => vec![Ring, Doubling],
         Collective::ReduceScatter if bytes <= small / 4 && ranks <= 16 => vec![Pairwise, Ring],
         Collective::ReduceScatter => vec![Ring, Pairwise],

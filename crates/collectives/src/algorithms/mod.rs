@@ -34,6 +34,7 @@ use busbw_net::{Error, Result};
 /// # Safety
 /// Both buffers are good for what the collective reads and writes, and do not overlap but for an operation in place.
 pub unsafe fn run<M: Mesh + ?Sized>(mesh: &mut M, algorithm: Algorithm, op: &Operation<'_>) -> Result<()> {
+    op.check(mesh.size())?;
     if mesh.size() == 1 {
         // SAFETY: passed on to the caller.
         unsafe { pairwise::alone(op) };

@@ -58,7 +58,8 @@ pub unsafe fn two_level<M: Mesh + ?Sized>(
     let Some(locals) = locals.filter(|_| !in_blocks || layout.is_by_host()) else {
         return Err(impossible(op.collective, layout));
     };
-    let root = layout.place(op.root.min(layout.ranks() - 1));
+    op.check(layout.ranks())?;
+    let root = layout.place(if op.collective.has_root() { op.root } else { 0 });
     let mut levels = Levels {
         host,
         rails,

@@ -6,7 +6,6 @@ use super::shape::Shape;
 use super::signature::{Signature, disagreement};
 use crate::Operation;
 use crate::reduction::{Store, combine, copy};
-use busbw_model::Collective;
 use busbw_net::shm::{Buffer, Group, Named};
 use busbw_net::wait::Cores;
 use busbw_net::{Error, Result};
@@ -32,9 +31,6 @@ pub struct HostGroup {
     one_step: usize,
     cache_bytes: usize,
 }
-
-// SAFETY: the pointers in `inputs` live only within a call of `run`.
-unsafe impl Send for HostGroup {}
 
 /// An operation with what is derived from it.
 struct Call<'a> {
@@ -94,7 +90,7 @@ impl HostGroup {
         let shape = Shape::of(&operation, self.size());
         let call = Call { operation, shape, signature, hash: signature.hash() };
         self.mailboxes.next();
-        if let Err(error) = check(&operation, self.size()) {
+        if let Err(error) = operation.check(self.size()) {
             // Shown to the peers all the same, for they wait for this rank.
             self.mailboxes.raise_flag(&call.signature, call.hash);
             self.agree(&call)?;
@@ -199,7 +195,7 @@ impl HostGroup {
         let all: Vec<Announcement> = (0..size).map(|rank| self.mailboxes.announced(rank)).collect();
         let in_windows = all.iter().all(|one| ![one.send.window, one.receive.window].contains(&Named::PLAIN));
         let (longest, pieces) = (shape.longest(), if shape.personal() { size } else { 1 });
-        let by_system_call = self.group.cross_memory() && longest * pieces > PLAIN_IN_MAILBOX;
+        let by_system_call = self.group.cross_memory() && longest.saturating_mul(pieces) > PLAIN_IN_MAILBOX;
         if in_windows || by_system_call {
             let footprint: usize = (0..size).map(|rank| shape.send_bytes(rank) + shape.receive_bytes(rank)).sum();
             let streaming = footprint > self.cache_bytes;
@@ -238,20 +234,6 @@ impl HostGroup {
 fn overlap(operation: &Operation<'_>, send_bytes: usize, receive_bytes: usize) -> bool {
     let (send, receive) = (operation.send as usize, operation.receive as usize);
     send < receive + receive_bytes && receive < send + send_bytes
-}
-
-fn check(operation: &Operation<'_>, size: usize) -> Result<()> {
-    use Collective::{AllToAllV, Broadcast, Gather, Reduce, Scatter};
-    let (collective, root, counts) = (operation.collective, operation.root, operation.counts.len());
-    if matches!(collective, Broadcast | Reduce | Gather | Scatter) && root >= size {
-        let text = format!("{} with root {root}: the root is one of 0 to {}", collective.name(), size - 1);
-        return Err(Error::Config(text));
-    }
-    if collective == AllToAllV && counts != size * size {
-        let text = format!("alltoallv among {size} ranks needs {} counts, not {counts}", size * size);
-        return Err(Error::Config(text));
-    }
-    Ok(())
 }
 
 /// # Safety

@@ -39,7 +39,7 @@ impl<'a> Shape<'a> {
 
     /// Whether the pieces that a rank takes are combined into one.
     pub(super) fn reduces(&self) -> bool {
-        matches!(self.collective, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter)
+        self.collective.reduces()
     }
 
     /// Whether a rank gives each taker a piece of its own; else all takers take the same.

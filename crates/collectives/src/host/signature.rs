@@ -25,19 +25,16 @@ fn mix(hash: u64, word: u64) -> u64 {
 
 impl Signature {
     pub(super) fn of(operation: &Operation<'_>) -> Self {
-        use Collective::{AllReduce, AllToAllV, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
         let collective = operation.collective;
-        let by_counts = collective == AllToAllV;
-        let reduces = matches!(collective, AllReduce | Reduce | ReduceScatter);
-        let rooted = matches!(collective, Broadcast | Reduce | Gather | Scatter);
+        let by_counts = collective == Collective::AllToAllV;
         let counts = |counts: &[usize]| counts.iter().fold(1, |hash, count| mix(hash, *count as u64));
         Signature {
             count: if by_counts { 0 } else { operation.count as u64 },
-            root: if rooted { operation.root as u64 } else { 0 },
+            root: if collective.has_root() { operation.root as u64 } else { 0 },
             counts: if by_counts { counts(operation.counts) } else { 0 },
             collective: collective as u8,
             datatype: operation.datatype as u8,
-            redop: if reduces { operation.redop as u8 } else { 0 },
+            redop: if collective.reduces() { operation.redop as u8 } else { 0 },
         }
     }
 

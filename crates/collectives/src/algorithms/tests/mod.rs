@@ -135,6 +135,21 @@ fn what_there_is_not_is_an_error() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
+#[test]
+fn a_root_that_is_no_rank_is_refused() {
+    for (collective, algorithm) in pairs().filter(|(collective, _)| collective.has_root()) {
+        for error in as_ranks(MemoryMesh::all(3, 1, Delivery::Prompt), |rank, mut mesh| {
+            let case = Case { collective, count: 4, root: 7, ..Case::default() };
+            let mut work = Work::new(&case, rank, 3);
+            // SAFETY: as in `check`.
+            unsafe { run(&mut mesh, algorithm, &work.operation(&case, rank, 3)) }.unwrap_err()
+        }) {
+            let expected = format!("{} with root 7: the root is one of 0 to 2", collective.name());
+            assert_eq!(error.to_string(), expected, "{algorithm}");
+        }
+    }
+}
+
 
     #[test]
     fn late_messages_in_odd_orders_change_nothing(
