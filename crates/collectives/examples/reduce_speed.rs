@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use busbw_collectives::reduction::{Store, combine, copy};
-use busbw_model::{Datatype, RedOp};
+use busbw_model::{Datatype, RedOp, median};
 
 const DATATYPES: [Datatype; 12] = [
     Datatype::Float,
@@ -113,9 +113,5 @@ fn measure(subjects: &[Subject<'_>], bytes: usize) -> Vec<f64> {
             rates.push((times * bytes * ins) as f64 / start.elapsed().as_secs_f64() / 1e9);
         }
     }
-    let median = |mut rates: Vec<f64>| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    };
-    rates.into_iter().map(median).collect()
+    rates.into_iter().filter_map(|rates| median(rates.into_iter())).collect()
 }

@@ -2,12 +2,12 @@
 
 pub mod algorithms;
 pub mod communicator;
-pub mod connections;
+mod connections;
 pub mod host;
-pub mod links;
-pub mod mesh;
-pub mod operation;
+mod links;
+mod mesh;
+mod operation;
 pub mod reduction;
-pub mod subset;
+mod subset;
 
 pub use operation::Operation;

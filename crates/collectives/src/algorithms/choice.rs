@@ -6,7 +6,7 @@ use std::fmt;
 
 /// How the ranks carry out a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Algorithm {
+pub(crate) enum Algorithm {
     /// Around a ring, or along a chain from or to the root, in chunks.
     Ring,
     /// Double binary tree, in chunks.
@@ -146,7 +146,7 @@ fn is_only_gpu(name: &str) -> bool {
 
 /// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     /// The algorithm to use.
     pub algorithm: Algorithm,
     /// Why that is not what was asked for, where it is not.
@@ -181,7 +181,7 @@ fn is_possible(algorithm: Algorithm, collective: Collective, layout: &Layout) ->
 
 /// The algorithm for `collective` on `bytes` bytes (those of [`crate::Operation::bytes`]; of the largest pair for
 /// all-to-all-v): the best by size and layout among those that `choice` allows.
-pub fn choose(collective: Collective, bytes: usize, layout: &Layout, choice: &Choice) -> Chosen {
+pub(crate) fn choose(collective: Collective, bytes: usize, layout: &Layout, choice: &Choice) -> Chosen {
     let order = preferences(collective, bytes, layout);
     let possible = || order.iter().copied().filter(|algorithm| is_possible(*algorithm, collective, layout));
     // Every collective has an algorithm that is always possible.

@@ -2,14 +2,14 @@
 
 /// The host of every rank, and its number among the ranks of that host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     places: Vec<Place>,
     sizes: Vec<usize>,
 }
 
 /// Where a rank is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub(crate) struct Place {
     /// Index of the host, in the order in which hosts first appear among the ranks.
     pub host: usize,
     /// Number of the rank among those of its host, in the order of ranks.

@@ -18,10 +18,11 @@ mod tests;
 mod tree;
 mod two_level;
 
-pub use choice::{Algorithm, Choice, Chosen, choose, parse};
-pub use layout::{Layout, Place};
-pub use tree::{Branch, double_tree};
-pub use two_level::{HostCollectives, two_level};
+pub use choice::{Choice, parse};
+
+pub(crate) use choice::{Algorithm, choose};
+pub(crate) use layout::Layout;
+pub(crate) use two_level::{HostCollectives, two_level};
 
 use crate::Operation;
 use crate::mesh::Mesh;
@@ -33,7 +34,7 @@ use busbw_net::{Error, Result};
 ///
 /// # Safety
 /// Both buffers are good for what the collective reads and writes, and do not overlap but for an operation in place.
-pub unsafe fn run<M: Mesh + ?Sized>(mesh: &mut M, algorithm: Algorithm, op: &Operation<'_>) -> Result<()> {
+pub(crate) unsafe fn run<M: Mesh + ?Sized>(mesh: &mut M, algorithm: Algorithm, op: &Operation<'_>) -> Result<()> {
     op.check(mesh.size())?;
     if mesh.size() == 1 {
         // SAFETY: passed on to the caller.

@@ -14,7 +14,7 @@ use busbw_net::Result;
 
 /// A rank's neighbours in one tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Branch {
+pub(super) struct Branch {
     /// Towards the root; none at the root.
     pub parent: Option<usize>,
     /// Away from the root; none at a leaf.
@@ -23,7 +23,7 @@ pub struct Branch {
 
 /// The neighbours of `rank` in both trees over `ranks` ranks. With a `root`, that rank is above both trees, which then span
 /// the others.
-pub fn double_tree(rank: usize, ranks: usize, root: Option<usize>) -> [Branch; 2] {
+pub(super) fn double_tree(rank: usize, ranks: usize, root: Option<usize>) -> [Branch; 2] {
     let Some(root) = root else {
         return [0, 1].map(|which| in_order(rank, ranks, which));
     };

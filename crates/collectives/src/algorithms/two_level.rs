@@ -12,7 +12,7 @@ use busbw_model::{Collective, RedOp};
 use busbw_net::{Error, Result};
 
 /// Collectives among the ranks of one host.
-pub trait HostCollectives {
+pub(crate) trait HostCollectives {
     /// Carries out `op` among the ranks of this host, numbered by their local number.
     ///
     /// # Safety
@@ -46,7 +46,7 @@ struct Levels<'a, M: ?Sized> {
 ///
 /// # Safety
 /// As [`super::run`].
-pub unsafe fn two_level<M: Mesh + ?Sized>(
+pub(crate) unsafe fn two_level<M: Mesh + ?Sized>(
     layout: &Layout,
     rank: usize,
     host: &mut dyn HostCollectives,

@@ -40,7 +40,7 @@ pub enum Store {
 
 /// Writes `op over s of ins[s][i]` to `outs[d][i]`, for every `d` and every `i` below `count`.
 ///
-/// Avg divides the sum by `ranks_for_avg`; 0 leaves it undivided, for a partial sum of a longer chain (see [`divide`]).
+/// Avg divides the sum by `ranks_for_avg`; 0 leaves it undivided, for a partial sum of a longer chain.
 /// MulSum adds up: as in NCCL, its factors belong to the inputs, not to the reduction. Without inputs, nothing is done.
 /// One input is copied as it is, NaNs and infinities included.
 ///
@@ -65,15 +65,6 @@ pub unsafe fn combine(
     let reduction = Reduction { outs, ins, count, ranks, store };
     // SAFETY: as the caller promises, and the CPU has what it was found to have.
     unsafe { reduce_at(Level::detect(), datatype, redop, &reduction) }
-}
-
-/// Divides `count` elements in place by `ranks`, as Avg does with a finished sum. 0 and 1 leave them as they are.
-///
-/// # Safety
-/// `count` elements are readable and writable at `data`, and no other thread looks at them meanwhile.
-pub unsafe fn divide(data: *mut u8, count: usize, datatype: Datatype, ranks: usize) {
-    // SAFETY: as the caller promises; the one output is the one input.
-    unsafe { combine(&[data], &[data.cast_const()], count, datatype, RedOp::Avg, ranks.max(1), Store::Cached) }
 }
 
 /// Copies `bytes` bytes at `from` to every pointer of `to`.

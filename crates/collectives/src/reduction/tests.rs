@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::float8::{F8E4M3, F8E5M2};
 use super::kernel::Reduction;
 use super::level::Level;
-use super::{Store, combine, copy_at, divide, reduce_at};
+use super::{Store, combine, copy_at, reduce_at};
 
 const REDOPS: [RedOp; 5] = [RedOp::Sum, RedOp::Prod, RedOp::Max, RedOp::Min, RedOp::Avg];
 const STORES: [Store; 2] = [Store::Cached, Store::Streaming];
@@ -318,7 +318,7 @@ proptest! {
             unsafe {
                 combine(&[at_once.pointer()], &ins, count, datatype, RedOp::Avg, ranks, Store::Cached);
                 combine(&[later.pointer()], &ins, count, datatype, RedOp::Avg, 0, Store::Cached);
-                divide(later.pointer(), count, datatype, ranks);
+                combine(&[later.pointer()], &[later.pointer()], count, datatype, RedOp::Avg, ranks, Store::Cached);
             }
             let size = datatype.size() as usize;
             for (a, b) in at_once.bytes().chunks(size).zip(later.bytes().chunks(size)) {
@@ -335,8 +335,9 @@ fn quotients_of_all_bytes_by_all_ranks() {
         let mut data: Vec<u8> = (0..=255).collect();
         let want: Vec<u8> =
             (0..=255_u8).flat_map(|byte| encode(datatype, quotient(decode(datatype, &[byte]), ranks))).collect();
+        let (count, place) = (data.len(), data.as_mut_ptr());
         // SAFETY: 256 elements of one byte lie there.
-        unsafe { divide(data.as_mut_ptr(), data.len(), datatype, ranks) };
+        unsafe { combine(&[place], &[place], count, datatype, RedOp::Avg, ranks, Store::Cached) };
         assert_eq!(data, want, "{datatype:?} by {ranks}");
     }
 }

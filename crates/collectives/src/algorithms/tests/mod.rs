@@ -3,7 +3,9 @@
 mod case;
 mod two_level;
 
+use super::layout::Place;
 use super::testing::{Delivery, MemoryMesh, as_ranks};
+use super::tree::{Branch, double_tree};
 use super::*;
 use busbw_model::{Datatype, RedOp};
 use case::{Case, Work};
@@ -133,8 +135,6 @@ fn what_there_is_not_is_an_error() {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 #[test]
 fn a_root_that_is_no_rank_is_refused() {
     for (collective, algorithm) in pairs().filter(|(collective, _)| collective.has_root()) {
@@ -150,6 +150,8 @@ fn a_root_that_is_no_rank_is_refused() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn late_messages_in_odd_orders_change_nothing(
