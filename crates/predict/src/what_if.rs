@@ -147,7 +147,7 @@ impl WhatIf {
     pub fn apply(&self, cluster: &Cluster) -> Result<Cluster, WhatIfError> {
         let mut after = cluster.clone();
         match *self {
-            WhatIf::Nodes(nodes) => after.nodes = nodes,
+            WhatIf::Nodes(nodes) => set_nodes(&mut after, nodes),
             WhatIf::GpusPerNode(gpus) => set_gpus(&mut after, gpus),
             _ => self.change_network(&mut after)?,
         }
@@ -234,6 +234,14 @@ impl WhatIf {
     fn inapplicable(&self, why: &'static str, instead: &'static str) -> WhatIfError {
         WhatIfError::Inapplicable { change: *self, why, instead }
     }
+}
+
+/// Rails that never meet have all nodes on one switch each, as they had before.
+fn set_nodes(cluster: &mut Cluster, nodes: usize) {
+    if let Wiring::RailOptimised { nodes_per_group, spines: 0, .. } = &mut cluster.fabric.wiring {
+        *nodes_per_group = nodes.max(*nodes_per_group);
+    }
+    cluster.nodes = nodes;
 }
 
 /// NVLink that ended at the host still does.

@@ -4,7 +4,7 @@
 mod clusters;
 
 use busbw_model::GBps;
-use busbw_predict::cluster::{GpuLinks, NetTransport, Routing, Uplinks, Wiring};
+use busbw_predict::cluster::{GpuLinks, NetTransport, Routing, Uplinks, Wiring, parse};
 use busbw_predict::{Options, Traffic, WhatIf, WhatIfError, simulate};
 use clusters::{cluster, field_report, field_report_log, listed, parallel, three_levels};
 
@@ -131,6 +131,26 @@ fn spines_join_rails_that_did_not_meet() {
     assert!(simulate(&apart, &crossing, &Options::default()).is_err());
     let simulation = simulate(&joined, &crossing, &Options::default()).unwrap();
     assert!((simulation.busbw.max.0 - 2.0 * 48.25).abs() < 1e-9, "{:?}", simulation.busbw);
+}
+
+#[test]
+fn more_nodes_find_room_on_the_switches_there_are() {
+    let text = |fabric: &str| {
+        let nodes = "[cluster]\nnodes = 4\n[node]\nmachine = \"DGX H100\"\n";
+        format!("{nodes}[fabric]\nrouting = \"adaptive\"\n{fabric}")
+    };
+    let busbw = |fabric: &str| {
+        let after = WhatIf::Nodes(32).apply(&parse(&text(fabric)).unwrap()).unwrap();
+        simulate(&after, &Traffic::of_cluster(&after).unwrap(), &Options::default()).unwrap().busbw.min.0
+    };
+    // What PCIe 5.0 carries to each of eight NICs.
+    assert!((busbw("wiring = \"rail-optimised\"\n") - 8.0 * 48.0).abs() < 1e-9);
+    // A leaf has room for 16 nodes, though four were described: one node of each leaf sends to the next.
+    let leaves =
+        "wiring = \"leaf-spine\"\nnodes_per_leaf = 16\nspines = 1\nuplinks = { count = 4, rate = \"400 Gb/s\" }\n";
+    assert!((busbw(leaves) - 4.0 * 48.25).abs() < 1e-9);
+    let small = leaves.replace("16", "4").replace("count = 4", "count = 2");
+    assert!((busbw(&small) - 2.0 * 48.25).abs() < 1e-9);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) fn read(root: &Section, hosts: &Hosts, network: &NetworkFacts) -> Res
     let wiring = match kind.value {
         Kind::SingleSwitch => Wiring::SingleSwitch,
         Kind::RailOptimised => rail_optimised(&section, hosts)?,
-        Kind::LeafSpine => leaf_spine(&section, hosts)?,
+        Kind::LeafSpine => leaf_spine(&section)?,
         Kind::HostToSwitch => Wiring::HostToSwitch { between: uplinks(&section, "between")? },
         Kind::Explicit => explicit::read(&section, hosts, network)?,
     };
@@ -65,7 +65,7 @@ pub(super) fn links_of(section: &Section) -> Result<Uplinks, DescriptionError> {
 
 fn rail_optimised(section: &Section, hosts: &Hosts) -> Result<Wiring, DescriptionError> {
     let per_group = section.at_least_one("nodes_per_group", "32")?;
-    let nodes_per_group = per_group.map_or(hosts.nodes, |nodes| nodes.value).min(hosts.nodes);
+    let nodes_per_group = per_group.map_or(hosts.nodes, |nodes| nodes.value);
     let spines = section.count("spines", "4")?.map_or(0, |spines| spines.value);
     let none = Uplinks { count: 0, rate: GBps(0.0) };
     if spines == 0 {
@@ -78,8 +78,8 @@ fn rail_optimised(section: &Section, hosts: &Hosts) -> Result<Wiring, Descriptio
     Ok(Wiring::RailOptimised { nodes_per_group, spines, uplinks: uplinks(section, "uplinks")? })
 }
 
-fn leaf_spine(section: &Section, hosts: &Hosts) -> Result<Wiring, DescriptionError> {
-    let nodes_per_leaf = section.required_count("nodes_per_leaf", "16")?.value.min(hosts.nodes);
+fn leaf_spine(section: &Section) -> Result<Wiring, DescriptionError> {
+    let nodes_per_leaf = section.required_count("nodes_per_leaf", "16")?.value;
     let spines = section.required_count("spines", "4")?.value;
     let uplinks = uplinks(section, "uplinks")?;
     let cores = match section.section("cores")? {
