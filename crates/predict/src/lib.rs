@@ -9,6 +9,9 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+#[cfg(test)]
+#[path = "../tests/clusters/mod.rs"]
+mod clusters;
 mod fabric;
 mod model;
 mod prediction;
@@ -16,8 +19,12 @@ mod simulation;
 mod traffic;
 mod what_if;
 
+// What tests inside and beside this crate share names it as those beside it do.
+#[cfg(test)]
+extern crate self as busbw_predict;
+
 pub use cluster::Cluster;
-pub use fabric::{FlowRoute, RouteLink, flow_routes, simulate};
+pub use fabric::simulate;
 pub use model::{Constants, predict, predict_with};
 pub use prediction::{Algorithm, Prediction, PredictionRow, Protocol};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};

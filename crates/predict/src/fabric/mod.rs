@@ -1,17 +1,22 @@
 //! The links between NICs, and the ways that flows can take over them.
 
 mod cables;
+#[cfg(test)]
 mod fair;
 mod hash;
+#[cfg(test)]
+mod invariants;
 mod limits;
 mod naming;
+#[cfg(test)]
 mod routes;
 mod seeds;
 mod simulate;
 mod spread;
+#[cfg(test)]
+mod tests;
 mod tiers;
 
-pub use routes::{FlowRoute, RouteLink, flow_routes};
 pub use simulate::simulate;
 
 use crate::cluster::{Cluster, Wiring};

@@ -1,4 +1,4 @@
-//! The way and the rate of every flow under one seed: what a picture of the fabric shows.
+//! The way and the rate of every flow under one seed, with all links filled: what the quick way of many seeds is held against.
 
 use super::LinkId;
 use super::fair::{Demand, fair_rates};
@@ -30,7 +30,7 @@ pub struct FlowRoute {
 /// A link on a flow's way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteLink {
-    /// Its two ends, as in [`crate::LinkLoad`].
+    /// Its two ends, as in `LinkLoad`.
     pub name: String,
     /// What it carries of all flows, payload.
     pub rate: GBps,

@@ -1,8 +1,8 @@
 //! The loads of links under many hash seeds.
 //!
 //! A collective ends with its slowest flow, and in max-min fair filling with flows weighted by what they carry the slowest
-//! are those on the link with the least rate for its load: the first water level ([`super::fair`] finds them all). So a
-//! seed takes one pass over the flows and one over the links that these touch.
+//! are those on the link with the least rate for its load: the first water level. So a seed takes one pass over the flows and
+//! one over the links that these touch. Tests hold it against filling all links (`fair`, `routes`).
 
 use super::hash::FlowHash;
 use super::{Journey, LinkId, Network};
@@ -27,6 +27,7 @@ impl Hashed {
     }
 
     /// The number of the flow that it is a part of.
+    #[cfg(test)]
     pub fn flow(&self) -> usize {
         (self.identity >> 32) as usize
     }

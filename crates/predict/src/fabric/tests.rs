@@ -1,12 +1,10 @@
 //! Fabrics of all kinds: which links flows take, what they are called, and what is refused.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-mod clusters;
-
+use super::routes::flow_routes;
+use crate::cluster::{Cable, CableEnd, Cluster, Cores, NetTransport, Routing, Uplinks, Wiring};
+use crate::clusters::{cluster, listed, parallel, three_levels};
+use crate::{FlowEntropy, Options, Traffic, WhatIf, simulate};
 use busbw_model::GBps;
-use busbw_predict::cluster::{Cable, CableEnd, Cluster, Cores, NetTransport, Routing, Uplinks, Wiring};
-use busbw_predict::{FlowEntropy, Options, Traffic, WhatIf, flow_routes, simulate};
-use clusters::{cluster, listed, parallel, three_levels};
 
 /// The ways of the flows, as names of links.
 fn ways(cluster: &Cluster) -> Vec<Vec<String>> {

@@ -1,12 +1,10 @@
 //! What holds of every simulation: rates, limits, and what must not matter.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-mod clusters;
-
+use super::routes::flow_routes;
+use crate::cluster::{Cable, CableEnd, Cluster, Cores, Routing, Uplinks, Wiring};
+use crate::clusters::{self, cluster, field_report_log, listed, parallel, three_levels};
+use crate::{FlowEntropy, Options, Port, Simulation, Traffic, WhatIf, simulate};
 use busbw_model::GBps;
-use busbw_predict::cluster::{Cable, CableEnd, Cluster, Cores, Routing, Uplinks, Wiring};
-use busbw_predict::{FlowEntropy, Options, Port, Simulation, Traffic, WhatIf, flow_routes, simulate};
-use clusters::{cluster, field_report_log, listed, parallel, three_levels};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::num::NonZero;
