@@ -9,6 +9,8 @@ mod lab;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/process.rs"]
 mod process;
+#[path = "support/shared.rs"]
+mod shared;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/table.rs"]
 mod table;
@@ -68,7 +70,7 @@ fn ranks_are_threads_crews_or_processes() {
             (2, 2, "--np 2"),
             (4, 4, "--np 2 -g 2"),
         ] {
-            let ended = ended(fakes, gpus, &format!("all_reduce -b 8 -e 8K -f 32 {QUICK} {how}"));
+            let ended = ended(&fakes, gpus, &format!("all_reduce -b 8 -e 8K -f 32 {QUICK} {how}"));
             let text = table(&ended);
             let lines = ranks(text, count).unwrap_or_else(|| panic!("{count} ranks: {text}"));
             assert_eq!(lines.iter().map(|line| line.rank).collect::<Vec<_>>(), (0..count).collect::<Vec<_>>());
@@ -91,7 +93,7 @@ fn every_collective_runs() {
             "all_reduce all_gather reduce_scatter broadcast reduce alltoall alltoallv gather scatter sendrecv hypercube"
                 .split(' ')
         {
-            table(&ended(fakes, 4, &format!("{collective} -t 2 -g 2 -b 64 -e 4K -f 64 -r all {QUICK}")));
+            table(&ended(&fakes, 4, &format!("{collective} -t 2 -g 2 -b 64 -e 4K -f 64 -r all {QUICK}")));
         }
         Ok(())
     });
@@ -114,7 +116,7 @@ fn an_older_nccl_runs_the_same_collectives() {
 fn every_datatype_is_reduced_by_every_operation() {
     unless_skipped(|| {
         let fakes = Fakes::newest()?;
-        let ended = ended(fakes, 3, &format!("all_reduce -t 3 -d all -o all -b 4K -e 4K {QUICK}"));
+        let ended = ended(&fakes, 3, &format!("all_reduce -t 3 -d all -o all -b 4K -e 4K {QUICK}"));
         assert_eq!(rows(table(&ended)).len(), 12 * 6);
         Ok(())
     });
@@ -145,7 +147,7 @@ fn all_ways_of_running_give_right_results() {
             "-g 2 -I 1",
         ] {
             let ranks = if how.contains("-g") { "" } else { "-t 2" };
-            let ended = ended(fakes, 2, &format!("all_reduce {ranks} -b 1K -e 2K -f 2 {QUICK} {how}"));
+            let ended = ended(&fakes, 2, &format!("all_reduce {ranks} -b 1K -e 2K -f 2 {QUICK} {how}"));
             assert!(ended.status.success(), "{how}: {}{}", ended.stdout, ended.stderr);
             assert!(ended.stdout.contains("Out of bounds values : 0 OK"), "{how}: {}", ended.stdout);
             assert_eq!(ended.stdout.contains("GPU memory usage"), how == "-M 1", "{}", ended.stdout);
@@ -160,7 +162,7 @@ fn wrong_results_are_counted() {
     unless_skipped(|| {
         let fakes = Fakes::newest()?;
         for how in ["-t 2", "--np 2", "-g 2 -G 1"] {
-            let mut command = bench(fakes, 2, &format!("all_reduce -b 4K -e 4K {QUICK} {how}"));
+            let mut command = bench(&fakes, 2, &format!("all_reduce -b 4K -e 4K {QUICK} {how}"));
             command.env("FAKE_NCCL_FLIP", "1");
             let ended = run(command, LIMIT);
             assert_eq!(ended.status.code(), Some(1), "{how}: {ended:?}");
@@ -181,7 +183,7 @@ fn without_nvrtc_the_host_checks() {
     unless_skipped(|| {
         let fakes = Fakes::newest()?;
         for (flip, wrong) in [("-1", 0.0), ("0", 1.0)] {
-            let mut command = bench(fakes, 2, &format!("all_gather -t 2 -b 4K -e 4K {QUICK}"));
+            let mut command = bench(&fakes, 2, &format!("all_gather -t 2 -b 4K -e 4K {QUICK}"));
             let ended = run(
                 {
                     command.env("FAKE_NVRTC_FAILS", "1").env("FAKE_NCCL_FLIP", flip);
@@ -225,7 +227,8 @@ fn what_a_version_lacks_is_refused_with_the_version_that_has_it() {
 #[test]
 fn a_gpu_that_lacks_a_datatype_is_named() {
     unless_skipped(|| {
-        let mut command = bench(Fakes::newest()?, 1, "all_reduce -d f8e5m2");
+        let fakes = Fakes::newest()?;
+        let mut command = bench(&fakes, 1, "all_reduce -d f8e5m2");
         let ended = run(
             {
                 command.env("FAKE_CAPABILITY", "80");
@@ -249,15 +252,15 @@ fn what_is_missing_is_said_once_with_the_remedy() {
         let without_abort = Fakes::build(fakes::NEWEST, &["WITHOUT_ABORT"])?;
         let text = |fakes: &Fakes, gpus, words: &str| refusal(&ended(fakes, gpus, words)).to_string();
         for how in ["", "--np 2"] {
-            let line = text(fakes, 0, &format!("all_reduce {how}"));
+            let line = text(&fakes, 0, &format!("all_reduce {how}"));
             assert!(line.contains("the CUDA driver finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"), "{line}");
             let line = text(&without_abort, 2, &format!("all_reduce {how}"));
             assert!(line.contains("libnccl.so.2 has no function ncclCommAbort: "), "{line}");
-            let line = text(fakes, 2, &format!("all_reduce {how} --nccl-library /no/such/libnccl.so.2"));
+            let line = text(&fakes, 2, &format!("all_reduce {how} --nccl-library /no/such/libnccl.so.2"));
             assert!(line.contains("/no/such/libnccl.so.2 cannot be opened: no libnccl.so.2 is there"), "{line}");
         }
         // A driver that is not one: what the linker says is kept on the line.
-        let mut command = bench(fakes, 1, "all_reduce");
+        let mut command = bench(&fakes, 1, "all_reduce");
         command.env("CUDA_DRIVER_LIBRARY", lab::root_folder().join("Cargo.toml"));
         let line = refusal(&run(command, LIMIT)).to_string();
         assert!(line.contains("Cargo.toml cannot be opened: ") && line.contains("without --backend nccl"), "{line}");
@@ -269,15 +272,15 @@ fn what_is_missing_is_said_once_with_the_remedy() {
 fn more_ranks_than_gpus_need_to_be_asked_for() {
     unless_skipped(|| {
         let fakes = Fakes::newest()?;
-        let line = refusal(&ended(fakes, 1, "all_reduce -t 2")).to_string();
+        let line = refusal(&ended(&fakes, 1, "all_reduce -t 2")).to_string();
         assert!(line.contains("-t x -g is 2, and this process sees 1 GPU") && line.contains("--share-gpus"), "{line}");
-        let processes = ended(fakes, 1, "all_reduce --np 2");
+        let processes = ended(&fakes, 1, "all_reduce --np 2");
         assert!(!processes.status.success());
         let says = "have the same GPU, Fake GPU [0000:1b:00]: start fewer ranks, or give --share-gpus";
         assert!(processes.stderr.contains(says), "{}", processes.stderr);
         // Of the fake, as of NCCL, ranks of one host on one GPU are refused: these are hosts of their own, or allowed.
         for (gpus, how) in [(1, "--np 3"), (2, "--np 4"), (1, "-t 2"), (1, "-g 2"), (1, "--np 2 -t 2")] {
-            let ended = ended(fakes, gpus, &format!("all_reduce --share-gpus {how} -b 1K -e 1K {QUICK}"));
+            let ended = ended(&fakes, gpus, &format!("all_reduce --share-gpus {how} -b 1K -e 1K {QUICK}"));
             assert!(table(&ended).contains("ranks share a GPU"), "{}", ended.stdout);
         }
         Ok(())
@@ -290,7 +293,7 @@ fn an_asynchronous_error_ends_every_rank_with_its_line() {
     unless_skipped(|| {
         let fakes = Fakes::newest()?;
         for how in ["--np 3", "-t 3", "--np 2 -G 1"] {
-            let mut command = bench(fakes, 3, &format!("all_reduce -b 1K -e 1K -n 4 {how}"));
+            let mut command = bench(&fakes, 3, &format!("all_reduce -b 1K -e 1K -n 4 {how}"));
             command.env("FAKE_NCCL_FAIL_RANK", "1").env("FAKE_NCCL_FAIL_AT", "3");
             let ended = run(command, LIMIT);
             assert_eq!(ended.status.code(), Some(1), "{how}: {ended:?}");
@@ -307,8 +310,9 @@ fn an_asynchronous_error_ends_every_rank_with_its_line() {
 #[test]
 fn ranks_that_do_not_connect_end_in_time() {
     unless_skipped(|| {
+        let fakes = Fakes::newest()?;
         for how in ["--np 2", "-t 2", "-g 2"] {
-            let mut command = bench(Fakes::newest()?, 2, &format!("all_reduce -b 8 -e 8 -T 5 {how}"));
+            let mut command = bench(&fakes, 2, &format!("all_reduce -b 8 -e 8 -T 5 {how}"));
             let ended = run(
                 {
                     command.env("FAKE_NCCL_MUTE", "1");
@@ -333,7 +337,7 @@ fn the_json_names_the_libraries() {
         let fakes = Fakes::newest()?;
         let file = fakes.file("libraries.json");
         let words = format!("all_reduce -b 8 -e 8 {QUICK} -J {}", file.display());
-        table(&ended(fakes, 1, &words));
+        table(&ended(&fakes, 1, &words));
         let text = std::fs::read_to_string(&file).expect("the JSON is there");
         let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(json["nccl_version"], 23007);
@@ -368,7 +372,7 @@ fn gpu_check_records_what_it_finds() {
         lab::programs("scripts/gpu-check is written in it", &["python3"])?;
         let fakes = Fakes::newest()?;
         let folder = tempfile::tempdir().expect("a folder");
-        let ended = run(gpu_check(fakes, 1, folder.path()), LIMIT);
+        let ended = run(gpu_check(&fakes, 1, folder.path()), LIMIT);
         assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
         let result = recorded(folder.path());
         assert_eq!(result["schema"], "busbw.gpu-check/1");
@@ -387,7 +391,7 @@ fn gpu_check_says_what_failed() {
         lab::programs("scripts/gpu-check is written in it", &["python3"])?;
         let fakes = Fakes::newest()?;
         let folder = tempfile::tempdir().expect("a folder");
-        let mut command = gpu_check(fakes, 1, folder.path());
+        let mut command = gpu_check(&fakes, 1, folder.path());
         let ended = run(
             {
                 command.env("FAKE_NCCL_FLIP", "0");
@@ -397,7 +401,7 @@ fn gpu_check_says_what_failed() {
         );
         assert_eq!(ended.status.code(), Some(1), "{}{}", ended.stdout, ended.stderr);
         assert!(ended.stdout.contains("failed: one rank: # Out of bounds values"), "{}", ended.stdout);
-        let ended = run(gpu_check(fakes, 0, folder.path()), LIMIT);
+        let ended = run(gpu_check(&fakes, 0, folder.path()), LIMIT);
         assert_eq!(ended.status.code(), Some(2), "{}{}", ended.stdout, ended.stderr);
         assert!(ended.stderr.contains("the CUDA driver finds no GPU"), "{}", ended.stderr);
         Ok(())

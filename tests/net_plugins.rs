@@ -6,12 +6,15 @@ mod lab;
 #[allow(dead_code, reason = "each test file uses a part of it")]
 #[path = "support/process.rs"]
 mod process;
+#[path = "support/shared.rs"]
+mod shared;
 
 use lab::{Skip, c_compiler, root_folder};
 use process::{Ended, run};
 use serde_json::Value;
+use shared::Shared;
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -19,21 +22,32 @@ const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
 /// No run here takes longer, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The plugin of `tests/plugins/simple.c`, compiled once; says why where nothing compiles it.
-fn simple() -> Option<String> {
-    static BUILT: OnceLock<Result<TempDir, Skip>> = OnceLock::new();
+/// The plugin of `tests/plugins/simple.c`, compiled once for the tests that run at the same time.
+struct Simple(TempDir);
+
+impl Simple {
     const FILE: &str = "libnccl-net-simple.so";
-    let build = || {
+
+    /// Says why where nothing compiles it.
+    fn built() -> Option<Arc<Simple>> {
+        static BUILT: Shared<Simple> = Shared::new();
+        BUILT.get(Simple::build).map_err(Skip::say).ok()
+    }
+
+    fn build() -> Result<Self, Skip> {
         let compiler = c_compiler()?;
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = Command::new(compiler);
-        command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(folder.path().join(FILE));
-        let output = command.arg(root_folder().join("tests/plugins/simple.c")).output().expect("the compiler runs");
+        command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+        command.arg(folder.path().join(Self::FILE)).arg(root_folder().join("tests/plugins/simple.c"));
+        let output = command.output().expect("the compiler runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(folder)
-    };
-    let folder = BUILT.get_or_init(build).as_ref().map_err(|skip| Skip(skip.0.clone()).say()).ok()?;
-    Some(folder.path().join(FILE).display().to_string())
+        Ok(Simple(folder))
+    }
+
+    fn path(&self) -> String {
+        self.0.path().join(Self::FILE).display().to_string()
+    }
 }
 
 fn net(arguments: &[&str], breaks: Option<&str>) -> Ended {
@@ -62,7 +76,8 @@ fn seen<'a>(plugin: &'a Value, rule: &str) -> &'a str {
 
 #[test]
 fn a_plugin_that_keeps_the_rules_is_measured() {
-    let Some(plugin) = simple() else { return };
+    let Some(simple) = Simple::built() else { return };
+    let plugin = simple.path();
     let ended = net(
         &[
             "--plugin",
@@ -121,7 +136,8 @@ fn busbws_own_plugin_keeps_the_rules_in_every_version() {
 
 #[test]
 fn each_broken_rule_is_named() {
-    let Some(plugin) = simple() else { return };
+    let Some(simple) = Simple::built() else { return };
+    let plugin = simple.path();
     for (breaks, rule, says) in [
         ("connect", "connect", "accept did not come back within"),
         ("listen", "listen", "closeListen gave ncclInternalError"),
@@ -151,8 +167,8 @@ fn each_broken_rule_is_named() {
 
 #[test]
 fn a_plugin_that_cannot_be_used_says_why() {
-    let Some(plugin) = simple() else { return };
-    let plugin = plugin.as_str();
+    let Some(simple) = Simple::built() else { return };
+    let plugin = &*simple.path();
     for (arguments, breaks, says) in [
         (vec!["--plugin", plugin], Some("init"), "init gave ncclSystemError (2): NET/Simple : no network on day 1"),
         (vec!["--plugin", plugin], Some("devices"), "devices found 0"),
@@ -173,7 +189,8 @@ fn a_plugin_that_cannot_be_used_says_why() {
 
 #[test]
 fn a_plugin_that_crashes_takes_nothing_with_it() {
-    let Some(plugin) = simple() else { return };
+    let Some(simple) = Simple::built() else { return };
+    let plugin = simple.path();
     let ended = net(&["--plugin", &plugin, "--json", "--size", "1K", "--seconds", "0.02", "-T", "5"], Some("crash"));
     let answer = json(&ended);
     let plugin = &answer["plugins"][0];

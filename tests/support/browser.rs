@@ -6,17 +6,22 @@ use base64::prelude::BASE64_STANDARD;
 use headless_chrome::protocol::cdp::{Emulation, Page as Cdp};
 use headless_chrome::{Browser, LaunchOptions, Tab};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// What one step in a page may take on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// A browser; gone when dropped.
-pub struct Chromium(Browser);
+/// A browser; gone when dropped, with its profile and what else it keeps in files.
+pub struct Chromium {
+    browser: Browser,
+    _files: TempDir,
+}
 
 impl Chromium {
     /// Starts a browser.
@@ -26,8 +31,12 @@ impl Chromium {
     pub fn start() -> Result<Self, Skip> {
         let program = NAMES.iter().find_map(|name| find(name));
         let program = program.ok_or(Skip("chromium is missing; scripts/setup-tests installs it".into()))?;
+        let files = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = files.path().display().to_string();
         let options = LaunchOptions {
             path: Some(program),
+            user_data_dir: Some(files.path().join("profile")),
+            process_envs: Some(HashMap::from([("TMPDIR".to_string(), folder)])),
             // Chromium's own sandbox wants rights that root in a container lacks. Pages are our own.
             sandbox: false,
             window_size: Some((1200, 1000)),
@@ -39,12 +48,12 @@ impl Chromium {
             ],
             ..LaunchOptions::default()
         };
-        Ok(Chromium(Browser::new(options).expect("chromium starts")))
+        Ok(Chromium { browser: Browser::new(options).expect("chromium starts"), _files: files })
     }
 
     /// Opens a page of this machine.
     pub fn open(&self, file: &Path) -> Page {
-        let tab = self.0.new_tab().expect("a tab");
+        let tab = self.browser.new_tab().expect("a tab");
         tab.set_default_timeout(PATIENCE);
         let file = file.canonicalize().expect("the page was written");
         let address = format!("file://{}", file.display());

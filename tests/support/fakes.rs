@@ -1,9 +1,10 @@
 //! Fakes of NCCL, the CUDA driver and NVRTC, built from tests/fakes by the C compiler that is there.
 
 use crate::lab::{Skip, c_compiler, root_folder};
+use crate::shared::Shared;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// The version that has all of it.
@@ -41,11 +42,10 @@ impl Fakes {
         Ok(Fakes { folder })
     }
 
-    /// The newest version, built once for all tests of this process.
-    pub fn newest() -> Result<&'static Fakes, Skip> {
-        static NEWEST_FAKES: OnceLock<Result<Fakes, String>> = OnceLock::new();
-        let built = NEWEST_FAKES.get_or_init(|| Fakes::build(NEWEST, &[]).map_err(|skip| skip.0));
-        built.as_ref().map_err(|why| Skip(why.clone()))
+    /// The newest version, built once for the tests that run at the same time.
+    pub fn newest() -> Result<Arc<Fakes>, Skip> {
+        static NEWEST_FAKES: Shared<Fakes> = Shared::new();
+        NEWEST_FAKES.get(|| Fakes::build(NEWEST, &[]))
     }
 
     /// Where they are.
