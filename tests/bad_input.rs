@@ -1,45 +1,22 @@
 //! Bad input gets one line of error that says what to do, and exit status 2; large input is answered like any other.
 
-use std::io::Write;
-use std::path::PathBuf;
+#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "support/command.rs"]
+mod command;
+
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use tempfile::{TempDir, tempdir};
 
 fn busbw(arguments: &[&str], input: Option<&[u8]>) -> Output {
-    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
-    let mut child = Command::new(env!("CARGO_BIN_EXE_busbw"))
-        .args(arguments)
-        .stdin(stdin)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("busbw starts");
-    if let (Some(bytes), Some(mut stdin)) = (input, child.stdin.take()) {
-        let _ = stdin.write_all(bytes); // busbw may have seen enough before the end
-    }
-    child.wait_with_output().expect("busbw ends")
+    command::busbw(Path::new("."), arguments, input)
 }
 
-/// A scratch folder that goes away with the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("busbw-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        Scratch(folder)
-    }
-
-    fn file(&self, name: &str, content: &[u8]) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, content).expect("written");
-        path.display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A file of a folder that goes away with the test.
+fn file(folder: &TempDir, name: &str, content: &[u8]) -> String {
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).expect("written");
+    path.display().to_string()
 }
 
 fn assert_refused(output: &Output, says: &str) {
@@ -52,18 +29,18 @@ fn assert_refused(output: &Output, says: &str) {
 
 #[test]
 fn bad_files_are_refused_in_one_line() {
-    let scratch = Scratch::new("bad-files");
-    let folder = scratch.0.join("nothing in it");
+    let scratch = tempdir().expect("a folder");
+    let folder = scratch.path().join("nothing in it");
     std::fs::create_dir(&folder).expect("a folder");
     let folder = folder.display().to_string();
     let cases = [
         ("/no/such/run.log".to_string(), "no such file; check the path"),
         (folder.clone(), "no file in it that could be read"),
-        (scratch.file("empty.log", b""), "is empty; "),
-        (scratch.file("program", b"\x7fELF\x02\x01\x01\0\0\0\0"), "is not text but a program"),
-        (scratch.file("run.log.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "gunzip it first"),
-        (scratch.file("zeros", &[0; 4096]), "is not text but binary data"),
-        (scratch.file("poem.txt", b"Shall I compare thee to a summer's day?\n"), "nothing that busbw knows"),
+        (file(&scratch, "empty.log", b""), "is empty; "),
+        (file(&scratch, "program", b"\x7fELF\x02\x01\x01\0\0\0\0"), "is not text but a program"),
+        (file(&scratch, "run.log.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "gunzip it first"),
+        (file(&scratch, "zeros", &[0; 4096]), "is not text but binary data"),
+        (file(&scratch, "poem.txt", b"Shall I compare thee to a summer's day?\n"), "nothing that busbw knows"),
     ];
     for (path, says) in cases {
         assert_refused(&busbw(&["explain", &path], None), says);
@@ -170,8 +147,8 @@ fn damaged_logs_are_answered() {
 #[test]
 fn a_log_that_repeats_itself_is_read_to_its_end() {
     let log = include_bytes!("data/logs/061-snellius-2223-2node.log");
-    let scratch = Scratch::new("repeats");
-    let path = scratch.file("long.log", &log.repeat(400));
+    let scratch = tempdir().expect("a folder");
+    let path = file(&scratch, "long.log", &log.repeat(400));
     let output = busbw(&["explain", "--json", &path], None);
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(answer["inputs"][0]["bytes"], log.len() as u64 * 400);

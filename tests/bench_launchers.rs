@@ -15,9 +15,9 @@ use serde_json::Value;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use table::{Half, Row, ranks, rows};
+use tempfile::TempDir;
 
 const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
 /// No run here takes longer, on a machine however busy.
@@ -26,27 +26,17 @@ const SWEEP: [&str; 6] = ["-b", "8", "-e", "64K", "-f", "8"];
 const SWEPT: [u64; 5] = [8, 64, 512, 4096, 32768];
 
 /// A folder with busbw under the name of a program of nccl-tests.
-struct Link(PathBuf);
+struct Link(TempDir);
 
 impl Link {
     fn all_reduce() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("busbw-link-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).expect("a new folder");
-        std::os::unix::fs::symlink(BUSBW, folder.join("all_reduce_perf")).expect("a link");
-        Link(folder)
+        let link = Link(tempfile::tempdir().expect("a new folder"));
+        std::os::unix::fs::symlink(BUSBW, link.path()).expect("a link");
+        link
     }
 
     fn path(&self) -> PathBuf {
-        self.0.join("all_reduce_perf")
-    }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        // Left over, it is two entries of a folder that the system clears.
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join("all_reduce_perf")
     }
 }
 

@@ -16,7 +16,7 @@ use lab::{NetLab, SlurmLab, mpirun_openmpi, unless_skipped};
 use process::{Ended, Running, run, signal};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tree::Tree;
@@ -54,10 +54,6 @@ fn items<'a>(answer: &'a Value, result: &str) -> Vec<(&'a str, String)> {
 fn told(item: &Value) -> String {
     let device = item["device"].as_str().map_or(String::new(), |device| format!("{device}: "));
     device + item["detail"].as_str().expect("a text")
-}
-
-fn file(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("busbw-check-{}-{name}", std::process::id()))
 }
 
 /// Whatever this machine has or lacks: a table with every area, and no word of trouble.
@@ -256,7 +252,8 @@ fn the_table_tells_the_remedy() {
 /// Facts that were kept are judged as if they were here, and several nodes together.
 #[test]
 fn kept_facts_are_judged_later() {
-    let (tree, first, second) = (Tree::unpack(H100), file("first.json"), file("second.json"));
+    let (tree, folder) = (Tree::unpack(H100), tempfile::tempdir().expect("a folder"));
+    let [first, second] = ["first.json", "second.json"].map(|name| folder.path().join(name));
     let path = tree.path().display().to_string();
     let kept = check(&["--json", "--root", &path, "--save", &first.display().to_string()]);
     let again = check(&["--json", &first.display().to_string()]);
@@ -269,15 +266,13 @@ fn kept_facts_are_judged_later() {
     let differences = both["differences"].as_array().expect("differences");
     let items: Vec<&str> = differences.iter().map(|odd| odd["item"].as_str().expect("a name")).collect();
     assert_eq!(items, ["active MTU of mlx5_0/1", "MTU of rdma0"]);
-    for path in [first, second] {
-        std::fs::remove_file(path).expect("just written");
-    }
 }
 
 /// `explain` reads what was kept beside a log, and shows the host, the device and the line of the file.
 #[test]
 fn kept_facts_are_evidence() {
-    let (tree, path) = (Tree::unpack(H100), file("evidence.json"));
+    let (tree, folder) = (Tree::unpack(H100), tempfile::tempdir().expect("a folder"));
+    let path = folder.path().join("evidence.json");
     tree.write(&format!("{NIC}/{PORT}/state"), "1: DOWN");
     tree.write(&format!("{GPU_BRIDGE}/config"), "acs 001d");
     let (root, shown) = (tree.path().display().to_string(), path.display().to_string());
@@ -298,7 +293,6 @@ fn kept_facts_are_evidence() {
         let line = evidence["line"].as_u64().expect("a line") as usize;
         assert!(kept.lines().nth(line - 1).is_some_and(|line| line.contains(key)), "{line}: {evidence}");
     }
-    std::fs::remove_file(path).expect("just written");
 }
 
 /// Three hosts, one with another MTU: it is named, under mpirun and with --hosts.
@@ -439,7 +433,8 @@ fn real_devices_and_their_faults_are_told() {
 /// One line that names the place and the remedy, and exit status 2.
 #[test]
 fn bad_input_is_refused_in_one_line() {
-    let path = file("bad.json");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bad.json");
     let shown = path.display().to_string();
     let cases = [
         ("", ":1: no facts of nodes"),
@@ -462,7 +457,6 @@ fn bad_input_is_refused_in_one_line() {
         std::fs::write(&path, text).expect("a temporary file");
         refused(&[&shown], says);
     }
-    std::fs::remove_file(&path).expect("just written");
     refused(&["/no/such/facts.json"], "check the path");
     refused(&["--root", "/no/such/tree"], "give a directory that holds sys and proc");
     refused(&["--hosts", "a,,b"], "place 2 has no host");

@@ -1,24 +1,22 @@
 //! `busbw compare` from end to end: the second field report, repetitions, saved results, and what is not comparable.
 
+#[path = "support/command.rs"]
+mod command;
+
+use command::{printed, root};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 const IB: &str = "tests/data/runs/h20-2x8-ib";
 const TCP: &str = "tests/data/runs/h20-2x8-tcp";
 
 fn busbw(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_busbw"))
-        .args(arguments)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
-        .output()
-        .expect("busbw runs")
+    command::busbw(&root(), arguments, None)
 }
 
 fn text(arguments: &[&str]) -> String {
-    let output = busbw(&[&["compare"], arguments].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
+    printed(&busbw(&[&["compare"], arguments].concat()))
 }
 
 fn json(arguments: &[&str]) -> Value {

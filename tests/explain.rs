@@ -1,21 +1,16 @@
 //! `busbw explain` from end to end on recorded runs: exit status, text and JSON.
 
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "support/command.rs"]
+mod command;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use command::{busbw, root};
+use serde_json::Value;
+use std::process::Output;
 
 /// Runs busbw in the folder of recorded runs, so that paths in its output are the same everywhere.
 fn explain(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_busbw"))
-        .arg("explain")
-        .args(arguments)
-        .current_dir(root().join("tests/data/runs"))
-        .output()
-        .expect("busbw runs")
+    busbw(&root().join("tests/data/runs"), &[&["explain"], arguments].concat(), None)
 }
 
 fn text(arguments: &[&str]) -> String {
@@ -130,13 +125,12 @@ fn the_page_stands_alone() {
 #[test]
 fn one_log_per_rank_gives_the_same_run() {
     let log = std::fs::read_to_string(root().join("tests/data/logs/061-snellius-2223-2node.log")).expect("a log");
-    let folder = std::env::temp_dir().join(format!("busbw-ranks-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
     let hosts = ["gcn151", "gcn154"];
     let paths: Vec<String> = hosts
         .iter()
         .map(|host| {
-            let path = folder.join(format!("{host}.log"));
+            let path = folder.path().join(format!("{host}.log"));
             let lines: Vec<&str> = log.lines().filter(|l| l.starts_with(host)).collect();
             std::fs::write(&path, lines.join("\n")).expect("written");
             path.display().to_string()
@@ -144,7 +138,6 @@ fn one_log_per_rank_gives_the_same_run() {
         .collect();
     let answer = json(&paths.iter().map(String::as_str).collect::<Vec<_>>());
     let comm = &answer["communicators"][0];
-    std::fs::remove_dir_all(&folder).expect("removed");
     assert_eq!((&comm["nranks"], &comm["nnodes"], &comm["gdr"]), (&8.into(), &2.into(), &true.into()));
     assert_eq!(answer["communicators"].as_array().unwrap().len(), 1);
 }

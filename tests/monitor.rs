@@ -19,6 +19,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Longer than any of these takes on a machine that does much else.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -65,11 +66,8 @@ fn tree(folder: &Path) -> &Path {
     folder
 }
 
-fn scratch(name: &str) -> std::path::PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("monitor-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("the folder can be made");
-    folder
+fn scratch() -> TempDir {
+    tempfile::tempdir().expect("a folder can be made")
 }
 
 fn lines(text: &str) -> Vec<Value> {
@@ -83,7 +81,8 @@ fn once_shows_this_machine_and_explain_can_read_it() {
     for name in ["tx_rate: ", "rx_rate: ", "num_of_qp: ", "cpu_usage: ", "free_mem: "] {
         assert!(ended.stdout.contains(name), "{name} {}", ended.stdout);
     }
-    let file = scratch("once").join("monitor.txt");
+    let folder = scratch();
+    let file = folder.path().join("monitor.txt");
     fs::write(&file, &ended.stdout).expect("the file can be written");
     let mut explain = Command::new(env!("CARGO_BIN_EXE_busbw"));
     explain.args(["explain", "--json"]).arg(file);
@@ -93,11 +92,11 @@ fn once_shows_this_machine_and_explain_can_read_it() {
 
 #[test]
 fn a_captured_tree_is_shown_with_what_moved() {
-    let folder = scratch("tree");
-    let root = tree(&folder).to_str().expect("UTF-8").to_owned();
+    let folder = scratch();
+    let root = tree(folder.path()).to_str().expect("UTF-8").to_owned();
     let mut running = Running::start(monitor(&["--root", &root, "--json", "--interval", "50ms"]));
     running.until(LIMIT, "first line", |out| out.lines().next().map(drop));
-    let counter = folder.join("sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence");
+    let counter = folder.path().join("sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence");
     // In one piece: a counter is never empty.
     let mut counter = File::options().write(true).open(counter).expect("the file is there");
     counter.write_all(b"30\n").expect("the file can be written");
@@ -126,12 +125,12 @@ fn a_captured_tree_is_shown_with_what_moved() {
 
 #[test]
 fn a_device_that_goes_and_comes_is_followed() {
-    let folder = scratch("hotplug");
-    let root = tree(&folder).to_str().expect("UTF-8").to_owned();
+    let folder = scratch();
+    let root = tree(folder.path()).to_str().expect("UTF-8").to_owned();
     let mut running = Running::start(monitor(&["--root", &root, "--json", "--interval", "50ms"]));
     let ports = |out: &str| Some(lines(&out[..out.rfind('\n')?]).last()?["ports"].as_array()?.len());
     running.until(LIMIT, "both ports", |out| ports(out).filter(|&ports| ports == 2));
-    let (device, aside) = (folder.join("sys/class/infiniband/mlx5_0"), folder.join("aside"));
+    let (device, aside) = (folder.path().join("sys/class/infiniband/mlx5_0"), folder.path().join("aside"));
     fs::rename(&device, &aside).expect("a folder can be moved");
     running.until(LIMIT, "the interface alone", |out| ports(out).filter(|&ports| ports == 1));
     fs::rename(&aside, &device).expect("a folder can be moved");
@@ -142,9 +141,9 @@ fn a_device_that_goes_and_comes_is_followed() {
 
 #[test]
 fn a_recording_replays_as_it_was_and_as_far_as_it_goes() {
-    let folder = scratch("record");
-    let root = tree(&folder).to_str().expect("UTF-8").to_owned();
-    let file = folder.join("run.rec");
+    let folder = scratch();
+    let root = tree(folder.path()).to_str().expect("UTF-8").to_owned();
+    let file = folder.path().join("run.rec");
     let path = file.to_str().expect("UTF-8");
     let live = ended_well(monitor(&["--root", &root, "--json", "-i", "50ms", "-n", "4", "--record", path]));
     let replayed = ended_well(monitor(&["--replay", path, "--json"]));
@@ -160,8 +159,8 @@ fn a_recording_replays_as_it_was_and_as_far_as_it_goes() {
 
 #[test]
 fn what_cannot_be_done_is_said_in_a_line() {
-    let folder = scratch("bad");
-    let wrong = folder.join("wrong.toml");
+    let folder = scratch();
+    let wrong = folder.path().join("wrong.toml");
     fs::write(&wrong, "rdma.port_xmit_data.per_second = 1").expect("the file can be written");
     let wrong = wrong.to_str().expect("UTF-8");
     let cases: [(&[&str], &str); 6] = [
@@ -249,8 +248,8 @@ fn moved(lines: &[Value], port: &str, counter: &str) -> f64 {
 
 #[test]
 fn scrapes_are_served_on_loopback_while_it_runs() {
-    let folder = scratch("prometheus");
-    let root = tree(&folder).to_str().expect("UTF-8").to_owned();
+    let folder = scratch();
+    let root = tree(folder.path()).to_str().expect("UTF-8").to_owned();
     let mut running = Running::start(monitor(&["--root", &root, "--quiet", "--interval", "50ms", "--prometheus", "0"]));
     let address = running.until_said(LIMIT, "address", |err| {
         let address = err.strip_prefix("busbw: http://")?.split_once("/metrics\n")?.0;
@@ -271,16 +270,16 @@ fn scrapes_are_served_on_loopback_while_it_runs() {
 
 #[test]
 fn a_trace_and_the_list_of_alerts_are_for_other_programs() {
-    let folder = scratch("trace");
-    let root = tree(&folder).to_str().expect("UTF-8").to_owned();
-    let trace = folder.join("trace.json");
+    let folder = scratch();
+    let root = tree(folder.path()).to_str().expect("UTF-8").to_owned();
+    let trace = folder.path().join("trace.json");
     let path = trace.to_str().expect("UTF-8");
     ended_well(monitor(&["--root", &root, "--quiet", "-i", "50ms", "-n", "2", "--perfetto", path]));
     let events: Value = serde_json::from_slice(&fs::read(&trace).expect("the trace is there")).expect("JSON");
     let named = |name: &str| events.as_array().expect("events").iter().filter(|event| event["name"] == name).count();
     assert_eq!((named("mlx5_0/1 tx Gbit/s"), named("all_reduce")), (2, 1));
     let list = ended_well(monitor(&["--list-alerts"])).stdout;
-    let file = folder.join("thresholds.toml");
+    let file = folder.path().join("thresholds.toml");
     fs::write(&file, list).expect("the file can be written");
     let file = file.to_str().expect("UTF-8");
     ended_well(monitor(&["--root", &root, "--once", "-i", "50ms", "--thresholds", file]));

@@ -1,34 +1,19 @@
 //! `busbw predict` from end to end: descriptions to tables that `busbw explain` reads, JSON and pages; bad input.
 
-use serde_json::Value;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+#[path = "support/command.rs"]
+mod command;
 
-/// The top of the repository, where examples and recorded runs lie.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+use command::{printed, root};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Output;
 
 fn busbw(arguments: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_busbw"))
-        .args(arguments)
-        .current_dir(root())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("busbw starts");
-    if let Some(mut stdin) = child.stdin.take() {
-        let _ = stdin.write_all(input.as_bytes()); // busbw may have refused before it reads
-    }
-    child.wait_with_output().expect("busbw ends")
+    command::busbw(&root(), arguments, Some(input.as_bytes()))
 }
 
 fn text(arguments: &[&str], input: &str) -> String {
-    let output = busbw(arguments, input);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
+    printed(&busbw(arguments, input))
 }
 
 fn json(arguments: &[&str], input: &str) -> Value {
@@ -131,10 +116,10 @@ fn the_page_stands_alone() {
 
 #[test]
 fn an_answer_goes_to_a_file_when_asked() {
-    let path = std::env::temp_dir().join(format!("busbw-predict-{}.json", std::process::id()));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("answer.json");
     let shown = text(&["predict", "--json", "-o", &path.display().to_string(), H100], "");
     let written = std::fs::read_to_string(&path).expect("written");
-    std::fs::remove_file(&path).expect("removed");
     assert!(shown.is_empty() && written.contains("busbw.predict/1"));
 }
 

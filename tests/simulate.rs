@@ -1,22 +1,18 @@
 //! `busbw simulate` from end to end: the first field report as it was wired and as it could be, and bad input.
 
+#[path = "support/command.rs"]
+mod command;
+
+use command::{busbw, printed, root};
 use serde_json::Value;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn simulate(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_busbw"))
-        .arg("simulate")
-        .args(arguments)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
-        .output()
-        .expect("busbw runs")
+    busbw(&root(), &[&["simulate"], arguments].concat(), None)
 }
 
 fn text(arguments: &[&str]) -> String {
-    let output = simulate(arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
+    printed(&simulate(arguments))
 }
 
 fn json(arguments: &[&str]) -> Value {

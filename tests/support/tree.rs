@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
 
 /// Where access control lies in a configuration space that `acs HEX` stands for.
 const ACS_AT: usize = 0x148;
 
 /// A tree on disk; gone when dropped.
-pub struct Tree(PathBuf);
+pub struct Tree(TempDir);
 
 impl Tree {
     /// Unpacks `tests/data/trees/NAME.tree`.
@@ -17,9 +17,7 @@ impl Tree {
     /// # Panics
     /// The text is no tree, or cannot be unpacked.
     pub fn unpack(name: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let folder = format!("busbw-tree-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let tree = Tree(std::env::temp_dir().join(folder));
+        let tree = Tree(tempfile::tempdir().expect("a temporary folder can be made"));
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/trees").join(format!("{name}.tree"));
         let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -37,7 +35,7 @@ impl Tree {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Writes a file of the tree, `\n` and `\t` spelled out; `acs HEX` is a configuration space.
@@ -59,17 +57,10 @@ impl Tree {
     }
 
     fn place(&self, file: &str) -> PathBuf {
-        let place = self.0.join(file.trim_start_matches('/'));
+        let place = self.path().join(file.trim_start_matches('/'));
         let folder = place.parent().expect("a file is in a folder");
         fs::create_dir_all(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         place
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        // Left over, it is a folder that the system clears.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
