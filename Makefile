@@ -3,7 +3,7 @@
 CARGO ?= cargo
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary clean
+.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ faults: ## Run every test that breaks something, and show what was broken and wh
 soak: build ## Run bench, monitor and tune for MINUTES=20 at once, and see whether memory or descriptors grow
 	python3 benches/soak.py --minutes $(or $(MINUTES),20)
 
-bench-all: bench bench-fleet bench-binary bench-simulate bench-monitor bench-tune bench-net bench-topk bench-peers bench-table ## Measure everything that this machine can (an hour), and rewrite docs/benchmarks.md
+bench-all: bench bench-fleet bench-binary bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers bench-table ## Measure everything that this machine can (an hour), and rewrite docs/benchmarks.md
 
 bench-table: ## Rewrite docs/benchmarks.md from benches/results
 	@python3 benches/table.py
@@ -86,6 +86,9 @@ bench-net: build ## Measure the net plugin between two hosts beside iperf3 and b
 
 bench-topk: ## Measure selecting from CPU tensors beside torch.topk (after make test, which installs PyTorch; 3 minutes)
 	target/python/bin/python benches/topk.py
+
+bench-replay: ## Replay the training of the fifth field report on a slow network (as root, with Open MPI, after make test; 10 minutes)
+	target/python/bin/python benches/replay.py
 
 bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, installed first (as root; 20 minutes)
 	@scripts/setup-peers

@@ -56,7 +56,7 @@ class Origin:
 
     @classmethod
     def of(cls, file: Path, result: Result) -> Origin:
-        """Read from the head of a result; results of `busbw.synthetic` tell their date by their name only."""
+        """Read from the head of a result; what `busbw.synthetic` itself writes has its date in the name only."""
         day = re.search(r"\d{4}-\d{2}-\d{2}", file.name)
         machine = result.get("machine") or {}
         commit = result.get("commit") or {}

@@ -19,12 +19,15 @@ pub struct Machine {
     pub kernel: String,
 }
 
+/// What may differ from a commit: all but what a measurement itself writes (`benches/origin.py` has the same).
+const MEASURED: &[&str] = &[":(top)", ":(top,exclude)benches/results", ":(top,exclude)docs/benchmarks.md"];
+
 /// The commit that was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Commit {
     /// Its hash.
     pub hash: String,
-    /// Whether files differ from it.
+    /// Whether files differ from it, but for results.
     pub modified: bool,
 }
 
@@ -49,7 +52,8 @@ impl Commit {
             output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
         };
         let hash = git(&["rev-parse", "HEAD"])?;
-        Some(Commit { hash, modified: !git(&["status", "--porcelain"])?.is_empty() })
+        let modified = !git(&[&["status", "--porcelain", "--"], MEASURED].concat())?.is_empty();
+        Some(Commit { hash, modified })
     }
 }
 

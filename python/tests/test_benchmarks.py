@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,36 @@ def test_a_result_that_cannot_be_read_is_named(load: Any, tmp_path: Path, result
     (tmp_path / "odd-2026-11-22.json").write_text(json.dumps(result))
     with pytest.raises(SystemExit, match=f"odd-2026-11-22.json: {says}"):
         load("table").page(tmp_path)
+
+
+def test_a_replay_is_kept_with_machine_and_commit(load: Any, tmp_path: Path) -> None:
+    row = {"network": "160 Mbit/s", "stack": "plain", "devices": 8, "images_per_s": 18.9, "efficiency_pct": 20.3}
+    found = {"schema": "busbw.synthetic/1", "model": "vgg16", "rows": [row]}
+    result = load("replay").with_origin(found)
+    assert found.items() <= result.items()
+    (tmp_path / "replay-2026-11-22.json").write_text(json.dumps(result))
+    page = load("table").page(tmp_path)
+    assert "18.9 images/s" in page
+    assert f"{result['machine']['cores']} cores" in page
+    assert result["date"][:10] in page
+
+
+def test_a_result_of_before_changes_no_commit(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several benchmarks in a row only the first would be of a clean commit."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    origin = load("origin")
+    monkeypatch.setattr(origin, "ROOT", tmp_path)
+    (tmp_path / "benches/results").mkdir(parents=True)
+    (tmp_path / "benches/results/fleet-2026-11-22.json").touch()
+    commit = origin.commit()
+    assert commit is not None
+    assert not commit["modified"]
+    (tmp_path / "benches/fleet.py").touch()
+    assert origin.commit()["modified"]
 
 
 def test_growth_is_told_from_a_peak_and_from_the_start(load: Any) -> None:
