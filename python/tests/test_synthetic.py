@@ -120,6 +120,17 @@ def test_tables_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "none.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("output", ["--json", "--plot"])
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
+    output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ranks_here in ([], ["--np", "2"]):
+        assert main([*ranks_here, output, "/no/such/folder/out"]) == 2
+        said = capsys.readouterr()
+        assert "/no/such/folder/out: there is no folder /no/such/folder" in said.err
+        assert said.out == ""
+
+
 SMALL = "--model squeezenet1_1 --image-size 32 --batch-size 2 --warmup 1 --iters 2 --batches-per-iter 1 --intra-size 1"
 
 

@@ -16,7 +16,7 @@ from busbw.horovod.launch import Place
 from busbw.synthetic.plot import svg
 from busbw.synthetic.result import Table
 from busbw.synthetic.run import TIMEOUT, Rank, run
-from busbw.synthetic.settings import settings_of
+from busbw.synthetic.settings import UsageError, settings_of
 from busbw.torch.layout import HostLayout, host_id
 
 BAD_USAGE = 2
@@ -25,6 +25,7 @@ BAD_USAGE = 2
 
 def start(given: argparse.Namespace) -> None:
     """Start ranks here, and end them all when one fails."""
+    check_outputs(given)
     # Ranks share the cores: more threads than cores only wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // given.np)))
     with tempfile.TemporaryDirectory(prefix="busbw-") as directory:
@@ -52,6 +53,8 @@ def _started(rank: int, given: argparse.Namespace, directory: str) -> None:
 
 def measure(given: argparse.Namespace, place: Place, store: Store) -> None:
     """Be one rank: measure, and on rank 0 print. Every rank calls it."""
+    if place.rank == 0:
+        check_outputs(given)
     layout = _layout(given, place, store)
     own = next(ranks for ranks in layout.hosts if place.rank in ranks)
     settings = settings_of(given, place.size, len(own))
@@ -68,6 +71,17 @@ def _layout(given: argparse.Namespace, place: Place, store: Store) -> HostLayout
     keys = [f"host of {rank}" for rank in range(place.size)]
     store.wait(keys, TIMEOUT)
     return HostLayout.from_names([store.get(key).decode() for key in keys])
+
+
+def check_outputs(given: argparse.Namespace) -> None:
+    """Refuse, before anything is measured, files that cannot be written afterwards.
+
+    Raises:
+        UsageError: a file's folder is not there.
+    """
+    for file in (given.json, given.plot):
+        if file is not None and not file.parent.is_dir():
+            raise UsageError(f"{file}: there is no folder {file.parent}; make it, or choose another place")
 
 
 def publish(given: argparse.Namespace, table: Table) -> None:
