@@ -16,6 +16,21 @@ pub(crate) struct Recording {
     pub entries: Vec<FlightEntry>,
 }
 
+/// What is read of a dump, at most. A pickle may share values, so that a few bytes stand for many: a hundred thousand operations with
+/// one name of a megabyte fit into a file of one megabyte.
+const MOST_ENTRIES: usize = 1 << 18;
+/// Groups of a dump, and ranks of all groups together.
+const MOST_GROUPS: usize = 1 << 12;
+const MOST_RANKS: usize = 1 << 22;
+/// Tensors of an operation, and frames of the stack that called it.
+const MOST_TENSORS: usize = 1 << 12;
+const MOST_FRAMES: usize = 256;
+/// Dimensions of a tensor: PyTorch allows 64.
+const MOST_DIMENSIONS: usize = 64;
+/// Bytes of a name.
+const LONGEST_NAME: usize = 256;
+const LONGEST_PATH: usize = 1024;
+
 /// Whether a JSON value is such a dump.
 pub(crate) fn looks_like_json(value: &Value) -> bool {
     value.get("entries").is_some_and(Value::is_array) && value.get("pg_config").is_some()
@@ -40,37 +55,39 @@ pub(crate) fn read_pickle(bytes: &[u8], input: u32) -> Result<Option<Recording>,
 /// `rank3.json`.
 pub(crate) fn rank_of_path(path: &str) -> Option<u32> {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let is_digit = |c: char| c.is_ascii_digit();
-    let end = name.rfind(is_digit)? + 1;
-    let start = name[..end].rfind(|c: char| !is_digit(c)).map_or(0, |at| at + 1);
-    name[start..end].parse().ok()
+    let name = name.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let before = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    name[before.len()..].parse().ok()
 }
 
 fn recording(tree: &Tree, source: SourceLine) -> Recording {
     let root = tree.root;
-    let members: Vec<(GroupName, Vec<u32>)> = tree
-        .get(root, "pg_config")
-        .map_or(&[][..], |id| tree.members(id))
-        .iter()
-        .map(|(key, group)| config(tree, *key, *group))
+    let of_groups = |key: &str| tree.get(root, key).map_or(&[][..], |id| tree.members(id)).iter().take(MOST_GROUPS);
+    let mut room = MOST_RANKS;
+    let members: Vec<(GroupName, Vec<u32>)> = of_groups("pg_config")
+        .map(|(key, group)| {
+            let (name, ranks) = config(tree, (*key, *group), room);
+            room -= ranks.len();
+            (name, ranks)
+        })
         .collect();
     let entries: Vec<FlightEntry> = tree
         .list_of(root, "entries")
         .iter()
+        .take(MOST_ENTRIES)
         .enumerate()
         .map(|(index, id)| entry(tree, *id, (index, &source)))
         .collect();
     let by_id: FxHashMap<u32, &GroupName> = entries.iter().filter_map(|e| Some((e.group.id?, &e.group))).collect();
-    let standing = tree.get(root, "pg_status").map_or(&[][..], |id| tree.members(id)).iter();
-    let standing = standing.filter_map(|(key, status)| {
+    let standing = of_groups("pg_status").filter_map(|(key, status)| {
         let id = u32::try_from(tree.int(*key)?).ok()?;
         let unnamed = || GroupName { id: Some(id), ..GroupName::default() };
         Some((by_id.get(&id).map_or_else(unnamed, |name| (*name).clone()), status_of(tree, *status)))
     });
     let is_open = |entry: &&FlightEntry| entry.state != WorkState::Completed;
     let dump = FlightDump {
-        version: tree.text_of(root, "version").map(str::to_string),
-        nccl_version: tree.text_of(root, "comm_lib_version").or(tree.text_of(root, "nccl_version")).map(str::to_string),
+        version: tree.text_of(root, "version").map(name),
+        nccl_version: tree.text_of(root, "comm_lib_version").or(tree.text_of(root, "nccl_version")).map(name),
         entries: entries.len() as u64,
         standing: standing.collect(),
         open: entries.iter().filter(is_open).take(FlightDump::MOST_OPEN).cloned().collect(),
@@ -81,14 +98,19 @@ fn recording(tree: &Tree, source: SourceLine) -> Recording {
     Recording { dump, entries }
 }
 
-/// `"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}`.
-fn config(tree: &Tree, key: Id, group: Id) -> (GroupName, Vec<u32>) {
-    let name = tree.text_of(group, "name").or(tree.text(key)).map(str::to_string);
-    let description = tree.text_of(group, "desc").filter(|text| !text.is_empty()).map(str::to_string);
+/// The text of a name, cut where it is too long for one.
+fn name(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST_NAME)].to_string()
+}
+
+/// `"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}`, with as many ranks as there is room for.
+fn config(tree: &Tree, (key, group): (Id, Id), room: usize) -> (GroupName, Vec<u32>) {
+    let own_name = tree.text_of(group, "name").or(tree.text(key)).map(name);
+    let description = tree.text_of(group, "desc").filter(|text| !text.is_empty()).map(name);
     let ranks = tree.text_of(group, "ranks").unwrap_or_default();
     let listed = tree.list_of(group, "ranks").iter().filter_map(|id| tree.int(*id)?.try_into().ok());
     let printed = ranks.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
-    (GroupName { id: None, name, description }, listed.chain(printed).collect())
+    (GroupName { id: None, name: own_name, description }, listed.chain(printed).take(room).collect())
 }
 
 fn status_of(tree: &Tree, status: Id) -> Standing {
@@ -102,9 +124,9 @@ fn status_of(tree: &Tree, status: Id) -> Standing {
 }
 
 fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntry {
-    let name = tree.text_of(id, "profiling_name").unwrap_or_default();
+    let own_name = tree.text_of(id, "profiling_name").map(name).unwrap_or_default();
     let p2p = tree.get(id, "is_p2p").map(|flag| matches!(tree.node(flag), super::tree::Node::Bool(true)));
-    let op = super::operation(name);
+    let op = super::operation(&own_name);
     let p2p = p2p.unwrap_or_else(|| op.starts_with("SEND") || op.starts_with("RECV"));
     let number = if p2p { "p2p_seq_id" } else { "collective_seq_id" };
     let work = TorchWork {
@@ -112,7 +134,7 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
         op,
         numel_in: elements(tree, tree.list_of(id, "input_sizes")),
         numel_out: elements(tree, tree.list_of(id, "output_sizes")),
-        datatype: tree.list_of(id, "input_dtypes").first().and_then(|id| tree.text(*id)).map(str::to_string),
+        datatype: tree.list_of(id, "input_dtypes").first().and_then(|id| tree.text(*id)).map(name),
         timeout_ms: tree.number_of(id, "timeout_ms"),
     };
     let state = match tree.text_of(id, "state") {
@@ -120,8 +142,8 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
         Some("started") => WorkState::Started,
         _ => WorkState::Scheduled,
     };
-    let state_name = tree.text_of(id, "state").unwrap_or("state unknown");
-    let text = format!("entries[{index}]: {name} {number} {} {state_name}", work.sequence);
+    let state_name = tree.text_of(id, "state").map_or("state unknown".to_string(), name);
+    let text = format!("entries[{index}]: {own_name} {number} {} {state_name}", work.sequence);
     FlightEntry {
         group: group_of(tree, id),
         source: SourceLine::new(dump.place, &text),
@@ -135,32 +157,34 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
 /// `"process_group": ["0", "default_pg"]`; up to version 2.1 the name alone.
 fn group_of(tree: &Tree, entry: Id) -> GroupName {
     let texts = tree.get(entry, "process_group").map(|group| match tree.text(group) {
-        Some(name) => vec![name.to_string()],
-        None => tree.list(group).iter().filter_map(|id| tree.text(*id)).map(str::to_string).collect(),
+        Some(only) => vec![name(only)],
+        None => tree.list(group).iter().take(2).filter_map(|id| tree.text(*id)).map(name).collect(),
     });
     let mut texts = texts.unwrap_or_default().into_iter();
     let id = tree.number_of(entry, "pg_id").and_then(|id| u32::try_from(id).ok());
     GroupName { id, name: texts.next(), description: texts.next().filter(|text| !text.is_empty()) }
 }
 
-/// Elements of all tensors; none without tensors.
+/// Elements of all tensors; none without tensors, and where there are too many to count.
 fn elements(tree: &Tree, sizes: &[Id]) -> Option<u64> {
     let of_tensor = |id: &Id| -> Option<u64> {
         let mut product: u64 = 1;
-        for dim in tree.list(*id) {
+        for dim in tree.list(*id).iter().take(MOST_DIMENSIONS) {
             product = product.checked_mul(u64::try_from(tree.int(*dim)?).ok()?)?;
         }
         Some(product)
     };
-    (!sizes.is_empty()).then(|| sizes.iter().filter_map(of_tensor).fold(0, u64::saturating_add))
+    (1..=MOST_TENSORS).contains(&sizes.len()).then(|| sizes.iter().filter_map(of_tensor).fold(0, u64::saturating_add))
 }
 
 /// The innermost frame outside PyTorch.
 fn called_at(tree: &Tree, frames: &[Id]) -> Option<String> {
-    let of_program = |id: &&Id| tree.text_of(**id, "filename").is_some_and(|file| !is_of_pytorch(file));
-    let frame = frames.iter().find(of_program)?;
+    let of_program = |id: &&Id| {
+        tree.text_of(**id, "filename").is_some_and(|file| file.len() <= LONGEST_PATH && !is_of_pytorch(file))
+    };
+    let frame = frames.iter().take(MOST_FRAMES).find(of_program)?;
     let (file, line) = (tree.text_of(*frame, "filename")?, tree.number_of(*frame, "line").unwrap_or_default());
-    Some(format!("{file}:{line} ({})", tree.text_of(*frame, "name").unwrap_or("?")))
+    Some(format!("{file}:{line} ({})", tree.text_of(*frame, "name").map_or("?".to_string(), name)))
 }
 
 fn is_of_pytorch(file: &str) -> bool {
@@ -183,6 +207,8 @@ mod tests {
             ("job7/trace_0.pkl", Some(0)),
             ("trace.json", None),
             ("-", None),
+            ("журнал7.json", Some(7)),
+            ("保存", None),
         ];
         for (path, rank) in cases {
             assert_eq!(rank_of_path(path), rank, "{path}");

@@ -25,7 +25,12 @@ pub(crate) enum PickleError {
     NotData { at: usize, opcode: u8 },
     #[error("byte {0}: the pickle takes a value that is not there")]
     Damaged(usize),
+    #[error("the pickle holds more than {MOST_VALUES} values; no dump of the flight recorder does")]
+    TooLarge,
 }
+
+/// A dump of 100,000 operations has some 10 million. A value takes many times the byte that it may be written with.
+const MOST_VALUES: usize = 1 << 25;
 
 /// Reads a pickle.
 pub(super) fn read(bytes: &[u8]) -> Result<Tree, PickleError> {
@@ -50,6 +55,9 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// One opcode; false at the end. Opcodes and their names are those of CPython's Lib/pickle.py.
     fn step(&mut self) -> Result<bool, PickleError> {
+        if self.tree.nodes.len() > MOST_VALUES {
+            return Err(PickleError::TooLarge);
+        }
         let opcode = self.byte()?;
         match opcode {
             b'.' => return Ok(false),                             // STOP

@@ -1,7 +1,7 @@
 //! A document of nested lists and dictionaries, as JSON and pickles hold them: values in one list, children by index.
 //!
 //! A pickle may share values, and a hostile one may share them so that writing it out never ends. Indices keep shared
-//! values shared, and nothing here walks a document deeper than its caller asks.
+//! values shared, and nothing here walks a document deeper than its caller asks. Who writes shared values out says how many.
 
 use serde_json::Value;
 
@@ -20,6 +20,9 @@ pub(super) enum Node {
     List(Vec<Id>),
     Dict(Vec<(Id, Id)>),
 }
+
+/// A dictionary that is asked for its members by name has fewer.
+const MOST_KEYS: usize = 1024;
 
 /// A document.
 #[derive(Debug, Default)]
@@ -69,7 +72,7 @@ impl Tree {
     /// The value of a key; the last one where a key stands twice, as in Python.
     pub fn get(&self, id: Id, key: &str) -> Option<Id> {
         let is_key = |id: Id| matches!(self.node(id), Node::Text(text) if &**text == key);
-        self.members(id).iter().rev().find(|(name, _)| is_key(*name)).map(|(_, value)| *value)
+        self.members(id).iter().rev().take(MOST_KEYS).find(|(name, _)| is_key(*name)).map(|(_, value)| *value)
     }
 
     pub fn list(&self, id: Id) -> &[Id] {
