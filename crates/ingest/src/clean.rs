@@ -1,6 +1,6 @@
 //! From a raw line to text: colour codes, carriage returns, JSON strings.
 
-use memchr::{memchr, memmem};
+use memchr::{memchr, memchr2, memmem};
 use std::borrow::Cow;
 
 /// Removes ANSI escape sequences (`ESC [ … m`). Borrows when there are none.
@@ -19,7 +19,8 @@ pub(crate) fn without_escapes(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(clean)
 }
 
-/// Skips what follows an ESC: a control sequence up to its final letter, an operating system command up to BEL, or one byte.
+/// Skips what follows an ESC: a control sequence up to its final letter, an operating system command (a title, a link) up to BEL
+/// or `ESC \`, or one byte.
 fn behind_escape(after: &[u8]) -> &[u8] {
     match after.first() {
         Some(b'[') => {
@@ -27,8 +28,8 @@ fn behind_escape(after: &[u8]) -> &[u8] {
             &after[end.min(after.len())..]
         }
         Some(b']') => {
-            let end = memchr(0x07, after).map_or(after.len(), |at| at + 1);
-            &after[end..]
+            let rest = &after[memchr2(0x07, 0x1b, after).unwrap_or(after.len())..];
+            rest.strip_prefix(b"\x07").or(rest.strip_prefix(b"\x1b\\")).unwrap_or(rest)
         }
         Some(_) => &after[1..],
         None => after,
@@ -73,10 +74,12 @@ mod tests {
 
     #[test]
     fn colour_codes_are_removed() {
-        let cases: [(&[u8], &[u8]); 4] = [
+        let cases: [(&[u8], &[u8]); 6] = [
             (b"\x1b[35mhost:1:2\x1b[0m", b"host:1:2"),
             (b"plain", b"plain"),
             (b"a\x1b]0;title\x07b", b"ab"),
+            (b"see \x1b]8;;https://host/log\x1b\\the log\x1b]8;;\x1b\\ of it", b"see the log of it"),
+            (b"a\x1b]0;cut\x1b[31mb", b"ab"),
             (b"cut \x1b[3", b"cut "),
         ];
         for (raw, clean) in cases {

@@ -38,6 +38,8 @@ const COUNTS: [(&str, u32); 12] = [
     ("sixteen", 16),
     ("ten", 10),
 ];
+/// Larger numbers count no nodes, GPUs or ports.
+const MOST_COUNTED: u32 = 100_000;
 /// Words that may stand between a count and what is counted.
 const FILLERS: [&str; 28] = [
     "x",
@@ -122,7 +124,7 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
 fn whole_number(text: &str) -> Option<u32> {
     let spelled = COUNTS.iter().find(|(word, _)| *word == text).map(|(_, count)| *count);
     let digits = || leading_number(text).filter(|(n, rest)| n.fract() == 0.0 && matches!(*rest, "" | "x" | "×"));
-    spelled.or_else(|| digits().map(|(n, _)| n as u32)).filter(|n| (1..100_000).contains(n))
+    spelled.or_else(|| digits().map(|(n, _)| n as u32)).filter(|n| (1..MOST_COUNTED).contains(n))
 }
 
 /// The count in front of a word, fillers between them allowed.
@@ -152,7 +154,9 @@ fn gpus(words: &[Word]) -> Option<ToldFact> {
         let text = word.text.to_uppercase();
         let (count, text) = match leading_number(&text) {
             Some((count, rest)) if rest.starts_with(['X', '*', '×']) => {
-                (Some(count as u32), rest.trim_start_matches(['X', '*', '×']).to_string())
+                // `0xa100` is an address.
+                let count = Some(count as u32).filter(|count| (1..MOST_COUNTED).contains(count))?;
+                (Some(count), rest.trim_start_matches(['X', '*', '×']).to_string())
             }
             _ => (None, text.clone()),
         };
@@ -286,7 +290,7 @@ mod tests {
     fn sentences_tell_machines_and_speeds() {
         use Quantity::{Algbw, Bandwidth, Busbw, Expected};
         let all_reduce = Some(Collective::AllReduce);
-        let cases: [(&str, Vec<ToldFact>); 13] = [
+        let cases: [(&str, Vec<ToldFact>); 15] = [
             ("4 servers with 8xA100, HDR", vec![ToldFact::Nodes(4), gpus(8, "A100")]),
             ("NICs: 8 x 400 Gb/s", vec![ToldFact::Nics { count: 8, gbit_s: 400.0 }]),
             ("two InfiniBand EDR (100 Gb/s) ports", vec![ToldFact::Nics { count: 2, gbit_s: 100.0 }]),
@@ -302,6 +306,8 @@ mod tests {
             ("GPU memory 80 GB, 8 GPUs per node", vec![]),
             ("2-node run on RTX 4090", vec![ToldFact::Nodes(2), gpus(None, "4090")]),
             ("iteration 4090 of 8000", vec![]),
+            ("freed the buffer at 0xa100 of 0xB200", vec![]),
+            ("4000000000xH100", vec![]),
             ("ib_write_bw reaches 24.51 Gb/s", vec![]),
         ];
         for (line, facts) in cases {

@@ -257,7 +257,7 @@ fn grow(buffer: &mut Vec<u8>, length: usize) {
 
 /// Names data that is no text by how it begins.
 pub(crate) fn binary_kind(start: &[u8]) -> Option<&'static str> {
-    const BEGINNINGS: [(&[u8], &str); 9] = [
+    const BEGINNINGS: [(&[u8], &str); 11] = [
         (b"\x7fELF", "a program or library (ELF)"),
         (b"\x1f\x8b", "gzip data (gunzip it first)"),
         (b"\x28\xb5\x2f\xfd", "zstd data (unzstd it first)"),
@@ -267,6 +267,8 @@ pub(crate) fn binary_kind(start: &[u8]) -> Option<&'static str> {
         (b"\x89PNG", "a picture (PNG)"),
         (b"%PDF", "a PDF document"),
         (b"\xff\xd8\xff", "a picture (JPEG)"),
+        (b"\xff\xfe", "text of two bytes a character (iconv -f UTF-16 -t UTF-8 it first)"),
+        (b"\xfe\xff", "text of two bytes a character (iconv -f UTF-16 -t UTF-8 it first)"),
     ];
     if let Some((_, kind)) = BEGINNINGS.iter().find(|(magic, _)| start.starts_with(magic)) {
         return Some(kind);

@@ -29,6 +29,9 @@ pub(crate) fn read(message: &[u8]) -> Option<NetLine> {
         return said("Bootstrap", NetworkStatement::Using(nics(&text(at.rest()), "Socket")));
     }
     at.expect(b"NET/")?;
+    if at.rest().first().is_some_and(u8::is_ascii_digit) {
+        return None; // `NET/0 :GPU/B000 (…)`: a path of the machine's dump
+    }
     let network = text(at.take_while(|b| b.is_ascii_alphanumeric() || b == b'_'));
     at.spaces();
     at.eat(b":");
