@@ -1,5 +1,6 @@
 //! Reads the facts of nodes that `busbw check --save` keeps (`busbw.facts/1`), as facts that commands of the system tell.
 
+use crate::host::capitalised;
 use crate::json_objects::{JsonObject, Lines};
 use busbw_model::node::{
     Bound, FACTS_SCHEMA, FactsFile, GidKind, GpuFacts, Known, Limits, LinuxLimit, PciFunction, RdmaDevice, RdmaPort,
@@ -184,11 +185,4 @@ impl Teller<'_> {
 
 fn quoted(name: &str) -> String {
     format!("\"{name}\"")
-}
-
-/// `ACTIVE` is `Active`, as ibstat writes it.
-fn capitalised(word: &str) -> String {
-    let lower = word.to_ascii_lowercase();
-    let mut letters = lower.chars();
-    letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }

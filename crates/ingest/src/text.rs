@@ -1,6 +1,7 @@
-//! A line on its way to the readers of line-based formats.
+//! A line on its way to the readers of line-based formats, and how they read numbers at the start of a text.
 
 use busbw_model::Place;
+use std::str::FromStr;
 
 /// A line, or the part of a line that is no NCCL log line, with launcher prefixes, colour codes and time stamps peeled off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,4 +13,14 @@ pub struct TextLine<'a> {
     pub stream: &'a str,
     /// The text. It is a piece when NCCL log lines landed inside the line: the next piece of the stream continues it.
     pub text: &'a str,
+}
+
+/// A text parted behind the digits that it begins with.
+pub(crate) fn part_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// The whole number that a text begins with: `600017 milliseconds` is 600017. `None` without digits, and where it does not fit.
+pub(crate) fn leading<T: FromStr>(text: &str) -> Option<T> {
+    part_digits(text).0.parse().ok()
 }

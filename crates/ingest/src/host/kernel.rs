@@ -1,6 +1,7 @@
 //! The kernel's log: Xid errors of GPUs, PCIe errors, NIC drivers, processes killed for memory.
 
 use super::{Context, Told};
+use crate::text::part_digits;
 use busbw_model::{Fact, HostTool};
 
 pub(super) fn read(context: &mut Context, text: &str) -> Told {
@@ -17,9 +18,8 @@ pub(super) fn read(context: &mut Context, text: &str) -> Told {
 fn xid(text: &str) -> Option<(&str, Fact)> {
     let (_, rest) = text.split_once("Xid (")?;
     let (device, rest) = rest.split_once("): ")?;
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let code = rest[..end].parse().ok()?;
-    let text = rest[end..].trim_start_matches([',', ' ']).to_string();
+    let (code, rest) = part_digits(rest);
+    let (code, text) = (code.parse().ok()?, rest.trim_start_matches([',', ' ']).to_string());
     Some((device.trim_start_matches("PCI:"), Fact::Xid { code, text }))
 }
 

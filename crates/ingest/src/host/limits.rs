@@ -9,28 +9,23 @@ pub(super) fn read(context: &mut Context, text: &str) -> Told {
 
 /// `max locked memory       (kbytes, -l) 64` of bash, `Max locked memory  65536  65536  bytes` of /proc.
 fn limit(text: &str) -> Told {
-    const NAMES: [(&str, &str, Limit); 4] = [
-        ("max locked memory", "-l", Limit::LockedMemory),
-        ("open files", "-n", Limit::OpenFiles),
-        ("max user processes", "-u", Limit::Processes),
-        ("stack size", "-s", Limit::Stack),
+    /// In bash's words, by its flag, in the words of /proc.
+    const NAMES: [(&str, &str, &str, Limit); 4] = [
+        ("max locked memory", "-l", "max locked memory", Limit::LockedMemory),
+        ("open files", "-n", "max open files", Limit::OpenFiles),
+        ("max user processes", "-u", "max processes", Limit::Processes),
+        ("stack size", "-s", "max stack size", Limit::Stack),
     ];
     let trimmed = text.trim();
     if let Some((name, rest)) = trimmed.split_once('(')
         && let Some((unit, value)) = rest.split_once(')')
     {
-        let (_, _, limit) = NAMES.iter().find(|(known, flag, _)| name.trim() == *known && unit.ends_with(flag))?;
+        let (.., limit) = NAMES.iter().find(|(known, flag, ..)| name.trim() == *known && unit.ends_with(flag))?;
         let factor = if unit.contains("kbytes") { 1024 } else { 1 };
         return told(*limit, value.trim(), factor);
     }
     let lower = trimmed.to_ascii_lowercase();
-    let (known, _, limit) = NAMES.iter().find(|(known, ..)| {
-        lower
-            .strip_prefix("max ")
-            .is_some_and(|rest| rest.starts_with(known.trim_start_matches("max user ").trim_start_matches("max ")))
-    })?;
-    let rest =
-        lower.strip_prefix("max ")?.strip_prefix(known.trim_start_matches("max user ").trim_start_matches("max "))?;
+    let (rest, limit) = NAMES.iter().find_map(|(_, _, known, limit)| Some((lower.strip_prefix(known)?, limit)))?;
     let words: Vec<&str> = rest.split_whitespace().collect();
     let is_row = words.len() == 3 && matches!(words[2], "bytes" | "files" | "processes");
     is_row.then(|| told(*limit, words[0], 1))?

@@ -9,6 +9,8 @@ mod limits;
 mod pcie;
 mod ports;
 
+pub(crate) use ports::capitalised;
+
 use crate::TextLine;
 use busbw_model::{Fact, HostFact, HostTool, SourceLine};
 use rustc_hash::FxHashMap;

@@ -164,7 +164,8 @@ fn link_state(value: &str) -> String {
     word.split('_').map(capitalised).collect()
 }
 
-fn capitalised(word: &str) -> String {
+/// `ACTIVE` is `Active`, as ibstat writes it.
+pub(crate) fn capitalised(word: &str) -> String {
     let lower = word.to_ascii_lowercase();
     let mut letters = lower.chars();
     letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())

@@ -2,6 +2,7 @@
 //!
 //! `retrieveDesyncReport` in `torch/csrc/distributed/c10d/TraceUtils.h`: a line per fact.
 
+use crate::text::leading;
 use busbw_model::Desync;
 
 /// The fact in a line. `section`: the collective of the snapshot's section that the line stands in.
@@ -15,14 +16,14 @@ pub(super) fn read(text: &str, section: Option<u64>) -> Option<Desync> {
     let rest = rest.trim_start();
     if let Some(rest) = rest.strip_prefix("Timeout at collective: ") {
         let (op, collective) = rest.split_once(", #")?;
-        return Some(Desync::TimedOut { rank: *ranks.first()?, op: op.to_string(), collective: number(collective)? });
+        return Some(Desync::TimedOut { rank: *ranks.first()?, op: op.to_string(), collective: leading(collective)? });
     }
     if let Some(rest) = rest.strip_prefix("joined but didn't finish collective #") {
-        return Some(Desync::NotFinished { ranks, collective: number(rest)? });
+        return Some(Desync::NotFinished { ranks, collective: leading(rest)? });
     }
     if let Some(rest) = rest.strip_prefix("finished collective #") {
         let (_, joined) = rest.split_once("but didn't join collective #")?;
-        return Some(Desync::NotJoined { ranks, collective: number(joined)? });
+        return Some(Desync::NotJoined { ranks, collective: leading(joined)? });
     }
     let (verb, op) = rest.split_once(' ')?;
     let finished = match verb {
@@ -37,7 +38,7 @@ pub(super) fn read(text: &str, section: Option<u64>) -> Option<Desync> {
 /// The collective of a snapshot's section: `#315 started ranks:`.
 pub(super) fn section(text: &str) -> Option<u64> {
     let rest = text.trim().strip_prefix('#')?;
-    (rest.ends_with(" started ranks:") || rest.ends_with(" finished ranks:")).then(|| number(rest))?
+    (rest.ends_with(" started ranks:") || rest.ends_with(" finished ranks:")).then(|| leading(rest))?
 }
 
 /// `[0, 1, 2] rest`.
@@ -45,11 +46,6 @@ fn bracketed(text: &str) -> Option<(Vec<u32>, &str)> {
     let (inside, rest) = text.strip_prefix('[')?.split_once(']')?;
     let ranks: Option<Vec<u32>> = inside.split(',').map(|rank| rank.trim().parse().ok()).collect();
     Some((ranks?, rest))
-}
-
-fn number(text: &str) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().ok()
 }
 
 #[cfg(test)]

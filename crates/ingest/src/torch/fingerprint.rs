@@ -2,6 +2,7 @@
 //!
 //! `torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp`: two fingerprints in one line. Up to 1.12 the second is a name.
 
+use crate::text::{leading, part_digits};
 use busbw_model::{TorchEvent, TorchWork};
 
 /// The mismatch in a line, and the rank that reports it.
@@ -26,7 +27,7 @@ fn work(text: &str) -> TorchWork {
     let shape = field("TensorShape=[").and_then(|rest| rest.split_once(']')).map(|(shape, _)| shape);
     let product = |shape: &str| shape.split(',').try_fold(1u64, |all, dim| all.checked_mul(dim.trim().parse().ok()?));
     TorchWork {
-        sequence: field("SequenceNumber=").and_then(|rest| Some(number(rest)?.0.into())).unwrap_or_default(),
+        sequence: field("SequenceNumber=").and_then(leading).unwrap_or_default(),
         op,
         numel_in: shape.and_then(product),
         numel_out: None,
@@ -36,8 +37,8 @@ fn work(text: &str) -> TorchWork {
 }
 
 fn number(text: &str) -> Option<(u32, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    Some((text[..end].parse().ok()?, &text[end..]))
+    let (digits, rest) = part_digits(text);
+    Some((digits.parse().ok()?, rest))
 }
 
 #[cfg(test)]

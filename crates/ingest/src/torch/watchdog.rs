@@ -5,6 +5,7 @@
 
 use super::{desync, fingerprint};
 use crate::TextLine;
+use crate::text::{leading, part_digits};
 use busbw_model::{GroupName, SourceLine, Standing, TorchEvent, TorchStatement, TorchWork};
 use rustc_hash::FxHashMap;
 
@@ -112,7 +113,7 @@ fn timeout(text: &str) -> Option<(Option<u32>, TorchEvent)> {
     let (before, rest) = text.split_once("atchdog caught collective operation timeout: ")?;
     let (_, work) = rest.split_once("Work")?;
     let field = |name: &str| work.split_once(name).map(|(_, value)| value);
-    let number = |name: &str| leading_number(field(name)?);
+    let number = |name: &str| leading(field(name)?);
     let shape = field("TensorShape=[").and_then(|rest| rest.split_once(']')).map(|(shape, _)| shape);
     let product = |shape: &str| shape.split(',').try_fold(1u64, |all, dim| all.checked_mul(dim.trim().parse().ok()?));
     let op = field("OpType=").and_then(|rest| rest.split([',', ')']).next());
@@ -124,8 +125,8 @@ fn timeout(text: &str) -> Option<(Option<u32>, TorchEvent)> {
         datatype: None,
         timeout_ms: number("Timeout(ms)="),
     };
-    let ran_ms = rest.split_once("ran for ").and_then(|(_, rest)| leading_number(rest));
-    let rank = before.rsplit_once("[Rank ").and_then(|(_, rest)| leading_number(rest)?.try_into().ok());
+    let ran_ms = rest.split_once("ran for ").and_then(|(_, rest)| leading(rest));
+    let rank = before.rsplit_once("[Rank ").and_then(|(_, rest)| leading(rest));
     Some((rank, TorchEvent::Timeout { work, ran_ms }))
 }
 
@@ -143,9 +144,8 @@ fn standing(text: &str) -> Option<TorchEvent> {
         started: after("last started"),
         completed: after("last completed"),
     };
-    let failed_at = ["work sequence id: ", "Timeout at NCCL work: "]
-        .iter()
-        .find_map(|words| leading_number(text.split_once(words)?.1));
+    let failed_at =
+        ["work sequence id: ", "Timeout at NCCL work: "].iter().find_map(|words| leading(text.split_once(words)?.1));
     (standing != Standing::default()).then_some(TorchEvent::Standing { standing, failed_at })
 }
 
@@ -154,15 +154,13 @@ fn sequence(text: &str) -> Option<u64> {
     const LARGEST: u64 = 1 << 31;
     match text.strip_prefix('-') {
         Some(_) => Some(0),
-        None => leading_number(text).filter(|number| *number < LARGEST),
+        None => leading(text).filter(|number: &u64| *number < LARGEST),
     }
 }
 
 /// The rank whose failure this one heard of; `Some(None)` where it is not named.
 fn failure_elsewhere(text: &str) -> Option<Option<u32>> {
-    let rank = |rest: &str| {
-        leading_number(rest.trim_start().strip_prefix("rank")?.trim_start_matches([':', ' ']))?.try_into().ok()
-    };
+    let rank = |rest: &str| leading(rest.trim_start().strip_prefix("rank")?.trim_start_matches([':', ' ']));
     if let Some((_, rest)) = text.split_once("due to a collective timeout from ") {
         return (!rest.starts_with("this local rank")).then(|| rank(rest));
     }
@@ -182,10 +180,10 @@ fn barrier(text: &str) -> Option<Vec<u32>> {
 
 /// Rank and group of `[PG ID 0 PG GUID 0(default_pg) Rank 7]`, `[PG 0 Rank 7]`, `[PG 2 (TP) Rank 1]`, `[Rank 7]`.
 fn speaker(text: &str) -> (Option<u32>, GroupName) {
-    let rank = |inside: &str| inside.rsplit_once("Rank ").and_then(|(_, rest)| leading_number(rest)?.try_into().ok());
+    let rank = |inside: &str| inside.rsplit_once("Rank ").and_then(|(_, rest)| leading(rest));
     let bracketed = |open: &str| text.split_once(open)?.1.split_once(']').map(|(inside, _)| inside);
     let Some(inside) = bracketed("[PG ").filter(|inside| inside.contains("Rank ")) else {
-        return (bracketed("[Rank ").and_then(|inside| leading_number(inside)?.try_into().ok()), GroupName::default());
+        return (bracketed("[Rank ").and_then(leading), GroupName::default());
     };
     let names = inside.split_once(" Rank ").map_or(inside, |(names, _)| names);
     let description =
@@ -193,7 +191,7 @@ fn speaker(text: &str) -> (Option<u32>, GroupName) {
     let name = names.split_once("GUID ").and_then(|(_, rest)| rest.split(['(', ' ']).next());
     let owned = |text: &str| Some(text.trim().to_string()).filter(|text| !text.is_empty());
     let group = GroupName {
-        id: leading_number(names.trim_start_matches("ID ")).and_then(|id| id.try_into().ok()),
+        id: leading(names.trim_start_matches("ID ")),
         name: name.and_then(owned),
         description: description.and_then(owned),
     };
@@ -206,7 +204,7 @@ fn label(text: &str) -> Option<u32> {
         Some((_, rest)) if rest.contains("]:") => rest,
         _ => text.strip_prefix("rank").or(text.strip_prefix("default"))?,
     };
-    let (number, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+    let (number, rest) = part_digits(rest);
     (rest.is_empty() || rest.starts_with(']')).then(|| number.parse().ok())?
 }
 
@@ -217,11 +215,6 @@ fn unlabelled(text: &str) -> &str {
         .filter(|(label, _)| label.trim_start().starts_with("[rank"))
         .map_or(text, |(_, rest)| rest);
     text.split_once(".cpp:").and_then(|(_, rest)| rest.split_once("] ")).map_or(text, |(_, rest)| rest)
-}
-
-fn leading_number(text: &str) -> Option<u64> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().ok()
 }
 
 #[cfg(test)]
