@@ -101,6 +101,9 @@ impl Sample {
     }
 }
 
+/// Ways of timing beyond this number are none: the Inspector has three.
+const MOST_SOURCES: usize = 8;
+
 /// Operations of all inputs.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
@@ -142,6 +145,7 @@ impl Samples {
         let row = gathered.rows.entry(measured.size).or_insert_with(new);
         row.samples.push((header.rank, measured.values.map(|value| value as f32)));
         if let Some(source) = measured.timing_source
+            && row.timing_sources.len() < MOST_SOURCES
             && !row.timing_sources.iter().any(|known| known == source)
         {
             row.timing_sources.push(source.to_string());

@@ -53,7 +53,7 @@ impl JsonReader {
     /// Takes a line; gives the object that ends with it.
     pub fn feed(&mut self, line: &TextLine) -> Option<JsonObject> {
         if !self.open.contains_key(line.stream) {
-            if !line.text.trim_start().starts_with('{') {
+            if !begins_object(line.text) {
                 return None;
             }
             self.open.insert(line.stream.into(), Open { place: line.place, ..Open::default() });
@@ -61,7 +61,7 @@ impl JsonReader {
         let open = self.open.get_mut(line.stream)?;
         open.text.push_str(line.text);
         open.text.push('\n');
-        open.depth = depth_after(line.text.as_bytes(), open.depth)?;
+        open.depth = depth_after(line.text.as_bytes(), open.depth);
         if open.depth > 0 && open.text.len() < LONGEST {
             return None;
         }
@@ -72,8 +72,15 @@ impl JsonReader {
     }
 }
 
+/// Whether a line may begin an object: behind the brace stands a name, or nothing yet. Of a Python dictionary, whose end may never
+/// come, the rest of the log would be taken for a part.
+fn begins_object(text: &str) -> bool {
+    let behind = text.trim_start().strip_prefix('{').map(str::trim_start);
+    behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(['"', '}']))
+}
+
 /// How many brackets are open after a line. Brackets in strings do not count, and no string goes on over a line's end.
-fn depth_after(line: &[u8], mut depth: usize) -> Option<usize> {
+fn depth_after(line: &[u8], mut depth: usize) -> usize {
     let mut in_string = false;
     let mut escaped = false;
     for byte in line {
@@ -86,8 +93,12 @@ fn depth_after(line: &[u8], mut depth: usize) -> Option<usize> {
             _ => {}
         }
     }
-    Some(depth)
+    depth
 }
+
+/// How far a member may be from the one before, in bytes. Where one is not found, as it is written otherwise, the rest of the
+/// text is not searched for it.
+const FAR: usize = 256 << 10;
 
 /// Walks through an object's text to find the line that a member stands on: members are read in the order printed.
 pub(crate) struct Lines<'a> {
@@ -102,11 +113,14 @@ impl<'a> Lines<'a> {
 
     /// The line of the next occurrence; the current line when there is none.
     pub fn next(&mut self, words: &str) -> SourceLine {
-        if let Some(at) = memmem::find(self.rest.as_bytes(), words.as_bytes()) {
+        let near = &self.rest.as_bytes()[..self.rest.len().min(FAR)];
+        if let Some(at) = memmem::find(near, words.as_bytes()) {
             let passed = &self.rest[..at];
             self.place.line += memchr::memchr_iter(b'\n', passed.as_bytes()).count() as u64;
             let line_start = passed.rfind('\n').map_or(0, |end| end + 1);
-            let line = self.rest[line_start..].lines().next().unwrap_or_default();
+            // The whole object may stand on one line.
+            let line_end = self.rest.floor_char_boundary(line_start + 2 * SourceLine::MAX_TEXT);
+            let line = self.rest[line_start..line_end].lines().next().unwrap_or_default();
             self.rest = &self.rest[at + words.len()..];
             return SourceLine::new(self.place, line.trim());
         }
@@ -126,12 +140,12 @@ mod tests {
 
     #[test]
     fn objects_are_found_on_one_line_and_over_many() {
-        let text = "$ ncclras -f json\n{\n  \"communicators\": [\n    {\"hash\": \"0x1}\"}\n  ]\n}\n{\"communicators\": []}\n{\"other\": 1}\n}";
+        let text = "{'loss': [0.3,\n$ ncclras -f json\n{\n  \"communicators\": [\n    {\"hash\": \"0x1}\"}\n  ]\n}\n{\"communicators\": []}\n{\"other\": 1}\n}";
         let found = objects(text);
         let short: Vec<_> =
             found.iter().map(|o| (o.place.line, o.value["communicators"].as_array().map(Vec::len))).collect();
-        assert_eq!(short, [(2, Some(1)), (7, Some(0))]);
+        assert_eq!(short, [(3, Some(1)), (8, Some(0))]);
         let mut lines = Lines::of(&found[0]);
-        assert_eq!((lines.next("\"hash\"").place.line, &*lines.next("\"hash\"").text), (4, "\"hash\""));
+        assert_eq!((lines.next("\"hash\"").place.line, &*lines.next("\"hash\"").text), (5, "\"hash\""));
     }
 }

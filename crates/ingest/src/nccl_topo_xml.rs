@@ -14,6 +14,10 @@ const MAX_DOCUMENT: usize = 64 << 20;
 /// (`NCCL_TOPO_XML_MAX_NODES`, `NCCL_GRAPH_XML_MAX_NODES` in 2.30).
 const MAX_XML_NODES: u32 = 1 << 21;
 
+/// The most attributes of an element, and namespaces of a document, each of which is compared with those before it. NCCL reads 16
+/// attributes (`MAX_ATTR_COUNT` in `src/graph/xml.h`) and no namespace.
+const MAX_ATTRIBUTES: usize = 256;
+
 /// The deepest nesting of PCI bridges: a bus number has 8 bits, so that no hierarchy is deeper.
 const MAX_PCI_DEPTH: usize = 256;
 
@@ -31,6 +35,11 @@ pub enum XmlError {
         /// The name that was found.
         found: String,
     },
+    /// More than 256 attributes of an element, or namespaces.
+    #[error(
+        "an element has more than {MAX_ATTRIBUTES} attributes, or there are as many namespaces; is this a file of NCCL?"
+    )]
+    TooManyAttributes,
     /// More than 256 PCI bridges behind each other.
     #[error("PCI devices are nested more than {MAX_PCI_DEPTH} deep; no machine has that, check the closing tags")]
     TooDeep,
@@ -229,7 +238,7 @@ impl OpenDocument {
 /// Reads a topology. The version is not checked: NCCL refuses every other than 1, and has never written another.
 ///
 /// # Errors
-/// The text is no well-formed XML, its root is not `<system>`, or bridges are nested too deeply.
+/// The text is no well-formed XML, its root is not `<system>`, an element has too many attributes, or bridges are nested too deeply.
 pub fn read_system(text: &str, place: Place) -> Result<XmlTopology, XmlError> {
     let document = parse(text)?;
     let root = expect_root(&document, Kind::System)?;
@@ -240,7 +249,7 @@ pub fn read_system(text: &str, place: Place) -> Result<XmlTopology, XmlError> {
 /// Reads the graphs.
 ///
 /// # Errors
-/// The text is no well-formed XML, or its root is not `<graphs>`.
+/// The text is no well-formed XML, its root is not `<graphs>`, or an element has too many attributes.
 pub fn read_graphs(text: &str, place: Place) -> Result<XmlGraphs, XmlError> {
     let document = parse(text)?;
     let root = expect_root(&document, Kind::Graphs)?;
@@ -250,6 +259,13 @@ pub fn read_graphs(text: &str, place: Place) -> Result<XmlGraphs, XmlError> {
 /// White space before an XML declaration, which comes with indented text, is an error by the book.
 fn parse(text: &str) -> Result<Document<'_>, XmlError> {
     let options = ParsingOptions { nodes_limit: MAX_XML_NODES, ..ParsingOptions::default() };
+    // No `<` stands inside an element's tag; a comment may hold anything.
+    let attributes = |tag: &[u8]| memchr::memchr_iter(b'=', tag).count();
+    let mut tags = text.as_bytes().split(|b| *b == b'<').filter(|tag| !tag.starts_with(b"!--"));
+    let mut namespaces = memchr::memmem::find_iter(text.as_bytes(), b"xmlns");
+    if tags.any(|tag| attributes(tag) > MAX_ATTRIBUTES) || namespaces.nth(MAX_ATTRIBUTES).is_some() {
+        return Err(XmlError::TooManyAttributes);
+    }
     Ok(Document::parse_with_options(text.trim(), options)?)
 }
 

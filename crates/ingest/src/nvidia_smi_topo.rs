@@ -203,7 +203,7 @@ fn read_plain_header(text: &str) -> Option<(Vec<TopoDevice>, Vec<Column>)> {
 fn read_bar_header(text: &str) -> Option<(Vec<TopoDevice>, Vec<Column>)> {
     let mut devices = Vec::new();
     let mut columns = Vec::new();
-    for cell in bar_cells(text) {
+    for cell in bar_cells(text).into_iter().take(MAX_DEVICES + 10) {
         columns.push(match (cell, new_device(cell)) {
             (_, Some(device)) => {
                 devices.push(device);

@@ -38,6 +38,10 @@ pub(crate) struct SpeakerRef<'a> {
     pub clean: bool,
 }
 
+/// A name, a label, a row or the rest of a prefix is not longer. What stands farther in front of a marker is not looked at: a line
+/// may be of any length and hold any number of markers.
+const FAR: usize = 512;
+
 static CUT_MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"L INFO "));
 /// What every message has in front of its level.
 pub(crate) static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
@@ -152,6 +156,9 @@ fn head(line: &[u8], from: usize, marker: usize, level: Level) -> Head<'_> {
 
 /// The rest of a prefix whose beginning was lost: `859 [2] `, `3] `, `103:3134364 [0] `.
 fn looks_cut(before: &[u8]) -> bool {
+    if before.len() > FAR {
+        return false;
+    }
     let before = before.trim_ascii();
     before.len() <= 40
         && (before.is_empty() || before.ends_with(b"]") || before.ends_with(b":"))
@@ -216,7 +223,8 @@ fn hidden_name(before: &[u8]) -> Option<usize> {
         b'>' => b'<',
         _ => return None,
     };
-    let start = before.iter().rposition(|b| *b == open)?;
+    let near = before.len().saturating_sub(FAR);
+    let start = near + before[near..].iter().rposition(|b| *b == open)?;
     let name = &before[start + 1..before.len() - 1];
     let is_name = name.len() > 2
         && name[0].is_ascii_alphabetic()
@@ -253,6 +261,9 @@ fn glued_cell(before: &[u8], word: &[u8]) -> usize {
         b"int64",
         b"N/A",
     ];
+    if before.len() > FAR {
+        return 0;
+    }
     let row = before.trim_ascii();
     let is_row = row.first().is_some_and(u8::is_ascii_digit)
         && row.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'.' | b'-' | b'+' | b'/'));

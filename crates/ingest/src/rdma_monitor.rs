@@ -34,6 +34,9 @@ const COUNTER_PREFIXES: [&str; 22] = [
 /// How far below the rule its time may stand, and below the time its first value, in lines.
 const MAX_GAP: u64 = 2;
 
+/// More counters than any device has: a sample with as many has ended.
+const MOST_VALUES: usize = 512;
+
 /// Collects samples from lines.
 ///
 /// ```
@@ -102,8 +105,8 @@ impl MonitorReader {
 
     fn value(&mut self, line: &TextLine, value: RdmaValue) -> bool {
         let stream = self.stream(line.stream);
-        let repeats = |sample: &RdmaSample| sample.get(&value.name).is_some();
-        let ended = if stream.sample.as_ref().is_some_and(repeats) { stream.sample.take() } else { None };
+        let is_over = |sample: &RdmaSample| sample.values.len() >= MOST_VALUES || sample.get(&value.name).is_some();
+        let ended = if stream.sample.as_ref().is_some_and(is_over) { stream.sample.take() } else { None };
         let time = stream.time.take().filter(|(place, _)| is_near(Some(*place), line.place));
         // Ordinary text may have a `rx_` name and a number too; rates come first, directly below the time.
         let may_start = time.is_some() || matches!(value.name.as_str(), "tx_rate" | "rx_rate");

@@ -22,6 +22,9 @@ use rustc_hash::FxHashMap;
 /// Streams of NCCL's own machine dumps begin with this; the speaker follows.
 pub(crate) const DUMP_STREAM: &str = "system-dump ";
 
+/// Only documents have longer lines. The readers take lines apart into words, which need many times their room.
+const LONGEST_LINE: usize = 1 << 20;
+
 /// Whether a line may belong to any line-based format. Runs on every line of an input, so it looks at little.
 pub(crate) fn may_belong(text: &[u8]) -> bool {
     TableReader::may_belong(text)
@@ -70,6 +73,8 @@ impl Readers {
         }
         let kind = if self.xml.feed(line) {
             InputKind::TopoXml
+        } else if line.text.len() > LONGEST_LINE {
+            return;
         } else if HostReader::goes_first(line.text) && self.host.feed(line) {
             InputKind::HostFacts
         } else if self.matrices.feed(line) {

@@ -10,7 +10,7 @@ use crate::notes::Notes;
 use crate::prefix::{MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
 use crate::{command, inspector, outcome};
-use busbw_model::{Place, SourceLine};
+use busbw_model::{Place, SourceLine, Transport};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem};
 use rustc_hash::FxHashMap;
@@ -43,7 +43,7 @@ pub(crate) struct Scanner {
     spoken: FxHashMap<u32, (u32, u32)>,
     last_host: (u32, u32, u32),
     streams: FxHashMap<Box<str>, u32>,
-    transports: Vec<(String, bool)>,
+    transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
     last_via: (Vec<u8>, u16),
@@ -226,7 +226,7 @@ impl Scanner {
     }
 
     fn remember_prefix(&mut self, line: &[u8], message: &Message, speaker: u32) {
-        let length = message.text.as_ptr() as usize - line.as_ptr() as usize;
+        let length = offset(message.text, line);
         if length <= LONGEST_CACHED_PREFIX && !may_be_json(line) {
             if self.prefixes.len() >= MOST_CACHED {
                 self.prefixes.clear();
@@ -307,29 +307,34 @@ impl Scanner {
         }
     }
 
-    /// Ranks dump their machine at the same time, so each has a stream of its own: its prefix.
+    /// Ranks dump their machine at the same time, so each has a stream of its own: its prefix, without the time in front of it.
     fn dump_line(&mut self, message: &[u8], line: &[u8]) {
-        let prefix = &line[..line.len().saturating_sub(message.len())];
-        self.text(&format!("{DUMP_STREAM}{}", text(prefix)), &text(message));
+        let prefix = &line[..offset(message, line)];
+        let prefix = text(&prefix[prefix.len().saturating_sub(LONGEST_CACHED_PREFIX)..]);
+        self.text(&format!("{DUMP_STREAM}{}", peel(&prefix).text), &text(message));
     }
 
     fn transport(&mut self, via: &[u8], line: &[u8]) -> Option<u16> {
         if let Some(known) = self.vias.get(via) {
             return *known;
         }
-        let index = read_transport(via, Place::default()).and_then(|transport| {
-            let known = self.transports.iter().position(|(v, pxn)| *v == transport.via && *pxn == transport.pxn);
-            let index = known.unwrap_or(self.transports.len());
-            if known.is_none() {
-                self.transports.push((transport.via.clone(), transport.pxn));
-                self.facts.new_transports.push((transport, self.line, kept(line)));
-            }
-            u16::try_from(index).ok()
-        });
+        let index = read_transport(via, Place::default()).and_then(|transport| self.number(transport, line));
         if self.vias.len() < MOST_CACHED {
             self.vias.insert(via.into(), index);
         }
         index
+    }
+
+    /// The number of a transport; none beyond the last that fits, which only damage gives.
+    fn number(&mut self, transport: Transport, line: &[u8]) -> Option<u16> {
+        let key = (transport.via.clone(), transport.pxn);
+        if let Some(known) = self.transports.get(&key) {
+            return Some(*known);
+        }
+        let next = u16::try_from(self.transports.len()).ok()?;
+        self.transports.insert(key, next);
+        self.facts.new_transports.push((transport, self.line, kept(line)));
+        Some(next)
     }
 
     fn speaker(&mut self, speaker: &SpeakerRef) -> u32 {
@@ -398,6 +403,11 @@ impl Scanner {
         };
         self.push(NOBODY, What::Text { stream, text: body.into() });
     }
+}
+
+/// Where a part of a line begins in it.
+fn offset(part: &[u8], line: &[u8]) -> usize {
+    (part.as_ptr() as usize).saturating_sub(line.as_ptr() as usize).min(line.len())
 }
 
 /// The text of a line as it is kept for evidence.

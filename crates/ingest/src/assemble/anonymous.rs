@@ -8,6 +8,7 @@ use super::views::{View, ViewId, Views, own_end};
 use crate::facts::SpeakerFact;
 use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, Said, SizesLine, TreeLine};
 use busbw_model::Place;
+use rustc_hash::FxHashMap;
 
 /// More lines than this tell nothing new.
 const MOST_KEPT: usize = 100_000;
@@ -50,7 +51,7 @@ impl Anonymous {
         if !views.all.is_empty() {
             return;
         }
-        let mut maker = Maker { views, speakers };
+        let mut maker = Maker { views, speakers, of_rank: FxHashMap::default() };
         for (line, place) in &self.lines {
             maker.named(line, *place);
         }
@@ -72,6 +73,8 @@ impl Anonymous {
 struct Maker<'a> {
     views: &'a mut Views,
     speakers: &'a mut Speakers,
+    /// The views of each rank, in order of appearance.
+    of_rank: FxHashMap<u32, Vec<ViewId>>,
 }
 
 impl Maker<'_> {
@@ -79,16 +82,17 @@ impl Maker<'_> {
     fn named(&mut self, line: &Line, place: Place) {
         match line {
             Line::Init(init) => {
-                let is_same = |view: &View| view.address == Some(init.comm) && view.rank == Some(init.rank);
                 let begins_again =
                     |view: &View| view.complete || init.phase == InitPhase::Start && view.nranks.is_some();
-                let known = self.views.all.iter().position(|view| is_same(view) && !begins_again(view));
-                let id = known.unwrap_or_else(|| self.open(place));
+                let goes_on = |view: &View| view.address == Some(init.comm) && !begins_again(view);
+                let known = self.ids(init.rank).iter().copied().find(|id| goes_on(&self.views.all[*id]));
+                let id = known.unwrap_or_else(|| self.open(init.rank, place));
                 self.views.all[id].apply(init);
             }
             Line::Sizes(sizes) => {
-                let is_same = |view: &View| view.address == Some(sizes.comm) && view.rank == Some(sizes.rank);
-                let id = self.views.all.iter().rposition(is_same).unwrap_or_else(|| self.open(place));
+                let is_same = |id: &ViewId| self.views.all[*id].address == Some(sizes.comm);
+                let known = self.ids(sizes.rank).iter().copied().rfind(is_same);
+                let id = known.unwrap_or_else(|| self.open(sizes.rank, place));
                 self.views.all[id].size(sizes);
             }
             _ => {}
@@ -118,23 +122,23 @@ impl Maker<'_> {
 
     /// The rank's view that pleases, else any of the rank, else a new one.
     fn of_rank(&mut self, rank: u32, pleases: impl Fn(&View) -> bool, place: Place) -> ViewId {
-        let is_rank = |view: &View| view.own_rank() == Some(rank);
-        let all = &self.views.all;
-        let known = all.iter().position(|view| is_rank(view) && pleases(view)).or_else(|| all.iter().position(is_rank));
-        known.unwrap_or_else(|| {
-            let id = self.open(place);
-            self.views.all[id].rank = Some(rank);
-            id
-        })
+        let ids = self.ids(rank);
+        let known = ids.iter().find(|id| pleases(&self.views.all[**id])).or(ids.first()).copied();
+        known.unwrap_or_else(|| self.open(rank, place))
     }
 
-    /// A view of a process of its own, on a host without a name.
-    fn open(&mut self, first: Place) -> ViewId {
+    fn ids(&self, rank: u32) -> &[ViewId] {
+        self.of_rank.get(&rank).map_or(&[], Vec::as_slice)
+    }
+
+    /// A view of a rank by a process of its own, on a host without a name.
+    fn open(&mut self, rank: u32, first: Place) -> ViewId {
         let id = self.views.all.len();
         let process = SpeakerFact { host: Box::default(), pid: id as u64 + 1, tid: 0, device: None };
         let (speaker, _) = self.speakers.intern(&process);
         let process = self.speakers.get(speaker).process;
-        self.views.all.push(View { process, first, anonymous: true, ..View::default() });
+        self.views.all.push(View { process, rank: Some(rank), first, anonymous: true, ..View::default() });
+        self.of_rank.entry(rank).or_default().push(id);
         id
     }
 }

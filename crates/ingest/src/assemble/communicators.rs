@@ -2,7 +2,7 @@
 
 use super::groups::{Group, group};
 use super::speakers::Speakers;
-use super::views::{View, Views, connects_the_same};
+use super::views::{View, Views, connection};
 use crate::nccl_log::RingLine;
 use busbw_model::{Communicator, Edge, EdgeEnd, EdgeUse, Place, Rank, Ring, Transport};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -62,16 +62,27 @@ fn communicator(parts: &mut Parts, mut group: Group, index: usize) -> Communicat
 /// Edges whose prefix was torn belong to the only communicator there is.
 fn adopt(comm: &mut Communicator, orphans: &[Edge], transports: &[Transport]) {
     let nranks = comm.nranks.unwrap_or(u32::MAX);
+    let local: FxHashMap<(&str, bool), u16> =
+        (0..=u16::MAX).zip(&comm.transports).map(|(i, t)| ((&*t.via, t.pxn), i)).collect();
+    let mut adopted: Vec<Edge> = Vec::new();
+    let mut index: FxHashMap<_, usize> = FxHashMap::default();
     for edge in orphans.iter().filter(|e| e.from < nranks && e.to < nranks) {
-        let Some(transport) = transports.get(edge.transport as usize) else { continue };
-        if let Some(known) = comm.transports.iter().position(|t| t.via == transport.via && t.pxn == transport.pxn) {
-            let edge = Edge { transport: known as u16, ..*edge };
-            match comm.edges.iter_mut().find(|known| connects_the_same(known, &edge)) {
-                Some(known) => known.channels.add(edge.channels),
-                None => comm.edges.push(edge),
+        let transport = transports.get(edge.transport as usize).and_then(|t| local.get(&(&*t.via, t.pxn)));
+        let Some(edge) = transport.map(|transport| Edge { transport: *transport, ..*edge }) else { continue };
+        match index.get(&connection(&edge)) {
+            Some(known) => adopted[*known].channels.add(edge.channels),
+            None => {
+                index.insert(connection(&edge), adopted.len());
+                adopted.push(edge);
             }
         }
     }
+    for known in &mut comm.edges {
+        if let Some(more) = index.remove(&connection(known)) {
+            known.channels.add(adopted[more].channels);
+        }
+    }
+    comm.edges.extend(adopted.into_iter().filter(|edge| index.contains_key(&connection(edge))));
 }
 
 /// Rings whose prefix was torn, likewise, where their channel lacks one.

@@ -7,18 +7,56 @@
 //! Lines that ran into each other leave views that never say how large their communicator is. Where other views do, such
 //! a view joins a communicator that lacks its rank.
 
-use super::speakers::Speakers;
+use super::speakers::{HostId, ProcessId, Speakers};
 use super::views::{View, ViewId, Views};
 use crate::nccl_log::Split;
 use rustc_hash::{FxHashMap, FxHashSet};
+
+/// How many groups a view without a size is held against.
+const MOST_HELD: usize = 1024;
 
 /// Views of one communicator.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub views: Vec<ViewId>,
     pub comm_id: Option<u64>,
+    /// What its first view says of the communicator.
+    kind: Kind,
     ranks: FxHashSet<u32>,
-    processes: FxHashSet<(u32, Option<u32>)>,
+    processes: FxHashSet<Gpu>,
+    hosts: FxHashSet<HostId>,
+}
+
+/// A process and its GPU: what holds one rank of a communicator at most.
+type Gpu = (ProcessId, Option<u32>);
+
+/// What views of one communicator share where it has no id: the number of ranks, and where it was split from.
+type Kind = (Option<u32>, Option<Split>);
+
+/// Groups of a kind without an id, in order of appearance.
+#[derive(Default)]
+struct Shelf {
+    groups: Vec<usize>,
+    /// How many of the first groups have a rank each, and a GPU. They will not take it again, and need not be looked at.
+    with_rank: FxHashMap<u32, usize>,
+    with_gpu: FxHashMap<Gpu, usize>,
+}
+
+impl Shelf {
+    /// The first group that lacks the rank and the GPU.
+    fn lacking(&mut self, all: &[Group], (rank, gpu): (Option<u32>, Gpu)) -> Option<usize> {
+        let has_rank = |index: &usize| rank.is_some_and(|rank| all[*index].ranks.contains(&rank));
+        let has_gpu = |index: &usize| all[*index].processes.contains(&gpu);
+        let by_gpu = self.with_gpu.entry(gpu).or_default();
+        *by_gpu += self.groups[*by_gpu..].iter().take_while(|index| has_gpu(index)).count();
+        let by_rank = rank.map_or(0, |rank| {
+            let by_rank = self.with_rank.entry(rank).or_default();
+            *by_rank += self.groups[*by_rank..].iter().take_while(|index| has_rank(index)).count();
+            *by_rank
+        });
+        let rest = &self.groups[by_rank.max(*by_gpu)..];
+        rest.iter().find(|index| !has_rank(index) && !has_gpu(index)).copied()
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -89,28 +127,29 @@ impl View {
 }
 
 struct Grouping<'a> {
-    views: &'a Views,
     speakers: &'a Speakers,
     groups: Vec<Group>,
     by_key: FxHashMap<Key, usize>,
-    by_address: FxHashMap<(u32, u64), usize>,
+    by_address: FxHashMap<(ProcessId, u64), usize>,
+    /// Those without an id: all of a kind, and those of a kind that have a host.
+    shelves: FxHashMap<(Kind, Option<HostId>), Shelf>,
     /// Numbers of ranks of nameless communicators that have network connections.
     crossing_sizes: FxHashSet<u32>,
-    gpus_on_host: FxHashMap<u32, FxHashSet<(u32, Option<u32>)>>,
+    gpus_on_host: FxHashMap<HostId, FxHashSet<Gpu>>,
 }
 
 impl<'a> Grouping<'a> {
     fn new(views: &'a Views, speakers: &'a Speakers, network: impl Fn(u16) -> bool) -> Self {
         let mut crossing_sizes = FxHashSet::default();
-        let mut gpus_on_host: FxHashMap<u32, FxHashSet<_>> = FxHashMap::default();
+        let mut gpus_on_host: FxHashMap<HostId, FxHashSet<_>> = FxHashMap::default();
         for view in &views.all {
             gpus_on_host.entry(speakers.host_of(view.process)).or_default().insert((view.process, view.device));
             if view.comm_id.is_none() && view.edges.iter().any(|e| network(e.transport)) {
                 crossing_sizes.extend(view.nranks);
             }
         }
-        let (groups, by_key, by_address) = Default::default();
-        Grouping { views, speakers, groups, by_key, by_address, crossing_sizes, gpus_on_host }
+        let (groups, by_key, by_address, shelves) = Default::default();
+        Grouping { speakers, groups, by_key, by_address, shelves, crossing_sizes, gpus_on_host }
     }
 
     fn place(&mut self, id: ViewId, view: &View) {
@@ -119,16 +158,24 @@ impl<'a> Grouping<'a> {
             None => self.first_open(view).unwrap_or(self.groups.len()),
         };
         if index == self.groups.len() {
-            self.groups.push(Group { comm_id: view.comm_id, ..Group::default() });
+            let (comm_id, kind) = (view.comm_id, (view.nranks, view.split));
+            self.groups.push(Group { comm_id, kind, ..Group::default() });
+            if comm_id.is_none() {
+                self.shelves.entry((kind, None)).or_default().groups.push(index);
+            }
         }
         self.put(index, id, view);
     }
 
     fn put(&mut self, index: usize, id: ViewId, view: &View) {
+        let host = self.speakers.host_of(view.process);
         let group = &mut self.groups[index];
         group.views.push(id);
         group.ranks.extend(view.own_rank());
         group.processes.insert((view.process, view.device));
+        if group.hosts.insert(host) && group.comm_id.is_none() {
+            self.shelves.entry((group.kind, Some(host))).or_default().groups.push(index);
+        }
         if let Some(address) = view.address {
             self.by_address.insert((view.process, address), index);
         }
@@ -145,35 +192,23 @@ impl<'a> Grouping<'a> {
 
     /// Without an id: the first group of as many ranks that lacks this rank and this process. Communicators that stay
     /// within a node are told apart by their host.
-    fn first_open(&self, view: &View) -> Option<usize> {
+    fn first_open(&mut self, view: &View) -> Option<usize> {
         let host = self.speakers.host_of(view.process);
         let gpus = self.gpus_on_host.get(&host).map_or(0, FxHashSet::len);
         let local = view.nranks.is_some_and(|n| n as usize <= gpus && !self.crossing_sizes.contains(&n));
-        self.groups.iter().position(|group| self.is_open_to(group, view) && (!local || self.has_host(group, host)))
+        let shelf = self.shelves.get_mut(&((view.nranks, view.split), local.then_some(host)))?;
+        shelf.lacking(&self.groups, (view.own_rank(), (view.process, view.device)))
     }
 
     /// The first group that a view without a size may be a rank of.
     fn lacking(&self, view: &View) -> Option<usize> {
         let rank = view.own_rank()?;
-        self.groups.iter().position(|group| {
-            let nranks = group.views.first().and_then(|id| self.views.all[*id].nranks);
+        self.groups.iter().take(MOST_HELD).position(|group| {
+            let (nranks, _) = group.kind;
             nranks.is_some_and(|n| view.at_least_ranks() <= n)
                 && !group.ranks.contains(&rank)
                 && !group.processes.contains(&(view.process, view.device))
         })
-    }
-
-    fn is_open_to(&self, group: &Group, view: &View) -> bool {
-        let Some(first) = group.views.first().map(|id| &self.views.all[*id]) else { return false };
-        first.comm_id.is_none()
-            && first.split == view.split
-            && first.nranks == view.nranks
-            && view.own_rank().is_none_or(|rank| !group.ranks.contains(&rank))
-            && !group.processes.contains(&(view.process, view.device))
-    }
-
-    fn has_host(&self, group: &Group, host: u32) -> bool {
-        group.views.iter().any(|id| self.speakers.host_of(self.views.all[*id].process) == host)
     }
 }
 

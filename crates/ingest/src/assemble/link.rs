@@ -1,6 +1,6 @@
 //! Ties logs and tables together: nodes, their GPUs and NICs, and the nodes of ranks that only a table names.
 
-use busbw_model::{BenchDevice, BenchTable, Communicator, Gpu, Nic, Node, Rank, Run};
+use busbw_model::{BenchTable, Communicator, Gpu, Nic, Node, Rank, Run};
 use rustc_hash::FxHashMap;
 
 /// Fills in the nodes: hosts of the log first, then those that only tables name.
@@ -22,7 +22,7 @@ pub(crate) fn nodes(run: &mut Run, hosts: Vec<String>, mut nics: FxHashMap<Strin
     gpus_of_communicator(run);
     gpus_of_tables(run, &index);
     for node in &mut run.nodes {
-        node.gpus.sort_by_key(|gpu| (gpu.rank.is_none(), gpu.rank, gpu.device));
+        node.gpus.sort_by_key(|gpu| (gpu.rank, gpu.device));
     }
 }
 
@@ -61,15 +61,22 @@ fn gpus_of_communicator(run: &mut Run) {
     }
 }
 
-/// The GPUs of device lists: names for those that are known, and those that the log does not show.
+/// The GPUs of device lists: names for those that are known, and those that the log does not show. The rank tells which is
+/// which, since containers may list every GPU as device 0 with one bus id.
 fn gpus_of_tables(run: &mut Run, index: &FxHashMap<String, u32>) {
+    let mut known: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+    for (node, gpus) in (0u32..).zip(run.nodes.iter().map(|node| &node.gpus)) {
+        known.extend(gpus.iter().enumerate().filter_map(|(at, gpu)| Some(((node, gpu.rank?), at))));
+    }
     for device in run.tables.iter().flat_map(|table| &table.devices) {
-        let Some(node) = index.get(&device.host).and_then(|i| run.nodes.get_mut(*i as usize)) else { continue };
-        match node.gpus.iter_mut().find(|gpu| is_same(gpu, device)) {
+        let Some(node) = index.get(&device.host).copied() else { continue };
+        let Some(gpus) = run.nodes.get_mut(node as usize).map(|node| &mut node.gpus) else { continue };
+        let at = *known.entry((node, device.rank)).or_insert(gpus.len());
+        match gpus.get_mut(at) {
             Some(gpu) => {
                 gpu.name.get_or_insert_with(|| device.name.clone());
             }
-            None => node.gpus.push(Gpu {
+            None => gpus.push(Gpu {
                 rank: Some(device.rank),
                 device: Some(device.device),
                 bus_id: Some(device.bus_id.clone()),
@@ -77,9 +84,4 @@ fn gpus_of_tables(run: &mut Run, index: &FxHashMap<String, u32>) {
             }),
         }
     }
-}
-
-/// Containers may list every GPU as device 0 with one bus id, so the rank decides where there is one.
-fn is_same(gpu: &Gpu, device: &BenchDevice) -> bool {
-    gpu.rank.map_or(gpu.device == Some(device.device), |rank| rank == device.rank)
 }

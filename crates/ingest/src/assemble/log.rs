@@ -7,11 +7,14 @@ use busbw_model::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Note, Remark,
     RemarkKind, SourceLine, Speaker, Told, TuningChoice, VersionLine, Warning,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
 
 /// Different warnings, steps, remarks or notes beyond this number only count.
 const MOST_KEPT: usize = 10_000;
+/// Versions of NCCL beyond this number are no versions, and so are NICs of a host.
+const MOST_VERSIONS: usize = 64;
+const MOST_NICS: usize = 256;
 
 /// Host, process and device: who warns.
 type Gpu = (Box<str>, u64, Option<u32>);
@@ -26,17 +29,21 @@ pub(crate) struct LogBuilder {
     /// NICs that hosts list, by host.
     pub nics: FxHashMap<String, Vec<Nic>>,
     env: FxHashMap<(String, String, bool), usize>,
+    /// The settings, by index, that a host has told already.
+    env_told: FxHashSet<(usize, Box<str>)>,
     networks: FxHashMap<(Option<String>, String, String), usize>,
     warnings: FxHashMap<(Option<Gpu>, String), usize>,
     steps: FxHashMap<(Option<Box<str>>, String, u32), usize>,
     choices: FxHashMap<(Option<&'static str>, u64, String, String), usize>,
+    patterns: FxHashMap<String, usize>,
     seen_remarks: FxHashMap<(RemarkKind, String), usize>,
     seen_notes: FxHashMap<String, usize>,
 }
 
 impl LogBuilder {
     pub fn version(&mut self, version: Version, source: SourceLine) {
-        if !self.log.versions.iter().any(|v| v.version == version.version) {
+        let versions = &self.log.versions;
+        if versions.len() < MOST_VERSIONS && !versions.iter().any(|v| v.version == version.version) {
             let Version { version, cuda, library } = version;
             self.log.versions.push(VersionLine { version, cuda, library, source });
         }
@@ -46,12 +53,12 @@ impl LogBuilder {
         let key = (name, value, origin == EnvOrigin::NcclLog);
         let (name, value) = (key.0.clone(), key.1.clone());
         let new = || EnvSetting { name, value, origin, source, hosts: Vec::new() };
-        let Some(EnvSetting { hosts, .. }) = once(&mut self.env, &mut self.log.env, key, new) else { return };
+        let Some((index, setting)) = once(&mut self.env, &mut self.log.env, key, new) else { return };
         if let Some(host) = host
-            && hosts.last().map(String::as_str) != Some(host)
-            && !hosts.iter().any(|h| h == host)
+            && setting.hosts.last().map(String::as_str) != Some(host)
+            && self.env_told.insert((index, host.into()))
         {
-            hosts.push(host.to_string());
+            setting.hosts.push(host.to_string());
         }
     }
 
@@ -60,8 +67,8 @@ impl LogBuilder {
             && line.network != "Bootstrap"
         {
             let known = self.nics.entry(host.to_string()).or_default();
-            for nic in nics {
-                if !known.iter().any(|n| n.name == nic.name && n.port == nic.port) {
+            for nic in nics.iter().take(MOST_NICS) {
+                if known.len() < MOST_NICS && !known.iter().any(|n| n.name == nic.name && n.port == nic.port) {
                     known.push(nic.clone());
                 }
             }
@@ -86,7 +93,7 @@ impl LogBuilder {
         let key = (who, format!("{} {}", line.site.as_deref().unwrap_or(""), without_numbers(&line.message)));
         let WarnLine { site, message, .. } = line;
         let new = || Warning { source, speaker, site, message, count: 0 };
-        if let Some(warning) = once(&mut self.warnings, &mut self.log.warnings, key, new) {
+        if let Some((_, warning)) = once(&mut self.warnings, &mut self.log.warnings, key, new) {
             warning.count += 1;
         }
     }
@@ -94,7 +101,7 @@ impl LogBuilder {
     pub fn error_step(&mut self, site: String, result: u32, speaker: Option<Speaker>, source: SourceLine) {
         let key = (speaker.as_ref().map(|s| s.host.clone()), site.clone(), result);
         let new = || ErrorStep { source, speaker, site, result, count: 0 };
-        if let Some(step) = once(&mut self.steps, &mut self.log.error_steps, key, new) {
+        if let Some((_, step)) = once(&mut self.steps, &mut self.log.error_steps, key, new) {
             step.count += 1;
         }
     }
@@ -104,20 +111,18 @@ impl LogBuilder {
         let key = (collective.map(|c| c.name()), bytes.0, algorithm.clone(), protocol.clone());
         let place = source.place;
         let new = || TuningChoice { collective, bytes, algorithm, protocol, time_us, place, count: 0 };
-        if let Some(choice) = once(&mut self.choices, &mut self.log.tuning, key, new) {
+        if let Some((_, choice)) = once(&mut self.choices, &mut self.log.tuning, key, new) {
             choice.count += 1;
         }
     }
 
     pub fn pattern(&mut self, line: PatternLine, source: SourceLine) {
+        let key = format!("{line:?}");
         let PatternLine { pattern, cross_nic, channels, bw, types } = line;
         let (bw_intra, bw_inter) = bw.unzip();
         let (type_intra, type_inter) = types.unzip();
-        let new = GraphPattern { pattern, cross_nic, channels, bw_intra, bw_inter, type_intra, type_inter, source };
-        let same = |old: &GraphPattern| GraphPattern { source: new.source.clone(), ..old.clone() } == new;
-        if self.log.patterns.len() < MOST_KEPT && !self.log.patterns.iter().any(same) {
-            self.log.patterns.push(new);
-        }
+        let new = || GraphPattern { pattern, cross_nic, channels, bw_intra, bw_inter, type_intra, type_inter, source };
+        once(&mut self.patterns, &mut self.log.patterns, key, new);
     }
 
     pub fn gpu_direct(&mut self, source: SourceLine) {
@@ -141,20 +146,20 @@ impl LogBuilder {
 
     pub fn remark(&mut self, kind: RemarkKind, source: SourceLine) {
         let key = (kind, without_numbers(&source.text));
-        if let Some(remark) = once(&mut self.seen_remarks, &mut self.remarks, key, || Remark { kind, source, count: 0 })
-        {
+        let new = || Remark { kind, source, count: 0 };
+        if let Some((_, remark)) = once(&mut self.seen_remarks, &mut self.remarks, key, new) {
             remark.count += 1;
         }
     }
 }
 
-/// The statement of a key: the one that is kept, a new one while there is room for it, else none.
+/// The statement of a key and its index: the one that is kept, a new one while there is room for it, else none.
 fn once<'k, K: Eq + Hash, V>(
     known: &mut FxHashMap<K, usize>,
     kept: &'k mut Vec<V>,
     key: K,
     new: impl FnOnce() -> V,
-) -> Option<&'k mut V> {
+) -> Option<(usize, &'k mut V)> {
     let index = match known.get(&key) {
         Some(index) => *index,
         None if kept.len() >= MOST_KEPT => return None,
@@ -164,7 +169,7 @@ fn once<'k, K: Eq + Hash, V>(
             kept.len() - 1
         }
     };
-    kept.get_mut(index)
+    Some((index, kept.get_mut(index)?))
 }
 
 /// The wording of a message: runs of digits, and words that hold them after `0x`, become `N`.

@@ -11,6 +11,11 @@ pub(crate) type ProcessId = u32;
 /// Index of a host name as printed.
 pub(crate) type HostId = u32;
 
+/// How many hosts that have a process of one number are held against a torn name: pods all have process 28.
+const MOST_OF_A_PID: usize = 1024;
+/// Names are held against each other to find torn ones where there are no more hosts than this: no job has as many.
+const MOST_COMPARED: usize = 20_000;
+
 /// Every host, process and thread met so far.
 #[derive(Default)]
 pub(crate) struct Speakers {
@@ -105,6 +110,7 @@ impl Speakers {
         let same = self.hosts_of_pid.get(&pid).and_then(|(host, more)| {
             std::iter::once(host)
                 .chain(more)
+                .take(MOST_OF_A_PID)
                 .copied()
                 .find(|id| one_ends_with_other(self.hosts[*id as usize].name(), name))
         });
@@ -146,7 +152,7 @@ impl Speakers {
         let mut names: Vec<String> = Vec::new();
         let mut indices: Vec<Option<u32>> = Vec::with_capacity(self.hosts.len());
         for (id, host) in self.hosts.iter().enumerate() {
-            let rare = host.lines * 20 < busiest;
+            let rare = host.lines * 20 < busiest && self.hosts.len() <= MOST_COMPARED;
             let damaged = rare
                 && self.hosts.iter().enumerate().any(|(other, o)| {
                     other != id && o.lines > host.lines && one_ends_with_other(o.name(), host.name())

@@ -3,7 +3,7 @@
 use super::speakers::{ProcessId, SpeakerId, Speakers};
 use crate::facts::EdgeFact;
 use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, RingLine, RingLink, SizesLine, Split, TreeLine};
-use busbw_model::{ChannelSet, Edge, EdgeEnd, Place};
+use busbw_model::{ChannelSet, Edge, EdgeEnd, EdgeUse, Place};
 use rustc_hash::FxHashMap;
 
 /// Index into [`Views::all`].
@@ -57,7 +57,7 @@ impl View {
         const LATELY: usize = 16;
         let ring_edges = self.ring_edges.unwrap_or(0);
         let from = ring_edges.max(self.edges.len().saturating_sub(LATELY));
-        match self.edges[from..].iter_mut().rev().find(|known| connects_the_same(known, &edge)) {
+        match self.edges[from..].iter_mut().rev().find(|known| connection(known) == connection(&edge)) {
             Some(known) => known.channels.add(edge.channels),
             None => {
                 self.edges.push(edge);
@@ -73,7 +73,7 @@ impl View {
         let mut edges = self.edges.split_off(ring_edges);
         edges.sort_unstable();
         edges.dedup_by(|edge, kept| {
-            let same = connects_the_same(edge, kept);
+            let same = connection(edge) == connection(kept);
             if same {
                 kept.channels.add(edge.channels);
             }
@@ -84,9 +84,9 @@ impl View {
     }
 }
 
-/// Whether two edges differ in their channels only.
-pub(crate) fn connects_the_same(a: &Edge, b: &Edge) -> bool {
-    (a.from, a.to, a.transport, a.end, a.use_) == (b.from, b.to, b.transport, b.end, b.use_)
+/// What of an edge is not its channels.
+pub(crate) fn connection(edge: &Edge) -> (u32, u32, u16, EdgeEnd, EdgeUse) {
+    (edge.from, edge.to, edge.transport, edge.end, edge.use_)
 }
 
 /// The end of an edge that logged it.
@@ -114,6 +114,10 @@ pub(crate) type At<'a> = (&'a Speakers, Place);
 pub(crate) struct Views {
     pub all: Vec<View>,
     of_process: FxHashMap<ProcessId, Vec<ViewId>>,
+    /// The view that said last where in the process its communicator lies.
+    at_address: FxHashMap<(ProcessId, u64), ViewId>,
+    /// The view that said last where its communicator lies and which rank it is.
+    at_rank: FxHashMap<(u64, u32), ViewId>,
     /// The view that each speaker spoke of last, by speaker.
     current: Vec<Option<ViewId>>,
     /// Edges whose prefix was torn.
@@ -124,6 +128,10 @@ pub(crate) struct Views {
 
 /// More torn edges than this tell nothing new.
 const MOST_ORPHANS: usize = 10_000;
+/// More places in trees than this no rank has in a communicator: two for each of 128 channels, and room for lines that are repeated.
+const MOST_TREES: usize = 1024;
+/// How many of a process's views an edge without a communicator is held against, the newest first.
+const MOST_HELD: usize = 1024;
 
 impl Views {
     fn open(&mut self, speaker: SpeakerId, speakers: &Speakers, first: Place) -> ViewId {
@@ -153,8 +161,13 @@ impl Views {
     }
 
     fn by_address(&self, process: ProcessId, address: u64) -> Option<ViewId> {
-        let of_process = self.of_process.get(&process)?;
-        of_process.iter().rev().copied().find(|id| self.all[*id].address == Some(address))
+        self.at_address.get(&(process, address)).copied()
+    }
+
+    /// Notes what a view says of itself, to be found by it.
+    fn named(&mut self, id: ViewId, (comm, rank): (u64, u32)) {
+        self.at_address.insert((self.all[id].process, comm), id);
+        self.at_rank.insert((comm, rank), id);
     }
 
     /// Init START and COMPLETE.
@@ -172,12 +185,13 @@ impl Views {
         let nameless = if line.phase == InitPhase::Complete { nameless() } else { None };
         let id = known.or(nameless).unwrap_or_else(|| self.open(speaker, speakers, place));
         self.all[id].apply(line);
+        self.named(id, (line.comm, line.rank));
     }
 
     /// An Init COMPLETE whose prefix was torn: the communicator's address and rank tell the view.
     pub fn orphan_init(&mut self, line: &InitLine) {
-        let fits = |view: &&mut View| view.address == Some(line.comm) && view.rank == Some(line.rank) && !view.complete;
-        if let Some(view) = self.all.iter_mut().rev().find(fits) {
+        let known = self.at_rank.get(&(line.comm, line.rank)).map(|id| &mut self.all[*id]);
+        if let Some(view) = known.filter(|view| !view.complete) {
             view.apply(line);
         }
     }
@@ -208,7 +222,11 @@ impl Views {
                 || view.trees.iter().any(|t| t.channel == channel && t.rank != rank)
         });
         let known = &mut self.all[id].trees;
-        if known.is_empty() { *known = trees } else { known.extend(trees) }
+        match known.len() {
+            0 => *known = trees,
+            1..MOST_TREES => known.extend(trees),
+            _ => {} // the log repeats itself
+        }
     }
 
     pub fn sizes(&mut self, speaker: SpeakerId, line: &SizesLine, at: At) {
@@ -216,6 +234,7 @@ impl Views {
         let known = self.by_address(process, line.comm);
         let id = known.unwrap_or_else(|| self.structure(speaker, at, |view| view.address.is_some()));
         self.all[id].size(line);
+        self.named(id, (line.comm, line.rank));
     }
 
     /// The view that a statement without a name belongs to: the one being built, else the last one.
@@ -265,7 +284,7 @@ impl Views {
     /// The process's view that an edge fits: one without edges before one with, the newest first.
     fn fitting(&self, process: ProcessId, edge: &Edge, network: bool) -> Option<ViewId> {
         let of_process = self.of_process.get(&process)?;
-        let mut fitting = of_process.iter().rev().copied().filter(|id| self.fits(*id, edge, network));
+        let mut fitting = of_process.iter().rev().take(MOST_HELD).copied().filter(|id| self.fits(*id, edge, network));
         let newest = fitting.next()?;
         let empty = std::iter::once(newest).chain(fitting).find(|id| self.all[*id].edges.is_empty());
         Some(empty.unwrap_or(newest))

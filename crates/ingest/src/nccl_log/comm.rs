@@ -23,7 +23,7 @@ pub(crate) struct InitLine {
 }
 
 /// Where a communicator made by `ncclCommSplit` comes from: equal for its ranks, but for the pointer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Split {
     pub parent: u64,
     pub count: u64,

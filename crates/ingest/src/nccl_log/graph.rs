@@ -1,7 +1,7 @@
 //! Rings and trees: `Channel 00/16 : 0 7 5 …`, `Ring 00 : 6 -> 7 -> 0`, `Trees [0] 1/-1/-1->0->-1`.
 
 use crate::cursor::Cursor;
-use busbw_model::TreeLinks;
+use busbw_model::{ChannelSet, TreeLinks};
 
 /// A ring in its order: `Channel 00/16 :    0   7   5`, printed by rank 0. NCCL 2.4 prints no `/16`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) fn ring(message: &[u8]) -> Option<RingLine> {
     let channel = at.small()?;
     let of = if at.eat(b"/") { Some(at.small()?) } else { None };
     at.expect(b" :")?;
-    if of.is_some_and(|of| of <= channel) {
+    if of.is_some_and(|of| of <= channel) || ChannelSet::of(channel).is_empty() {
         return None; // `Channel 02/0 : 7` is the beginning of a torn edge
     }
     let mut ranks = Vec::new();

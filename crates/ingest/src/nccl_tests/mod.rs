@@ -11,7 +11,7 @@ use header::Layout;
 use memchr::memmem;
 use preamble::Note;
 use row::{Context, RowBuilder};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::LazyLock;
 
 /// Reads the tables of nccl-tests out of lines of text.
@@ -64,6 +64,8 @@ struct Draft {
     phase: Phase,
     layout: Option<Layout>,
     concluded: bool,
+    /// Of the devices listed so far.
+    ranks: FxHashSet<u32>,
     /// What a command line above the table names.
     hint: Option<Collective>,
 }
@@ -197,7 +199,7 @@ impl TableReader {
     /// The open table that waits for a line of this phase, the latest first, else a new one.
     fn draft_for(&mut self, stream: usize, phase: Phase, note: &Note, line: &TextLine<'_>) -> usize {
         let waits = |draft: &Draft| match note {
-            Note::Device(device) if draft.phase == phase => draft.table.devices.iter().all(|d| d.rank != device.rank),
+            Note::Device(device) if draft.phase == phase => !draft.ranks.contains(&device.rank),
             _ => draft.phase < phase,
         };
         let found = self.streams[stream].open.iter().rev().find(|id| waits(&self.drafts[**id])).copied();
@@ -216,7 +218,8 @@ impl TableReader {
         let shell = self.by_name.get(&place.input).and_then(|names| names.get(""));
         let hint = self.streams[stream].hint.or_else(|| self.streams[*shell?].hint);
         let table = BenchTable { place, ..Default::default() };
-        self.drafts.push(Draft { table, stream, phase: Phase::Nothing, layout: None, concluded: false, hint });
+        let (phase, ranks) = (Phase::Nothing, FxHashSet::default());
+        self.drafts.push(Draft { table, stream, phase, layout: None, concluded: false, ranks, hint });
         let id = self.drafts.len() - 1;
         let open = &mut self.streams[stream].open;
         open.push(id);
@@ -315,7 +318,10 @@ impl Draft {
                     ..settings
                 };
             }
-            Note::Device(device) => table.devices.push(device),
+            Note::Device(device) => {
+                self.ranks.insert(device.rank);
+                table.devices.push(device);
+            }
             Note::Header(layout) => self.layout = Some(layout),
             Note::OutOfBounds { count, ok } => {
                 table.out_of_bounds = Some(OutOfBounds { count, ok, source: SourceLine::new(line.place, line.text) });
@@ -354,11 +360,14 @@ fn strip_tag(text: &[u8]) -> &[u8] {
 
 /// The collectives whose nccl-tests programs a command line names, the first two different ones.
 fn programs(text: &str) -> [Option<Collective>; 2] {
+    /// The longest name of a program is not half as long.
+    const LONGEST_NAME: usize = 64;
     let mut found = [None, None];
     for end in PERF.find_iter(text.as_bytes()) {
-        let head = &text[..end];
-        let start = head.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
-        match (Collective::from_name(head.get(start..).unwrap_or_default()), found) {
+        let head = &text.as_bytes()[end.saturating_sub(LONGEST_NAME)..end];
+        let start = head.iter().rposition(|b| !b.is_ascii_alphanumeric() && *b != b'_').map_or(0, |at| at + 1);
+        let name = std::str::from_utf8(&head[start..]).unwrap_or_default();
+        match (Collective::from_name(name), found) {
             (Some(program), [None, _]) => found[0] = Some(program),
             (Some(program), [first, None]) if first != Some(program) => found[1] = Some(program),
             _ => {}

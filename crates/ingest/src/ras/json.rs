@@ -125,7 +125,9 @@ fn states(comm: &mut RasCommunicator, (value, rank): (&Value, u32), source: &Sou
         }
     }
     for (operation, count) in value["collective_counts"].as_object().into_iter().flatten() {
-        share(launched(&mut comm.launched, operation), count.as_u64().unwrap_or_default(), rank, source);
+        if let Some(shares) = launched(&mut comm.launched, operation) {
+            share(shares, count.as_u64().unwrap_or_default(), rank, source);
+        }
     }
 }
 

@@ -33,22 +33,32 @@ fn error_name(result: i64) -> &'static str {
     }
 }
 
+/// More different values or errors of one communicator than this tell nothing new: ranks that bring others are left out.
+const MOST_SHARES: usize = 4096;
+/// NCCL has ten operations.
+const MOST_OPERATIONS: usize = 64;
+
 /// Adds a rank to the share of its value.
 fn share<T: PartialEq>(shares: &mut Vec<RasShare<T>>, value: T, rank: u32, source: &SourceLine) {
-    match shares.iter_mut().find(|share| share.value == value) {
-        Some(share) => {
-            share.count += 1;
-            share.ranks.push(rank);
+    match shares.iter().position(|share| share.value == value) {
+        Some(known) => {
+            shares[known].count += 1;
+            shares[known].ranks.push(rank);
         }
+        None if shares.len() >= MOST_SHARES => {}
         None => shares.push(RasShare { value, count: 1, ranks: vec![rank], source: source.clone() }),
     }
 }
 
-/// The shares of an operation, made when it is asked for first.
-fn launched<'a>(all: &'a mut Vec<RasLaunched>, operation: &str) -> &'a mut Vec<RasShare<u64>> {
-    let index = all.iter().position(|launched| launched.operation == operation).unwrap_or_else(|| {
-        all.push(RasLaunched { operation: operation.to_string(), shares: Vec::new() });
-        all.len() - 1
-    });
-    &mut all[index].shares
+/// The shares of an operation, made when it is asked for first; none where there are too many.
+fn launched<'a>(all: &'a mut Vec<RasLaunched>, operation: &str) -> Option<&'a mut Vec<RasShare<u64>>> {
+    let index = match all.iter().position(|launched| launched.operation == operation) {
+        Some(index) => index,
+        None if all.len() >= MOST_OPERATIONS => return None,
+        None => {
+            all.push(RasLaunched { operation: operation.to_string(), shares: Vec::new() });
+            all.len() - 1
+        }
+    };
+    Some(&mut all[index].shares)
 }

@@ -1,7 +1,8 @@
 //! Reads the text that `ncclras` and `nc host 28028` print: `rasClientRunComms` in `src/ras/client_support.cc`, NCCL 2.24 on.
 
-use super::{launched, share, status};
+use super::{MOST_SHARES, launched, share, status};
 use crate::TextLine;
+use crate::text::leading;
 use busbw_model::{
     RasCommunicator, RasError, RasGroup, RasJob, RasProcess, RasRank, RasReport, RasShare, RasStatus, SourceLine,
 };
@@ -30,6 +31,8 @@ struct Open {
     report: RasReport,
     /// The communicator that lines speak of, as an index.
     comm: Option<usize>,
+    /// Where the communicator of a hash stands.
+    by_hash: FxHashMap<String, usize>,
     /// What the ranks listed next have in common.
     about: About,
     /// Which numbers of the job summary's next row are nodes, processes and GPUs.
@@ -131,9 +134,8 @@ impl Open {
         }
         let hash = hash.trim_start_matches('0').to_string();
         let communicators = &mut self.report.communicators;
-        let known = communicators.iter().position(|comm| comm.hash == hash);
-        self.comm = Some(known.unwrap_or_else(|| {
-            let name = Some(name.to_string());
+        self.comm = Some(*self.by_hash.entry(hash).or_insert_with_key(|hash| {
+            let (name, hash) = (Some(name.to_string()), hash.clone());
             communicators.push(RasCommunicator { name, hash, source: source(), ..RasCommunicator::default() });
             communicators.len() - 1
         }));
@@ -275,15 +277,18 @@ impl Open {
         match about {
             About::Status(status) => extend(&mut comm.status, status, (count, rank), source),
             About::Launched(operation, value) => {
-                extend(launched(&mut comm.launched, &operation), value, (count, rank), source);
+                if let Some(shares) = launched(&mut comm.launched, &operation) {
+                    extend(shares, value, (count, rank), source);
+                }
             }
             About::Error { asynchronous, error } => {
-                let is = |known: &&mut RasError| known.asynchronous == asynchronous && known.error == error;
-                match comm.errors.iter_mut().find(is) {
+                let is = |known: &RasError| known.asynchronous == asynchronous && known.error == error;
+                match comm.errors.iter().position(is) {
                     Some(known) => {
-                        known.count += count;
-                        known.ranks.extend(rank);
+                        comm.errors[known].count += count;
+                        comm.errors[known].ranks.extend(rank);
                     }
+                    None if comm.errors.len() >= MOST_SHARES => {}
                     None => comm.errors.push(RasError {
                         asynchronous,
                         error,
@@ -319,11 +324,12 @@ fn extend<T: PartialEq>(
     (count, rank): (u32, Option<u32>),
     source: SourceLine,
 ) {
-    match shares.iter_mut().find(|share| share.value == value) {
+    match shares.iter().position(|share| share.value == value) {
         Some(known) => {
-            known.count += count;
-            known.ranks.extend(rank);
+            shares[known].count += count;
+            shares[known].ranks.extend(rank);
         }
+        None if shares.len() >= MOST_SHARES => {}
         None => match rank {
             Some(rank) => share(shares, value, rank, &source),
             None => shares.push(RasShare { value, count, ranks: Vec::new(), source }),
@@ -380,9 +386,4 @@ fn located(text: &str) -> RasRank {
         host: after(" on node ").map(|host| host.trim().to_string()),
         ..RasRank::default()
     }
-}
-
-fn leading(text: &str) -> Option<u32> {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    text[..end].parse().ok()
 }
