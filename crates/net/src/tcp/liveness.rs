@@ -59,8 +59,7 @@ impl Watch {
         }
         self.looked = now;
         for (fd, silence) in sockets {
-            silence.0 = unanswered(fd).then(|| silence.0.unwrap_or(now));
-            if silence.0.is_some_and(|since| now.duration_since(since) >= timeout) {
+            if silence.note(now, heard(fd)) >= timeout {
                 return Err(Failure::Silent);
             }
         }
@@ -72,8 +71,27 @@ impl Watch {
 #[derive(Default)]
 pub(super) struct Silence(Option<Instant>);
 
-/// Whether the kernel is sending something again, because no answer comes.
-fn unanswered(fd: &OwnedFd) -> bool {
+impl Silence {
+    /// How long the peer has been silent. Nobody looks while bytes move, nor while there are none, so that an answer may have
+    /// come unseen: what is unanswered after it is another silence.
+    fn note(&mut self, now: Instant, heard: Heard) -> Duration {
+        let goes_on = |since: &Instant| now.duration_since(*since) <= heard.last_answer;
+        self.0 = heard.unanswered.then(|| self.0.filter(goes_on).unwrap_or(now));
+        self.0.map_or(Duration::ZERO, |since| now.duration_since(since))
+    }
+}
+
+/// What the kernel has heard of a socket's peer.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    /// The kernel is sending something again, because no answer comes.
+    unanswered: bool,
+    /// How long ago the last answer came.
+    last_answer: Duration,
+}
+
+/// A socket that cannot be asked about is one whose peer answers.
+fn heard(fd: &OwnedFd) -> Heard {
     // SAFETY: tcp_info is plain data; all zero is a valid value.
     let mut info: libc::tcp_info = unsafe { zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -81,5 +99,33 @@ fn unanswered(fd: &OwnedFd) -> bool {
     let rc = unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &mut len)
     };
-    rc == 0 && (info.tcpi_retransmits > 0 || info.tcpi_probes > 0)
+    Heard {
+        unanswered: rc == 0 && (info.tcpi_retransmits > 0 || info.tcpi_probes > 0),
+        last_answer: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_lasts_until_an_answer_whether_or_not_that_was_seen() {
+        let (began, seconds) = (Instant::now(), Duration::from_secs_f64);
+        let mut silence = Silence::default();
+        for (at, unanswered, last_answer, silent) in [
+            (0.0, false, 5.0, 0.0),
+            (10.0, true, 0.3, 0.0),
+            (11.0, true, 1.3, 1.0),
+            (39.0, true, 29.3, 29.0),
+            // It answered, and hours later one packet is lost again.
+            (9000.0, true, 8000.0, 0.0),
+            (9001.0, true, 8001.0, 1.0),
+            (9001.5, false, 0.1, 0.0),
+            (9002.0, true, 0.6, 0.0),
+        ] {
+            let heard = Heard { unanswered, last_answer: seconds(last_answer) };
+            assert_eq!(silence.note(began + seconds(at), heard), seconds(silent), "at {at} s");
+        }
+    }
 }
