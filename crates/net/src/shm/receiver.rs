@@ -73,7 +73,7 @@ impl RecvComm {
         }
         let expected = format!("instead of at most {} bytes with tag {}", room.len, room.tag);
         let what = format!("{len} bytes with tag {} {expected}", header.tag);
-        Err(Error::Protocol { peer: self.shared.name(self.peer), what })
+        Err(Error::Mismatch { peer: self.shared.name(self.peer), what })
     }
 
     /// Moves some of the bytes of the oldest message.
