@@ -53,7 +53,8 @@ impl FromStr for Token {
 
     fn from_str(text: &str) -> crate::Result<Self> {
         let wrong = || crate::Error::Config("a job token is 32 hexadecimal digits".into());
-        if text.len() != 2 * Self::SIZE || !text.is_ascii() {
+        // `from_str_radix` would also take a sign for a digit.
+        if text.len() != 2 * Self::SIZE || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(wrong());
         }
         let mut bytes = [0; Self::SIZE];
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_token() {
-        for text in ["", "00", &"g".repeat(32), &"é".repeat(16)] {
+        for text in ["", "00", &"g".repeat(32), &"+f".repeat(16), &"é".repeat(16)] {
             assert!(text.parse::<Token>().is_err(), "{text:?}");
         }
     }
