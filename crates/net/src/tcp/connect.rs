@@ -1,10 +1,10 @@
 //! Connecting: all sockets of a connection at once, without waiting.
 
 use super::config::Stripes;
-use super::device::Device;
 use super::send::{Parts, SendComm};
 use super::wire::Hello;
 use super::{Config, Handle, Shared, settle, socket, socket_address};
+use crate::interfaces::Interface;
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub struct Connecting {
     since: Instant,
     threads: usize,
     checksum: bool,
-    device: Arc<Device>,
+    interface: Interface,
     shared: Arc<Shared>,
 }
 
@@ -40,14 +40,14 @@ struct Pending {
 }
 
 impl Connecting {
-    pub(super) fn start(device: Arc<Device>, shared: Arc<Shared>, plan: Plan) -> Result<Self> {
-        let peer = socket_address(&device.interface, plan.peer.address().ip(), plan.peer.address().port());
+    pub(super) fn start(interface: Interface, shared: Arc<Shared>, plan: Plan) -> Result<Self> {
+        let peer = socket_address(&interface, plan.peer.address().ip(), plan.peer.address().port());
         let mut connection = [0; 8];
         getrandom::fill(&mut connection)
             .map_err(|e| Error::Config(format!("the system gives no random bytes for a connection: {e}")))?;
         let checksum = shared.config.checksum || plan.peer.checksum();
         let mut sockets = Vec::new();
-        let fds = open_all(&device, peer, &shared.config, &plan)?;
+        let fds = open_all(&interface, peer, &shared.config, &plan)?;
         let data_sockets = fds.len() as u16 - 1;
         for (index, fd) in (0..).zip(fds) {
             let hello = Hello {
@@ -61,7 +61,15 @@ impl Connecting {
             };
             sockets.push(Pending { fd, hello: hello.to_bytes(), greeted: false });
         }
-        Ok(Connecting { sockets, peer, since: Instant::now(), threads: plan.stripes.threads, checksum, device, shared })
+        Ok(Connecting {
+            sockets,
+            peer,
+            since: Instant::now(),
+            threads: plan.stripes.threads,
+            checksum,
+            interface,
+            shared,
+        })
     }
 
     /// The sending end, once every socket is connected; `None` until then. Never waits.
@@ -83,14 +91,14 @@ impl Connecting {
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) };
         for (socket, polled) in self.sockets.iter_mut().zip(&polled) {
             if polled.revents != 0 {
-                greet(&socket.fd, &socket.hello).map_err(|e| Error::system(what(&self.device, self.peer), e))?;
+                greet(&socket.fd, &socket.hello).map_err(|e| Error::system(what(&self.interface, self.peer), e))?;
                 socket.greeted = true;
             }
         }
         if self.sockets.is_empty() || !self.sockets.iter().all(|socket| socket.greeted) {
             return match self.shared.config.timeout {
                 Some(timeout) if self.since.elapsed() > timeout => {
-                    Err(Error::system(what(&self.device, self.peer), std::io::ErrorKind::TimedOut.into()))
+                    Err(Error::system(what(&self.interface, self.peer), std::io::ErrorKind::TimedOut.into()))
                 }
                 _ => Ok(None),
             };
@@ -101,7 +109,6 @@ impl Connecting {
             control,
             data: fds.collect(),
             threads: self.threads,
-            device: Arc::clone(&self.device),
             address: self.peer.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
             checksum: self.checksum,
@@ -111,16 +118,16 @@ impl Connecting {
     }
 }
 
-fn what(device: &Device, peer: SocketAddr) -> String {
-    format!("connect to {peer} from {} ({})", device.interface.name, device.interface.address)
+fn what(interface: &Interface, peer: SocketAddr) -> String {
+    format!("connect to {peer} from {} ({})", interface.name, interface.address)
 }
 
 /// The control socket and the data sockets on their way to `peer`: fewer than planned where descriptors do not suffice.
-fn open_all(device: &Device, peer: SocketAddr, config: &Config, plan: &Plan) -> Result<Vec<OwnedFd>> {
-    let bound = plan.several_devices && device.interface.same_subnet(peer.ip());
+fn open_all(interface: &Interface, peer: SocketAddr, config: &Config, plan: &Plan) -> Result<Vec<OwnedFd>> {
+    let bound = plan.several_devices && interface.same_subnet(peer.ip());
     let mut fds = Vec::new();
     while fds.len() <= plan.stripes.sockets {
-        match open(device, peer, config, bound) {
+        match open(interface, peer, config, bound) {
             Ok(fd) => fds.push(fd),
             Err(error) if short_of_descriptors(&error) && fds.len() > 2 => {
                 // Half of what could be had is left to others.
@@ -128,10 +135,10 @@ fn open_all(device: &Device, peer: SocketAddr, config: &Config, plan: &Plan) -> 
                 break;
             }
             Err(error) if short_of_descriptors(&error) => {
-                let doing = format!("{} (raise the limit of open files, ulimit -n)", what(device, peer));
+                let doing = format!("{} (raise the limit of open files, ulimit -n)", what(interface, peer));
                 return Err(Error::system(doing, error));
             }
-            Err(error) => return Err(Error::system(what(device, peer), error)),
+            Err(error) => return Err(Error::system(what(interface, peer), error)),
         }
     }
     Ok(fds)
@@ -141,16 +148,16 @@ fn short_of_descriptors(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// A socket on its way to `peer`, from the device's own address.
-fn open(device: &Device, peer: SocketAddr, config: &Config, bound: bool) -> std::io::Result<OwnedFd> {
+/// A socket on its way to `peer`, from the interface's own address.
+fn open(interface: &Interface, peer: SocketAddr, config: &Config, bound: bool) -> std::io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(peer), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     if bound {
         // Needs a privilege on old kernels; without, the routing table decides.
-        let _ = socket.bind_device(Some(device.interface.name.as_bytes()));
+        let _ = socket.bind_device(Some(interface.name.as_bytes()));
     }
-    let own = socket_address(&device.interface, device.interface.address, 0);
+    let own = socket_address(interface, interface.address, 0);
     let fd = OwnedFd::from(socket);
     socket::set_congestion(&fd, &config.congestion);
     settle(&fd, config, peer);

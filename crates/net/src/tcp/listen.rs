@@ -1,11 +1,11 @@
 //! Listening: lets in the connections that show the listener's token, and drops all others without disturbing those.
 
-use super::device::Device;
 use super::receive::RecvComm;
 use super::send::Parts;
 use super::socket::{self, Received};
 use super::wire::Hello;
 use super::{Config, Handle, Shared, settle, socket_address, sockets_left};
+use crate::interfaces::Interface;
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::HashMap;
@@ -21,7 +21,6 @@ pub struct Listener {
     strangers: Vec<Stranger>,
     joining: HashMap<u64, Joining>,
     dropped: Vec<String>,
-    device: Arc<Device>,
     shared: Arc<Shared>,
 }
 
@@ -51,10 +50,10 @@ impl Listener {
     /// Connections in the kernel's queue; the system's own limit may be lower.
     const BACKLOG: i32 = 16384;
 
-    pub(super) fn new(device: Arc<Device>, shared: Arc<Shared>) -> Result<Self> {
-        let address = socket_address(&device.interface, device.interface.address, 0);
+    pub(super) fn new(interface: Interface, shared: Arc<Shared>) -> Result<Self> {
+        let address = socket_address(&interface, interface.address, 0);
         let socket = listen(address)
-            .map_err(|e| Error::system(format!("listen on {} ({})", device.interface.name, address.ip()), e))?;
+            .map_err(|e| Error::system(format!("listen on {} ({})", interface.name, address.ip()), e))?;
         let bound = socket
             .local_addr()
             .ok()
@@ -67,7 +66,6 @@ impl Listener {
             strangers: Vec::new(),
             joining: HashMap::new(),
             dropped: Vec::new(),
-            device,
             shared,
         })
     }
@@ -194,7 +192,6 @@ impl Listener {
             control,
             data,
             threads: self.shared.config.stripes(self.shared.cores, usize::MAX).threads,
-            device: Arc::clone(&self.device),
             address: joining.from.to_string(),
             alarm: Arc::clone(&self.shared.alarm),
             checksum: joining.hello.checksum,

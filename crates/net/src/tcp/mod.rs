@@ -13,7 +13,6 @@ mod checksum;
 mod config;
 mod connect;
 mod crew;
-mod device;
 mod failure;
 mod growth;
 mod handle;
@@ -35,7 +34,6 @@ mod zero_copy;
 
 pub use config::Config;
 pub use connect::Connecting;
-pub use device::Stats;
 pub use handle::Handle;
 pub use listen::Listener;
 pub use receive::RecvComm;
@@ -46,7 +44,6 @@ use crate::interfaces::Interface;
 use crate::wait::Cores;
 use crate::{Alarm, Error, Result, Token};
 use config::Stripes;
-use device::Device;
 use growth::{Budget, Growth};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -59,7 +56,6 @@ pub const MOST_GROUPED: usize = 8;
 
 /// The transport over a host's chosen interfaces: one device for each.
 pub struct Net {
-    devices: Vec<Arc<Device>>,
     interfaces: Vec<Interface>,
     shared: Arc<Shared>,
 }
@@ -98,9 +94,8 @@ impl Net {
         if interfaces.is_empty() {
             return Err(Error::Config("no network interface to use; set NCCL_SOCKET_IFNAME".into()));
         }
-        let devices = interfaces.iter().cloned().map(|interface| Arc::new(Device::new(interface))).collect();
         let budget = Budget::new(config.spare_cores);
-        Ok(Net { devices, interfaces, shared: Arc::new(Shared { config, token, alarm, cores, budget }) })
+        Ok(Net { interfaces, shared: Arc::new(Shared { config, token, alarm, cores, budget }) })
     }
 
     /// The same devices, with other settings and another token for the listeners to come.
@@ -110,7 +105,7 @@ impl Net {
     pub fn with(&self, config: Config, token: Token) -> Result<Self> {
         config.check()?;
         let shared = Shared { config, token, ..Shared::clone(&self.shared) };
-        Ok(Net { devices: self.devices.clone(), interfaces: self.interfaces.clone(), shared: Arc::new(shared) })
+        Ok(Net { interfaces: self.interfaces.clone(), shared: Arc::new(shared) })
     }
 
     /// The settings.
@@ -123,33 +118,28 @@ impl Net {
         &self.interfaces
     }
 
-    /// What went over each device so far.
-    pub fn stats(&self) -> Vec<Stats> {
-        self.devices.iter().map(|device| device.stats()).collect()
-    }
-
     /// Listens on a device's own address, on a port that the system chooses.
     pub fn listen(&self, device: usize) -> Result<Listener> {
-        Listener::new(Arc::clone(self.device(device)?), Arc::clone(&self.shared))
+        Listener::new(self.device(device)?.clone(), Arc::clone(&self.shared))
     }
 
     /// Starts a connection from a device to a listener; `purpose` is told to the other side. Never waits: see
     /// [`Connecting::poll`].
     pub fn connect(&self, device: usize, handle: &Handle, purpose: u64) -> Result<Connecting> {
-        let device = Arc::clone(self.device(device)?);
-        let several_devices = self.devices.len() > 1;
+        let interface = self.device(device)?.clone();
+        let several_devices = self.interfaces.len() > 1;
         let stripes = self.shared.config.stripes(self.shared.cores, sockets_left());
         let stripes = Stripes { sockets: stripes.sockets.min(handle.most_sockets()), ..stripes };
         Connecting::start(
-            device,
+            interface,
             Arc::clone(&self.shared),
             connect::Plan { peer: *handle, purpose, stripes, several_devices },
         )
     }
 
-    fn device(&self, device: usize) -> Result<&Arc<Device>> {
-        self.devices.get(device).ok_or_else(|| {
-            Error::Config(format!("there is no network device {device}; there are {}", self.devices.len()))
+    fn device(&self, device: usize) -> Result<&Interface> {
+        self.interfaces.get(device).ok_or_else(|| {
+            Error::Config(format!("there is no network device {device}; there are {}", self.interfaces.len()))
         })
     }
 }

@@ -1,7 +1,6 @@
 //! The receiving end of a connection: small messages from the control socket, long ones as chunks from the data sockets.
 
 use super::crew::Crew;
-use super::device::SocketsInUse;
 use super::failure::Failure;
 use super::receive_control::{Control, Step};
 use super::receive_lane::ReceiveLane;
@@ -30,7 +29,6 @@ pub struct RecvComm {
     peer: String,
     address: String,
     alarm: Arc<Alarm>,
-    _sockets: SocketsInUse,
 }
 
 impl RecvComm {
@@ -40,8 +38,7 @@ impl RecvComm {
 
     pub(super) fn new(parts: Parts, inline_up_to: usize) -> Result<Self> {
         let data_sockets = parts.data.len();
-        let sockets = SocketsInUse::new(Arc::clone(&parts.device), data_sockets + 1);
-        let shared = Arc::new(ReceiveShared::new(parts.device, parts.checksum));
+        let shared = Arc::new(ReceiveShared::new(parts.checksum));
         let lanes = deal(parts.data, parts.threads.max(1))
             .into_iter()
             .map(|sockets| ReceiveLane::new(sockets, Arc::clone(&shared)))
@@ -59,7 +56,6 @@ impl RecvComm {
             peer: parts.address.clone(),
             address: parts.address,
             alarm: parts.alarm,
-            _sockets: sockets,
         })
     }
 

@@ -1,10 +1,8 @@
 //! Rooms for messages: which are posted, which message belongs where, and how much of it is there.
 
-use super::device::Device;
 use super::failure::{Failure, FirstFailure};
 use super::{MOST_GROUPED, MOST_REQUESTS, checksum};
 use crate::{Error, Result};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// No byte of the message has come, so its size is unknown.
@@ -62,7 +60,6 @@ pub(super) struct ReceiveShared {
     received: AtomicU64,
     /// Data sockets that the peer has closed.
     pub ended_sockets: AtomicUsize,
-    device: Arc<Device>,
     pub failure: FirstFailure,
     /// Whether messages carry checksums.
     pub checked: bool,
@@ -74,13 +71,12 @@ impl ReceiveShared {
     }
 
     /// What a connection's receivers share before anything is posted.
-    pub fn new(device: Arc<Device>, checked: bool) -> Self {
+    pub fn new(checked: bool) -> Self {
         ReceiveShared {
             slots: std::array::from_fn(|_| Slot::empty()),
             posted: AtomicU64::new(0),
             received: AtomicU64::new(0),
             ended_sockets: AtomicUsize::new(0),
-            device,
             failure: FirstFailure::default(),
             checked,
         }
@@ -156,7 +152,6 @@ impl ReceiveShared {
 
     /// Bytes are in a room, and are what was sent.
     fn arrived(&self, room: u64, bytes: usize) {
-        self.device.count_received(bytes);
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         self.slot(room).arrived.fetch_add(bytes, Ordering::AcqRel);
     }

@@ -1,7 +1,6 @@
 //! The sending end of a connection: small messages at once on the control socket, long ones as chunks for the data sockets.
 
 use super::crew::Crew;
-use super::device::{Device, SocketsInUse};
 use super::failure::{Failure, FirstFailure};
 use super::growth::Growth;
 use super::liveness::{Silence, Watch};
@@ -63,7 +62,6 @@ pub(super) struct SendShared {
     sent_bytes: AtomicU64,
     /// Off once the kernel has said that it copied after all.
     pub zero_copy: AtomicBool,
-    pub device: Arc<Device>,
     pub failure: FirstFailure,
     zero_copy_from: usize,
     /// Whether messages carry checksums.
@@ -164,7 +162,6 @@ pub struct SendComm {
     peer: String,
     address: String,
     alarm: Arc<Alarm>,
-    _sockets: SocketsInUse,
 }
 
 /// What a new connection is made of.
@@ -172,7 +169,6 @@ pub(super) struct Parts {
     pub control: OwnedFd,
     pub data: Vec<OwnedFd>,
     pub threads: usize,
-    pub device: Arc<Device>,
     pub address: String,
     pub alarm: Arc<Alarm>,
     /// Whether messages carry checksums.
@@ -186,7 +182,6 @@ impl SendComm {
     const LEAST_CHUNK: usize = 64 << 10;
 
     pub(super) fn new(parts: Parts, config: &super::Config) -> Result<Self> {
-        let sockets = SocketsInUse::new(Arc::clone(&parts.device), parts.data.len() + 1);
         let zero_copy = parts.data.iter().all(|socket| {
             config.zero_copy_from < usize::MAX
                 && socket::set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1).is_ok()
@@ -197,7 +192,6 @@ impl SendComm {
             waiting: AtomicUsize::new(0),
             sent_bytes: AtomicU64::new(0),
             zero_copy: AtomicBool::new(zero_copy),
-            device: parts.device,
             failure: FirstFailure::default(),
             zero_copy_from: config.zero_copy_from,
             checked: parts.checksum,
@@ -221,7 +215,6 @@ impl SendComm {
             peer: parts.address.clone(),
             address: parts.address,
             alarm: parts.alarm,
-            _sockets: sockets,
         })
     }
 
@@ -237,7 +230,8 @@ impl SendComm {
     }
 
     /// Whether long messages are sent without a copy: until the kernel says that it copies after all.
-    pub fn zero_copy(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn zero_copy(&self) -> bool {
         self.shared.zero_copy.load(Ordering::Relaxed)
     }
 
@@ -297,7 +291,6 @@ impl SendComm {
         let done = first.header_sent == InlineHeader::SIZE && first.unsent == 0;
         // The slot keeps one byte more than the message until the header is out too: a message may be empty.
         self.shared.sent(first.message, of_data + usize::from(done), false);
-        self.shared.device.count_sent(of_data);
         if done {
             self.inline.pop_front();
         }

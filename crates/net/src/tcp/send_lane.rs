@@ -188,9 +188,7 @@ impl Lane for SendLane {
                 break;
             }
         }
-        if sent > 0 {
-            self.shared.device.count_sent(sent);
-        } else {
+        if sent == 0 {
             self.watch()?;
         }
         Ok(sent)

@@ -103,9 +103,6 @@ fn carries_messages_of_every_size() {
         for spare in [0, 5, 100_000] {
             carry(&mut send, &mut receive, &sizes, spare);
         }
-        let bytes = 3 * sizes.iter().sum::<usize>() as u64;
-        let sockets = 2 * (threads.max(1) * sockets + 1);
-        assert_eq!(net.stats(), [Stats { sent_bytes: bytes, received_bytes: bytes, sockets }]);
     }
 }
 
