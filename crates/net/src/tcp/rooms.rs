@@ -133,7 +133,13 @@ impl ReceiveShared {
                 "message {message} of {total} bytes where {len} bytes were expected"
             )));
         }
-        slot.total.store(total, Ordering::Release);
+        // Or the message would be taken for whole while other chunks of it still land.
+        match slot.total.compare_exchange(UNKNOWN, total, Ordering::Release, Ordering::Relaxed) {
+            Err(before) if before != total => {
+                return Err(Failure::Protocol(format!("message {message} of {total} bytes, and before of {before}")));
+            }
+            _ => {}
+        }
         Ok(Some(Room { number, data: slot.room.load(Ordering::Relaxed) }))
     }
 
@@ -229,5 +235,23 @@ impl Landing {
         // Counted after the check: with the last byte counted, the message is done.
         shared.arrived(self.room, bytes);
         Ok(complete)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_one_size_whatever_its_chunks_say() {
+        let shared = ReceiveShared::new(false);
+        let mut memory = vec![0_u8; 100];
+        shared.post(0, &[GroupedRoom { data: memory.as_mut_ptr(), len: 100, tag: 7 }]);
+        assert!(shared.begin(0, 100, 7).is_ok_and(|room| room.is_some()));
+        assert!(shared.begin(0, 100, 7).is_ok_and(|room| room.is_some()));
+        match shared.begin(0, 60, 7) {
+            Err(Failure::Protocol(what)) => assert_eq!(what, "message 0 of 60 bytes, and before of 100"),
+            _ => panic!("a chunk of another message was let in"),
+        }
     }
 }
