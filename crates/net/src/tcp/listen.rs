@@ -8,7 +8,7 @@ use super::{Config, Handle, Shared, settle, socket_address, sockets_left};
 use crate::interfaces::Interface;
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Listener {
     handle: Handle,
     strangers: Vec<Stranger>,
     joining: HashMap<u64, Joining>,
-    dropped: Vec<String>,
+    dropped: VecDeque<String>,
     shared: Arc<Shared>,
 }
 
@@ -49,6 +49,8 @@ impl Listener {
     const INCOMPLETE: Duration = Duration::from_secs(120);
     /// Connections in the kernel's queue; the system's own limit may be lower.
     const BACKLOG: i32 = 16384;
+    /// Why connections were dropped is kept for so many of the latest.
+    const MOST_TOLD: usize = 64;
 
     pub(super) fn new(interface: Interface, shared: Arc<Shared>) -> Result<Self> {
         let address = socket_address(&interface, interface.address, 0);
@@ -65,7 +67,7 @@ impl Listener {
             handle: Handle::new(bound, shared.token, shared.config.checksum, most_sockets as u8),
             strangers: Vec::new(),
             joining: HashMap::new(),
-            dropped: Vec::new(),
+            dropped: VecDeque::new(),
             shared,
         })
     }
@@ -81,23 +83,28 @@ impl Listener {
         self.take_new()?;
         self.greet();
         let waited = Instant::now();
-        let dropped = &mut self.dropped;
-        self.joining.retain(|_, joining| {
-            let late = waited.duration_since(joining.since) > Self::INCOMPLETE;
-            if late {
-                dropped.push(format!("{} was dropped: {} of its sockets never came", joining.from, joining.missing));
-            }
-            !late
-        });
+        let late = |joining: &Joining| waited.duration_since(joining.since) > Self::INCOMPLETE;
+        let missed: Vec<Joining> =
+            self.joining.extract_if(|_, joining| late(joining)).map(|(_, joining)| joining).collect();
+        for joining in missed {
+            self.tell_dropped(joining.from, &format!("{} of its sockets never came", joining.missing));
+        }
         let Some(complete) = self.joining.iter().find(|(_, joining)| joining.missing == 0).map(|(id, _)| *id) else {
             return Ok(None);
         };
         self.joining.remove(&complete).map(|joining| self.join(joining)).transpose()
     }
 
-    /// Which connections were dropped since the last call, and why: lines for a log.
+    /// Which connections were dropped since the last call, and why: lines for a log, of the latest where there are many.
     pub fn dropped(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.dropped)
+        self.dropped.drain(..).collect()
+    }
+
+    fn tell_dropped(&mut self, from: SocketAddr, why: &str) {
+        if self.dropped.len() == Self::MOST_TOLD {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back(format!("{from} was dropped: {why}"));
     }
 
     fn take_new(&mut self) -> Result<()> {
@@ -114,10 +121,7 @@ impl Listener {
                     Some(libc::EAGAIN) => return Ok(()),
                     // Ended before it was accepted.
                     Some(libc::ECONNABORTED | libc::EINTR | libc::EPERM | libc::EPROTO) => {}
-                    Some(libc::EMFILE | libc::ENFILE) if !self.strangers.is_empty() => {
-                        let oldest = self.strangers.remove(0);
-                        self.dropped.push(format!("{} was dropped: too many files are open", oldest.from));
-                    }
+                    Some(libc::EMFILE | libc::ENFILE) if self.make_room() => {}
                     _ => {
                         let what = format!(
                             "accept a connection on {}; is the limit of open files (ulimit -n) too low?",
@@ -128,6 +132,18 @@ impl Listener {
                 },
             }
         }
+    }
+
+    /// Closes the socket of one that has not said who it is, if there is one.
+    fn make_room(&mut self) -> bool {
+        // Those that only nobody has listened to yet are none.
+        self.greet();
+        if self.strangers.is_empty() {
+            return false;
+        }
+        let oldest = self.strangers.remove(0);
+        self.tell_dropped(oldest.from, "too many files are open");
+        true
     }
 
     /// Reads what strangers have to say.
@@ -152,12 +168,12 @@ impl Listener {
             match verdict {
                 Ok(None) => at += 1,
                 Ok(Some(hello)) => {
-                    let stranger = self.strangers.swap_remove(at);
+                    let stranger = self.strangers.remove(at);
                     self.let_in(stranger, hello);
                 }
                 Err(why) => {
-                    let stranger = self.strangers.swap_remove(at);
-                    self.dropped.push(format!("{} was dropped: {why}", stranger.from));
+                    let stranger = self.strangers.remove(at);
+                    self.tell_dropped(stranger.from, why);
                 }
             }
         }
@@ -179,7 +195,7 @@ impl Listener {
                 *place = Some(stranger.fd);
                 joining.missing -= 1;
             }
-            _ => self.dropped.push(format!("{} was dropped: it repeats a socket of a connection", stranger.from)),
+            _ => self.tell_dropped(stranger.from, "it repeats a socket of a connection"),
         }
     }
 

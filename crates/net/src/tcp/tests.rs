@@ -1,10 +1,11 @@
 //! The transport over this host's loopback interface, both ends in one process.
 
+mod listening;
+
 use super::*;
 use crate::transport::{Receiver, Request, Sender};
 use crate::{interfaces, wait};
 use proptest::prelude::*;
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -281,58 +282,6 @@ fn what_was_sent_before_closing_still_arrives() {
 }
 
 #[test]
-fn strangers_are_dropped_and_disturb_nobody() {
-    let net = net(config(0, 2));
-    let mut listener = net.listen(0).unwrap();
-    let address = listener.handle().address();
-    let silent = TcpStream::connect(address).unwrap();
-    let mut garbage = TcpStream::connect(address).unwrap();
-    garbage.write_all(&[b'G'; 100]).unwrap();
-    drop(TcpStream::connect(address).unwrap());
-    let mut forged = listener.handle().to_bytes();
-    forged[Handle::SIZE - 1] ^= 1;
-    let mut connecting = net.connect(0, &Handle::from_bytes(&forged).unwrap(), 9).unwrap();
-    let _outsider = until(|| connecting.poll().unwrap());
-
-    let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
-    let mut send = until(|| connecting.poll().unwrap());
-    let (mut receive, purpose) = until(|| listener.accept().unwrap());
-    assert_eq!(purpose, 42);
-    carry(&mut send, &mut receive, &[8, 1 << 20], 0);
-
-    let mut dropped = Vec::new();
-    until(|| {
-        assert!(listener.accept().unwrap().is_none());
-        dropped.extend(listener.dropped());
-        (dropped.len() >= 5).then_some(())
-    });
-    dropped.sort_unstable_by_key(|line| line.split_once("dropped").map(|(_, why)| why.to_owned()));
-    let token = "listener's token";
-    let ends = ["it closed before it said who it is", token, token, token, "it speaks another protocol"];
-    assert!(
-        dropped.iter().zip(ends).all(|(line, end)| line.starts_with("127.0.0.1:") && line.ends_with(end)),
-        "{dropped:?}"
-    );
-    assert_eq!(garbage.read(&mut [0; 1]).unwrap_or(0), 0);
-    drop(silent);
-}
-
-#[test]
-fn nobody_listening_is_an_error_that_names_the_address() {
-    let net = net(Config::default());
-    let listener = net.listen(0).unwrap();
-    let handle = listener.handle();
-    drop(listener);
-    let error = match net.connect(0, &handle, 0) {
-        Ok(mut connecting) => until(|| connecting.poll().err()),
-        Err(error) => error,
-    };
-    let says = format!("connect to {} from lo (127.0.0.1): Connection refused", handle.address());
-    assert!(error.to_string().starts_with(&says), "{error}");
-    assert!(net.listen(1).is_err());
-}
-
-#[test]
 fn sockets_have_the_traffic_class_and_are_watched() {
     let option = |socket: &OwnedFd, level, option| {
         let (mut value, mut len) = (-1_i32, size_of::<i32>() as libc::socklen_t);
@@ -426,31 +375,6 @@ fn works_over_ipv6() {
     let net = Net::new(vec![lo], config(0, 2), Token::from_bytes([7; 16]), Alarm::new(), Cores::Own).unwrap();
     let (mut send, mut receive) = pair(&net);
     carry(&mut send, &mut receive, &[8, 300_000], 0);
-}
-
-#[test]
-fn leaks_no_descriptor() {
-    // Other tests open descriptors at the same time, so a process of its own counts.
-    if std::env::var_os("BUSBW_COUNT_DESCRIPTORS").is_none() {
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "tcp::tests::leaks_no_descriptor", "--test-threads", "1"])
-            .env("BUSBW_COUNT_DESCRIPTORS", "1")
-            .stdout(std::process::Stdio::null())
-            .status();
-        assert!(status.unwrap().success());
-        return;
-    }
-    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let before = open();
-    for round in 0..1000 {
-        let net = net(config(round % 2, 2));
-        let (mut send, mut receive) = pair(&net);
-        if round % 100 == 0 {
-            carry(&mut send, &mut receive, &[8, 100_000], 0);
-        }
-        assert!(open() > before);
-    }
-    assert_eq!(open(), before);
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Who is let in, who is not, and what is left open.
+
+use super::*;
+use std::io::{Read, Write};
+
+#[test]
+fn strangers_are_dropped_and_disturb_nobody() {
+    let net = net(config(0, 2));
+    let mut listener = net.listen(0).unwrap();
+    let address = listener.handle().address();
+    let silent = TcpStream::connect(address).unwrap();
+    let mut garbage = TcpStream::connect(address).unwrap();
+    garbage.write_all(&[b'G'; 100]).unwrap();
+    drop(TcpStream::connect(address).unwrap());
+    let mut forged = listener.handle().to_bytes();
+    forged[Handle::SIZE - 1] ^= 1;
+    let mut connecting = net.connect(0, &Handle::from_bytes(&forged).unwrap(), 9).unwrap();
+    let _outsider = until(|| connecting.poll().unwrap());
+
+    let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
+    let mut send = until(|| connecting.poll().unwrap());
+    let (mut receive, purpose) = until(|| listener.accept().unwrap());
+    assert_eq!(purpose, 42);
+    carry(&mut send, &mut receive, &[8, 1 << 20], 0);
+
+    let mut dropped = Vec::new();
+    until(|| {
+        assert!(listener.accept().unwrap().is_none());
+        dropped.extend(listener.dropped());
+        (dropped.len() >= 5).then_some(())
+    });
+    dropped.sort_unstable_by_key(|line| line.split_once("dropped").map(|(_, why)| why.to_owned()));
+    let token = "listener's token";
+    let ends = ["it closed before it said who it is", token, token, token, "it speaks another protocol"];
+    assert!(
+        dropped.iter().zip(ends).all(|(line, end)| line.starts_with("127.0.0.1:") && line.ends_with(end)),
+        "{dropped:?}"
+    );
+    assert_eq!(garbage.read(&mut [0; 1]).unwrap_or(0), 0);
+    drop(silent);
+}
+
+#[test]
+fn nobody_listening_is_an_error_that_names_the_address() {
+    let net = net(Config::default());
+    let listener = net.listen(0).unwrap();
+    let handle = listener.handle();
+    drop(listener);
+    let error = match net.connect(0, &handle, 0) {
+        Ok(mut connecting) => until(|| connecting.poll().err()),
+        Err(error) => error,
+    };
+    let says = format!("connect to {} from lo (127.0.0.1): Connection refused", handle.address());
+    assert!(error.to_string().starts_with(&says), "{error}");
+    assert!(net.listen(1).is_err());
+}
+
+/// Runs a test of this file in a process of its own: true there, where it is to go on.
+fn alone(test: &str) -> bool {
+    const ALONE: &str = "BUSBW_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let own = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("tcp::tests::listening::{test}"), "--test-threads", "1", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(own.status.success(), "{}", String::from_utf8_lossy(&own.stderr));
+    false
+}
+
+#[test]
+fn leaks_no_descriptor() {
+    // Other tests open descriptors at the same time.
+    if !alone("leaks_no_descriptor") {
+        return;
+    }
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    for round in 0..1000 {
+        let net = net(config(round % 2, 2));
+        let (mut send, mut receive) = pair(&net);
+        if round % 100 == 0 {
+            carry(&mut send, &mut receive, &[8, 100_000], 0);
+        }
+        assert!(open() > before);
+    }
+    assert_eq!(open(), before);
+}
+
+#[test]
+fn a_listener_that_is_short_of_descriptors_says_so() {
+    // The limit is that of a process.
+    if !alone("a_listener_that_is_short_of_descriptors_says_so") {
+        return;
+    }
+    let net = net(config(0, 16));
+    let mut listener = net.listen(0).unwrap();
+    let silent = TcpStream::connect(listener.handle().address()).unwrap();
+    let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
+    let _send = until(|| connecting.poll().unwrap());
+    let open = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+    nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, open + 5, open + 5).unwrap();
+    let error = until(|| listener.accept().err()).to_string();
+    assert!(error.contains("ulimit -n") && error.contains("Too many open files"), "{error}");
+    // Whoever says nothing goes first, and whoever has shown the token never.
+    let line = format!("{} was dropped: too many files are open", silent.local_addr().unwrap());
+    assert_eq!(listener.dropped(), [line]);
+}
