@@ -3,8 +3,7 @@
 use crate::border::{Failure, Result};
 use crate::connection::{Connection, Listening};
 use crate::engine::Engine;
-use crate::log;
-use busbw_nccl_abi::net::{CommConfig, HANDLE_BYTES, TRAFFIC_CLASS_UNDEF};
+use busbw_nccl_abi::net::{CommConfig, HANDLE_BYTES};
 use busbw_net::Token;
 use busbw_net::tcp::{Config, Handle};
 use std::ffi::c_int;
@@ -19,8 +18,8 @@ pub(crate) struct Context {
 impl Context {
     /// The context for a communicator with this configuration.
     pub fn new(engine: Arc<Engine>, config: Option<&CommConfig>) -> Self {
-        let traffic_class = config.map_or(TRAFFIC_CLASS_UNDEF, |config| config.traffic_class);
-        let config = Config { traffic_class: checked(traffic_class), ..engine.net().config().clone() };
+        let traffic_class = config.and_then(|config| engine.traffic_class(config.traffic_class));
+        let config = Config { traffic_class, ..engine.net().config().clone() };
         Context { engine, config }
     }
 
@@ -40,20 +39,6 @@ impl Context {
         let handle = Handle::from_bytes(handle).map_err(|_| {
             Failure::usage("the handle to connect to is none of busbw's: every rank must use the same network plugin")
         })?;
-        // The token is for listeners; a connection shows that of its handle.
-        let net = self.engine.net().with(self.config.clone(), Token::random()?)?;
-        Ok(self.engine.connect(&net, device, &handle)?.map(Connection::sending))
+        Ok(self.engine.connect(&self.config, device, &handle)?.map(Connection::sending))
     }
-}
-
-/// A traffic class is the byte of the IP header (DSCP and ECN), as with `NCCL_IB_TC`.
-fn checked(traffic_class: c_int) -> Option<u8> {
-    if traffic_class == TRAFFIC_CLASS_UNDEF {
-        return None;
-    }
-    let class = u8::try_from(traffic_class).ok();
-    if class.is_none() {
-        log::warn(&format!("traffic class {traffic_class} is ignored: 0 to 255 is possible, DSCP times 4"));
-    }
-    class
 }

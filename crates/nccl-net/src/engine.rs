@@ -3,13 +3,14 @@
 use crate::border::{Failure, Result};
 use crate::device::Device;
 use crate::{log, settings};
+use busbw_nccl_abi::net::TRAFFIC_CLASS_UNDEF;
 use busbw_net::interfaces::{self, Interface};
-use busbw_net::tcp::{Connecting, Handle, Net, SendComm};
+use busbw_net::tcp::{Config, Connecting, Handle, Net, SendComm};
 use busbw_net::wait::Cores;
 use busbw_net::{Alarm, Token};
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Made by the first `init`, for as long as the process: NCCL asks for devices without saying for which communicator, and
@@ -21,6 +22,7 @@ pub(crate) struct Engine {
     net: Net,
     devices: Vec<Device>,
     attempts: Mutex<HashMap<Target, Attempt>>,
+    traffic_class_told: Once,
 }
 
 /// A connection that is being made: NCCL calls `connect` again and again with the handle, and nothing else tells which
@@ -60,7 +62,7 @@ impl Engine {
         log::info(&format!("Using {}", describe(&chosen)));
         let devices = chosen.iter().enumerate().map(|(number, interface)| Device::new(number, interface)).collect();
         let net = Net::new(chosen, config, Token::random()?, Alarm::new(), Cores::Own)?;
-        Ok(Engine { net, devices, attempts: Mutex::default() })
+        Ok(Engine { net, devices, attempts: Mutex::default(), traffic_class_told: Once::new() })
     }
 
     /// The transport with the process's settings.
@@ -79,14 +81,30 @@ impl Engine {
         device.ok_or_else(|| Failure::usage(format!("there is no device {number}; there are {}", self.devices.len())))
     }
 
-    /// Goes on with the connection from a device to a listener over `net`, or starts it; `None` while it is not made.
-    pub fn connect(&self, net: &Net, device: usize, handle: &Handle) -> Result<Option<SendComm>> {
+    /// A communicator's traffic class as the byte of the IP header (DSCP and ECN), as with `NCCL_IB_TC`. One that is not
+    /// possible is told once: versions before 11 say it again with each of many calls.
+    pub fn traffic_class(&self, asked: c_int) -> Option<u8> {
+        let class = u8::try_from(asked).ok();
+        if class.is_none() && asked != TRAFFIC_CLASS_UNDEF {
+            self.traffic_class_told.call_once(|| {
+                log::warn(&format!("traffic class {asked} is ignored: 0 to 255 is possible, DSCP times 4"));
+            });
+        }
+        class
+    }
+
+    /// Goes on with the connection from a device to a listener, or starts it with these settings; `None` while it is not made.
+    pub fn connect(&self, config: &Config, device: usize, handle: &Handle) -> Result<Option<SendComm>> {
         let target = (device, handle.to_bytes());
         let mut attempts = self.attempts();
         attempts.retain(|_, attempt| attempt.asked_for.elapsed() < Self::FORGOTTEN);
         let mut attempt = match attempts.remove(&target) {
             Some(attempt) => attempt,
-            None => Attempt { connecting: net.connect(device, handle, 0)?, asked_for: Instant::now() },
+            None => {
+                // The token is for listeners; a connection shows that of its handle.
+                let net = self.net.with(config.clone(), Token::random()?)?;
+                Attempt { connecting: net.connect(device, handle, 0)?, asked_for: Instant::now() }
+            }
         };
         let made = attempt.connecting.poll()?;
         if made.is_none() {

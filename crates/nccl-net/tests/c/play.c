@@ -18,6 +18,7 @@ static void *context;
 static int side;      /* 0 or 1 */
 static int bootstrap; /* to the other side */
 static char warning[1024];
+static int warnings;
 
 #define CHECK(condition, ...) \
   do { \
@@ -38,7 +39,9 @@ static void logger(int level, unsigned long flags, const char *file, int line, c
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   CHECK(strncmp(text, "NET/busbw : ", 12) == 0, "logged %s", text);
-  if (level == LOG_WARN) memcpy(warning, text, sizeof warning);
+  if (level != LOG_WARN) return;
+  memcpy(warning, text, sizeof warning);
+  warnings++;
 }
 
 static void tell(const void *data, size_t size) { CHECK(write(bootstrap, data, size) == (ssize_t)size, "bootstrap"); }
@@ -360,6 +363,24 @@ static void mistakes(void) {
   CHECK(net.regMr(NULL, handle, sizeof handle, PTR_CUDA, &object) != SUCCESS, "memory of a GPU");
 }
 
+/* A traffic class that is not possible is told, but not with each of the many calls that make a connection. */
+static void impossible_traffic_class(int version) {
+  char handle[HANDLE_BYTES];
+  void *own = NULL, *listener, *sender = NULL;
+  int before = warnings;
+  OK(net.init(&own, 300, logger));
+  OK(net.listen(own, 0, handle, &listener));
+  /* Each call begins a connection of its own, or goes on with one. */
+  for (int i = 0; i < 10; i++) {
+    OK(net.connect(own, 0, handle, &sender));
+    if (sender) OK(net.closeSend(sender));
+    sender = NULL;
+  }
+  CHECK(warnings - before == (version >= 10), "told %d times", warnings - before);
+  OK(net.closeListen(listener));
+  OK(net.finalize(own));
+}
+
 static void play(const char *path, int version) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   CHECK(library, "%s", dlerror());
@@ -385,6 +406,7 @@ static void play(const char *path, int version) {
   close_both(pair);
   truncation();
   closing();
+  impossible_traffic_class(version);
   meet();
   OK(net.finalize(context));
   CHECK(dlclose(library) == 0, "%s", dlerror());
