@@ -12,11 +12,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// An actor may take this many times its plugin's patience before it is counted as lost: its own watchdog comes first.
 const BEYOND_PATIENCE: u32 = 4;
+
+/// A process whose socket is closed has ended within that, on a busy machine too.
+const END: Duration = Duration::from_secs(5);
 
 /// How ranks start actors: their program, and the arguments that make it one.
 pub(crate) struct Casting<'a> {
@@ -102,13 +105,28 @@ impl Actor {
     }
 
     fn crashed(&mut self) -> String {
-        // It closed its socket, so that its end is near or there.
-        match self.child.wait() {
-            Ok(status) => match status.signal().and_then(|number| Signal::try_from(number).ok()) {
+        match self.end() {
+            Ok(None) => {
+                self.kill();
+                "the process that uses the plugin lives on, but no longer speaks to its rank".into()
+            }
+            Ok(Some(status)) => match status.signal().and_then(|number| Signal::try_from(number).ok()) {
                 Some(signal) => format!("the process that uses the plugin was ended by {signal}"),
                 None => format!("the plugin ended its process ({status})"),
             },
             Err(error) => format!("the process that uses the plugin is lost: {error}"),
+        }
+    }
+
+    /// How it ended: an actor whose socket is closed or says nonsense has ended, or ends soon. A plugin that closed what is
+    /// not its own goes on.
+    fn end(&mut self) -> io::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + END;
+        loop {
+            match self.child.try_wait()? {
+                None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+                ended => return Ok(ended),
+            }
         }
     }
 
@@ -156,4 +174,45 @@ pub(crate) fn play(meeting: &mut Meeting, actor: &mut Actor, act: Act) -> Result
 /// How long a rank may wait for the other: as long as an actor may take, and some for the processes.
 pub(crate) fn patience_of_ranks(patience: Duration) -> Duration {
     patience * (BEYOND_PATIENCE + 1) + Duration::from_secs(30)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Side;
+
+    /// What comes of a shell's script that plays the actor.
+    fn outcome_of(script: &str) -> Outcome {
+        let part = Part {
+            path: "none".into(),
+            version: None,
+            device: 0,
+            side: Side::First,
+            patience: Duration::from_secs(15),
+        };
+        let arguments = ["-c".into(), script.into()];
+        let casting = Casting { program: Path::new("sh"), arguments: &arguments, environment: &[] };
+        let mut actor = Actor::start(&casting, &part).unwrap();
+        actor.order(Act::Offer);
+        match actor.next() {
+            Turn::Over(ending) => ending.outcome,
+            Turn::Word(word) => panic!("{word:?} from {script}"),
+        }
+    }
+
+    #[test]
+    fn an_actor_that_cannot_be_understood_is_lost_and_not_waited_for() {
+        let lives = "the process that uses the plugin lives on, but no longer speaks to its rank";
+        for (script, says) in [
+            ("exit 3", "the plugin ended its process (exit status: 3)"),
+            ("kill -SEGV $$", "the process that uses the plugin was ended by SIGSEGV"),
+            ("exec 0<&-; exec sleep 60", lives),
+            // Not a frame.
+            ("echo nonsense >&0; exec sleep 60", lives),
+        ] {
+            let began = Instant::now();
+            assert_eq!(outcome_of(script), Outcome::Lost(says.into()), "{script}");
+            assert!(began.elapsed() < Duration::from_secs(50), "{script} was waited for");
+        }
+    }
 }
