@@ -4,11 +4,13 @@
 //! mpirun, srun, torchrun or our own [`local`] spawn leaves; [`Door`] is where the job's ranks meet; [`Meeting`] is one
 //! rank's seat there, with which it exchanges small things and learns who has died.
 //!
-//! [`hosts`] and [`command`] build the command line that starts such a job on other hosts.
+//! [`hosts`] and [`command`] build the command line that starts such a job on other hosts; [`frames`] is how processes say whole
+//! messages over a stream.
 
 pub mod command;
 pub mod door;
 pub mod error;
+pub mod frames;
 pub mod host;
 pub mod hosts;
 pub mod local;

@@ -1,5 +1,6 @@
 //! What a member and the meeting's server say to each other: an opening of fixed size, then frames.
 
+use crate::frames;
 use busbw_net::Token;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -124,57 +125,13 @@ pub(crate) fn judge_opening(bytes: &[u8], token: &Token) -> Opening {
     }
 }
 
-/// A frame: its length in four bytes, then the message.
-pub(crate) fn frame<T: Serialize>(message: &T) -> std::io::Result<Vec<u8>> {
-    let wrong = |e: String| std::io::Error::new(std::io::ErrorKind::InvalidInput, e);
-    let mut bytes = postcard::to_extend(message, vec![0; 4]).map_err(|e| wrong(e.to_string()))?;
-    let length = bytes.len() - 4;
-    if length > LONGEST_FRAME {
-        return Err(wrong(format!("a message of {length} bytes is too long for a meeting (at most {LONGEST_FRAME})")));
-    }
-    bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
-    Ok(bytes)
+/// A message of this protocol as a frame.
+pub(crate) fn frame(message: &impl Serialize) -> std::io::Result<Vec<u8>> {
+    frames::frame::<LONGEST_FRAME>(message)
 }
 
-/// Bytes that arrived, to be taken out as frames.
-#[derive(Default)]
-pub(crate) struct Inbox {
-    bytes: Vec<u8>,
-    taken: usize,
-}
-
-impl Inbox {
-    /// Adds what arrived.
-    pub fn push(&mut self, bytes: &[u8]) {
-        if self.taken > 0 {
-            self.bytes.drain(..self.taken);
-            self.taken = 0;
-        }
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// The first `count` bytes, once that many are there.
-    pub fn take(&mut self, count: usize) -> Option<&[u8]> {
-        let end = self.taken.checked_add(count)?;
-        let bytes = self.bytes.get(self.taken..end)?;
-        self.taken = end;
-        Some(bytes)
-    }
-
-    /// The next message, once it is whole. `Err` says what came that is none.
-    pub fn message<T: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<T>, String> {
-        let waiting = &self.bytes[self.taken..];
-        let Some((length, rest)) = waiting.split_first_chunk::<4>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*length) as usize;
-        if length > LONGEST_FRAME {
-            return Err(format!("a frame of {length} bytes"));
-        }
-        let Some(frame) = rest.get(..length) else { return Ok(None) };
-        let message = postcard::from_bytes(frame).map_err(|e| format!("a frame that cannot be read ({e})"))?;
-        self.taken += 4 + length;
-        Ok(Some(message))
-    }
-}
+/// What a connection of this protocol receives into.
+pub(crate) type Inbox = frames::Inbox<LONGEST_FRAME>;
 
 #[cfg(test)]
 mod tests {
@@ -192,32 +149,6 @@ mod tests {
         assert_eq!(judge_opening(&ours, &Token::from_bytes([8; 16])), Opening::Stranger);
         for stranger in [&b""[..], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &ours[..OPENING - 1]] {
             assert_eq!(judge_opening(stranger, &token), Opening::Stranger);
-        }
-    }
-
-    #[test]
-    fn frames_arrive_whole_however_they_are_cut() {
-        let sent = [ToServer::Goodbye, ToServer::Fail("a".into()), ToServer::Beat { progress: 1 << 40, waiting: true }];
-        let bytes: Vec<u8> = sent.iter().flat_map(|message| frame(message).unwrap()).collect();
-        for cut in 0..bytes.len() {
-            let mut inbox = Inbox::default();
-            let mut seen = Vec::new();
-            for piece in [&bytes[..cut], &bytes[cut..]] {
-                inbox.push(piece);
-                while let Some(message) = inbox.message::<ToServer>().unwrap() {
-                    seen.push(format!("{message:?}"));
-                }
-            }
-            assert_eq!(seen, sent.iter().map(|message| format!("{message:?}")).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn a_frame_that_is_none_is_refused() {
-        for bytes in [&[255, 255, 255, 255, 0][..], &[1, 0, 0, 0, 99]] {
-            let mut inbox = Inbox::default();
-            inbox.push(bytes);
-            assert!(inbox.message::<ToServer>().is_err(), "{bytes:?}");
         }
     }
 }

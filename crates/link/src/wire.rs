@@ -6,6 +6,7 @@
 use crate::perftest::{Perftest, PerftestFigures};
 use crate::rdma::RdmaEnd;
 use crate::tcp::{Moved, Task};
+use busbw_launch::frames::{self, Inbox};
 use busbw_launch::silence;
 use busbw_net::Alarm;
 use serde::de::DeserializeOwned;
@@ -81,7 +82,7 @@ pub(crate) enum Lost {
 /// One end of the connection between rank 0 and a rank.
 pub(crate) struct Connection {
     stream: TcpStream,
-    received: Vec<u8>,
+    received: Inbox<LONGEST_FRAME>,
     timeout: Duration,
 }
 
@@ -92,12 +93,11 @@ impl Connection {
         stream.set_read_timeout(Some(LOOK_EVERY))?;
         stream.set_write_timeout(Some(timeout))?;
         silence::notice(&stream, timeout)?;
-        Ok(Connection { stream, received: Vec::new(), timeout })
+        Ok(Connection { stream, received: Inbox::default(), timeout })
     }
 
     pub fn send(&mut self, message: &impl Serialize) -> Result<(), Lost> {
-        let body = postcard::to_stdvec(message).map_err(|e| Lost::Strange(e.to_string()))?;
-        let frame = [&(body.len() as u32).to_le_bytes()[..], &body].concat();
+        let frame = frames::frame::<LONGEST_FRAME>(message)?;
         self.stream.write_all(&frame).map_err(|error| self.lost(error))
     }
 
@@ -106,7 +106,7 @@ impl Connection {
         let began = Instant::now();
         let mut block = [0; 4096];
         loop {
-            if let Some(message) = self.frame()? {
+            if let Some(message) = self.received.message().map_err(Lost::Strange)? {
                 return Ok(message);
             }
             if let Some(reason) = alarm.reason() {
@@ -114,7 +114,7 @@ impl Connection {
             }
             match self.stream.read(&mut block) {
                 Ok(0) => return Err(Lost::Ended),
-                Ok(count) => self.received.extend_from_slice(&block[..count]),
+                Ok(count) => self.received.push(&block[..count]),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(self.lost(error)),
             }
@@ -122,18 +122,6 @@ impl Connection {
                 return Err(Lost::Silent(began.elapsed()));
             }
         }
-    }
-
-    fn frame<T: DeserializeOwned>(&mut self) -> Result<Option<T>, Lost> {
-        let Some((length, rest)) = self.received.split_first_chunk::<4>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*length) as usize;
-        if length > LONGEST_FRAME {
-            return Err(Lost::Strange(format!("a frame of {length} bytes")));
-        }
-        let Some(frame) = rest.get(..length) else { return Ok(None) };
-        let message = postcard::from_bytes(frame).map_err(|e| Lost::Strange(format!("what cannot be read ({e})")))?;
-        self.received.drain(..4 + length);
-        Ok(Some(message))
     }
 
     fn lost(&self, error: io::Error) -> Lost {

@@ -1,5 +1,6 @@
 //! What a rank and its actor tell each other, over the socket that is the actor's standard input.
 
+use busbw_launch::frames;
 use busbw_model::{Bytes, LinkLatency, PluginOffer, RuleOutcome};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longer frames than this are none of ours.
-const MOST_BYTES: u32 = 1 << 20;
+const LONGEST_FRAME: usize = 1 << 20;
 
 /// What an actor is started for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -117,25 +118,14 @@ pub(crate) struct Ending {
     pub after: Duration,
 }
 
-/// Writes a frame: its length, then its bytes.
+/// Writes a frame.
 pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
-    let body = encode(message)?;
-    let mut frame = (body.len() as u32).to_le_bytes().to_vec();
-    frame.extend_from_slice(&body);
-    stream.write_all(&frame)
+    stream.write_all(&frames::frame::<LONGEST_FRAME>(message)?)
 }
 
 /// Reads a frame.
 pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
-    let mut length = [0; 4];
-    stream.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > MOST_BYTES {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message that is too long"));
-    }
-    let mut body = vec![0; length as usize];
-    stream.read_exact(&mut body)?;
-    decode(&body)
+    frames::read::<LONGEST_FRAME, _>(stream)
 }
 
 pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
