@@ -44,9 +44,10 @@ impl Wanted {
         if let Some(reason) = NO_LIBRARIES {
             return Err(Error::Static { name: self.names[0], reason });
         }
-        let named = given.map(Path::to_path_buf).or_else(|| variable(self.variable).map(PathBuf::from));
-        if let Some(path) = named {
-            return self.open_named(&path);
+        let by_variable = || variable(self.variable).filter(|path| !path.is_empty()).map(PathBuf::from);
+        if let Some(path) = given.map(Path::to_path_buf).or_else(by_variable) {
+            // A name alone is a file here; the linker would look for it on the library path.
+            return self.open_named(&std::path::absolute(&path).unwrap_or(path));
         }
         for name in self.names {
             if let Some(opened) = self.try_open(Path::new(name))? {
@@ -98,7 +99,8 @@ impl Wanted {
     }
 
     fn in_folders(&self, variable: Lookup<'_>) -> Vec<PathBuf> {
-        let homes = self.homes.iter().filter_map(|home| variable(home)).map(PathBuf::from);
+        let homes =
+            self.homes.iter().filter_map(|home| variable(home)).filter(|home| !home.is_empty()).map(PathBuf::from);
         let homes = homes.flat_map(|home| [home.join("lib64"), home.join("lib")]);
         let folders = homes.chain(self.folders.iter().flat_map(|pattern| matching(pattern)));
         folders.flat_map(|folder| self.in_folder(&folder)).collect()
@@ -251,6 +253,21 @@ mod tests {
         }
         let error = WANTED.open(Some(folder.path()), &|_| None).unwrap_err().to_string();
         assert!(error.contains("no libbusbw-no-such.so.2 is there"), "{error}");
+    }
+
+    #[test]
+    fn a_name_alone_is_a_file_of_the_current_folder() {
+        // Tests run in the crate's folder.
+        let error = WANTED.open(Some(Path::new("Cargo.toml")), &|_| None).unwrap_err().to_string();
+        let path = std::env::current_dir().unwrap().join("Cargo.toml");
+        assert!(error.starts_with(&format!("{} cannot be opened: ", path.display())), "{error}");
+        assert!(!error.contains("is there"), "{error}");
+    }
+
+    #[test]
+    fn an_empty_variable_names_nothing() {
+        let error = WANTED.open(None, &|_| Some(String::new())).unwrap_err();
+        assert!(matches!(error, Error::Missing { .. }), "{error}");
     }
 
     #[test]
