@@ -51,11 +51,13 @@ impl Communicator {
     /// # Errors
     /// NCCL's.
     pub fn join(nccl: &Arc<Nccl>, id: UniqueId, rank: usize, nranks: usize, config: &mut Config) -> Result<Pending> {
-        // On the heap: in a group, NCCL writes the communicator when the group ends.
-        let mut raw: Box<Comm> = Box::new(std::ptr::null_mut());
-        // SAFETY: NCCL copies the configuration in the call; what it writes to lives until the group ends, as `Pending` says.
-        let result =
-            unsafe { (nccl.api.init_rank)(&mut *raw, nranks as c_int, id, rank as c_int, std::ptr::from_mut(config)) };
+        // In a group, NCCL writes the communicator when the group ends, be it long after this rank has given up waiting: the
+        // place for it is never freed.
+        let raw: &'static AtomicPtr<c_void> = Box::leak(Box::default());
+        // SAFETY: NCCL copies the configuration in the call, and what it writes to lives for ever.
+        let result = unsafe {
+            (nccl.api.init_rank)(raw.as_ptr(), nranks as c_int, id, rank as c_int, std::ptr::from_mut(config))
+        };
         nccl.checked("ncclCommInitRankConfig", result)?;
         Ok(Pending { nccl: Arc::clone(nccl), raw, nranks })
     }
@@ -305,20 +307,17 @@ impl Drop for Communicator {
     }
 }
 
-/// A communicator whose group has perhaps not ended. It must live until then.
+/// A communicator whose group has perhaps not ended.
 #[must_use]
 pub struct Pending {
     nccl: Arc<Nccl>,
-    raw: Box<Comm>,
+    raw: &'static AtomicPtr<c_void>,
     nranks: usize,
 }
 
-// SAFETY: NCCL's communicators belong to no thread.
-unsafe impl Send for Pending {}
-
 impl Pending {
-    /// The communicator, when the group has ended.
+    /// The communicator, when the group has ended; before, one that refuses every call.
     pub fn ready(self) -> Communicator {
-        Communicator { nccl: self.nccl, raw: AtomicPtr::new(*self.raw), nranks: self.nranks }
+        Communicator { nccl: self.nccl, raw: AtomicPtr::new(self.raw.load(Ordering::Acquire)), nranks: self.nranks }
     }
 }
