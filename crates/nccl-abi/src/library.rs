@@ -172,8 +172,6 @@ pub type CommInitRankConfig =
 pub type CommEnd = unsafe extern "C" fn(comm: Comm) -> NcclResult;
 /// `ncclCommGetAsyncError`.
 pub type CommGetAsyncError = unsafe extern "C" fn(comm: Comm, error: *mut NcclResult) -> NcclResult;
-/// `ncclGetErrorString`.
-pub type GetErrorString = unsafe extern "C" fn(result: NcclResult) -> *const c_char;
 /// `ncclGetLastError`: what this process last warned of.
 pub type GetLastError = unsafe extern "C" fn(comm: Comm) -> *const c_char;
 /// `ncclGroupStart`, `ncclGroupEnd`.

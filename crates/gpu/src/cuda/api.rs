@@ -43,7 +43,6 @@ functions! {
     device_get = "cuDeviceGet": fn(*mut RawDevice, c_int);
     device_name = "cuDeviceGetName": fn(*mut c_char, c_int, RawDevice);
     device_attribute = "cuDeviceGetAttribute": fn(*mut c_int, c_int, RawDevice);
-    device_total_memory = "cuDeviceTotalMem_v2": fn(*mut usize, RawDevice);
     context_retain = "cuDevicePrimaryCtxRetain": fn(*mut Handle, RawDevice);
     context_release = "cuDevicePrimaryCtxRelease_v2": fn(RawDevice);
     context_set = "cuCtxSetCurrent": fn(Handle);

@@ -21,18 +21,15 @@ pub struct Device {
     pub capability: (i32, i32),
     /// How many multiprocessors it has.
     pub processors: i32,
-    /// Its memory.
-    pub memory_bytes: u64,
 }
 
 impl Device {
     pub(super) fn new(cuda: Arc<Cuda>, index: c_int) -> Result<Self> {
-        let (mut raw, mut name, mut bytes) = (0, [0 as c_char; 256], 0);
+        let (mut raw, mut name) = (0, [0 as c_char; 256]);
         // SAFETY: the pointers are to values that live through the calls; the name is ended with 0 within its array.
         let name = unsafe {
             cuda.checked("cuDeviceGet", (cuda.api.device_get)(&mut raw, index))?;
             cuda.checked("cuDeviceGetName", (cuda.api.device_name)(name.as_mut_ptr(), name.len() as c_int, raw))?;
-            cuda.checked("cuDeviceTotalMem", (cuda.api.device_total_memory)(&mut bytes, raw))?;
             CStr::from_ptr(name.as_ptr()).to_string_lossy().trim().to_owned()
         };
         let told = |which: c_int| {
@@ -46,16 +43,7 @@ impl Device {
         let capability = (told(attribute::CAPABILITY_MAJOR)?, told(attribute::CAPABILITY_MINOR)?);
         let processors = told(attribute::PROCESSORS)?;
         let bus_id = format!("{domain:04x}:{bus:02x}:{device:02x}");
-        Ok(Device {
-            raw,
-            index: index as usize,
-            name,
-            bus_id,
-            capability,
-            processors,
-            memory_bytes: bytes as u64,
-            cuda,
-        })
+        Ok(Device { raw, index: index as usize, name, bus_id, capability, processors, cuda })
     }
 
     /// Opens the GPU for this process: its primary context, which NCCL uses too.
