@@ -69,8 +69,8 @@ fn flags_that_cannot_be_followed_are_refused() {
 /// A reader who has seen enough does not cut the benchmark short.
 #[test]
 fn doctor_keeps_its_report_when_nobody_reads_on() {
-    let scratch = Scratch::new("doctor");
-    let report = scratch.0.join("report.json");
+    let scratch = tempdir().expect("a folder");
+    let report = scratch.path().join("report.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_busbw"));
     command.args(["doctor", "--np", "2", "-e", "1K", "--output"]).arg(&report);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("busbw starts");

@@ -71,7 +71,7 @@ pub use ras::{
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
 pub use run::{Input, InputKind, Note, Problem, Remark, RemarkKind, Run};
-pub use statistics::median;
+pub use statistics::{median, upper_quartile};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};
 pub use told::{Figure, Quantity, Told, ToldFact};
 pub use topology::{

@@ -1,7 +1,7 @@
 //! What text and page share of links: words, and how a figure compares with the others.
 
 use crate::words::counted;
-use busbw_model::{LinkFigures, LinkRun, LinkTransport, gbit};
+use busbw_model::{LinkFigures, LinkRun, LinkTransport, gbit, upper_quartile};
 
 /// How a figure compares with what the faster links reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,10 +36,9 @@ pub(crate) struct Scale {
 impl Scale {
     /// The scale of all figures.
     pub fn of(all: impl Iterator<Item = f64>) -> Self {
-        let mut all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
-        all.sort_unstable_by(f64::total_cmp);
-        let upper = all.get(all.len() * 3 / 4).copied().filter(|_| all.len() > 2);
-        Scale { upper, least: all.first().copied().unwrap_or(0.0) }
+        let all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
+        let upper = upper_quartile(all.iter().copied()).filter(|_| all.len() > 2);
+        Scale { upper, least: all.into_iter().reduce(f64::min).unwrap_or(0.0) }
     }
 
     /// How a figure compares.

@@ -1,11 +1,13 @@
 //! Slow ends and slow links of a matrix of bandwidths.
 
-use busbw_model::{LinkRun, median};
+use busbw_model::{LinkRun, median, upper_quartile};
 
 /// Below this share of what others reach, a link is slow. TCP over a quiet network stays within a tenth.
 const FAR_BELOW: f64 = 0.7;
 /// An end is to blame when so many of its links are slow.
 const NEARLY_ALL: f64 = 0.75;
+/// So many links have an upper quartile worth the name: those among three ends.
+const ENOUGH_LINKS: usize = 6;
 /// What is left when slow ends are set aside tells nothing of single links if it is less than this.
 const FEWEST_LINKS: usize = 4;
 
@@ -38,7 +40,7 @@ pub(super) struct SlowEnd {
     pub side: Side,
     /// The median of its slow side.
     pub gbit_s: f64,
-    /// The median of links that do not touch it.
+    /// What links that do not touch it carry, by [`typical`].
     pub others_gbit_s: f64,
 }
 
@@ -89,7 +91,7 @@ impl Matrix {
     }
 
     fn slow_end(&self, end: usize) -> Option<SlowEnd> {
-        let others_gbit_s = median(self.cells.iter().filter(|cell| !cell.touches(end)).map(|cell| cell.gbit_s))?;
+        let others_gbit_s = typical(self.cells.iter().filter(|cell| !cell.touches(end)).map(|cell| cell.gbit_s))?;
         let slow = |side: &dyn Fn(&&Cell) -> bool| {
             let rates: Vec<f64> = self.cells.iter().filter(side).map(|cell| cell.gbit_s).collect();
             let low = rates.iter().filter(|rate| **rate < FAR_BELOW * others_gbit_s).count();
@@ -124,4 +126,10 @@ impl Matrix {
             .map(|cell| SlowLink { cell: *cell, back_gbit_s: back(cell).map(|back| back.gbit_s), others_gbit_s })
             .collect()
     }
+}
+
+/// What healthy links carry. Of two slow ends among four, most links of the others touch the other slow one, so that it is not
+/// the median.
+fn typical(rates: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    if rates.clone().count() < ENOUGH_LINKS { median(rates) } else { upper_quartile(rates) }
 }

@@ -38,6 +38,14 @@ fn a_host_that_sends_slowly_is_named() {
 }
 
 #[test]
+fn two_slow_hosts_of_four_are_both_named() {
+    let run = run(4, |from, to| if from.min(to) < 2 { 0.9 } else { 9.4 });
+    let titles: Vec<String> = problems(&run).into_iter().map(|finding| finding.title).collect();
+    let says = "is slow: it sends and receives 0.90 Gbit/s, where links of the others carry 9.40";
+    assert_eq!(titles, [format!("h0 {says}"), format!("h1 {says}")]);
+}
+
+#[test]
 fn a_nic_at_a_lower_rate_is_the_reason() {
     let mut run = run(4, |from, to| if from == 2 || to == 2 { 9.4 } else { 94.0 });
     for (number, end) in run.ends.iter_mut().enumerate() {
