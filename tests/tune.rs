@@ -162,7 +162,7 @@ fn nothing_is_better_than_the_default_where_nothing_is() {
     let mut command = stage.busbw(&["--json", "--var", "A=1,2", "--minimize", "t ([0-9.]+)"]);
     command.args(["--", "sh", "-c", "test -z \"$A\" && echo t 5 || echo t 6"]);
     let answer = json(command);
-    assert_eq!(answer["verdict"], "no setting is better than the default");
+    assert_eq!(answer["summary"], "no setting is better than the default");
     assert!(fs::read_to_string(stage.folder.path().join("store/best.env")).unwrap().contains("nothing to set"));
 }
 

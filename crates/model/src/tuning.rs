@@ -5,8 +5,8 @@ use serde::Serialize;
 /// Settings that were tried, and which are best.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuning {
-    /// The verdict in a sentence.
-    pub verdict: String,
+    /// What came out, in a sentence.
+    pub summary: String,
     /// The space's name.
     pub space: String,
     /// The command, as it can be pasted into a shell.

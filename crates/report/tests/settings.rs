@@ -33,7 +33,7 @@ fn sweep() -> Tuning {
         values: values.iter().map(|value| value.to_string()).collect(),
     };
     Tuning {
-        verdict: "NCCL_SOCKET_NTHREADS=8 NCCL_NSOCKS_PERTHREAD=2 is best".into(),
+        summary: "NCCL_SOCKET_NTHREADS=8 NCCL_NSOCKS_PERTHREAD=2 is best".into(),
         space: "sockets".into(),
         command: "./train.sh 'a b'".into(),
         objective: Measured { name: "wall time".into(), unit: "s".into(), higher_is_better: false },

@@ -45,7 +45,7 @@ pub fn result(about: &About, swept: &Swept) -> Tuning {
         four_full_rounds: FULL_ROUNDS * about.settings.len(),
     };
     let mut tuning = Tuning {
-        verdict: String::new(),
+        summary: String::new(),
         space: about.space.name.clone(),
         command: about.command.clone(),
         objective: Measured {
@@ -62,7 +62,7 @@ pub fn result(about: &About, swept: &Swept) -> Tuning {
             about.rules.confidence * 100.0
         ),
     };
-    tuning.verdict = verdict(&tuning, swept, about.rules);
+    tuning.summary = summary(&tuning, swept, about.rules);
     tuning
 }
 
@@ -98,7 +98,7 @@ fn order(setting: &TunedSetting, sign: f64) -> f64 {
     setting.mean.filter(|_| counts).map_or(f64::INFINITY, |mean| sign * mean)
 }
 
-fn verdict(tuning: &Tuning, swept: &Swept, rules: &Rules) -> String {
+fn summary(tuning: &Tuning, swept: &Swept, rules: &Rules) -> String {
     let Some(best) = tuning.best() else {
         return match swept.stopped {
             Some(_) => format!("no result yet{}", ending(swept, rules)),

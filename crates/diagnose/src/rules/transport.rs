@@ -9,7 +9,7 @@ use busbw_model::{
 
 /// What sockets reach between two nodes at best in published runs with one to a few interfaces, GB/s.
 const SOCKETS_AT_BEST: f64 = 20.0;
-/// Latency of 16 ranks on two nodes: RDMA needs some 20 to 40 us, sockets 60 and more (published tables).
+/// Latency of 16 ranks on two nodes: RDMA needs some 20 to 40 µs, sockets 60 and more (published tables).
 const SOCKET_LATENCY_US: f64 = 60.0;
 
 /// The log says that ranks of different nodes talk over sockets.
@@ -165,13 +165,13 @@ fn suspected_fallback(test: &Test) -> Finding {
         severity: Severity::Warning,
         confidence: 0.55,
         title: format!(
-            "{} between {} nodes at {latency:.0} us latency looks like TCP sockets, not RDMA",
+            "{} between {} nodes at {latency:.0} µs latency looks like TCP sockets, not RDMA",
             test.curve.peak,
             test.nodes.unwrap_or(2)
         ),
         explanation: format!(
             "The input holds no NCCL log, so the transport is judged by its speed: the largest sizes settle at {plateau} ({:.0} Gbit/s), \
-             and the smallest takes {latency:.0} us. RDMA between nodes has latencies of some 20 to 40 us for as many ranks and fills a \
+             and the smallest takes {latency:.0} µs. RDMA between nodes has latencies of some 20 to 40 µs for as many ranks and fills a \
              100 Gbit/s port with about 12 GB/s, larger ones with more. Plugins without GPUDirect RDMA can look the same.",
             plateau.gbit_per_s()
         ),
@@ -253,7 +253,7 @@ fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
             slow.table.collective.map_or("a collective", |c| c.name()),
             slow.curve.peak,
             slow.curve.peak.gbit_per_s(),
-            slow.curve.latency.map_or(String::new(), |l| format!(" with {:.0} us for the smallest size", l.0)),
+            slow.curve.latency.map_or(String::new(), |l| format!(" with {:.0} µs for the smallest size", l.0)),
             fast.curve.peak,
         ),
         evidence: vec![

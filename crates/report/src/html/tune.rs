@@ -18,7 +18,7 @@ pub fn tune(tuning: &Tuning) -> String {
         section("Trials", &trials(tuning)),
     ]
     .concat();
-    page(&Frame { class: "tuned", badge: "tuned", title: &tuning.verdict, command: "tune" }, &body)
+    page(&Frame { class: "tuned", badge: "tuned", title: &tuning.summary, command: "tune" }, &body)
 }
 
 fn figures(tuning: &Tuning) -> String {

@@ -19,7 +19,7 @@ pub fn write_tune(tuning: &Tuning, out: &mut dyn io::Write) -> io::Result<()> {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    verdict: &'a str,
+    summary: &'a str,
     space: &'a str,
     command: &'a str,
     objective: Objective<'a>,
@@ -64,7 +64,7 @@ impl<'a> Document<'a> {
         let objective = &tuning.objective;
         Document {
             schema: SCHEMA,
-            verdict: &tuning.verdict,
+            summary: &tuning.summary,
             space: &tuning.space,
             command: &tuning.command,
             objective: Objective {

@@ -13,7 +13,7 @@ const MAX_NAME: usize = 40;
 /// The text of a comparison, ready to print.
 pub fn compare(comparison: &RunComparison, style: &Style) -> String {
     let mut page = Page::new(*style);
-    page.lead(words::summary(comparison));
+    page.lead(&comparison.summary);
     runs(&mut page, comparison);
     rows(&mut page, comparison);
     contests(&mut page, comparison);

@@ -109,11 +109,11 @@ impl Page {
         }
     }
 
-    /// What a page says first: its parts each on a line of their own, wrapped, and indented from the second line on.
-    pub fn lead<'a>(&mut self, parts: impl Iterator<Item = &'a str>) {
-        let room = self.width - 2;
-        let lines = parts.flat_map(|part| wrap(&clean_line(part), room));
-        for (number, line) in lines.enumerate() {
+    /// What a page says first: what stands between semicolons on a line of its own, wrapped, and indented from the second line on.
+    pub fn lead(&mut self, text: &str) {
+        let text = clean_line(text);
+        let lines = text.split_inclusive("; ").flat_map(|part| wrap(part.trim_end(), self.width - 2));
+        for (number, line) in lines.collect::<Vec<_>>().into_iter().enumerate() {
             self.text(if number == 0 { "" } else { "  " });
             self.styled(paint::BOLD, &line);
             self.end_line();

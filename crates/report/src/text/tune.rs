@@ -16,8 +16,7 @@ const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 /// The text of a sweep's result, ready to print.
 pub fn tune(tuning: &Tuning, style: &Style) -> String {
     let mut page = Page::new(*style);
-    page.styled(paint::BOLD, &tuning.verdict);
-    page.end_line();
+    page.lead(&tuning.summary);
     page.heading(&words::measured(tuning));
     settings(&mut page, tuning);
     page.indented(2, &format!("Tied with the best, by {}. ±: half of the 95% interval of the mean.", tuning.method));

@@ -9,11 +9,6 @@ pub(crate) const NOT_SAID: &str = "(not said)";
 /// Findings of a run that are shown at most.
 const MAX_FINDINGS: usize = 4;
 
-/// The summary in parts that each make a line: what was used and how the largest size compares, then small messages.
-pub(crate) fn summary(comparison: &RunComparison) -> impl Iterator<Item = &str> {
-    comparison.summary.split_inclusive("; ").map(str::trim_end)
-}
-
 /// What a run is: `all_reduce, 16 ranks, peak 479.91 GB/s at 8 GiB, average 127.24 GB/s, over RDMA`.
 pub(crate) fn run(run: &ComparedRun) -> Vec<String> {
     let mut parts = vec![run.collective.map_or("unknown collective", |c| c.name()).to_string()];
