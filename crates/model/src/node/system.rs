@@ -33,7 +33,7 @@ pub struct LinuxLimit {
 pub struct Limits {
     /// Memory that it may lock, in bytes (`ulimit -l`).
     pub locked_memory: LinuxLimit,
-    /// Whether that limit does not bind it: it has CAP_IPC_LOCK on the host itself, as root and many containers have.
+    /// Whether that limit does not bind it: it was given CAP_IPC_LOCK, as containers for RDMA are.
     #[serde(default)]
     pub may_lock_all: bool,
     /// Open files (`ulimit -n`).

@@ -27,17 +27,20 @@ pub(super) fn limits(root: &Root) -> Known<Limits> {
     all().map_or_else(|| Known::Unknown(format!("{FILE} lacks limits that Linux has")), Known::Known)
 }
 
-/// Whether this process has CAP_IPC_LOCK in the first user namespace, which is what the kernel asks for when RDMA locks memory
-/// beyond the limit (`ib_umem_get` in drivers/infiniband/core/umem.c).
+/// Whether this process was given CAP_IPC_LOCK in the first user namespace, which is what the kernel asks for when RDMA locks
+/// memory beyond the limit (`ib_umem_get` in drivers/infiniband/core/umem.c). Root of the host, who may load modules too, has
+/// it in any case, and that says nothing of the users whose ranks will run here.
 fn may_lock_all(root: &Root) -> bool {
     const IPC_LOCK: u32 = 14;
+    const SYS_MODULE: u32 = 16;
     let status = root.value("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let capabilities = effective.and_then(|word| u64::from_str_radix(word.trim(), 16).ok()).unwrap_or(0);
     // A kernel without user namespaces has no such file.
     let users = root.value("/proc/self/uid_map");
     let is_first = users.is_none_or(|users| users.split_whitespace().eq(["0", "0", "4294967295"]));
-    is_first && capabilities >> IPC_LOCK & 1 == 1
+    let has = |capability: u32| capabilities >> capability & 1 == 1;
+    is_first && has(IPC_LOCK) && !has(SYS_MODULE)
 }
 
 fn bound(word: &str) -> Option<Bound> {
@@ -90,9 +93,10 @@ pub(super) fn governors(root: &Root) -> BTreeMap<String, u32> {
 mod tests {
     use super::*;
 
-    /// A container with the capability alone, one of another user's with all that mean nothing outside, and a plain user.
+    /// A container with the capability beside Docker's usual ones, root of the host, a container of another user's with all
+    /// that mean nothing outside, and a plain user.
     #[test]
-    fn a_capability_lifts_the_limit_of_locked_memory_on_the_host_only() {
+    fn a_capability_that_was_given_lifts_the_limit_of_locked_memory() {
         let folder = tempfile::tempdir().unwrap();
         let process = folder.path().join("proc/self");
         std::fs::create_dir_all(&process).unwrap();
@@ -100,6 +104,7 @@ mod tests {
         assert!(!may_lock_all(&root));
         for (capabilities, users, lifted) in [
             ("00000000a80465fb", "         0          0 4294967295", true),
+            ("000001ffffffffff", "         0          0 4294967295", false),
             ("000001ffffffffff", "         0       1000          1", false),
             ("0000000000000000", "         0          0 4294967295", false),
         ] {
