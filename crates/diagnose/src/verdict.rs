@@ -44,6 +44,9 @@ pub(crate) fn summary(case: &Case, verdict: Verdict, findings: &[Finding]) -> St
         let at = test.curve.peak_row.size;
         return format!("{collective} peaks at {} ({at}){over}; nothing looks wrong", test.curve.peak);
     }
+    if let Some(first) = findings.first().filter(|_| is_answered(findings)) {
+        return first.title.clone();
+    }
     if let Some(fastest) = fastest_perftest(case) {
         return fastest;
     }
@@ -70,6 +73,7 @@ fn fastest_perftest(case: &Case) -> Option<String> {
     let name = test.test.as_deref().unwrap_or("perftest");
     let device = test.device.as_deref().map_or(String::new(), |device| format!(" on {device}"));
     Some(format!(
-        "{name} reaches {gbit_s:.2} Gbit/s at {size}{device}; the NIC's rate is not in the input to compare with"
+        "{name} reaches {gbit_s:.2} Gbit/s at {size}{device}; the port's rate is not in the input: add `ibstat`, or what \
+         `busbw check --save` writes there"
     ))
 }

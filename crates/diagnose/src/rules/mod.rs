@@ -24,6 +24,7 @@ mod signatures;
 mod slow_tables;
 mod sockets;
 pub(crate) mod transport;
+mod wire_test;
 mod witnesses;
 
 use crate::case::Case;
@@ -89,6 +90,7 @@ pub const ALL: &[Entry] = &[
     on_log("odd_one", odd_one::rule),
     on_log("hosts", hosts::rule),
     on_speed("saved", saved::rule),
+    on_speed("wire_test", wire_test::rule),
     on_log("witnesses", witnesses::rule),
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),

@@ -1,7 +1,7 @@
 //! What a sweep found as text: the verdict, a table of settings, a heatmap of two variables.
 
 use super::Style;
-use super::page::{Page, paint};
+use super::page::Page;
 use crate::style::{clip, columns, left, right};
 use crate::words::tuning as words;
 use busbw_model::{TunedSetting, Tuning};

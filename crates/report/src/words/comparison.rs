@@ -2,7 +2,7 @@
 
 use crate::letters::{letter, times};
 use crate::words::counted;
-use busbw_model::{Code, ComparedRun, Contest, Faster, RunComparison, SizeRange};
+use busbw_model::{Code, ComparedRun, Contest, Faster, SizeRange};
 
 /// Of a run that does not tell a value.
 pub(crate) const NOT_SAID: &str = "(not said)";

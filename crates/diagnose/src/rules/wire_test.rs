@@ -1,0 +1,105 @@
+//! What perftest measured against the rate of the port, where something in the input tells that: `ibstat`, `rdma link`, the
+//! facts that `busbw check --save` keeps.
+
+use super::Draft;
+use crate::case::Case;
+use busbw_model::{Bytes, Code, Evidence, Fact, Finding, HostFact, PerfRow, PerfTest, Severity};
+
+/// Perftest reaches 0.92 and more of an InfiniBand or RoCE port (docs/link.md).
+const HEALTHY_SHARE: f64 = 0.85;
+/// Smaller messages do not fill a port.
+const LARGE: Bytes = Bytes(64 << 10);
+
+/// A finding per device that was measured.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let mut devices: Vec<&str> = case.run.perftests.iter().filter_map(|test| test.device.as_deref()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    devices.into_iter().filter_map(|device| of_device(case, device)).collect()
+}
+
+fn of_device(case: &Case, device: &str) -> Option<Finding> {
+    let (port, rate) = rate_of(case, device)?;
+    let measured = case.run.perftests.iter().filter(|test| test.device.as_deref() == Some(device));
+    let best = measured.filter_map(|test| Some((test, one_way(test)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+    let (test, gbit_s) = best?;
+    let name = test.test.as_deref().unwrap_or("perftest");
+    let percent = 100.0 * gbit_s / rate;
+    let title = format!("{name} reaches {gbit_s:.2} Gbit/s on {device}, {percent:.0}% of its port's {rate} Gbit/s");
+    let mut evidence: Vec<Evidence> = case.run.line(test.place).map(Evidence::new).into_iter().collect();
+    evidence.push(Evidence::noted(port.source.clone(), format!("{}: {rate} Gbit/s", port.device)));
+    if gbit_s >= HEALTHY_SHARE * rate {
+        let explanation =
+            "Large messages fill nine tenths of a healthy port, the rest are headers and acknowledgements.".into();
+        let draft = Draft { code: Code::OkAsExpected, severity: Severity::Info, confidence: 0.8, title, explanation };
+        return Some(draft.finding(evidence, &[]));
+    }
+    let explanation = "Large messages fill nine tenths of a healthy port. Less is a slot of PCIe with too few lanes, a NIC far from the \
+                       memory or the core that perftest used, too few queue pairs, or a path of the fabric that is shared."
+        .into();
+    let draft = Draft { code: Code::NicRate, severity: Severity::Warning, confidence: 0.7, title, explanation };
+    Some(draft.finding(
+        evidence,
+        &[
+            "Look at PCIe width and speed, MTU and NUMA node of the NIC: `busbw check`",
+            &format!("Measure again with more queue pairs and larger messages: `ib_write_bw -d {device} -q 4 -s 8388608 --report_gbits`"),
+        ],
+    ))
+}
+
+/// The port of the device that runs slowest, of all hosts that tell.
+fn rate_of<'a>(case: &'a Case, device: &str) -> Option<(&'a HostFact, f64)> {
+    let is_port = |name: &str| name.strip_prefix(device).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let rates = case.run.host_facts.iter().filter_map(|fact| match fact.fact {
+        Fact::RateGbps(rate) if rate > 0.0 && is_port(&fact.device) => Some((fact, rate)),
+        _ => None,
+    });
+    rates.min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The best bandwidth of large messages in one direction.
+fn one_way(test: &PerfTest) -> Option<f64> {
+    let both_ways = test.test.as_deref().is_some_and(|name| name.contains("Bidirectional"));
+    let rates = test.rows.iter().filter_map(|row| match row {
+        PerfRow::Bandwidth { size, average_gbit_s, .. } if *size >= LARGE => Some(*average_gbit_s),
+        _ => None,
+    });
+    let best = rates.reduce(f64::max)?;
+    Some(if both_ways { best / 2.0 } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(rate: u32, title: &str) -> Option<(Code, String)> {
+        let port = format!(
+            "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n"
+        );
+        let test = format!(
+            "                    {title}\n Dual-port       : OFF\t\tDevice         : mlx5_0\n Number of qps   : 1\t\tTransport type : IB\n\
+             ---------------------------------------------------------------------------------------\n \
+             #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n \
+             64         5000             9.00               8.00   \t\t   15.6\n \
+             65536      5000             392.00               390.50   \t\t   0.744\n\
+             ---------------------------------------------------------------------------------------\n"
+        );
+        let inputs = [("ibstat.txt", port.as_bytes()), ("bw.txt", test.as_bytes())];
+        let run = busbw_ingest::read_bytes(&inputs).expect("text");
+        let mut found = rule(&Case::new(&run));
+        assert!(found.len() < 2, "{found:?}");
+        found.pop().map(|finding| (finding.code, finding.title))
+    }
+
+    #[test]
+    fn a_measurement_is_held_against_its_port() {
+        let write = "RDMA_Write BW Test";
+        let says = |share: &str, rate: u32| {
+            format!("{write} reaches 390.50 Gbit/s on mlx5_0, {share} of its port's {rate} Gbit/s")
+        };
+        assert_eq!(found(400, write), Some((Code::OkAsExpected, says("98%", 400))));
+        assert_eq!(found(800, write), Some((Code::NicRate, says("49%", 800))));
+        let both_ways = "RDMA_Write Bidirectional BW Test";
+        assert_eq!(found(400, both_ways).map(|(code, _)| code), Some(Code::NicRate));
+    }
+}
