@@ -7,7 +7,7 @@ const MOST: usize = 1 << 20;
 ///
 /// # Errors
 /// Says what is wrong, to be read after the list.
-pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
+pub fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for item in split_outside_brackets(list)? {
         let expanded = expand_item(item, MOST - hosts.len())?;
