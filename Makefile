@@ -20,7 +20,7 @@ build: ## Build the command, target/release/busbw, and NCCL's network plugin, li
 
 test: ## Install what the tests need, and run them all
 	@scripts/setup-tests
-	$(CARGO) test --profile tests --locked --workspace
+	$(CARGO) test --profile tests --locked --workspace --no-fail-fast
 	@scripts/test-python
 	@scripts/test-packages
 
