@@ -94,7 +94,7 @@ impl Case {
     }
 }
 
-/// Nodes of 8 GPUs and 8 NICs of 400 Gb/s on three levels without oversubscription: 4 nodes under a leaf, 16 leaves and 32
+/// Nodes of 8 GPUs and 8 NICs of 400 Gbit/s on three levels without oversubscription: 4 nodes under a leaf, 16 leaves and 32
 /// spines in a pod, 16 cores.
 fn three_levels(gpus: u32) -> Cluster {
     let one = Uplinks { count: 1, rate: GBps(50.0) };

@@ -68,7 +68,7 @@ impl Distribution {
 pub struct LinkLoad {
     /// Its two ends: `leaf 0 → spine 3`, `switch of node 0 → switch of node 1, link 2`.
     pub name: String,
-    /// The payload that it carries, per direction: 48.25 GB/s for 400 Gb/s.
+    /// The payload that it carries, per direction: 48.25 GB/s for 400 Gbit/s.
     pub rate: GBps,
     /// Flows that it carries: mean over seeds.
     pub flows_mean: f64,
@@ -141,7 +141,7 @@ pub enum SimulationError {
         to: Port,
     },
     /// A rate is not above zero.
-    #[error("the rate of {of} is not above zero; give it with its unit, for example 400Gb/s")]
+    #[error("the rate of {of} is not above zero; give it with its unit, for example 400Gbit/s")]
     Rate {
         /// What has the rate.
         of: &'static str,

@@ -6,7 +6,7 @@ use busbw_model::GBps;
 use std::fmt;
 use std::str::FromStr;
 
-/// A change to a cluster. Written and read as `rail-optimised`, `nics=8`, `nic-rate=400Gb/s`.
+/// A change to a cluster. Written and read as `rail-optimised`, `nics=8`, `nic-rate=400Gbit/s`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WhatIf {
     /// All NICs of one rail on one switch.
@@ -32,7 +32,7 @@ pub enum WhatIf {
 }
 
 /// All changes, for help and messages.
-const FORMS: &str = "rail-optimised, adaptive-routing, single-switch, nics=8, nic-rate=400Gb/s, qps=4, links=8, spines=16, \
+const FORMS: &str = "rail-optimised, adaptive-routing, single-switch, nics=8, nic-rate=400Gbit/s, qps=4, links=8, spines=16, \
                      gpus-per-node=8 or nodes=16";
 
 /// The largest number that a change takes.
@@ -55,7 +55,7 @@ pub enum WhatIfError {
         example: usize,
     },
     /// A rate without a unit, or none.
-    #[error("'{0}' is no rate; write it with its unit, for example nic-rate=400Gb/s or nic-rate=50GB/s")]
+    #[error("'{0}' is no rate; write it with its unit, for example nic-rate=400Gbit/s or nic-rate=50GB/s")]
     Rate(String),
     /// The cluster has no network to change.
     #[error("{0} changes the network, but the cluster has no NICs; describe them first")]
@@ -82,7 +82,7 @@ impl fmt::Display for WhatIf {
             WhatIf::AdaptiveRouting => "adaptive-routing".to_string(),
             WhatIf::SingleSwitch => "single-switch".to_string(),
             WhatIf::Nics(count) => format!("nics={count}"),
-            WhatIf::NicRate(rate) => format!("nic-rate={}Gb/s", rate.gbit_per_s()),
+            WhatIf::NicRate(rate) => format!("nic-rate={}Gbit/s", rate.gbit_per_s()),
             WhatIf::QueuePairs(count) => format!("qps={count}"),
             WhatIf::Links(count) => format!("links={count}"),
             WhatIf::Spines(count) => format!("spines={count}"),
@@ -133,7 +133,7 @@ impl FromStr for WhatIf {
     }
 }
 
-/// As in a description: `400Gb/s`, `400 Gbps`, `50GB/s`; and as ports are sold, `400G`.
+/// As in a description: `400Gbit/s`, `400 Gbps`, `50GB/s`; and as ports are sold, `400G`.
 fn rate(text: &str) -> Option<GBps> {
     let sold = || text.ends_with(['G', 'T']).then(|| rate::parse(&format!("{text}b/s")).ok()).flatten();
     rate::parse(text).ok().or_else(sold)

@@ -29,8 +29,8 @@ fn the_full_form() {
         FULL,
         &[
             (
-                "count = 4\nrate = \"400 Gb/s\"\ntransport",
-                "count = 64\nrate = \"400 Gb/s\"\ntransport",
+                "count = 4\nrate = \"400 Gbit/s\"\ntransport",
+                "count = 64\nrate = \"400 Gbit/s\"\ntransport",
                 "line 11, column 9: nic.count = 64, but a host has 32 PCIe places for NICs; write count = 32 or less, or the real nic_places in [node]",
             ),
             (
@@ -74,59 +74,59 @@ fn the_full_form() {
                 "line 31, column 6: both ends of a link stand for several NICs; write * at one end only",
             ),
             (
-                "rate = \"400 Gb/s\"\ntransport",
+                "rate = \"400 Gbit/s\"\ntransport",
                 "rate = 400\ntransport",
-                "line 12, column 8: nic.rate = 400 has no unit; write \"400 Gb/s\" or \"50 GB/s\"",
+                "line 12, column 8: nic.rate = 400 has no unit; write \"400 Gbit/s\" or \"50 GB/s\"",
             ),
             (
-                "rate = \"400 Gb/s\"\ntransport",
+                "rate = \"400 Gbit/s\"\ntransport",
                 "rate = \"400\"\ntransport",
-                "line 12, column 8: nic.rate = \"400\" has no unit; write \"400 Gb/s\" or \"50 GB/s\"",
+                "line 12, column 8: nic.rate = \"400\" has no unit; write \"400 Gbit/s\" or \"50 GB/s\"",
             ),
             (
-                "rate = \"400 Gb/s\"\ntransport",
-                "rate = \"0 Gb/s\"\ntransport",
-                "line 12, column 8: nic.rate = \"0 Gb/s\" is not more than zero; write what one direction carries, for example \"400 Gb/s\" or \"50 GB/s\"",
+                "rate = \"400 Gbit/s\"\ntransport",
+                "rate = \"0 Gbit/s\"\ntransport",
+                "line 12, column 8: nic.rate = \"0 Gbit/s\" is not more than zero; write what one direction carries, for example \"400 Gbit/s\" or \"50 GB/s\"",
             ),
             (
-                "rate = \"400 Gb/s\"\ntransport",
-                "rate = \"-400 Gb/s\"\ntransport",
-                "line 12, column 8: nic.rate = \"-400 Gb/s\" is not more than zero; write what one direction carries, for example \"400 Gb/s\" or \"50 GB/s\"",
+                "rate = \"400 Gbit/s\"\ntransport",
+                "rate = \"-400 Gbit/s\"\ntransport",
+                "line 12, column 8: nic.rate = \"-400 Gbit/s\" is not more than zero; write what one direction carries, for example \"400 Gbit/s\" or \"50 GB/s\"",
             ),
             (
-                "rate = \"400 Gb/s\"\ntransport",
+                "rate = \"400 Gbit/s\"\ntransport",
                 "rate = 0\ntransport",
-                "line 12, column 8: nic.rate = 0 is not more than zero; write what one direction carries, for example \"400 Gb/s\" or \"50 GB/s\"",
+                "line 12, column 8: nic.rate = 0 is not more than zero; write what one direction carries, for example \"400 Gbit/s\" or \"50 GB/s\"",
             ),
             (
-                "rate = \"400 Gb/s\"\ntransport",
+                "rate = \"400 Gbit/s\"\ntransport",
                 "rate = \"fast\"\ntransport",
-                "line 12, column 8: nic.rate = \"fast\" is no bandwidth; write a number and a unit, for example \"400 Gb/s\" or \"50 GB/s\"",
+                "line 12, column 8: nic.rate = \"fast\" is no bandwidth; write a number and a unit, for example \"400 Gbit/s\" or \"50 GB/s\"",
             ),
             (
-                "rate = \"400 Gb/s\"\ntransport",
-                "rate = \"800 Gb/s\"\ntransport",
-                "line 12, column 8: nic.rate is 800 Gb/s, but PCIe 5.0 x16 carries 504 Gb/s; write a lower rate, or the pcie that the NIC really has",
+                "rate = \"400 Gbit/s\"\ntransport",
+                "rate = \"800 Gbit/s\"\ntransport",
+                "line 12, column 8: nic.rate is 800 Gbit/s, but PCIe 5.0 x16 carries 504 Gbit/s; write a lower rate, or the pcie that the NIC really has",
             ),
             (
-                "count = 4\nrate = \"400 Gb/s\"\n[nccl",
+                "count = 4\nrate = \"400 Gbit/s\"\n[nccl",
                 "count = 4\nrate = 400.5\n[nccl",
-                "line 33, column 8: fabric.link.rate = 400.5 has no unit; write \"400.5 Gb/s\" or \"50.0625 GB/s\"",
+                "line 33, column 8: fabric.link.rate = 400.5 has no unit; write \"400.5 Gbit/s\" or \"50.0625 GB/s\"",
             ),
             (
-                "count = 4\nrate = \"400 Gb/s\"\n[nccl",
-                "count = 0\nrate = \"400 Gb/s\"\n[nccl",
+                "count = 4\nrate = \"400 Gbit/s\"\n[nccl",
+                "count = 0\nrate = \"400 Gbit/s\"\n[nccl",
                 "line 32, column 9: fabric.link.count = 0 is less than 1; write count = 1",
             ),
             (
-                "count = 4\nrate = \"400 Gb/s\"\n[nccl",
+                "count = 4\nrate = \"400 Gbit/s\"\n[nccl",
                 "count = 4\n[nccl",
-                "line 29, column 1: fabric.link.rate is missing; write rate = \"400 Gb/s\"",
+                "line 29, column 1: fabric.link.rate is missing; write rate = \"400 Gbit/s\"",
             ),
             (
                 "nvls = true",
                 "nvls = true\nrate = 450",
-                "line 10, column 8: links.rate = 450 has no unit; write \"450 GB/s\" or \"3600 Gb/s\"",
+                "line 10, column 8: links.rate = 450 has no unit; write \"450 GB/s\" or \"3600 Gbit/s\"",
             ),
             (
                 "nvls = true",
@@ -227,8 +227,8 @@ fn the_full_form() {
             ),
             (
                 "transport = \"roce\"",
-                "transport = \"roce\"\nflow_limit = \"500 Gb/s\"",
-                "line 14, column 14: nic.flow_limit is 500 Gb/s, more than the 400 Gb/s of the NIC; delete it, or write what one flow can carry",
+                "transport = \"roce\"\nflow_limit = \"500 Gbit/s\"",
+                "line 14, column 14: nic.flow_limit is 500 Gbit/s, more than the 400 Gbit/s of the NIC; delete it, or write what one flow can carry",
             ),
             (
                 "pcie = \"5.0 x16\"",
@@ -304,7 +304,7 @@ fn other_wirings() {
             (
                 "\"single-switch\"",
                 "\"leaf-spine\"\nnodes_per_leaf = 1\nspines = 2",
-                "line 15, column 2: fabric.uplinks is missing; write uplinks = { count = 4, rate = \"400 Gb/s\" }",
+                "line 15, column 2: fabric.uplinks is missing; write uplinks = { count = 4, rate = \"400 Gbit/s\" }",
             ),
             (
                 "\"single-switch\"",
@@ -319,12 +319,12 @@ fn other_wirings() {
             (
                 "\"single-switch\"",
                 "\"leaf-spine\"\nnodes_per_leaf = 1\nspines = 2\nuplinks = { count = 4 }",
-                "line 19, column 1: fabric.uplinks.rate is missing; write rate = \"400 Gb/s\"",
+                "line 19, column 1: fabric.uplinks.rate is missing; write rate = \"400 Gbit/s\"",
             ),
             (
                 "\"single-switch\"",
                 "\"host-to-switch\"\nbetween = { count = 4, rate = 400 }",
-                "line 17, column 31: fabric.between.rate = 400 has no unit; write \"400 Gb/s\" or \"50 GB/s\"",
+                "line 17, column 31: fabric.between.rate = 400 has no unit; write \"400 Gbit/s\" or \"50 GB/s\"",
             ),
             (
                 "\"single-switch\"",
@@ -385,7 +385,7 @@ fn the_short_form() {
             (
                 "nic_gbps = 400",
                 "nic_gbps = -400",
-                "line 7, column 12: nic_gbps = -400 is negative; write the rate of one NIC in Gb/s, for example nic_gbps = 400",
+                "line 7, column 12: nic_gbps = -400 is negative; write the rate of one NIC in Gbit/s, for example nic_gbps = 400",
             ),
             (
                 "nic_gbps = 400",

@@ -9,7 +9,7 @@ use busbw_predict::{FlowEntropy, Options, Simulation, Traffic, simulate};
 use clusters::{field_report, field_report_log};
 use std::num::NonZero;
 
-/// What a link of 400 Gb/s carries.
+/// What a link of 400 Gbit/s carries.
 const LINK: f64 = 50.0 * 0.965;
 
 fn options(seeds: u32) -> Options {

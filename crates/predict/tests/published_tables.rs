@@ -220,7 +220,7 @@ fn flows_over_tcp_on_aws_are_limited() {
     let cluster = cluster::parse(text).unwrap();
     let nics = cluster.nics.as_ref().unwrap();
     assert_eq!((nics.transport, nics.flow_limit.map(|limit| limit.gbit_per_s())), (NetTransport::Tcp, Some(5.0)));
-    // NCCL opens 16 sockets per connection there, which fill the NIC of 50 Gb/s all the same.
+    // NCCL opens 16 sockets per connection there, which fill the NIC of 50 Gbit/s all the same.
     let busbw = |cluster: &Cluster| {
         let traffic = Traffic::of_cluster(cluster).unwrap();
         simulate(cluster, &traffic, &Options::default()).unwrap().busbw.p50.gbit_per_s()

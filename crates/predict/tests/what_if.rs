@@ -15,7 +15,7 @@ fn changes_are_read_and_written() {
         ("adaptive-routing", WhatIf::AdaptiveRouting),
         ("single-switch", WhatIf::SingleSwitch),
         ("nics=8", WhatIf::Nics(8)),
-        ("nic-rate=400Gb/s", WhatIf::NicRate(GBps(50.0))),
+        ("nic-rate=400Gbit/s", WhatIf::NicRate(GBps(50.0))),
         ("qps=4", WhatIf::QueuePairs(4)),
         ("links=8", WhatIf::Links(8)),
         ("spines=16", WhatIf::Spines(16)),
@@ -52,11 +52,11 @@ fn what_is_no_change_is_answered_with_what_to_write() {
         ("nodes=many", "write nodes=16"),
         ("nodes=18446744073709551615", "to 16777216"),
         ("links=-1", "write links=8"),
-        ("nic-rate=400", "nic-rate=400Gb/s"),
-        ("nic-rate=fast", "nic-rate=400Gb/s"),
-        ("nic-rate=0Gb/s", "nic-rate=400Gb/s"),
-        ("nic-rate", "nic-rate=400Gb/s"),
-        (&format!("nic-rate={}Gb/s", "9".repeat(400)), "nic-rate=400Gb/s"),
+        ("nic-rate=400", "nic-rate=400Gbit/s"),
+        ("nic-rate=fast", "nic-rate=400Gbit/s"),
+        ("nic-rate=0Gbit/s", "nic-rate=400Gbit/s"),
+        ("nic-rate", "nic-rate=400Gbit/s"),
+        (&format!("nic-rate={}Gbit/s", "9".repeat(400)), "nic-rate=400Gbit/s"),
     ];
     for (text, wanted) in cases {
         let error = text.parse::<WhatIf>().unwrap_err().to_string();
@@ -110,7 +110,7 @@ fn gains_on_the_first_field_report() {
     }
     // Twice the NICs send twice as much into the same four links.
     assert!(median("nics=8") <= 4.0 * link);
-    assert!(median("nic-rate=800Gb/s") <= hashed + 1e-9);
+    assert!(median("nic-rate=800Gbit/s") <= hashed + 1e-9);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn more_nodes_find_room_on_the_switches_there_are() {
     assert!((busbw("wiring = \"rail-optimised\"\n") - 8.0 * 48.0).abs() < 1e-9);
     // A leaf has room for 16 nodes, though four were described: one node of each leaf sends to the next.
     let leaves =
-        "wiring = \"leaf-spine\"\nnodes_per_leaf = 16\nspines = 1\nuplinks = { count = 4, rate = \"400 Gb/s\" }\n";
+        "wiring = \"leaf-spine\"\nnodes_per_leaf = 16\nspines = 1\nuplinks = { count = 4, rate = \"400 Gbit/s\" }\n";
     assert!((busbw(leaves) - 4.0 * 48.25).abs() < 1e-9);
     let small = leaves.replace("16", "4").replace("count = 4", "count = 2");
     assert!((busbw(&small) - 2.0 * 48.25).abs() < 1e-9);

@@ -37,7 +37,7 @@ fn links(links: &GpuLinks) -> Option<String> {
     }
 }
 
-/// `8 InfiniBand NICs of 400 Gb/s per node`.
+/// `8 InfiniBand NICs of 400 Gbit/s per node`.
 fn nics(nics: &Nics) -> String {
     let transport = nics.transport.name();
     let mut text = format!("{} of {} per node", counted(nics.count, &format!("{transport} NIC")), port(nics.rate));
@@ -94,9 +94,9 @@ pub(crate) fn rate(rate: GBps) -> String {
     format!("{} GB/s", short(rate.0))
 }
 
-/// `400 Gb/s`: the unit in which ports are sold.
+/// `400 Gbit/s`: the unit in which ports are sold.
 pub(crate) fn port(rate: GBps) -> String {
-    format!("{} Gb/s", short(rate.gbit_per_s()))
+    format!("{} Gbit/s", short(rate.gbit_per_s()))
 }
 
 /// At most two decimals, without zeros at the end.

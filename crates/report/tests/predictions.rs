@@ -167,7 +167,7 @@ fn a_cluster_is_said_in_the_words_of_its_parts() {
     let shown = said(&cluster).replace("\n#   ", " ");
     for words in [
         "PCIe through host memory, 12.5 GB/s per GPU",
-        "1 RoCE NIC of 400 Gb/s per node, at most 1.25 GB/s per flow, without GPUDirect RDMA",
+        "1 RoCE NIC of 400 Gbit/s per node, at most 1.25 GB/s per flow, without GPUDirect RDMA",
         "a switch per node, 4 links of 50 GB/s between each two, a hash per flow",
     ] {
         assert!(shown.contains(words), "{words}: {shown}");

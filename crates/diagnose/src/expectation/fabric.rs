@@ -93,7 +93,7 @@ impl Trial {
         if !self.described {
             let _ = write!(
                 text,
-                "No description of the fabric was given (--cluster); with NICs of {rate:.0} Gb/s and {links} such links between \
+                "No description of the fabric was given (--cluster); with NICs of {rate:.0} Gbit/s and {links} such links between \
                  the switches: "
             );
         }
@@ -110,7 +110,7 @@ impl Trial {
         if flows > 1 && links > 1 && (peak.0 / self.one_link().0 - 1.0).abs() < SAME {
             let _ = write!(
                 text,
-                " The measured peak, {peak}, is what one single {rate:.0} Gb/s link carries ({:.1} GB/s of payload): all {flows} \
+                " The measured peak, {peak}, is what one single {rate:.0} Gbit/s link carries ({:.1} GB/s of payload): all {flows} \
                  flows of a direction were on the same link. A fair hash does that for a direction once in {} times, so this \
                  hash is polarised (each switch hashes alike, or on fields that these flows have in common) or sees too \
                  little that differs between flows.",

@@ -9,7 +9,7 @@ use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, GBps, Gain, R
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Payload of one 400 Gb/s port, GB/s: 46 to 48 is what to expect of it (NVIDIA's remarks in NCCL's issues).
+/// Payload of one 400 Gbit/s port, GB/s: 46 to 48 is what to expect of it (NVIDIA's remarks in NCCL's issues).
 const PORT_400G: f64 = 48.5;
 
 /// Finds tables over several nodes whose busbw falls behind its peak.
@@ -201,7 +201,7 @@ fn gain(test: &Test, paths: &Option<Paths>) -> Option<Gain> {
         to_busbw: (test.curve.peak, GBps(upper)),
         basis: format!(
             "at least the peak that the same flows reach while they do not collide; {upper:.0} GB/s if each of the {} GPU pairs has \
-             a 400 Gb/s NIC to itself ({PORT_400G} GB/s of payload each)",
+             a 400 Gbit/s NIC to itself ({PORT_400G} GB/s of payload each)",
             in_words(paths.pairs_per_direction)
         ),
     })

@@ -15,7 +15,7 @@ pub struct DescriptionError {
     pub column: usize,
     /// What is wrong: `nic.rate = 400 has no unit`.
     pub message: String,
-    /// What to write instead: `write "400 Gb/s" or "50 GB/s"`.
+    /// What to write instead: `write "400 Gbit/s" or "50 GB/s"`.
     pub remedy: String,
 }
 

@@ -176,7 +176,7 @@ pub enum CpuVendor {
 pub struct Nics {
     /// How many, all alike.
     pub count: usize,
-    /// The line rate of one: 50 GB/s for 400 Gb/s.
+    /// The line rate of one: 50 GB/s for 400 Gbit/s.
     pub rate: GBps,
     /// What carries the messages.
     pub transport: NetTransport,

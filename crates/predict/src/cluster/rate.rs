@@ -1,4 +1,4 @@
-//! Bandwidths as text with a unit: `400 Gb/s`, `50 GB/s`.
+//! Bandwidths as text with a unit: `400 Gbit/s`, `50 GB/s`.
 
 use busbw_model::GBps;
 
@@ -13,15 +13,15 @@ impl Unit {
     /// How to write a number that lacked its unit.
     pub(super) fn remedy(self, number: f64) -> String {
         match self {
-            Unit::Bits => format!("write \"{number} Gb/s\" or \"{} GB/s\"", number / 8.0),
-            Unit::Bytes => format!("write \"{number} GB/s\" or \"{} Gb/s\"", number * 8.0),
+            Unit::Bits => format!("write \"{number} Gbit/s\" or \"{} GB/s\"", number / 8.0),
+            Unit::Bytes => format!("write \"{number} GB/s\" or \"{} Gbit/s\"", number * 8.0),
         }
     }
 
     /// An example.
     pub(super) fn example(self) -> &'static str {
         match self {
-            Unit::Bits => "\"400 Gb/s\" or \"50 GB/s\"",
+            Unit::Bits => "\"400 Gbit/s\" or \"50 GB/s\"",
             Unit::Bytes => "\"450 GB/s\"",
         }
     }

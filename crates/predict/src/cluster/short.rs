@@ -121,7 +121,11 @@ fn network(
     }
     if let Some(negative) = gbps.filter(|gbps| gbps.value < 0.0) {
         let message = format!("nic_gbps = {} is negative", negative.value);
-        return Err(root.error(negative.at, message, "write the rate of one NIC in Gb/s, for example nic_gbps = 400"));
+        return Err(root.error(
+            negative.at,
+            message,
+            "write the rate of one NIC in Gbit/s, for example nic_gbps = 400",
+        ));
     }
     Ok(NetworkFacts {
         transport,

@@ -5,7 +5,7 @@ use crate::simulation::SimulationError;
 use crate::traffic::{Port, Traffic, streams_per_connection};
 use std::collections::HashMap;
 
-/// Payload of an RDMA link, of its rate. NVIDIA's engineers give 46 to 48 GB/s for a port of 400 Gb/s (0.92 to 0.96) as what
+/// Payload of an RDMA link, of its rate. NVIDIA's engineers give 46 to 48 GB/s for a port of 400 Gbit/s (0.92 to 0.96) as what
 /// to expect in NCCL's issues, and SimAI takes 48.5 (0.97); headers alone leave 0.98 of packets of 4 KiB.
 const RDMA_PAYLOAD: f64 = 0.965;
 

@@ -10,7 +10,7 @@ use busbw_predict::cluster::{
 };
 use std::collections::BTreeMap;
 
-/// Hosts of 8 GPUs with NVLink and `nics` NICs of 400 Gb/s.
+/// Hosts of 8 GPUs with NVLink and `nics` NICs of 400 Gbit/s.
 pub fn cluster(nodes: usize, nics: usize, wiring: Wiring, routing: Routing) -> Cluster {
     Cluster {
         nodes,
@@ -35,7 +35,7 @@ pub fn cluster(nodes: usize, nics: usize, wiring: Wiring, routing: Routing) -> C
     }
 }
 
-/// The first field report: each host on a switch of its own, four links of 400 Gb/s between the switches.
+/// The first field report: each host on a switch of its own, four links of 400 Gbit/s between the switches.
 pub fn field_report() -> Cluster {
     cluster(2, 4, Wiring::HostToSwitch { between: parallel(4) }, Routing::Hash)
 }
@@ -47,7 +47,7 @@ pub fn three_levels(nodes: usize, routing: Routing) -> Cluster {
     cluster(nodes, 8, wiring, routing)
 }
 
-/// Links of 400 Gb/s.
+/// Links of 400 Gbit/s.
 pub fn parallel(count: usize) -> Uplinks {
     Uplinks { count, rate: GBps(50.0) }
 }

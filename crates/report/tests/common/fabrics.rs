@@ -12,7 +12,7 @@ pub fn uplinks(count: usize) -> Uplinks {
     Uplinks { count, rate: GBps(50.0) }
 }
 
-/// Hosts of eight H20 with four RoCE NICs of 400 Gb/s.
+/// Hosts of eight H20 with four RoCE NICs of 400 Gbit/s.
 pub fn cluster(nodes: usize, wiring: Wiring, routing: Routing) -> Cluster {
     Cluster {
         nodes,

@@ -26,7 +26,7 @@ pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes:
     });
     let rate = facts.network.rate.or(machine.and_then(|machine| machine.nic_rate())).unwrap_or_else(|| {
         let rate = usual_nic(facts);
-        notes.push(format!("A NIC is taken to carry {} Gb/s, as usual with such GPUs.", rate.gbit_per_s()));
+        notes.push(format!("A NIC is taken to carry {} Gbit/s, as usual with such GPUs.", rate.gbit_per_s()));
         rate
     });
     let place = place(facts, links, count, notes);
@@ -144,13 +144,13 @@ pub(super) fn open_sockets(
     }
 }
 
-/// A TCP flow on AWS outside a cluster placement group carries 5 Gb/s
+/// A TCP flow on AWS outside a cluster placement group carries 5 Gbit/s
 /// (<https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html>).
 fn flow_limit(facts: &Facts, transport: NetTransport, notes: &mut Vec<String>) -> Option<GBps> {
     let aws = facts.machine.is_some_and(|machine| machine.name.starts_with("AWS"));
     if transport != NetTransport::Tcp || !aws {
         return None;
     }
-    notes.push("A TCP flow is taken to carry 5 Gb/s, as on AWS outside a cluster placement group.".to_string());
+    notes.push("A TCP flow is taken to carry 5 Gbit/s, as on AWS outside a cluster placement group.".to_string());
     Some(GBps(0.625))
 }

@@ -46,19 +46,19 @@ pub(super) fn read(root: &Section, hosts: &Hosts, network: &NetworkFacts) -> Res
     Ok(Some(Fabric { wiring, routing: routing.map_or(Routing::Hash, |routing| routing.value) }))
 }
 
-/// `uplinks = { count = 4, rate = "400 Gb/s" }`.
+/// `uplinks = { count = 4, rate = "400 Gbit/s" }`.
 fn uplinks(section: &Section, key: &str) -> Result<Uplinks, DescriptionError> {
-    let example = format!("write {key} = {{ count = 4, rate = \"400 Gb/s\" }}");
+    let example = format!("write {key} = {{ count = 4, rate = \"400 Gbit/s\" }}");
     let links = section.section(key)?.ok_or_else(|| section.missing(key, example))?;
     let read = links_of(&links)?;
     links.finish()?;
     Ok(read)
 }
 
-/// `count = 4` and `rate = "400 Gb/s"` of parallel links.
+/// `count = 4` and `rate = "400 Gbit/s"` of parallel links.
 pub(super) fn links_of(section: &Section) -> Result<Uplinks, DescriptionError> {
     let rate = section.rate("rate", Unit::Bits)?;
-    let rate = rate.ok_or_else(|| section.missing("rate", "write rate = \"400 Gb/s\""))?;
+    let rate = rate.ok_or_else(|| section.missing("rate", "write rate = \"400 Gbit/s\""))?;
     let count = section.at_least_one("count", "1")?.map_or(1, |count| count.value);
     Ok(Uplinks { count, rate: rate.value })
 }

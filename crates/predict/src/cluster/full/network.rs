@@ -50,7 +50,7 @@ pub(super) fn read(
     {
         let most = pcie.value.wire_rate().gbit_per_s();
         let message =
-            format!("nic.rate is {} Gb/s, but {} carries {most:.0} Gb/s", rate.value.gbit_per_s(), pcie.value);
+            format!("nic.rate is {} Gbit/s, but {} carries {most:.0} Gbit/s", rate.value.gbit_per_s(), pcie.value);
         return Err(section.error(rate.at, message, "write a lower rate, or the pcie that the NIC really has"));
     }
     check_transport(&section, transport, gpu_direct, variables)?;
@@ -110,7 +110,7 @@ fn flow_limit(section: &Section, rate: Option<Stated<GBps>>) -> Result<Option<GB
     match rate.filter(|rate| limit.value.0 > rate.value.0) {
         Some(rate) => {
             let (limited, line) = (limit.value.gbit_per_s(), rate.value.gbit_per_s());
-            let message = format!("nic.flow_limit is {limited} Gb/s, more than the {line} Gb/s of the NIC");
+            let message = format!("nic.flow_limit is {limited} Gbit/s, more than the {line} Gbit/s of the NIC");
             Err(section.error(limit.at, message, "delete it, or write what one flow can carry"))
         }
         None => Ok(Some(limit.value)),
