@@ -18,6 +18,7 @@ pub(crate) use version::{Version, read as read_version};
 
 use crate::cursor::{Cursor, text};
 use memchr::memmem;
+use std::sync::LazyLock;
 
 /// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,10 +239,12 @@ fn is_known(message: &[u8]) -> bool {
 /// Whether a message that busbw need not keep may still tell a cause, so that signatures look at it: a variable that
 /// NCCL refuses, a peer that a proxy lost.
 pub(crate) fn tells_of_trouble(message: &[u8]) -> bool {
-    message.starts_with(b"NCCL_")
-        || memmem::find(message, b"closed by localRank").is_some()
-        || memmem::find(message, b"NVLS multicast support is not").is_some()
+    message.starts_with(b"NCCL_") || TROUBLES.iter().any(|words| words.find(message).is_some())
 }
+
+/// Built once: many lines of a healthy log are asked.
+static TROUBLES: LazyLock<[memmem::Finder<'static>; 2]> =
+    LazyLock::new(|| ["closed by localRank", "NVLS multicast support is not"].map(memmem::Finder::new));
 
 impl Said {
     /// Whether the line may serve as evidence, so that its text is kept.
