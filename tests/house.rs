@@ -1,4 +1,5 @@
-//! Habits of the house that a program can hold: short files, `unsafe` that is counted, a reference of commands that is the help.
+//! Habits of the house that a program can hold: short files, `unsafe` that is counted, a reference of commands that is the help,
+//! faults that are named as their tests are.
 
 #![allow(clippy::unwrap_used)] // in helpers of tests too
 
@@ -126,5 +127,51 @@ fn every_command_shows_examples() {
     for section in page.split("\n## busbw ").skip(1) {
         let name = section.lines().next().unwrap_or_default();
         assert!(section.contains("Examples:\n  "), "busbw {name} --help has no examples");
+    }
+}
+
+/// The source of each test program by its package and name; of unit tests, that of the library, named `--lib`.
+fn test_programs() -> BTreeMap<(String, String), PathBuf> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let asked = ["metadata", "--no-deps", "--format-version", "1", "--offline", "--locked"];
+    let told = Command::new(cargo).args(asked).current_dir(root_folder()).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let packages = told["packages"].as_array().unwrap().iter();
+    let targets = packages.flat_map(|package| {
+        package["targets"].as_array().unwrap().iter().map(move |target| (&package["name"], target))
+    });
+    let named = targets.filter_map(|(package, target)| {
+        let name = match target["kind"][0].as_str()? {
+            "test" => text(&target["name"]),
+            "lib" => "--lib".to_string(),
+            _ => return None,
+        };
+        Some(((text(package), name), PathBuf::from(text(&target["src_path"]))))
+    });
+    named.collect()
+}
+
+/// `make faults` takes minutes; that the tests which it names are there is seen here.
+#[test]
+fn the_faults_of_make_faults_are_there() {
+    let listed = Command::new(root_folder().join("scripts/faults")).arg("--list").output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.lines().count() > 10, "{listed}");
+    let programs = test_programs();
+    for suite in listed.lines() {
+        let mut named = suite.split_once(": ").unwrap().1.split(' ').map(str::to_string);
+        let program = (named.next().unwrap(), named.next().unwrap());
+        let source = programs.get(&program).unwrap_or_else(|| panic!("no such test program: {suite}"));
+        let rooms =
+            if program.1 == "--lib" { source.parent().unwrap().to_path_buf() } else { source.with_extension("") };
+        let mut files = if rooms.is_dir() { sources(&rooms, &[".rs"]) } else { Vec::new() };
+        files.push(source.clone());
+        let code: String = files.iter().map(|file| read(file)).collect();
+        for word in named {
+            let test = regex::Regex::new(&format!(r"fn \w*{word}")).unwrap();
+            assert!(test.is_match(&code), "no test has '{word}' in its name: {suite}");
+        }
     }
 }
