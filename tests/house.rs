@@ -164,10 +164,8 @@ fn the_faults_of_make_faults_are_there() {
         let mut named = suite.split_once(": ").unwrap().1.split(' ').map(str::to_string);
         let program = (named.next().unwrap(), named.next().unwrap());
         let source = programs.get(&program).unwrap_or_else(|| panic!("no such test program: {suite}"));
-        let rooms =
-            if program.1 == "--lib" { source.parent().unwrap().to_path_buf() } else { source.with_extension("") };
-        let mut files = if rooms.is_dir() { sources(&rooms, &[".rs"]) } else { Vec::new() };
-        files.push(source.clone());
+        let is_library = program.1 == "--lib";
+        let files = if is_library { sources(source.parent().unwrap(), &[".rs"]) } else { vec![source.clone()] };
         let code: String = files.iter().map(|file| read(file)).collect();
         for word in named {
             let test = regex::Regex::new(&format!(r"fn \w*{word}")).unwrap();
