@@ -30,6 +30,7 @@ lint: ## Check formatting, lints, docs and dependencies
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
 	@scripts/lint-python
 	@scripts/lint-licences
+	@scripts/lint-fuzz
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
 	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test facts
