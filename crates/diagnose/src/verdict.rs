@@ -1,6 +1,7 @@
 //! How the run stands, in a word and in a sentence.
 
 use crate::case::{Case, Network};
+use crate::rules::wire_test::{LARGE, port_rate};
 use busbw_model::{Code, Finding, PerfRow, Severity, Verdict};
 
 /// The verdict that findings and tables give.
@@ -72,8 +73,13 @@ fn fastest_perftest(case: &Case) -> Option<String> {
     let (test, (gbit_s, size)) = rows.max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
     let name = test.test.as_deref().unwrap_or("perftest");
     let device = test.device.as_deref().map_or(String::new(), |device| format!(" on {device}"));
-    Some(format!(
-        "{name} reaches {gbit_s:.2} Gbit/s at {size}{device}; the port's rate is not in the input: add `ibstat`, or what \
-         `busbw check --save` writes there"
-    ))
+    let missing = match test.device.as_deref().and_then(|device| port_rate(case, device)) {
+        Some((_, rate)) => format!(
+            "messages below {LARGE} do not fill the port's {rate} Gbit/s: measure larger ones, for example with `-s 1048576`"
+        ),
+        None => {
+            "the port's rate is not in the input: add `ibstat`, or what `busbw check --save` writes there".to_string()
+        }
+    };
+    Some(format!("{name} reaches {gbit_s:.2} Gbit/s at {size}{device}; {missing}"))
 }

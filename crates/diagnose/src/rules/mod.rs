@@ -24,7 +24,7 @@ mod signatures;
 mod slow_tables;
 mod sockets;
 pub(crate) mod transport;
-mod wire_test;
+pub(crate) mod wire_test;
 mod witnesses;
 
 use crate::case::Case;

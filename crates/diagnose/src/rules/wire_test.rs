@@ -7,8 +7,8 @@ use busbw_model::{Bytes, Code, Evidence, Fact, Finding, HostFact, PerfRow, PerfT
 
 /// Perftest reaches 0.92 and more of an InfiniBand or RoCE port (docs/link.md).
 const HEALTHY_SHARE: f64 = 0.85;
-/// Smaller messages do not fill a port.
-const LARGE: Bytes = Bytes(64 << 10);
+/// Smaller messages may fill a port, but need not.
+pub const LARGE: Bytes = Bytes(64 << 10);
 
 /// A finding per device that was measured.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -19,16 +19,20 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 }
 
 fn of_device(case: &Case, device: &str) -> Option<Finding> {
-    let (port, rate) = rate_of(case, device)?;
+    let (port, rate) = port_rate(case, device)?;
     let measured = case.run.perftests.iter().filter(|test| test.device.as_deref() == Some(device));
-    let best = measured.filter_map(|test| Some((test, one_way(test)?))).max_by(|a, b| a.1.total_cmp(&b.1));
+    let best = measured.clone().filter_map(|test| Some((test, one_way(test)?))).max_by(|a, b| a.1.total_cmp(&b.1));
     let (test, gbit_s) = best?;
+    let filled = gbit_s >= HEALTHY_SHARE * rate;
+    if !filled && !measured.flat_map(|test| &test.rows).any(is_large) {
+        return None;
+    }
     let name = test.test.as_deref().unwrap_or("perftest");
     let percent = 100.0 * gbit_s / rate;
     let title = format!("{name} reaches {gbit_s:.2} Gbit/s on {device}, {percent:.0}% of its port's {rate} Gbit/s");
     let mut evidence: Vec<Evidence> = case.run.line(test.place).map(Evidence::new).into_iter().collect();
     evidence.push(Evidence::noted(port.source.clone(), format!("{}: {rate} Gbit/s", port.device)));
-    if gbit_s >= HEALTHY_SHARE * rate {
+    if filled {
         let explanation =
             "Large messages fill nine tenths of a healthy port, the rest are headers and acknowledgements.".into();
         let draft = Draft { code: Code::OkAsExpected, severity: Severity::Info, confidence: 0.8, title, explanation };
@@ -48,7 +52,7 @@ fn of_device(case: &Case, device: &str) -> Option<Finding> {
 }
 
 /// The port of the device that runs slowest, of all hosts that tell.
-fn rate_of<'a>(case: &'a Case, device: &str) -> Option<(&'a HostFact, f64)> {
+pub fn port_rate<'a>(case: &'a Case, device: &str) -> Option<(&'a HostFact, f64)> {
     let is_port = |name: &str| name.strip_prefix(device).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let rates = case.run.host_facts.iter().filter_map(|fact| match fact.fact {
         Fact::RateGbps(rate) if rate > 0.0 && is_port(&fact.device) => Some((fact, rate)),
@@ -57,22 +61,29 @@ fn rate_of<'a>(case: &'a Case, device: &str) -> Option<(&'a HostFact, f64)> {
     rates.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The best bandwidth of large messages in one direction.
+/// The best bandwidth in one direction.
 fn one_way(test: &PerfTest) -> Option<f64> {
     let both_ways = test.test.as_deref().is_some_and(|name| name.contains("Bidirectional"));
     let rates = test.rows.iter().filter_map(|row| match row {
-        PerfRow::Bandwidth { size, average_gbit_s, .. } if *size >= LARGE => Some(*average_gbit_s),
-        _ => None,
+        PerfRow::Bandwidth { average_gbit_s, .. } => Some(*average_gbit_s),
+        PerfRow::Latency { .. } => None,
     });
     let best = rates.reduce(f64::max)?;
     Some(if both_ways { best / 2.0 } else { best })
 }
 
+fn is_large(row: &PerfRow) -> bool {
+    matches!(row, PerfRow::Bandwidth { size, .. } if *size >= LARGE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::summary;
+    use busbw_model::Verdict;
 
-    fn found(rate: u32, title: &str) -> Option<(Code, String)> {
+    /// What a test says whose only row is of messages of `size` bytes at 390.5 Gbit/s.
+    fn found(rate: u32, title: &str, size: u32) -> Option<(Code, String)> {
         let port = format!(
             "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n"
         );
@@ -81,13 +92,18 @@ mod tests {
              ---------------------------------------------------------------------------------------\n \
              #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n \
              64         5000             9.00               8.00   \t\t   15.6\n \
-             65536      5000             392.00               390.50   \t\t   0.744\n\
+             {size}      5000             392.00               390.50   \t\t   0.744\n\
              ---------------------------------------------------------------------------------------\n"
         );
         let inputs = [("ibstat.txt", port.as_bytes()), ("bw.txt", test.as_bytes())];
         let run = busbw_ingest::read_bytes(&inputs).expect("text");
-        let mut found = rule(&Case::new(&run));
+        let case = Case::new(&run);
+        let mut found = rule(&case);
         assert!(found.len() < 2, "{found:?}");
+        if found.is_empty() {
+            let said = summary(&case, Verdict::Inconclusive, &[]);
+            assert!(said.contains("measure larger ones"), "{said}");
+        }
         found.pop().map(|finding| (finding.code, finding.title))
     }
 
@@ -97,9 +113,16 @@ mod tests {
         let says = |share: &str, rate: u32| {
             format!("{write} reaches 390.50 Gbit/s on mlx5_0, {share} of its port's {rate} Gbit/s")
         };
-        assert_eq!(found(400, write), Some((Code::OkAsExpected, says("98%", 400))));
-        assert_eq!(found(800, write), Some((Code::NicRate, says("49%", 800))));
+        assert_eq!(found(400, write, 65536), Some((Code::OkAsExpected, says("98%", 400))));
+        assert_eq!(found(800, write, 65536), Some((Code::NicRate, says("49%", 800))));
         let both_ways = "RDMA_Write Bidirectional BW Test";
-        assert_eq!(found(400, both_ways).map(|(code, _)| code), Some(Code::NicRate));
+        assert_eq!(found(400, both_ways, 65536).map(|(code, _)| code), Some(Code::NicRate));
+    }
+
+    #[test]
+    fn small_messages_prove_a_port_well_but_never_slow() {
+        let write = "RDMA_Write BW Test";
+        assert_eq!(found(400, write, 32768).map(|(code, _)| code), Some(Code::OkAsExpected));
+        assert_eq!(found(800, write, 32768), None);
     }
 }
