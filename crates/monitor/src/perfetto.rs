@@ -76,7 +76,9 @@ impl<W: Write> Trace<W> {
             }
         }
         for (at, gpu) in moment.gpus.iter().enumerate() {
-            self.counter(&format!("GPU {at} %"), f64::from(gpu.busy_pct))?;
+            if let Some(busy) = gpu.busy_pct {
+                self.counter(&format!("GPU {at} %"), f64::from(busy))?;
+            }
         }
         self.counter("cpu %", moment.host.cpu_pct.unwrap_or(0.0))
     }

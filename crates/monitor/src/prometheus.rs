@@ -133,13 +133,13 @@ fn own(metrics: &mut Metrics, snapshot: &Snapshot) {
     for (at, gpu) in snapshot.sample.gpus.iter().enumerate() {
         let index = at.to_string();
         let labels = [("gpu", index.as_str()), ("name", gpu.name.as_str())];
-        metrics.gauge(
-            "busbw_gpu_busy_ratio",
-            "Share of time in which a kernel ran.",
-            &labels,
-            f64::from(gpu.busy_pct) / 100.0,
-        );
-        metrics.gauge("busbw_gpu_memory_used_bytes", "GPU memory in use.", &labels, gpu.memory_used_bytes as f64);
+        if let Some(busy) = gpu.busy_pct {
+            let help = "Share of time in which a kernel ran.";
+            metrics.gauge("busbw_gpu_busy_ratio", help, &labels, f64::from(busy) / 100.0);
+        }
+        if let Some(used) = gpu.memory_used_bytes {
+            metrics.gauge("busbw_gpu_memory_used_bytes", "GPU memory in use.", &labels, used as f64);
+        }
     }
     // Several command lines may run the same benchmark, and a set of labels may stand in a scrape once only.
     let mut jobs: BTreeMap<&str, u32> = BTreeMap::new();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 
 /// The first line. Another version is another number.
-const HEADER: &[u8] = b"busbw monitor recording 1\n";
+const HEADER: &[u8] = b"busbw monitor recording 2\n";
 /// A frame of 16 ports is some 50 KiB; a longer one than this is no frame.
 const LONGEST: u32 = 64 << 20;
 

@@ -9,7 +9,7 @@ use busbw_model::{Code, Place as LinePlace};
 use busbw_monitor::known::Quantity;
 use busbw_monitor::{Moment, Place, Recorder, Recording, RecordingError, Row, Thresholds, Tracker, json, text};
 use busbw_probe::counters::{Counters, Sample};
-use common::{BEGIN_US, counters, node};
+use common::{BEGIN_US, counters, node, node_with_a_silent_gpu};
 
 fn told(samples: impl IntoIterator<Item = Sample>) -> Moment {
     let mut tracker = Tracker::default();
@@ -174,7 +174,7 @@ fn json_follows_its_schema() {
     let schema = include_str!("../../../docs/schema/monitor-1.schema.json");
     let mut tracker = Tracker::default();
     let mut samples: Vec<Sample> = (0..6).map(node).collect();
-    samples.push(Sample::default());
+    samples.extend([node_with_a_silent_gpu(6), Sample::default()]);
     for sample in samples {
         let line = json::line(&tracker.feed(&sample));
         assert_eq!(line.matches('\n').count(), 1);

@@ -6,7 +6,7 @@ mod common;
 
 use busbw_monitor::Tracker;
 use busbw_monitor::screen::{Asked, Screen, svg};
-use common::node;
+use common::{node, node_with_a_silent_gpu};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -45,6 +45,14 @@ fn a_large_terminal_shows_everything() {
 #[test]
 fn a_usual_terminal_stacks_the_panes() {
     insta::assert_snapshot!(text(&after(5), 80, 24));
+}
+
+#[test]
+fn a_gpu_that_tells_nothing_keeps_its_place() {
+    let (mut tracker, mut screen) = (Tracker::default(), Screen::default());
+    let moment = tracker.feed(&node_with_a_silent_gpu(1));
+    screen.show(moment, Vec::new());
+    assert!(text(&screen, 150, 26).contains("GPU ? 97%"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 
 use busbw_monitor::{Server, Snapshot, Trace, Tracker, prometheus_text};
 use busbw_probe::counters::Job;
-use common::node;
+use common::{node, node_with_a_silent_gpu};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -33,6 +33,13 @@ fn ask(server: &Server, request: &[u8]) -> String {
 #[test]
 fn a_scrape_has_the_names_of_node_exporter() {
     insta::assert_snapshot!(prometheus_text(&snapshot()));
+}
+
+#[test]
+fn a_gpu_is_counted_by_the_driver_though_one_before_it_tells_nothing() {
+    let text = prometheus_text(&Snapshot { sample: node_with_a_silent_gpu(5), ..snapshot() });
+    let busy: Vec<&str> = text.lines().filter(|line| line.starts_with("busbw_gpu_busy_ratio")).collect();
+    assert_eq!(busy, [r#"busbw_gpu_busy_ratio{gpu="1",name="NVIDIA H100 80GB HBM3"} 0.97"#]);
 }
 
 #[test]

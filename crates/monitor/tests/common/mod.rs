@@ -93,9 +93,9 @@ pub fn node(t: u64) -> Sample {
         },
         gpus: vec![Gpu {
             name: "NVIDIA H100 80GB HBM3".into(),
-            busy_pct: 97,
-            memory_used_bytes: 40 << 30,
-            memory_total_bytes: 80 << 30,
+            busy_pct: Some(97),
+            memory_used_bytes: Some(40 << 30),
+            memory_total_bytes: Some(80 << 30),
             power_mw: Some(612_000),
         }],
         queue_pairs: vec![
@@ -139,4 +139,11 @@ fn forbid_others(schema: &mut serde_json::Value) {
         }
         object.values_mut().for_each(forbid_others);
     }
+}
+
+/// The node with a GPU more, in front, that tells nothing of itself: in MIG mode, lost, or of a kind that cannot.
+pub fn node_with_a_silent_gpu(seconds: u64) -> Sample {
+    let mut sample = node(seconds);
+    sample.gpus.insert(0, Gpu::default());
+    sample
 }

@@ -13,21 +13,22 @@ impl Gpus {
         Gpus(root.is_live().then(Nvml::init).and_then(Result::ok))
     }
 
-    /// The GPUs that answer.
+    /// Every GPU that the driver counts, in its order.
     pub fn read(&self) -> Vec<Gpu> {
         let Some(nvml) = &self.0 else { return Vec::new() };
-        (0..nvml.device_count().unwrap_or(0)).filter_map(|index| gpu(nvml, index).ok()).collect()
+        (0..nvml.device_count().unwrap_or(0)).map(|index| gpu(nvml, index).unwrap_or_default()).collect()
     }
 }
 
 fn gpu(nvml: &Nvml, index: u32) -> Result<Gpu, NvmlError> {
     let device = nvml.device_by_index(index)?;
-    let memory = device.memory_info()?;
+    // In MIG mode a GPU tells no share of time, where it shares the host's memory no memory.
+    let memory = device.memory_info().ok();
     Ok(Gpu {
         name: device.name()?,
-        busy_pct: device.utilization_rates()?.gpu,
-        memory_used_bytes: memory.used,
-        memory_total_bytes: memory.total,
+        busy_pct: device.utilization_rates().ok().map(|shares| shares.gpu),
+        memory_used_bytes: memory.as_ref().map(|memory| memory.used),
+        memory_total_bytes: memory.map(|memory| memory.total),
         power_mw: device.power_usage().ok(),
     })
 }

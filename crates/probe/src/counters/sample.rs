@@ -121,18 +121,18 @@ pub struct Host {
     pub tcp: Counters,
 }
 
-/// A GPU.
+/// A GPU. What it does not tell is `None`; of one that does not answer nothing is known.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Gpu {
-    /// `NVIDIA H100 80GB HBM3`.
+    /// `NVIDIA H100 80GB HBM3`; empty where it does not answer.
     pub name: String,
     /// Share of the last second or so in which a kernel ran, in percent.
-    pub busy_pct: u32,
+    pub busy_pct: Option<u32>,
     /// Memory in use.
-    pub memory_used_bytes: u64,
+    pub memory_used_bytes: Option<u64>,
     /// All of it.
-    pub memory_total_bytes: u64,
-    /// What it draws, where it says.
+    pub memory_total_bytes: Option<u64>,
+    /// What it draws.
     pub power_mw: Option<u32>,
 }
 
