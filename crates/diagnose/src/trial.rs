@@ -11,7 +11,7 @@ pub struct Trial<'a> {
     pub helps: bool,
 }
 
-const HELPS: [&str; 34] = [
+const HELPS: [&str; 35] = [
     "work",
     "works",
     "worked",
@@ -46,6 +46,7 @@ const HELPS: [&str; 34] = [
     "gone",
     "away",
     "fine",
+    "workaround",
 ];
 const FAILS: [&str; 10] = ["not", "still", "same", "fails", "failed", "hangs", "no", "neither", "didn't", "doesn't"];
 /// Words of commands: what follows is how a run was started.
@@ -86,6 +87,7 @@ mod tests {
             ("runs with NCCL_NET_GDR_LEVEL=0 succeed", Some(true)),
             ("NCCL_IB_DISABLE=1: same error", Some(false)),
             ("it is slow unless NCCL_NET_GDR_LEVEL=SYS is set", Some(true)),
+            ("Workaround: NCCL_P2P_DISABLE=1", Some(true)),
             ("mpirun -x NCCL_IB_DISABLE=1 /work/all_reduce_perf", None),
             ("export NCCL_P2P_DISABLE=1", None),
             ("NCCL_IB_HCA=mlx5_0:1,mlx5_1:1 NCCL_IB_GID_INDEX=3", None),

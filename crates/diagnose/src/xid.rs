@@ -15,7 +15,7 @@ pub(crate) enum Fault {
 pub(crate) fn fault(code: u32) -> Fault {
     match code {
         13 | 31 | 43 | 45 => Fault::Program,
-        74 | 136 | 137 => Fault::NvLink,
+        74 | 136 | 137 | 144..=150 => Fault::NvLink,
         _ => Fault::Gpu,
     }
 }

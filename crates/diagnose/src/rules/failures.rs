@@ -3,7 +3,9 @@
 use super::Draft;
 use crate::case::Case;
 use crate::lines::Line;
-use busbw_model::{Code, ErrorStep, Evidence, Finding, Remark, RemarkKind, Severity, SourceLine, Warning};
+use busbw_model::{
+    Code, Communicator, ErrorStep, Evidence, Finding, Remark, RemarkKind, Severity, SourceLine, Warning,
+};
 
 /// Words of programs that judge their own run as a whole: MLPerf's logging, SageMaker.
 const SUCCESS: [&str; 4] = ["\"value\": \"success\"", "\"status\": \"success\"", "RESULT,", "training SUCCESS"];
@@ -182,6 +184,12 @@ impl Failed {
     }
 }
 
+/// Whether ranks came up together or a program ended well: then a warning is of how they left, or was survived.
+fn came_up(case: &Case) -> bool {
+    let stands = |comm: &Communicator| comm.ranks.values().any(|rank| rank.complete);
+    case.run.communicators.iter().any(stands) || case.run.remarks.iter().any(|r| r.kind == RemarkKind::Finished)
+}
+
 /// As much of a message as a title holds.
 fn in_short(words: &str) -> String {
     const LONGEST: usize = 110;
@@ -197,7 +205,7 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
         return None;
     }
     let quote = Quote::find(case, findings);
-    let Some(remark) = fatal(case) else { return quote?.alone() };
+    let Some(remark) = fatal(case) else { return quote.filter(|_| !came_up(case))?.alone() };
     if succeeded(case, remark) {
         return Some(died_beside_success(remark));
     }
@@ -224,8 +232,7 @@ fn died_beside_success(remark: &Remark) -> Finding {
                       they left. The results stand."
             .into(),
     };
-    let remedy =
-        "Let every rank leave together: a barrier and `torch.distributed.destroy_process_group()` before the program ends";
+    let remedy = "Let every rank leave together: a barrier and `torch.distributed.destroy_process_group()` before the program ends";
     draft.finding(vec![Evidence::new(remark.source.clone())], &[remedy])
 }
 
@@ -251,7 +258,13 @@ impl<'a> Quote<'a> {
 
     fn warnings(case: &'a Case) -> Vec<Self> {
         let steps = &case.run.nccl.error_steps;
-        let warnings = case.run.nccl.warnings.iter();
+        // Threads that serve others warn of what happened to these.
+        let serves = |warning: &&Warning| {
+            ["[Service thread", "[Proxy Service", "[Proxy Progress"]
+                .iter()
+                .any(|head| warning.message.starts_with(head))
+        };
+        let warnings = case.run.nccl.warnings.iter().filter(|warning| !serves(warning));
         let read = |warning: &'a Warning| {
             let after = |step: &&ErrorStep| {
                 let (step, warning) = (step.source.place, warning.source.place);
@@ -268,7 +281,9 @@ impl<'a> Quote<'a> {
         let heads = case.lines.iter().filter(|line| line.text.trim_end().ends_with("Last error:"));
         let below = |head: &Line| {
             let place = head.source.place;
-            case.lines.iter().find(|line| line.source.place.input == place.input && line.source.place.line == place.line + 1)
+            case.lines
+                .iter()
+                .find(|line| line.source.place.input == place.input && line.source.place.line == place.line + 1)
         };
         let quote = |line: &'a Line<'a>| {
             let failed = if line.text.contains("Cuda failure") { Failed::Cuda } else { Failed::Something };
@@ -336,5 +351,11 @@ mod tests {
     fn a_warning_without_consequence_is_no_failure() {
         let text = "node1:10:20 [0] misc/x.cc:1 NCCL WARN Something odd that nobody knows";
         assert_eq!(title(text), None);
+        let step = "node1:10:20 [0] NCCL INFO x.cc:2 -> 3";
+        assert!(
+            title(&format!("{text}\n{step}")).is_some_and(|title| title.ends_with("Something odd that nobody knows"))
+        );
+        let up = "node1:10:11 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 - Init COMPLETE";
+        assert_eq!(title(&format!("{up}\n{text}\n{step}")), None);
     }
 }

@@ -4,7 +4,7 @@ use super::Draft;
 use crate::case::Case;
 use crate::xid::{Fault, fault};
 use busbw_model::{Code, Evidence, Fact, Finding, HostFact, Limit, LinkLayer, Severity};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Locked memory below this is a shell's default, not one for RDMA.
 const LITTLE_LOCKED_MEMORY: u64 = 1 << 30;
@@ -69,7 +69,10 @@ fn of_port(case: &Case, fact: &HostFact) -> Option<Trouble> {
             Code::PcieAcs,
             Severity::Warning,
             0.8,
-            format!("Access control (ACS) redirects traffic at {device}"),
+            format!(
+                "Access control (ACS) redirects traffic at {}",
+                if device.is_empty() { "a bridge" } else { device }
+            ),
             "With ACS on, requests between devices below a bridge go up to the CPU and back: P2P and GPUDirect RDMA become slow, or fail.",
             "Turn it off on the bridges above GPUs and NICs: in the BIOS, or `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000`",
         ),
@@ -194,6 +197,11 @@ fn failed_transfer(case: &Case) -> bool {
 fn unequal_rates(case: &Case) -> Option<Finding> {
     let facts = || case.run.host_facts.iter();
     let port = |fact: &'_ HostFact| (fact.host.clone(), fact.device.clone());
+    // A port that is down names a rate that means nothing.
+    let down: HashSet<_> = facts()
+        .filter(|fact| matches!(&fact.fact, Fact::PortState(state) if !state.eq_ignore_ascii_case("active")))
+        .map(port)
+        .collect();
     let layers: HashMap<_, LinkLayer> = facts()
         .filter_map(|fact| match fact.fact {
             Fact::LinkLayer(layer) => Some((port(fact), layer)),
@@ -202,7 +210,9 @@ fn unequal_rates(case: &Case) -> Option<Finding> {
         .collect();
     let rates: Vec<(&HostFact, Option<LinkLayer>, f64)> = facts()
         .filter_map(|fact| match fact.fact {
-            Fact::RateGbps(rate) if rate > 0.0 => Some((fact, layers.get(&port(fact)).copied(), rate)),
+            Fact::RateGbps(rate) if rate > 0.0 && !down.contains(&port(fact)) => {
+                Some((fact, layers.get(&port(fact)).copied(), rate))
+            }
             _ => None,
         })
         .collect();
@@ -224,13 +234,36 @@ fn unequal_rates(case: &Case) -> Option<Finding> {
     };
     Some(draft.finding(
         vec![Evidence::new(slow.source.clone())],
-        &["See cable and lanes: `sudo mlxlink -d mlx5_0 -m -c`", "Leave slow ports out: `export NCCL_IB_HCA=^mlx5_4`"],
+        &[
+            &format!("See cable and lanes: `sudo mlxlink -d {} -m -c`", name(&slow.device)),
+            &format!("If it is not meant for NCCL, leave it out: `export NCCL_IB_HCA=^{}`", name(&slow.device)),
+        ],
     ))
+}
+
+/// `mlx5_4` of the port `mlx5_4/1`.
+fn name(device: &str) -> &str {
+    device.split('/').next().unwrap_or(device)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rate_of_a_port_that_is_down_means_nothing() {
+        let port = |name: &str, rate: u32, state: &str| {
+            format!(
+                "CA '{name}'\n\tCA type: MT4123\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: {state}\n\t\tRate: {rate}\n\t\tLink layer: InfiniBand\n"
+            )
+        };
+        for (state, told) in [("Active", true), ("Down", false)] {
+            let text = port("mlx5_0", 200, "Active") + &port("mlx5_1", 10, state);
+            let run = busbw_ingest::read_bytes(&[("ibstat.txt", text.as_bytes())]).expect("text");
+            let found = rule(&Case::new(&run));
+            assert_eq!(found.iter().any(|f| f.code == Code::NicRate), told, "{state}: {found:?}");
+        }
+    }
 
     #[test]
     fn rates_are_compared_within_a_link_layer() {

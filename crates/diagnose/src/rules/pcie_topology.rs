@@ -2,7 +2,9 @@
 
 use super::Draft;
 use crate::case::Case;
-use busbw_model::{Code, Evidence, Finding, Severity, SourceLine, SystemDump, SystemNode, XmlPci, XmlTopology};
+use busbw_model::{
+    Code, DeviceKind, Evidence, Finding, Severity, SourceLine, SystemDump, SystemNode, TopoDevice, XmlPci, XmlTopology,
+};
 
 /// NCCL's figure for a link of 2.5 GT/s x1, GB/s, and a little more: what virtual machines show (`src/graph/topo.cc`).
 const HIDDEN_GBS: f64 = 0.5;
@@ -10,7 +12,7 @@ const HIDDEN_GBS: f64 = 0.5;
 /// Virtual topologies and degraded links in NCCL's dump, its graph search, and topology XMLs.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(hidden(case));
+    findings.extend(hidden(case).or_else(|| without_numa(case)));
     findings.extend(case.run.topo_xmls.iter().find_map(|xml| degraded_xml(case, xml)));
     findings.extend(case.run.system_dumps.iter().find_map(|dump| degraded_dump(case, dump)));
     findings
@@ -51,6 +53,33 @@ fn hidden(case: &Case) -> Option<Finding> {
         &[
             "Ask the provider for the topology file of this instance type and give it to NCCL on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
             "Where you write one yourself, leave out the link between CPU and bridge that limits everything: give it the real link_speed and link_width",
+        ],
+    ))
+}
+
+/// `nvidia-smi topo -m` names several NUMA nodes for GPUs that hang on one host bridge: the bridge does not say whose it is.
+/// Of the machines of tests/data and of field reports, only virtual ones do.
+fn without_numa(case: &Case) -> Option<Finding> {
+    let names_several =
+        |device: &&TopoDevice| device.numa_affinity.as_ref().is_some_and(|nodes| nodes.contains(['-', ',']));
+    let matrix = case.run.topo_matrices.iter().find(|matrix| {
+        let mut gpus = matrix.of_kind(DeviceKind::Gpu).peekable();
+        gpus.peek().is_some() && gpus.all(|gpu| names_several(&gpu))
+    })?;
+    let draft = Draft {
+        code: Code::TopoVirtualized,
+        severity: Severity::Warning,
+        confidence: 0.65,
+        title: "No GPU says to which NUMA node it belongs: a virtual machine hides the topology".into(),
+        explanation: "On real machines each host bridge belongs to one NUMA node, and `nvidia-smi topo -m` shows it. Here every GPU has the \
+                      cores of several nodes. NCCL then takes GPUs and NICs for equally near, and ranks run on cores far from their GPU."
+            .into(),
+    };
+    Some(draft.finding(
+        vec![Evidence::noted(line_of(case, matrix.place), "`NUMA Affinity` names several nodes for every GPU")],
+        &[
+            "Ask the provider for the topology file of this instance type and give it to NCCL on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
+            "See what NCCL sees: `export NCCL_TOPO_DUMP_FILE=system.xml`, then look for GPUs and NICs directly below the CPU",
         ],
     ))
 }
@@ -105,4 +134,26 @@ fn degraded(source: SourceLine, what: &str) -> Finding {
             "Reseat the card, and compare with another node",
         ],
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_machines_without_numa_nodes_are_told_apart_from_real_ones() {
+        let machines = [
+            (include_str!("../../../ingest/tests/data/smi_topo/aws-g5.48xlarge-smi-topo.txt"), true),
+            (include_str!("../../../ingest/tests/data/smi_topo/aws-p3.16xlarge-smi-topo.txt"), true),
+            (include_str!("../../../ingest/tests/data/smi_topo/aws-p4de.24xlarge-smi-topo.txt"), false),
+            (include_str!("../../../ingest/tests/data/smi_topo/2080ti-x2-pix-smi-topo.txt"), false),
+            (include_str!("../../../ingest/tests/data/smi_topo/azure-gb300-smi-topo.txt"), false),
+            (include_str!("../../../ingest/tests/data/smi_topo/oci-gb200-v3-smi-topo.txt"), false),
+        ];
+        for (text, is_virtual) in machines {
+            let run = busbw_ingest::read_bytes(&[("topo.txt", text.as_bytes())]).expect("text");
+            let found = rule(&Case::new(&run));
+            assert_eq!(found.iter().any(|f| f.code == Code::TopoVirtualized), is_virtual, "{text}");
+        }
+    }
 }

@@ -27,7 +27,10 @@ pub fn wrong_data(case: &Case) -> Vec<Finding> {
         code: Code::DataCorruption,
         severity,
         confidence,
-        title: format!("nccl-tests found wrong results in {} of {} sizes", rows.len(), table.rows.len()),
+        title: match rows.len() {
+            0 => "nccl-tests found wrong results".to_string(), // old tables show a largest error for each size, no count
+            wrong => format!("nccl-tests found wrong results in {wrong} of {} sizes", table.rows.len()),
+        },
         explanation: format!(
             "After each size nccl-tests compares what arrived with what should have (#wrong). Wrong elements mean that data was \
              damaged on the way: LL128 forced onto links that do not keep 128-byte stores whole, a faulty GPU, NVLink or NIC, or a \
@@ -35,7 +38,7 @@ pub fn wrong_data(case: &Case) -> Vec<Finding> {
         ),
         evidence,
         remedy: vec![
-            "Run without forced protocols and algorithms: `unset NCCL_PROTO NCCL_ALGO`".into(),
+            "Run without forced protocols and algorithms: `unset NCCL_PROTO NCCL_ALGO`; try the newest NCCL".into(),
             "Halve the set of GPUs until one pair remains that fails; then look at its kernel log: `dmesg | grep -iE 'xid|nvlink|mlx5'`".into(),
         ],
         expected_gain: None,

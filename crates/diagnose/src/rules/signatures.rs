@@ -8,6 +8,7 @@ use crate::lines::{Line, Voice};
 use aho_corasick::AhoCorasick;
 use busbw_model::{Code, Evidence, Finding, Severity};
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -145,10 +146,19 @@ fn stands_alone(text: &[u8], start: usize, end: usize) -> bool {
     begins && ends
 }
 
+/// What a line says without what it asks: "Is ACS enabled?" says nothing of ACS.
+fn stated<'a>(line: &'a Line) -> Cow<'a, str> {
+    if line.voice != Voice::Other || !line.text.contains('?') {
+        return Cow::Borrowed(&line.text);
+    }
+    let sentences = line.text.split_inclusive(['.', '?', '!']);
+    Cow::Owned(sentences.filter(|sentence| !sentence.ends_with('?')).collect())
+}
+
 /// A finding per code whose signatures match, with the first lines that show it.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let book = &*BOOK;
-    let looked_at = case.lines.iter().map(|line| (line, book.parts_of(&line.text)));
+    let looked_at = case.lines.iter().map(|line| (line, book.parts_of(&stated(line))));
     let telling: Vec<(&Line, Parts)> = looked_at.filter(|(_, held)| !held.is_empty()).collect();
     let anywhere = |texts: &[Vec<usize>]| telling.iter().any(|(_, held)| any(held, texts));
     let mut findings: Vec<Finding> = Vec::new();
