@@ -7,6 +7,9 @@ use crate::peers;
 use crate::trial::Trial;
 use busbw_model::{BenchTable, Communicator, PeerGroup, Run, TransportKind};
 
+/// No machine has more GPUs below one operating system (DGX-2, HGX with two baseboards, AWS p2.16xlarge).
+const MOST_GPUS_OF_A_NODE: u32 = 16;
+
 /// What is judged.
 pub struct Case<'a> {
     /// Everything that was read.
@@ -97,9 +100,12 @@ impl<'a> Test<'a> {
         Some(Test { table, curve, comm, nodes, gpu })
     }
 
-    /// Whether it crosses nodes for sure.
+    /// Whether it crosses nodes for sure: so do more ranks than any node has GPUs.
     pub fn crosses_nodes(&self) -> bool {
-        self.nodes.is_some_and(|n| n > 1)
+        match self.nodes {
+            Some(nodes) => nodes > 1,
+            None => !self.on_cores() && self.table.nranks.is_some_and(|ranks| ranks > MOST_GPUS_OF_A_NODE),
+        }
     }
 
     /// The network that its communicator logged.

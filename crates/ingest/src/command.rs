@@ -9,10 +9,12 @@ pub(crate) fn variables(line: &str) -> Vec<(String, String)> {
             .chars()
             .next_back()
             .is_none_or(|c| !c.is_ascii_alphanumeric() && c != '_' && c != '$' && c != '{');
+        // PyTorch's and NCCL's own advice: `unhandled cuda error (run with NCCL_DEBUG=INFO for details)`.
+        let is_advice = rest[..at].ends_with("(run with ");
         let name_end = at + rest[at..].bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
         let (name, after) = (&rest[at..name_end], &rest[name_end..]);
         rest = after;
-        if let Some(value) = after.strip_prefix('=').filter(|_| starts_word && name.len() > 5) {
+        if let Some(value) = after.strip_prefix('=').filter(|_| starts_word && !is_advice && name.len() > 5) {
             let (value, behind) = shell_word(value);
             if !value.is_empty() && !value.contains(['$', '<', '{']) {
                 found.push((name.to_string(), value));
@@ -43,7 +45,7 @@ mod tests {
 
     #[test]
     fn variables_of_launch_commands_are_found() {
-        let cases: [(&str, &[(&str, &str)]); 7] = [
+        let cases: [(&str, &[(&str, &str)]); 8] = [
             (
                 "mpirun -np 16 -x NCCL_ALGO=ring -x NCCL_IB_HCA=mlx5_0:1,mlx5_2:1 ./x",
                 &[("NCCL_ALGO", "ring"), ("NCCL_IB_HCA", "mlx5_0:1,mlx5_2:1")],
@@ -59,6 +61,7 @@ mod tests {
                 &[("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "LL,")],
             ),
             ("-x NCCL_DEBUG_SUBSYS=GRAPH\\,NET", &[("NCCL_DEBUG_SUBSYS", "GRAPH,NET")]),
+            ("unhandled cuda error (run with NCCL_DEBUG=INFO for details)", &[]),
             ("-x NCCL_DEBUG --env 'NCCL_*' echo $NCCL_ALGO=1 MY_NCCL_ALGO=2", &[]),
         ];
         for (line, expected) in cases {

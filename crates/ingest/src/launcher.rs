@@ -16,6 +16,7 @@ pub(crate) fn peel(line: &str) -> Peeled<'_> {
         let text = peeled.text;
         let Some((label, rest)) = std_stream(text)
             .or_else(|| bracketed(text))
+            .or_else(|| prepended(text))
             .or_else(|| parenthesised(text))
             .or_else(|| time(text).map(|rest| ("", rest)))
             .or_else(|| numbered(text))
@@ -53,6 +54,16 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
         _ if is_pod => Some((label, rest.strip_prefix(' ')?)),
         _ => None,
     }
+}
+
+/// `[0] ` of MPICH's and Intel MPI's `-prepend-rank`, where a table or a comment follows.
+fn prepended(text: &str) -> Option<(&str, &str)> {
+    let (label, rest) = text.strip_prefix('[')?.split_once(']')?;
+    let is_rank = (1..=6).contains(&label.len()) && label.bytes().all(|b| b.is_ascii_digit());
+    let first = rest.trim_start().bytes().next()?;
+    let known = first == b'#' || first.is_ascii_digit() && rest.ends_with(|c: char| c.is_ascii_digit() || c == 'A');
+    let rest = rest.strip_prefix(' ')?;
+    (is_rank && known).then_some((label, rest))
 }
 
 /// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `.
@@ -109,8 +120,12 @@ fn named(text: &str) -> Option<(&str, &str)> {
     (is_name && known).then_some((label, rest))
 }
 
-/// Removes mpirun tags from inside a line: it repeats its tag inside table rows.
+/// Removes launchers' tags from inside a line: they repeat them inside table rows.
 pub(crate) fn without_inner_tags(text: &str) -> Option<String> {
+    if let Some((label, rest)) = prepended(text) {
+        let tag = format!("[{label}]");
+        return rest.contains(&tag).then(|| format!("{tag} {}", rest.replace(&tag, "")));
+    }
     if !text.contains("]<std") {
         return None;
     }
@@ -149,6 +164,13 @@ mod tests {
             ("v100x16-1: NCCL version 2.27.5+cuda12.9", "v100x16-1", "NCCL version 2.27.5+cuda12.9"),
             ("[pod/nccl-0/main] # nThread 1", "pod/nccl-0/main", "# nThread 1"),
             ("      8             2     float     sum", "", "      8             2     float     sum"),
+            (
+                "[0]      1048576        262144     float     sum      -1",
+                "0",
+                "     1048576        262144     float     sum      -1",
+            ),
+            ("[12] #  Rank  0 Group  0", "12", "#  Rank  0 Group  0"),
+            ("[3] 2 workers are late", "", "[3] 2 workers are late"),
             ("loss: 0.25", "", "loss: 0.25"),
             ("[STAT]:524288000     131072000     float", "", "[STAT]:524288000     131072000     float"),
         ];
@@ -161,6 +183,8 @@ mod tests {
     fn tags_inside_a_row_are_removed() {
         let row = " 8 2 float sum -1[1,0]<stdout>: 85 0 0 0[1,0]<stdout>: 84 0 0 0";
         assert_eq!(without_inner_tags(row).as_deref(), Some(" 8 2 float sum -1 85 0 0 0 84 0 0 0"));
+        let row = "[0]    8 2 float sum -1[0]    85 0 0 0[0]    84 0 0 0";
+        assert_eq!(without_inner_tags(row).as_deref(), Some("[0]    8 2 float sum -1    85 0 0 0    84 0 0 0"));
         assert_eq!(without_inner_tags("8 2 float"), None);
     }
 

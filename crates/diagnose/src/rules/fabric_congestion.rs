@@ -206,3 +206,27 @@ fn gain(test: &Test, paths: &Option<Paths>) -> Option<Gain> {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+
+    /// Three nodes of eight GPUs (NVIDIA/nccl issue 1453): the table alone, without its list of devices.
+    #[test]
+    fn a_fall_is_seen_without_a_list_of_devices_where_no_node_has_so_many_ranks() {
+        let head = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
+        let row = |mib: u64, time: f64, factor: f64| {
+            let (bytes, algbw) = (mib << 20, (mib << 20) as f64 / time / 1e3);
+            let half = format!("{time:.1} {algbw:.2} {:.2} 0", algbw * factor);
+            format!("{bytes} {} float sum -1 {half} {half}\n", bytes / 4)
+        };
+        for (ranks, told) in [(24.0, true), (8.0, false)] {
+            let factor = 2.0 * (ranks - 1.0) / ranks;
+            let times = [(16, 1335.0), (32, 2180.0), (64, 24410.0), (128, 49264.0), (256, 125_807.0)];
+            let rows: String = times.iter().map(|(mib, time)| row(*mib, *time, factor)).collect();
+            let run = busbw_ingest::read_bytes(&[("table", (head.to_string() + &rows).as_bytes())]).expect("text");
+            assert_eq!(rule(&Case::new(&run)).iter().any(|f| f.code == Code::FabricCongestion), told, "{ranks}");
+        }
+    }
+}

@@ -11,7 +11,8 @@ const TOLERANCE: f64 = 0.02;
 /// `redop_without_root` says that the header has a `redop` column, but no `root` column.
 pub(crate) fn complete(table: &mut BenchTable, hint: Option<Collective>, redop_without_root: bool) {
     let evidence = Evidence::of(table, redop_without_root);
-    table.nranks = table.nranks.or_else(|| ranks_of_devices(table));
+    let alone = evidence.is_of_one_rank().then_some(1);
+    table.nranks = table.nranks.or_else(|| ranks_of_devices(table)).or(alone);
     let named = table.settings.program.as_deref().and_then(Collective::from_name);
     table.collective = table.collective.or(named).or_else(|| hint.filter(|c| evidence.allows(*c, table.nranks)));
     if table.collective.is_none() {
@@ -67,6 +68,12 @@ impl Evidence {
         }
     }
 
+    /// Whether nothing moved between ranks: a busbw of 0 beside an algbw that is not. With two ranks it is half at least.
+    fn is_of_one_rank(&self) -> bool {
+        let most = self.ratios.iter().map(|(_, high)| *high).reduce(f64::max);
+        most.is_some_and(|most| most < 0.25)
+    }
+
     /// The median of busbw/algbw.
     fn ratio(&self) -> Option<f64> {
         let mut middles: Vec<f64> = self.ratios.iter().map(|(low, high)| (low + high) / 2.0).collect();
@@ -95,6 +102,9 @@ impl Evidence {
             return None;
         }
         let ratio = self.ratio();
+        if nranks == Some(1) {
+            return None; // the factor of every collective is 0, or 1
+        }
         let is_one = ratio.map(|ratio| (ratio - 1.0).abs() <= TOLERANCE);
         let one_part = self.parts == Some(1) && nranks.is_some_and(|n| n > 1);
         match (self.redop, self.root) {
@@ -160,4 +170,29 @@ fn interval(busbw: f64, algbw: f64) -> (f64, f64) {
     };
     let (bus_step, alg_step) = (half_step(busbw), half_step(algbw));
     ((busbw - bus_step) / (algbw + alg_step), (busbw + bus_step) / (algbw - alg_step))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::TextLine;
+    use crate::nccl_tests::TableReader;
+    use busbw_model::{Collective, Place};
+
+    fn ranks_and_collective(row: &str) -> (Option<u32>, Option<Collective>) {
+        let header = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong";
+        let mut reader = TableReader::default();
+        for (line, text) in (1..).zip([header, row]) {
+            assert!(reader.feed(&TextLine { place: Place { input: 0, line }, stream: "", text }));
+        }
+        let tables = reader.finish();
+        (tables[0].nranks, tables[0].collective)
+    }
+
+    #[test]
+    fn a_busbw_of_nothing_is_one_rank() {
+        let alone = "   134217728      33554432     float     sum      -1    631.9  212.41    0.00      0     0.51  263017.30    0.00      0";
+        assert_eq!(ranks_and_collective(alone), (Some(1), None));
+        let two = "   134217728      33554432     float     sum      -1    631.9  212.41  212.41      0    631.9  212.41  212.41      0";
+        assert_eq!(ranks_and_collective(two), (Some(2), Some(Collective::AllReduce)));
+    }
 }
