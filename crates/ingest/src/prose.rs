@@ -223,19 +223,23 @@ fn figures(words: &[Word]) -> Vec<ToldFact> {
         })
     };
     let figure = |index: usize| {
-        let quantity = quantity(words, index);
+        let quantity = quantity(words, index)?;
         Some(ToldFact::Figure(Figure { quantity, value: GBps(value(index)?), collective }))
     };
     (0..words.len()).filter_map(figure).collect()
 }
 
-/// What the number at `index` is, by the words of its clause.
-fn quantity(words: &[Word], index: usize) -> Quantity {
+/// What the number at `index` is, by the words of its clause; nothing that was measured where it is only a limit ("why can
+/// busbw exceed 50 GB/s?").
+fn quantity(words: &[Word], index: usize) -> Option<Quantity> {
     let start =
         words[..index].iter().rposition(|word| word.ends_clause && !word.raw.ends_with(':')).map_or(0, |at| at + 1);
     let end = words[index..].iter().position(|word| word.ends_clause).map_or(words.len(), |at| index + at + 1);
+    if words[start..index].iter().any(|word| word.text.starts_with("exceed")) {
+        return None;
+    }
     if words[start..index].iter().any(|word| ["avg", "average", "averages"].contains(&word.text.as_str())) {
-        return Quantity::Average;
+        return Some(Quantity::Average);
     }
     let clause = words[start..index].iter().rev().chain(words[index..end].iter().take(4).skip(1));
     let of = |word: &Word| match word.text.as_str() {
@@ -246,7 +250,7 @@ fn quantity(words: &[Word], index: usize) -> Quantity {
         "algbw" | "algorithm" => Some(Quantity::Algbw),
         _ => None,
     };
-    clause.into_iter().find_map(of).unwrap_or(Quantity::Bandwidth)
+    Some(clause.into_iter().find_map(of).unwrap_or(Quantity::Bandwidth))
 }
 
 /// Two hosts and what they reach: `node1,node2    25`, `gn01 gn02: 88.4 GB/s`.
@@ -290,7 +294,7 @@ mod tests {
     fn sentences_tell_machines_and_speeds() {
         use Quantity::{Algbw, Bandwidth, Busbw, Expected};
         let all_reduce = Some(Collective::AllReduce);
-        let cases: [(&str, Vec<ToldFact>); 15] = [
+        let cases: [(&str, Vec<ToldFact>); 16] = [
             ("4 servers with 8xA100, HDR", vec![ToldFact::Nodes(4), gpus(8, "A100")]),
             ("NICs: 8 x 400 Gb/s", vec![ToldFact::Nics { count: 8, gbit_s: 400.0 }]),
             ("two InfiniBand EDR (100 Gb/s) ports", vec![ToldFact::Nics { count: 2, gbit_s: 100.0 }]),
@@ -308,6 +312,7 @@ mod tests {
             ("iteration 4090 of 8000", vec![]),
             ("freed the buffer at 0xa100 of 0xB200", vec![]),
             ("4000000000xH100", vec![]),
+            ("why can the busbw exceed 50GB/s?", vec![]),
             ("ib_write_bw reaches 24.51 Gb/s", vec![]),
         ];
         for (line, facts) in cases {

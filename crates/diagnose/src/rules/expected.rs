@@ -44,7 +44,20 @@ pub fn told(case: &Case) -> Vec<Finding> {
         source,
         from_algbw: (factor > 1.0).then_some(figure.value.0),
     };
-    measured.judge(case).into_iter().collect()
+    let found = measured.judge(case);
+    let differ = differ(case, figure.quantity);
+    found.filter(|finding| finding.code != Code::OkAsExpected || !differ).into_iter().collect()
+}
+
+/// Whether several figures of one kind are told that are worlds apart: to call one of them right says nothing of the others.
+fn differ(case: &Case, quantity: Quantity) -> bool {
+    let values = || {
+        case.run.told.iter().filter_map(|told| match &told.fact {
+            ToldFact::Figure(figure) if figure.quantity == quantity => Some(figure.value.0),
+            _ => None,
+        })
+    };
+    values().fold(0.0, f64::max) > 2.0 * values().fold(f64::MAX, f64::min)
 }
 
 fn named_collective(told: &Told) -> Option<Collective> {
@@ -86,6 +99,10 @@ fn is_ring_like(collective: Option<Collective>) -> bool {
     matches!(collective, None | Some(AllReduce | AllGather | ReduceScatter | Broadcast | Reduce))
 }
 
+fn nics_carry(count: u32) -> String {
+    if count == 1 { "one NIC carries".into() } else { format!("{count} NICs carry") }
+}
+
 /// A bandwidth to judge.
 struct Measured<'a> {
     busbw: f64,
@@ -125,10 +142,13 @@ impl Measured<'_> {
                 self.busbw,
                 self.source,
                 0.85,
-                format!(
-                    "{how}{} reach {ring:.0} GB/s with rings and up to {reach:.0} with the switch's help",
-                    kind.name
-                ),
+                match reach > 1.05 * ring {
+                    true => format!(
+                        "{how}{} reach {ring:.0} GB/s with rings and up to {reach:.0} with the switch's help",
+                        kind.name
+                    ),
+                    false => format!("{how}{} reach {ring:.0} GB/s with rings", kind.name),
+                },
             )
         })
     }
@@ -166,7 +186,8 @@ impl Measured<'_> {
                 self.source,
                 0.85,
                 format!(
-                    "that is more than {count} NICs carry ({nics:.0} GB/s), as trees and NVLS may show on two nodes: each byte crosses once, and busbw counts it as a ring would. NCCL_ALGO=RING shows the network"
+                    "that is more than {} ({nics:.0} GB/s), as trees and NVLS may show on two nodes: each byte crosses once, and busbw counts it as a ring would. NCCL_ALGO=RING shows the network",
+                    nics_carry(count)
                 ),
             ));
         }
@@ -176,7 +197,7 @@ impl Measured<'_> {
                     self.busbw,
                     self.source,
                     0.7,
-                    format!("that is not below what {count} NICs carry ({nics:.0} GB/s)"),
+                    format!("that is not below what {} ({nics:.0} GB/s)", nics_carry(count)),
                 )
             });
         }
@@ -185,7 +206,7 @@ impl Measured<'_> {
                 self.busbw,
                 self.source,
                 0.85,
-                format!("{count} NICs carry {nics:.0} GB/s: 12 GB/s for every 100 Gbit/s"),
+                format!("{} {nics:.0} GB/s: 12 GB/s for every 100 Gbit/s", nics_carry(count)),
             ));
         }
         (share < TOO_SLOW).then(|| self.too_slow(case, nics, count, rate_known))
@@ -219,8 +240,9 @@ impl Measured<'_> {
             severity: Severity::Warning,
             confidence,
             title: format!(
-                "{:.1} GB/s, where {count} NICs carry {}{nics:.0}",
+                "{:.1} GB/s, where {} {}{nics:.0}",
                 self.busbw,
+                nics_carry(count),
                 if rate_known { "" } else { "at least " }
             ),
             explanation: format!(

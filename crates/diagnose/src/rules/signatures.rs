@@ -8,12 +8,12 @@ use crate::lines::{Line, Voice};
 use aho_corasick::AhoCorasick;
 use busbw_model::{Code, Evidence, Finding, Severity};
 use serde::Deserialize;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The files, one for each part of the field.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
+    include_str!("signatures/figures.toml"),
     include_str!("signatures/gpu.toml"),
     include_str!("signatures/hang.toml"),
     include_str!("signatures/launch.toml"),
@@ -48,6 +48,9 @@ struct Signature {
     /// None of these in any line of the input.
     #[serde(default)]
     not_with: Vec<String>,
+    /// Whether the text may stand in a question; else a question says nothing.
+    #[serde(default)]
+    asked: bool,
     /// Who says it: anybody where absent.
     #[serde(default)]
     from: Option<From>,
@@ -146,24 +149,41 @@ fn stands_alone(text: &[u8], start: usize, end: usize) -> bool {
     begins && ends
 }
 
-/// What a line says without what it asks: "Is ACS enabled?" says nothing of ACS.
-fn stated<'a>(line: &'a Line) -> Cow<'a, str> {
-    if line.voice != Voice::Other || !line.text.contains('?') {
-        return Cow::Borrowed(&line.text);
+/// The parts that a line holds.
+struct Held {
+    all: Parts,
+    /// Those outside of questions, where it asks any: "Is ACS enabled?" says nothing of ACS.
+    stated: Option<Parts>,
+}
+
+impl Held {
+    fn of(book: &Book, line: &Line) -> Self {
+        let all = book.parts_of(&line.text);
+        let asks = line.voice == Voice::Other && line.text.contains('?') && !all.is_empty();
+        let stated = asks.then(|| {
+            let sentences = line.text.split_inclusive(['.', '?', '!']);
+            book.parts_of(&sentences.filter(|sentence| !sentence.ends_with('?')).collect::<String>())
+        });
+        Held { all, stated }
     }
-    let sentences = line.text.split_inclusive(['.', '?', '!']);
-    Cow::Owned(sentences.filter(|sentence| !sentence.ends_with('?')).collect())
+
+    fn stated(&self) -> &Parts {
+        self.stated.as_ref().unwrap_or(&self.all)
+    }
 }
 
 /// A finding per code whose signatures match, with the first lines that show it.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let book = &*BOOK;
-    let looked_at = case.lines.iter().map(|line| (line, book.parts_of(&stated(line))));
-    let telling: Vec<(&Line, Parts)> = looked_at.filter(|(_, held)| !held.is_empty()).collect();
-    let anywhere = |texts: &[Vec<usize>]| telling.iter().any(|(_, held)| any(held, texts));
+    let looked_at = case.lines.iter().map(|line| (line, Held::of(book, line)));
+    let telling: Vec<(&Line, Held)> = looked_at.filter(|(_, held)| !held.all.is_empty()).collect();
+    let anywhere = |texts: &[Vec<usize>]| telling.iter().any(|(_, held)| any(&held.all, texts));
     let mut findings: Vec<Finding> = Vec::new();
     for (signature, wanted) in &book.signatures {
-        let fits = |(line, held): &&(&Line, Parts)| signature.matches(wanted, held, line.voice);
+        let fits = |(line, held): &&(&Line, Held)| {
+            let held = if signature.asked { &held.all } else { held.stated() };
+            signature.matches(wanted, held, line.voice)
+        };
         let matching: Vec<&Line> = telling.iter().filter(fits).map(|(line, _)| *line).collect();
         let goes_with_the_rest = (wanted.with.is_empty() || anywhere(&wanted.with)) && !anywhere(&wanted.not_with);
         if let Some(finding) = goes_with_the_rest.then(|| signature.finding(&matching)).flatten() {
