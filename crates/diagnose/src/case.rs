@@ -72,6 +72,24 @@ impl<'a> Case<'a> {
             || self.lines.iter().any(|line| named(&line.text))
     }
 
+    /// Whether the log or somebody says that NICs read and write GPU memory.
+    pub fn has_gpu_direct(&self) -> bool {
+        const SAID: [&str; 6] = [
+            "gpudirect rdma: enabled",
+            "gpudirect rdma is enabled",
+            "nv_peer_mem loaded",
+            "nv_peer_mem is loaded",
+            "nvidia_peermem is loaded",
+            "nvidia-peermem is loaded",
+        ];
+        let said = |line: &Line| {
+            let text = line.text.to_lowercase();
+            SAID.iter().any(|words| text.contains(words))
+        };
+        let seen = |comm: &Communicator| comm.transports.iter().any(|transport| transport.gdr);
+        self.run.communicators.iter().any(seen) || self.lines.iter().any(said)
+    }
+
     /// The largest communicator.
     pub fn largest(&self) -> Option<&'a Communicator> {
         self.run.communicators.first()

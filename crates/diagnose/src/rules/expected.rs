@@ -222,6 +222,12 @@ impl Measured<'_> {
                 0.5,
                 "it is about half, as when ports came up at half their rate, or half of the NICs carry nothing",
             ),
+            nearest if case.has_gpu_direct() && !matches!(nearest, Some(PathType::Node | PathType::Sys)) => (
+                Code::NicRate,
+                0.4,
+                "GPUDirect RDMA is in use, so look at what NICs and their slots give by themselves: rate of the ports, width of PCIe, and on \
+                 AMD hosts the NIC's PCIe settings (relaxed ordering, MAX_ACC_OUT_READ)",
+            ),
             Some(PathType::Pix | PathType::Pxb) => (
                 Code::GdrDisabled,
                 0.65,
