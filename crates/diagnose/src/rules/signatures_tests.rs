@@ -45,6 +45,29 @@ fn wordings_of_all_versions_tell_their_cause() {
             "Error: failed to extend /dev/shm/nccl-m7PZ2y to 33030532 bytes, error: No space left on device (28)",
             "limits.shm",
         ),
+        (
+            "Error while attaching to shared memory segment /dev/shm/nccl-m7PZ2y (size 9637892), error: No such file or directory (2)",
+            "limits.shm",
+        ),
+        (
+            "Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such file or directory (2)",
+            "version.mismatch",
+        ),
+        ("Cuda failure 217 'peer access is not supported between these two devices'", "p2p.disabled"),
+        ("Cuda failure 'API call is not supported in the installed CUDA driver'", "version.mismatch"),
+        ("Cuda failure 'named symbol not found'", "version.mismatch"),
+        ("Error : no algorithm/protocol available", "version.mismatch"),
+        ("Error : no algorithm/protocol available for function Broadcast. NCCL_ALGO was set to NVLS.", "env.override"),
+        ("XML Import Channel : dev 2 not found.", "env.override"),
+        ("Attribute arch of node cpu not found", "version.mismatch"),
+        (
+            "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, local GID index 3, local GID ::ffff:10.0.0.1, remote GID ::ffff:10.0.1.1",
+            "roce.config",
+        ),
+        ("Call to ibv_modify_qp failed with error Network is unreachable", "roce.config"),
+        ("NET/OFI OFI fi_getinfo() call failed: No data available", "net.plugin"),
+        ("NET/OFI Request 0x1 completed with error. RC: 20. Error: unknown error.", "net.unreachable"),
+        ("socketPollConnect poll() returned 1, no POLLOUT events", "net.unreachable"),
         ("Cuda failure 'out of memory'", "gpu.error"),
         ("Cuda failure 802 'system not yet initialized'", "nvlink.fabric"),
         ("Failed to CUDA calloc async 4194304 bytes", "gpu.error"),
@@ -90,7 +113,18 @@ fn wordings_of_others_tell_their_cause() {
             "mpi.launch",
         ),
     ];
-    for (text, code) in cases {
+    let and_also = [
+        ("Signal: Bus error (7)", "limits.shm"),
+        ("NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.", "gpu.error"),
+        ("fi_getinfo: -61 (No data available)", "net.plugin"),
+        (
+            "libfabric:35:cq:rxr_cq_write_tx_error():243<warn> err: 20, prov_err: Not a directory (20)",
+            "net.unreachable",
+        ),
+        ("After disabling ACS in the BIOS it works", "pcie.acs"),
+        ("all_reduce on two nodes: how can busbw exceed the rate of our NICs?", "ok.as-expected"),
+    ];
+    for (text, code) in cases.into_iter().chain(and_also) {
         assert_eq!(codes(text).first().map(String::as_str), Some(code), "{text}");
     }
 }
@@ -115,6 +149,14 @@ fn noise_of_healthy_runs_matches_nothing() {
         "NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such file or directory No plugin found (libnccl-net.so), using internal implementation",
         "[W socket.cpp:464] [c10d] The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
         "step 100 | learning rate: 1.000E-04 | loss 2.3",
+        "GID[  0]:\t\tfe80:0000:0000:0000:0000:00ff:fe00:0001, RoCE v1",
+        "I have run it in two separate software environments.",
+        "With the newer image it works with NCCL_P2P_DISABLE=1 only.",
+        "I have tried to disable ACS and IOMMU in the BIOS, same result.",
+        "We already did disable ACS on all bridges, it changed nothing",
+        "GPUDirect RDMA: enabled. PCI ACS: disabled",
+        "Do I need to make sure that ACS is enabled or disabled?",
+        "Is it possible that there is a deadlock?",
     ];
     for text in programs {
         assert!(codes(text).is_empty(), "{text}: {:?}", codes(text));
