@@ -5,7 +5,7 @@ use crate::hardware::Hardware;
 use crate::lines::{self, Line};
 use crate::peers;
 use crate::trial::Trial;
-use busbw_model::{BenchTable, Communicator, PeerGroup, Run, TransportKind};
+use busbw_model::{BenchTable, Communicator, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind};
 
 /// No machine has more GPUs below one operating system (DGX-2, HGX with two baseboards, AWS p2.16xlarge).
 const MOST_GPUS_OF_A_NODE: u32 = 16;
@@ -72,7 +72,7 @@ impl<'a> Case<'a> {
             || self.lines.iter().any(|line| named(&line.text))
     }
 
-    /// Whether the log or somebody says that NICs read and write GPU memory.
+    /// Whether somebody says that NICs read and write GPU memory.
     pub fn has_gpu_direct(&self) -> bool {
         const SAID: [&str; 6] = [
             "gpudirect rdma: enabled",
@@ -86,8 +86,14 @@ impl<'a> Case<'a> {
             let text = line.text.to_lowercase();
             SAID.iter().any(|words| text.contains(words))
         };
-        let seen = |comm: &Communicator| comm.transports.iter().any(|transport| transport.gdr);
-        self.run.communicators.iter().any(seen) || self.lines.iter().any(said)
+        self.lines.iter().any(said)
+    }
+
+    /// The header of a matrix, as evidence.
+    pub fn line_of(&self, matrix: &TopoMatrix) -> SourceLine {
+        let place = matrix.place;
+        let names = || matrix.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(" ");
+        self.run.line(place).unwrap_or_else(|| SourceLine { place, text: names().into() })
     }
 
     /// The largest communicator.

@@ -31,6 +31,8 @@ const NEAR: f64 = 0.85;
 const SURE: f64 = 0.55;
 /// Above this the description does not fit the machine.
 const ABOVE: f64 = 1.3;
+/// Above this a description that was guessed is worth nothing.
+const FAR_ABOVE: f64 = 1.6;
 
 /// Predicts every table for which the cluster is known: described, or derived from the run.
 pub(crate) fn prospects<'a>(case: &'a Case<'a>, described: Option<&Cluster>) -> Vec<Prospect<'a>> {
@@ -52,6 +54,10 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, described: Option<&Cluster>) ->
     let mut last: Vec<f64> = shares.iter().rev().take(3).map(|(_, share)| *share).collect();
     last.sort_by(f64::total_cmp);
     let reached = last.get(last.len() / 2).copied()?;
+    // Then the machine is not the one that the run seems to tell of.
+    if !setting.described && reached > FAR_ABOVE {
+        return None;
+    }
     Some(Prospect { test, collective, setting, rows, reached })
 }
 

@@ -205,7 +205,7 @@ pub fn unexplained(case: &Case, findings: &[Finding]) -> Option<Finding> {
         return None;
     }
     let quote = Quote::find(case, findings);
-    let Some(remark) = fatal(case) else { return quote.filter(|_| !came_up(case))?.alone() };
+    let Some(remark) = fatal(case) else { return quote.filter(|_| !came_up(case))?.alone(findings) };
     if succeeded(case, remark) {
         return Some(died_beside_success(remark));
     }
@@ -241,61 +241,97 @@ struct Quote<'a> {
     words: &'a str,
     source: &'a SourceLine,
     failed: Failed,
-    /// Whether NCCL's calls returned with an error after it.
-    is_fatal: bool,
+    weight: Weight,
+}
+
+/// What followed a warning.
+#[derive(Clone, Copy, PartialEq)]
+enum Weight {
+    /// NCCL's calls returned with an error.
+    Returned,
+    /// A program repeated it as the reason of its failure.
+    Repeated,
+    /// Nothing that the input shows.
+    Nothing,
 }
 
 impl<'a> Quote<'a> {
-    /// The first warning after which NCCL's calls returned an error, or what PyTorch repeats below `Last error:`, where no
-    /// finding rests on it.
+    /// The first warning after which NCCL's calls returned an error, or what PyTorch repeats below `Last error:`, or any
+    /// other warning, where no finding rests on it.
     fn find(case: &'a Case, findings: &[Finding]) -> Option<Self> {
         let known = |source: &SourceLine| {
             findings.iter().flat_map(|finding| &finding.evidence).any(|evidence| evidence.source.place == source.place)
         };
-        let mut quotes = Quote::warnings(case).into_iter().chain(Quote::last_errors(case));
+        let (returned, others): (Vec<Self>, Vec<Self>) =
+            Quote::warnings(case).into_iter().partition(|quote| quote.weight == Weight::Returned);
+        let mut quotes = returned.into_iter().chain(Quote::last_errors(case)).chain(others);
         quotes.find(|quote| !known(quote.source))
     }
 
     fn warnings(case: &'a Case) -> Vec<Self> {
-        let steps = &case.run.nccl.error_steps;
-        // Threads that serve others warn of what happened to these.
-        let serves = |warning: &&Warning| {
-            ["[Service thread", "[Proxy Service", "[Proxy Progress"]
-                .iter()
-                .any(|head| warning.message.starts_with(head))
-        };
-        let warnings = case.run.nccl.warnings.iter().filter(|warning| !serves(warning));
+        // Threads that serve others warn of what happened to these; without SHARP, and after other events, NCCL goes on.
+        const HARMLESS: [&str; 8] = [
+            "[Service thread",
+            "[Proxy Service",
+            "[Proxy Progress",
+            "SHARP",
+            "CollNet",
+            "Got async event",
+            "MSCCL",
+            "Missing \"",
+        ];
+        let matters = |warning: &&Warning| !HARMLESS.iter().any(|words| warning.message.contains(words));
         let read = |warning: &'a Warning| {
             let after = |step: &&ErrorStep| {
                 let (step, warning) = (step.source.place, warning.source.place);
                 step.input == warning.input && step.line > warning.line
             };
-            let step = steps.iter().find(after)?;
-            let failed = Failed::of_result(step.result);
-            Some(Quote { words: &warning.message, source: &warning.source, failed, is_fatal: true })
+            let of_topology = warning.site.as_ref().is_some_and(|site| site.starts_with("graph/"));
+            let step = case.run.nccl.error_steps.iter().find(after);
+            let failed = match step {
+                _ if of_topology => Failed::Internal,
+                Some(step) => Failed::of_result(step.result),
+                None if warning.message.starts_with("Cuda failure") => Failed::Cuda,
+                None => Failed::Something,
+            };
+            let weight = if step.is_some() { Weight::Returned } else { Weight::Nothing };
+            Quote { words: &warning.message, source: &warning.source, failed, weight }
         };
-        warnings.filter_map(read).collect()
+        case.run.nccl.warnings.iter().filter(matters).map(read).collect()
     }
 
     fn last_errors(case: &'a Case) -> Vec<Self> {
         let heads = case.lines.iter().filter(|line| line.text.trim_end().ends_with("Last error:"));
         let below = |head: &Line| {
             let place = head.source.place;
-            case.lines
-                .iter()
-                .find(|line| line.source.place.input == place.input && line.source.place.line == place.line + 1)
+            let next =
+                |line: &&Line| (line.source.place.input, line.source.place.line) == (place.input, place.line + 1);
+            case.lines.iter().find(next)
         };
         let quote = |line: &'a Line<'a>| {
-            let failed = if line.text.contains("Cuda failure") { Failed::Cuda } else { Failed::Something };
-            Quote { words: line.text.trim(), source: line.source, failed, is_fatal: false }
+            let cuda = line.text.find("Cuda failure");
+            let failed = if cuda.is_some() { Failed::Cuda } else { Failed::Something };
+            let words = line.text[cuda.unwrap_or(0)..].trim();
+            Quote { words, source: line.source, failed, weight: Weight::Repeated }
         };
         heads.filter_map(below).map(quote).collect()
     }
 
-    /// What it says where no program tells that it failed.
-    fn alone(self) -> Option<Finding> {
-        let draft = self.is_fatal.then(|| self.failed.quoting(self.words))?;
-        Some(draft.finding(vec![Evidence::new(self.source.clone())], self.failed.remedy(true)))
+    /// What it says where no program tells that it failed. A warning that nothing followed is worth a look, if nothing else
+    /// is.
+    fn alone(self, findings: &[Finding]) -> Option<Finding> {
+        let told = findings.iter().any(|finding| finding.severity >= Severity::Warning);
+        let mut draft = self.failed.quoting(self.words);
+        if self.weight != Weight::Returned {
+            draft.severity = Severity::Warning;
+            draft.confidence = 0.3;
+            draft.title = format!("NCCL warns: {}", in_short(self.words));
+            draft.explanation = "No rule of busbw's knows this warning of NCCL's, and the input does not show what came of it. NCCL warns \
+                                 where something fails; what its calls returned follows in the log with NCCL_DEBUG=INFO."
+                .into();
+        }
+        let wanted = self.weight == Weight::Returned || self.weight == Weight::Nothing && !told;
+        wanted.then(|| draft.finding(vec![Evidence::new(self.source.clone())], self.failed.remedy(true)))
     }
 }
 
@@ -346,16 +382,17 @@ mod tests {
         assert_eq!(title(torch).as_deref(), Some("A check of NCCL's own failed: A thing went wrong"));
     }
 
-    /// Warnings of processes that leave one after the other are followed by nothing.
     #[test]
-    fn a_warning_without_consequence_is_no_failure() {
+    fn a_warning_is_no_failure_by_itself() {
         let text = "node1:10:20 [0] misc/x.cc:1 NCCL WARN Something odd that nobody knows";
-        assert_eq!(title(text), None);
+        let says = |before: &str| Some(format!("{before}: Something odd that nobody knows"));
+        assert_eq!(title(text), says("NCCL warns"));
         let step = "node1:10:20 [0] NCCL INFO x.cc:2 -> 3";
-        assert!(
-            title(&format!("{text}\n{step}")).is_some_and(|title| title.ends_with("Something odd that nobody knows"))
-        );
+        assert_eq!(title(&format!("{text}\n{step}")), says("A check of NCCL's own failed"));
         let up = "node1:10:11 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 - Init COMPLETE";
         assert_eq!(title(&format!("{up}\n{text}\n{step}")), None);
+        let harmless =
+            "node1:10:20 [0] transport.cc:1 NCCL WARN [Service thread] Accept failed Resource temporarily unavailable";
+        assert_eq!(title(harmless), None);
     }
 }

@@ -4,9 +4,19 @@ use super::Draft;
 use crate::case::{Case, Network, network_of};
 use busbw_model::{Code, Communicator, Evidence, Finding, GdrUse, Severity, TransportKind};
 
+/// Plugins over RDMA that could use it: aws-ofi-nccl on EFA and Slingshot names itself so.
+const PLUGINS: [&str; 3] = ["Libfabric", "OFI", "EFA"];
+
 /// RDMA connections without `/GDRDMA`.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let over_rdma = |comm: &&Communicator| network_of(comm) == Some(Network::Rdma);
+    let named = |kind: &TransportKind| match kind {
+        TransportKind::Net(name) => PLUGINS.iter().any(|plugin| name.contains(plugin)),
+        _ => false,
+    };
+    let over_rdma = |comm: &&Communicator| match network_of(comm) {
+        Some(Network::Plugin) => comm.transports.iter().any(|transport| named(&transport.kind)),
+        network => network == Some(Network::Rdma),
+    };
     case.run.communicators.iter().filter(over_rdma).find_map(|comm| without_gdr(case, comm)).into_iter().collect()
 }
 

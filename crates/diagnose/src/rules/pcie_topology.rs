@@ -76,7 +76,7 @@ fn without_numa(case: &Case) -> Option<Finding> {
             .into(),
     };
     Some(draft.finding(
-        vec![Evidence::noted(line_of(case, matrix.place), "`NUMA Affinity` names several nodes for every GPU")],
+        vec![Evidence::noted(case.line_of(matrix), "`NUMA Affinity` names several nodes for every GPU")],
         &[
             "Ask the provider for the topology file of this instance type and give it to NCCL on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
             "See what NCCL sees: `export NCCL_TOPO_DUMP_FILE=system.xml`, then look for GPUs and NICs directly below the CPU",

@@ -68,6 +68,13 @@ fn wordings_of_all_versions_tell_their_cause() {
         ("NET/OFI OFI fi_getinfo() call failed: No data available", "net.plugin"),
         ("NET/OFI Request 0x1 completed with error. RC: 20. Error: unknown error.", "net.unreachable"),
         ("socketPollConnect poll() returned 1, no POLLOUT events", "net.unreachable"),
+        (
+            "NET/IB : Got completion from peer 10.1.0.4<4971> with status=IBV_WC_REM_INV_REQ_ERR(9) opcode=0",
+            "ib.transport-error",
+        ),
+        ("NET/IB :SHARP coll init error: Cannot create SHArP job(-11)", "net.plugin"),
+        ("Could not find real path of /sys/class/pci_bus/0000:01/../../0000:01:00.0", "topo.virtualized"),
+        ("Attribute busid of node nic not found", "version.mismatch"),
         ("Cuda failure 'out of memory'", "gpu.error"),
         ("Cuda failure 802 'system not yet initialized'", "nvlink.fabric"),
         ("Failed to CUDA calloc async 4194304 bytes", "gpu.error"),
@@ -137,8 +144,6 @@ fn noise_of_healthy_runs_matches_nothing() {
         "[Service thread] Could not receive type from localRank 3, res=3, closed=0",
         "[Proxy Service 3] Failed to execute operation Close from rank 3, retcode 3",
         "[Service thread] Accept failed Resource temporarily unavailable",
-        "NET/IB :SHARP coll init error: Cannot create SHArP job(-11)",
-        "Cannot initialize CollNet, using point-to-point network instead",
         "MSCCL++: Cannot enable MSCCL++; environment is not MSCCL compatible",
     ];
     for text in noise {
