@@ -3,8 +3,8 @@
 use crate::case::{Case, Network, Test, network_of};
 use crate::hardware::GpuKind;
 use busbw_model::{
-    BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkStatement, Run, Severity,
-    SourceLine, TransportKind,
+    BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
+    Severity, SourceLine, TransportKind,
 };
 
 /// What sockets reach between two nodes at best in published runs with one to a few interfaces, GB/s.
@@ -15,7 +15,23 @@ const SOCKET_LATENCY_US: f64 = 60.0;
 /// The log says that ranks of different nodes talk over sockets.
 pub fn logged(case: &Case) -> Vec<Finding> {
     let sockets = |comm: &&Communicator| network_of(comm) == Some(Network::Socket);
-    case.run.communicators.iter().find(sockets).map(|comm| logged_fallback(case, comm)).into_iter().collect()
+    let connected = case.run.communicators.iter().find(sockets).map(|comm| {
+        let transport = comm.transports.iter().find(|t| matches!(t.kind, TransportKind::Net(_)));
+        let line = transport.and_then(|t| case.run.line(t.first));
+        line.map(|source| Evidence::noted(source, "a connection between nodes over a socket"))
+    });
+    let told = || chosen_by_hosts(case.run).map(Some);
+    connected.or_else(told).map(|evidence| logged_fallback(case, evidence)).into_iter().collect()
+}
+
+/// `Using network Socket` of two hosts at least: a host by itself says so even if it needs no network.
+fn chosen_by_hosts(run: &Run) -> Option<Evidence> {
+    let chosen = |line: &&NetworkLine| line.statement == NetworkStatement::Chosen && line.network == "Socket";
+    let mut lines = run.nccl.networks.iter().filter(chosen);
+    let first = lines.next()?;
+    let other = lines.any(|line| line.host.is_some() && line.host != first.host);
+    let connected = run.communicators.iter().any(|comm| network_of(comm).is_some());
+    (other && !connected).then(|| Evidence::noted(first.source.clone(), "NCCL's choice"))
 }
 
 /// What speed says of the network: a table as sockets have them, two runs that compare, and what carried the traffic.
@@ -28,16 +44,11 @@ pub fn measured(case: &Case) -> Vec<Finding> {
     [suspected, compared(case, &pairs), in_use(case, &pairs)].concat()
 }
 
-fn logged_fallback(case: &Case, comm: &Communicator) -> Finding {
-    let (run, why) = (case.run, Why::of(case.run));
+fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {
+    let why = Why::of(case.run);
     // Without a sign of RDMA sockets are all that there is.
     let avoidable = matches!(why, Why::Disabled(_) | Why::Forced(_)) || case.has_rdma();
-    let transport = comm.transports.iter().find(|t| matches!(t.kind, TransportKind::Net(_)));
-    let mut evidence: Vec<Evidence> = transport
-        .and_then(|t| run.line(t.first))
-        .map(|source| Evidence::noted(source, "a connection between nodes over a socket"))
-        .into_iter()
-        .collect();
+    let mut evidence: Vec<Evidence> = evidence.into_iter().collect();
     evidence.extend(why.evidence());
     Finding {
         code: Code::NetSocketFallback,
