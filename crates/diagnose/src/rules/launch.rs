@@ -1,45 +1,15 @@
 //! Processes that each ran a test of their own instead of one test together.
 
 use super::Draft;
+use super::device_lists::{self, REMEDY};
+use super::launch_command::Launch;
 use crate::case::Case;
-use crate::lines::{Line, Voice};
 use busbw_model::{BenchTable, Code, Evidence, Finding, Place, Severity, SourceLine};
 
-const REMEDY: &[&str] = &[
-    "Build nccl-tests with MPI: `make clean; make MPI=1 MPI_HOME=/path/to/mpi`, and check `ldd build/all_reduce_perf | grep mpi`",
-    "Use the mpirun of the MPI that it was built with, and see that ranks know each other: `mpirun -np 2 --host nodeA,nodeB ./mpi_hello`",
-];
-
-/// Several results where a launcher was to start one job, and tests of a single rank.
-pub fn rule(case: &Case) -> Vec<Finding> {
-    repeated(case).or_else(|| alone(case)).into_iter().collect()
-}
-
-/// A launcher's command line, with the number of processes that it asks for.
-struct Launch<'a> {
-    line: &'a Line<'a>,
-    processes: usize,
-}
-
-impl<'a> Launch<'a> {
-    fn read(line: &'a Line<'a>) -> Option<Self> {
-        let words: Vec<&str> = line.text.split_whitespace().collect();
-        let at = words.iter().position(|w| ["mpirun", "mpiexec", "srun", "prun"].iter().any(|l| w.ends_with(l)))?;
-        let after = |flags: &[&str]| words[at..].windows(2).find(|pair| flags.contains(&pair[0])).map(|pair| pair[1]);
-        let count = after(&["-np", "-n", "--np", "-c", "--ntasks"]).and_then(|n| n.parse().ok());
-        let hosts = after(&["-H", "-host", "--host", "-hosts", "--hosts"]).map(|list| list.split(',').count());
-        let processes = count.or(hosts).unwrap_or(1);
-        (line.voice == Voice::Other && words.len() > at + 1).then_some(Launch { line, processes })
-    }
-
-    fn place(&self) -> Place {
-        self.line.source.place
-    }
-}
-
-fn repeated(case: &Case) -> Option<Finding> {
-    let launches: Vec<Launch> = case.lines.iter().filter_map(Launch::read).collect();
-    launches.iter().enumerate().find_map(|(index, launch)| {
+/// Several results where a launcher was to start one job. Where devices are listed, the lists tell.
+pub fn repeated(case: &Case) -> Vec<Finding> {
+    let launches = Launch::all(case);
+    let found = launches.iter().enumerate().find_map(|(index, launch)| {
         let next = launches.get(index + 1).map(Launch::place).filter(|p| p.input == launch.place().input);
         let end = next.map_or(u64::MAX, |place| place.line);
         let within =
@@ -47,8 +17,10 @@ fn repeated(case: &Case) -> Option<Finding> {
         let averages: Vec<f64> =
             case.lines.iter().filter(|l| within(l.source.place)).filter_map(|l| average(&l.text)).collect();
         let alike = averages.len() >= 2 && averages.len() <= launch.processes && all_alike(&averages);
-        alike.then(|| separate(launch, averages.len()))
-    })
+        let listed = case.run.tables.iter().any(|table| within(table.place) && !table.devices.is_empty());
+        (alike && !listed).then(|| separate(launch, averages.len()))
+    });
+    found.into_iter().collect()
 }
 
 /// The closing line of a table: `# Avg bus bandwidth    : 3.94145`.
@@ -79,7 +51,12 @@ fn separate(launch: &Launch, results: usize) -> Finding {
 }
 
 /// Tables of one rank, in which nothing moves.
-fn alone(case: &Case) -> Option<Finding> {
+pub fn alone(case: &Case) -> Vec<Finding> {
+    let explained = !device_lists::rule(case).is_empty() || !repeated(case).is_empty();
+    still(case).filter(|_| !explained).into_iter().collect()
+}
+
+fn still(case: &Case) -> Option<Finding> {
     let one_rank = |t: &&BenchTable| t.devices.len() == 1 && t.nranks == Some(1) && !t.rows.is_empty();
     let still = |t: &BenchTable| t.rows.iter().filter_map(|r| r.best_busbw()).all(|b| b.0 == 0.0);
     let tables: Vec<&BenchTable> = case.run.tables.iter().filter(one_rank).filter(|t| still(t)).collect();
