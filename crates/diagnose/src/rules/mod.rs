@@ -83,7 +83,7 @@ pub const ALL: &[Entry] = &[
     on_speed("device_lists", device_lists::rule),
     on_speed("launch::repeated", launch::repeated),
     on_log("launch::alone", launch::alone),
-    on_log("interface", interface::rule),
+    on_log("interface::taken", interface::taken),
     on_log("gdr", gdr::rule),
     on_log("nic_far", nic_far::rule),
     on_log("nic_unused", nic_unused::rule),
