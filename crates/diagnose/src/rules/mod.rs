@@ -26,6 +26,7 @@ mod signatures;
 mod slow_tables;
 mod sockets;
 pub(crate) mod transport;
+mod versions;
 pub(crate) mod wire_test;
 mod witnesses;
 
@@ -92,6 +93,7 @@ pub const ALL: &[Entry] = &[
     on_log("channels", channels::rule),
     on_log("sockets", sockets::rule),
     on_log("odd_one", odd_one::rule),
+    on_speed("versions", versions::rule),
     on_log("hosts", hosts::rule),
     on_speed("saved", saved::rule),
     on_speed("wire_test", wire_test::rule),
