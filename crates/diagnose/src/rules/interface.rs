@@ -30,6 +30,66 @@ pub fn taken(case: &Case) -> Vec<Finding> {
     worst.map(|taken| taken.finding(set, failure.filter(|line| taken.could_fail(line)))).into_iter().collect()
 }
 
+/// An address that was never filled in, to which NCCL connects all the same: `connecting to address  with family 59936 is
+/// neither AF_INET(2) nor AF_INET6(10)` (`src/misc/socket.cc`).
+pub fn without_address(case: &Case) -> Vec<Finding> {
+    let family = |line: &Line| {
+        let (_, rest) = line.text.split_once("with family ")?;
+        rest.contains("is neither AF_INET").then(|| rest.split(' ').next().unwrap_or_default().to_string())
+    };
+    let Some((line, family)) = case.lines.iter().find_map(|line| Some((line, family(line)?))) else {
+        return Vec::new();
+    };
+    let set = case.run.nccl.env_value(IFNAME);
+    let evidence = std::iter::once(Evidence::noted(line.source.clone(), format!("family {family}")));
+    let setting = set.map(|set| Evidence::new(set.source.clone()));
+    let evidence: Vec<Evidence> = evidence.chain(setting).collect();
+    let finding = match set {
+        Some(set) => no_such_interface(&set.value, &family).finding(
+            evidence,
+            &[
+                &format!("See which interfaces each host has: `mpirun --map-by ppr:1:node bash -c 'hostname; ip -brief address'`, and which lacks {}", set.value),
+                "Name one that all hosts have, or the beginning that their names share: `export NCCL_SOCKET_IFNAME=eth`",
+                "See that the variable is the same in the job on every host: `mpirun --map-by ppr:1:node bash -c 'hostname; env | grep NCCL_SOCKET'`",
+            ],
+        ),
+        None => no_address(&family).finding(
+            evidence,
+            &[
+                "Look at the output of the other ranks, from the first WARN on: the rank whose address is missing says why",
+                "List the interfaces on every host, and inside the container: `ip -brief address`",
+            ],
+        ),
+    };
+    vec![finding]
+}
+
+fn no_such_interface(value: &str, family: &str) -> Draft {
+    Draft {
+        code: Code::NetWrongInterface,
+        severity: Severity::Error,
+        confidence: 0.88,
+        title: format!("A host has no interface that {IFNAME}={value} admits"),
+        explanation: format!(
+            "A rank connects to an address of family {family}, which is neither IPv4 (2) nor IPv6 (10): it was never filled in. NCCL looked for \
+             an interface that the setting admits, found none on that host, and went on without an address."
+        ),
+    }
+}
+
+fn no_address(family: &str) -> Draft {
+    Draft {
+        code: Code::NetUnreachable,
+        severity: Severity::Error,
+        confidence: 0.6,
+        title: "A rank got no valid address of another".into(),
+        explanation: format!(
+            "A rank connects to an address of family {family}, which is neither IPv4 (2) nor IPv6 (10): it was never filled in. The other rank \
+             found no interface for its sockets, or left before it told its address."
+        ),
+    }
+}
+
 /// Whether no connection leaves the node: as communicators say, or as all their connections show.
 fn stays_on_node(case: &Case) -> bool {
     let within = |comm: &Communicator| {

@@ -139,3 +139,23 @@ fn what_leads_to_others_or_needs_no_others_is_right() {
         assert_eq!(found(lines), None, "{lines:?}");
     }
 }
+
+#[test]
+fn an_address_that_was_never_filled_in_comes_of_a_name_that_does_not_exist() {
+    let error = "ncclSocketInit: connecting to address  with family 31744 is neither AF_INET(2) nor AF_INET6(10)";
+    let setting = "gpu-a:5:5 [3] NCCL INFO NCCL_SOCKET_IFNAME set by environment to bond7";
+    let warning = format!("gpu-a:5:6 [3] misc/socket.cc:9 NCCL WARN {error}");
+    let cases = [
+        (vec![setting, &warning], Some(Code::NetWrongInterface)),
+        (vec![setting, "Last error:", error], Some(Code::NetWrongInterface)),
+        (vec!["Last error:", error], Some(Code::NetUnreachable)),
+        (vec![setting], None),
+    ];
+    for (lines, code) in cases {
+        let run = busbw_ingest::read_bytes(&[("log", lines.join("\n").as_bytes())]).expect("text");
+        let found = without_address(&Case::new(&run));
+        assert_eq!(found.first().map(|finding| finding.code), code, "{lines:?}");
+        let named = found.iter().all(|f| f.code != Code::NetWrongInterface || f.title.contains("bond7"));
+        assert!(named, "{found:?}");
+    }
+}

@@ -4,6 +4,7 @@ use super::Draft;
 use super::device_lists::{self, REMEDY};
 use super::launch_command::Launch;
 use crate::case::Case;
+use crate::words::listed;
 use busbw_model::{BenchTable, Code, Evidence, Finding, Place, Severity, SourceLine};
 
 /// Several results where a launcher was to start one job. Where devices are listed, the lists tell.
@@ -21,6 +22,44 @@ pub fn repeated(case: &Case) -> Vec<Finding> {
         (alike && !listed).then(|| separate(launch, averages.len()))
     });
     found.into_iter().collect()
+}
+
+/// Ranks that lie beyond the size of their world: `Invalid rank requested : 7/4` (`src/init.cc`).
+pub fn beyond(case: &Case) -> Vec<Finding> {
+    let lines = || case.lines.iter().filter_map(|line| Some((line, rank_of_world(&line.text)?)));
+    let mut ranks: Vec<(i64, i64)> = lines().map(|(_, asked)| asked).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let Some((rank, size)) = ranks.first().copied() else { return Vec::new() };
+    let beyond: Vec<i64> = ranks.iter().filter(|(_, other)| *other == size).map(|(rank, _)| *rank).collect();
+    let noun = if beyond.len() == 1 { "rank" } else { "ranks" };
+    let named = listed(beyond.iter(), 8);
+    let draft = Draft {
+        code: Code::MpiLaunch,
+        severity: Severity::Error,
+        confidence: 0.95,
+        title: format!("NCCL was asked for {noun} {named} in a world of {size}: RANK and WORLD_SIZE do not fit"),
+        explanation: format!(
+            "Ranks count from 0 to {}; rank {rank} is none of {size}. More processes were started than they were told: one for each visible \
+             GPU, with another number as world size, or ranks that count over all nodes with the size of one node.",
+            size - 1
+        ),
+    };
+    let evidence = lines().take(4).map(|(line, _)| Evidence::noted(line.source.clone(), "rank / world size")).collect();
+    vec![draft.finding(evidence, BEYOND)]
+}
+
+const BEYOND: &[&str] = &[
+    "Let one launcher set both, and take them from the environment: `torchrun --nnodes=2 --nproc_per_node=8 train.py`",
+    "Where the program starts its processes itself: make the world size nodes times processes, and show it only the GPUs that it is to use: `export CUDA_VISIBLE_DEVICES=0,1,2,3`",
+    "Print what each process got: `echo $(hostname) rank $RANK of $WORLD_SIZE, local $LOCAL_RANK`",
+];
+
+/// The rank and the number of ranks.
+fn rank_of_world(text: &str) -> Option<(i64, i64)> {
+    let (_, rest) = text.split_once("Invalid rank requested : ")?;
+    let (rank, size) = rest.split_whitespace().next()?.split_once('/')?;
+    Some((rank.parse().ok()?, size.parse().ok().filter(|size| *size > 0)?))
 }
 
 /// The closing line of a table: `# Avg bus bandwidth    : 3.94145`.
@@ -74,4 +113,47 @@ fn still(case: &Case) -> Option<Finding> {
     let source =
         first.rows.first().map_or_else(|| SourceLine { place: first.place, text: "".into() }, |row| row.source.clone());
     Some(draft.finding(vec![Evidence::noted(source, "one rank")], REMEDY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str, rule: crate::rules::Rule) -> Option<(Severity, String)> {
+        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+        rule(&Case::new(&run)).into_iter().next().map(|finding| (finding.severity, finding.title))
+    }
+
+    #[test]
+    fn a_rank_beyond_its_world_is_named_with_both_numbers() {
+        let warns = |rank: u32, size: u32| {
+            format!("gpu-a:{rank}:9 [0] init.cc:981 NCCL WARN Invalid rank requested : {rank}/{size}\n")
+        };
+        let cases = [
+            (warns(9, 8), "rank 9 in a world of 8"),
+            (warns(11, 8) + &warns(10, 8), "ranks 10, 11 in a world of 8"),
+            ("Last error:\nInvalid rank requested : -1/16\n".to_string(), "rank -1 in a world of 16"),
+        ];
+        for (text, numbers) in cases {
+            let (severity, title) = found(&text, beyond).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((severity, title.contains(numbers)), (Severity::Error, true), "{title}");
+        }
+        assert_eq!(found("Invalid rank requested : none", beyond), None);
+    }
+
+    /// Ends of tables without a list of devices tell by their number; with lists, the lists tell.
+    #[test]
+    fn results_are_counted_where_no_device_is_listed() {
+        let launch = "$ mpirun -np 2 ./all_reduce_perf -g 4\n";
+        let end = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 147.2\n#\n";
+        let devices = "# Using devices\n#  Rank  0 Pid  5 on gpu-a device  0 [0x0f] H100\n#  Rank  1 Pid  6 on gpu-a device  1 [0x1f] H100\n";
+        let cases = [
+            (format!("{launch}{end}{end}"), true),
+            (format!("{launch}{end}"), false),
+            (format!("{launch}{devices}{end}{end}"), false),
+        ];
+        for (text, told) in cases {
+            assert_eq!(found(&text, repeated).is_some(), told, "{text}");
+        }
+    }
 }
