@@ -27,7 +27,8 @@ impl Inner {
     pub fn of(name: &str, address: Option<&str>) -> Option<Self> {
         let address = address.and_then(|text| text.split('%').next()?.parse::<IpAddr>().ok());
         let link_local = address.is_some_and(is_link_local);
-        if name == "lo" || address.is_some_and(|address| address.is_loopback()) {
+        // A routed address of a host that has one for all of its links may lie on lo.
+        if address.map_or(name == "lo", |address| address.is_loopback()) {
             return Some(Inner::Loopback);
         }
         let of_a_pod = name.starts_with("veth") && address.is_some() && !link_local;
@@ -63,6 +64,7 @@ mod tests {
         let cases = [
             ("lo", Some("127.0.0.1"), Some(Inner::Loopback)),
             ("lo", None, Some(Inner::Loopback)),
+            ("lo", Some("10.9.0.4"), None),
             ("eth0", Some("::1"), Some(Inner::Loopback)),
             ("eth0", Some("169.254.7.1"), Some(Inner::LinkLocal)),
             ("tunl0", Some("fe80::5efe:1%tunl0"), Some(Inner::LinkLocal)),

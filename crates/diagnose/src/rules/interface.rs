@@ -57,6 +57,7 @@ pub fn without_address(case: &Case) -> Vec<Finding> {
             evidence,
             &[
                 "Look at the output of the other ranks, from the first WARN on: the rank whose address is missing says why",
+                "Compare the NCCL that each host loads: `mpirun --map-by ppr:1:node bash -c 'hostname; ldconfig -p | grep libnccl'`, in Python `torch.cuda.nccl.version()`",
                 "List the interfaces on every host, and inside the container: `ip -brief address`",
             ],
         ),
@@ -84,8 +85,9 @@ fn no_address(family: &str) -> Draft {
         confidence: 0.6,
         title: "A rank got no valid address of another".into(),
         explanation: format!(
-            "A rank connects to an address of family {family}, which is neither IPv4 (2) nor IPv6 (10): it was never filled in. The other rank \
-             found no interface for its sockets, or left before it told its address."
+            "A rank connects to an address of family {family}, which is neither IPv4 (2) nor IPv6 (10): it was never filled in, or \
+             misread. The other rank found no interface for its sockets, left before it told its address, or loads another version of NCCL, \
+             whose messages have another form."
         ),
     }
 }

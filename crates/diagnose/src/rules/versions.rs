@@ -57,8 +57,8 @@ fn in_communicator(case: &Case, comm: &Communicator) -> Option<Finding> {
     }
 }
 
-/// Hosts of one input without any communicator, each with one release, whose lines lie between each other's: runs one
-/// after the other do not.
+/// Hosts of one input without any communicator, each with one release, whose lines lie between each other's, as those of runs
+/// one after the other do not; or whose messages do not fit each other.
 fn at_once(case: &Case) -> Option<Finding> {
     if !case.run.communicators.is_empty() {
         return None;
@@ -67,12 +67,12 @@ fn at_once(case: &Case) -> Option<Finding> {
         let loads = |line: &&VersionLine| line.processes.iter().any(|(name, _)| name == host);
         only(case.run.nccl.versions.iter().filter(loads))
     };
-    let spans = spans(case);
+    let (spans, misread) = (spans(case), misread(case));
     let meets = |(input, host): &(u32, &str)| {
         let Some((line, (from, to))) = of_host(host).zip(spans.get(&(*input, *host))) else { return false };
         spans.iter().any(|((other_input, other), (first, last))| {
             let differs = of_host(other).is_some_and(|theirs| release(theirs) != release(line));
-            other_input == input && differs && first < to && from < last
+            other_input == input && differs && (misread || first < to && from < last)
         })
     };
     let mut hosts: Loaders<&str> = BTreeMap::new();
@@ -82,6 +82,12 @@ fn at_once(case: &Case) -> Option<Finding> {
     }
     let failed = failures::failed(case) || case.run.nccl.warn_lines > 0;
     mixed(&hosts, "", failed, 0.8)
+}
+
+/// Whether a rank read another's message as what it is not: one of another length, an address that is none.
+fn misread(case: &Case) -> bool {
+    const SIGNS: [&str; 3] = ["Message truncated", "message truncated", "is neither AF_INET"];
+    case.lines.iter().any(|line| SIGNS.iter().any(|sign| line.text.contains(sign)))
 }
 
 /// From where to where each host speaks in each input, as far as its statements were kept.
@@ -172,6 +178,15 @@ mod tests {
             + &version("gpu-b", 7, NEW)
             + "gpu-a:5:5 [0] bootstrap.cc:90 NCCL WARN Bootstrap Root : mismatch in rank count\n"
             + TRUNCATED;
+        // The version on a line without a name, behind the driver's of the process that prints both.
+        let driver = |host: &str, pid: u32| format!("{host}:{pid}:{pid} [0] NCCL INFO cudaDriverVersion 12040\n");
+        let nameless = bootstrap("gpu-a", 5)
+            + &driver("gpu-a", 5)
+            + &format!("NCCL version {OLD}\n")
+            + &bootstrap("gpu-b", 7)
+            + &driver("gpu-b", 7)
+            + &format!("NCCL version {NEW}\n")
+            + "gpu-b:7:9 [0] misc/socket.cc:729 NCCL WARN ncclSocketInit: connecting to address with family 0 is neither AF_INET(2) nor AF_INET6(10)\n";
         let cases = [
             (vec![one.clone() + TRUNCATED], Severity::Error, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
             (vec![well], Severity::Warning, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
@@ -183,6 +198,7 @@ mod tests {
             ),
             (vec![same_host], Severity::Warning, "2.20.3 on rank 0, 2.25.1 on rank 1"),
             (vec![met], Severity::Error, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
+            (vec![nameless], Severity::Error, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
         ];
         for (texts, severity, who) in cases {
             let (told, title) = told(&texts).unwrap_or_else(|| panic!("{texts:?}"));
@@ -216,7 +232,7 @@ mod tests {
                 version("gpu-a", 5, OLD)
                     + "gpu-a:5:5 [0] init.cc:1 NCCL WARN Cuda failure 'out of memory'\n"
                     + &version("gpu-b", 7, NEW)
-                    + TRUNCATED,
+                    + &TRUNCATED.replace("Message truncated", "Socket closed"),
             ],
             // One release, built for two versions of CUDA.
             vec![
