@@ -75,6 +75,7 @@ fn device(value: &Value) -> Option<BenchDevice> {
         device: unsigned(&value["device"]).unwrap_or_default(),
         bus_id: string(&value["device_hex"]).unwrap_or_default(),
         name: string(&value["device_info"]).unwrap_or_default(),
+        ..BenchDevice::default()
     })
 }
 

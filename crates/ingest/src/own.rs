@@ -91,8 +91,13 @@ pub fn explained(text: &str) -> serde_json::Result<Explained> {
         |((name, value), origin)| EnvSetting { name, value, origin, source: SourceLine::default(), hosts: Vec::new() };
     run.nccl.env = by_log.chain(by_command).map(setting).collect();
     let versions = nccl.into_iter().flat_map(|nccl| nccl.versions);
-    let version =
-        |version| VersionLine { version, cuda: None, library: Library::default(), source: SourceLine::default() };
+    let version = |version| VersionLine {
+        version,
+        cuda: None,
+        library: Library::default(),
+        processes: Vec::new(),
+        source: SourceLine::default(),
+    };
     run.nccl.versions = versions.map(version).collect();
     let only_host = match nodes.as_slice() {
         [only] => Some(only.host.clone()),

@@ -50,6 +50,8 @@ pub(crate) struct Scanner {
     /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
     statements: FxHashMap<Box<[u8]>, bool>,
     statement_key: Vec<u8>,
+    /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
+    driver_told: Option<(u32, u32)>,
     notes: Notes,
 }
 
@@ -69,7 +71,7 @@ impl Scanner {
 
     /// Reads a block of whole lines (the last may lack its line end).
     pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
-        self.line = 0;
+        (self.line, self.driver_told) = (0, None);
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
         let mut start = 0;
         for end in memchr_iter(b'\n', block) {
@@ -262,6 +264,11 @@ impl Scanner {
             }
             return;
         }
+        if message.starts_with(b"cudaDriverVersion ") {
+            // Two processes in a row: whose version follows is open.
+            let after_another = self.driver_told.is_some_and(|(other, line)| line + 1 == self.line && other != speaker);
+            self.driver_told = Some((if after_another { NOBODY } else { speaker }, self.line));
+        }
         if !nccl_log::is_of_the_host(message) || message.len() > LONGEST_STATEMENT {
             self.statement(speaker, message, line);
             return;
@@ -375,7 +382,8 @@ impl Scanner {
         if (body.starts_with("NCCL version") || body.starts_with("RCCL version"))
             && let Some(version) = nccl_log::read_version(body.as_bytes())
         {
-            self.push(NOBODY, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
+            let speaker = self.driver_told.filter(|(_, line)| line + 1 == self.line).map_or(NOBODY, |(told, _)| told);
+            self.push(speaker, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
         }
         match evidence {
             Some(Evidence::Torch) => self.text(peeled.stream, &lossy),

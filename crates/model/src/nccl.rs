@@ -44,6 +44,9 @@ pub struct VersionLine {
     pub cuda: Option<String>,
     /// The library.
     pub library: Library,
+    /// Processes that load it, each once, by host and number: those that print it, and where it stands without a name in an
+    /// input of one host, those of that input.
+    pub processes: Vec<(String, u64)>,
     /// The first line.
     pub source: SourceLine,
 }

@@ -10,6 +10,8 @@ use std::collections::HashSet;
 pub struct BenchTable {
     /// Where the table begins: its first header or preamble line, else its first row.
     pub place: Place,
+    /// What a launcher or a parallel shell put in front of its lines: `1,0`, `node1`; empty without one.
+    pub label: String,
     /// What was measured: as the program says, else as the columns and the ratio busbw/algbw imply; `None` when both leave it open.
     pub collective: Option<Collective>,
     /// The number of ranks, from the device list, else from the ratio busbw/algbw where that is unique.
@@ -56,6 +58,8 @@ pub struct BenchDevice {
     pub bus_id: String,
     /// The GPU's name: `NVIDIA H20`.
     pub name: String,
+    /// The line; line 0 of a device that no line of text lists.
+    pub source: SourceLine,
 }
 
 /// What the lines above a table say about how it was measured. `None` where the line or the field was not there.

@@ -17,6 +17,10 @@ pub struct TorchWork {
     pub numel_out: Option<u64>,
     /// Datatypes in, as PyTorch prints them: `BFloat16`; the flight recorder's and the DETAIL report's only.
     pub datatype: Option<String>,
+    /// Sizes of the tensor by dimension, as PyTorch prints them: `359, 1, 1435, 16`; the DETAIL report's only.
+    pub shape: Option<String>,
+    /// Where the tensor lies: `cuda`, `cpu`; the DETAIL report's only.
+    pub device: Option<String>,
     /// How long the rank waits for it.
     pub timeout_ms: Option<u64>,
 }
@@ -227,10 +231,14 @@ pub struct CollectiveMismatch {
 pub enum MismatchKind {
     /// The operation.
     Operation,
-    /// The number of elements, of an operation that needs the same everywhere.
+    /// The number of elements, of an operation that needs the same everywhere; or the shape, where PyTorch compares it.
     Size,
     /// The datatype.
     Datatype,
+    /// The kind of device that the tensor lies on.
+    Device,
+    /// The place in the rank's own sequence, of one operation on tensors that are alike.
+    Sequence,
 }
 
 impl ProcessGroup {

@@ -68,6 +68,7 @@ fn as_run(node: &NodeFacts) -> Run {
             version: version.clone(),
             cuda: None,
             library: busbw_model::Library::Nccl,
+            processes: Vec::new(),
             source: source(version),
         });
     }

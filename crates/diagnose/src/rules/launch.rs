@@ -1,45 +1,16 @@
 //! Processes that each ran a test of their own instead of one test together.
 
 use super::Draft;
+use super::device_lists::{self, REMEDY};
+use super::launch_command::Launch;
 use crate::case::Case;
-use crate::lines::{Line, Voice};
+use crate::words::listed;
 use busbw_model::{BenchTable, Code, Evidence, Finding, Place, Severity, SourceLine};
 
-const REMEDY: &[&str] = &[
-    "Build nccl-tests with MPI: `make clean; make MPI=1 MPI_HOME=/path/to/mpi`, and check `ldd build/all_reduce_perf | grep mpi`",
-    "Use the mpirun of the MPI that it was built with, and see that ranks know each other: `mpirun -np 2 --host nodeA,nodeB ./mpi_hello`",
-];
-
-/// Several results where a launcher was to start one job, and tests of a single rank.
-pub fn rule(case: &Case) -> Vec<Finding> {
-    repeated(case).or_else(|| alone(case)).into_iter().collect()
-}
-
-/// A launcher's command line, with the number of processes that it asks for.
-struct Launch<'a> {
-    line: &'a Line<'a>,
-    processes: usize,
-}
-
-impl<'a> Launch<'a> {
-    fn read(line: &'a Line<'a>) -> Option<Self> {
-        let words: Vec<&str> = line.text.split_whitespace().collect();
-        let at = words.iter().position(|w| ["mpirun", "mpiexec", "srun", "prun"].iter().any(|l| w.ends_with(l)))?;
-        let after = |flags: &[&str]| words[at..].windows(2).find(|pair| flags.contains(&pair[0])).map(|pair| pair[1]);
-        let count = after(&["-np", "-n", "--np", "-c", "--ntasks"]).and_then(|n| n.parse().ok());
-        let hosts = after(&["-H", "-host", "--host", "-hosts", "--hosts"]).map(|list| list.split(',').count());
-        let processes = count.or(hosts).unwrap_or(1);
-        (line.voice == Voice::Other && words.len() > at + 1).then_some(Launch { line, processes })
-    }
-
-    fn place(&self) -> Place {
-        self.line.source.place
-    }
-}
-
-fn repeated(case: &Case) -> Option<Finding> {
-    let launches: Vec<Launch> = case.lines.iter().filter_map(Launch::read).collect();
-    launches.iter().enumerate().find_map(|(index, launch)| {
+/// Several results where a launcher was to start one job. Where devices are listed, the lists tell.
+pub fn repeated(case: &Case) -> Vec<Finding> {
+    let launches = Launch::all(case);
+    let found = launches.iter().enumerate().find_map(|(index, launch)| {
         let next = launches.get(index + 1).map(Launch::place).filter(|p| p.input == launch.place().input);
         let end = next.map_or(u64::MAX, |place| place.line);
         let within =
@@ -47,8 +18,48 @@ fn repeated(case: &Case) -> Option<Finding> {
         let averages: Vec<f64> =
             case.lines.iter().filter(|l| within(l.source.place)).filter_map(|l| average(&l.text)).collect();
         let alike = averages.len() >= 2 && averages.len() <= launch.processes && all_alike(&averages);
-        alike.then(|| separate(launch, averages.len()))
-    })
+        let listed = case.run.tables.iter().any(|table| within(table.place) && !table.devices.is_empty());
+        (alike && !listed).then(|| separate(launch, averages.len()))
+    });
+    found.into_iter().collect()
+}
+
+/// Ranks that lie beyond the size of their world: `Invalid rank requested : 7/4` (`src/init.cc`).
+pub fn beyond(case: &Case) -> Vec<Finding> {
+    let lines = || case.lines.iter().filter_map(|line| Some((line, rank_of_world(&line.text)?)));
+    let mut ranks: Vec<(i64, i64)> = lines().map(|(_, asked)| asked).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let Some((rank, size)) = ranks.first().copied() else { return Vec::new() };
+    let beyond: Vec<i64> = ranks.iter().filter(|(_, other)| *other == size).map(|(rank, _)| *rank).collect();
+    let noun = if beyond.len() == 1 { "rank" } else { "ranks" };
+    let named = listed(beyond.iter(), 8);
+    let draft = Draft {
+        code: Code::MpiLaunch,
+        severity: Severity::Error,
+        confidence: 0.95,
+        title: format!("NCCL was asked for {noun} {named} in a world of {size}: RANK and WORLD_SIZE do not fit"),
+        explanation: format!(
+            "Ranks count from 0 to {}; rank {rank} is none of {size}. More processes were started than they were told: one for each visible \
+             GPU, with another number as world size, or ranks that count over all nodes with the size of one node.",
+            size - 1
+        ),
+    };
+    let evidence = lines().take(4).map(|(line, _)| Evidence::noted(line.source.clone(), "rank / world size")).collect();
+    vec![draft.finding(evidence, BEYOND)]
+}
+
+const BEYOND: &[&str] = &[
+    "Let one launcher set both, and take them from the environment: `torchrun --nnodes=2 --nproc_per_node=8 train.py`",
+    "Where the program starts its processes itself: make the world size nodes times processes, and show it only the GPUs that it is to use: `export CUDA_VISIBLE_DEVICES=0,1,2,3`",
+    "Print what each process got: `echo $(hostname) rank $RANK of $WORLD_SIZE, local $LOCAL_RANK`",
+];
+
+/// The rank and the number of ranks.
+fn rank_of_world(text: &str) -> Option<(i64, i64)> {
+    let (_, rest) = text.split_once("Invalid rank requested : ")?;
+    let (rank, size) = rest.split_whitespace().next()?.split_once('/')?;
+    Some((rank.parse().ok()?, size.parse().ok().filter(|size| *size > 0)?))
 }
 
 /// The closing line of a table: `# Avg bus bandwidth    : 3.94145`.
@@ -79,7 +90,12 @@ fn separate(launch: &Launch, results: usize) -> Finding {
 }
 
 /// Tables of one rank, in which nothing moves.
-fn alone(case: &Case) -> Option<Finding> {
+pub fn alone(case: &Case) -> Vec<Finding> {
+    let explained = !device_lists::rule(case).is_empty() || !repeated(case).is_empty();
+    still(case).filter(|_| !explained).into_iter().collect()
+}
+
+fn still(case: &Case) -> Option<Finding> {
     let one_rank = |t: &&BenchTable| t.devices.len() == 1 && t.nranks == Some(1) && !t.rows.is_empty();
     let still = |t: &BenchTable| t.rows.iter().filter_map(|r| r.best_busbw()).all(|b| b.0 == 0.0);
     let tables: Vec<&BenchTable> = case.run.tables.iter().filter(one_rank).filter(|t| still(t)).collect();
@@ -97,4 +113,47 @@ fn alone(case: &Case) -> Option<Finding> {
     let source =
         first.rows.first().map_or_else(|| SourceLine { place: first.place, text: "".into() }, |row| row.source.clone());
     Some(draft.finding(vec![Evidence::noted(source, "one rank")], REMEDY))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str, rule: crate::rules::Rule) -> Option<(Severity, String)> {
+        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+        rule(&Case::new(&run)).into_iter().next().map(|finding| (finding.severity, finding.title))
+    }
+
+    #[test]
+    fn a_rank_beyond_its_world_is_named_with_both_numbers() {
+        let warns = |rank: u32, size: u32| {
+            format!("gpu-a:{rank}:9 [0] init.cc:981 NCCL WARN Invalid rank requested : {rank}/{size}\n")
+        };
+        let cases = [
+            (warns(9, 8), "rank 9 in a world of 8"),
+            (warns(11, 8) + &warns(10, 8), "ranks 10, 11 in a world of 8"),
+            ("Last error:\nInvalid rank requested : -1/16\n".to_string(), "rank -1 in a world of 16"),
+        ];
+        for (text, numbers) in cases {
+            let (severity, title) = found(&text, beyond).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((severity, title.contains(numbers)), (Severity::Error, true), "{title}");
+        }
+        assert_eq!(found("Invalid rank requested : none", beyond), None);
+    }
+
+    /// Ends of tables without a list of devices tell by their number; with lists, the lists tell.
+    #[test]
+    fn results_are_counted_where_no_device_is_listed() {
+        let launch = "$ mpirun -np 2 ./all_reduce_perf -g 4\n";
+        let end = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 147.2\n#\n";
+        let devices = "# Using devices\n#  Rank  0 Pid  5 on gpu-a device  0 [0x0f] H100\n#  Rank  1 Pid  6 on gpu-a device  1 [0x1f] H100\n";
+        let cases = [
+            (format!("{launch}{end}{end}"), true),
+            (format!("{launch}{end}"), false),
+            (format!("{launch}{devices}{end}{end}"), false),
+        ];
+        for (text, told) in cases {
+            assert_eq!(found(&text, repeated).is_some(), told, "{text}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod channels;
 mod cures;
+mod device_lists;
 pub(crate) mod environment;
 mod expected;
 mod fabric_congestion;
@@ -10,6 +11,7 @@ mod gdr;
 mod hosts;
 mod interface;
 mod launch;
+mod launch_command;
 mod nic_far;
 mod nic_unused;
 mod odd_one;
@@ -24,6 +26,7 @@ mod signatures;
 mod slow_tables;
 mod sockets;
 pub(crate) mod transport;
+mod versions;
 pub(crate) mod wire_test;
 mod witnesses;
 
@@ -47,7 +50,7 @@ pub struct Entry {
 /// What findings rest on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// Measured speed, or results: a run that ended well does not disprove it.
+    /// Measured speed, results, or who took part: a run that ended well does not disprove it.
     Speed,
     /// What the log and people say.
     Log,
@@ -78,8 +81,12 @@ pub const ALL: &[Entry] = &[
     on_speed("shapes", shapes::rule),
     on_speed("peers", peers::rule),
     on_speed("pairs", pairs::rule),
-    on_log("launch", launch::rule),
-    on_log("interface", interface::rule),
+    on_speed("device_lists", device_lists::rule),
+    on_speed("launch::repeated", launch::repeated),
+    on_log("launch::alone", launch::alone),
+    on_log("launch::beyond", launch::beyond),
+    on_log("interface::taken", interface::taken),
+    on_log("interface::without_address", interface::without_address),
     on_log("gdr", gdr::rule),
     on_log("nic_far", nic_far::rule),
     on_log("nic_unused", nic_unused::rule),
@@ -88,6 +95,7 @@ pub const ALL: &[Entry] = &[
     on_log("channels", channels::rule),
     on_log("sockets", sockets::rule),
     on_log("odd_one", odd_one::rule),
+    on_speed("versions", versions::rule),
     on_log("hosts", hosts::rule),
     on_speed("saved", saved::rule),
     on_speed("wire_test", wire_test::rule),

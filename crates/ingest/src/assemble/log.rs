@@ -31,6 +31,10 @@ pub(crate) struct LogBuilder {
     env: FxHashMap<(String, String, bool), usize>,
     /// The settings, by index, that a host has told already.
     env_told: FxHashSet<(usize, Box<str>)>,
+    /// The versions, by index, that a process loads for all we know.
+    version_told: FxHashSet<(usize, Box<str>, u64)>,
+    /// The versions, by index, that stand in the current input without the name of a process.
+    unnamed_versions: Vec<usize>,
     networks: FxHashMap<(Option<String>, String, String), usize>,
     warnings: FxHashMap<(Option<Gpu>, String), usize>,
     steps: FxHashMap<(Option<Box<str>>, String, u32), usize>,
@@ -41,11 +45,36 @@ pub(crate) struct LogBuilder {
 }
 
 impl LogBuilder {
-    pub fn version(&mut self, version: Version, source: SourceLine) {
-        let versions = &self.log.versions;
-        if versions.len() < MOST_VERSIONS && !versions.iter().any(|v| v.version == version.version) {
+    /// Keeps a version, and who loads it; a line without a name waits for the end of its input.
+    pub fn version(&mut self, version: Version, process: Option<(&str, u64)>, source: SourceLine) {
+        let versions = &mut self.log.versions;
+        let known = versions.iter().position(|known| known.version == version.version);
+        let index = known.unwrap_or(versions.len());
+        if index >= MOST_VERSIONS {
+            return;
+        }
+        if known.is_none() {
             let Version { version, cuda, library } = version;
-            self.log.versions.push(VersionLine { version, cuda, library, source });
+            versions.push(VersionLine { version, cuda, library, processes: Vec::new(), source });
+        }
+        match process {
+            Some((host, pid)) => self.loads(index, host, pid),
+            None if self.unnamed_versions.contains(&index) => {}
+            None => self.unnamed_versions.push(index),
+        }
+    }
+
+    /// Ends an input: versions without a name are those of its processes, where these are of one host.
+    pub fn end(&mut self, processes: &[(&str, u64)]) {
+        let one_host = processes.windows(2).all(|pair| pair[0].0 == pair[1].0);
+        for index in std::mem::take(&mut self.unnamed_versions) {
+            processes.iter().filter(|_| one_host).for_each(|(host, pid)| self.loads(index, host, *pid));
+        }
+    }
+
+    fn loads(&mut self, version: usize, host: &str, pid: u64) {
+        if self.version_told.insert((version, host.into(), pid)) {
+            self.log.versions[version].processes.push((host.to_string(), pid));
         }
     }
 

@@ -19,7 +19,7 @@ use busbw_model::{EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, 
 use communicators::{Parts, assemble, ring_places};
 use log::LogBuilder;
 use rustc_hash::FxHashMap;
-use speakers::{PrintedHost, SpeakerId, Speakers};
+use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
 use views::{LoggedEdge, Views};
 
 /// Builds a [`Run`] from the facts of its inputs.
@@ -200,7 +200,10 @@ impl Assembler {
         let host = self.host_of(speaker).map(str::to_string);
         let host = host.as_deref();
         match line.said {
-            Said::Version(version) => self.log.version(version, source),
+            Said::Version(version) => {
+                let process = self.model_speaker(speaker).map(|speaker| (speaker.host, speaker.pid));
+                self.log.version(version, process.as_ref().map(|(host, pid)| (&**host, *pid)), source);
+            }
             Said::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host, source),
             Said::Net(net) => self.log.network(net, host, source),
             Said::ErrorStep { site, result } => {
@@ -278,6 +281,7 @@ impl Assembler {
 
     /// Ends the current input.
     pub fn end(&mut self, bytes: u64) {
+        self.end_of_log();
         let mut readers = std::mem::take(&mut self.readers);
         self.evidence(&mut readers);
         let mut kinds: Vec<(InputKind, u64)> = readers.claimed.into_iter().collect();
@@ -301,6 +305,20 @@ impl Assembler {
             input.kinds = kinds.into_iter().map(|(kind, _)| kind).collect();
             input.lines = input.lines.max(u64::from(bytes > 0));
         }
+    }
+
+    /// Tells the log which processes spoke in the input.
+    fn end_of_log(&mut self) {
+        let heard = self.ids.iter().flat_map(|ids| &ids.speakers).filter_map(|met| match met {
+            Met::Heard(speaker, _) => Some(self.speakers.get(*speaker).process),
+            Met::Unheard(_) => None,
+        });
+        let mut ids: Vec<ProcessId> = heard.collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let name = |id: &ProcessId| (self.speakers.host_name(self.speakers.host_of(*id)), self.speakers.pid(*id));
+        let processes: Vec<(&str, u64)> = ids.iter().map(name).collect();
+        self.log.end(&processes);
     }
 
     /// What the readers of NCCL's, PyTorch's and the system's tools found.

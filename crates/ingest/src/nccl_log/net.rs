@@ -28,6 +28,10 @@ pub(crate) fn read(message: &[u8]) -> Option<NetLine> {
         at.expect(b"Using")?;
         return said("Bootstrap", NetworkStatement::Using(nics(&text(at.rest()), "Socket")));
     }
+    if at.eat(b"NET : Using interface ") {
+        // NCCL 2.3 and 2.4: a line for each interface.
+        return said("Socket", NetworkStatement::Using(nics(&text(at.rest()), "Socket")));
+    }
     at.expect(b"NET/")?;
     if at.rest().first().is_some_and(u8::is_ascii_digit) {
         return None; // `NET/0 :GPU/B000 (…)`: a path of the machine's dump
@@ -36,7 +40,10 @@ pub(crate) fn read(message: &[u8]) -> Option<NetLine> {
     at.spaces();
     at.eat(b":");
     at.spaces();
-    if at.rest().starts_with(b"Using") && matches!(network.as_str(), "IB" | "Socket") {
+    if at.rest().starts_with(b"Using")
+        && !at.rest().starts_with(b"Using interface")
+        && matches!(network.as_str(), "IB" | "Socket")
+    {
         at.eat(b"Using");
         let list = text(at.rest());
         let list = list.split(';').next().unwrap_or_default().replace("[RO]", "");
@@ -149,6 +156,7 @@ mod tests {
             [(None, "eth0".into(), Some("172.17.3.106".into()))]
         );
         assert_eq!(names("Bootstrap: Using hsn0:10.250.0.47<0>").len(), 1);
+        assert_eq!(names("NET : Using interface lo:127.0.0.1<0>"), [(None, "lo".into(), Some("127.0.0.1".into()))]);
         assert_eq!(
             names("NET/Socket : Using [0]ib1:10.101.105.115<0> [1]hsn0:chn:10.0.0.1<0>")[1],
             (Some(1), "hsn0:chn".into(), Some("10.0.0.1".into()))
@@ -164,6 +172,13 @@ mod tests {
         for line in ["NET/IB : No device found.", "NET/IB : Using [RO]; OOB eth0:10.0.0.1<0>"] {
             assert_eq!(read(line.as_bytes()).map(|l| l.statement), Some(NetworkStatement::NoDevice), "{line}");
         }
+    }
+
+    /// NCCL 2.3 and 2.4 name the interface beside the HCAs in a line of its own.
+    #[test]
+    fn an_interface_for_sideband_is_no_list() {
+        let line = "NET/IB : Using interface eth0 for sideband communication";
+        assert!(matches!(read(line.as_bytes()).map(|l| l.statement), Some(NetworkStatement::Note(_))));
     }
 
     #[test]

@@ -6,7 +6,7 @@ pub(crate) mod preamble;
 mod row;
 
 use crate::TextLine;
-use busbw_model::{BenchRow, BenchSettings, BenchTable, Collective, GBps, OutOfBounds, Place, SourceLine};
+use busbw_model::{BenchDevice, BenchRow, BenchSettings, BenchTable, Collective, GBps, OutOfBounds, Place, SourceLine};
 use header::Layout;
 use memchr::memmem;
 use preamble::Note;
@@ -74,6 +74,8 @@ struct Draft {
 /// too: that is why more than one table can be open.
 #[derive(Debug, Default)]
 struct Stream {
+    /// What the launcher puts in front of its lines.
+    label: Box<str>,
     /// Tables that may go on, as indices into `drafts`.
     open: Vec<usize>,
     rows: RowBuilder,
@@ -158,7 +160,7 @@ impl TableReader {
         }
         let stream = self.streams.len();
         names.insert(line.stream.into(), stream);
-        self.streams.push(Stream::default());
+        self.streams.push(Stream { label: line.stream.into(), ..Stream::default() });
         stream
     }
 
@@ -217,7 +219,8 @@ impl TableReader {
         // The shell that starts the launcher prints its command line without the launcher's labels.
         let shell = self.by_name.get(&place.input).and_then(|names| names.get(""));
         let hint = self.streams[stream].hint.or_else(|| self.streams[*shell?].hint);
-        let table = BenchTable { place, ..Default::default() };
+        let label = self.streams[stream].label.to_string();
+        let table = BenchTable { place, label, ..Default::default() };
         let (phase, ranks) = (Phase::Nothing, FxHashSet::default());
         self.drafts.push(Draft { table, stream, phase, layout: None, concluded: false, ranks, hint });
         let id = self.drafts.len() - 1;
@@ -320,7 +323,7 @@ impl Draft {
             }
             Note::Device(device) => {
                 self.ranks.insert(device.rank);
-                table.devices.push(device);
+                table.devices.push(BenchDevice { source: SourceLine::new(line.place, line.text), ..device });
             }
             Note::Header(layout) => self.layout = Some(layout),
             Note::OutOfBounds { count, ok } => {

@@ -32,6 +32,8 @@ fn work(text: &str) -> TorchWork {
         numel_in: shape.and_then(product),
         numel_out: None,
         datatype: field("TensorDtypes=").map(word).filter(|name| !name.is_empty()),
+        shape: shape.map(str::to_string),
+        device: field("device=").map(word).filter(|name| !name.is_empty()),
         timeout_ms: None,
     }
 }
@@ -70,5 +72,13 @@ mod tests {
             assert_eq!((rank, mine.sequence, mine.op.as_str(), mine.numel_in), one, "{line}");
             assert_eq!((other, theirs.sequence, theirs.op.as_str(), theirs.numel_in), another, "{line}");
         }
+    }
+
+    #[test]
+    fn shape_and_device_of_the_tensor_are_kept() {
+        let line = "Detected mismatch between collectives on ranks. Rank 3 is running collective: CollectiveFingerPrint(SequenceNumber=7, OpType=REDUCE, TensorShape=[4, 16], TensorDtypes=Half, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu, layout=Strided (default))), but Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=7, OpType=BARRIER).";
+        let Some((3, TorchEvent::Mismatch { mine, theirs, .. })) = read(line) else { panic!("{line}") };
+        assert_eq!((mine.shape.as_deref(), mine.device.as_deref()), (Some("4, 16"), Some("cpu")));
+        assert_eq!((theirs.shape, theirs.device), (None, None));
     }
 }

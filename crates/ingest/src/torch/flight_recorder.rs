@@ -136,6 +136,7 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
         numel_out: elements(tree, tree.list_of(id, "output_sizes")),
         datatype: tree.list_of(id, "input_dtypes").first().and_then(|id| tree.text(*id)).map(name),
         timeout_ms: tree.number_of(id, "timeout_ms"),
+        ..TorchWork::default()
     };
     let state = match tree.text_of(id, "state") {
         Some("completed") => WorkState::Completed,

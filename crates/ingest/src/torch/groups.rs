@@ -168,8 +168,16 @@ impl Gathered {
 
     fn mismatch(&mut self, sides: &[(u32, &TorchWork); 2], source: &SourceLine) {
         // Numbers differ when a rank left operations out; the comparison is of what both ran at once.
+        let [(_, mine), (other, theirs)] = sides;
         for (rank, work) in sides {
-            self.works(sides[0].1.sequence, (*rank, work, source));
+            self.works(mine.sequence, (*rank, work, source));
+        }
+        // PyTorch found a difference: where nothing else differs, it is the numbers.
+        if mine.sequence != theirs.sequence && is_same(mine, theirs) {
+            let variants = self.works.entry(mine.sequence).or_default();
+            variants.iter_mut().for_each(|variant| variant.ranks.retain(|rank| rank != other));
+            let (work, ranks) = ((*theirs).clone(), vec![*other]);
+            variants.push(Variant { work, ranks, source: source.clone() });
         }
     }
 
@@ -207,7 +215,10 @@ impl Gathered {
 
 /// Whether two ranks' works count as one. A timeout is each rank's own.
 fn is_same(a: &TorchWork, b: &TorchWork) -> bool {
-    (&a.op, a.numel_in, a.numel_out) == (&b.op, b.numel_in, b.numel_out) && same_if_known(&a.datatype, &b.datatype)
+    (&a.op, a.numel_in, a.numel_out) == (&b.op, b.numel_in, b.numel_out)
+        && same_if_known(&a.datatype, &b.datatype)
+        && same_if_known(&a.shape, &b.shape)
+        && same_if_known(&a.device, &b.device)
 }
 
 fn same_if_known<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
@@ -220,8 +231,13 @@ fn difference(a: &TorchWork, b: &TorchWork) -> Option<MismatchKind> {
         return Some(MismatchKind::Operation);
     }
     let sizes = same_if_known(&a.numel_in, &b.numel_in) && same_if_known(&a.numel_out, &b.numel_out);
-    if a.has_equal_sizes() && !sizes {
+    if a.has_equal_sizes() && !sizes || !same_if_known(&a.shape, &b.shape) {
         return Some(MismatchKind::Size);
     }
-    (!same_if_known(&a.datatype, &b.datatype)).then_some(MismatchKind::Datatype)
+    let differs = [
+        (!same_if_known(&a.datatype, &b.datatype), MismatchKind::Datatype),
+        (!same_if_known(&a.device, &b.device), MismatchKind::Device),
+        (a.sequence != b.sequence, MismatchKind::Sequence),
+    ];
+    differs.into_iter().find(|(differs, _)| *differs).map(|(_, kind)| kind)
 }

@@ -122,8 +122,8 @@ fn timeout(text: &str) -> Option<(Option<u32>, TorchEvent)> {
         op: op.unwrap_or_default().trim().to_string(),
         numel_in: number("NumelIn=").or_else(|| shape.and_then(product)),
         numel_out: number("NumelOut="),
-        datatype: None,
         timeout_ms: number("Timeout(ms)="),
+        ..TorchWork::default()
     };
     let ran_ms = rest.split_once("ran for ").and_then(|(_, rest)| leading(rest));
     let rank = before.rsplit_once("[Rank ").and_then(|(_, rest)| leading(rest));

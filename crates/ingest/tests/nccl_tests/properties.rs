@@ -4,12 +4,13 @@ use crate::{HEADER, data, read, read_lines};
 use busbw_model::{BenchTable, Place, SourceLine};
 use proptest::prelude::*;
 
-/// Tables without the text of their rows' lines, which differs when a row came in pieces.
+/// Tables without the lines of their rows and devices, which differ when a row came in pieces.
 fn without_evidence(mut tables: Vec<BenchTable>) -> Vec<BenchTable> {
     for row in tables.iter_mut().flat_map(|table| &mut table.rows) {
         row.source = SourceLine::default();
     }
     for table in &mut tables {
+        table.devices.iter_mut().for_each(|device| device.source = SourceLine::default());
         table.place = Place::default();
         table.out_of_bounds = None;
     }

@@ -302,6 +302,8 @@ impl<'a> MismatchView<'a> {
                 MismatchKind::Operation => "operation",
                 MismatchKind::Size => "size",
                 MismatchKind::Datatype => "datatype",
+                MismatchKind::Device => "device",
+                MismatchKind::Sequence => "sequence",
             },
             variants: variants.map(|(work, ranks)| VariantView { work: WorkView::new(work), ranks }).collect(),
         }

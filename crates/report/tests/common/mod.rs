@@ -242,6 +242,7 @@ pub fn full_run() -> Run {
         version: "2.27.7+cuda12.4".into(),
         cuda: Some("12.4".into()),
         library: Library::Nccl,
+        processes: Vec::new(),
         source: at(17, "NCCL version 2.27.7+cuda12.4"),
     });
     run.nccl.env = vec![
