@@ -96,7 +96,7 @@ pub fn alone(case: &Case) -> Vec<Finding> {
 }
 
 fn still(case: &Case) -> Option<Finding> {
-    let one_rank = |t: &&BenchTable| t.devices.len() == 1 && t.nranks == Some(1) && !t.rows.is_empty();
+    let one_rank = |t: &&BenchTable| t.devices.len() <= 1 && t.nranks == Some(1) && !t.rows.is_empty();
     let still = |t: &BenchTable| t.rows.iter().filter_map(|r| r.best_busbw()).all(|b| b.0 == 0.0);
     let tables: Vec<&BenchTable> = case.run.tables.iter().filter(one_rank).filter(|t| still(t)).collect();
     let first =

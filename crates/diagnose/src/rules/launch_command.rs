@@ -35,12 +35,14 @@ fn processes(launcher: &str, words: &[&str]) -> usize {
     let options: Vec<&str> = own.flat_map(|word| option(word)).collect();
     let after = |flags: &[&str]| options.windows(2).find(|pair| flags.contains(&pair[0])).map(|pair| pair[1]);
     let number = |flags: &[&str]| after(flags).and_then(|count| count.parse::<usize>().ok());
-    let hosts = after(&["-H", "-host", "--host", "-hosts", "--hosts"]);
+    let listed = after(&["-H", "-host", "--host", "-hosts", "--hosts"]);
     let asked = match launcher.ends_with("srun") {
         // Slurm's `-c` are cores of each task.
         true => number(&["-n", "--ntasks"])
-            .or(number(&["-N", "--nodes"]).map(|nodes| nodes * number(&["--ntasks-per-node"]).unwrap_or(1))),
-        false => number(&["-np", "-n", "--np", "-c"]).or(hosts.map(|list| list.split(',').map(slots).sum())),
+            .or(number(&["-N", "--nodes"])
+                .map(|nodes| nodes.saturating_mul(number(&["--ntasks-per-node"]).unwrap_or(1)))),
+        false => number(&["-np", "-n", "--np", "-c"])
+            .or(listed.map(|list| list.split(',').map(slots).fold(0, usize::saturating_add))),
     };
     asked.unwrap_or(1)
 }
