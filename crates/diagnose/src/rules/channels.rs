@@ -22,7 +22,8 @@ fn few(case: &Case, limit: Option<&EnvSetting>) -> Option<Finding> {
     let comm = case.largest()?;
     let (channels, nranks) = (comm.coll_channels?, comm.nranks?);
     let several = nranks >= 4 * comm.nnodes.unwrap_or(1);
-    let names = case.tests.iter().filter_map(|t| t.gpu).chain(case.hardware.gpu.as_deref());
+    let listed = case.run.tables.iter().filter_map(|table| table.devices.first()).map(|device| device.name.as_str());
+    let names = listed.chain(case.hardware.gpu.as_deref());
     let switched = names.filter_map(GpuKind::of).any(|kind| kind.nvlink && kind.ring_gbs > 100.0);
     (channels < FEW && several && (switched || limit.is_some())).then(|| finding(channels, limit))
 }
