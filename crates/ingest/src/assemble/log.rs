@@ -64,11 +64,11 @@ impl LogBuilder {
         }
     }
 
-    /// Ends an input: versions without a name are those of its processes, where these are of one host.
+    /// Ends an input: its only version without a name is that of its processes, where these are of one host.
     pub fn end(&mut self, processes: &[(&str, u64)]) {
         let one_host = processes.windows(2).all(|pair| pair[0].0 == pair[1].0);
-        for index in std::mem::take(&mut self.unnamed_versions) {
-            processes.iter().filter(|_| one_host).for_each(|(host, pid)| self.loads(index, host, *pid));
+        if let ([index], true) = (std::mem::take(&mut self.unnamed_versions).as_slice(), one_host) {
+            processes.iter().for_each(|(host, pid)| self.loads(*index, host, *pid));
         }
     }
 
