@@ -41,7 +41,9 @@ const COUNTS: [(&str, u32); 12] = [
 /// Larger numbers count no nodes, GPUs or ports.
 const MOST_COUNTED: u32 = 100_000;
 /// Words that may stand between a count and what is counted.
-const FILLERS: [&str; 28] = [
+const FILLERS: [&str; 30] = [
+    "with",
+    "at",
     "x",
     "×",
     "*",
@@ -294,7 +296,7 @@ mod tests {
     fn sentences_tell_machines_and_speeds() {
         use Quantity::{Algbw, Bandwidth, Busbw, Expected};
         let all_reduce = Some(Collective::AllReduce);
-        let cases: [(&str, Vec<ToldFact>); 16] = [
+        let cases: [(&str, Vec<ToldFact>); 18] = [
             ("4 servers with 8xA100, HDR", vec![ToldFact::Nodes(4), gpus(8, "A100")]),
             ("NICs: 8 x 400 Gb/s", vec![ToldFact::Nics { count: 8, gbit_s: 400.0 }]),
             ("two InfiniBand EDR (100 Gb/s) ports", vec![ToldFact::Nics { count: 2, gbit_s: 100.0 }]),
@@ -312,6 +314,8 @@ mod tests {
             ("iteration 4090 of 8000", vec![]),
             ("freed the buffer at 0xa100 of 0xB200", vec![]),
             ("4000000000xH100", vec![]),
+            ("four ConnectX-6 IB with 200Gbps rate", vec![ToldFact::Nics { count: 4, gbit_s: 200.0 }]),
+            ("8 GPUs with 200G NICs", vec![]),
             ("why can the busbw exceed 50GB/s?", vec![]),
             ("ib_write_bw reaches 24.51 Gb/s", vec![]),
         ];

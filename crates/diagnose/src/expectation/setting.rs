@@ -30,8 +30,9 @@ pub(super) fn of(case: &Case, test: &Test, described: Option<&Cluster>) -> Optio
         Some(cluster) => cluster.clone(),
         None => derived(case, test)?,
     };
-    if cluster.ranks() != ranks {
-        resize(&mut cluster, ranks, test.nodes)?;
+    let nodes = test.nodes.or(case.hardware.nodes.filter(|_| described.is_none()));
+    if cluster.ranks() != ranks || nodes.is_some_and(|nodes| nodes as usize != cluster.nodes && described.is_none()) {
+        resize(&mut cluster, ranks, nodes)?;
     }
     for setting in case.run.nccl.env.iter().filter(|env| env.source.place.input == test.table.place.input) {
         let known = cluster.environment.contains_key(&setting.name);

@@ -20,7 +20,7 @@ pub fn logged(case: &Case) -> Vec<Finding> {
         let line = transport.and_then(|t| case.run.line(t.first));
         line.map(|source| Evidence::noted(source, "a connection between nodes over a socket"))
     });
-    let told = || chosen_by_hosts(case.run).map(Some);
+    let told = || chosen_by_hosts(case.run).or_else(|| nothing_but_sockets(case)).map(Some);
     connected.or_else(told).map(|evidence| logged_fallback(case, evidence)).into_iter().collect()
 }
 
@@ -42,6 +42,20 @@ pub fn measured(case: &Case) -> Vec<Finding> {
     let suspected = suspect.map(|test| if test.on_cores() { engine(test) } else { suspected_fallback(test) });
     let suspected = suspected.into_iter().collect();
     [suspected, compared(case, &pairs), in_use(case, &pairs)].concat()
+}
+
+/// `NET/Socket : Using …` of an input that speaks of RDMA and holds no more of the log: NCCL opens sockets when it found no
+/// HCA (`src/plugin/net.cc`).
+fn nothing_but_sockets(case: &Case) -> Option<Evidence> {
+    let networks = &case.run.nccl.networks;
+    let found = |network: &str| {
+        let using =
+            |line: &&NetworkLine| line.network == network && matches!(line.statement, NetworkStatement::Using(_));
+        networks.iter().find(using)
+    };
+    let other = networks.iter().any(|line| !["Socket", "Bootstrap"].contains(&line.network.as_str()));
+    let alone = case.run.communicators.is_empty() && !other && found("IB").is_none() && case.has_rdma();
+    found("Socket").filter(|_| alone).map(|line| Evidence::noted(line.source.clone(), "what NCCL uses"))
 }
 
 fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {
