@@ -184,10 +184,13 @@ impl Failed {
     }
 }
 
-/// Whether ranks came up together or a program ended well: then a warning is of how they left, or was survived.
+/// Whether ranks came up together, measured something, or a program ended well: then a warning is of how they left, or was
+/// survived.
 fn came_up(case: &Case) -> bool {
     let stands = |comm: &Communicator| comm.ranks.values().any(|rank| rank.complete);
-    case.run.communicators.iter().any(stands) || case.run.remarks.iter().any(|r| r.kind == RemarkKind::Finished)
+    case.run.communicators.iter().any(stands)
+        || case.run.tables.iter().any(|table| !table.rows.is_empty())
+        || case.run.remarks.iter().any(|r| r.kind == RemarkKind::Finished)
 }
 
 /// As much of a message as a title holds.
@@ -391,6 +394,9 @@ mod tests {
         assert_eq!(title(&format!("{text}\n{step}")), says("A check of NCCL's own failed"));
         let up = "node1:10:11 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 1000 - Init COMPLETE";
         assert_eq!(title(&format!("{up}\n{text}\n{step}")), None);
+        let row = "     1048576        262144     float     sum      -1    113.5    9.24    9.24      0    112.8    9.29    9.29      0";
+        let measured = title(&format!("{text}\n# nThread 1 nGpus 2\n{row}"));
+        assert!(measured.is_none_or(|title| !title.starts_with("NCCL warns")));
         let harmless =
             "node1:10:20 [0] transport.cc:1 NCCL WARN [Service thread] Accept failed Resource temporarily unavailable";
         assert_eq!(title(harmless), None);
