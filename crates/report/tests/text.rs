@@ -4,7 +4,7 @@
 
 mod common;
 
-use busbw_model::{Diagnosis, EnvOrigin, EnvSetting, Nic, Run, SourceLine, Verdict};
+use busbw_model::{Diagnosis, EnvOrigin, EnvSetting, Evidence, Nic, Run, SourceLine, Verdict};
 use busbw_report::text::{self, Style};
 use common::*;
 use proptest::prelude::*;
@@ -47,6 +47,18 @@ fn what_many_nodes_have_in_common_is_shown_a_few_times_and_counted() {
 #[test]
 fn a_whole_log_at_120_columns() {
     insta::assert_snapshot!(text::explain(&full_run(), &field_diagnosis(), &plain(120)));
+}
+
+/// What failed stands at the end of a warning, behind a time, a host and a place.
+#[test]
+fn a_long_warning_is_shown_to_its_end() {
+    let (run, mut diagnosis) = failed();
+    let warning = "[2026-05-22 10:26:17] node1:13740:13740 [7] misc/shmutils.cc:132 NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-AbCdEf (size 4096), error: No such file or directory (2)";
+    let source = SourceLine { text: warning.into(), ..diagnosis.findings[0].evidence[0].source.clone() };
+    diagnosis.findings[0].evidence = vec![Evidence::new(source)];
+    let shown = text::explain(&run, &diagnosis, &plain(80));
+    assert!(shown.contains("such file or directory (2)"), "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
 #[test]

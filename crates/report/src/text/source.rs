@@ -1,7 +1,7 @@
 //! Evidence as a compiler shows source: the place, the line, a mark under what the note speaks of.
 
 use super::page::{Page, paint};
-use crate::style::{self, clean_line, clip_around, columns, right, wrap};
+use crate::style::{self, clean_line, clip, clip_around, columns, right, wrap};
 use crate::words;
 use busbw_model::{Evidence, Run};
 use std::borrow::Cow;
@@ -9,6 +9,10 @@ use std::ops::Range;
 
 /// Lines of evidence that a finding shows at most.
 const MAX_LINES: usize = 8;
+/// What NCCL writes in front of a warning.
+const WARNING: &str = " NCCL WARN ";
+/// Rows of the screen that a long warning takes at most.
+const MOST_ROWS: usize = 4;
 
 /// The lines that show a finding; those of one file that follow each other stand together.
 pub(super) fn evidence(page: &mut Page, run: &Run, lines: &[Evidence]) {
@@ -39,17 +43,39 @@ pub(super) fn evidence(page: &mut Page, run: &Run, lines: &[Evidence]) {
 fn source_line(page: &mut Page, gutter: usize, evidence: &Evidence, text: &str) {
     let width = page.width() - gutter - 3;
     let note = evidence.note.as_deref().map(clean_line).unwrap_or_default();
+    if note.is_empty() && text.contains(WARNING) && columns(text) > width {
+        return whole_line(page, gutter, evidence, text);
+    }
     let (shown, marked) = clip_around(text, focus(text, &note), width);
-    let number = match evidence.source.place.line {
-        0 => String::new(),
-        line => line.to_string(),
-    };
-    rule(page, gutter, &number);
+    rule(page, gutter, &number(evidence));
     page.text(" ");
     page.text(&shown);
     page.end_line();
     if !note.is_empty() {
         mark(page, gutter, marked, &note);
+    }
+}
+
+/// A long warning over several rows: its reason stands at its end.
+fn whole_line(page: &mut Page, gutter: usize, evidence: &Evidence, text: &str) {
+    let width = page.width() - gutter - 3;
+    let mut rows = wrap(text, width);
+    if rows.len() > MOST_ROWS {
+        let rest = rows.split_off(MOST_ROWS - 1).join(" ");
+        rows.push(rest);
+    }
+    for (at, row) in rows.iter().enumerate() {
+        rule(page, gutter, &if at == 0 { number(evidence) } else { String::new() });
+        page.text(" ");
+        page.text(&clip(row, width));
+        page.end_line();
+    }
+}
+
+fn number(evidence: &Evidence) -> String {
+    match evidence.source.place.line {
+        0 => String::new(),
+        line => line.to_string(),
     }
 }
 
