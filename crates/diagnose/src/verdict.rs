@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Network};
 use crate::rules::wire_test::{LARGE, port_rate};
-use busbw_model::{Code, Finding, PerfRow, Severity, Verdict};
+use busbw_model::{Code, Communicator, Finding, PerfRow, Severity, Verdict};
 
 /// The verdict that findings and tables give.
 pub(crate) fn verdict(case: &Case, findings: &[Finding]) -> Verdict {
@@ -22,9 +22,8 @@ fn is_answered(findings: &[Finding]) -> bool {
 /// Whether the inputs show a run that works: a table that reaches bandwidth, a communicator that stands, a program that
 /// finished.
 fn tells_of_health(case: &Case) -> bool {
-    let stands = |comm: &busbw_model::Communicator| !comm.ranks.is_empty() && comm.ranks.values().any(|r| r.complete);
     case.tests.iter().any(|t| t.curve.shows_bandwidth())
-        || case.run.communicators.iter().any(stands)
+        || case.run.communicators.iter().any(Communicator::came_up)
         || case.run.remarks.iter().any(|r| r.kind == busbw_model::RemarkKind::Finished)
 }
 

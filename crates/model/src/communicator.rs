@@ -259,6 +259,11 @@ impl Ring {
 }
 
 impl Communicator {
+    /// Whether a rank says that the communicator stands (`Init COMPLETE`).
+    pub fn came_up(&self) -> bool {
+        self.ranks.values().any(|rank| rank.complete)
+    }
+
     /// The families of transports in use, sorted by name, each once.
     pub fn transport_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.transports.iter().map(|t| t.kind.to_string()).collect();

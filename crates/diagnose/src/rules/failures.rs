@@ -187,8 +187,7 @@ impl Failed {
 /// Whether ranks came up together, measured something, or a program ended well: then a warning is of how they left, or was
 /// survived.
 fn came_up(case: &Case) -> bool {
-    let stands = |comm: &Communicator| comm.ranks.values().any(|rank| rank.complete);
-    case.run.communicators.iter().any(stands)
+    case.run.communicators.iter().any(Communicator::came_up)
         || case.run.tables.iter().any(|table| !table.rows.is_empty())
         || case.run.remarks.iter().any(|r| r.kind == RemarkKind::Finished)
 }

@@ -117,7 +117,7 @@ fn failure<'a>(case: &'a Case) -> Option<&'a Line<'a>> {
     const SOCKETS: [&str; 2] = ["socketStartConnect", "socketPollConnect"];
     const FAILED: [&str; 6] = ["failed", "refused", "timed out", "timeout", "No route to host", "unreachable"];
     let holds = |line: &Line, words: &[&str]| words.iter().any(|word| line.text.contains(word));
-    let stands = case.run.communicators.iter().any(|comm| comm.ranks.values().any(|rank| rank.complete));
+    let stands = case.run.communicators.iter().any(Communicator::came_up);
     case.lines.iter().find(|line| {
         let connects = holds(line, &SOCKETS) || line.voice != Voice::Other && holds(line, &CONNECT);
         let again = stands && line.text.contains("retrying");

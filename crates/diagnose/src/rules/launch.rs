@@ -91,8 +91,8 @@ fn separate(launch: &Launch, results: usize) -> Finding {
 
 /// Tables of one rank, in which nothing moves.
 pub fn alone(case: &Case) -> Vec<Finding> {
-    let explained = !device_lists::rule(case).is_empty() || !repeated(case).is_empty();
-    still(case).filter(|_| !explained).into_iter().collect()
+    let explained = || !device_lists::rule(case).is_empty() || !repeated(case).is_empty();
+    still(case).filter(|_| !explained()).into_iter().collect()
 }
 
 fn still(case: &Case) -> Option<Finding> {

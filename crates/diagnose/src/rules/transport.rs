@@ -48,14 +48,11 @@ pub fn measured(case: &Case) -> Vec<Finding> {
 /// HCA (`src/plugin/net.cc`).
 fn nothing_but_sockets(case: &Case) -> Option<Evidence> {
     let networks = &case.run.nccl.networks;
-    let found = |network: &str| {
-        let using =
-            |line: &&NetworkLine| line.network == network && matches!(line.statement, NetworkStatement::Using(_));
-        networks.iter().find(using)
-    };
     let other = networks.iter().any(|line| !["Socket", "Bootstrap"].contains(&line.network.as_str()));
-    let alone = case.run.communicators.is_empty() && !other && found("IB").is_none() && case.has_rdma();
-    found("Socket").filter(|_| alone).map(|line| Evidence::noted(line.source.clone(), "what NCCL uses"))
+    let using = |line: &&NetworkLine| line.network == "Socket" && matches!(line.statement, NetworkStatement::Using(_));
+    let line = networks.iter().find(using)?;
+    let alone = case.run.communicators.is_empty() && !other && case.has_rdma();
+    alone.then(|| Evidence::noted(line.source.clone(), "what NCCL uses"))
 }
 
 fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {

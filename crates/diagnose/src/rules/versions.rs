@@ -47,8 +47,7 @@ fn in_communicator(case: &Case, comm: &Communicator) -> Option<Finding> {
         hosts.entry(release(line).0).or_insert((line, BTreeSet::new())).1.insert(&host.host);
         ranks.entry(release(line).0).or_insert((line, BTreeSet::new())).1.insert(*number);
     }
-    let came_up = comm.ranks.values().any(|rank| rank.complete);
-    let failed = failures::failed(case) || !came_up && case.run.nccl.warn_lines > 0;
+    let failed = failures::failed(case) || !comm.came_up() && case.run.nccl.warn_lines > 0;
     let of_hosts = hosts.values().map(|(_, hosts)| hosts.len()).sum::<usize>()
         == hosts.values().flat_map(|(_, hosts)| hosts).collect::<BTreeSet<_>>().len();
     match of_hosts {

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Lines of evidence that a finding shows at most.
 const MAX_LINES: usize = 8;
 /// What NCCL writes in front of a warning.
-const WARNING: &str = " NCCL WARN ";
+const NCCL_WARN: &str = " NCCL WARN ";
 /// Rows of the screen that a long warning takes at most.
 const MOST_ROWS: usize = 4;
 
@@ -43,7 +43,7 @@ pub(super) fn evidence(page: &mut Page, run: &Run, lines: &[Evidence]) {
 fn source_line(page: &mut Page, gutter: usize, evidence: &Evidence, text: &str) {
     let width = page.width() - gutter - 3;
     let note = evidence.note.as_deref().map(clean_line).unwrap_or_default();
-    if note.is_empty() && text.contains(WARNING) && columns(text) > width {
+    if note.is_empty() && text.contains(NCCL_WARN) && columns(text) > width {
         return whole_line(page, gutter, evidence, text);
     }
     let (shown, marked) = clip_around(text, focus(text, &note), width);
