@@ -38,9 +38,8 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         }
         Ok(())
     })?;
-    let problems = diagnosis.has_problems();
     std::mem::forget(run); // the process ends here; taking a large model apart would only take time
-    Ok(if problems { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    Ok(ExitCode::from(diagnosis.verdict.exit_status()))
 }
 
 /// Prints the answer on standard output.

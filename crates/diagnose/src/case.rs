@@ -1,11 +1,11 @@
 //! A run as the rules look at it: each table with its curve, its nodes and the communicator that it measured.
 
 use crate::curve::Curve;
-use crate::hardware::Hardware;
 use crate::lines::{self, Line};
 use crate::peers;
-use crate::trial::Trial;
-use busbw_model::{BenchTable, Communicator, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind};
+use crate::refute::Refuters;
+use crate::rules::signatures::book::Book;
+use busbw_model::{BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind};
 
 /// No machine has more GPUs below one operating system (DGX-2, HGX with two baseboards, AWS p2.16xlarge).
 const MOST_GPUS_OF_A_NODE: u32 = 16;
@@ -18,10 +18,10 @@ pub struct Case<'a> {
     pub tests: Vec<Test<'a>>,
     /// The lines that signatures look at.
     pub lines: Vec<Line<'a>>,
-    /// What the input says of the machines in words and by `nvidia-smi topo -m`.
-    pub hardware: Hardware,
-    /// Settings that somebody tried, and what came of it.
-    pub trials: Vec<Trial<'a>>,
+    /// The causes that programs print.
+    pub book: &'a Book,
+    /// What refutes an error.
+    pub refuters: Refuters,
     /// Nodes and pairs that were measured alike.
     pub peers: Vec<PeerGroup>,
 }
@@ -54,9 +54,14 @@ pub enum Network {
 impl<'a> Case<'a> {
     /// Prepares a run.
     pub fn new(run: &'a Run) -> Self {
+        Case::by(run, Book::built_in())
+    }
+
+    /// Prepares a run, to be judged by the causes of a book.
+    pub fn by(run: &'a Run, book: &'a Book) -> Self {
+        let refuters = Refuters::of(run);
         let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
-        let (hardware, trials) = (Hardware::of(run), Trial::all(run));
-        Case { run, tests, lines: lines::of(run), hardware, trials, peers: peers::groups(run) }
+        Case { run, tests, lines: lines::of(run), book, refuters, peers: peers::groups(run) }
     }
 
     /// Whether any line, variable or matrix names what only machines with RDMA have.
@@ -65,28 +70,21 @@ impl<'a> Case<'a> {
             ["mlx5", "infiniband", "NCCL_IB_HCA", "NCCL_IB_GID", "ib_write_bw", "ibstat", "rocep", "NCCL_IB_DISABLE=0"];
         let named = |text: &str| SIGNS.iter().any(|sign| text.contains(sign));
         let set = |name: &str| self.run.nccl.env_value(name);
-        self.hardware.nic_count().is_some()
+        let in_matrix = self.run.topo_matrices.iter().any(|matrix| matrix.of_kind(DeviceKind::Nic).next().is_some());
+        in_matrix
             || set("NCCL_IB_HCA").is_some()
             || set("NCCL_IB_DISABLE").is_some_and(|e| e.value.trim() == "0")
             || self.run.nodes.iter().flat_map(|n| &n.nics).any(|n| matches!(n.link.as_deref(), Some("IB" | "RoCE")))
             || self.lines.iter().any(|line| named(&line.text))
     }
 
-    /// Whether somebody says that NICs read and write GPU memory.
-    pub fn has_gpu_direct(&self) -> bool {
-        const SAID: [&str; 6] = [
-            "gpudirect rdma: enabled",
-            "gpudirect rdma is enabled",
-            "nv_peer_mem loaded",
-            "nv_peer_mem is loaded",
-            "nvidia_peermem is loaded",
-            "nvidia-peermem is loaded",
-        ];
-        let said = |line: &Line| {
-            let text = line.text.to_lowercase();
-            SAID.iter().any(|words| text.contains(words))
+    /// Whether NVLink joins GPUs of a node, as a matrix shows.
+    pub fn has_nvlink(&self) -> bool {
+        let joined = |matrix: &TopoMatrix| {
+            let gpus: Vec<&str> = matrix.of_kind(DeviceKind::Gpu).map(|device| device.name.as_str()).collect();
+            gpus.iter().any(|a| gpus.iter().any(|b| matches!(matrix.path(a, b), Some(PathType::NvLink(_)))))
         };
-        self.lines.iter().any(said)
+        self.run.topo_matrices.iter().any(joined)
     }
 
     /// The header of a matrix, as evidence.

@@ -9,16 +9,16 @@
 mod advice;
 mod case;
 pub mod check;
+mod course;
 mod curve;
 mod expectation;
-mod hardware;
 mod interfaces;
 mod lines;
 mod order;
 mod pages;
 mod peers;
+mod refute;
 mod rules;
-mod trial;
 mod variables;
 mod verdict;
 mod words;
@@ -30,7 +30,7 @@ pub use pages::page;
 pub use rules::transport::network_in_use;
 pub use variables::{Variable, nearest_variable, variable};
 
-use busbw_model::{Diagnosis, Run};
+use busbw_model::{Diagnosis, Judged, Run};
 use busbw_predict::Cluster;
 
 /// Judges a run. The first finding is the one to act on: errors before warnings before notes, causes before what
@@ -56,12 +56,15 @@ fn diagnose_by(run: &Run, described: Option<&Cluster>, rules: &[rules::Entry]) -
     let mut findings = order::settle(&case, found.collect());
     let prospects = expectation::prospects(&case, described);
     expectation::judge(&prospects, &mut findings);
-    let verdict = verdict::verdict(&case, &findings);
-    let summary = verdict::summary(&case, verdict, &findings);
+    let judged: Vec<Judged> =
+        expectation::judged(&prospects).into_iter().chain(course::judge(&case, &findings)).collect();
+    let verdict = verdict::verdict(&findings, &judged);
+    let summary = verdict::summary(verdict, &findings, &judged);
     let advice = advice::advise(&case, verdict, &findings);
     Diagnosis {
         verdict,
         summary,
+        judged,
         findings,
         expected: expectation::expected(&prospects),
         expected_tables: expectation::tables(&case, &prospects),

@@ -1,84 +1,77 @@
-//! How the run stands, in a word and in a sentence.
+//! The first line: it follows from the findings and from what was judged, and from nothing else.
 
-use crate::case::{Case, Network};
-use crate::rules::wire_test::{LARGE, port_rate};
-use busbw_model::{Code, Communicator, Finding, PerfRow, Severity, Verdict};
+use busbw_model::{Finding, Judged, Judgement, Severity, Subject, Verdict};
 
-/// The verdict that findings and tables give.
-pub(crate) fn verdict(case: &Case, findings: &[Finding]) -> Verdict {
-    match findings.iter().map(|f| f.severity).max() {
+/// The verdict. A finding above info decides first, then a question that is open, then what passed.
+pub(crate) fn verdict(findings: &[Finding], judged: &[Judged]) -> Verdict {
+    let passed = |subjects: &[Subject]| {
+        judged.iter().any(|one| one.outcome == Judgement::Passed && subjects.contains(&one.subject))
+    };
+    match findings.iter().map(|finding| finding.severity).max() {
         Some(Severity::Error) => Verdict::Failed,
         Some(Severity::Warning) => Verdict::Degraded,
-        _ if tells_of_health(case) || is_answered(findings) => Verdict::Healthy,
+        _ if question(judged).is_some() => Verdict::Inconclusive,
+        _ if passed(&[Subject::Speed, Subject::Host]) => Verdict::Healthy,
+        _ if passed(&[Subject::Course, Subject::Results]) => Verdict::NoErrors,
         _ => Verdict::Inconclusive,
     }
 }
 
-/// Whether the first finding says that the speed is right.
-fn is_answered(findings: &[Finding]) -> bool {
-    findings.first().is_some_and(|f| f.code == Code::OkAsExpected && f.confidence >= 0.7)
-}
-
-/// Whether the inputs show a run that works: a table that reaches bandwidth, a communicator that stands, a program that
-/// finished.
-fn tells_of_health(case: &Case) -> bool {
-    case.tests.iter().any(|t| t.curve.shows_bandwidth())
-        || case.run.communicators.iter().any(Communicator::came_up)
-        || case.run.remarks.iter().any(|r| r.kind == busbw_model::RemarkKind::Finished)
-}
-
-/// One sentence.
-pub(crate) fn summary(case: &Case, verdict: Verdict, findings: &[Finding]) -> String {
-    if matches!(verdict, Verdict::Failed | Verdict::Degraded)
-        && let Some(first) = findings.first()
-    {
-        return first.title.clone();
-    }
-    if let Some(test) = case.tests.iter().max_by(|a, b| a.curve.peak.0.total_cmp(&b.curve.peak.0)) {
-        let over = match test.network() {
-            Some(Network::Rdma) => " over RDMA",
-            Some(Network::Socket) => " over sockets",
-            _ => "",
-        };
-        let collective = test.table.collective.map_or("the collective", |c| c.name());
-        let at = test.curve.peak_row.size;
-        return format!("{collective} peaks at {} ({at}){over}; nothing looks wrong", test.curve.peak);
-    }
-    if let Some(first) = findings.first().filter(|_| is_answered(findings)) {
-        return first.title.clone();
-    }
-    if let Some(fastest) = fastest_perftest(case) {
-        return fastest;
-    }
+/// One sentence: the finding to act on, the question that decides, or what passed.
+pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged]) -> String {
     match verdict {
-        Verdict::Healthy => {
-            "the communicators stand and nothing looks wrong; there is no table to judge speed by".to_string()
-        }
-        _ => {
-            "the input holds neither a table nor a complete NCCL log; give the output of all ranks with NCCL_DEBUG=INFO"
-                .to_string()
-        }
+        Verdict::Failed | Verdict::Degraded => findings.first().map_or(String::new(), |first| first.title.clone()),
+        Verdict::Inconclusive => question(judged).unwrap_or(NOTHING_JUDGED).to_string(),
+        Verdict::Healthy => passed(judged, Subject::Speed),
+        Verdict::NoErrors => format!("{}. Speed was not measured.", passed(judged, Subject::Course)),
     }
 }
 
-/// What RDMA tools measured, when nothing else did.
-fn fastest_perftest(case: &Case) -> Option<String> {
-    let bandwidth = |row: &PerfRow| match row {
-        PerfRow::Bandwidth { average_gbit_s, size, .. } => Some((*average_gbit_s, *size)),
-        PerfRow::Latency { .. } => None,
+const NOTHING_JUDGED: &str =
+    "Nothing in the input can be judged: give the whole output of all ranks, run with NCCL_DEBUG=INFO";
+
+/// The question of the first thing that is undecided.
+fn question(judged: &[Judged]) -> Option<&str> {
+    let open = judged.iter().filter(|one| one.outcome == Judgement::Undecided);
+    open.filter_map(|one| one.question.as_deref()).next()
+}
+
+/// What passed, the named subject first: `99% of the 486 GB/s expected, 0 wrong in 52 rows`.
+fn passed(judged: &[Judged], first: Subject) -> String {
+    let mut passed: Vec<&Judged> = judged.iter().filter(|one| one.outcome == Judgement::Passed).collect();
+    passed.sort_by_key(|one| one.subject != first);
+    let said = |one: &&Judged| match one.subject {
+        Subject::Speed | Subject::Host => format!("{}: {}", one.what, one.how),
+        Subject::Results | Subject::Course => one.how.clone(),
     };
-    let rows =
-        case.run.perftests.iter().flat_map(|test| test.rows.iter().filter_map(bandwidth).map(move |row| (test, row)));
-    let (test, (gbit_s, size)) = rows.max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
-    let name = test.test.as_deref().unwrap_or("perftest");
-    let device = test.device.as_deref().map_or(String::new(), |device| format!(" on {device}"));
-    let missing = match test.device.as_deref().and_then(|device| port_rate(case, device)) {
-        Some((_, rate)) => format!(
-            "messages below {LARGE} do not fill the port's {rate} Gbit/s: measure larger ones, for example with `-s 1048576`"
-        ),
-        None => {
-            "the port's rate is not in the input: add `ibstat`, or what `busbw check --save` writes there".to_string()
+    let shown: Vec<String> = passed.iter().take(3).map(said).collect();
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(subject: Subject, outcome: Judgement) -> Judged {
+        let question = (outcome == Judgement::Undecided).then(|| "How many NICs?".to_string());
+        Judged { subject, what: "all_reduce".into(), how: "99% of 486 GB/s expected".into(), outcome, question }
+    }
+
+    #[test]
+    fn what_was_not_judged_is_not_praised() {
+        use Judgement::{Passed, Undecided};
+        use Subject::{Course, Host, Results, Speed};
+        let cases: [(&[(Subject, Judgement)], Verdict); 6] = [
+            (&[], Verdict::Inconclusive),
+            (&[(Course, Passed)], Verdict::NoErrors),
+            (&[(Results, Passed)], Verdict::NoErrors),
+            (&[(Speed, Passed), (Course, Passed)], Verdict::Healthy),
+            (&[(Host, Passed)], Verdict::Healthy),
+            (&[(Speed, Undecided), (Course, Passed), (Host, Passed)], Verdict::Inconclusive),
+        ];
+        for (what, expected) in cases {
+            let judged: Vec<Judged> = what.iter().map(|(subject, outcome)| judged(*subject, *outcome)).collect();
+            assert_eq!(verdict(&[], &judged), expected, "{what:?}");
         }
-    };
-    Some(format!("{name} reaches {gbit_s:.2} Gbit/s at {size}{device}; {missing}"))
+    }
 }

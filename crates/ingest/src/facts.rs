@@ -5,7 +5,7 @@
 
 use crate::inspector::Sample;
 use crate::nccl_log::Said;
-use busbw_model::{EdgeEnd, EdgeUse, RemarkKind, Transport};
+use busbw_model::{EdgeEnd, EdgeUse, RemarkKind, Speaker, Transport};
 
 /// No speaker: the prefix was torn, or the line is a program's.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -74,8 +74,8 @@ pub(crate) enum What {
     /// An operation that the NCCL Inspector measured, and the line.
     Inspector(Box<Sample>, Box<str>),
     Remark(RemarkKind, Box<str>),
-    /// A line that nobody knows.
-    Note(Box<str>),
+    /// A line that nobody makes a fact of, and who prints it.
+    Statement(Speaker, Box<str>),
     Variables(Box<CommandLine>),
 }
 

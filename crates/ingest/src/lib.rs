@@ -28,13 +28,13 @@ pub mod own;
 pub mod perftest;
 mod pipeline;
 mod prefix;
-mod prose;
 pub mod ras;
 pub mod rdma_check;
 pub mod rdma_monitor;
 mod readers;
 mod scan;
 mod source;
+mod speaker;
 mod text;
 pub mod torch;
 

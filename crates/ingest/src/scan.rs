@@ -9,8 +9,8 @@ use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
 use crate::notes::Notes;
 use crate::prefix::{MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
-use crate::{command, inspector, outcome};
-use busbw_model::{Place, SourceLine, Transport};
+use crate::{command, inspector, outcome, speaker};
+use busbw_model::{Place, SourceLine, Speaker, Transport};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem};
 use rustc_hash::FxHashMap;
@@ -310,7 +310,7 @@ impl Scanner {
 
     fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
         if self.notes.is_news(message) {
-            self.push(speaker, What::Note(kept(line)));
+            self.push(speaker, What::Statement(Speaker::NcclInfo, kept(line)));
         }
     }
 
@@ -376,7 +376,7 @@ impl Scanner {
             None => peeled.text,
         };
         if self.notes.is_news(plain) {
-            self.push(NOBODY, What::Note(kept(plain)));
+            self.push(NOBODY, What::Statement(speaker::of(body), kept(plain)));
         }
         let evidence = evidence::of(plain);
         if (body.starts_with("NCCL version") || body.starts_with("RCCL version"))

@@ -48,6 +48,10 @@ pub struct Rank {
     pub bus_id: Option<String>,
     /// Its `Init COMPLETE` was seen.
     pub complete: bool,
+    /// Where that stands.
+    pub up: Option<Place>,
+    /// Where `Destroy COMPLETE` or `Abort COMPLETE` stands: its orderly end.
+    pub left: Option<Place>,
 }
 
 /// One of NCCL's parallel rings and trees.

@@ -230,29 +230,94 @@ pub struct Gain {
 
 /// The state of the run as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Nothing is wrong.
+    /// Speed or machines were judged and passed.
     Healthy,
-    /// It ran, but slower or riskier than it should.
+    /// Ranks came up and nothing is wrong; there is no measurement of speed to judge.
+    NoErrors,
+    /// It works, but slower than it should, or with a fault that costs later.
     Degraded,
-    /// It did not finish, or its results are wrong.
+    /// The run or a machine failed, or results are wrong.
     Failed,
-    /// The inputs do not tell.
+    /// Speed or end cannot be judged from what is given.
     #[default]
     Inconclusive,
 }
 
 impl Verdict {
-    /// `healthy`, `degraded`, `failed` or `inconclusive`.
+    /// The word in JSON: `healthy`, `no-errors`, `degraded`, `failed` or `inconclusive`.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Healthy => "healthy",
+            Verdict::NoErrors => "no-errors",
             Verdict::Degraded => "degraded",
             Verdict::Failed => "failed",
             Verdict::Inconclusive => "inconclusive",
         }
     }
+
+    /// The words of the first line of text and page.
+    pub fn title(self) -> &'static str {
+        match self {
+            Verdict::Healthy => "HEALTHY",
+            Verdict::NoErrors => "NO ERRORS",
+            Verdict::Degraded => "DEGRADED",
+            Verdict::Failed => "FAILED",
+            Verdict::Inconclusive => "UNDECIDED",
+        }
+    }
+
+    /// The exit status of a command that ends with this verdict; 2 is for bad usage.
+    pub fn exit_status(self) -> u8 {
+        match self {
+            Verdict::Healthy | Verdict::NoErrors => 0,
+            Verdict::Degraded | Verdict::Failed => 1,
+            Verdict::Inconclusive => 3,
+        }
+    }
+}
+
+/// Something that was judged, how, and how it came out. What is not listed was not judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Judged {
+    /// What kind of thing it is: the verdict asks for it.
+    #[serde(skip)]
+    pub subject: Subject,
+    /// What was judged: `all_reduce on 16 ranks`.
+    pub what: String,
+    /// Against what, with the figures: `99% of the 486 GB/s expected`.
+    pub how: String,
+    /// How it came out.
+    pub outcome: Judgement,
+    /// What would decide it, as a sentence that ends in a question or a command; for what is undecided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question: Option<String>,
+}
+
+/// What can be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A measured bandwidth or latency.
+    Speed,
+    /// The data that arrived.
+    Results,
+    /// Whether ranks came up, and how the run ended.
+    Course,
+    /// What a machine is.
+    Host,
+}
+
+/// How something came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Judgement {
+    /// As it should be.
+    Passed,
+    /// Not as it should be: a finding says what is wrong.
+    Failed,
+    /// What is known allows both.
+    Undecided,
 }
 
 /// What such a machine should reach, where it can be said.
@@ -304,6 +369,8 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// One sentence that says it.
     pub summary: String,
+    /// What was judged, how, and how it came out.
+    pub judged: Vec<Judged>,
     /// Findings, ordered: the first is the one to act on.
     pub findings: Vec<Finding>,
     /// What such a machine should reach.

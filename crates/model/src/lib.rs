@@ -27,9 +27,9 @@ mod program;
 mod ras;
 mod rdma;
 mod run;
+mod statement;
 mod statistics;
 mod table;
-mod told;
 mod topology;
 mod torch;
 mod tuning;
@@ -49,15 +49,15 @@ pub use comparison::{
 pub use diagnostics::{DiagLine, DiagTag};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
-    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, SavedFinding, Severity,
-    Verdict,
+    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement, SavedFinding,
+    Severity, Subject, Verdict,
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, Speaker,
-    TuningChoice, VersionLine, Warning,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement,
+    TuningChoice, VersionLine, Warning, Who,
 };
 pub use net_plugin::{
     PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
@@ -70,10 +70,10 @@ pub use ras::{
     RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
-pub use run::{Input, InputKind, Note, Problem, Remark, RemarkKind, Run};
+pub use run::{Input, InputKind, Problem, Remark, RemarkKind, Run};
+pub use statement::{Speaker, Statement};
 pub use statistics::{median, upper_quartile};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};
-pub use told::{Figure, Quantity, Told, ToldFact};
 pub use topology::{
     DeviceKind, PathType, PciSpot, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs,
     XmlNet, XmlNic, XmlPci, XmlTopology,

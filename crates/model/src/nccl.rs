@@ -24,7 +24,7 @@ impl Library {
 
 /// A process or thread that logs: the prefix `host:pid:tid [dev]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Speaker {
+pub struct Who {
     /// Host name as printed.
     pub host: Box<str>,
     /// Process id.
@@ -107,7 +107,7 @@ pub struct Warning {
     /// The first line with it.
     pub source: SourceLine,
     /// Who said it, where the prefix was whole.
-    pub speaker: Option<Speaker>,
+    pub who: Option<Who>,
     /// `transport/net_ib.cc:839`, or a function and line in plugins.
     pub site: Option<String>,
     /// The message after `NCCL WARN`.
@@ -122,7 +122,7 @@ pub struct ErrorStep {
     /// The first line with it.
     pub source: SourceLine,
     /// Who said it.
-    pub speaker: Option<Speaker>,
+    pub who: Option<Who>,
     /// `transport/net.cc:783`.
     pub site: String,
     /// `ncclResult_t`: 1 unhandled CUDA error, 2 system error, 3 internal error, 4 invalid argument, 5 invalid usage,

@@ -11,8 +11,8 @@ use crate::nccl::NcclLog;
 use crate::place::{Place, SourceLine};
 use crate::ras::RasReport;
 use crate::rdma::{PerfTest, RdmaCheckItem, RdmaSample};
+use crate::statement::Statement;
 use crate::table::BenchTable;
-use crate::told::Told;
 use crate::topology::{SystemDump, TopoMatrix, XmlGraphs, XmlTopology};
 use crate::torch::{FlightDump, ProcessGroup, TorchStatement};
 use std::collections::BTreeMap;
@@ -65,11 +65,8 @@ pub struct Run {
     pub host_facts: Vec<HostFact>,
     /// What programs and launchers said about failing or finishing.
     pub remarks: Vec<Remark>,
-    /// Lines that no reader makes anything of, a few of each wording: a person's words, output of other programs, and
-    /// messages of NCCL's that busbw does not know. Signatures look at them.
-    pub notes: Vec<Note>,
-    /// What sentences and shell output say of the cluster and of speed.
-    pub told: Vec<Told>,
+    /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
+    pub statements: Vec<Statement>,
     /// Parts that could not be read, with the reason.
     pub problems: Vec<Problem>,
     /// Texts of lines that stand for many: ring orders and the first edge of each transport. See [`Run::line`].
@@ -141,17 +138,6 @@ impl fmt::Display for InputKind {
     }
 }
 
-/// A line that no reader makes anything of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
-    /// The line.
-    pub source: SourceLine,
-    /// The host, where the line has NCCL's prefix.
-    pub host: Option<String>,
-    /// Whether NCCL said it; else a program or a person did.
-    pub from_nccl: bool,
-}
-
 /// A line of a program or launcher that tells how the run went, once per wording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remark {
@@ -203,7 +189,6 @@ impl Run {
     /// Whether any reader recognised anything.
     pub fn is_empty(&self) -> bool {
         self.inputs.iter().all(|i| i.kinds.is_empty())
-            && self.told.is_empty()
             && self.remarks.iter().all(|r| r.kind == RemarkKind::Trouble)
     }
 }

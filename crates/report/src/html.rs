@@ -76,7 +76,7 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
         inputs(run),
     ]
     .concat();
-    page(&Frame { class: verdict, badge: verdict, title: &diagnosis.summary, command: "explain" }, &body)
+    page(&Frame { class: verdict, badge: diagnosis.verdict.title(), title: &diagnosis.summary, command: "explain" }, &body)
 }
 
 /// What is around the body of a page.
@@ -140,7 +140,7 @@ fn figures(run: &Run) -> String {
 
 /// Command lines for what is still open; a healthy run leaves nothing to find out.
 fn advice(diagnosis: &Diagnosis) -> String {
-    if diagnosis.advice.is_empty() || diagnosis.verdict == Verdict::Healthy {
+    if diagnosis.advice.is_empty() || matches!(diagnosis.verdict, Verdict::Healthy | Verdict::NoErrors) {
         return String::new();
     }
     let item = |Advice { question, command, then }: &Advice| {

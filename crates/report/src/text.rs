@@ -100,14 +100,14 @@ pub fn advice(advice: &[Advice], style: &Style) -> String {
 }
 
 fn verdict(page: &mut Page, diagnosis: &Diagnosis) {
-    let word = diagnosis.verdict.as_str().to_uppercase();
+    let word = diagnosis.verdict.title();
     let style = match diagnosis.verdict {
-        Verdict::Healthy => paint::GOOD,
+        Verdict::Healthy | Verdict::NoErrors => paint::GOOD,
         Verdict::Degraded => paint::WARNING,
         Verdict::Failed => paint::ERROR,
         Verdict::Inconclusive => paint::NOTE,
     };
-    page.styled(style, &word);
+    page.styled(style, word);
     page.hanging(word.len() + 2, paint::BOLD, &diagnosis.summary);
 }
 

@@ -8,7 +8,10 @@ mod setting;
 mod suspects;
 
 use crate::case::{Case, Test};
-use busbw_model::{Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Severity};
+use busbw_model::{
+    Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Severity,
+    Subject,
+};
 use busbw_predict::{Cluster, PredictionRow, predict};
 use setting::Setting;
 
@@ -69,6 +72,12 @@ pub(crate) fn expected(prospects: &[Prospect]) -> Option<Expected> {
 /// The table with the largest size: what a run is judged by.
 fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
     prospects.iter().max_by_key(|prospect| prospect.test.curve.largest)
+}
+
+/// How each table's speed compares with its prediction.
+pub(crate) fn judged(prospects: &[Prospect]) -> Vec<Judged> {
+    let bandwidth = prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth());
+    bandwidth.filter_map(Prospect::judged).collect()
 }
 
 /// What each table should have shown.
@@ -150,6 +159,22 @@ impl Prospect<'_> {
             bottleneck: row.bottleneck.clone(),
         };
         Some(ExpectedTable { table, rows: self.rows.iter().map(row).collect() })
+    }
+
+    fn judged(&self) -> Option<Judged> {
+        let ranks = self.test.table.nranks?;
+        let outcome = match self.reached {
+            reached if reached >= NEAR => Judgement::Passed,
+            reached if reached < FAR_BELOW => Judgement::Failed,
+            _ => Judgement::Undecided,
+        };
+        Some(Judged {
+            subject: Subject::Speed,
+            what: format!("{} on {ranks} ranks", self.collective),
+            how: format!("{:.0}% of the {} expected", 100.0 * self.reached, self.expected().busbw),
+            outcome,
+            question: None,
+        })
     }
 
     fn largest(&self) -> Option<&PredictionRow> {

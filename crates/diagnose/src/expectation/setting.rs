@@ -31,7 +31,7 @@ pub(super) fn of(case: &Case, test: &Test, described: Option<&Cluster>) -> Optio
         Some(cluster) => cluster.clone(),
         None => derived(case, test)?,
     };
-    let nodes = test.nodes.or(case.hardware.nodes.filter(|_| described.is_none()));
+    let nodes = test.nodes;
     if cluster.ranks() != ranks || nodes.is_some_and(|nodes| nodes as usize != cluster.nodes && described.is_none()) {
         resize(&mut cluster, ranks, nodes)?;
     }

@@ -2,7 +2,6 @@
 
 use super::Draft;
 use crate::case::Case;
-use crate::hardware::GpuKind;
 use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity};
 
 /// Rings over NVSwitch need more channels than this; NCCL chooses 8 to 32 there (`src/graph/search.cc`).
@@ -22,10 +21,7 @@ fn few(case: &Case, limit: Option<&EnvSetting>) -> Option<Finding> {
     let comm = case.largest()?;
     let (channels, nranks) = (comm.coll_channels?, comm.nranks?);
     let several = nranks >= 4 * comm.nnodes.unwrap_or(1);
-    let listed = case.run.tables.iter().filter_map(|table| table.devices.first()).map(|device| device.name.as_str());
-    let names = listed.chain(case.hardware.gpu.as_deref());
-    let switched = names.filter_map(GpuKind::of).any(|kind| kind.nvlink && kind.ring_gbs > 100.0);
-    (channels < FEW && several && (switched || limit.is_some())).then(|| finding(channels, limit))
+    (channels < FEW && several && (case.has_nvlink() || limit.is_some())).then(|| finding(channels, limit))
 }
 
 fn finding(channels: u32, limit: Option<&EnvSetting>) -> Finding {

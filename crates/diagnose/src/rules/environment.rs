@@ -46,8 +46,7 @@ enum Needs {
 /// A finding per variable that overrides NCCL's choice.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    let tried = |setting: &EnvSetting| case.trials.iter().any(|trial| std::ptr::eq(trial.setting, setting));
-    for setting in case.run.nccl.env.iter().filter(|setting| !tried(setting)) {
+    for setting in &case.run.nccl.env {
         let Some(known) = overriding(case, setting) else { continue };
         let finding = finding(setting, known);
         if !findings.iter().any(|f| f.title == finding.title) {

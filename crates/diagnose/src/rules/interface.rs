@@ -3,8 +3,8 @@
 use super::Draft;
 use crate::case::Case;
 use crate::interfaces::Inner;
-use crate::lines::{Line, Voice};
-use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity};
+use crate::lines::Line;
+use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, Speaker};
 use std::collections::HashSet;
 
 /// The variable that names interfaces.
@@ -119,7 +119,7 @@ fn failure<'a>(case: &'a Case) -> Option<&'a Line<'a>> {
     let holds = |line: &Line, words: &[&str]| words.iter().any(|word| line.text.contains(word));
     let stands = case.run.communicators.iter().any(Communicator::came_up);
     case.lines.iter().find(|line| {
-        let connects = holds(line, &SOCKETS) || line.voice != Voice::Other && holds(line, &CONNECT);
+        let connects = holds(line, &SOCKETS) || line.speaker != Speaker::Program && holds(line, &CONNECT);
         let again = stands && line.text.contains("retrying");
         connects && holds(line, &FAILED) && !again
     })

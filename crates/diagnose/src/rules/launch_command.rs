@@ -1,8 +1,8 @@
 //! Command lines that start the processes of a job, as the input shows them.
 
 use crate::case::Case;
-use crate::lines::{Line, Voice};
-use busbw_model::Place;
+use crate::lines::Line;
+use busbw_model::{Place, Speaker};
 
 /// A launcher's command line, with the number of processes that it asks for.
 pub(super) struct Launch<'a> {
@@ -24,7 +24,7 @@ impl<'a> Launch<'a> {
         let words: Vec<&str> = line.text.split_whitespace().collect();
         let at = words.iter().position(|w| ["mpirun", "mpiexec", "srun", "prun"].iter().any(|l| w.ends_with(l)))?;
         let processes = processes(words[at], &words[at + 1..]);
-        (line.voice == Voice::Other && words.len() > at + 1).then_some(Launch { line, processes })
+        (line.speaker == Speaker::Program && words.len() > at + 1).then_some(Launch { line, processes })
     }
 }
 

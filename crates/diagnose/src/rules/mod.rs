@@ -1,10 +1,8 @@
 //! The rules. Each is a function from a case to findings; a new one is a file here and a line in [`ALL`].
 
 mod channels;
-mod cures;
 mod device_lists;
 pub(crate) mod environment;
-mod expected;
 mod fabric_congestion;
 pub(crate) mod failures;
 mod gdr;
@@ -16,14 +14,12 @@ mod nic_far;
 mod nic_unused;
 mod odd_one;
 mod p2p;
-mod pairs;
 mod pcie_topology;
 mod peers;
 mod results;
 mod saved;
 mod shapes;
-mod signatures;
-mod slow_tables;
+pub(crate) mod signatures;
 mod sockets;
 pub(crate) mod transport;
 mod versions;
@@ -74,13 +70,8 @@ pub const ALL: &[Entry] = &[
     on_log("environment", environment::rule),
     on_log("environment::unknown", environment::unknown),
     on_log("signatures", signatures::rule),
-    on_log("cures", cures::rule),
-    Entry { name: "expected::told", basis: Basis::Answer, rule: expected::told },
-    Entry { name: "expected::tables", basis: Basis::Answer, rule: expected::tables },
-    on_speed("slow_tables", slow_tables::rule),
     on_speed("shapes", shapes::rule),
     on_speed("peers", peers::rule),
-    on_speed("pairs", pairs::rule),
     on_speed("device_lists", device_lists::rule),
     on_speed("launch::repeated", launch::repeated),
     on_log("launch::alone", launch::alone),

@@ -20,8 +20,7 @@ fn far(case: &Case, matrix: &TopoMatrix) -> Option<Finding> {
         _ => return None,
     };
     // A matrix alone is no complaint.
-    let asked = case.run.inputs.iter().any(|i| i.kinds.iter().any(|k| *k != InputKind::TopoMatrix))
-        || !case.run.told.is_empty();
+    let asked = case.run.inputs.iter().any(|i| i.kinds.iter().any(|k| *k != InputKind::TopoMatrix));
     let direct = case.run.communicators.iter().any(|comm| comm.transports.iter().any(|transport| transport.gdr));
     let (gdr, try_gdr) = match direct {
         true => (

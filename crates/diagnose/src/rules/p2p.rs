@@ -2,7 +2,6 @@
 
 use super::Draft;
 use crate::case::Case;
-use crate::hardware::GpuKind;
 use busbw_model::{Code, Communicator, Evidence, Finding, Severity, TransportKind};
 
 /// Connections within a node that all go through shared memory.
@@ -15,10 +14,8 @@ fn through_host(case: &Case, comm: &Communicator) -> Option<Finding> {
     if comm.transports.iter().any(|t| matches!(t.kind, TransportKind::P2p(_))) || comm.nvls {
         return None;
     }
-    let names = case.run.nodes.iter().flat_map(|n| &n.gpus).filter_map(|gpu| gpu.name.as_deref());
-    let by_name = names.chain(case.hardware.gpu.as_deref()).filter_map(GpuKind::of).any(|kind| kind.nvlink);
     let listed = case.lines.iter().any(|line| line.text.contains("Link 0:") && line.text.contains("GB/s"));
-    let nvlink = case.hardware.nvlink || by_name || listed;
+    let nvlink = case.has_nvlink() || listed;
     let draft = Draft {
         code: Code::P2pDisabled,
         severity: if nvlink { Severity::Warning } else { Severity::Info },

@@ -1,7 +1,6 @@
 //! Which network carries the traffic between nodes, and whether it should.
 
 use crate::case::{Case, Network, Test, network_of};
-use crate::hardware::GpuKind;
 use busbw_model::{
     BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
     Severity, SourceLine, TransportKind,
@@ -174,9 +173,7 @@ pub fn network_in_use(test: &Test) -> Option<Network> {
 /// No log, but bandwidth and latency as sockets have them.
 fn looks_like_sockets(test: &Test) -> bool {
     let slow = test.curve.plateau.0 < SOCKETS_AT_BEST && test.curve.latency.is_some_and(|l| l.0 >= SOCKET_LATENCY_US);
-    // GPUs of small cloud machines have slow NICs whatever the transport.
-    let small = test.gpu.and_then(GpuKind::of).is_some_and(|kind| !kind.rdma);
-    test.crosses_nodes() && test.comm.is_none() && test.curve.shows_bandwidth() && slow && !small
+    test.crosses_nodes() && test.comm.is_none() && test.curve.shows_bandwidth() && slow
 }
 
 fn suspected_fallback(test: &Test) -> Finding {

@@ -93,9 +93,9 @@ fn misread(case: &Case) -> bool {
 fn spans<'a>(case: &Case<'a>) -> HashMap<(u32, &'a str), (u64, u64)> {
     let log = &case.run.nccl;
     let networks = log.networks.iter().filter_map(|line| Some((line.host.as_deref()?, line.source.place)));
-    let warnings = log.warnings.iter().filter_map(|line| Some((&*line.speaker.as_ref()?.host, line.source.place)));
-    let steps = log.error_steps.iter().filter_map(|line| Some((&*line.speaker.as_ref()?.host, line.source.place)));
-    let notes = case.run.notes.iter().filter_map(|line| Some((line.host.as_deref()?, line.source.place)));
+    let warnings = log.warnings.iter().filter_map(|line| Some((&*line.who.as_ref()?.host, line.source.place)));
+    let steps = log.error_steps.iter().filter_map(|line| Some((&*line.who.as_ref()?.host, line.source.place)));
+    let notes = case.run.statements.iter().filter_map(|line| Some((line.host.as_deref()?, line.source.place)));
     let mut spans: HashMap<(u32, &str), (u64, u64)> = HashMap::new();
     let spoken: Vec<(&str, Place)> = networks.chain(warnings).chain(steps).chain(notes).collect();
     for (host, place) in spoken {

@@ -240,6 +240,8 @@ fn model_rank(view: &View, parts: &Parts) -> Rank {
         device: view.cuda_dev.or(view.device),
         bus_id: view.bus_id.map(|id| format!("{id:x}")),
         complete: view.complete,
+        up: view.up,
+        left: view.left,
     }
 }
 

@@ -42,6 +42,8 @@ fn adopt_devices(comm: &mut Communicator, tables: &[BenchTable], index: &FxHashM
             device: rank.device.or(Some(device.device)),
             bus_id: rank.bus_id.take().or_else(|| Some(device.bus_id.clone())),
             complete: rank.complete,
+            up: rank.up,
+            left: rank.left,
         };
     }
     if comm.nnodes.is_none() {

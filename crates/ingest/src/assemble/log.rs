@@ -2,10 +2,9 @@
 
 use crate::facts::WarnLine;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
-use crate::prose;
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Note, Remark,
-    RemarkKind, SourceLine, Speaker, Told, TuningChoice, VersionLine, Warning,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Remark,
+    RemarkKind, SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning, Who,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
@@ -24,8 +23,7 @@ type Gpu = (Box<str>, u64, Option<u32>);
 pub(crate) struct LogBuilder {
     pub log: NcclLog,
     pub remarks: Vec<Remark>,
-    pub notes: Vec<Note>,
-    pub told: Vec<Told>,
+    pub statements: Vec<Statement>,
     /// NICs that hosts list, by host.
     pub nics: FxHashMap<String, Vec<Nic>>,
     env: FxHashMap<(String, String, bool), usize>,
@@ -117,19 +115,19 @@ impl LogBuilder {
         once(&mut self.networks, &mut self.log.networks, key, new);
     }
 
-    pub fn warning(&mut self, line: WarnLine, speaker: Option<Speaker>, source: SourceLine) {
-        let who = speaker.as_ref().map(|s| (s.host.clone(), s.pid, s.device));
-        let key = (who, format!("{} {}", line.site.as_deref().unwrap_or(""), without_numbers(&line.message)));
+    pub fn warning(&mut self, line: WarnLine, who: Option<Who>, source: SourceLine) {
+        let gpu = who.as_ref().map(|s| (s.host.clone(), s.pid, s.device));
+        let key = (gpu, format!("{} {}", line.site.as_deref().unwrap_or(""), without_numbers(&line.message)));
         let WarnLine { site, message, .. } = line;
-        let new = || Warning { source, speaker, site, message, count: 0 };
+        let new = || Warning { source, who, site, message, count: 0 };
         if let Some((_, warning)) = once(&mut self.warnings, &mut self.log.warnings, key, new) {
             warning.count += 1;
         }
     }
 
-    pub fn error_step(&mut self, site: String, result: u32, speaker: Option<Speaker>, source: SourceLine) {
-        let key = (speaker.as_ref().map(|s| s.host.clone()), site.clone(), result);
-        let new = || ErrorStep { source, speaker, site, result, count: 0 };
+    pub fn error_step(&mut self, site: String, result: u32, who: Option<Who>, source: SourceLine) {
+        let key = (who.as_ref().map(|s| s.host.clone()), site.clone(), result);
+        let new = || ErrorStep { source, who, site, result, count: 0 };
         if let Some((_, step)) = once(&mut self.steps, &mut self.log.error_steps, key, new) {
             step.count += 1;
         }
@@ -160,17 +158,12 @@ impl LogBuilder {
         once(&mut self.seen_notes, &mut self.log.gpu_direct, key, || source);
     }
 
-    /// Keeps a line that nobody knows, and the facts that it tells in words.
-    pub fn note(&mut self, source: SourceLine, host: Option<String>) {
-        let from_nccl = host.is_some() || source.text.contains("NCCL INFO");
-        if self.notes.len() >= MOST_KEPT {
+    /// Keeps a line that nobody makes a fact of.
+    pub fn statement(&mut self, speaker: Speaker, source: SourceLine, host: Option<String>) {
+        if self.statements.len() >= MOST_KEPT {
             return;
         }
-        if !from_nccl {
-            let told = prose::read(&source.text).into_iter().map(|fact| Told { fact, source: source.clone() });
-            self.told.extend(told);
-        }
-        self.notes.push(Note { source, host, from_nccl });
+        self.statements.push(Statement { speaker, host, source });
     }
 
     pub fn remark(&mut self, kind: RemarkKind, source: SourceLine) {

@@ -125,9 +125,9 @@ impl Assembler {
                     self.readers.claim(InputKind::NcclInspector, 1);
                 }
                 What::Remark(kind, text) => self.log.remark(kind, SourceLine::new(place, &text)),
-                What::Note(text) => {
+                What::Statement(by, text) => {
                     let host = self.host_of(speaker).map(str::to_string);
-                    self.log.note(SourceLine::new(place, &text), host);
+                    self.log.statement(by, SourceLine::new(place, &text), host);
                 }
                 What::Variables(command) => {
                     for variable in command.variables {
@@ -172,7 +172,7 @@ impl Assembler {
         }
     }
 
-    fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::Speaker> {
+    fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::Who> {
         (speaker != NOBODY).then(|| self.speakers.model(speaker))
     }
 
@@ -357,8 +357,7 @@ impl Assembler {
         });
         self.run.nccl = self.log.log;
         self.run.remarks = self.log.remarks;
-        self.run.notes = self.log.notes;
-        self.run.told = self.log.told;
+        self.run.statements = self.log.statements;
         link::nodes(&mut self.run, hosts, self.log.nics);
         self.run
     }

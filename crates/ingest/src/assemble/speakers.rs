@@ -1,7 +1,7 @@
 //! Who speaks: hosts, processes and threads, torn names set right.
 
 use crate::facts::SpeakerFact;
-use busbw_model::Speaker;
+use busbw_model::Who;
 use rustc_hash::FxHashMap;
 
 /// Index of a speaker over all inputs.
@@ -139,9 +139,9 @@ impl Speakers {
     }
 
     /// The speaker as the model shows it.
-    pub fn model(&self, speaker: SpeakerId) -> Speaker {
+    pub fn model(&self, speaker: SpeakerId) -> Who {
         let KnownSpeaker { process, tid, device } = self.get(speaker);
-        Speaker { host: self.host_name(self.host_of(process)).into(), pid: self.pid(process), tid, device }
+        Who { host: self.host_name(self.host_of(process)).into(), pid: self.pid(process), tid, device }
     }
 
     /// The real hosts, in order of appearance: `real[id]` is the index among them, or `None` for a name that only

@@ -25,6 +25,9 @@ pub(crate) struct View {
     pub comm_id: Option<u64>,
     pub split: Option<Split>,
     pub complete: bool,
+    /// Where it came up, and where it was left.
+    pub up: Option<Place>,
+    pub left: Option<Place>,
     pub rings: Vec<(RingLine, Place)>,
     pub ring_links: Vec<RingLink>,
     pub trees: Vec<TreeLine>,
@@ -173,8 +176,15 @@ impl Views {
     /// Init START and COMPLETE.
     pub fn init(&mut self, speaker: SpeakerId, line: &InitLine, (speakers, place): At) {
         let process = speakers.get(speaker).process;
-        let known = self.by_address(process, line.comm).filter(|id| match line.phase {
-            InitPhase::Start => false,
+        let known = self.by_address(process, line.comm);
+        if line.phase == InitPhase::Left {
+            if let Some(id) = known {
+                self.all[id].left = Some(place);
+            }
+            return;
+        }
+        let known = known.filter(|id| match line.phase {
+            InitPhase::Start | InitPhase::Left => false,
             InitPhase::Complete => !self.all[*id].complete && self.all[*id].rank.is_none_or(|rank| rank == line.rank),
         });
         let nameless = || {
@@ -185,13 +195,16 @@ impl Views {
         let nameless = if line.phase == InitPhase::Complete { nameless() } else { None };
         let id = known.or(nameless).unwrap_or_else(|| self.open(speaker, speakers, place));
         self.all[id].apply(line);
+        if line.phase == InitPhase::Complete {
+            self.all[id].up = Some(place);
+        }
         self.named(id, (line.comm, line.rank));
     }
 
     /// An Init COMPLETE whose prefix was torn: the communicator's address and rank tell the view.
     pub fn orphan_init(&mut self, line: &InitLine) {
         let known = self.at_rank.get(&(line.comm, line.rank)).map(|id| &mut self.all[*id]);
-        if let Some(view) = known.filter(|view| !view.complete) {
+        if let Some(view) = known.filter(|view| !view.complete && line.phase != InitPhase::Left) {
             view.apply(line);
         }
     }

@@ -7,6 +7,8 @@ use crate::cursor::Cursor;
 pub(crate) enum InitPhase {
     Start,
     Complete,
+    /// `Destroy COMPLETE` or `Abort COMPLETE`: the orderly end, with or without `ncclCommDestroy`.
+    Left,
 }
 
 /// `ncclCommInitRank comm 0x… rank 1 nranks 8 cudaDev 1 nvmlDev 1 busId 41000 commId 0x… - Init START`.
@@ -89,6 +91,7 @@ impl Fields {
                 b"color" => fields.color = signed(&mut at),
                 b"Init" if at.rest().starts_with(b"START") => fields.phase = Some(InitPhase::Start),
                 b"Init" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Complete),
+                b"Destroy" | b"Abort" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Left),
                 b"" => at = Cursor::new(at.rest().get(1..)?), // white space other than blanks
                 _ => {}
             }
@@ -186,7 +189,8 @@ mod tests {
             let init = init(line.as_bytes()).expect(line);
             assert_eq!((init.phase, init.rank, init.nranks, init.comm_id), (phase, rank, nranks, id), "{line}");
         }
-        assert_eq!(init(b"comm 0x1 rank 0 nranks 8 cudaDev 0 busId 6000 - Destroy COMPLETE"), None);
+        let left = init(b"comm 0x1 rank 0 nranks 8 cudaDev 0 busId 6000 - Destroy COMPLETE");
+        assert_eq!(left.map(|line| line.phase), Some(InitPhase::Left));
     }
 
     #[test]

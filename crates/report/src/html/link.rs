@@ -19,7 +19,7 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis) -> String {
         section("Every direction", &directions(run)),
     ]
     .concat();
-    page(&Frame { class: verdict, badge: verdict, title: &diagnosis.summary, command: "link" }, &body)
+    page(&Frame { class: verdict, badge: diagnosis.verdict.title(), title: &diagnosis.summary, command: "link" }, &body)
 }
 
 fn figures(run: &LinkRun) -> String {

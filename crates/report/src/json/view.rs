@@ -49,6 +49,7 @@ impl Serialize for Explain<'_> {
         map.serialize_entry("inputs", &List(|| run.inputs.iter().map(InputView::new)))?;
         map.serialize_entry("verdict", &diagnosis.verdict)?;
         map.serialize_entry("summary", &diagnosis.summary)?;
+        map.serialize_entry("judged", &diagnosis.judged)?;
         map.serialize_entry("findings", &List(|| diagnosis.findings.iter().map(|f| FindingView::new(run, f))))?;
         // A header that no row followed is no table: what stopped the run is a finding.
         let tables = || run.tables.iter().enumerate().filter(|(_, t)| !t.rows.is_empty() || t.finished);

@@ -1,0 +1,189 @@
+//! Who prints a line that is no message of NCCL's: its form tells, a prefix or a format, never a word in it.
+
+use busbw_model::Speaker;
+
+/// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
+type Form = (Speaker, fn(&str) -> bool);
+
+const FORMS: [Form; 7] = [
+    (Speaker::NcclTests, is_nccl_tests),
+    (Speaker::NetLibrary, is_net_library),
+    (Speaker::Launcher, is_elastic),
+    (Speaker::Torch, is_torch),
+    (Speaker::Crash, is_crash),
+    (Speaker::Launcher, is_launcher),
+    (Speaker::Kernel, is_kernel),
+];
+
+/// The speaker of a line: the job's own program where no form fits.
+pub(crate) fn of(body: &str) -> Speaker {
+    let body = body.trim_start();
+    FORMS.iter().find(|(_, fits)| fits(body)).map_or(Speaker::Program, |(speaker, _)| *speaker)
+}
+
+/// `host: Test NCCL failure common.cu:958 '…'`, ` .. host pid 1234: Test failure common.cu:401` (`src/common.h`).
+fn is_nccl_tests(line: &str) -> bool {
+    let behind_host = line.split_once(": ").map_or(line, |(_, rest)| rest);
+    let behind_dots = line.starts_with(".. ");
+    let report = |text: &str| {
+        ["Test NCCL failure ", "Test CUDA failure ", "NCCL failure ", "Cuda failure "].iter().any(|head| {
+            text.strip_prefix(head).is_some_and(|rest| rest.contains(".cu:") || rest.contains(".h:"))
+        })
+    };
+    report(line) || report(behind_host) || behind_dots && behind_host.starts_with("Test failure ")
+}
+
+/// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`, `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`.
+fn is_net_library(line: &str) -> bool {
+    line.strip_prefix("libfabric:").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        || line.starts_with('[') && [" UCX  ERROR ", " UCX  WARN ", " UCX  DIAG "].iter().any(|mark| line.contains(mark))
+}
+
+/// `[E ProcessGroupNCCL.cpp:616] …`, `[rank0]:[W1012 10:00:00.0 socket.cpp:752] …`, `E0101 … ProcessGroupNCCL.cpp:1] …`: glog's
+/// letter, time and place, of a C++ file.
+fn is_torch(line: &str) -> bool {
+    let head = &line[..line.floor_char_boundary(160)];
+    let Some((head, _)) = head.split_once(']') else { return false };
+    let head = head.trim_start_matches('[');
+    let letter = head.starts_with(['E', 'W', 'I', 'F']) && head[1..].starts_with(|c: char| c == ' ' || c.is_ascii_digit());
+    letter && head.rsplit_once(":").is_some_and(|(file, line)| is_number(line) && (file.ends_with(".cpp") || file.ends_with(".hpp")))
+}
+
+/// torchrun: `E1012 10:00:01.000000 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) …`,
+/// `torch.distributed.elastic.multiprocessing.api: [ERROR] failed`, `ERROR:torch.distributed.elastic…:failed`; DeepSpeed's launcher.
+fn is_elastic(line: &str) -> bool {
+    let head = &line[..line.floor_char_boundary(160)];
+    head.contains("torch/distributed/elastic/") && head.contains(".py:")
+        || ["torch.distributed.elastic.", "ERROR:torch.distributed.elastic.", "WARNING:torch.distributed.elastic."]
+            .iter()
+            .any(|start| line.starts_with(start))
+        || line.starts_with("[ERROR] [launch.py:")
+        || line.starts_with("[INFO] [launch.py:")
+        || line.starts_with("torch.distributed.elastic.multiprocessing.errors.ChildFailedError")
+}
+
+/// Crash handlers, the C++ and Rust runtimes, Python's faulthandler, a shell that reports a signal.
+fn is_crash(line: &str) -> bool {
+    let behind_process = behind_process(line).unwrap_or(line);
+    let handler = [
+        "*** Process received signal ***",
+        "Signal: ",
+        "Signal code: ",
+        "Caught signal ",
+    ];
+    handler.iter().any(|start| behind_process.starts_with(start))
+        || ["terminate called ", "what():  ", "Fatal Python error: ", "*** SIG", "*** Aborted at "]
+            .iter()
+            .any(|start| line.starts_with(start))
+        || line.starts_with("thread '") && line.contains("' panicked at ")
+        || is_shell(line)
+        || line.starts_with("Segmentation fault")
+        || line.starts_with("Bus error")
+        || line.starts_with("Aborted (core dumped)")
+}
+
+/// `bash: line 1: 4242 Segmentation fault      (core dumped) ./train`, `train.sh: line 12: 4242 Killed …`.
+fn is_shell(line: &str) -> bool {
+    const ENDS: [&str; 6] = ["Segmentation fault", "Aborted", "Killed", "Bus error", "Floating point exception", "Illegal instruction"];
+    let Some((_, rest)) = line.split_once(": line ") else { return false };
+    let Some((number, rest)) = rest.split_once(": ") else { return false };
+    let rest = rest.trim_start();
+    let behind_pid = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    is_number(number) && behind_pid.len() < rest.len() && ENDS.iter().any(|end| behind_pid.starts_with(end))
+}
+
+/// mpirun and its daemons, srun, ssh, shells that find no program.
+fn is_launcher(line: &str) -> bool {
+    const STARTS: [&str; 22] = [
+        "srun: ",
+        "slurmstepd: ",
+        "mpirun noticed that ",
+        "mpirun: ",
+        "mpiexec: ",
+        "mpiexec noticed that ",
+        "prterun: ",
+        "prterun noticed that ",
+        "[mpiexec@",
+        "[proxy:",
+        "ORTE ",
+        "PRTE ",
+        "An ORTE daemon ",
+        "A PRTE daemon ",
+        "There are not enough slots available ",
+        "Primary job  terminated ",
+        "ssh: ",
+        "Host key verification failed",
+        "Permission denied (publickey",
+        "Permission denied, please try again",
+        "kubelet: ",
+        "Warning: Permanently added ",
+    ];
+    STARTS.iter().any(|start| line.starts_with(start))
+        || line.contains(": error while loading shared libraries: ")
+        || line.contains(": command not found") && line.contains("sh: ")
+}
+
+/// `[12345.678901] NVRM: …`, `Nov 23 05:00:00 node1 kernel: …`, `NVRM: Xid (…`.
+fn is_kernel(line: &str) -> bool {
+    let uptime = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let is_uptime = |text: &str| {
+        text.trim_start().split_once('.').is_some_and(|(whole, part)| is_number(whole) && part.len() == 6 && is_number(part))
+    };
+    uptime.is_some_and(|(time, _)| is_uptime(time) || is_date(time))
+        || line.starts_with("NVRM: ")
+        || line.split_once(" kernel: ").is_some_and(|(head, _)| head.len() < 80)
+}
+
+/// `Mon Nov 23 05:00:00 2026` of `dmesg -T`.
+fn is_date(text: &str) -> bool {
+    let mut words = text.split_whitespace();
+    let day = words.next().is_some_and(|day| ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"].contains(&day));
+    day && words.nth(1).is_some_and(is_number) && words.next().is_some_and(|time| time.split(':').count() == 3)
+}
+
+/// What stands behind Open MPI's and UCX's `[host:pid]` or `[host:pid:0:pid]`.
+fn behind_process(line: &str) -> Option<&str> {
+    let (head, rest) = line.strip_prefix('[')?.split_once(']')?;
+    let (host, pid) = head.split_once(':')?;
+    let process = !host.is_empty() && !host.contains(' ') && pid.split(':').all(is_number);
+    process.then(|| rest.trim_start())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_tell_who_speaks() {
+        let cases = [
+            ("node1: Test NCCL failure common.cu:958 'unhandled cuda error'", Speaker::NcclTests),
+            (" .. node1 pid 1234: Test failure common.cu:401", Speaker::NcclTests),
+            ("NCCL failure common.cu:874 'unhandled system error'", Speaker::NcclTests),
+            ("libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> shm_open failed", Speaker::NetLibrary),
+            ("[1693.12] [n1:77:0]  ib_md.c:1  UCX  ERROR ibv_reg_mr failed", Speaker::NetLibrary),
+            ("[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught", Speaker::Torch),
+            ("[W1012 10:00:00.000000000 socket.cpp:752] [c10d] The client socket", Speaker::Torch),
+            ("E1012 10:00:01.0 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)", Speaker::Launcher),
+            ("[node1:4242] *** Process received signal ***", Speaker::Crash),
+            ("[node1:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped)", Speaker::Crash),
+            ("terminate called after throwing an instance of 'c10::Error'", Speaker::Crash),
+            ("train.sh: line 12:  4242 Killed                  python train.py", Speaker::Crash),
+            ("srun: error: node1: task 3: Exited with exit code 1", Speaker::Launcher),
+            ("./x: error while loading shared libraries: libmpi.so.40: cannot open shared object file", Speaker::Launcher),
+            ("[12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", Speaker::Kernel),
+            ("[Mon Nov 23 05:00:00 2026] mlx5_core 0000:3b:00.0: Port module event", Speaker::Kernel),
+            ("WARNING data: corrupted data in shard 17, skipped", Speaker::Program),
+            ("BrokenPipeError: [Errno 32] Broken pipe", Speaker::Program),
+            ("[INFO] loading: 12", Speaker::Program),
+            ("Killed child process group cleanly", Speaker::Program),
+            ("State: Down", Speaker::Program),
+        ];
+        for (line, speaker) in cases {
+            assert_eq!(of(line), speaker, "{line}");
+        }
+    }
+}
