@@ -9,6 +9,9 @@ mod cases;
 mod logs;
 mod printed;
 
+#[path = "../support/published.rs"]
+mod published;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -1,22 +1,9 @@
 //! Published tables, printed as nccl-tests prints them: good ones raise no alarm, slow ones get a finding.
 
 use crate::cases::diagnose;
+use crate::published::Published;
 use busbw_model::{Code, Severity};
-use serde::Deserialize;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-/// What is known of a table (`tests/data/tables/README.md`).
-#[derive(Deserialize)]
-struct About {
-    collective: String,
-    nodes: u32,
-    gpus_per_node: u32,
-    gpu: String,
-    #[serde(default)]
-    note: String,
-    status: String,
-}
 
 /// Slow tables that no rule can know to be slow from what is printed, with the reason.
 const CANNOT_TELL: [(&str, &str); 0] = [];
@@ -31,13 +18,11 @@ pub fn check(folder: &Path, all: bool) -> Vec<String> {
 }
 
 fn judge(path: &Path, all: bool) -> Vec<String> {
-    let about = std::fs::read_to_string(path).expect("the facts of a table");
-    let about: About = toml::from_str(&about).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let csv = std::fs::read_to_string(path.with_extension("csv")).expect("the table");
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let table = Published::read(path);
+    let Published { name, about, .. } = &table;
     let mut failures = Vec::new();
     for with_devices in [true, false] {
-        let text = print(&about, &csv, with_devices);
+        let text = table.print(with_devices);
         let findings = diagnose(&[(format!("{name}.txt"), text.into_bytes())]).map(|d| d.findings).unwrap_or_default();
         let alarm = findings.iter().find(|f| f.severity >= Severity::Warning);
         let finding = findings.iter().find(|f| f.code != Code::OkAsExpected);
@@ -58,38 +43,4 @@ fn judge(path: &Path, all: bool) -> Vec<String> {
         failures.extend(failure);
     }
     failures
-}
-
-/// The table as nccl-tests prints it (`src/common.cu` of nccl-tests 2.13).
-fn print(about: &About, csv: &str, with_devices: bool) -> String {
-    let mut text = format!("# Collective test starting: {}_perf\n", about.collective);
-    if with_devices {
-        text += "# nThread 1 nGpus 1 minBytes 8 maxBytes 17179869184 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n";
-        for rank in 0..about.nodes * about.gpus_per_node {
-            let (node, device) = (rank / about.gpus_per_node, rank % about.gpus_per_node);
-            let gpu = about.gpu.split(" (").next().unwrap_or(&about.gpu);
-            let (pid, bus) = (4000 + rank, 0x10 + 0x11 * device);
-            let _ = writeln!(
-                text,
-                "#  Rank {rank:2} Group  0 Pid {pid:6} on node{node:04} device {device:2} [{bus:#04x}] {gpu}"
-            );
-        }
-        text += "#\n";
-    }
-    text += "#                                                              out-of-place                       in-place          \n";
-    text += "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
-    text += "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       \n";
-    for line in csv.lines().skip(1).filter(|line| !line.starts_with('#')) {
-        let cells: Vec<&str> = line.split(',').collect();
-        if let [size, count, datatype, redop, root, times @ ..] = cells.as_slice()
-            && times.len() == 8
-        {
-            let _ = write!(text, "{size:>12}  {count:>12}  {datatype:>8}  {redop:>6}  {root:>6}");
-            for half in times.chunks(4) {
-                let _ = write!(text, "  {:>7}  {:>6}  {:>6}  {:>5}", half[0], half[1], half[2], half[3]);
-            }
-            text.push('\n');
-        }
-    }
-    text + "# Out of bounds values : 0 OK\n#\n"
 }

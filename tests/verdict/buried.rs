@@ -1,0 +1,29 @@
+//! Output of training that went well: it raises nothing itself, and around a log it changes nothing.
+
+use crate::answer::Answer;
+use crate::held::Held;
+use crate::inputs;
+
+#[test]
+fn ordinary_training_raises_nothing() {
+    let mut held = Held::new("ordinary training raises nothing");
+    for input in inputs::ordinary() {
+        let answer = Answer::to(&input);
+        held.check(!answer.is_alarm() && answer.loud().is_empty(), || format!("{}: {answer}", input.name));
+    }
+    held.end();
+}
+
+#[test]
+fn a_log_buried_in_ordinary_training_has_the_same_answer() {
+    let mut held = Held::new("a log buried in ordinary training has the same answer");
+    let ordinary = inputs::ordinary();
+    for (at, input) in inputs::all().iter().enumerate() {
+        let answer = Answer::to(input);
+        let (before, after) = (&ordinary[at % ordinary.len()], &ordinary[(at + 1) % ordinary.len()]);
+        let buried = input.changed(|text| [before.text(), text.to_string(), after.text()].join("\n"));
+        let change = format!("between {} and {}", before.name, after.name);
+        held.compare((input, &answer), &change, &Answer::to(&buried), Answer::agrees_with);
+    }
+    held.end();
+}

@@ -1,0 +1,36 @@
+//! A good table at a fraction of its speed is not praised; as it was measured, it is not blamed.
+
+use crate::answer::Answer;
+use crate::held::Held;
+use crate::inputs::{self, Input};
+use crate::nccl_tests;
+
+/// Everything with a table that is good: published ones, and logs whose answer is praise.
+fn good() -> Vec<Input> {
+    let others = [inputs::logs(), inputs::reproductions(), inputs::runs()].into_iter().flatten();
+    let praised = others.filter(|input| nccl_tests::rows(&input.text()) > 0 && Answer::to(input).is_praise());
+    inputs::tables("good").into_iter().chain(praised).collect()
+}
+
+#[test]
+fn a_good_table_at_a_fraction_of_its_speed_is_not_praised() {
+    let mut held = Held::new("a good table at a fraction of its speed is not praised");
+    for input in good() {
+        let whole = Answer::to(&input);
+        for factor in [0.5, 0.3, 0.15] {
+            let scaled = Answer::to(&input.changed(|text| nccl_tests::scaled(text, factor)));
+            held.compare((&input, &whole), &format!("times {factor}"), &scaled, |_, scaled| !scaled.is_praise());
+        }
+    }
+    held.end();
+}
+
+#[test]
+fn a_good_table_is_not_blamed() {
+    let mut held = Held::new("a good table is not blamed");
+    for input in inputs::tables("good") {
+        let answer = Answer::to(&input);
+        held.check(!answer.is_alarm(), || format!("{}: {answer}", input.name));
+    }
+    held.end();
+}
