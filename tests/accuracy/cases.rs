@@ -22,11 +22,14 @@ pub struct Label {
     /// Other findings that are right as well.
     #[serde(default)]
     also: Vec<String>,
+    /// `lines` of programs, or a `summary` of a thread in people's words, which is no evidence.
+    input_tier: String,
 }
 
-/// Reads every case of a folder.
+/// Reads every case of a folder that shows lines of programs and whose answer a code can say.
 pub fn load(folder: &Path) -> Vec<Case> {
-    sorted(folder).iter().filter(|path| path.join("case.toml").exists()).map(|path| read(path)).collect()
+    let cases = sorted(folder).into_iter().filter(|path| path.join("case.toml").exists()).map(|path| read(&path));
+    cases.filter(|case| case.label.input_tier == "lines" && case.label.has_code()).collect()
 }
 
 fn read(path: &Path) -> Case {
@@ -82,6 +85,11 @@ impl Label {
         self.label == code.as_str() || self.also.iter().any(|also| also == code.as_str())
     }
 
+    /// Whether a code says what is right: the label is `none` otherwise.
+    fn has_code(&self) -> bool {
+        self.label != "none" || !self.also.is_empty()
+    }
+
     fn is_healthy(&self) -> bool {
         self.label == Code::OkAsExpected.as_str()
     }
@@ -89,11 +97,17 @@ impl Label {
 
 impl Answer<'_> {
     fn right_first(&self) -> bool {
-        self.found.first().is_some_and(|(code, ..)| self.label.accepts(*code))
+        self.right_among(1)
     }
 
     fn right_in_three(&self) -> bool {
-        self.found.iter().take(3).any(|(code, ..)| self.label.accepts(*code))
+        self.right_among(3)
+    }
+
+    /// Whether one of the first findings is right; of what is healthy, whether none of them is an alarm.
+    fn right_among(&self, first: usize) -> bool {
+        let accepted = self.found.iter().take(first).any(|(code, ..)| self.label.accepts(*code));
+        accepted || (self.label.is_healthy() && self.false_alarms() == 0)
     }
 
     fn false_alarms(&self) -> usize {

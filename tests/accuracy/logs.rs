@@ -20,21 +20,27 @@ struct Facts {
     outcome: Option<String>,
 }
 
-/// What is wrong with the answers to the logs of a folder.
-pub fn check(folder: &Path, all: bool) -> Vec<String> {
+/// Judges the logs of a folder, prints what is wrong with the answers, and returns the share that is right.
+pub fn check(folder: &Path, all: bool) -> f64 {
     let list = std::fs::read_to_string(folder.join("facts.jsonl")).expect("facts.jsonl beside the logs");
     let facts = list.lines().map(|line| serde_json::from_str::<Facts>(line).expect("facts of a log"));
-    let failures: Vec<(String, Option<String>)> = facts.map(|facts| judge(folder, &facts)).collect();
-    for (line, failure) in failures.iter().filter(|(_, failure)| all || failure.is_some()) {
+    let answers: Vec<(String, Option<String>)> = facts.map(|facts| judge(folder, &facts)).collect();
+    let right = answers.iter().filter(|(_, failure)| failure.is_none()).count();
+    println!("{}: {right} of {} judged right", folder.display(), answers.len());
+    for (line, failure) in answers.iter().filter(|(_, failure)| all || failure.is_some()) {
         println!("  {}  {line}", if failure.is_some() { "WRONG" } else { "right" });
+        failure.iter().for_each(|failure| println!("         {failure}"));
     }
-    failures.into_iter().filter_map(|(_, failure)| failure).collect()
+    right as f64 / answers.len().max(1) as f64
 }
 
 /// What was found in a log, and what is wrong with it.
 fn judge(folder: &Path, facts: &Facts) -> (String, Option<String>) {
     let text = std::fs::read(folder.join(&facts.file)).expect("a log");
-    let diagnosis = diagnose(&[(facts.file.clone(), text)]).expect("a log that busbw reads");
+    let Some(diagnosis) = diagnose(&[(facts.file.clone(), text)]) else {
+        let failure = format!("{} is not read", facts.file);
+        return (facts.file.clone(), Some(failure));
+    };
     let found: Vec<String> =
         diagnosis.findings.iter().take(3).map(|f| format!("{} ({})", f.code, f.severity.as_str())).collect();
     let alarm = diagnosis.findings.iter().find(|f| f.severity >= Severity::Warning);
