@@ -20,7 +20,7 @@ def main():
         loss = engine(torch.randn(4, 16)).square().mean()
         engine.backward(loss)
         engine.step()
-    engine.save_checkpoint(sys.argv[1])
+    engine.save_checkpoint(sys.argv[-1])  # the launcher puts --local_rank first
     print("done, no step was skipped")
 
 

@@ -14,6 +14,12 @@ fn ordinary_training_raises_nothing() {
     held.end();
 }
 
+/// The first half of a text: training that goes on, and has not ended well yet.
+fn first_half(text: &str) -> String {
+    let lines = text.lines().count() / 2;
+    text.lines().take(lines).map(|line| format!("{line}\n")).collect()
+}
+
 #[test]
 fn a_log_buried_in_ordinary_training_has_the_same_answer() {
     let mut held = Held::new("a log buried in ordinary training has the same answer");
@@ -21,8 +27,8 @@ fn a_log_buried_in_ordinary_training_has_the_same_answer() {
     for (at, input) in inputs::all().iter().enumerate() {
         let answer = Answer::to(input);
         let (before, after) = (&ordinary[at % ordinary.len()], &ordinary[(at + 1) % ordinary.len()]);
-        let buried = input.changed(|text| [before.text(), text.to_string(), after.text()].join("\n"));
-        let change = format!("between {} and {}", before.name, after.name);
+        let buried = input.changed(|text| [&before.text(), text, &first_half(&after.text())].join("\n"));
+        let change = format!("between {} and half of {}", before.name, after.name);
         held.compare((input, &answer), &change, &Answer::to(&buried), Answer::agrees_with);
     }
     held.end();

@@ -39,3 +39,15 @@ fn a_harmless_line_changes_nothing() {
     }
     held.end();
 }
+
+#[test]
+fn all_harmless_lines_together_change_nothing() {
+    let mut held = Held::new("all harmless lines together change nothing");
+    let harmless = lines().join("\n");
+    for input in inputs::all() {
+        let answer = Answer::to(&input);
+        let after = Answer::to(&input.changed(|text| format!("{text}\n{harmless}\n")));
+        held.compare((&input, &answer), "with all harmless lines at the end", &after, Answer::agrees_with);
+    }
+    held.end();
+}

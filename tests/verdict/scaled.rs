@@ -34,3 +34,13 @@ fn a_good_table_is_not_blamed() {
     }
     held.end();
 }
+
+#[test]
+fn a_slow_table_is_not_praised() {
+    let mut held = Held::new("a slow table is not praised");
+    for input in inputs::tables("degraded") {
+        let answer = Answer::to(&input);
+        held.check(!answer.is_praise(), || format!("{}: {answer}", input.name));
+    }
+    held.end();
+}
