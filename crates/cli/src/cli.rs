@@ -181,9 +181,10 @@ Best input: the whole output of all ranks, run with NCCL_DEBUG=INFO and sizes up
 (-b 8 -e 8G -f 2).
 
 Exit status:
-  0  healthy, or nothing that calls for action
-  1  findings of severity error or warning
-  2  nothing readable, or bad usage";
+  0  healthy, or no errors: nothing calls for action
+  1  degraded or failed: there are findings of severity warning or error
+  2  nothing readable, or bad usage
+  3  undecided: the first line asks what would decide";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -480,6 +481,7 @@ const DOCTOR_EXAMPLES: &str = "Examples:
   busbw doctor --json | jq .verdict
 
 Exit status:
-  0  healthy, or nothing that calls for action
-  1  findings of severity error or warning, a check that failed, or the benchmark did
-  2  nothing could be measured, or bad usage";
+  0  healthy, or no errors: nothing calls for action
+  1  degraded or failed, a check that failed, or the benchmark did
+  2  nothing could be measured, or bad usage
+  3  undecided: the first line asks what would decide";

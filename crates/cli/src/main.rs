@@ -1,6 +1,6 @@
 //! The `busbw` command: parses flags and calls one function per subcommand.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod accelerate;
 mod bench;
@@ -12,6 +12,7 @@ mod doctor;
 mod explain;
 mod generate;
 mod link;
+mod memory;
 mod monitor;
 mod net;
 mod output;
@@ -24,12 +25,10 @@ mod values;
 mod verbs;
 
 use clap::FromArgMatches;
-use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// Reading a log makes millions of small allocations in several threads, which the system's allocator serves at half the speed.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     let result = bench::run_as_program().unwrap_or_else(run);
