@@ -18,6 +18,7 @@ mod order;
 mod pages;
 mod peers;
 mod refute;
+mod remedy;
 mod rules;
 mod variables;
 mod verdict;
@@ -60,6 +61,7 @@ fn diagnose_by(run: &Run, described: Option<&Cluster>, rules: &[rules::Entry]) -
         expectation::judged(&prospects).into_iter().chain(course::judge(&case, &findings)).collect();
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged);
+    remedy::fit(&case, &mut findings);
     let advice = advice::advise(&case, verdict, &findings);
     Diagnosis {
         verdict,
