@@ -24,9 +24,9 @@ fn check_and_list() -> Result<(), String> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(|e| e.to_string())?).join("../..");
     let signatures = signatures(&root.join("rules/signatures"))?;
     data::causes(signatures.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    check::<data::Questions>(&root, "rules/advice.toml")?;
-    check::<data::Variables>(&root, "rules/variables.toml")?;
-    check::<data::Settings>(&root, "rules/environment.toml")?;
+    for path in ["rules/advice.toml", "rules/variables.toml", "rules/environment.toml"] {
+        data::check(path, &read(&root.join(path))?)?;
+    }
     let mut list = String::from("[\n");
     for (path, _) in &signatures {
         let file = root.join(path);
@@ -45,10 +45,6 @@ fn signatures(folder: &Path) -> Result<Vec<(String, String)>, String> {
     names.retain(|name| name.ends_with(".toml"));
     names.sort();
     names.iter().map(|name| Ok((format!("rules/signatures/{name}"), read(&folder.join(name))?))).collect()
-}
-
-fn check<T: serde::de::DeserializeOwned>(root: &Path, path: &str) -> Result<(), String> {
-    data::parse::<T>(path, &read(&root.join(path))?).map(|_| ())
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -20,6 +20,19 @@ pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
     })
 }
 
+/// Whether a file of rules fits: its name tells which it is, signatures where it is none of the others.
+///
+/// # Errors
+/// What does not fit, with file, line and column.
+pub fn check(name: &str, text: &str) -> Result<(), String> {
+    match name.rsplit('/').next() {
+        Some("advice.toml") => parse::<Questions>(name, text).map(drop),
+        Some("variables.toml") => parse::<Variables>(name, text).map(drop),
+        Some("environment.toml") => parse::<Settings>(name, text).map(drop),
+        _ => causes([(name, text)]).map(drop),
+    }
+}
+
 /// Reads a file of rules that is compiled in.
 pub fn built_in<T: DeserializeOwned>(name: &str, text: &str) -> T {
     parse(name, text).unwrap_or_else(|error| unreachable!("the build script read this file: {error}"))
@@ -135,30 +148,58 @@ pub struct Printed {
 
 /// Who prints a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "&'static str")]
 #[allow(missing_docs)] // rules/README.md has a table of them
 pub enum By {
-    #[serde(rename = "nccl")]
     Nccl,
-    #[serde(rename = "nccl.warn")]
     NcclWarn,
-    #[serde(rename = "nccl.info")]
     NcclInfo,
-    #[serde(rename = "nccl-tests")]
     NcclTests,
-    #[serde(rename = "net-library")]
     NetLibrary,
-    #[serde(rename = "torch")]
     Torch,
-    #[serde(rename = "python")]
     Python,
-    #[serde(rename = "crash")]
     Crash,
-    #[serde(rename = "launcher")]
     Launcher,
-    #[serde(rename = "kernel")]
     Kernel,
-    #[serde(rename = "any")]
     Any,
+}
+
+impl By {
+    /// All of them, as files of signatures write them.
+    pub const ALL: [(By, &'static str); 11] = [
+        (By::Nccl, "nccl"),
+        (By::NcclWarn, "nccl.warn"),
+        (By::NcclInfo, "nccl.info"),
+        (By::NcclTests, "nccl-tests"),
+        (By::NetLibrary, "net-library"),
+        (By::Torch, "torch"),
+        (By::Python, "python"),
+        (By::Crash, "crash"),
+        (By::Launcher, "launcher"),
+        (By::Kernel, "kernel"),
+        (By::Any, "any"),
+    ];
+
+    /// As files of signatures write it.
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(by, _)| *by == self).map_or("", |(_, name)| name)
+    }
+}
+
+impl From<By> for &'static str {
+    fn from(by: By) -> Self {
+        by.as_str()
+    }
+}
+
+impl TryFrom<String> for By {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(_, known)| *known == name).map(|(by, _)| *by);
+        let names = || Self::ALL.map(|(_, name)| name).join(", ");
+        known.ok_or_else(|| format!("unknown speaker `{name}`, choose one of {}", names()))
+    }
 }
 
 /// A text with gaps: `Call to {} failed`. Its pieces stand in a line in this order; upper and lower case differ.

@@ -14,6 +14,7 @@ mod curve;
 mod data;
 mod expectation;
 mod interfaces;
+pub mod labelled;
 mod lines;
 mod order;
 mod pages;
@@ -27,6 +28,7 @@ mod xid;
 
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
+pub use data::check as check_rules;
 pub use data::{By, Cause, Printed, Template, Until, Variable};
 pub use pages::page;
 pub use rules::signatures::book::Book;

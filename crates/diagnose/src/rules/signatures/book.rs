@@ -77,7 +77,7 @@ fn whole(line: &str, piece: &str, mut from: usize) -> Option<usize> {
 }
 
 /// Causes, and an automaton that finds in one pass which texts a line may hold.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Book {
     causes: Vec<Cause>,
     /// The texts by their place among the automaton's patterns: cause and role.
