@@ -159,7 +159,9 @@ fn check(files: &[PathBuf]) -> Result<ExitCode, String> {
     let problems: Vec<String> = files.iter().filter_map(|path| valid(path).err()).collect();
     problems.iter().for_each(output::say);
     if problems.is_empty() {
-        output::write(None, |out| writeln!(out, "valid: {} file{}", files.len(), if files.len() == 1 { "" } else { "s" }))?;
+        output::write(None, |out| {
+            writeln!(out, "valid: {} file{}", files.len(), if files.len() == 1 { "" } else { "s" })
+        })?;
     }
     Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
 }
