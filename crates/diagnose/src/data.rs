@@ -8,6 +8,14 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
+/// What TOML's reader calls things, and what TOML does.
+const WORDS: [(&str, &str); 4] = [
+    (" field `", " key `"),
+    ("unknown variant", "unknown value"),
+    ("a sequence", "a list: [\"…\"]"),
+    ("a map", "a table"),
+];
+
 /// Reads a file of rules.
 ///
 /// # Errors
@@ -15,7 +23,7 @@ use toml::Spanned;
 pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let message = error.message().replace(" field `", " key `").replace("unknown variant", "unknown value");
+        let message = WORDS.iter().fold(error.message().to_string(), |told, (old, new)| told.replace(old, new));
         format!("{}: {message}; rules/README.md explains every key", place(name, text, at))
     })
 }
@@ -229,6 +237,16 @@ impl Template {
     /// What stands between the gaps.
     pub fn pieces(&self) -> &[String] {
         &self.pieces
+    }
+
+    /// Whether anything may stand right before the first piece.
+    pub fn begins_open(&self) -> bool {
+        self.text.starts_with("{}")
+    }
+
+    /// Whether anything may stand right behind the last piece.
+    pub fn ends_open(&self) -> bool {
+        self.text.ends_with("{}")
     }
 
     /// Literal characters.

@@ -39,12 +39,12 @@ impl By {
 const ENOUGH_TO_STAND_ALONE: usize = 16;
 
 impl Template {
-    /// Where the text ends in a line; `None` where it is not in it. Words and numbers are not cut.
+    /// Where the text ends in a line; `None` where it is not in it. Its ends cut no word and no number.
     fn find(&self, line: &str) -> Option<usize> {
-        let mut from = 0;
-        for piece in self.pieces() {
-            let at = whole(line, piece, from)?;
-            from = at + piece.len();
+        let (mut from, last) = (0, self.pieces().len() - 1);
+        for (index, piece) in self.pieces().iter().enumerate() {
+            let (begins, ends) = (index == 0 && !self.begins_open(), index == last && !self.ends_open());
+            from = piece.len() + whole(line, piece, from, begins, ends)?;
         }
         Some(from)
     }
@@ -61,14 +61,14 @@ impl Template {
     }
 }
 
-/// The first place from `from` on where a piece stands that cuts no word at its beginning and no number at its end.
-fn whole(line: &str, piece: &str, mut from: usize) -> Option<usize> {
-    let (bytes, begins, ends) = (line.as_bytes(), piece.as_bytes().first()?, piece.as_bytes().last()?);
+/// The first place from `from` on where a piece stands; a text that begins there cuts no word, one that ends there no number.
+fn whole(line: &str, piece: &str, mut from: usize, begins: bool, ends: bool) -> Option<usize> {
+    let (bytes, first, last) = (line.as_bytes(), piece.as_bytes().first()?, piece.as_bytes().last()?);
     loop {
         let at = from + line.get(from..)?.find(piece)?;
         let end = at + piece.len();
-        let cut_word = begins.is_ascii_alphanumeric() && at > 0 && bytes[at - 1].is_ascii_alphanumeric();
-        let cut_number = ends.is_ascii_digit() && bytes.get(end).is_some_and(u8::is_ascii_digit);
+        let cut_word = begins && first.is_ascii_alphanumeric() && at > 0 && bytes[at - 1].is_ascii_alphanumeric();
+        let cut_number = ends && last.is_ascii_digit() && bytes.get(end).is_some_and(u8::is_ascii_digit);
         if !cut_word && !cut_number {
             return Some(at);
         }
@@ -195,6 +195,9 @@ mod tests {
             ("Call to {} failed", "x.cc:1 NCCL WARN Call to ibv_reg_mr failed with error", true),
             ("Call to {} failed", "failed. Call to nothing", false),
             ("error", "terror", false),
+            ("on the PCIe slot ({}W)", "power on the PCIe slot (27W).", true),
+            ("status {}2", "status 12, opcode 0", true),
+            ("status {}2", "status 123, opcode 0", false),
         ];
         for (text, line, held) in cases {
             assert_eq!(template(text).find(line).is_some(), held, "{text} in {line}");
