@@ -18,6 +18,7 @@ mod net;
 mod output;
 mod predict;
 mod progress;
+mod rules;
 mod simulate;
 mod sizes;
 mod tune;
@@ -55,6 +56,7 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Link(flags) => link::run(flags),
         cli::Command::Monitor(flags) => monitor::run(flags),
         cli::Command::Net(flags) => net::run(flags),
+        cli::Command::Rules(flags) => rules::run(flags),
         cli::Command::Doctor(flags) => doctor::run(flags),
         cli::Command::Completions { shell } => generate::completions(*shell),
         cli::Command::Man { directory } => generate::man(directory.as_deref()),
