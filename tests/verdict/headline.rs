@@ -3,6 +3,7 @@
 use crate::answer::Answer;
 use crate::held::Held;
 use crate::inputs::{self, Input};
+use busbw_diagnose::BANDWIDTH_FROM;
 use busbw_model::{Severity, Verdict};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -34,7 +35,7 @@ fn refutes_praise(input: &Input) -> Option<String> {
 /// The best share of what is expected of a table, over the sizes that show bandwidth.
 fn best_share(answer: &Answer, table: usize) -> Option<f64> {
     let expected = answer.diagnosis.expected_table(table)?;
-    let rows = answer.run.tables[table].rows.iter().filter(|row| row.size >= busbw_diagnose::BANDWIDTH_FROM);
+    let rows = answer.run.tables[table].rows.iter().filter(|row| row.size >= BANDWIDTH_FROM);
     let shares = rows.filter_map(|row| Some(row.best_busbw()?.0 / expected.at(row.size)?.busbw.0));
     shares.fold(None, |best: Option<f64>, share| Some(best.map_or(share, |best| best.max(share))))
 }

@@ -4,12 +4,22 @@ use crate::answer::Answer;
 use crate::held::Held;
 use crate::inputs::{self, Input};
 use crate::nccl_tests;
+use busbw_diagnose::BANDWIDTH_FROM;
 
 /// Everything with a table that is good: published ones, and logs whose answer is praise.
 fn good() -> Vec<Input> {
     let others = [inputs::logs(), inputs::reproductions(), inputs::runs()].into_iter().flatten();
-    let praised = others.filter(|input| nccl_tests::rows(&input.text()) > 0 && Answer::to(input).is_praise());
+    let praised = others.filter(|input| {
+        let answer = Answer::to(input);
+        answer.is_praise() && shows_bandwidth(&answer)
+    });
     inputs::tables("good").into_iter().chain(praised).collect()
+}
+
+/// Whether a table has a bandwidth to judge: of sizes that are large enough, between more than one rank.
+fn shows_bandwidth(answer: &Answer) -> bool {
+    let rows = answer.run.tables.iter().flat_map(|table| &table.rows).filter(|row| row.size >= BANDWIDTH_FROM);
+    rows.filter_map(|row| row.best_busbw()).any(|busbw| busbw.0 > 0.0)
 }
 
 #[test]
