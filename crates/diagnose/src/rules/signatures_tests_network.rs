@@ -243,10 +243,6 @@ fn other_programs_tell_their_cause() {
             "[ 12.345678] mlx5_core 0000:17:00.0: poll_health:801:(pid 0): device's health compromised - reached miss count",
             "ib.nic-health",
         ),
-        (
-            "[ 12.345678] mlx5_core 0000:17:00.0: Port module event[error]: module 0, Cable error, High Temperature",
-            "ib.cable",
-        ),
         ("[ 12.345678] mlx5_core 0000:17:00.0 ens1f0np0: Link down", "ib.link-down"),
         ("[ 12.345678] nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)", "gdr.module"),
         (
