@@ -8,17 +8,6 @@ fn codes(text: &str) -> Vec<String> {
     rule(&Case::new(&run)).into_iter().map(|finding| finding.code.to_string()).collect()
 }
 
-#[test]
-fn every_signature_is_read_and_has_a_remedy() {
-    let per_file: Vec<File> = FILES.iter().map(|text| toml::from_str(text).expect("a file of signatures")).collect();
-    assert_eq!(per_file.iter().map(|file| file.signature.len()).sum::<usize>(), BOOK.signatures.len());
-    assert!(BOOK.automaton.is_some());
-    for (signature, _) in &BOOK.signatures {
-        assert!(!signature.remedy.is_empty() && !signature.text.is_empty(), "{}", signature.title);
-        assert!(signature.text.iter().all(|text| text.len() > 3), "{}: a short text is everywhere", signature.title);
-    }
-}
-
 /// The same trouble in the words of several versions of NCCL.
 #[test]
 fn wordings_of_all_versions_tell_their_cause() {
