@@ -8,8 +8,7 @@ use serde::Deserialize;
 use std::sync::LazyLock;
 
 /// The files that are compiled in, with their names for messages.
-const FILES: [(&str, &str); 9] = [
-    ("figures.toml", include_str!("../../../../../rules/signatures/figures.toml")),
+const FILES: [(&str, &str); 8] = [
     ("gpu.toml", include_str!("../../../../../rules/signatures/gpu.toml")),
     ("hang.toml", include_str!("../../../../../rules/signatures/hang.toml")),
     ("launch.toml", include_str!("../../../../../rules/signatures/launch.toml")),
@@ -66,7 +65,11 @@ pub struct Cause {
     #[serde(default)]
     pub without: Vec<Template>,
     /// What is printed.
+    #[serde(default)]
     pub printed: Vec<Printed>,
+    /// Errors of CUDA or HIP in the words of `cudaGetErrorString`, which programs print in [`CUDA_FORMS`].
+    #[serde(default)]
+    cuda: Vec<String>,
 }
 
 /// Until when a line of the cause counts: what comes later refutes it.
@@ -93,6 +96,33 @@ pub struct Printed {
     /// The source file that prints it, and the versions that do.
     #[allow(dead_code)] // for readers of the rules
     source: String,
+}
+
+/// How programs print an error of CUDA or HIP.
+const CUDA_FORMS: [(By, &str, &str); 9] = [
+    // 'X' up to 2.18 and in CUDA's runtime, 401 'X' in its driver since 2.19; nccl-tests 1 as well.
+    (By::NcclWarn, "Cuda failure {}'{error}'", "NCCL src/include/checks.h, cudawrap.h 2.4-2.30"),
+    (By::NcclWarn, "HIP failure '{error}'", "RCCL src/include/checks.h 2.30"),
+    (By::NcclTests, "Test CUDA failure {}'{error}'", "nccl-tests src/common.h 2"),
+    (By::Torch, "CUDA error: {error}", "PyTorch c10/cuda/CUDAException.cpp"),
+    (By::Torch, "HIP error: {error}", "PyTorch c10/hip/HIPException.cpp"),
+    (By::Python, "RuntimeError: CUDA error: {error}", "PyTorch up to 2.7"),
+    (By::Python, "torch.AcceleratorError: CUDA error: {error}", "PyTorch 2.8 and later"),
+    (By::Python, "RuntimeError: HIP error: {error}", "PyTorch up to 2.7"),
+    (
+        By::Python,
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). {} Error {}: {error}",
+        "PyTorch c10/cuda/CUDAFunctions.cpp",
+    ),
+];
+
+/// An error of CUDA as all programs print it.
+fn printed_by_all(error: &str) -> impl Iterator<Item = Printed> + '_ {
+    CUDA_FORMS.iter().map(move |(by, form, source)| Printed {
+        by: *by,
+        text: Template::from(form.replace("{error}", error)),
+        source: (*source).to_string(),
+    })
 }
 
 /// Who prints a text.
@@ -240,7 +270,8 @@ impl Book {
 
     fn add(&mut self, text: &str) -> Result<(), String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        for cause in file.cause {
+        for mut cause in file.cause {
+            cause.printed.extend(cause.cuda.iter().flat_map(|error| printed_by_all(error)));
             if self.causes.iter().any(|known| known.id == cause.id) {
                 return Err(format!("two causes are called {}", cause.id));
             }
