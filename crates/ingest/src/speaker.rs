@@ -120,6 +120,7 @@ fn is_launcher(line: &str) -> bool {
     ];
     STARTS.iter().any(|start| line.starts_with(start))
         || line.contains(": error while loading shared libraries: ")
+        || line.contains(": symbol lookup error: ")
         || line.contains(": command not found") && line.contains("sh: ")
 }
 
