@@ -33,6 +33,7 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     let settings = settings.map(|e| info(&e.source, e.hosts.first().map(String::as_str)));
     let statements = run.statements.iter().map(|statement| Line {
         speaker: statement.speaker,
+        text: behind_prefix(statement.text()),
         ..info(&statement.source, statement.host.as_deref())
     });
     let mut lines: Vec<Line> =
@@ -43,6 +44,9 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
 }
 
 fn info<'a>(source: &'a SourceLine, host: Option<&'a str>) -> Line<'a> {
-    let text = source.text.rsplit_once("NCCL INFO ").map_or(&*source.text, |(_, text)| text).to_string();
-    Line { text, source, host, count: 1, speaker: Speaker::NcclInfo }
+    Line { text: behind_prefix(&source.text), source, host, count: 1, speaker: Speaker::NcclInfo }
+}
+
+fn behind_prefix(line: &str) -> String {
+    line.rsplit_once("NCCL INFO ").map_or(line, |(_, text)| text).to_string()
 }

@@ -127,6 +127,7 @@ fn is_launcher(line: &str) -> bool {
         || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
         || line.split_once(": Permission denied (publickey").is_some_and(|(who, _)| who.contains('@') && !who.contains(' '))
         || line.contains(": error while loading shared libraries: ")
+        || line.contains(": symbol lookup error: ")
         || line.contains(": command not found") && line.contains("sh: ")
 }
 
