@@ -91,3 +91,7 @@ fn repeated(matching: &[&Line]) -> String {
 #[cfg(test)]
 #[path = "signatures_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "signatures_tests_gpu.rs"]
+mod tests_gpu;

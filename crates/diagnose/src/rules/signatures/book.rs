@@ -338,6 +338,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_cause_has_a_text_and_a_remedy_with_a_command() {
+        for cause in &BUILT_IN.causes {
+            assert!(!cause.printed.is_empty(), "{}: no text", cause.id);
+            assert!(cause.remedy.iter().any(|remedy| remedy.contains('`')), "{}: no command", cause.id);
+        }
+    }
+
+    #[test]
     fn a_text_cuts_no_word_and_no_number() {
         let cases = [
             ("error 12", "Got completion with error 12, opcode 0", true),
