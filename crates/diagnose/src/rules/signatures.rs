@@ -92,3 +92,7 @@ fn repeated(matching: &[&Line]) -> String {
 #[cfg(test)]
 #[path = "signatures_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "signatures_tests_network.rs"]
+mod tests_network;

@@ -1,6 +1,7 @@
 //! What NCCL says about itself, each statement once.
 
 use crate::facts::WarnLine;
+use crate::launcher::peel;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Remark, RemarkKind,
@@ -163,7 +164,8 @@ impl LogBuilder {
         if self.statements.len() >= MOST_KEPT {
             return;
         }
-        self.statements.push(Statement { speaker, host, source });
+        let begins = source.text.len() - peel(&source.text).text.len();
+        self.statements.push(Statement { speaker, host, source, begins });
     }
 
     pub fn remark(&mut self, kind: RemarkKind, source: SourceLine) {
