@@ -11,6 +11,7 @@ mod case;
 pub mod check;
 mod course;
 mod curve;
+mod ends;
 mod expectation;
 mod interfaces;
 mod lines;

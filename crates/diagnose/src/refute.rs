@@ -5,7 +5,7 @@
 
 use crate::lines::Line;
 use crate::rules::signatures::book::Until;
-use busbw_model::{Place, RemarkKind, Run};
+use busbw_model::{Ended, Place, Run};
 
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Refuters {
         let host = |node: Option<u32>| node.and_then(|node| run.nodes.get(node as usize)).map(|node| node.host.clone());
         let ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values());
         let up = ranks.filter_map(|rank| Some((rank.up?, host(rank.node)))).collect();
-        let finished = run.remarks.iter().filter(|remark| remark.kind == RemarkKind::Finished).map(|r| r.source.place);
+        let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
@@ -30,16 +30,30 @@ impl Refuters {
         Refuters { up, ended_well: finished.chain(tables).chain(left).collect() }
     }
 
+    /// Whether anything shows a good end.
+    pub fn ended_well(&self) -> bool {
+        !self.ended_well.is_empty()
+    }
+
+    /// Whether a good end stands behind a place of the same input.
+    pub fn ended_well_after(&self, place: Place) -> bool {
+        self.ended_well.iter().any(|end| is_after(*end, place))
+    }
+
     /// Whether the run went on after a line in spite of what it says.
     pub fn refute(&self, until: Until, line: &Line) -> bool {
         let place = line.source.place;
-        let after = |later: Place| later.input == place.input && later.line > place.line;
+        let after = |later: Place| is_after(later, place);
         let same_host = |host: &Option<String>| line.host.is_none() || host.as_deref() == line.host;
-        let ended = || self.ended_well.iter().any(|end| after(*end));
+        let ended = || self.ended_well_after(place);
         match until {
             Until::Never => false,
             Until::End => ended(),
             Until::Start => ended() || self.up.iter().any(|(up, host)| after(*up) && same_host(host)),
         }
     }
+}
+
+fn is_after(later: Place, place: Place) -> bool {
+    later.input == place.input && later.line > place.line
 }

@@ -1,5 +1,6 @@
 //! The readers of line-based formats, as one: every line that may belong to a format is offered to each.
 
+use crate::ends::EndReader;
 use crate::host::HostReader;
 use crate::inspector;
 use crate::inspector::Sample;
@@ -50,6 +51,7 @@ pub(crate) struct Readers {
     pub diag: DiagReader,
     pub torch: WatchdogReader,
     pub host: HostReader,
+    pub ends: EndReader,
     json: JsonReader,
     /// What JSON objects held.
     pub ras_json: Vec<RasReport>,

@@ -13,6 +13,7 @@ mod collective;
 mod communicator;
 mod comparison;
 mod diagnostics;
+mod end;
 mod environment;
 mod finding;
 mod host;
@@ -47,17 +48,18 @@ pub use comparison::{
     SizeRange, SmallMessages,
 };
 pub use diagnostics::{DiagLine, DiagTag};
+pub use end::{Ended, RankEnd};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
-    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement, SavedFinding,
-    Severity, Subject, Verdict,
+    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement,
+    SavedFinding, Severity, Subject, Verdict,
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement,
-    TuningChoice, VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, TuningChoice,
+    VersionLine, Warning, Who,
 };
 pub use net_plugin::{
     PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
@@ -70,7 +72,7 @@ pub use ras::{
     RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
-pub use run::{Input, InputKind, Problem, Remark, RemarkKind, Run};
+pub use run::{Input, InputKind, Problem, Run};
 pub use statement::{Speaker, Statement};
 pub use statistics::{median, upper_quartile};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};

@@ -2,9 +2,9 @@
 
 mod channels;
 mod device_lists;
+pub(crate) mod ends;
 pub(crate) mod environment;
 mod fabric_congestion;
-pub(crate) mod failures;
 mod gdr;
 mod hosts;
 mod interface;

@@ -3,13 +3,13 @@
 use crate::facts::WarnLine;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Remark,
-    RemarkKind, SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, SourceLine, Speaker,
+    Statement, TuningChoice, VersionLine, Warning, Who,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
 
-/// Different warnings, steps, remarks or notes beyond this number only count.
+/// Different warnings, steps or notes beyond this number only count.
 const MOST_KEPT: usize = 10_000;
 /// Versions of NCCL beyond this number are no versions, and so are NICs of a host.
 const MOST_VERSIONS: usize = 64;
@@ -22,7 +22,6 @@ type Gpu = (Box<str>, u64, Option<u32>);
 #[derive(Default)]
 pub(crate) struct LogBuilder {
     pub log: NcclLog,
-    pub remarks: Vec<Remark>,
     pub statements: Vec<Statement>,
     /// NICs that hosts list, by host.
     pub nics: FxHashMap<String, Vec<Nic>>,
@@ -38,7 +37,6 @@ pub(crate) struct LogBuilder {
     steps: FxHashMap<(Option<Box<str>>, String, u32), usize>,
     choices: FxHashMap<(Option<&'static str>, u64, String, String), usize>,
     patterns: FxHashMap<String, usize>,
-    seen_remarks: FxHashMap<(RemarkKind, String), usize>,
     seen_notes: FxHashMap<String, usize>,
 }
 
@@ -164,14 +162,6 @@ impl LogBuilder {
             return;
         }
         self.statements.push(Statement { speaker, host, source });
-    }
-
-    pub fn remark(&mut self, kind: RemarkKind, source: SourceLine) {
-        let key = (kind, without_numbers(&source.text));
-        let new = || Remark { kind, source, count: 0 };
-        if let Some((_, remark)) = once(&mut self.seen_remarks, &mut self.remarks, key, new) {
-            remark.count += 1;
-        }
     }
 }
 
