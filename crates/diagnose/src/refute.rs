@@ -5,7 +5,7 @@
 
 use crate::lines::Line;
 use crate::rules::signatures::book::Until;
-use busbw_model::{Ended, Place, Run};
+use busbw_model::{Ended, Place, Run, Speaker};
 
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
@@ -45,6 +45,9 @@ impl Refuters {
         let place = line.source.place;
         let after = |later: Place| is_after(later, place);
         let same_host = |host: &Option<String>| line.host.is_none() || host.as_deref() == line.host;
+        if is_torch_warning(line) && !self.up.is_empty() && until != Until::Never {
+            return true;
+        }
         let ended = || self.ended_well_after(place);
         match until {
             Until::Never => false,
@@ -56,4 +59,11 @@ impl Refuters {
 
 fn is_after(later: Place, place: Place) -> bool {
     later.input == place.input && later.line > place.line
+}
+
+/// A warning or note of PyTorch's C++ log, `[W1012 10:00:00.0 socket.cpp:752]`: where ranks came up it was survived, whenever it was printed.
+fn is_torch_warning(line: &Line) -> bool {
+    let letter = |text: &str| text.trim_start().strip_prefix('[').is_some_and(|rest| rest.starts_with(['W', 'I']));
+    line.speaker == Speaker::Torch
+        && (letter(&line.text) || line.text.split_once("]:").is_some_and(|(_, rest)| letter(rest)))
 }

@@ -35,6 +35,7 @@ mod readers;
 mod scan;
 mod source;
 mod speaker;
+mod stacks;
 mod text;
 pub mod torch;
 

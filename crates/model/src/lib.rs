@@ -28,6 +28,7 @@ mod program;
 mod ras;
 mod rdma;
 mod run;
+mod stack;
 mod statement;
 mod statistics;
 mod table;
@@ -73,6 +74,7 @@ pub use ras::{
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
 pub use run::{Input, InputKind, Problem, Run};
+pub use stack::Stack;
 pub use statement::{Speaker, Statement};
 pub use statistics::{median, upper_quartile};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};

@@ -12,6 +12,7 @@ use crate::nccl::NcclLog;
 use crate::place::{Place, SourceLine};
 use crate::ras::RasReport;
 use crate::rdma::{PerfTest, RdmaCheckItem, RdmaSample};
+use crate::stack::Stack;
 use crate::statement::Statement;
 use crate::table::BenchTable;
 use crate::topology::{SystemDump, TopoMatrix, XmlGraphs, XmlTopology};
@@ -66,6 +67,8 @@ pub struct Run {
     pub host_facts: Vec<HostFact>,
     /// How processes ended, in order.
     pub ends: Vec<RankEnd>,
+    /// Stacks of threads.
+    pub stacks: Vec<Stack>,
     /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
     pub statements: Vec<Statement>,
     /// Parts that could not be read, with the reason.
@@ -106,6 +109,7 @@ pub enum InputKind {
     TorchWatchdog,
     FlightRecorder,
     HostFacts,
+    Stacks,
     Busbw,
 }
 
@@ -128,6 +132,7 @@ impl InputKind {
             InputKind::TorchWatchdog => "torch-watchdog",
             InputKind::FlightRecorder => "torch-flight-recorder",
             InputKind::HostFacts => "host-facts",
+            InputKind::Stacks => "stacks",
             InputKind::Busbw => "busbw",
         }
     }
@@ -161,6 +166,6 @@ impl Run {
 
     /// Whether any reader recognised anything.
     pub fn is_empty(&self) -> bool {
-        self.inputs.iter().all(|i| i.kinds.is_empty()) && self.ends.is_empty()
+        self.inputs.iter().all(|i| i.kinds.is_empty()) && self.ends.is_empty() && self.nccl.versions.is_empty()
     }
 }

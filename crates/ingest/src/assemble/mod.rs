@@ -340,6 +340,8 @@ impl Assembler {
         self.run.ras_reports.extend(std::mem::take(&mut readers.ras).finish());
         self.run.diagnostics.extend(std::mem::take(&mut readers.diag).finish());
         self.run.torch_statements.extend(std::mem::take(&mut readers.torch).finish());
+        self.run.torch_statements.extend(std::mem::take(&mut readers.traces).finish());
+        self.run.stacks.extend(std::mem::take(&mut readers.stacks).finish());
         self.run.host_facts.extend(std::mem::take(&mut readers.host).finish());
         self.run.host_facts.append(&mut readers.node_facts);
         let path = self.run.inputs.last().map_or("", |input| input.path.as_str());

@@ -191,7 +191,8 @@ impl EndReader {
         for (end, stream) in self.found.iter_mut().zip(&self.streams) {
             let lines = self.known.get(stream).map_or(&[][..], |lines| lines);
             let wanted = SHOWN_TO_GO_ON[usize::from(stream.is_empty())];
-            end.went_on = lines.iter().filter(|line| **line > end.source.place.line).count() >= wanted;
+            end.went_on = matches!(end.how, Ended::Exception { .. })
+                && lines.iter().filter(|line| **line > end.source.place.line).count() >= wanted;
             if end.ranks.is_empty() {
                 end.ranks.extend(of_path);
             }
