@@ -13,7 +13,7 @@ pub struct Ends<'a> {
     pub standing: Vec<&'a RankEnd>,
     /// Those that came after the run had ended well.
     pub after_success: Vec<&'a RankEnd>,
-    /// Ctrl-C.
+    /// Somebody stopped the run.
     pub interrupted: Option<&'a RankEnd>,
     /// Time-outs that watchdogs told of.
     pub timeouts: Vec<&'a TorchStatement>,
@@ -29,7 +29,7 @@ impl<'a> Ends<'a> {
             match &end.how {
                 Ended::Success => success = Some(end),
                 _ if refuted(end) => {}
-                Ended::Interrupted => ends.interrupted = ends.interrupted.or(Some(end)),
+                Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
                 _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
                     ends.after_success.push(end);
                 }
@@ -47,6 +47,9 @@ impl<'a> Ends<'a> {
         if ends.failed() || !ran && success.is_none() {
             ends.standing.extend(alone);
         }
+        if ends.interrupted.is_some() {
+            ends.standing.retain(|end| weight(&end.how, false) < Weight::Killed);
+        }
         ends.standing.sort_by_key(|end| end.source.place);
         ends
     }
@@ -59,7 +62,10 @@ impl<'a> Ends<'a> {
     /// The end that explains the others: the program's own exception or crash before what NCCL returned.
     pub fn cause(&self) -> Option<&'a RankEnd> {
         let weight = |end: &&RankEnd| weight(&end.how, !self.timeouts.is_empty());
-        let found = self.standing.iter().copied().filter(|end| weight(end) < Weight::Consequence);
+        // A launcher kills the others after the first that leaves with an exit status.
+        let left = self.standing.iter().any(|end| matches!(end.how, Ended::Exit(_)));
+        let last = if left || !self.timeouts.is_empty() { Weight::Killed } else { Weight::Consequence };
+        let found = self.standing.iter().copied().filter(|end| weight(end) < last);
         found.min_by_key(|end| (weight(end), end.source.place))
     }
 }
@@ -71,6 +77,8 @@ pub enum Weight {
     Own,
     /// NCCL returned an error to it.
     Nccl,
+    /// It was killed, and nothing else shows why the run ended.
+    Killed,
     /// It follows from another, or only says that there was one.
     Consequence,
 }
@@ -90,6 +98,7 @@ pub fn weight(how: &Ended, timed_out: bool) -> Weight {
         Ended::Failure(said) if follows("", said) => Weight::Consequence,
         Ended::Failure(_) => Weight::Nccl,
         Ended::Killed(by) if by == "oom_kill" || by.starts_with("Out Of Memory") => Weight::Own,
+        Ended::Killed(by) if by.starts_with("Killed") || by == "signal 9" => Weight::Killed,
         _ => Weight::Consequence,
     }
 }

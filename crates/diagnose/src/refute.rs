@@ -7,6 +7,9 @@ use crate::lines::Line;
 use crate::rules::signatures::book::Until;
 use busbw_model::{Ended, Place, Run, Speaker};
 
+/// Lines that a message of an exception has below its first.
+const LINES_OF_MESSAGE: u64 = 3;
+
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
 pub struct Refuters {
@@ -14,6 +17,8 @@ pub struct Refuters {
     up: Vec<(Place, Option<String>)>,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
+    /// Exceptions that their process survived.
+    survived: Vec<Place>,
 }
 
 impl Refuters {
@@ -27,7 +32,8 @@ impl Refuters {
         let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
         let left = left.filter_map(|comm| comm.ranks.values().filter_map(|rank| rank.left).max());
-        Refuters { up, ended_well: finished.chain(tables).chain(left).collect() }
+        let survived = run.ends.iter().filter(|end| end.went_on).map(|end| end.source.place).collect();
+        Refuters { up, ended_well: finished.chain(tables).chain(left).collect(), survived }
     }
 
     /// Whether anything shows a good end.
@@ -46,6 +52,11 @@ impl Refuters {
         let after = |later: Place| is_after(later, place);
         let same_host = |host: &Option<String>| line.host.is_none() || host.as_deref() == line.host;
         if is_torch_warning(line) && !self.up.is_empty() && until != Until::Never {
+            return true;
+        }
+        let of_survived =
+            |known: &Place| *known == place || is_after(place, *known) && place.line <= known.line + LINES_OF_MESSAGE;
+        if line.speaker == Speaker::Python && self.survived.iter().any(of_survived) {
             return true;
         }
         let ended = || self.ended_well_after(place);

@@ -50,6 +50,6 @@ pub enum Ended {
     Exit(Option<i32>),
     /// From outside, with what says so: `Terminated`, `Killed`, `oom_kill`.
     Killed(String),
-    /// The user pressed Ctrl-C.
-    Interrupted,
+    /// Somebody stopped the run: `Ctrl-C`, `Slurm: time limit`.
+    Interrupted(String),
 }

@@ -22,7 +22,7 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
 /// By its number: signals that a process brings on itself are crashes, the others come from outside.
 fn by_signal(number: u32, name: &str) -> Ended {
     match number {
-        2 => Ended::Interrupted,
+        2 => Ended::Interrupted("Ctrl-C".into()),
         9 | 15 => Ended::Killed(name.to_string()),
         _ => crashed(name),
     }
@@ -117,8 +117,13 @@ fn nccl_program(line: &str) -> Option<Told> {
     Some(Told { host, ..Told::of(Ended::Failure(said.trim_end_matches([' ', '/', '\'']).to_string())) })
 }
 
-/// `srun: error: node1: tasks 1-7: Exited with exit code 134`, `slurmstepd: error: Detected 1 oom_kill event in …`.
+/// `srun: error: node1: tasks 1-7: Exited with exit code 134`, `slurmstepd: error: Detected 1 oom_kill event in …`, `slurmstepd: error: *** JOB 7 ON
+/// n1 CANCELLED AT … DUE TO TIME LIMIT ***`.
 fn slurm(line: &str) -> Option<Told> {
+    if line.starts_with("slurmstepd: error: *** ") && line.contains(" CANCELLED AT ") {
+        let by = if line.contains("DUE TO TIME LIMIT") { "Slurm: time limit" } else { "Slurm: cancelled" };
+        return Some(Told::of(Ended::Interrupted(by.into())));
+    }
     if let Some(rest) = line.strip_prefix("slurmstepd: error: Detected ") {
         let oom = rest.contains(" oom_kill event") || rest.contains(" oom-kill event");
         return oom.then(|| Told::of(Ended::Killed("oom_kill".into())));

@@ -130,7 +130,7 @@ impl EndReader {
             EndLine::Exception { kind, message, traceback } => {
                 let at = self.open.remove(stream).flatten();
                 let how = match kind.as_str() {
-                    "KeyboardInterrupt" => Ended::Interrupted,
+                    "KeyboardInterrupt" => Ended::Interrupted("Ctrl-C".into()),
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
                 self.keep(stream, Told::of(how), source);
@@ -206,3 +206,6 @@ fn rank_of_path(path: &str) -> Option<u32> {
     let is_stream = name.starts_with("stderr") || name.starts_with("stdout");
     is_stream.then(|| folder.rsplit('/').next()?.parse().ok())?
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,11 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
     if let Some(named) = named {
         add(&mut named.evidence, Evidence::new(cause.source.clone()));
         named.explanation.push_str(&followed.text);
+        if let Ended::Exception { kind, at, .. } = &cause.how
+            && weight(&cause.how, false) == Weight::Own
+        {
+            named.title = format!("{}: {} ended with {}", named.title, who(cause), told(kind, "", at.as_deref()));
+        }
     } else if let Some(mut finding) = own(case, cause, found) {
         finding.explanation.push_str(&followed.text);
         followed.evidence.into_iter().for_each(|evidence| add(&mut finding.evidence, evidence));
@@ -91,6 +96,14 @@ fn who(end: &RankEnd) -> String {
     }
 }
 
+/// `FileNotFoundError: [Errno 2] … (pretrain.py:451)`.
+fn told(kind: &str, message: &str, at: Option<&str>) -> String {
+    let name = kind.rsplit('.').next().unwrap_or(kind);
+    let message = if message.is_empty() { String::new() } else { format!(": {}", quote::in_short(message)) };
+    let at = at.map_or(String::new(), |at| format!(" ({at})"));
+    format!("{name}{message}{at}")
+}
+
 /// The finding for an end that no rule names.
 fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Finding> {
     let evidence = vec![Evidence::new(cause.source.clone())];
@@ -98,15 +111,12 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
     let (code, title, explanation, remedy) = match &cause.how {
         _ if weight(&cause.how, false) == Weight::Nccl => return Some(Quote::of_end(case, cause, found)),
         Ended::Exception { kind, message, at, .. } => {
-            let at = at.as_ref().map_or(String::new(), |at| format!(" ({at})"));
             let is_gpu =
                 kind.ends_with("OutOfMemoryError") || message.starts_with("CUDA ") || message.starts_with("HIP ");
             let code = if is_gpu { Code::GpuError } else { Code::RankFailed };
-            let name = kind.rsplit('.').next().unwrap_or(kind);
-            let message = if message.is_empty() { String::new() } else { format!(": {}", quote::in_short(message)) };
             (
                 code,
-                format!("{who} ended with {name}{message}{at}"),
+                format!("{who} ended with {}", told(kind, message, at.as_deref())),
                 EXCEPTION,
                 "Read that rank's own output from its first traceback on, and fix what the exception names",
             )
@@ -176,12 +186,13 @@ fn after_success(case: &Case) -> Finding {
 
 fn interrupted(case: &Case) -> Option<Finding> {
     let end = case.ends.interrupted.filter(|_| !case.ends.failed())?;
+    let Ended::Interrupted(by) = &end.how else { return None };
     let draft = Draft {
         code: Code::RankFailed,
         severity: Severity::Info,
         confidence: 0.8,
-        title: "The user stopped the run (Ctrl-C)".into(),
-        explanation: "The run did not end by itself: KeyboardInterrupt or signal 2 ended it.".into(),
+        title: format!("The run was stopped ({by})"),
+        explanation: "The run did not end by itself: the user or the scheduler ended it.".into(),
     };
     Some(draft.finding(
         vec![Evidence::new(end.source.clone())],
