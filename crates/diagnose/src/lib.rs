@@ -57,7 +57,7 @@ fn diagnose_by(run: &Run, described: Option<&Cluster>, rules: &[rules::Entry]) -
     let prospects = expectation::prospects(&case, described);
     expectation::judge(&prospects, &mut findings);
     let judged: Vec<Judged> =
-        expectation::judged(&prospects).into_iter().chain(course::judge(&case, &findings)).collect();
+        expectation::judged(&prospects).into_iter().chain(course::judge(&case, &findings)).chain(rules::hosts::judge(&case)).collect();
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged);
     let advice = advice::advise(&case, verdict, &findings);

@@ -4,7 +4,7 @@ use crate::cluster::Node;
 use crate::communicator::Communicator;
 use crate::diagnostics::DiagLine;
 use crate::finding::SavedFinding;
-use crate::host::HostFact;
+use crate::host::Machine;
 use crate::inspector::InspectorRun;
 use crate::link::LinkRun;
 use crate::nccl::NcclLog;
@@ -61,8 +61,8 @@ pub struct Run {
     pub flight_dumps: Vec<FlightDump>,
     /// PyTorch's process groups, put together from watchdogs and flight recorders of all ranks.
     pub process_groups: Vec<ProcessGroup>,
-    /// Facts about hosts that commands of the system tell.
-    pub host_facts: Vec<HostFact>,
+    /// What is known of the machines: saved facts, and what commands of the system tell.
+    pub machines: Vec<Machine>,
     /// What programs and launchers said about failing or finishing.
     pub remarks: Vec<Remark>,
     /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
