@@ -12,7 +12,8 @@ use busbw_model::{
 
 /// Devices and lines of evidence that a finding shows at most.
 const MOST_SHOWN: usize = 6;
-const EXPLANATION: &str = "`busbw check` says so of the same facts. They hold for the machine, whatever a run of some time measured.";
+const EXPLANATION: &str =
+    "`busbw check` says so of the same facts. They hold for the machine, whatever a run of some time measured.";
 
 /// What was checked of the machines and is known: of one that some commands tell of, only what a line of theirs tells.
 fn checked<'a>(case: &Case<'a>) -> Vec<(&'a Machine, CheckItem)> {
@@ -56,7 +57,9 @@ fn severity(case: &Case, outcome: &Outcome) -> Option<(Severity, Code)> {
     let code = outcome.code()?;
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
     match outcome {
-        Outcome::Fail { .. } if !measured || !matches!(code, Code::PcieAcs | Code::PeerDied) => Some((Severity::Error, code)),
+        Outcome::Fail { .. } if !measured || !matches!(code, Code::PcieAcs | Code::PeerDied) => {
+            Some((Severity::Error, code))
+        }
         Outcome::Fail { .. } | Outcome::Warn { .. } => Some((Severity::Warning, code)),
         Outcome::Ok | Outcome::Skip { .. } => None,
     }
@@ -114,14 +117,25 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
         let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && item.outcome.code().is_none());
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
         let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
-        let (outcome, how) = match failed {
-            0 if passed == 0 => return None,
-            0 => (Judgement::Passed, format!("{passed} checks passed{minor}")),
+        let open = items.iter().find_map(|item| question(case, machine, item));
+        let (outcome, how) = match (failed, passed) {
+            (0, 0) if open.is_none() => return None,
+            (0, _) if open.is_some() => (Judgement::Undecided, format!("{passed} checks passed{minor}")),
+            (0, 1) => (Judgement::Passed, format!("1 check passed{minor}")),
+            (0, _) => (Judgement::Passed, format!("{passed} checks passed{minor}")),
             _ => (Judgement::Failed, format!("{failed} of {} checks failed{minor}", passed + failed)),
         };
-        Some(Judged { subject: Subject::Host, what: what.into(), how, outcome, question: None })
+        let question = open.filter(|_| outcome == Judgement::Undecided);
+        Some(Judged { subject: Subject::Host, what: what.into(), how, outcome, question })
     });
     judged.collect()
+}
+
+/// What a command told and nobody can judge, where there is no run that would tell.
+fn question(case: &Case, machine: &Machine, item: &CheckItem) -> Option<String> {
+    let Outcome::Skip { why } = &item.outcome else { return None };
+    let is_open = machine.facts.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();
+    is_open.then(|| format!("{} {} {why}", subject(item), item.item).trim_start().to_string())
 }
 
 #[cfg(test)]
@@ -152,14 +166,25 @@ mod tests {
         use Code::{GpuError, IbTransportError, LimitsMemlock, NicRate, NvlinkFabric, PcieAcs, PcieDegraded};
         use Severity::{Error, Warning};
         let lspci = |class: &str, speed: &str, width: &str| {
-            format!("17:00.0 {class}: a (rev a1)\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM\n\tLnkSta:\tSpeed {speed}, Width {width}\n")
+            format!(
+                "17:00.0 {class}: a (rev a1)\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM\n\tLnkSta:\tSpeed {speed}, Width {width}\n"
+            )
         };
         let cases: [(String, Option<(Code, Severity)>); 15] = [
             (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 400, "InfiniBand")]), None),
-            (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 100, "InfiniBand")]), Some((NicRate, Error))),
+            (
+                ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 100, "InfiniBand")]),
+                Some((NicRate, Error)),
+            ),
             (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 100, "Ethernet")]), None),
-            (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Down", 10, "InfiniBand")]), Some((IbTransportError, Error))),
-            (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Down", 40, "Ethernet")]), Some((IbTransportError, Warning))),
+            (
+                ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Down", 10, "InfiniBand")]),
+                Some((IbTransportError, Error)),
+            ),
+            (
+                ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Down", 40, "Ethernet")]),
+                Some((IbTransportError, Warning)),
+            ),
             (ibstat(&[("mlx5_0", "Initializing", 400, "InfiniBand")]), Some((IbTransportError, Error))),
             (lspci("3D controller", "2.5GT/s (downgraded)", "x16 (ok)"), None),
             (lspci("3D controller", "16GT/s (ok)", "x8 (downgraded)"), Some((PcieDegraded, Warning))),
@@ -168,7 +193,10 @@ mod tests {
             ("00:01.0 PCI bridge: a\n\tACSCtl:\tSrcValid+ ReqRedir+ CmpltRedir+\n".into(), Some((PcieAcs, Warning))),
             ("[1.0] NVRM: Xid (PCI:0000:17:00): 31, pid=1, name=python, Ch 8\n".into(), Some((GpuError, Warning))),
             ("[1.0] NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.\n".into(), Some((GpuError, Error))),
-            ("GPU 3: NVIDIA H100 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n".into(), Some((NvlinkFabric, Error))),
+            (
+                "GPU 3: NVIDIA H100 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n".into(),
+                Some((NvlinkFabric, Error)),
+            ),
             ("max locked memory       (kbytes, -l) 64\n".into(), Some((LimitsMemlock, Warning))),
         ];
         for (text, expected) in cases {

@@ -53,7 +53,8 @@ fn of_device(case: &Case, device: &str) -> Option<Finding> {
 
 /// The port of the device that runs slowest, of all hosts that tell.
 pub fn port_rate(case: &Case, device: &str) -> Option<(SourceLine, f64)> {
-    let devices = case.run.machines.iter().flat_map(|machine| machine.facts.rdma.iter().map(move |rdma| (machine, rdma)));
+    let devices =
+        case.run.machines.iter().flat_map(|machine| machine.facts.rdma.iter().map(move |rdma| (machine, rdma)));
     let ports = devices.filter(|(_, rdma)| rdma.name == device);
     let rates = ports.flat_map(|(machine, rdma)| {
         rdma.ports.iter().filter_map(move |port| Some((machine, port.port, port.rate_gbps.filter(|rate| *rate > 0.0)?)))
@@ -83,8 +84,6 @@ fn is_large(row: &PerfRow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verdict::summary;
-    use busbw_model::Verdict;
 
     /// What a test says whose only row is of messages of `size` bytes at 390.5 Gbit/s.
     fn found(rate: u32, title: &str, size: u32) -> Option<(Code, String)> {
@@ -104,10 +103,6 @@ mod tests {
         let case = Case::new(&run);
         let mut found = rule(&case);
         assert!(found.len() < 2, "{found:?}");
-        if found.is_empty() {
-            let said = summary(&case, Verdict::Inconclusive, &[]);
-            assert!(said.contains("measure larger ones"), "{said}");
-        }
         found.pop().map(|finding| (finding.code, finding.title))
     }
 

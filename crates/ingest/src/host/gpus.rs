@@ -2,8 +2,8 @@
 
 use super::page::{Page, gpu, gpu_at, pci_address};
 use super::{Context, key_value, leading_float};
-use busbw_model::node::{Ecc, GpuDevice, GpuFabric, NvLinkState, PeerAccess};
 use busbw_model::PcieLink;
+use busbw_model::node::{Ecc, GpuDevice, GpuFabric, NvLinkState, PeerAccess};
 
 const NVIDIA_SMI: &str = "nvidia-smi";
 
@@ -154,7 +154,8 @@ fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
         ("MIG Mode", _) => gpu.mig = Some(value == "Enabled"),
         ("Link Width" | "PCIe Generation", _) => {
             let end = if key == "Max" { &mut gpu.pci.most } else { &mut gpu.pci.link };
-            let (link, number) = (end.get_or_insert_with(PcieLink::default), leading_float(value).unwrap_or(0.0) as u32);
+            let (link, number) =
+                (end.get_or_insert_with(PcieLink::default), leading_float(value).unwrap_or(0.0) as u32);
             match section {
                 "Link Width" => link.width = number,
                 _ => link.speed_gts = speed_of(number),

@@ -34,7 +34,13 @@ impl Page<'_> {
     }
 
     /// The same, after keeping that the line tells `item` of a device.
-    pub fn tell(&mut self, context: &Context, command: &'static str, device: &str, item: &'static str) -> &mut NodeFacts {
+    pub fn tell(
+        &mut self,
+        context: &Context,
+        command: &'static str,
+        device: &str,
+        item: &'static str,
+    ) -> &mut NodeFacts {
         let told = Told { device: device.to_string(), item, command, source: self.source.clone() };
         let machine = self.machine(context);
         if machine.told.len() < MOST_KEPT {

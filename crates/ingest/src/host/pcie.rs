@@ -2,8 +2,8 @@
 
 use super::page::{Page, gpu_at, pci_address, rdma};
 use super::{Context, leading_float};
-use busbw_model::node::{Bridge, Known, PciFunction};
 use busbw_model::PcieLink;
+use busbw_model::node::{Bridge, Known, PciFunction};
 
 const LSPCI: &str = "lspci -vv";
 /// lspci's names of the classes of NICs, and of GPUs (pci.ids).

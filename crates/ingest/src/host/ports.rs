@@ -2,8 +2,8 @@
 
 use super::page::{Page, interface, port, rdma};
 use super::{Context, key_value, leading_float};
-use busbw_model::node::{Gid, GidKind, RdmaPort};
 use busbw_model::LinkLayer;
+use busbw_model::node::{Gid, GidKind, RdmaPort};
 
 const IBSTAT: &str = "ibstat";
 const IBV_DEVINFO: &str = "ibv_devinfo";
@@ -107,12 +107,10 @@ fn ethernet(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         context.begin(ETHTOOL, device);
         return Some(());
     }
-    if let Some((key, value)) = key_value(trimmed).filter(|_| context.command == ETHTOOL) {
-        let item = match key {
-            "Speed" | "Link detected" => "",
-            "Duplex" => "interface",
-            _ => return None,
-        };
+    if let Some((key @ ("Speed" | "Duplex" | "Link detected"), value)) = key_value(trimmed)
+        && context.command == ETHTOOL
+    {
+        let item = if key == "Duplex" { "interface" } else { "" };
         let interface = interface(page.tell(context, ETHTOOL, &context.device, item), &context.device);
         match key {
             "Speed" => interface.speed_mbps = leading_float(value).map(|speed| speed as u64),

@@ -102,7 +102,9 @@ Settings for ens1f0:
     assert_eq!(ports, expected.iter().collect::<Vec<_>>());
     let known = |device: &RdmaDevice| (device.hca_type.clone(), device.firmware.clone());
     assert_eq!(known(&read.facts.rdma[0]), (Some("MT4129".into()), Some("28.39.1002".into())));
-    let interface = |interface: &NetInterface| (interface.name.clone(), interface.state.clone(), interface.mtu, interface.speed_mbps);
+    let interface = |interface: &NetInterface| {
+        (interface.name.clone(), interface.state.clone(), interface.mtu, interface.speed_mbps)
+    };
     let interfaces: Vec<_> = read.facts.interfaces.iter().map(interface).collect();
     let plain = |name: &str, state: &str| (name.to_string(), state.to_string(), None, None);
     let ens1f0 = ("ens1f0".to_string(), "up".to_string(), Some(9000), Some(100_000));
@@ -251,14 +253,23 @@ fn peer_access_is_no_topology() {
 fn machines_are_told_apart() {
     let ibstat = |state: &str| format!("CA 'mlx5_0'\n\tPort 1:\n\t\tState: {state}\n");
     let cases = [
-        ("a prompt names one, and ends a block", format!("root@a:~# ibstat\n{}[u@b ~]$ cat notes\n\t\tState: Down\n", ibstat("Active")), vec![("a", "ACTIVE")]),
-        ("a machine is known again", format!("root@a:~# ibstat\n{0}root@a:~# ibstat\n{1}", ibstat("Down"), ibstat("Active")), vec![("a", "ACTIVE")]),
+        (
+            "a prompt names one, and ends a block",
+            format!("root@a:~# ibstat\n{}[u@b ~]$ cat notes\n\t\tState: Down\n", ibstat("Active")),
+            vec![("a", "ACTIVE")],
+        ),
+        (
+            "a machine is known again",
+            format!("root@a:~# ibstat\n{0}root@a:~# ibstat\n{1}", ibstat("Down"), ibstat("Active")),
+            vec![("a", "ACTIVE")],
+        ),
         ("one command twice is two machines", ibstat("Active") + &ibstat("Down"), vec![("", "ACTIVE"), ("", "DOWN")]),
         ("what follows is not indented", ibstat("Active") + "\nepoch 1\nState: Down\n", vec![("", "ACTIVE")]),
     ];
     for (what, text, expected) in cases {
         let found = machines(&text);
-        let found: Vec<_> = found.iter().map(|m| (m.facts.host.as_str(), m.facts.rdma[0].ports[0].state.as_str())).collect();
+        let found: Vec<_> =
+            found.iter().map(|m| (m.facts.host.as_str(), m.facts.rdma[0].ports[0].state.as_str())).collect();
         assert_eq!(found, expected, "{what}");
     }
     let ulimit = "root@a:~# ulimit -l\nmax locked memory       (kbytes, -l) 64\n";

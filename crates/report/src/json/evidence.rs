@@ -3,8 +3,8 @@
 
 use super::view::LineView;
 use busbw_model::{
-    CollectiveMismatch, DiagLine, DiagTag, InspectorRow, InspectorRun, MismatchKind, ProcessGroup,
-    RankStanding, RasCommunicator, RasReport, RasShare, RasStatus, Run, Spread, Told, TorchWork, WorkState,
+    CollectiveMismatch, DiagLine, DiagTag, InspectorRow, InspectorRun, MismatchKind, ProcessGroup, RankStanding,
+    RasCommunicator, RasReport, RasShare, RasStatus, Run, Spread, Told, TorchWork, WorkState,
 };
 use serde::Serialize;
 
