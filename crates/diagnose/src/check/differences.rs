@@ -114,7 +114,7 @@ const OWN: [&str; 3] = ["NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE"]
 /// Clocks that are further apart make times of logs worthless.
 const CLOCKS_APART_US: u64 = 1_000_000;
 
-pub(super) fn odd_ones(nodes: &[NodeFacts]) -> Vec<OddOne> {
+pub(crate) fn odd_ones(nodes: &[NodeFacts]) -> Vec<OddOne> {
     if nodes.len() < 2 {
         return Vec::new();
     }

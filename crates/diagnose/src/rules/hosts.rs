@@ -2,12 +2,12 @@
 
 use super::Draft;
 use crate::case::Case;
-use crate::check::check;
+use crate::check::{check, odd_ones};
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
-    CheckItem, Code, Evidence, Finding, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity, SourceLine,
-    Subject,
+    CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
+    SourceLine, Subject,
 };
 
 /// Devices and lines of evidence that a finding shows at most.
@@ -48,7 +48,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         let evidence = items.iter().flat_map(|(machine, item)| evidence(machine, item)).take(MOST_SHOWN).collect();
         Some(finding(severity, code, title, evidence, first.outcome.remedy()?))
     });
-    of_items.chain(odd_ones(case)).collect()
+    of_items.chain(differences(case)).collect()
 }
 
 /// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
@@ -78,21 +78,17 @@ fn subject(item: &CheckItem) -> String {
 
 /// The lines of commands, or what the saved facts hold.
 fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
-    match machine.saved {
-        Some(place) => {
-            let text = format!("{} {}: {}", subject(item), item.item, item.detail);
-            vec![Evidence::new(SourceLine::new(place, text.trim_start()))]
-        }
-        None => lines(machine, item).cloned().map(Evidence::new).collect(),
-    }
+    let told: Vec<Evidence> = lines(machine, item).cloned().map(Evidence::new).collect();
+    let Some(place) = machine.saved.filter(|_| told.is_empty()) else { return told };
+    let text = format!("{} {}: {}", subject(item), item.item, item.detail);
+    vec![Evidence::new(SourceLine::new(place, text.trim_start()))]
 }
 
 /// What should be equal on all machines with a name, and is not.
-fn odd_ones(case: &Case) -> impl Iterator<Item = Finding> {
+fn differences(case: &Case) -> impl Iterator<Item = Finding> {
     let named = || case.run.machines.iter().filter(|machine| !machine.facts.host.is_empty());
     let nodes: Vec<NodeFacts> = named().map(|machine| machine.facts.clone()).collect();
-    let odd = check(&nodes, &Hello::default()).odd_ones.into_iter();
-    odd.filter_map(move |odd| {
+    odd_ones(&nodes).into_iter().filter_map(|odd| {
         let OddOne { item, majority, differ, remedy, fails, code, .. } = odd;
         let differ = listed(differ.iter().map(|(host, value)| format!("{host} {value}")), MOST_SHOWN);
         let others = majority.map_or(String::new(), |value| format!(", the others {value}"));
@@ -128,7 +124,20 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
         let question = open.filter(|_| outcome == Judgement::Undecided);
         Some(Judged { subject: Subject::Host, what: what.into(), how, outcome, question })
     });
-    judged.collect()
+    let judged: Vec<Judged> = judged.collect();
+    let of_run = run_unseen(case).filter(|_| !judged.is_empty());
+    judged.into_iter().chain(of_run).collect()
+}
+
+/// A run that the input tells of without showing how it went: sound machines are no praise for it.
+fn run_unseen(case: &Case) -> Option<Judged> {
+    use busbw_model::InputKind::{Busbw, HostFacts, TopoMatrix, TopoXml};
+    let is_of_run = |kind: &InputKind| !matches!(kind, Busbw | HostFacts | TopoMatrix | TopoXml);
+    let tells = case.run.inputs.iter().flat_map(|input| &input.kinds).any(is_of_run);
+    let is_seen = !case.run.tables.is_empty() || case.run.communicators.iter().any(|comm| comm.came_up());
+    let (what, how) = ("the run".into(), "the input does not show how it went".into());
+    let judged = Judged { subject: Subject::Course, what, how, outcome: Judgement::Undecided, question: None };
+    (tells && !is_seen).then_some(judged)
 }
 
 /// What a command told and nobody can judge, where there is no run that would tell.
@@ -208,6 +217,13 @@ mod tests {
     fn a_program_that_speaks_of_a_state_is_no_tool() {
         let text = ibstat(&[("mlx5_0", "Active", 400, "InfiniBand")]) + "\nepoch 1\nState: Down\nactive_mtu: 256\n";
         assert_eq!(answer(&[("run.log", &text)]), (Verdict::Healthy, Vec::new()));
+    }
+
+    #[test]
+    fn a_sound_machine_is_no_praise_for_a_run_that_did_not_come_up() {
+        let log = "host-1:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nhost-1:1:2 [0] NCCL INFO Using network IB\n";
+        let ports = ibstat(&[("mlx5_0", "Active", 400, "InfiniBand")]);
+        assert_eq!(answer(&[("run.log", log), ("ibstat.txt", &ports)]), (Verdict::Inconclusive, Vec::new()));
     }
 
     /// What several inputs tell of one machine is judged together: memory that RDMA has to lock.
