@@ -179,7 +179,21 @@ mod tests {
                 "17:00.0 {class}: a (rev a1)\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM\n\tLnkSta:\tSpeed {speed}, Width {width}\n"
             )
         };
-        let cases: [(String, Option<(Code, Severity)>); 15] = [
+        let smi = "GPU 00000000:18:00.0\n    Product Name                          : a\n    GPU Link Info\n        PCIe Generation\n            Max                           : 5\n            Current                       : 5\n        Link Width\n            Max                           : 16x\n            Current                       : 8x\n";
+        let ecc = "GPU 00000000:18:00.0\n    Product Name                          : a\n    ECC Errors\n        Volatile\n            DRAM Uncorrectable            : 3\n        Aggregate\n            DRAM Uncorrectable            : 3\n";
+        let cases: [(String, Option<(Code, Severity)>); 21] = [
+            (smi.into(), Some((PcieDegraded, Warning))),
+            (ecc.into(), Some((GpuError, Error))),
+            ("|   1  NVIDIA H100 80GB HBM3   On  | 00000000:2A:00.0 Off |     7 |\n".into(), Some((GpuError, Error))),
+            (
+                "link mlx5_1/1 state DOWN physical_state DISABLED netdev ens1f1np1\n".into(),
+                Some((IbTransportError, Error)),
+            ),
+            (
+                "[1.0] pcieport 0000:16:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=a\n".into(),
+                Some((PcieDegraded, Warning)),
+            ),
+            ("Unit nvidia-fabricmanager.service could not be found.\n".into(), Some((NvlinkFabric, Error))),
             (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 400, "InfiniBand")]), None),
             (
                 ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 100, "InfiniBand")]),
@@ -221,7 +235,8 @@ mod tests {
 
     #[test]
     fn a_sound_machine_is_no_praise_for_a_run_that_did_not_come_up() {
-        let log = "host-1:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nhost-1:1:2 [0] NCCL INFO Using network IB\n";
+        let log =
+            "host-1:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nhost-1:1:2 [0] NCCL INFO Using network IB\n";
         let ports = ibstat(&[("mlx5_0", "Active", 400, "InfiniBand")]);
         assert_eq!(answer(&[("run.log", log), ("ibstat.txt", &ports)]), (Verdict::Inconclusive, Vec::new()));
     }

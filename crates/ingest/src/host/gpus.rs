@@ -52,13 +52,17 @@ fn listed(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         context.begin(NVIDIA_SMI, &device);
         return of(context, page, "", |gpu| gpu.name = name.to_string());
     }
-    let mut cells = text.trim().strip_prefix('|')?.split('|');
-    let (cell, address) = (cells.next()?.trim(), cells.next()?.trim().split(' ').next()?);
+    let mut cells = text.trim().strip_prefix('|')?.split('|').map(str::trim);
+    let (cell, address, errors) = (cells.next()?, cells.next()?.split(' ').next()?, cells.next()?);
     (address.matches(':').count() == 2 && address.contains('.')).then_some(())?;
     let (index, rest) = cell.split_once(' ')?;
     let index: u32 = index.parse().ok()?;
     let name = rest.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    let gpu = gpu(page.tell(context, NVIDIA_SMI, &format!("GPU {index}"), ""), index);
+    // The third cell counts errors since the driver was loaded that ECC could not correct.
+    let ecc = errors.parse().ok().map(|errors| Ecc { enabled: true, uncorrected: Some(errors), ..Ecc::default() });
+    let item = if ecc.is_some() { "ECC" } else { "" };
+    let gpu = gpu(page.tell(context, NVIDIA_SMI, &format!("GPU {index}"), item), index);
+    gpu.ecc = ecc.or(gpu.ecc.take());
     gpu.name = if name.is_empty() { rest.trim() } else { name }.to_string();
     gpu.pci.address = pci_address(address);
     Some(())
