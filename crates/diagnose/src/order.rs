@@ -22,17 +22,17 @@ pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
         let answer = |basis: Basis, finding: &Finding| basis == Basis::Answer && finding.severity == Severity::Info;
         found.sort_by_key(|(basis, finding)| std::cmp::Reverse((finding.severity, answer(*basis, finding))));
     }
-    repeats_last(each_line_once(found.into_iter().map(|(_, finding)| finding).collect()))
+    repeats_last(each_line_once(found))
 }
 
 /// Without findings of one code that rest on the same line as one before them: two rules read it, the surer is told.
-fn each_line_once(mut findings: Vec<Finding>) -> Vec<Finding> {
-    let mut told = std::collections::HashSet::new();
-    findings.retain(|finding| {
-        let place = finding.evidence.first().map(|evidence| evidence.source.place);
-        place.is_none_or(|place| told.insert((finding.code, place)))
-    });
-    findings
+/// Findings about machines stand: saved facts are one line, and several things of a machine may be wrong.
+fn each_line_once(mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
+    let line = |finding: &Finding| Some((finding.code, finding.evidence.first()?.source.place));
+    let of_machines = found.iter().filter(|(basis, _)| *basis == Basis::Machine);
+    let mut told: std::collections::HashSet<_> = of_machines.filter_map(|(_, finding)| line(finding)).collect();
+    found.retain(|(basis, finding)| *basis == Basis::Machine || line(finding).is_none_or(|line| told.insert(line)));
+    found.into_iter().map(|(_, finding)| finding).collect()
 }
 
 /// Among notes, the answer to "is this right?" stands before what is only good to know.

@@ -21,7 +21,6 @@ pub mod nccl_system_dump;
 pub mod nccl_tests;
 pub mod nccl_tests_json;
 pub mod nccl_topo_xml;
-mod node_facts;
 mod notes;
 pub mod nvidia_smi_topo;
 pub mod own;

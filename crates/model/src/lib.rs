@@ -55,7 +55,7 @@ pub use finding::{
     Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement,
     SavedFinding, Severity, Subject, Verdict,
 };
-pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
+pub use host::{LinkLayer, Machine, PcieLink, Told};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{

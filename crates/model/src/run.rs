@@ -5,7 +5,7 @@ use crate::communicator::Communicator;
 use crate::diagnostics::DiagLine;
 use crate::end::RankEnd;
 use crate::finding::SavedFinding;
-use crate::host::HostFact;
+use crate::host::Machine;
 use crate::inspector::InspectorRun;
 use crate::link::LinkRun;
 use crate::nccl::NcclLog;
@@ -63,8 +63,8 @@ pub struct Run {
     pub flight_dumps: Vec<FlightDump>,
     /// PyTorch's process groups, put together from watchdogs and flight recorders of all ranks.
     pub process_groups: Vec<ProcessGroup>,
-    /// Facts about hosts that commands of the system tell.
-    pub host_facts: Vec<HostFact>,
+    /// What is known of the machines: saved facts, and what commands of the system tell.
+    pub machines: Vec<Machine>,
     /// How processes ended, in order.
     pub ends: Vec<RankEnd>,
     /// Stacks of threads.

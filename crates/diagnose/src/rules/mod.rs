@@ -6,7 +6,7 @@ pub(crate) mod ends;
 pub(crate) mod environment;
 mod fabric_congestion;
 mod gdr;
-mod hosts;
+pub(crate) mod hosts;
 mod interface;
 mod launch;
 mod launch_command;
@@ -49,6 +49,8 @@ pub struct Entry {
 pub enum Basis {
     /// Measured speed, results, or who took part: a run that ended well does not disprove it.
     Speed,
+    /// What a machine is: no run disproves it.
+    Machine,
     /// What the log and people say.
     Log,
     /// Measured speed, as an answer to somebody who told the hardware.
@@ -88,7 +90,7 @@ pub const ALL: &[Entry] = &[
     on_log("sockets", sockets::rule),
     on_log("odd_one", odd_one::rule),
     on_speed("versions", versions::rule),
-    on_log("hosts", hosts::rule),
+    Entry { name: "hosts", basis: Basis::Machine, rule: hosts::rule },
     on_speed("saved", saved::rule),
     on_speed("wire_test", wire_test::rule),
     on_log("witnesses", witnesses::rule),

@@ -74,7 +74,7 @@ impl Assembler {
     /// Begins an input; its blocks follow.
     pub fn begin(&mut self, path: &str) {
         self.run.inputs.push(Input { path: path.to_string(), ..Input::default() });
-        self.readers = Readers::default();
+        self.readers = Readers::knowing(std::mem::take(&mut self.run.machines));
         self.ids.clear();
         self.nccl_lines_before = self.log.log.lines;
     }
@@ -342,10 +342,10 @@ impl Assembler {
         self.run.torch_statements.extend(std::mem::take(&mut readers.torch).finish());
         self.run.torch_statements.extend(std::mem::take(&mut readers.traces).finish());
         self.run.stacks.extend(std::mem::take(&mut readers.stacks).finish());
-        self.run.host_facts.extend(std::mem::take(&mut readers.host).finish());
-        self.run.host_facts.append(&mut readers.node_facts);
         let path = self.run.inputs.last().map_or("", |input| input.path.as_str());
         self.run.ends.extend(std::mem::take(&mut readers.ends).finish(path));
+        self.run.machines.extend(std::mem::take(&mut readers.host).finish());
+        self.run.machines.append(&mut readers.saved_facts);
     }
 
     /// Puts everything together.
