@@ -59,7 +59,7 @@ pub fn by_process(text: &str) -> Vec<String> {
     let mut without = String::new();
     let mut with: BTreeMap<(String, String), String> = BTreeMap::new();
     for line in text.lines() {
-        let stream = match PREFIX.captures(line) {
+        let stream = match PREFIX.captures(line).filter(|found| stands_first(line, found)) {
             Some(found) => with.entry((found["host"].into(), found["pid"].into())).or_default(),
             None => &mut without,
         };
@@ -67,6 +67,12 @@ pub fn by_process(text: &str) -> Vec<String> {
         stream.push('\n');
     }
     std::iter::once(without).chain(with.into_values()).filter(|stream| !stream.trim().is_empty()).collect()
+}
+
+/// Whether a prefix begins its line, after tags and times at most: a row of a table may stand before it on the same line.
+fn stands_first(line: &str, prefix: &Captures) -> bool {
+    let before = prefix.get(0).map_or("", |found| &line[..found.start()]).trim_end();
+    before.is_empty() || before.ends_with(['>', ':', '|', ']', 'Z'])
 }
 
 /// Whether two lines of the log are of different processes.
