@@ -22,11 +22,12 @@ fn main() -> ExitCode {
 
 fn check_and_list() -> Result<(), String> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(|e| e.to_string())?).join("../..");
+    for name in ["advice", "variables", "environment", "forms"] {
+        let path = format!("rules/{name}.toml");
+        data::check(&path, &read(&root.join(&path))?)?;
+    }
     let signatures = signatures(&root.join("rules/signatures"))?;
     data::causes(signatures.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    for path in ["rules/advice.toml", "rules/variables.toml", "rules/environment.toml"] {
-        data::check(path, &read(&root.join(path))?)?;
-    }
     let mut list = String::from("[\n");
     for (path, _) in &signatures {
         let file = root.join(path);

@@ -52,7 +52,7 @@ enum What {
         #[command(flatten)]
         with: With,
     },
-    /// Validate files: signatures, or advice.toml, variables.toml and environment.toml by their names
+    /// Validate files: signatures, or advice, variables, environment and forms.toml by their names
     Check {
         /// The files
         #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]

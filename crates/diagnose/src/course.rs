@@ -5,7 +5,21 @@ use busbw_model::{BenchTable, Check, Communicator, Finding, Judged, Judgement, S
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    start(case, findings).into_iter().chain(results(case)).collect()
+    start(case, findings).into_iter().chain(results(case)).chain(answers(case)).collect()
+}
+
+/// Processes that answer NCCL's watcher (RAS), none of them with an error.
+fn answers(case: &Case) -> Option<Judged> {
+    let report = case.run.ras_reports.last()?;
+    let of_communicators = report.communicators.iter().filter_map(|comm| comm.size).max();
+    let ranks = report.groups.iter().map(|group| group.ranks).max().or(of_communicators)?;
+    let outcome = if report.is_clean() { Judgement::Passed } else { Judgement::Failed };
+    let how = if report.is_clean() {
+        format!("all {ranks} ranks answer RAS without an error")
+    } else {
+        "RAS reports trouble".into()
+    };
+    Some(Judged { subject: Subject::Course, what: "what RAS sees".into(), how, outcome, question: None })
 }
 
 /// Ranks that came up, where all that the input names did.

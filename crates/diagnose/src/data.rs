@@ -37,6 +37,7 @@ pub fn check(name: &str, text: &str) -> Result<(), String> {
         Some("advice.toml") => parse::<Questions>(name, text).map(drop),
         Some("variables.toml") => parse::<Variables>(name, text).map(drop),
         Some("environment.toml") => parse::<Settings>(name, text).map(drop),
+        Some("forms.toml") => parse::<Forms>(name, text).map(drop),
         _ => causes([(name, text)]).map(drop),
     }
 }
@@ -66,10 +67,31 @@ pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result
             if let Some(first) = causes.iter().find(|known| known.id == cause.id) {
                 return Err(format!("{place}: the id {} is taken by {}; choose another", cause.id, first.place));
             }
-            causes.push(Cause { place, ..cause });
+            let printed = [cause.printed, cuda(&cause.cuda)?].concat();
+            if printed.is_empty() {
+                return Err(format!("{place}: the cause {} has no text; give printed or cuda", cause.id));
+            }
+            causes.push(Cause { place, printed, ..cause });
         }
     }
     Ok(causes)
+}
+
+/// Errors of CUDA as all programs print them.
+fn cuda(errors: &[String]) -> Result<Vec<Printed>, String> {
+    if errors.is_empty() {
+        return Ok(Vec::new());
+    }
+    let forms: Forms = parse("rules/forms.toml", include_str!("../../../rules/forms.toml"))?;
+    let printed = errors.iter().flat_map(|error| forms.cuda.iter().map(move |form| form.of(error)));
+    printed.collect()
+}
+
+/// `rules/forms.toml`: how programs print errors of the libraries that they call.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Forms {
+    cuda: Vec<Printed>,
 }
 
 /// A file of `rules/signatures/`.
@@ -119,8 +141,11 @@ pub struct Cause {
     #[serde(default)]
     pub without: Vec<Template>,
     /// What is printed.
-    #[serde(deserialize_with = "some")]
+    #[serde(default)]
     pub printed: Vec<Printed>,
+    /// Errors of CUDA or HIP, in the words of `cudaGetErrorString`: each is printed in the forms of `rules/forms.toml`.
+    #[serde(default)]
+    pub cuda: Vec<String>,
 }
 
 fn error() -> Severity {
@@ -152,6 +177,14 @@ pub struct Printed {
     /// The source file that prints it, and the versions that do.
     #[serde(deserialize_with = "words")]
     pub source: String,
+}
+
+impl Printed {
+    /// The text with the words of an error.
+    fn of(&self, error: &str) -> Result<Printed, String> {
+        let text = Template::try_from(self.text.text.replace("{error}", error))?;
+        Ok(Printed { text, ..self.clone() })
+    }
 }
 
 /// Who prints a text.
@@ -386,7 +419,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 /// Literal characters that a printed text needs at least: shorter ones stand in too many lines.
-const SHORTEST: usize = 4;
+const SHORTEST: usize = 8;
 
 fn distinct<'de, D: Deserializer<'de>>(from: D) -> Result<Template, D::Error> {
     let text = Template::deserialize(from)?;

@@ -12,6 +12,7 @@ pub mod check;
 mod course;
 mod curve;
 mod data;
+mod ends;
 mod expectation;
 mod interfaces;
 pub mod labelled;

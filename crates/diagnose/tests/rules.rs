@@ -68,6 +68,11 @@ fn schema_and_busbw_refuse_the_same() {
         ("confidence =", "until = \"later\"\nconfidence =", "x.toml:5:9: unknown value `later`"),
         ("confidence =", "unless = [\"\"]\nconfidence =", "x.toml:5:10: an empty text"),
         ("\"A title\"", "\" \"", "x.toml:6:9: nothing is said here"),
+        (
+            "printed = [{ by = \"kernel\", text = \"a text of {} words\", source = \"Linux\" }]",
+            "",
+            "x.toml:2:1: the cause a.b has no text",
+        ),
         ("[\"A step\"]", "[]", "x.toml:8:10: the list is empty"),
         ("[\"A step\"]", "[\"\"]", "x.toml:8:10: a step is empty"),
         ("kernel", "linux", "x.toml:9:19: unknown speaker `linux`"),
@@ -80,6 +85,22 @@ fn schema_and_busbw_refuse_the_same() {
         let error = check_rules("x.toml", &text).unwrap_err();
         assert!(error.starts_with(told), "{new}: {error}");
         assert!(!against(&schema, &text).is_empty(), "the schema allows {new}");
+    }
+}
+
+#[test]
+fn an_error_of_cuda_is_known_in_the_words_of_all_programs() {
+    let cause = CAUSE.replace("printed = ", "cuda = [\"out of memory\"]\nprinted = ");
+    let book = Book::with("x.toml", &cause).unwrap();
+    for line in [
+        "h:1:2 [0] init.cc:3 NCCL WARN Cuda failure 2 'out of memory'",
+        "h:1:2 [0] init.cc:3 NCCL WARN Cuda failure 'out of memory'",
+        "h: Test CUDA failure common.cu:9 'out of memory'",
+        "RuntimeError: CUDA error: out of memory",
+    ] {
+        let run = busbw_ingest::read_bytes(&[("log", line.as_bytes())]).unwrap();
+        let found = busbw_diagnose::diagnose_by_book(&run, None, &book).findings;
+        assert!(found.iter().any(|finding| finding.title.starts_with("A title")), "{line}: {found:?}");
     }
 }
 

@@ -35,7 +35,11 @@ const TORCH: [&str; 19] = [
     "aborted its NCCL communicators",
 ];
 
-const OTHER: [&str; 78] = [
+const OTHER: [&str; 81] = [
+    // fr_trace
+    "Not all ranks joining",
+    "group info: ",
+    "missing ranks: {",
     // NCCL's diagnostics and RAS
     "NCCL DIAG ",
     "compiled with CUDA ",

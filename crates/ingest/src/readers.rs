@@ -1,5 +1,6 @@
 //! The readers of line-based formats, as one: every line that may belong to a format is offered to each.
 
+use crate::ends::EndReader;
 use crate::host::HostReader;
 use crate::inspector;
 use crate::inspector::Sample;
@@ -14,8 +15,9 @@ use crate::perftest::PerftestReader;
 use crate::ras::{self, RasReader};
 use crate::rdma_check::CheckReader;
 use crate::rdma_monitor::MonitorReader;
+use crate::stacks::StackReader;
 use crate::text::TextLine;
-use crate::torch::{self, Recording, WatchdogReader};
+use crate::torch::{self, Recording, TraceReader, WatchdogReader};
 use busbw_model::{HostFact, InputKind, Place, RasReport, SourceLine};
 use rustc_hash::FxHashMap;
 
@@ -34,6 +36,7 @@ pub(crate) fn may_belong(text: &[u8]) -> bool {
         || CheckReader::may_belong(text)
         || MonitorReader::may_belong(text)
         || JsonReader::may_belong(text)
+        || StackReader::may_belong(text)
 }
 
 /// The readers of one input.
@@ -50,6 +53,9 @@ pub(crate) struct Readers {
     pub diag: DiagReader,
     pub torch: WatchdogReader,
     pub host: HostReader,
+    pub ends: EndReader,
+    pub stacks: StackReader,
+    pub traces: TraceReader,
     json: JsonReader,
     /// What JSON objects held.
     pub ras_json: Vec<RasReport>,
@@ -92,12 +98,16 @@ impl Readers {
             InputKind::NcclTests
         } else if self.diag.feed(line) {
             InputKind::NcclDiag
+        } else if self.traces.feed(line) {
+            InputKind::FlightRecorder
         } else if self.torch.feed(line) {
             InputKind::TorchWatchdog
         } else if self.ras.feed(line) {
             InputKind::NcclRas
         } else if self.host.feed(line) {
             InputKind::HostFacts
+        } else if self.stacks.feed(line) {
+            InputKind::Stacks
         } else {
             return;
         };

@@ -2,9 +2,9 @@
 
 mod channels;
 mod device_lists;
+pub(crate) mod ends;
 pub(crate) mod environment;
 mod fabric_congestion;
-pub(crate) mod failures;
 mod gdr;
 mod hosts;
 mod interface;
@@ -21,6 +21,7 @@ mod saved;
 mod shapes;
 pub(crate) mod signatures;
 mod sockets;
+mod stacks;
 pub(crate) mod transport;
 mod versions;
 pub(crate) mod wire_test;
@@ -91,6 +92,7 @@ pub const ALL: &[Entry] = &[
     on_speed("saved", saved::rule),
     on_speed("wire_test", wire_test::rule),
     on_log("witnesses", witnesses::rule),
+    on_log("stacks", stacks::rule),
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),
 ];

@@ -1,6 +1,6 @@
 //! Ranks and hosts that differ from the rest: missing from the start, or with settings of their own.
 
-use super::{Draft, failures};
+use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{Code, Communicator, EnvOrigin, Evidence, Finding, Severity};
@@ -26,7 +26,7 @@ const MOST_NAMED: usize = 8;
 
 /// The odd ones of every communicator.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let missing = case.run.communicators.iter().filter(|_| failures::failed(case)).find_map(|comm| missing(case, comm));
+    let missing = case.run.communicators.iter().filter(|_| case.ends.failed()).find_map(|comm| missing(case, comm));
     missing.into_iter().chain(differing(case)).collect()
 }
 
