@@ -20,8 +20,8 @@ fn evidence() -> Vec<Input> {
             "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tFirmware version: 28.39.1002\n\tPort 1:\n\t\tState: Down\n\t\tPhysical state: Disabled\n\t\tRate: 10\n\t\tBase lid: 65535\n\t\tLink layer: InfiniBand\n",
         ),
         (
-            "nvlink-all-inactive",
-            "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-00000000-0000-0000-0000-000000000001)\n\t Link 0: <inactive>\n\t Link 1: <inactive>\n\t Link 2: <inactive>\n\t Link 3: <inactive>\n",
+            "nvlink-of-one-inactive",
+            "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-00000000-0000-0000-0000-000000000001)\n\t Link 0: <inactive>\n\t Link 1: <inactive>\n\t Link 2: <inactive>\n\t Link 3: <inactive>\nGPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-00000000-0000-0000-0000-000000000002)\n\t Link 0: 25 GB/s\n\t Link 1: 25 GB/s\n\t Link 2: 25 GB/s\n\t Link 3: 25 GB/s\n",
         ),
     ];
     let files = [
