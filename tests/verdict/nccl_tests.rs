@@ -15,7 +15,7 @@ pub enum Part {
 
 /// The part of nccl-tests' output that a line belongs to.
 pub fn part(line: &str) -> Part {
-    let text = line.trim_start();
+    let text = without_tag(line).trim_start();
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     match text.strip_prefix('#') {
         None if is_row(text) => Part::Table,
@@ -45,13 +45,17 @@ pub fn rows(text: &str) -> usize {
     text.lines().filter(|line| is_row(line)).count()
 }
 
-/// A row: size, count, type, then up to three words, then two times `time algbw busbw #wrong`.
+/// A row: size, count, type, then up to three words, then two times `time algbw busbw #wrong`; a launcher's tag may stand first.
 fn is_row(line: &str) -> bool {
-    let cells: Vec<&str> = line.split_whitespace().collect();
-    let number = |cell: &&str| cell.parse::<f64>().is_ok();
+    let cells: Vec<&str> = without_tag(line).split_whitespace().collect();
     let whole = |cell: &&str| cell.parse::<u64>().is_ok();
-    let measured = |half: &[&str]| half[..3].iter().all(number) && (number(&half[3]) || half[3] == "N/A");
-    (11..=13).contains(&cells.len()) && cells[..2].iter().all(whole) && cells[cells.len() - 8..].chunks(4).all(measured)
+    let measured = |cell: &&str| cell.parse::<f64>().is_ok() || *cell == "N/A";
+    (11..=13).contains(&cells.len()) && cells[..2].iter().all(whole) && cells[cells.len() - 8..].iter().all(measured)
+}
+
+/// A line without what Open MPI's `--tag-output` puts in front: `[1,0]<stdout>:`.
+fn without_tag(line: &str) -> &str {
+    line.split_once("<stdout>:").map_or(line, |(_, line)| line)
 }
 
 /// The same output of a run at another speed: times divided by the factor, bandwidths times it.
@@ -101,6 +105,10 @@ fn a_table_at_half_speed_takes_twice_the_time() {
     assert_eq!(
         half.split_whitespace().skip(5).collect::<Vec<_>>(),
         "80.00 13.11 24.57 0 82.00 12.79 23.98 N/A".split(' ').collect::<Vec<_>>()
+    );
+    assert_eq!(
+        scaled("[1,0]<stdout>: 8 2 float sum -1 10 20 30 0 N/A N/A N/A N/A", 0.5),
+        "[1,0]<stdout>: 8 2 float sum -1 20 10 15 0 N/A N/A N/A N/A\n"
     );
     assert_eq!(scaled("# Avg bus bandwidth    : 42.5 ", 0.5), "# Avg bus bandwidth    : 21.2 \n");
 }
