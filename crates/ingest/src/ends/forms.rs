@@ -191,13 +191,12 @@ fn signed(text: &str) -> Option<i32> {
     leading::<i32>(digits).map(|number| number * sign)
 }
 
-/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`; DeepSpeed's launcher.
+/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
 fn success(line: &str) -> Option<Told> {
     let has = |text: &str| line.contains(text);
     let mlperf = line.starts_with(":::MLLOG {")
         && (has("\"key\": \"run_stop\"") && has("\"status\": \"success\"")
             || has("\"key\": \"status\"") && has("\"value\": \"success\""));
     let script = line.starts_with("RESULT,") && line.matches(',').count() > 3;
-    let launcher = has("[launch.py:") && line.ends_with(" exits successfully.");
-    (mlperf || script || launcher).then(|| Told::of(Ended::Success))
+    (mlperf || script).then(|| Told::of(Ended::Success))
 }

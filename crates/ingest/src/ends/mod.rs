@@ -84,9 +84,9 @@ static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         "exited with",
         "exitcode",
         "return code",
+        "Fatal Python",
         ":::MLLOG",
         "RESULT,",
-        "exits successfully",
     ])
     .ok()
 });
