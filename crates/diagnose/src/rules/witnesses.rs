@@ -4,8 +4,8 @@ use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{
-    Code, CollectiveMismatch, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator, RasRank,
-    Severity, SourceLine, TorchEvent, TorchWork,
+    Code, CollectiveMismatch, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator,
+    RasRank, Severity, SourceLine, TorchEvent, TorchWork,
 };
 
 const REMEDY: &[&str] = &[
@@ -70,7 +70,11 @@ fn waiting(case: &Case, group: &ProcessGroup) -> Option<Finding> {
             sources,
         ),
         (waiting, gone) if gone < waiting => {
-            let title = format!("{} wait in {what}: {}", ranks("Rank", &here), absent(&missing));
+            // Who is killed with the others had no time to tell of its own time-out.
+            let killed = case.ends.standing.iter().any(|end| matches!(end.how, Ended::Killed(_)));
+            let gone =
+                if killed { format!("nothing is told of {}", ranks("rank", &missing)) } else { absent(&missing) };
+            let title = format!("{} wait in {what}: {gone}", ranks("Rank", &here));
             hang(0.8, title, MISSING, sources)
         }
         _ => hang(0.6, format!("{} timed out in {what}", ranks("Rank", &here)), ONE, sources),

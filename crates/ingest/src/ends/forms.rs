@@ -151,9 +151,15 @@ fn listed(text: &str) -> Vec<u32> {
     text.split(',').filter_map(part).flatten().collect()
 }
 
-/// `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
+/// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
 /// processes exited with non-zero status,`.
 fn mpirun(line: &str) -> Option<Told> {
+    if let Some((host, rest)) = line.split_once(": rank ")
+        && let Some((rank, signal)) = rest.split_once(" died from signal ")
+    {
+        let how = by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0));
+        return Some(Told { ranks: vec![rank.parse().ok()?], host: Some(host.to_string()), ..Told::of(how) });
+    }
     const PROGRAMS: [&str; 4] = ["mpirun ", "mpiexec ", "prterun ", "prun "];
     let text = PROGRAMS.iter().find_map(|program| line.strip_prefix(program))?;
     if text.starts_with("detected that one or more processes exited with non-zero status") {

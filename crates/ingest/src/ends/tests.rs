@@ -38,6 +38,7 @@ fn a_line_tells_an_end_by_its_form() {
             "mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).",
             "[3]: crash Segmentation fault in ?",
         ),
+        ("n1.x.gov: rank 0 died from signal 15", "[0]: Killed(\"signal 15\")"),
         ("prterun detected that one or more processes exited with non-zero status,", "?: Exit(None)"),
         (
             "E1012 10:00:01.000000 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 3 (pid: 4246) of binary: /usr/bin/python3",
