@@ -111,6 +111,21 @@ fn tracebacks_are_read_per_stream() {
     }
 }
 
+/// What CPython prints of exceptions that end no process.
+#[test]
+fn a_traceback_that_ends_nothing_is_no_end() {
+    let traceback = "Traceback (most recent call last):\n  File \"/a/b.py\", line 3, in f\n    x()\nValueError: x\n";
+    for marker in [
+        "Exception ignored in: <function Pool.__del__ at 0x7f>",
+        "Exception in thread Thread-3:",
+        "Error in atexit._run_exitfuncs:",
+    ] {
+        assert_eq!(ends(&format!("{marker}\n{traceback}")), [], "{marker}");
+        assert_eq!(ends(&format!("{marker}\n{traceback}{traceback}")).len(), 1, "{marker}");
+    }
+    assert_eq!(ends(&traceback.replace("/a/b.py", "/usr/lib/python3.10/multiprocessing/resource_tracker.py")), []);
+}
+
 #[test]
 fn a_crash_names_its_library() {
     let text = "[n1:77] *** Process received signal ***\n[n1:77] Signal: Segmentation fault (11)\n\
