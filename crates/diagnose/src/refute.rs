@@ -35,8 +35,13 @@ impl Refuters {
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
         let last = |comm: &Communicator| comm.ranks.values().filter_map(|rank| rank.left).max();
         let destroyed = left.clone().filter(|comm| comm.ranks.values().all(|rank| !rank.aborted)).filter_map(last);
-        let succeeded: Vec<Place> = finished.chain(tables).chain(destroyed).collect();
-        let ended_well = succeeded.iter().copied().chain(left.filter_map(last)).collect();
+        let ended: Vec<Place> = finished.chain(tables).chain(destroyed).collect();
+        let ended_well = ended.iter().copied().chain(left.filter_map(last)).collect();
+        // A communicator of all ranks comes up only with all of them.
+        let largest = run.communicators.iter().filter_map(|comm| comm.nranks).max();
+        let whole = run.communicators.iter().filter(|comm| comm.nranks == largest && comm.came_up());
+        let started = whole.filter_map(|comm| comm.ranks.values().filter_map(|rank| rank.up).min());
+        let succeeded = ended.into_iter().chain(started).collect();
         let survived = run.ends.iter().filter(|end| end.went_on).map(|end| end.source.place).collect();
         Refuters { up, ended_well, succeeded, survived }
     }
