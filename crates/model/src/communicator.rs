@@ -52,6 +52,8 @@ pub struct Rank {
     pub up: Option<Place>,
     /// Where `Destroy COMPLETE` or `Abort COMPLETE` stands: its orderly end.
     pub left: Option<Place>,
+    /// It was `Abort COMPLETE`, which a process prints as it exits, after an exception too.
+    pub aborted: bool,
 }
 
 /// One of NCCL's parallel rings and trees.

@@ -79,6 +79,7 @@ pub const ALL: &[Entry] = &[
     on_speed("launch::repeated", launch::repeated),
     on_log("launch::alone", launch::alone),
     on_log("launch::beyond", launch::beyond),
+    on_log("launch::too_many", launch::too_many),
     on_log("interface::taken", interface::taken),
     on_log("interface::without_address", interface::without_address),
     on_log("gdr", gdr::rule),

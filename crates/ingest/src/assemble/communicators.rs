@@ -242,6 +242,7 @@ fn model_rank(view: &View, parts: &Parts) -> Rank {
         complete: view.complete,
         up: view.up,
         left: view.left,
+        aborted: view.aborted,
     }
 }
 

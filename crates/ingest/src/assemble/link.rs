@@ -44,6 +44,7 @@ fn adopt_devices(comm: &mut Communicator, tables: &[BenchTable], index: &FxHashM
             complete: rank.complete,
             up: rank.up,
             left: rank.left,
+            aborted: rank.aborted,
         };
     }
     if comm.nnodes.is_none() {

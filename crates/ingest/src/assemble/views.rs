@@ -28,6 +28,8 @@ pub(crate) struct View {
     /// Where it came up, and where it was left.
     pub up: Option<Place>,
     pub left: Option<Place>,
+    /// By `Abort COMPLETE`.
+    pub aborted: bool,
     pub rings: Vec<(RingLine, Place)>,
     pub ring_links: Vec<RingLink>,
     pub trees: Vec<TreeLine>,
@@ -177,14 +179,15 @@ impl Views {
     pub fn init(&mut self, speaker: SpeakerId, line: &InitLine, (speakers, place): At) {
         let process = speakers.get(speaker).process;
         let known = self.by_address(process, line.comm);
-        if line.phase == InitPhase::Left {
+        if matches!(line.phase, InitPhase::Left | InitPhase::Aborted) {
             if let Some(id) = known {
                 self.all[id].left = Some(place);
+                self.all[id].aborted = line.phase == InitPhase::Aborted;
             }
             return;
         }
         let known = known.filter(|id| match line.phase {
-            InitPhase::Start | InitPhase::Left => false,
+            InitPhase::Start | InitPhase::Left | InitPhase::Aborted => false,
             InitPhase::Complete => !self.all[*id].complete && self.all[*id].rank.is_none_or(|rank| rank == line.rank),
         });
         let nameless = || {

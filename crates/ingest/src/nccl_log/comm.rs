@@ -7,8 +7,10 @@ use crate::cursor::Cursor;
 pub(crate) enum InitPhase {
     Start,
     Complete,
-    /// `Destroy COMPLETE` or `Abort COMPLETE`: the orderly end, with or without `ncclCommDestroy`.
+    /// `Destroy COMPLETE`.
     Left,
+    /// `Abort COMPLETE`: the process exits without `ncclCommDestroy`, or after an error.
+    Aborted,
 }
 
 /// `ncclCommInitRank comm 0x… rank 1 nranks 8 cudaDev 1 nvmlDev 1 busId 41000 commId 0x… - Init START`.
@@ -91,7 +93,8 @@ impl Fields {
                 b"color" => fields.color = signed(&mut at),
                 b"Init" if at.rest().starts_with(b"START") => fields.phase = Some(InitPhase::Start),
                 b"Init" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Complete),
-                b"Destroy" | b"Abort" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Left),
+                b"Destroy" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Left),
+                b"Abort" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Aborted),
                 b"" => at = Cursor::new(at.rest().get(1..)?), // white space other than blanks
                 _ => {}
             }
