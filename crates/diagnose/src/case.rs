@@ -5,7 +5,9 @@ use crate::lines::{self, Line};
 use crate::peers;
 use crate::refute::Refuters;
 use crate::rules::signatures::book::Book;
-use busbw_model::{BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind};
+use busbw_model::{
+    BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind,
+};
 
 /// No machine has more GPUs below one operating system (DGX-2, HGX with two baseboards, AWS p2.16xlarge).
 const MOST_GPUS_OF_A_NODE: u32 = 16;
@@ -66,8 +68,16 @@ impl<'a> Case<'a> {
 
     /// Whether any line, variable or matrix names what only machines with RDMA have.
     pub fn has_rdma(&self) -> bool {
-        const SIGNS: [&str; 8] =
-            ["mlx5", "infiniband", "NCCL_IB_HCA", "NCCL_IB_GID", "ib_write_bw", "ibstat", "rocep", "NCCL_IB_DISABLE=0"];
+        const SIGNS: [&str; 8] = [
+            "mlx5_",
+            "infiniband",
+            "NCCL_IB_HCA",
+            "NCCL_IB_GID",
+            "ib_write_bw",
+            "ibstat",
+            "rocep",
+            "NCCL_IB_DISABLE=0",
+        ];
         let named = |text: &str| SIGNS.iter().any(|sign| text.contains(sign));
         let set = |name: &str| self.run.nccl.env_value(name);
         let in_matrix = self.run.topo_matrices.iter().any(|matrix| matrix.of_kind(DeviceKind::Nic).next().is_some());

@@ -46,12 +46,28 @@ pub struct Rank {
     pub device: Option<u32>,
     /// PCI bus id as printed in hexadecimal: `f000`.
     pub bus_id: Option<String>,
-    /// Its `Init COMPLETE` was seen.
-    pub complete: bool,
-    /// Where that stands.
+    /// How far its init came.
+    pub stage: Stage,
+    /// Where its `Init COMPLETE` stands; none where only a torn line said it.
     pub up: Option<Place>,
+    /// Where the first error that its init returned stands.
+    pub failed: Option<Place>,
     /// Where `Destroy COMPLETE` or `Abort COMPLETE` stands: its orderly end.
     pub left: Option<Place>,
+}
+
+/// How far a rank came in `ncclCommInitRank` (`src/init.cc`), as its lines show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Stage {
+    /// It said `Init START`: ranks look for each other over TCP.
+    #[default]
+    Bootstrap,
+    /// It knows the others: it reads the machine and searches for rings and trees.
+    Search,
+    /// It opens connections.
+    Connect,
+    /// It said `Init COMPLETE`.
+    Up,
 }
 
 /// One of NCCL's parallel rings and trees.
@@ -262,10 +278,17 @@ impl Ring {
     }
 }
 
+impl Rank {
+    /// Whether it said `Init COMPLETE`.
+    pub fn is_up(&self) -> bool {
+        self.stage == Stage::Up
+    }
+}
+
 impl Communicator {
     /// Whether a rank says that the communicator stands (`Init COMPLETE`).
     pub fn came_up(&self) -> bool {
-        self.ranks.values().any(|rank| rank.complete)
+        self.ranks.values().any(Rank::is_up)
     }
 
     /// The families of transports in use, sorted by name, each once.
@@ -296,6 +319,17 @@ impl Communicator {
     /// The node of a rank, where known: an index into [`crate::Run::nodes`].
     pub fn node_of(&self, rank: u32) -> Option<u32> {
         self.ranks.get(&rank).and_then(|r| r.node)
+    }
+
+    /// The hosts of its ranks, each once, in the order of ranks.
+    pub fn hosts<'a>(&self, run: &'a crate::Run) -> Vec<&'a str> {
+        let mut hosts: Vec<&str> = Vec::new();
+        for node in self.ranks.values().filter_map(|rank| run.nodes.get(rank.node? as usize)) {
+            if !hosts.contains(&node.host.as_str()) {
+                hosts.push(&node.host);
+            }
+        }
+        hosts
     }
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.

@@ -39,8 +39,8 @@ pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
-    Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Transport, TransportKind,
-    TreeLinks,
+    Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Stage, Transport,
+    TransportKind, TreeLinks,
 };
 pub use comparison::{
     Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
@@ -49,15 +49,15 @@ pub use comparison::{
 pub use diagnostics::{DiagLine, DiagTag};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
-    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement, SavedFinding,
-    Severity, Subject, Verdict,
+    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement,
+    SavedFinding, Severity, Subject, Verdict,
 };
 pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement,
-    TuningChoice, VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, TuningChoice,
+    VersionLine, Warning, Who,
 };
 pub use net_plugin::{
     PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,

@@ -21,6 +21,7 @@ mod saved;
 mod shapes;
 pub(crate) mod signatures;
 mod sockets;
+pub(crate) mod start;
 pub(crate) mod transport;
 mod versions;
 pub(crate) mod wire_test;
@@ -86,6 +87,7 @@ pub const ALL: &[Entry] = &[
     on_log("channels", channels::rule),
     on_log("sockets", sockets::rule),
     on_log("odd_one", odd_one::rule),
+    on_log("start", start::rule),
     on_speed("versions", versions::rule),
     on_log("hosts", hosts::rule),
     on_speed("saved", saved::rule),

@@ -1,9 +1,9 @@
 //! What each rank says about a communicator: a view per rank, from which communicators are put together.
 
 use super::speakers::{ProcessId, SpeakerId, Speakers};
-use crate::facts::EdgeFact;
+use crate::facts::{EdgeFact, NOBODY};
 use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, RingLine, RingLink, SizesLine, Split, TreeLine};
-use busbw_model::{ChannelSet, Edge, EdgeEnd, EdgeUse, Place};
+use busbw_model::{ChannelSet, Edge, EdgeEnd, EdgeUse, Place, Stage};
 use rustc_hash::FxHashMap;
 
 /// Index into [`Views::all`].
@@ -28,6 +28,10 @@ pub(crate) struct View {
     /// Where it came up, and where it was left.
     pub up: Option<Place>,
     pub left: Option<Place>,
+    /// Where the first error that NCCL returned before it came up stands.
+    pub failed: Option<Place>,
+    /// It knows the other ranks.
+    pub met: bool,
     pub rings: Vec<(RingLine, Place)>,
     pub ring_links: Vec<RingLink>,
     pub trees: Vec<TreeLine>,
@@ -48,6 +52,18 @@ impl View {
     /// The rank itself, where any line says it.
     pub fn own_rank(&self) -> Option<u32> {
         self.rank.or_else(|| self.trees.first().map(|t| t.rank)).or_else(|| self.edges.first().map(own_end))
+    }
+
+    /// How far its init came.
+    pub fn stage(&self) -> Stage {
+        match self {
+            view if view.complete => Stage::Up,
+            view if !view.edges.is_empty() => Stage::Connect,
+            view if view.met || view.nnodes.is_some() || !view.trees.is_empty() || !view.rings.is_empty() => {
+                Stage::Search
+            }
+            _ => Stage::Bootstrap,
+        }
     }
 
     fn has_ring(&self, channel: u16) -> bool {
@@ -255,6 +271,14 @@ impl Views {
         let process = speakers.get(speaker).process;
         let id = self.current(speaker).or_else(|| self.of_process.get(&process)?.last().copied())?;
         self.all.get_mut(id)
+    }
+
+    /// The view whose init is under way, for statements that do not name it.
+    pub fn rising(&mut self, speaker: SpeakerId, speakers: &Speakers) -> Option<&mut View> {
+        if speaker == NOBODY {
+            return None;
+        }
+        self.latest(speaker, speakers).filter(|view| view.rank.is_some() && !view.complete)
     }
 
     pub fn nvls(&mut self, speaker: SpeakerId, address: Option<u64>, speakers: &Speakers) {
