@@ -1,7 +1,7 @@
 //! Communicators: their ranks, rings, trees and the edges between ranks.
 
 use crate::place::Place;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// One communicator, put together from what its ranks logged.
@@ -131,6 +131,16 @@ pub struct Edge {
     pub use_: EdgeUse,
     /// The channels.
     pub channels: ChannelSet,
+}
+
+impl Edge {
+    /// The rank that logged it.
+    pub fn teller(&self) -> u32 {
+        match self.end {
+            EdgeEnd::Send => self.from,
+            EdgeEnd::Receive => self.to,
+        }
+    }
 }
 
 /// A set of channels. NCCL has 64 at most (`MAXCHANNELS`), RCCL 128.
@@ -289,6 +299,12 @@ impl Communicator {
     /// Whether a rank says that the communicator stands (`Init COMPLETE`).
     pub fn came_up(&self) -> bool {
         self.ranks.values().any(Rank::is_up)
+    }
+
+    /// Whether every rank logged a connection of its own.
+    pub fn all_told(&self) -> bool {
+        let told: BTreeSet<u32> = self.edges.iter().map(Edge::teller).collect();
+        self.nranks.is_some_and(|nranks| told.len() == nranks as usize)
     }
 
     /// The families of transports in use, sorted by name, each once.

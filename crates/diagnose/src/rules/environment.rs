@@ -1,9 +1,9 @@
 //! Variables that override what NCCL would choose: `environment.toml` says which values do what.
 
 use super::Draft;
-use crate::case::Case;
+use crate::case::{Case, Network, network_of};
 use crate::variables::{nearest_variable, variable};
-use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
+use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -54,6 +54,32 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Sockets that a variable forces on machines of 8 GPUs, as connections show: no size was measured, but TCP carries a fraction
+/// of what such machines have. Who names the interface for sockets as well means it.
+pub fn forced(case: &Case) -> Vec<Finding> {
+    const MANY: u32 = 8;
+    let asks = |set: &&EnvSetting| match set.name.as_str() {
+        "NCCL_IB_DISABLE" => set.value.trim() == "1",
+        "NCCL_NET" => set.value.eq_ignore_ascii_case("socket"),
+        _ => false,
+    };
+    let meant = case.run.nccl.env_value("NCCL_SOCKET_IFNAME").is_some() || !case.tests.is_empty();
+    let large = |comm: &&Communicator| {
+        let (ranks, nodes) = (comm.nranks.unwrap_or(0), comm.nnodes.unwrap_or(1));
+        nodes > 1 && ranks >= MANY * nodes && network_of(comm) == Some(Network::Socket)
+    };
+    let Some(comm) = case.run.communicators.iter().find(large).filter(|_| !meant) else { return Vec::new() };
+    let Some((setting, known)) =
+        case.run.nccl.env.iter().find(asks).and_then(|set| Some((set, overriding(case, set)?)))
+    else {
+        return Vec::new();
+    };
+    let line = comm.transports.iter().find(|t| t.kind.is_network()).and_then(|t| case.run.line(t.first));
+    let mut finding = finding(setting, known);
+    finding.evidence.extend(line.map(|line| Evidence::noted(line, "what it leaves")));
+    vec![finding]
 }
 
 /// Every variable that was seen, and what it means for this run.

@@ -2,7 +2,7 @@
 
 use super::Draft;
 use crate::case::{Case, Network, network_of};
-use busbw_model::{Code, Communicator, Evidence, Finding, GdrUse, Severity, TransportKind};
+use busbw_model::{Code, Communicator, Evidence, Finding, GdrUse, Nic, Node, Severity, TransportKind};
 
 /// Plugins over RDMA that could use it: aws-ofi-nccl on EFA and Slingshot names itself so.
 const PLUGINS: [&str; 3] = ["Libfabric", "OFI", "EFA"];
@@ -20,6 +20,17 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     case.run.communicators.iter().filter(over_rdma).find_map(|comm| without_gdr(case, comm)).into_iter().collect()
 }
 
+/// Whether the machines have a NIC of InfiniBand or RoCE beside every second GPU at least, as those have that are built for
+/// GPUDirect RDMA. Omni-Path (`hfi1`) has a way of its own (PSM).
+fn built_for_it(case: &Case, comm: &Communicator) -> bool {
+    let hosts = comm.hosts(case.run);
+    let gpus = comm.nranks.unwrap_or(0) / comm.nnodes.unwrap_or(1).max(1);
+    let direct = |nic: &&Nic| matches!(nic.link.as_deref(), Some("IB" | "RoCE")) && !nic.name.starts_with("hfi1");
+    let nics = |node: &Node| node.nics.iter().filter(direct).count() as u32;
+    let of_comm = case.run.nodes.iter().filter(|node| hosts.contains(&node.host.as_str()));
+    gpus >= 4 && of_comm.map(nics).min().is_some_and(|nics| nics * 2 >= gpus)
+}
+
 fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
     let is_plain = |kind: &TransportKind, gdr: bool| matches!(kind, TransportKind::Net(_)) && !gdr;
     let transport = comm.transports.iter().find(|t| is_plain(&t.kind, t.gdr))?;
@@ -28,7 +39,10 @@ fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
         GdrUse::None => (0.7, "Connections between nodes use RDMA without GPUDirect"),
         GdrUse::Mixed => (0.45, "Some connections between nodes use RDMA without GPUDirect"),
     };
-    let severity = if confidence > 0.5 { Severity::Warning } else { Severity::Info };
+    // Where it is no fault, no run loses by it: only a machine built for it, or a run that failed, has a warning.
+    let none = comm.gdr() == Some(GdrUse::None);
+    let weighs = built_for_it(case, comm) || !comm.came_up();
+    let severity = if none && weighs && case.tests.is_empty() { Severity::Warning } else { Severity::Info };
     let draft = Draft {
         code: Code::GdrDisabled,
         severity,

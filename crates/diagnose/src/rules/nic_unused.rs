@@ -2,7 +2,10 @@
 
 use super::Draft;
 use crate::case::Case;
-use busbw_model::{Code, Communicator, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, TransportKind};
+use crate::interfaces::Inner;
+use busbw_model::{
+    Code, Communicator, Edge, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, TransportKind,
+};
 use std::collections::BTreeSet;
 
 /// Communicators over several nodes whose connections use fewer NICs than their hosts list.
@@ -11,22 +14,25 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 }
 
 fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
+    let of_network =
+        |edge: &&Edge| comm.transports.get(usize::from(edge.transport)).is_some_and(|t| t.kind.is_network());
     let network = comm.transports.iter().find_map(|t| match (&t.kind, t.nic) {
         (TransportKind::Net(name), Some(_)) => Some(name.as_str()),
         _ => None,
     })?;
     let used: BTreeSet<u32> = comm.transports.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
     let (line, listed) = listed(case, comm, if network.starts_with("IB") { "IB" } else { network })?;
-    let edges = comm
-        .edges
-        .iter()
-        .filter(|e| comm.transports.get(usize::from(e.transport)).is_some_and(|t| t.kind.is_network()))
-        .count();
+    // Which NICs the ranks use that log nothing is not known. A number beyond the list is that of a device that NCCL fuses of
+    // several (`NET/IB : Made virtual device [9] name=mlx5_1+mlx5_2`, 2.25 and later).
+    let fused = used.iter().any(|nic| *nic as usize >= listed);
+    if !comm.all_told() || fused || comm.edges.iter().filter(of_network).count() < 2 {
+        return None;
+    }
     // A GPU or two of a node need no more than a NIC each, and PXN chooses among near ones.
     let gpus = comm.nranks.unwrap_or(0) / comm.nnodes.unwrap_or(1).max(1);
     let few = used.len() == 1 || used.len() * 2 < listed;
     let enough = !few || used.len() >= listed || (gpus > 0 && used.len() as u32 >= gpus);
-    if listed < 2 || edges < 2 || enough {
+    if listed < 2 || enough {
         return None;
     }
     let draft = Draft {
@@ -64,7 +70,9 @@ fn listed<'a>(case: &'a Case, comm: &Communicator, network: &str) -> Option<(&'a
     let of_comm =
         |line: &&NetworkLine| line.host.as_deref().is_some_and(|host| hosts.is_empty() || hosts.contains(&host));
     let lists = case.run.nccl.networks.iter().filter(|line| line.network == network).filter(of_comm);
-    let count = |nics: &[Nic]| nics.iter().filter_map(|nic| nic.index).collect::<BTreeSet<u32>>().len();
+    let leads_out = |nic: &&Nic| Inner::of(&nic.name, nic.address.as_deref()).is_none();
+    let count =
+        |nics: &[Nic]| nics.iter().filter(leads_out).filter_map(|nic| nic.index).collect::<BTreeSet<u32>>().len();
     lists
         .filter_map(|line| match &line.statement {
             NetworkStatement::Using(nics) => Some((line, count(nics))),

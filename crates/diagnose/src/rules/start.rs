@@ -53,7 +53,13 @@ impl<'a> Start<'a> {
 
     /// How many ranks came up: where one did, those too whose own line is torn or not in the input.
     pub(crate) fn ranks_up(&self) -> usize {
-        if self.up.is_empty() { 0 } else { self.comm.ranks.len() - self.failed.len() }
+        if self.up.is_empty() && !self.connected() { 0 } else { self.comm.ranks.len() - self.failed.len() }
+    }
+
+    /// Whether an excerpt has the connections of every rank, and no line of init.
+    fn connected(&self) -> bool {
+        let of_init = |rank: &Rank| rank.bus_id.is_some() || rank.is_up();
+        self.comm.all_told() && !self.comm.ranks.values().any(of_init)
     }
 
     /// Whether it is open how the start went: no rank came up, none failed, and nothing shows that they ran.
@@ -64,7 +70,8 @@ impl<'a> Start<'a> {
     /// Whether later lines show that ranks ran, though none says `Init COMPLETE`.
     fn ran(&self) -> bool {
         let Case { run, .. } = self.case;
-        self.comm.ranks.values().any(|rank| rank.left.is_some())
+        self.connected()
+            || self.comm.ranks.values().any(|rank| rank.left.is_some())
             || self.comm.edges.iter().any(|edge| edge.use_ == EdgeUse::PointToPoint)
             || run.tables.iter().any(|table| !table.rows.is_empty())
             || run.remarks.iter().any(|remark| remark.kind == RemarkKind::Finished)

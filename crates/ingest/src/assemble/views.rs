@@ -51,7 +51,7 @@ pub(crate) struct View {
 impl View {
     /// The rank itself, where any line says it.
     pub fn own_rank(&self) -> Option<u32> {
-        self.rank.or_else(|| self.trees.first().map(|t| t.rank)).or_else(|| self.edges.first().map(own_end))
+        self.rank.or_else(|| self.trees.first().map(|t| t.rank)).or_else(|| self.edges.first().map(Edge::teller))
     }
 
     /// How far its init came.
@@ -106,14 +106,6 @@ impl View {
 /// What of an edge is not its channels.
 pub(crate) fn connection(edge: &Edge) -> (u32, u32, u16, EdgeEnd, EdgeUse) {
     (edge.from, edge.to, edge.transport, edge.end, edge.use_)
-}
-
-/// The end of an edge that logged it.
-pub(crate) fn own_end(edge: &Edge) -> u32 {
-    match edge.end {
-        EdgeEnd::Send => edge.from,
-        EdgeEnd::Receive => edge.to,
-    }
 }
 
 /// A connection as it was logged.
@@ -312,7 +304,7 @@ impl Views {
         let view = &self.all[id];
         let one_node = view.nnodes == Some(1);
         let one_rank_per_node = view.nnodes.is_some() && view.nnodes == view.nranks;
-        view.own_rank().is_none_or(|rank| rank == own_end(edge))
+        view.own_rank().is_none_or(|rank| rank == edge.teller())
             && view.nranks.is_none_or(|n| edge.from < n && edge.to < n)
             && !(network && one_node)
             && (network || !one_rank_per_node)
