@@ -141,6 +141,16 @@ fn head(line: &[u8], from: usize, marker: usize, level: Level) -> Head<'_> {
         if let Some((speaker, host_start)) = speaker(line, from, end, None) {
             return Head { start: host_start, level, speaker: Some(speaker), site };
         }
+        if !word.is_empty() && word.iter().all(u8::is_ascii_digit) {
+            // `(function), 120`: the place in builds with a macro of their own.
+            let before = trim_spaces(line, from, start);
+            let (function, start) = last_word(line, from, before);
+            if !function.ends_with(b",") {
+                break;
+            }
+            end = trim_spaces(line, from, start);
+            continue;
+        }
         if !looks_like_site(word) {
             break;
         }
@@ -357,7 +367,7 @@ mod tests {
     /// Real lines, one per shape of formats.md C8.
     #[test]
     fn lines_of_the_wild_are_taken_apart() {
-        let cases: [(&str, &[&str]); 28] = [
+        let cases: [(&str, &[&str]); 29] = [
             (" 0: CL INFO Channel 09 :    0   1", &["plain  0: ", "Info ? | Channel 09 :    0   1"]),
             ("KERNEL INFO x", &["plain KERNEL INFO x"]),
             (
@@ -424,6 +434,7 @@ mod tests {
                 "3] NCCL INFO Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read",
                 &["Info ? | Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read"],
             ),
+            ("gdr114:26:27 [0] showVersion, 544 NCCL INFO x", &["Info gdr114:26:27 [0] | x"]),
             ("node [0] NCCL INFO Kernel version: 6.8", &["Info ? | Kernel version: 6.8"]),
             (
                 "[2026-08-23 09:56:59] node [1] /app/src/transport/p2p.cc:256 NCCL WARN hipIpcGetMemHandle failed",

@@ -171,7 +171,7 @@ mod tests {
             assert_eq!((comm.id.as_str(), comm.nranks, comm.ring_count()), ("0xfe", Some(2), 2), "{prefix}");
             assert_eq!((comm.gdr(), comm.edges.len()), (Some(GdrUse::All), 2), "{prefix}");
             assert_eq!(
-                comm.ranks.values().map(|rank| (rank.pid, rank.complete)).collect::<Vec<_>>(),
+                comm.ranks.values().map(|rank| (rank.pid, rank.is_up())).collect::<Vec<_>>(),
                 [(None, true), (None, false)]
             );
             assert!(run.nodes.is_empty(), "{prefix}: {:?}", run.nodes);
