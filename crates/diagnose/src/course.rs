@@ -14,15 +14,14 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let starts: Vec<Start> = case.run.communicators.iter().filter_map(|comm| Start::of(case, comm)).collect();
     let ranks: usize = starts.iter().map(Start::ranks_up).sum();
     let measured = case.tests.iter().map(|test| test.table.rows.len()).sum::<usize>();
-    let open = starts.iter().find(|start| start.is_open() && measured == 0);
+    let open = starts.iter().find(|start| start.is_open() && ranks == 0 && measured == 0);
     let how = match (ranks, measured, open) {
         (0, 0, Some(start)) => {
             format!("{} of {} ranks began, none says that it came up", start.silent.len(), start.nranks)
         }
         (0, 0, None) => return None,
-        (0, rows, _) => format!("all ranks measured {rows} sizes"),
-        (1, ..) => "1 rank came up".into(),
-        (ranks, ..) => format!("{ranks} ranks came up"),
+        (0, rows, _) => format!("all ranks measured {}", counted(rows, "size")),
+        (ranks, ..) => format!("{} came up", counted(ranks, "rank")),
     };
     let failed = findings.iter().any(|finding| finding.severity == Severity::Error);
     let stuck = starts.iter().any(|start| !start.up.is_empty() && !start.failed.is_empty()) && measured == 0;
@@ -52,8 +51,13 @@ fn results(case: &Case) -> Option<Judged> {
     (rows > 0).then(|| Judged {
         subject: Subject::Results,
         what: "results".into(),
-        how: if wrong || refused { "wrong elements".into() } else { format!("0 wrong in {rows} rows") },
+        how: if wrong || refused { "wrong elements".into() } else { format!("0 wrong in {}", counted(rows, "row")) },
         outcome: if wrong || refused { Judgement::Failed } else { Judgement::Passed },
         question: None,
     })
+}
+
+/// `1 row`, `2 rows`.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

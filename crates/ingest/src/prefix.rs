@@ -135,7 +135,7 @@ fn head(line: &[u8], from: usize, marker: usize, level: Level) -> Head<'_> {
             if let Some((speaker, host_start)) = speaker(line, from, before, Some(device)) {
                 return Head { start: host_start, level, speaker: Some(speaker), site };
             }
-            let start = if stands_alone(&line[from..start]) || looks_cut(&line[from..marker]) { from } else { start };
+            let start = if stands_alone(&line[from..marker]) { from } else { start };
             return Head { start, level, speaker: None, site };
         }
         if let Some((speaker, host_start)) = speaker(line, from, end, None) {

@@ -89,12 +89,12 @@ impl<'a> Start<'a> {
         };
         let closed = |warning: &&Warning| warning.message.contains("Connection closed by remote peer");
         let warning = self.case.run.nccl.warnings.iter().filter(of_comm).find(closed)?;
-        let few = self.silent.len() < self.failed.len() && self.absent.is_empty();
-        let one_host = self.hosts(&self.silent).len() == 1;
-        if !self.up.is_empty() || self.silent.is_empty() || !few || !one_host {
+        let gone: Vec<u32> = self.silent.iter().chain(&self.absent).copied().collect();
+        let few = !gone.is_empty() && gone.len() < self.failed.len();
+        if !self.up.is_empty() || !few || self.hosts(&gone).len() > 1 {
             return None;
         }
-        let who = self.named(&self.silent);
+        let who = self.named(&gone);
         let draft = Draft {
             code: Code::PeerDied,
             severity: Severity::Error,
