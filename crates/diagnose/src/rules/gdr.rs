@@ -65,3 +65,35 @@ fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
         ],
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_machines_built_for_it_are_slow_without() {
+        let nics = |name: &str, count: usize| (0..count).map(|i| format!("[{i}]{name}_{i}:1/IB ")).collect::<String>();
+        let cases = [
+            (nics("mlx5", 4), 8, Severity::Warning),
+            (nics("mlx5", 1), 8, Severity::Info),
+            (nics("hfi1", 4), 8, Severity::Info),
+            (nics("mlx5", 1), 2, Severity::Info),
+        ];
+        for (list, ranks, severity) in cases {
+            let of_rank = |rank: u32| {
+                let (half, next) = (ranks / 2, (rank + 1) % ranks);
+                let via = if rank / half == next / half { "P2P/CUMEM" } else { "NET/IB/0" };
+                format!(
+                    "gpu-{h}:{rank}:{rank} [0] NCCL INFO NET/IB : Using {list}[RO]; OOB eth0:10.0.0.{h}<0>\n\
+                     gpu-{h}:{rank}:{rank} [0] NCCL INFO comm 0x1{rank} rank {rank} nranks {ranks} cudaDev 0 busId 1000 commId 0x7 - Init COMPLETE\n\
+                     gpu-{h}:{rank}:{rank} [0] NCCL INFO Channel 00/0 : {rank}[0] -> {next}[0] [send] via {via}\n",
+                    h = rank / half,
+                )
+            };
+            let log: String = (0..ranks).map(of_rank).collect();
+            let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("a log");
+            let found = rule(&Case::new(&run));
+            assert_eq!(found.first().map(|finding| finding.severity), Some(severity), "{list} for {ranks} ranks");
+        }
+    }
+}

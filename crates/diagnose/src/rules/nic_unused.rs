@@ -80,3 +80,39 @@ fn listed<'a>(case: &'a Case, comm: &Communicator, network: &str) -> Option<(&'a
         })
         .max_by_key(|(_, count)| *count)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four ranks on two hosts with two NICs each; every rank logs what it sends, and those of `silent` nothing.
+    fn found(network: &str, devices: &str, nic: u32, silent: &[u32]) -> Option<String> {
+        let of_rank = |rank: u32| {
+            let (host, next) = (format!("gpu-{}", rank / 2), (rank + 1) % 4);
+            let says = |text: String| format!("{host}:{rank}:{rank} [{}] NCCL INFO {text}\n", rank % 2);
+            let via = if rank % 2 == 0 { "P2P/CUMEM".into() } else { format!("NET/{network}/{nic}") };
+            let lines = [
+                format!("NET/{network} : Using {devices}"),
+                format!(
+                    "ncclCommInitRank comm 0x1{rank} rank {rank} nranks 4 cudaDev 0 busId 1000 commId 0x7 - Init COMPLETE"
+                ),
+                format!("Channel 00/0 : {rank}[0] -> {next}[0] [send] via {via}"),
+            ];
+            lines.map(says).concat()
+        };
+        let log: String = (0..4).filter(|rank| !silent.contains(rank)).map(of_rank).collect();
+        let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("a log");
+        rule(&Case::new(&run)).into_iter().next().map(|finding| finding.title)
+    }
+
+    #[test]
+    fn a_nic_is_idle_only_where_every_rank_tells_what_it_uses() {
+        let two = "[0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>";
+        let used = Some("NCCL found 2 NICs and uses 1".to_string());
+        assert_eq!(found("IB", two, 0, &[]), used);
+        assert_eq!(found("IB", two, 0, &[2]), None, "rank 2 says nothing");
+        assert_eq!(found("IB", two, 2, &[]), None, "device 2 is fused from both");
+        assert_eq!(found("Socket", "[0]eth0:10.0.0.1<0> [1]eth1:10.0.1.1<0>", 0, &[]), used);
+        assert_eq!(found("Socket", "[0]eth0:10.0.0.1<0> [1]docker0:172.17.0.1<0>", 0, &[]), None);
+    }
+}

@@ -53,7 +53,8 @@ impl<'a> Start<'a> {
 
     /// How many ranks came up: where one did, those too whose own line is torn or not in the input.
     pub(crate) fn ranks_up(&self) -> usize {
-        if self.up.is_empty() && !self.connected() { 0 } else { self.comm.ranks.len() - self.failed.len() }
+        let went_on = !self.up.is_empty() || self.failed.is_empty() && self.ran();
+        if went_on { self.comm.ranks.len() - self.failed.len() } else { 0 }
     }
 
     /// Whether an excerpt has the connections of every rank, and no line of init.
@@ -235,3 +236,7 @@ impl<'a> Start<'a> {
         ]
     }
 }
+
+#[cfg(test)]
+#[path = "start_tests.rs"]
+mod tests;

@@ -200,7 +200,10 @@ mod tests {
             + &driver("gpu-b", 7)
             + &format!("NCCL version {NEW}\n")
             + "gpu-b:7:9 [0] misc/socket.cc:729 NCCL WARN ncclSocketInit: connecting to address with family 0 is neither AF_INET(2) nor AF_INET6(10)\n";
+        // Neither line names a process, and nothing else is said of the driver.
+        let strangers = format!("NCCL version {OLD}\n{a}NCCL version {NEW}\n{b}");
         let cases = [
+            (vec![strangers], Severity::Error, "2.20.3 on one of gpu-a, gpu-b, 2.25.1 on one of gpu-a, gpu-b"),
             (vec![one.clone() + TRUNCATED], Severity::Error, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
             (vec![well], Severity::Warning, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
             // A file per host, with the version on a line of its own.
