@@ -138,7 +138,7 @@ fn damaged_logs_are_answered() {
         let swapped = [after, before].concat();
         for input in [before, after, swapped.as_slice()] {
             let output = busbw(&["explain", "--json", "-"], Some(input));
-            assert!(matches!(output.status.code(), Some(0..=2)), "cut at {cut}: {:?}", output.status);
+            assert!(matches!(output.status.code(), Some(0..=3)), "cut at {cut}: {:?}", output.status);
         }
     }
 }
@@ -153,4 +153,28 @@ fn a_log_that_repeats_itself_is_read_to_its_end() {
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(answer["inputs"][0]["bytes"], log.len() as u64 * 400);
     assert_eq!(answer["communicators"].as_array().map(Vec::len), Some(1));
+}
+
+/// Where memory is used up, one line says so: no signal, no backtrace.
+#[test]
+fn a_limit_of_memory_is_told_in_one_line() {
+    let line = |rank: usize| {
+        format!(
+            "node{}:{}:1 [{}] NCCL INFO ncclCommInitRank comm 0x{rank:x} rank {rank} nranks 300000 cudaDev 0 busId 1000 commId 0xabc - Init COMPLETE\n",
+            rank / 8,
+            1000 + rank % 8,
+            rank % 8
+        )
+    };
+    let scratch = tempdir().expect("a folder");
+    let path = file(&scratch, "large.log", (0..300_000).map(line).collect::<String>().as_bytes());
+    let script = format!("ulimit -v 150000; exec '{}' explain '{path}'", env!("CARGO_BIN_EXE_busbw"));
+    let output = Command::new("sh").args(["-c", &script]).output().expect("sh starts");
+    assert_refused(&output, "out of memory");
+}
+
+/// Brackets that never close hold nothing, and are passed over.
+#[test]
+fn brackets_without_end_are_refused() {
+    assert_refused(&busbw(&["explain", "-"], Some(&b"{\n".repeat(200_000))), "nothing that busbw knows");
 }

@@ -13,8 +13,12 @@ from typing import Any, Literal, TypeVar
 Json = Mapping[str, Any]
 """An object of the JSON."""
 
-Verdict = Literal["healthy", "degraded", "failed", "inconclusive"]
-"""The state of a run as a whole; `inconclusive`: the inputs do not tell."""
+Verdict = Literal["healthy", "no-errors", "degraded", "failed", "inconclusive"]
+"""The state of a run as a whole.
+
+`healthy`: speed or machines were judged and passed; `no-errors`: nothing is wrong, and speed was not measured; `inconclusive`: the
+summary asks what would decide.
+"""
 
 Severity = Literal["error", "warning", "info"]
 """`error`: the run failed or its results are wrong; `warning`: costs speed, or will cost a run."""
@@ -33,6 +37,18 @@ class Input:
     """Everything that was recognised in it, most lines first."""
     lines: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Something that was judged; what is not listed was not."""
+
+    what: str
+    how: str
+    """Against what, with the figures."""
+    outcome: Literal["passed", "failed", "undecided"]
+    question: str | None = None
+    """What would decide it, where it is undecided."""
 
 
 @dataclass(frozen=True)

@@ -48,13 +48,18 @@ class Runs:
 
     @property
     def verdict(self) -> parts.Verdict:
-        """The state of the run as a whole: healthy, degraded, failed or inconclusive."""
+        """The state of the run as a whole: healthy, no-errors, degraded, failed or inconclusive."""
         return self.document["verdict"]
 
     @property
     def summary(self) -> str:
         """One sentence that says the verdict."""
         return self.document["summary"]
+
+    @cached_property
+    def judged(self) -> tuple[parts.Judged, ...]:
+        """What was judged, how, and how it came out; what is not listed was not judged."""
+        return tuple(parts.Judged(**values) for values in self.document["judged"])
 
     @cached_property
     def findings(self) -> tuple[parts.Finding, ...]:

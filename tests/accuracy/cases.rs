@@ -1,49 +1,14 @@
 //! Cases: what a user could show, and the finding that is known to be right.
 
+use busbw_diagnose::labelled::Expected;
+pub use busbw_diagnose::labelled::{Input, LabelledCase as Case};
 use busbw_model::{Code, Diagnosis, Severity};
-use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// The name and the text of an input.
-pub type Input = (String, Vec<u8>);
-
-/// A case and its right answer.
-pub struct Case {
-    pub label: Label,
-    pub inputs: Vec<Input>,
-}
-
-/// What `case.toml` says.
-#[derive(Deserialize)]
-pub struct Label {
-    id: String,
-    label: String,
-    /// Other findings that are right as well.
-    #[serde(default)]
-    also: Vec<String>,
-}
+use std::path::Path;
 
 /// Reads every case of a folder.
 pub fn load(folder: &Path) -> Vec<Case> {
-    sorted(folder).iter().filter(|path| path.join("case.toml").exists()).map(|path| read(path)).collect()
-}
-
-fn read(path: &Path) -> Case {
-    let label = std::fs::read_to_string(path.join("case.toml")).expect("case.toml");
-    let label: Label = toml::from_str(&label).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let input = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        (name, std::fs::read(path).expect("an input"))
-    };
-    Case { label, inputs: sorted(&path.join("input")).iter().map(input).collect() }
-}
-
-fn sorted(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    paths.sort();
-    paths
+    busbw_diagnose::labelled::load(folder).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Reads inputs and judges them, as `busbw explain` does.
@@ -58,7 +23,7 @@ pub fn diagnose(inputs: &[Input]) -> Option<Diagnosis> {
 pub struct Answers<'a>(Vec<Answer<'a>>);
 
 struct Answer<'a> {
-    label: &'a Label,
+    case: &'a Case,
     /// The codes found, each once, in order, with the severity and the title of the first.
     found: Vec<(Code, Severity, String)>,
 }
@@ -72,33 +37,27 @@ pub fn judge(cases: &[Case], inputs: impl Fn(&Case) -> Vec<Input>) -> Answers<'_
                 found.push((finding.code, finding.severity, finding.title));
             }
         }
-        Answer { label: &case.label, found }
+        Answer { case, found }
     };
     Answers(cases.iter().map(answer).collect())
 }
 
-impl Label {
-    fn accepts(&self, code: Code) -> bool {
-        self.label == code.as_str() || self.also.iter().any(|also| also == code.as_str())
-    }
-
-    fn is_healthy(&self) -> bool {
-        self.label == Code::OkAsExpected.as_str()
-    }
-}
-
 impl Answer<'_> {
+    fn label(&self) -> &'static str {
+        self.case.label.label.map_or("", Expected::as_str)
+    }
+
     fn right_first(&self) -> bool {
-        self.found.first().is_some_and(|(code, ..)| self.label.accepts(*code))
+        self.found.first().is_some_and(|(code, ..)| self.case.label.accepts(*code))
     }
 
     fn right_in_three(&self) -> bool {
-        self.found.iter().take(3).any(|(code, ..)| self.label.accepts(*code))
+        self.found.iter().take(3).any(|(code, ..)| self.case.label.accepts(*code))
     }
 
     fn false_alarms(&self) -> usize {
         let alarms = self.found.iter().filter(|(_, severity, _)| *severity >= Severity::Warning);
-        if self.label.is_healthy() { alarms.count() } else { 0 }
+        if self.label() == Code::OkAsExpected.as_str() { alarms.count() } else { 0 }
     }
 
     fn line(&self) -> String {
@@ -109,7 +68,7 @@ impl Answer<'_> {
         };
         let found: Vec<String> =
             self.found.iter().take(3).map(|(code, severity, _)| format!("{code} ({})", severity.as_str())).collect();
-        format!("  {mark}  {:<42} {:<20} {}", self.label.id, self.label.label, found.join(", "))
+        format!("  {mark}  {:<42} {:<20} {}", self.case.id, self.label(), found.join(", "))
     }
 }
 
@@ -149,7 +108,7 @@ impl Answers<'_> {
     fn confusion(&self) -> BTreeMap<&str, (usize, Vec<String>)> {
         let mut confusion: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
         for answer in &self.0 {
-            let (right, wrong) = confusion.entry(&answer.label.label).or_default();
+            let (right, wrong) = confusion.entry(answer.label()).or_default();
             match answer.found.first() {
                 _ if answer.right_first() => *right += 1,
                 Some((code, ..)) => wrong.push(format!("taken for {code}")),

@@ -37,6 +37,7 @@ pub enum Command {
     Link(Box<crate::link::Link>),
     Monitor(Monitor),
     Net(Box<crate::net::Net>),
+    Rules(crate::rules::Rules),
     Doctor(Doctor),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -150,6 +151,10 @@ pub struct Explain {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cluster: Option<PathBuf>,
 
+    /// A file of signatures of your own (TOML), to try before it is contributed; rules/README.md says how to write one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
+
     #[command(flatten)]
     pub look: Look,
 
@@ -174,6 +179,7 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain --code gdr.disabled          what a finding means and how to fix it
   busbw explain --advice run.log             and what to run next, as command lines
   busbw explain --cluster c.toml run.log     how far the run is from what the cluster should reach
+  busbw explain --rules my.toml run.log      with signatures of your own
   busbw explain --json run.log | jq '.findings[0]'
   busbw explain --format html -o report.html run.log
 
@@ -181,9 +187,10 @@ Best input: the whole output of all ranks, run with NCCL_DEBUG=INFO and sizes up
 (-b 8 -e 8G -f 2).
 
 Exit status:
-  0  healthy, or nothing that calls for action
-  1  findings of severity error or warning
-  2  nothing readable, or bad usage";
+  0  healthy, or no errors: nothing calls for action
+  1  degraded or failed: there are findings of severity warning or error
+  2  nothing readable, or bad usage
+  3  undecided: the first line asks what would decide";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -480,6 +487,7 @@ const DOCTOR_EXAMPLES: &str = "Examples:
   busbw doctor --json | jq .verdict
 
 Exit status:
-  0  healthy, or nothing that calls for action
-  1  findings of severity error or warning, a check that failed, or the benchmark did
-  2  nothing could be measured, or bad usage";
+  0  healthy, or no errors: nothing calls for action
+  1  degraded or failed, a check that failed, or the benchmark did
+  2  nothing could be measured, or bad usage
+  3  undecided: the first line asks what would decide";

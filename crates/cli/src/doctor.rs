@@ -30,7 +30,8 @@ pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
     let format = if flags.json { Format::Json } else { Format::Text };
     explain::answer(format, &style, &run, &diagnosis)?;
     output::say(format_args!("the report is also in {}", flags.output.display()));
-    Ok(if diagnosis.has_problems() || !succeeded || !healthy { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    let status = if succeeded && healthy { diagnosis.verdict.exit_status() } else { 1 };
+    Ok(ExitCode::from(status))
 }
 
 fn save(path: &Path, run: &busbw_model::Run, diagnosis: &busbw_model::Diagnosis) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use crate::cli::{Color, Explain, Format, Look};
 use crate::progress::Bar;
-use crate::{described, output};
+use crate::{described, output, rules};
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
 use busbw_predict::Cluster;
@@ -19,6 +19,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
+    let book = rules::book(flags.rules.as_deref())?;
     let sources = flags.files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
     let sources = sources.map_err(|e| e.to_string())?.concat();
     let bar = bar_over(&sources);
@@ -26,7 +27,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let run = read(&sources, &options);
     drop(bar);
     let run = run.map_err(|e| e.to_string())?;
-    let diagnosis = busbw_diagnose::diagnose_on(&run, cluster.as_ref());
+    let diagnosis = busbw_diagnose::diagnose_by_book(&run, cluster.as_ref(), &book);
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(ReadError::unknown(&run).to_string());
     }

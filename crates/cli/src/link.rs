@@ -157,7 +157,7 @@ fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
         }
     })?;
     let measured = run.links.iter().any(|link| link.outcome.is_ok());
-    let fine = diagnosis.verdict == Verdict::Healthy && !diagnosis.has_problems();
+    let fine = matches!(diagnosis.verdict, Verdict::Healthy | Verdict::NoErrors);
     Ok(match (measured, fine) {
         (false, _) => ExitCode::from(2),
         (true, false) => ExitCode::from(1),

@@ -1,6 +1,6 @@
 //! The `busbw` command: parses flags and calls one function per subcommand.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod accelerate;
 mod bench;
@@ -12,11 +12,13 @@ mod doctor;
 mod explain;
 mod generate;
 mod link;
+mod memory;
 mod monitor;
 mod net;
 mod output;
 mod predict;
 mod progress;
+mod rules;
 mod simulate;
 mod sizes;
 mod tune;
@@ -24,12 +26,10 @@ mod values;
 mod verbs;
 
 use clap::FromArgMatches;
-use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// Reading a log makes millions of small allocations in several threads, which the system's allocator serves at half the speed.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     let result = bench::run_as_program().unwrap_or_else(run);
@@ -56,6 +56,7 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Link(flags) => link::run(flags),
         cli::Command::Monitor(flags) => monitor::run(flags),
         cli::Command::Net(flags) => net::run(flags),
+        cli::Command::Rules(flags) => rules::run(flags),
         cli::Command::Doctor(flags) => doctor::run(flags),
         cli::Command::Completions { shell } => generate::completions(*shell),
         cli::Command::Man { directory } => generate::man(directory.as_deref()),

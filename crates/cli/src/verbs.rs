@@ -9,7 +9,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("The first three at once", &["doctor"]),
     ("How fast should it be", &["predict", "simulate"]),
     ("A closer look", &["compare", "link", "monitor", "net"]),
-    ("Around the command", &["completions", "man", "help"]),
+    ("Around the command", &["rules", "completions", "man", "help"]),
 ];
 
 /// Parses the command line; ends the process for `--help` and bad usage.

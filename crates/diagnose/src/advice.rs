@@ -2,26 +2,12 @@
 //! question at hand.
 
 use crate::case::Case;
+use crate::data::{self, Question, Questions};
 use busbw_model::{Advice, Code, EnvOrigin, Finding, Verdict};
-use serde::Deserialize;
 use std::sync::LazyLock;
 
-static BOOK: LazyLock<Vec<Entry>> = LazyLock::new(|| {
-    #[derive(Deserialize)]
-    struct File {
-        advice: Vec<Entry>,
-    }
-    toml::from_str::<File>(include_str!("advice.toml")).map(|file| file.advice).unwrap_or_default()
-});
-
-/// An entry of `advice.toml`.
-#[derive(Deserialize)]
-struct Entry {
-    codes: Vec<String>,
-    question: String,
-    command: String,
-    then: String,
-}
+static BOOK: LazyLock<Vec<Question>> =
+    LazyLock::new(|| data::built_in::<Questions>("advice.toml", include_str!("../../../rules/advice.toml")).advice);
 
 fn advice(question: &str, command: &str, then: &str) -> Advice {
     Advice { question: question.into(), command: command.into(), then: then.into() }
@@ -77,7 +63,7 @@ fn missing_evidence(case: &Case) -> Vec<Advice> {
 
 /// What answers the open questions about a finding.
 fn for_code(code: Code) -> Vec<Advice> {
-    let of_code = |entry: &&Entry| entry.codes.iter().any(|name| name == code.as_str());
+    let of_code = |entry: &&Question| entry.codes.contains(&code);
     BOOK.iter().filter(of_code).map(|entry| advice(&entry.question, &entry.command, &entry.then)).collect()
 }
 

@@ -3,8 +3,8 @@
 //! A line speaks of trouble at its place in the stream. What comes after it may show that the trouble was survived: the
 //! communicator came up, or the run ended well. Nothing refutes what a machine says of itself.
 
+use crate::data::Until;
 use crate::lines::Line;
-use crate::rules::signatures::book::Until;
 use busbw_model::{Place, RemarkKind, Run};
 
 /// The facts that refute, of a run.

@@ -50,6 +50,11 @@ impl JsonReader {
         matches!(text.trim_ascii_start().first(), Some(b'{' | b'}' | b'[' | b']' | b'"'))
     }
 
+    /// Whether a line is nothing but brackets and commas, of which no reader makes anything.
+    pub fn is_punctuation(text: &str) -> bool {
+        text.bytes().all(|byte| matches!(byte, b'{' | b'}' | b'[' | b']' | b',' | b' ' | b'\t'))
+    }
+
     /// Takes a line; gives the object that ends with it.
     pub fn feed(&mut self, line: &TextLine) -> Option<JsonObject> {
         if !self.open.contains_key(line.stream) {

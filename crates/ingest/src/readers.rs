@@ -71,6 +71,9 @@ impl Readers {
             self.object(&object);
             return;
         }
+        if JsonReader::is_punctuation(line.text) {
+            return;
+        }
         let kind = if self.xml.feed(line) {
             InputKind::TopoXml
         } else if line.text.len() > LONGEST_LINE {

@@ -33,11 +33,15 @@ fn is_nccl_tests(line: &str) -> bool {
     report(line) || report(behind_host) || behind_dots && behind_host.starts_with("Test failure ")
 }
 
-/// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`, `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`.
+/// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`, `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`; what UCX
+/// dies of, `[host:1:0:1] ib_mlx5_log.c:143  Transport …` (`ucs_fatal_error_message` of its `debug/assert.c`).
 fn is_net_library(line: &str) -> bool {
     line.strip_prefix("libfabric:").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         || line.starts_with('[')
             && [" UCX  ERROR ", " UCX  WARN ", " UCX  DIAG "].iter().any(|mark| line.contains(mark))
+        || behind_process(line)
+            .and_then(|rest| rest.split_once(".c:"))
+            .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// `[E ProcessGroupNCCL.cpp:616] …`, `[rank0]:[W1012 10:00:00.0 socket.cpp:752] …`, `E0101 … ProcessGroupNCCL.cpp:1] …`: glog's
@@ -119,7 +123,12 @@ fn is_launcher(line: &str) -> bool {
         "kubelet: ",
         "Warning: Permanently added ",
     ];
+    let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
     STARTS.iter().any(|start| line.starts_with(start))
+        || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
+        || line
+            .split_once(": Permission denied (publickey")
+            .is_some_and(|(who, _)| who.contains('@') && !who.contains(' '))
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": command not found") && line.contains("sh: ")
 }
@@ -174,6 +183,9 @@ mod tests {
                 "E1012 10:00:01.0 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)",
                 Speaker::Launcher,
             ),
+            ("[n1:77:0:77] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE", Speaker::NetLibrary),
+            ("[n1:77] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198", Speaker::Launcher),
+            ("me@n2: Permission denied (publickey,password).", Speaker::Launcher),
             ("[node1:4242] *** Process received signal ***", Speaker::Crash),
             ("[node1:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped)", Speaker::Crash),
             ("terminate called after throwing an instance of 'c10::Error'", Speaker::Crash),

@@ -39,7 +39,8 @@ pub fn judge(run: &LinkRun) -> Diagnosis {
         _ if !measured || run.interrupted.is_some() => Verdict::Failed,
         _ if found.iter().any(|finding| finding.code == Code::NetUnreachable) => Verdict::Failed,
         Some(Severity::Error | Severity::Warning) => Verdict::Degraded,
-        _ => Verdict::Healthy,
+        _ if findings::can_be_judged(run) => Verdict::Healthy,
+        _ => Verdict::NoErrors,
     };
     let summary = match (&run.interrupted, found.first()) {
         (Some(reason), _) => {

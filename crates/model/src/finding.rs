@@ -229,7 +229,7 @@ pub struct Gain {
 }
 
 /// The state of the run as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Speed or machines were judged and passed.

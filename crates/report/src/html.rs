@@ -76,7 +76,10 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
         inputs(run),
     ]
     .concat();
-    page(&Frame { class: verdict, badge: diagnosis.verdict.title(), title: &diagnosis.summary, command: "explain" }, &body)
+    page(
+        &Frame { class: verdict, badge: diagnosis.verdict.title(), title: &diagnosis.summary, command: "explain" },
+        &body,
+    )
 }
 
 /// What is around the body of a page.

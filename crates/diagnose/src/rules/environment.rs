@@ -1,47 +1,15 @@
-//! Variables that override what NCCL would choose: `environment.toml` says which values do what.
+//! Variables that override what NCCL would choose: `rules/environment.toml` says which values do what.
 
 use super::Draft;
 use crate::case::{Case, Network, network_of};
+use crate::data::{self, Needs, Setting, Settings, When};
 use crate::variables::{nearest_variable, variable};
 use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
-use serde::Deserialize;
 use std::sync::LazyLock;
 
-static SETTINGS: LazyLock<Vec<Known>> = LazyLock::new(|| {
-    toml::from_str::<File>(include_str!("environment.toml")).map(|file| file.setting).unwrap_or_default()
+static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    data::built_in::<Settings>("environment.toml", include_str!("../../../../rules/environment.toml")).setting
 });
-
-#[derive(Deserialize)]
-struct File {
-    setting: Vec<Known>,
-}
-
-#[derive(Deserialize)]
-struct Known {
-    name: String,
-    when: When,
-    #[serde(default)]
-    needs: Needs,
-    severity: Severity,
-    effect: String,
-}
-
-/// Which values matter.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum When {
-    Values(Vec<String>),
-    Rule(String),
-}
-
-#[derive(Deserialize, Default, PartialEq, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum Needs {
-    #[default]
-    Nothing,
-    Nodes,
-    Gpus,
-}
 
 /// A finding per variable that overrides NCCL's choice.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -129,7 +97,7 @@ fn standing(case: &Case, setting: &EnvSetting) -> VariableStanding {
 }
 
 /// What is known of a value that overrides NCCL's choice in such a run.
-fn overriding(case: &Case, setting: &EnvSetting) -> Option<&'static Known> {
+fn overriding(case: &Case, setting: &EnvSetting) -> Option<&'static Setting> {
     let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(&setting.value));
     known.filter(|known| known.needs.met(case))
 }
@@ -188,7 +156,7 @@ fn number(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-impl Known {
+impl Setting {
     /// Whether it costs speed, or a run; else it only fixes what NCCL would choose.
     fn hurts(&self) -> bool {
         self.severity >= Severity::Warning
@@ -199,11 +167,9 @@ impl When {
     fn fits(&self, value: &str) -> bool {
         let value = value.trim();
         match self {
+            When::Any => true,
             When::Values(values) => values.iter().any(|v| v.eq_ignore_ascii_case(value)),
-            When::Rule(rule) => match rule.strip_prefix("below ").and_then(|n| n.parse::<i64>().ok()) {
-                Some(limit) => value.parse::<i64>().is_ok_and(|number| (0..limit).contains(&number)),
-                None => true,
-            },
+            When::Below(limit) => value.parse::<i64>().is_ok_and(|number| (0..*limit).contains(&number)),
         }
     }
 }
@@ -225,7 +191,7 @@ impl Needs {
     }
 }
 
-fn finding(setting: &EnvSetting, known: &Known) -> Finding {
+fn finding(setting: &EnvSetting, known: &Setting) -> Finding {
     let EnvSetting { name, value, .. } = setting;
     let (confidence, advice) = match known.hurts() {
         true => (0.82, "Unless it is there for a reason, run once without it and compare"),
@@ -318,7 +284,7 @@ mod tests {
 
     #[test]
     fn values_are_compared_as_nccl_reads_them() {
-        let below = When::Rule("below 4".into());
+        let below = When::Below(4);
         assert!(below.fits("2") && !below.fits("4") && !below.fits("-1") && !below.fits("many"));
         let values = When::Values(vec!["LOC".into(), "0".into()]);
         assert!(values.fits("loc") && values.fits("0") && !values.fits("SYS"));

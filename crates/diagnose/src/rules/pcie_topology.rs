@@ -57,8 +57,8 @@ fn hidden(case: &Case) -> Option<Finding> {
     ))
 }
 
-/// `nvidia-smi topo -m` names several NUMA nodes for GPUs that hang on one host bridge: the bridge does not say whose it is.
-/// Of the machines of tests/data and of field reports, only virtual ones do.
+/// `nvidia-smi topo -m` names several NUMA nodes for every GPU: no host bridge says whose it is. Virtual machines show that,
+/// and so do real ones whose firmware tells no distances, so it is a note.
 fn without_numa(case: &Case) -> Option<Finding> {
     let names_several =
         |device: &&TopoDevice| device.numa_affinity.as_ref().is_some_and(|nodes| nodes.contains(['-', ',']));
@@ -68,17 +68,17 @@ fn without_numa(case: &Case) -> Option<Finding> {
     })?;
     let draft = Draft {
         code: Code::TopoVirtualized,
-        severity: Severity::Warning,
-        confidence: 0.65,
-        title: "No GPU says to which NUMA node it belongs: a virtual machine hides the topology".into(),
-        explanation: "On real machines each host bridge belongs to one NUMA node, and `nvidia-smi topo -m` shows it. Here every GPU has the \
-                      cores of several nodes. NCCL then takes GPUs and NICs for equally near, and ranks run on cores far from their GPU."
+        severity: Severity::Info,
+        confidence: 0.5,
+        title: "No GPU says to which NUMA node it belongs".into(),
+        explanation: "Each host bridge belongs to one NUMA node, and firmware usually says to which. Here it does not, as in most virtual \
+                      machines: NCCL takes GPUs and NICs for equally near, and ranks may run on cores far from their GPU."
             .into(),
     };
     Some(draft.finding(
         vec![Evidence::noted(case.line_of(matrix), "`NUMA Affinity` names several nodes for every GPU")],
         &[
-            "Ask the provider for the topology file of this instance type and give it to NCCL on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
+            "In a virtual machine, give NCCL the provider's topology file on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
             "See what NCCL sees: `export NCCL_TOPO_DUMP_FILE=system.xml`, then look for GPUs and NICs directly below the CPU",
         ],
     ))
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn virtual_machines_without_numa_nodes_are_told_apart_from_real_ones() {
+    fn gpus_without_a_numa_node_are_noted() {
         let machines = [
             (include_str!("../../../ingest/tests/data/smi_topo/aws-g5.48xlarge-smi-topo.txt"), true),
             (include_str!("../../../ingest/tests/data/smi_topo/aws-p3.16xlarge-smi-topo.txt"), true),
@@ -154,6 +154,7 @@ mod tests {
             let run = busbw_ingest::read_bytes(&[("topo.txt", text.as_bytes())]).expect("text");
             let found = rule(&Case::new(&run));
             assert_eq!(found.iter().any(|f| f.code == Code::TopoVirtualized), is_virtual, "{text}");
+            assert!(found.iter().all(|f| f.severity == Severity::Info), "{text}");
         }
     }
 }

@@ -6,8 +6,9 @@
 pub(crate) mod book;
 
 use crate::case::Case;
+use crate::data::Cause;
 use crate::lines::Line;
-use book::{Cause, Role};
+use book::Role;
 use busbw_model::{Evidence, Finding};
 use std::collections::BTreeMap;
 
@@ -91,3 +92,7 @@ fn repeated(matching: &[&Line]) -> String {
 #[cfg(test)]
 #[path = "signatures_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "signatures_tests_network.rs"]
+mod tests_network;

@@ -8,38 +8,10 @@ fn codes(text: &str) -> Vec<String> {
     rule(&Case::new(&run)).into_iter().map(|finding| finding.code.to_string()).collect()
 }
 
-#[test]
-fn every_signature_is_read_and_has_a_remedy() {
-    let per_file: Vec<File> = FILES.iter().map(|text| toml::from_str(text).expect("a file of signatures")).collect();
-    assert_eq!(per_file.iter().map(|file| file.signature.len()).sum::<usize>(), BOOK.signatures.len());
-    assert!(BOOK.automaton.is_some());
-    for (signature, _) in &BOOK.signatures {
-        assert!(!signature.remedy.is_empty() && !signature.text.is_empty(), "{}", signature.title);
-        assert!(signature.text.iter().all(|text| text.len() > 3), "{}: a short text is everywhere", signature.title);
-    }
-}
-
 /// The same trouble in the words of several versions of NCCL.
 #[test]
 fn wordings_of_all_versions_tell_their_cause() {
     let cases = [
-        ("NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129", "ib.transport-error"),
-        (
-            "NET/IB : Got completion from peer 10.1.0.4<4971> with error 5, opcode 48, len 0, vendor err 244",
-            "ib.transport-error",
-        ),
-        (
-            "NET/IB: Got completion from peer 10.1.0.4<4971> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_0",
-            "ib.transport-error",
-        ),
-        ("NET/IB : Got completion from peer 10.1.0.4<4971> with error 4, opcode 0, len 32, vendor err 81", "pcie.acs"),
-        ("NET/IB : mlx5_0:1 Got async error event: port error", "ib.transport-error"),
-        ("Net : Connect to 10.1.0.4<4971> failed : No route to host", "net.unreachable"),
-        ("socketStartConnect: Connect to 10.1.0.4<4971> failed : Software caused connection abort", "net.unreachable"),
-        (
-            "socketConnect: connect to 10.1.0.4<4971> returned Connection refused, exceeded error retry count after 35 attempts",
-            "net.unreachable",
-        ),
         ("Error while attaching to shared memory segment /dev/shm/nccl-m7PZ2y (size 9637892)", "limits.shm"),
         (
             "Error: failed to extend /dev/shm/nccl-m7PZ2y to 33030532 bytes, error: No space left on device (28)",
@@ -60,33 +32,16 @@ fn wordings_of_all_versions_tell_their_cause() {
         ("Error : no algorithm/protocol available for function Broadcast. NCCL_ALGO was set to NVLS.", "env.override"),
         ("XML Import Channel : dev 2 not found.", "env.override"),
         ("Attribute arch of node cpu not found", "version.mismatch"),
-        (
-            "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, local GID index 3, local GID ::ffff:10.0.0.1, remote GID ::ffff:10.0.1.1",
-            "roce.config",
-        ),
-        ("Call to ibv_modify_qp failed with error Network is unreachable", "roce.config"),
-        ("NET/OFI OFI fi_getinfo() call failed: No data available", "net.plugin"),
-        ("NET/OFI Request 0x1 completed with error. RC: 20. Error: unknown error.", "net.unreachable"),
-        ("socketPollConnect poll() returned 1, no POLLOUT events", "net.unreachable"),
-        (
-            "NET/IB : Got completion from peer 10.1.0.4<4971> with status=IBV_WC_REM_INV_REQ_ERR(9) opcode=0",
-            "ib.transport-error",
-        ),
-        ("NET/IB :SHARP coll init error: Cannot create SHArP job(-11)", "net.plugin"),
-        ("Could not find real path of /sys/class/pci_bus/0000:01/../../0000:01:00.0", "topo.virtualized"),
         ("Attribute busid of node nic not found", "version.mismatch"),
         ("Cuda failure 'out of memory'", "gpu.error"),
         ("Cuda failure 802 'system not yet initialized'", "nvlink.fabric"),
         ("Failed to CUDA calloc async 4194304 bytes", "gpu.error"),
         ("Mismatched NCCL version detected : rank 0 version 22703 rank 1 version 22203", "version.mismatch"),
-        ("Call to ibv_modify_qp failed with error Connection timed out", "roce.config"),
         ("Call to ibv_create_cq failed with error Cannot allocate memory", "limits.memlock"),
-        ("Bootstrap : no socket interface found", "net.wrong-interface"),
         (
             "MNNVL (cliqueSize 4) is available but not working on this system. Check the IMEX configuration (nvidia-imex-ctl -N).",
             "nvlink.fabric",
         ),
-        ("NET/OFI Couldn't open a fabric domain. RC: -38, ERROR: Function not implemented", "net.plugin"),
         (
             "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this",
             "gpu.duplicate",
@@ -103,33 +58,12 @@ fn wordings_of_all_versions_tell_their_cause() {
 fn wordings_of_others_tell_their_cause() {
     let cases = [
         ("[ 1234.5] NVRM: Xid (PCI:0000:4e:00): 79, pid=1, GPU has fallen off the bus.", "gpu.error"),
-        (
-            "mlx5_core 0000:17:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link",
-            "pcie.degraded",
-        ),
-        ("DMAR: [DMA Read NO_PASID] Request device [17:00.0] fault addr 0x0 [fault reason 0x06]", "pcie.acs"),
-        ("There are not enough slots available in the system to satisfy the 16", "mpi.launch"),
         ("OSError: [Errno 24] Too many open files", "limits.files"),
-        (
-            "torch.distributed.DistNetworkError: The client socket has timed out after 600s while trying to connect to (10.0.0.1, 29500).",
-            "net.unreachable",
-        ),
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "version.mismatch"),
-        (
-            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
-            "mpi.launch",
-        ),
     ];
     let and_also = [
         ("Signal: Bus error (7)", "limits.shm"),
         ("NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.", "gpu.error"),
-        ("fi_getinfo: -61 (No data available)", "net.plugin"),
-        (
-            "libfabric:35:cq:rxr_cq_write_tx_error():243<warn> err: 20, prov_err: Not a directory (20)",
-            "net.unreachable",
-        ),
-        ("After disabling ACS in the BIOS it works", "pcie.acs"),
-        ("all_reduce on two nodes: how can busbw exceed the rate of our NICs?", "ok.as-expected"),
     ];
     for (text, code) in cases.into_iter().chain(and_also) {
         assert_eq!(codes(text).first().map(String::as_str), Some(code), "{text}");
@@ -139,8 +73,6 @@ fn wordings_of_others_tell_their_cause() {
 #[test]
 fn noise_of_healthy_runs_matches_nothing() {
     let noise = [
-        "NET/IB : mlx5_0:1 Got async event : client reregistration",
-        "NET/IB : Got async event : GID table change",
         "[Service thread] Could not receive type from localRank 3, res=3, closed=0",
         "[Proxy Service 3] Failed to execute operation Close from rank 3, retcode 3",
         "[Service thread] Accept failed Resource temporarily unavailable",
@@ -151,16 +83,9 @@ fn noise_of_healthy_runs_matches_nothing() {
         assert!(codes(&line).is_empty(), "{text}: {:?}", codes(&line));
     }
     let programs = [
-        "NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such file or directory No plugin found (libnccl-net.so), using internal implementation",
-        "[W socket.cpp:464] [c10d] The IPv6 network addresses of (node0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
         "step 100 | learning rate: 1.000E-04 | loss 2.3",
-        "GID[  0]:\t\tfe80:0000:0000:0000:0000:00ff:fe00:0001, RoCE v1",
         "I have run it in two separate software environments.",
         "With the newer image it works with NCCL_P2P_DISABLE=1 only.",
-        "I have tried to disable ACS and IOMMU in the BIOS, same result.",
-        "We already did disable ACS on all bridges, it changed nothing",
-        "GPUDirect RDMA: enabled. PCI ACS: disabled",
-        "Do I need to make sure that ACS is enabled or disabled?",
         "Is it possible that there is a deadlock?",
     ];
     for text in programs {

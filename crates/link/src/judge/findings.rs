@@ -114,6 +114,11 @@ pub(super) fn slow_link(run: &LinkRun, slow: &SlowLink) -> Finding {
     Finding { remedy, ..finding(Code::FabricCongestion, Severity::Error, 0.7, title, &explanation) }
 }
 
+/// Whether something says what the links should reach: the NICs' rate, or a third host to compare with.
+pub(super) fn can_be_judged(run: &LinkRun) -> bool {
+    run.ends.len() > 2 || run.ends.iter().all(|end| end.rate_gbit_s.is_some())
+}
+
 /// All links stay far below what their NICs are sold as.
 pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
     let rate = |end: usize| run.ends.get(end).and_then(|end| end.rate_gbit_s);
@@ -269,9 +274,13 @@ pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
     let rates = || run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s));
     let (least, most) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);
     let count = rates().count();
+    let end = match can_be_judged(run) {
+        true => "none stands out",
+        false => "the NICs' rate is not known, so their speed is not judged",
+    };
     let title = match (gbit(least), gbit(most)) {
-        (least, most) if least == most => format!("{count} links carry {most} Gbit/s each; none stands out"),
-        (least, most) => format!("{count} links carry {least} to {most} Gbit/s; none stands out"),
+        (least, most) if least == most => format!("{count} links carry {most} Gbit/s each; {end}"),
+        (least, most) => format!("{count} links carry {least} to {most} Gbit/s; {end}"),
     };
     Some(finding(Code::OkAsExpected, Severity::Info, 0.8, title, ""))
 }

@@ -1,126 +1,19 @@
 //! The book of causes: what `rules/signatures/*.toml` says, ready to be looked up in a line.
 //!
-//! `rules/README.md` explains every key. A cause is a trouble that programs print; each text of it belongs to a speaker.
+//! A cause is a trouble that programs print; each text of it belongs to a speaker ([`crate::data`] declares both).
 
+use crate::data::{By, Cause, Printed, Template, causes};
 use aho_corasick::AhoCorasick;
-use busbw_model::{Code, Severity, Speaker};
-use serde::Deserialize;
+use busbw_model::Speaker;
 use std::sync::LazyLock;
 
-/// The files that are compiled in, with their names for messages.
-const FILES: [(&str, &str); 9] = [
-    ("figures.toml", include_str!("../../../../../rules/signatures/figures.toml")),
-    ("gpu.toml", include_str!("../../../../../rules/signatures/gpu.toml")),
-    ("hang.toml", include_str!("../../../../../rules/signatures/hang.toml")),
-    ("launch.toml", include_str!("../../../../../rules/signatures/launch.toml")),
-    ("limits.toml", include_str!("../../../../../rules/signatures/limits.toml")),
-    ("network.toml", include_str!("../../../../../rules/signatures/network.toml")),
-    ("pcie.toml", include_str!("../../../../../rules/signatures/pcie.toml")),
-    ("rdma.toml", include_str!("../../../../../rules/signatures/rdma.toml")),
-    ("versions.toml", include_str!("../../../../../rules/signatures/versions.toml")),
-];
+/// The files that are compiled in, with their paths: all of `rules/signatures`.
+const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/signatures.rs"));
 
-static BUILT_IN: LazyLock<Book> = LazyLock::new(|| {
-    let mut book = Book::default();
-    for (name, text) in FILES {
-        book.add(text).unwrap_or_else(|error| panic!("rules/signatures/{name}: {error}"));
-    }
-    book.finish()
+static BUILT_IN: LazyLock<Book> = LazyLock::new(|| match causes(FILES.iter().copied()) {
+    Ok(causes) => Book::of(causes),
+    Err(error) => unreachable!("the build script read these files: {error}"),
 });
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    cause: Vec<Cause>,
-}
-
-/// A trouble that programs print, what it means and what helps.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cause {
-    /// Its name, unique in the book: `limits.shm.full`.
-    pub id: String,
-    /// The code of its finding.
-    pub code: Code,
-    /// How much it matters.
-    #[serde(default = "error")]
-    pub severity: Severity,
-    /// How sure it is that the text has this cause: see rules/README.md.
-    pub confidence: f64,
-    /// One line: what is the matter.
-    pub title: String,
-    /// What it means.
-    pub explanation: String,
-    /// What to do, in order.
-    pub remedy: Vec<String>,
-    /// What refutes it.
-    #[serde(default)]
-    pub until: Until,
-    /// None of these in the line.
-    #[serde(default)]
-    pub unless: Vec<Template>,
-    /// One of these in some line of a program that is known, where there are any.
-    #[serde(default)]
-    pub with: Vec<Template>,
-    /// None of these in any line of a program that is known.
-    #[serde(default)]
-    pub without: Vec<Template>,
-    /// What is printed.
-    pub printed: Vec<Printed>,
-}
-
-/// Until when a line of the cause counts: what comes later refutes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Until {
-    /// Until the communicator comes up: trouble of the start, which was survived then.
-    Start,
-    /// Until the run ends well: trouble of the run.
-    #[default]
-    End,
-    /// For ever: it speaks of the machine, or of what the run costs.
-    Never,
-}
-
-/// One exact text of one program.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Printed {
-    /// Who prints it.
-    by: By,
-    /// The text; `{}` stands for anything.
-    text: Template,
-    /// The source file that prints it, and the versions that do.
-    #[allow(dead_code)] // for readers of the rules
-    source: String,
-}
-
-/// Who prints a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-enum By {
-    #[serde(rename = "nccl")]
-    Nccl,
-    #[serde(rename = "nccl.warn")]
-    NcclWarn,
-    #[serde(rename = "nccl.info")]
-    NcclInfo,
-    #[serde(rename = "nccl-tests")]
-    NcclTests,
-    #[serde(rename = "net-library")]
-    NetLibrary,
-    #[serde(rename = "torch")]
-    Torch,
-    #[serde(rename = "python")]
-    Python,
-    #[serde(rename = "crash")]
-    Crash,
-    #[serde(rename = "launcher")]
-    Launcher,
-    #[serde(rename = "kernel")]
-    Kernel,
-    #[serde(rename = "any")]
-    Any,
-}
 
 impl By {
     /// Whether a line of this speaker may hold the text. Programs quote what NCCL warned of in their own errors.
@@ -142,54 +35,40 @@ impl By {
     }
 }
 
-/// A text with gaps: `Call to {} failed`. Its pieces stand in a line in this order; upper and lower case differ.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "String")]
-pub struct Template {
-    pieces: Vec<String>,
-}
-
-impl From<String> for Template {
-    fn from(text: String) -> Self {
-        Template { pieces: text.split("{}").filter(|piece| !piece.is_empty()).map(str::to_string).collect() }
-    }
-}
-
 /// Literal characters that a text needs to be taken for a program's where nothing in front of it says who speaks.
 const ENOUGH_TO_STAND_ALONE: usize = 16;
 
 impl Template {
-    /// Where the text ends in a line; `None` where it is not in it. Words and numbers are not cut.
+    /// Where the text ends in a line; `None` where it is not in it. Its ends cut no word and no number.
     fn find(&self, line: &str) -> Option<usize> {
-        let mut from = 0;
-        for piece in &self.pieces {
-            let at = whole(line, piece, from)?;
-            from = at + piece.len();
+        let (mut from, last) = (0, self.pieces().len() - 1);
+        for (index, piece) in self.pieces().iter().enumerate() {
+            let (begins, ends) = (index == 0 && !self.begins_open(), index == last && !self.ends_open());
+            from = piece.len() + whole(line, piece, from, begins, ends)?;
         }
         Some(from)
     }
 
     /// Whether a line is the text from its beginning on.
     fn begins(&self, line: &str) -> bool {
-        let literal: usize = self.pieces.iter().map(String::len).sum();
-        literal >= ENOUGH_TO_STAND_ALONE
-            && self.pieces.first().is_some_and(|first| line.starts_with(first.as_str()))
+        self.literal() >= ENOUGH_TO_STAND_ALONE
+            && self.pieces().first().is_some_and(|first| line.starts_with(first.as_str()))
             && self.find(line).is_some()
     }
 
     fn longest(&self) -> &str {
-        self.pieces.iter().max_by_key(|piece| piece.len()).map_or("", String::as_str)
+        self.pieces().iter().max_by_key(|piece| piece.len()).map_or("", String::as_str)
     }
 }
 
-/// The first place from `from` on where a piece stands that cuts no word at its beginning and no number at its end.
-fn whole(line: &str, piece: &str, mut from: usize) -> Option<usize> {
-    let (bytes, begins, ends) = (line.as_bytes(), piece.as_bytes().first()?, piece.as_bytes().last()?);
+/// The first place from `from` on where a piece stands; a text that begins there cuts no word, one that ends there no number.
+fn whole(line: &str, piece: &str, mut from: usize, begins: bool, ends: bool) -> Option<usize> {
+    let (bytes, first, last) = (line.as_bytes(), piece.as_bytes().first()?, piece.as_bytes().last()?);
     loop {
         let at = from + line.get(from..)?.find(piece)?;
         let end = at + piece.len();
-        let cut_word = begins.is_ascii_alphanumeric() && at > 0 && bytes[at - 1].is_ascii_alphanumeric();
-        let cut_number = ends.is_ascii_digit() && bytes.get(end).is_some_and(u8::is_ascii_digit);
+        let cut_word = begins && first.is_ascii_alphanumeric() && at > 0 && bytes[at - 1].is_ascii_alphanumeric();
+        let cut_number = ends && last.is_ascii_digit() && bytes.get(end).is_some_and(u8::is_ascii_digit);
         if !cut_word && !cut_number {
             return Some(at);
         }
@@ -197,12 +76,8 @@ fn whole(line: &str, piece: &str, mut from: usize) -> Option<usize> {
     }
 }
 
-fn error() -> Severity {
-    Severity::Error
-}
-
 /// Causes, and an automaton that finds in one pass which texts a line may hold.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Book {
     causes: Vec<Cause>,
     /// The texts by their place among the automaton's patterns: cause and role.
@@ -227,41 +102,43 @@ impl Book {
         &BUILT_IN
     }
 
-    /// The causes that are compiled in, and those of another file, which come first.
+    /// The causes that are compiled in, and those of another file, which come first. A cause of the file takes the place of
+    /// the one that is compiled in under its id.
     ///
     /// # Errors
-    /// What does not parse, with its line.
-    pub fn with(text: &str) -> Result<Book, String> {
-        let mut book = Book::default();
-        book.add(text)?;
-        book.causes.extend(BUILT_IN.causes.iter().cloned());
-        Ok(book.finish())
+    /// What does not fit, with file, line and column.
+    ///
+    /// ```
+    /// let told = busbw_diagnose::Book::with("my.toml", "[[cause]]\nid = 'a'\ncod = 'gpu.error'\n").unwrap_err();
+    /// assert!(told.starts_with("my.toml:3:1: unknown key `cod`"), "{told}");
+    /// ```
+    pub fn with(name: &str, text: &str) -> Result<Book, String> {
+        let mut all = causes([(name, text)])?;
+        let built_in = BUILT_IN.causes.iter().filter(|known| all.iter().all(|own| own.id != known.id));
+        let built_in: Vec<Cause> = built_in.cloned().collect();
+        all.extend(built_in);
+        Ok(Book::of(all))
     }
 
-    fn add(&mut self, text: &str) -> Result<(), String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        for cause in file.cause {
-            if self.causes.iter().any(|known| known.id == cause.id) {
-                return Err(format!("two causes are called {}", cause.id));
-            }
-            self.causes.push(cause);
-        }
-        Ok(())
+    /// The causes, in their order.
+    pub fn causes(&self) -> &[Cause] {
+        &self.causes
     }
 
-    fn finish(mut self) -> Self {
+    fn of(causes: Vec<Cause>) -> Self {
+        let mut book = Book { causes, ..Book::default() };
         let mut words: Vec<&str> = Vec::new();
-        for (index, cause) in self.causes.iter().enumerate() {
+        for (index, cause) in book.causes.iter().enumerate() {
             let texts = cause.printed.iter().enumerate().map(|(at, printed)| (Role::Printed(at), &printed.text));
             let with = cause.with.iter().enumerate().map(|(at, text)| (Role::With(at), text));
             let without = cause.without.iter().enumerate().map(|(at, text)| (Role::Without(at), text));
             for (role, text) in texts.chain(with).chain(without) {
                 words.push(text.longest());
-                self.owners.push((index, role));
+                book.owners.push((index, role));
             }
         }
-        self.automaton = AhoCorasick::new(&words).ok();
-        self
+        book.automaton = AhoCorasick::new(&words).ok();
+        book
     }
 
     /// A cause by its number.
@@ -306,6 +183,10 @@ impl Cause {
 mod tests {
     use super::*;
 
+    fn template(text: &str) -> Template {
+        Template::try_from(text.to_string()).expect("a text")
+    }
+
     #[test]
     fn a_text_cuts_no_word_and_no_number() {
         let cases = [
@@ -314,15 +195,18 @@ mod tests {
             ("Call to {} failed", "x.cc:1 NCCL WARN Call to ibv_reg_mr failed with error", true),
             ("Call to {} failed", "failed. Call to nothing", false),
             ("error", "terror", false),
+            ("on the PCIe slot ({}W)", "power on the PCIe slot (27W).", true),
+            ("status {}2", "status 12, opcode 0", true),
+            ("status {}2", "status 123, opcode 0", false),
         ];
         for (text, line, held) in cases {
-            assert_eq!(Template::from(text.to_string()).find(line).is_some(), held, "{text} in {line}");
+            assert_eq!(template(text).find(line).is_some(), held, "{text} in {line}");
         }
     }
 
     #[test]
     fn without_a_speaker_a_text_begins_the_line() {
-        let text = Template::from("Call to {} failed with error".to_string());
+        let text = template("Call to {} failed with error");
         assert!(text.begins("Call to ibv_reg_mr failed with error Cannot allocate memory"));
         assert!(!text.begins("the docs of Call to x failed with error say"));
     }

@@ -1,0 +1,167 @@
+//! `busbw rules`: what experts write in `rules/`, validated, listed, and tried on cases whose answer is known.
+
+use crate::output;
+use busbw_diagnose::labelled::{self, LabelledCase};
+use busbw_diagnose::{Book, Cause, diagnose_by_book};
+use busbw_model::{Diagnosis, Finding};
+use clap::{Args, Subcommand, ValueHint};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Write rules without Rust: validate a file of signatures, list what is known, test on cases
+///
+/// A signature is an exact text that a program prints, with its cause and remedy. rules/README.md explains every key and goes
+/// from an unknown line to a finding.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Rules {
+    #[command(subcommand)]
+    what: What,
+}
+
+const EXAMPLES: &str = "Examples:
+  busbw rules check my.toml                          is it valid? Errors have file, line and column
+  busbw explain --rules my.toml run.log              try it on a log
+  busbw rules test cases/ --rules my.toml            run cases: folders with case.toml and input/
+  busbw rules test --json cases/ | jq '.cases[] | select(.misses != [])'
+  busbw rules list | grep nic.rate                   the causes that are compiled in
+
+Exit status:
+  0  valid, or all cases have the expected answer
+  1  a case has another answer
+  2  a file is not valid or cannot be read, or bad usage";
+
+#[derive(Subcommand)]
+enum What {
+    /// Diagnose cases and compare the answers with the expected ones
+    #[command(
+        after_help = "A case is a folder with case.toml and input/. case.toml:\n  label = \"nic.rate\"        the code of the first finding, or \"none\"\n  also = [\"net.plugin\"]     other codes that may stand first\n  not = [\"gpu.error\"]       codes that no error or warning may have\n  verdict_is = \"failed\"     healthy, no-errors, degraded, failed or inconclusive"
+    )]
+    Test {
+        /// A case, or a folder of cases
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+        #[command(flatten)]
+        with: With,
+    },
+    /// Print the id, code, severity and speakers of every cause
+    List {
+        #[command(flatten)]
+        with: With,
+    },
+    /// Validate files: signatures, or advice, variables, environment and forms.toml by their names
+    Check {
+        /// The files
+        #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        files: Vec<PathBuf>,
+    },
+}
+
+#[derive(Args)]
+struct With {
+    /// A file of signatures beside those that are compiled in
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    rules: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(flags: &Rules) -> Result<ExitCode, String> {
+    match &flags.what {
+        What::Test { folder, with } => test(folder, with),
+        What::List { with } => list(with),
+        What::Check { files } => check(files),
+    }
+}
+
+/// The causes that are compiled in, and those of a file.
+pub fn book(file: Option<&Path>) -> Result<Cow<'static, Book>, String> {
+    let Some(path) = file else { return Ok(Cow::Borrowed(Book::built_in())) };
+    Book::with(&path.display().to_string(), &read(path)?).map(Cow::Owned)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn test(folder: &Path, with: &With) -> Result<ExitCode, String> {
+    let book = book(with.rules.as_deref())?;
+    let cases = labelled::load(folder)?;
+    let answers = cases.iter().map(|case| Answer::of(case, &book)).collect::<Result<Vec<_>, _>>()?;
+    let right = answers.iter().filter(|answer| answer.misses.is_empty()).count();
+    output::write(None, |out| {
+        if with.json {
+            let cases: Vec<Value> = answers.iter().map(Answer::json).collect();
+            return writeln!(out, "{:#}", json!({"schema": "busbw.rules-test/1", "right": right, "cases": cases}));
+        }
+        answers.iter().try_for_each(|answer| answer.print(out))?;
+        writeln!(out, "{right} of {} cases have the expected answer.", cases.len())
+    })?;
+    Ok(ExitCode::from(u8::from(right < cases.len())))
+}
+
+/// What busbw says of a case.
+struct Answer<'a> {
+    case: &'a LabelledCase,
+    diagnosis: Diagnosis,
+    misses: Vec<String>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(case: &'a LabelledCase, book: &Book) -> Result<Self, String> {
+        let texts: Vec<(&str, &[u8])> = case.inputs.iter().map(|(name, text)| (&**name, &**text)).collect();
+        let run = busbw_ingest::read_bytes(&texts).map_err(|e| format!("{}: {e}", case.id))?;
+        let diagnosis = diagnose_by_book(&run, None, book);
+        let misses = case.label.misses(&diagnosis);
+        Ok(Answer { case, diagnosis, misses })
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.misses.is_empty() {
+            let title = self.diagnosis.findings.first().map_or("nothing found", |finding| finding.title.as_str());
+            return writeln!(out, "ok    {}: {title}", self.case.id);
+        }
+        self.misses.iter().try_for_each(|miss| writeln!(out, "MISS  {}: {miss}", self.case.id))
+    }
+
+    fn json(&self) -> Value {
+        let finding = |f: &Finding| json!({"code": f.code, "severity": f.severity, "title": f.title});
+        let findings: Vec<Value> = self.diagnosis.findings.iter().map(finding).collect();
+        json!({"id": self.case.id, "misses": self.misses, "verdict": self.diagnosis.verdict, "findings": findings})
+    }
+}
+
+fn list(with: &With) -> Result<ExitCode, String> {
+    let book = book(with.rules.as_deref())?;
+    output::write(None, |out| match with.json {
+        true => writeln!(out, "{:#}", json!({"schema": "busbw.rules/1", "causes": book.causes()})),
+        false => book.causes().iter().try_for_each(|cause| row(cause, out)),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(cause: &Cause, out: &mut dyn Write) -> io::Result<()> {
+    let mut speakers: Vec<&str> = cause.printed.iter().map(|printed| printed.by.as_str()).collect();
+    speakers.sort_unstable();
+    speakers.dedup();
+    let severity = cause.severity.as_str();
+    writeln!(out, "{:<28} {:<20} {severity:<8} {:<24} {}", cause.id, cause.code, speakers.join(","), cause.place)
+}
+
+fn check(files: &[PathBuf]) -> Result<ExitCode, String> {
+    let valid = |path: &PathBuf| busbw_diagnose::check_rules(&path.display().to_string(), &read(path)?);
+    let problems: Vec<String> = files.iter().filter_map(|path| valid(path).err()).collect();
+    problems.iter().for_each(output::say);
+    if problems.is_empty() {
+        output::write(None, |out| {
+            writeln!(out, "valid: {} file{}", files.len(), if files.len() == 1 { "" } else { "s" })
+        })?;
+    }
+    Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
+}

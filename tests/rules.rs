@@ -1,0 +1,75 @@
+//! `busbw rules` and `busbw explain --rules` from end to end, on the example of rules/README.md.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "support/command.rs"]
+mod command;
+
+use command::{printed, root};
+use std::process::Output;
+
+const CASES: &str = "rules/example/cases";
+const OWN: &str = "rules/example/module.toml";
+const LOG: &str = "rules/example/cases/overheated/input/dmesg.txt";
+const TITLE: &str = "A NIC reports an error of its cable or transceiver and turns the port off";
+
+fn busbw(arguments: &[&str]) -> Output {
+    command::busbw(&root(), arguments, None)
+}
+
+/// The exit status, and what both streams say.
+fn told(output: &Output) -> (Option<i32>, String) {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    (output.status.code(), String::from_utf8(text).unwrap())
+}
+
+#[test]
+fn cases_have_the_expected_answer_with_the_rule_alone() {
+    let with = printed(&busbw(&["rules", "test", CASES, "--rules", OWN]));
+    assert!(with.contains(&format!("ok    overheated: {TITLE}")), "{with}");
+    assert!(with.ends_with("2 of 2 cases have the expected answer.\n"), "{with}");
+    let one = printed(&busbw(&["rules", "test", "rules/example/cases/plugged", "--json"]));
+    assert!(one.contains("\"right\": 1"), "{one}");
+    let (status, text) = told(&busbw(&["rules", "test", "crates/cli"]));
+    assert_eq!(status, Some(2));
+    assert!(text.contains("a case is a folder with case.toml and input/"), "{text}");
+}
+
+#[test]
+fn a_case_with_another_answer_is_a_miss() {
+    let folder = std::env::temp_dir().join(format!("busbw-case-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("input")).unwrap();
+    std::fs::write(folder.join("case.toml"), "label = \"gpu.error\"\nnot = [\"nic.rate\"]\n").unwrap();
+    std::fs::copy(root().join(LOG), folder.join("input/dmesg.txt")).unwrap();
+    let (status, text) = told(&busbw(&["rules", "test", folder.to_str().unwrap(), "--rules", OWN]));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(status, Some(1), "{text}");
+    for miss in ["expected gpu.error first, got nic.rate", "expected no nic.rate, got", "0 of 1 cases"] {
+        assert!(text.contains(miss), "{text}");
+    }
+}
+
+#[test]
+fn explain_takes_rules_of_ones_own() {
+    let (status, text) = told(&busbw(&["explain", "--rules", OWN, LOG]));
+    assert_eq!(status, Some(1));
+    assert!(text.starts_with(&format!("FAILED  {TITLE}")), "{text}");
+    let (status, text) = told(&busbw(&["explain", "--rules", "rules/example/cases/plugged/case.toml", LOG]));
+    assert_eq!(status, Some(2));
+    assert!(text.contains("expected `cause`; rules/README.md explains every key"), "{text}");
+}
+
+#[test]
+fn rules_are_listed_and_checked() {
+    let list = printed(&busbw(&["rules", "list", "--rules", OWN]));
+    let first = list.lines().next().unwrap();
+    let words: Vec<&str> = first.split_whitespace().collect();
+    assert_eq!(words, ["nic.rate.module", "nic.rate", "error", "kernel", "rules/example/module.toml:3:1"]);
+    assert!(list.contains("rules/signatures/gpu.toml:"), "{list}");
+    let json = printed(&busbw(&["rules", "list", "--json"]));
+    assert!(json.contains("\"schema\": \"busbw.rules/1\""), "{json}");
+    assert_eq!(printed(&busbw(&["rules", "check", OWN, "rules/variables.toml"])), "valid: 2 files\n");
+    let (status, text) = told(&busbw(&["rules", "check", OWN, "Cargo.toml"]));
+    assert_eq!(status, Some(2));
+    assert!(text.contains("Cargo.toml:"), "{text}");
+}
