@@ -1,6 +1,7 @@
 //! A run as the rules look at it: each table with its curve, its nodes and the communicator that it measured.
 
 use crate::curve::Curve;
+use crate::ends::Ends;
 use crate::lines::{self, Line};
 use crate::peers;
 use crate::refute::Refuters;
@@ -24,6 +25,8 @@ pub struct Case<'a> {
     pub book: &'a Book,
     /// What refutes an error.
     pub refuters: Refuters,
+    /// How the processes ended, as far as nothing refutes it.
+    pub ends: Ends<'a>,
     /// Nodes and pairs that were measured alike.
     pub peers: Vec<PeerGroup>,
 }
@@ -63,7 +66,8 @@ impl<'a> Case<'a> {
     pub fn by(run: &'a Run, book: &'a Book) -> Self {
         let refuters = Refuters::of(run);
         let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
-        Case { run, tests, lines: lines::of(run), book, refuters, peers: peers::groups(run) }
+        let ends = Ends::of(run, &refuters);
+        Case { run, tests, lines: lines::of(run), book, refuters, ends, peers: peers::groups(run) }
     }
 
     /// Whether any line, variable or matrix names what only machines with RDMA have.

@@ -15,6 +15,8 @@ mod ports;
 mod rdma;
 mod sheet;
 
+pub(crate) use differences::odd_ones;
+
 use busbw_model::node::{Hello, Silent};
 use busbw_model::{Area, CheckItem, Checked, Code, NodeFacts, Outcome};
 use sheet::Sheet;
@@ -53,7 +55,7 @@ pub fn check(nodes: &[NodeFacts], hello: &Hello) -> Checked {
     }
     let silent = hello.silent.iter().map(|silent| &silent.host);
     let hosts = nodes.iter().map(|node| &node.host).chain(silent).cloned().collect();
-    Checked { hosts, items, odd_ones: differences::odd_ones(nodes) }
+    Checked { hosts, items, odd_ones: odd_ones(nodes) }
 }
 
 fn heard(hello: &Hello, sheet: &mut Sheet) {

@@ -2,26 +2,25 @@
 
 use crate::case::Case;
 use crate::rules::start::Start;
-use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, RasStatus, Severity, Subject};
+use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subject};
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    start(case, findings).or_else(|| answers(case)).into_iter().chain(results(case)).collect()
+    start(case, findings).into_iter().chain(results(case)).chain(answers(case)).collect()
 }
 
-/// What NCCL's RAS says of a job: whether every rank answers, none with an error.
+/// Processes that answer NCCL's watcher (RAS), none of them with an error.
 fn answers(case: &Case) -> Option<Judged> {
     let report = case.run.ras_reports.last()?;
-    let ranks = report.job.map_or(0, |job| job.gpus as usize);
-    let comms = &report.communicators;
-    let sound = report.timeouts == 0
-        && report.lost_processes.is_empty()
-        && report.groups.iter().all(|group| group.status == RasStatus::Running && group.errors == "OK")
-        && comms.iter().all(|comm| comm.missing_ranks == 0 && comm.errors.is_empty());
-    let how =
-        if sound { format!("{} answer RAS, no errors", counted(ranks, "rank")) } else { "RAS tells of errors".into() };
-    let outcome = if sound { Judgement::Passed } else { Judgement::Failed };
-    Some(Judged { subject: Subject::Course, what: "the job".into(), how, outcome, question: None })
+    let of_communicators = report.communicators.iter().filter_map(|comm| comm.size).max();
+    let ranks = report.groups.iter().map(|group| group.ranks).max().or(of_communicators)?;
+    let outcome = if report.is_clean() { Judgement::Passed } else { Judgement::Failed };
+    let how = if report.is_clean() {
+        format!("all {ranks} ranks answer RAS without an error")
+    } else {
+        "RAS reports trouble".into()
+    };
+    Some(Judged { subject: Subject::Course, what: "what RAS sees".into(), how, outcome, question: None })
 }
 
 /// Ranks that came up; a question where no line tells whether they did.

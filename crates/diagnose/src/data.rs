@@ -419,7 +419,7 @@ fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 }
 
 /// Literal characters that a printed text needs at least: shorter ones stand in too many lines.
-const SHORTEST: usize = 4;
+const SHORTEST: usize = 8;
 
 fn distinct<'de, D: Deserializer<'de>>(from: D) -> Result<Template, D::Error> {
     let text = Template::deserialize(from)?;

@@ -12,6 +12,7 @@ pub mod check;
 mod course;
 mod curve;
 mod data;
+mod ends;
 mod expectation;
 mod interfaces;
 pub mod labelled;
@@ -66,8 +67,11 @@ fn diagnose_by(case: &Case, described: Option<&Cluster>, rules: &[rules::Entry])
     let mut findings = order::settle(case, found.collect());
     let prospects = expectation::prospects(case, described);
     expectation::judge(&prospects, &mut findings);
-    let judged: Vec<Judged> =
-        expectation::judged(&prospects).into_iter().chain(course::judge(case, &findings)).collect();
+    let judged: Vec<Judged> = expectation::judged(&prospects)
+        .into_iter()
+        .chain(course::judge(case, &findings))
+        .chain(rules::hosts::judge(case))
+        .collect();
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged);
     remedy::fit(case, &mut findings);

@@ -31,17 +31,22 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     let gpu_direct = run.nccl.gpu_direct.iter().map(|source| info(source, None));
     let settings = run.nccl.env.iter().filter(|e| e.origin == EnvOrigin::NcclLog);
     let settings = settings.map(|e| info(&e.source, e.hosts.first().map(String::as_str)));
-    let statements = run
-        .statements
-        .iter()
-        .map(|statement| Line { speaker: statement.speaker, ..info(&statement.source, statement.host.as_deref()) });
-    let mut lines: Vec<Line> = warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
+    let statements = run.statements.iter().map(|statement| Line {
+        speaker: statement.speaker,
+        text: behind_prefix(statement.text()),
+        ..info(&statement.source, statement.host.as_deref())
+    });
+    let mut lines: Vec<Line> =
+        warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
     lines.sort_by_key(|line| line.source.place);
     lines.dedup_by(|later, earlier| later.source.place == earlier.source.place && later.speaker == earlier.speaker);
     lines
 }
 
 fn info<'a>(source: &'a SourceLine, host: Option<&'a str>) -> Line<'a> {
-    let text = source.text.rsplit_once("NCCL INFO ").map_or(&*source.text, |(_, text)| text).to_string();
-    Line { text, source, host, count: 1, speaker: Speaker::NcclInfo }
+    Line { text: behind_prefix(&source.text), source, host, count: 1, speaker: Speaker::NcclInfo }
+}
+
+fn behind_prefix(line: &str) -> String {
+    line.rsplit_once("NCCL INFO ").map_or(line, |(_, text)| text).to_string()
 }

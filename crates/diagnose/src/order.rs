@@ -1,49 +1,43 @@
 //! The order of findings, and what a run that ended well says of them.
 
 use crate::case::Case;
-use crate::rules::{Basis, failures};
-use busbw_model::{Code, Finding, RemarkKind, Severity};
+use crate::rules::{Basis, ends};
+use busbw_model::{Code, Finding, Severity};
 
 /// Whether a code tells of something that follows from a cause elsewhere: the cause comes first.
-fn is_consequence(code: Code) -> bool {
-    matches!(code, Code::PeerDied | Code::HangMismatch)
+pub(crate) fn is_consequence(code: Code) -> bool {
+    matches!(code, Code::RankFailed | Code::PeerDied | Code::HangMismatch)
 }
 
 /// Puts findings in the order in which to act on them, and lowers what a good end disproves.
 pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
-    let findings: Vec<Finding> = found.iter().map(|(_, finding)| finding.clone()).collect();
-    found.extend(failures::unexplained(case, &findings).map(|finding| (Basis::Log, finding)));
+    ends::settle(case, &mut found);
     found.sort_by(|(_, a), (_, b)| {
         let key = |f: &Finding| (f.severity, answers(f), !is_consequence(f.code));
         key(b).cmp(&key(a)).then(b.confidence.total_cmp(&a.confidence))
     });
-    if !failures::failed(case) {
-        let (finished, stands) = (finished(case), stands(case));
+    if !case.ends.failed() {
+        let (finished, stands) = (case.refuters.ended_well(), stands(case));
         found.iter_mut().for_each(|(basis, finding)| lower(case, *basis, finding, (finished, stands)));
         let answer = |basis: Basis, finding: &Finding| basis == Basis::Answer && finding.severity == Severity::Info;
         found.sort_by_key(|(basis, finding)| std::cmp::Reverse((finding.severity, answer(*basis, finding))));
     }
-    repeats_last(each_line_once(found.into_iter().map(|(_, finding)| finding).collect()))
+    repeats_last(each_line_once(found))
 }
 
 /// Without findings of one code that rest on the same line as one before them: two rules read it, the surer is told.
-fn each_line_once(mut findings: Vec<Finding>) -> Vec<Finding> {
-    let mut told = std::collections::HashSet::new();
-    findings.retain(|finding| {
-        let place = finding.evidence.first().map(|evidence| evidence.source.place);
-        place.is_none_or(|place| told.insert((finding.code, place)))
-    });
-    findings
+/// Findings about machines stand: saved facts are one line, and several things of a machine may be wrong.
+fn each_line_once(mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
+    let line = |finding: &Finding| Some((finding.code, finding.evidence.first()?.source.place));
+    let of_machines = found.iter().filter(|(basis, _)| *basis == Basis::Machine);
+    let mut told: std::collections::HashSet<_> = of_machines.filter_map(|(_, finding)| line(finding)).collect();
+    found.retain(|(basis, finding)| *basis == Basis::Machine || line(finding).is_none_or(|line| told.insert(line)));
+    found.into_iter().map(|(_, finding)| finding).collect()
 }
 
 /// Among notes, the answer to "is this right?" stands before what is only good to know.
 fn answers(finding: &Finding) -> bool {
     finding.severity == Severity::Info && finding.code == Code::OkAsExpected && finding.confidence >= 0.7
-}
-
-fn finished(case: &Case) -> bool {
-    case.run.remarks.iter().any(|r| r.kind == RemarkKind::Finished)
-        || case.run.tables.iter().any(|t| t.finished && !t.rows.is_empty())
 }
 
 /// Whether ranks came up together: what costs only speed is then no trouble by itself.

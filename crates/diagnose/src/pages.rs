@@ -39,6 +39,7 @@ pub fn page(code: Code) -> &'static str {
         Code::GpuDuplicate => page!("gpu.duplicate"),
         Code::GpuError => page!("gpu.error"),
         Code::HangMismatch => page!("hang.mismatch"),
+        Code::RankFailed => page!("rank.failed"),
         Code::PeerDied => page!("peer.died"),
         Code::MpiLaunch => page!("mpi.launch"),
         Code::NicRate => page!("nic.rate"),

@@ -5,7 +5,10 @@
 
 use crate::data::Until;
 use crate::lines::Line;
-use busbw_model::{Place, RemarkKind, Run};
+use busbw_model::{Ended, Place, Run, Speaker};
+
+/// Lines that a message of an exception has below its first.
+const LINES_OF_MESSAGE: u64 = 3;
 
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
@@ -14,6 +17,8 @@ pub struct Refuters {
     up: Vec<(Place, Option<String>)>,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
+    /// Exceptions that their process survived.
+    survived: Vec<Place>,
 }
 
 impl Refuters {
@@ -22,24 +27,54 @@ impl Refuters {
         let host = |node: Option<u32>| node.and_then(|node| run.nodes.get(node as usize)).map(|node| node.host.clone());
         let ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values());
         let up = ranks.filter_map(|rank| Some((rank.up?, host(rank.node)))).collect();
-        let finished = run.remarks.iter().filter(|remark| remark.kind == RemarkKind::Finished).map(|r| r.source.place);
+        let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
         let left = left.filter_map(|comm| comm.ranks.values().filter_map(|rank| rank.left).max());
-        Refuters { up, ended_well: finished.chain(tables).chain(left).collect() }
+        let survived = run.ends.iter().filter(|end| end.went_on).map(|end| end.source.place).collect();
+        Refuters { up, ended_well: finished.chain(tables).chain(left).collect(), survived }
+    }
+
+    /// Whether anything shows a good end.
+    pub fn ended_well(&self) -> bool {
+        !self.ended_well.is_empty()
+    }
+
+    /// Whether a good end stands behind a place of the same input.
+    pub fn ended_well_after(&self, place: Place) -> bool {
+        self.ended_well.iter().any(|end| is_after(*end, place))
     }
 
     /// Whether the run went on after a line in spite of what it says.
     pub fn refute(&self, until: Until, line: &Line) -> bool {
         let place = line.source.place;
-        let after = |later: Place| later.input == place.input && later.line > place.line;
+        let after = |later: Place| is_after(later, place);
         let same_host = |host: &Option<String>| line.host.is_none() || host.as_deref() == line.host;
-        let ended = || self.ended_well.iter().any(|end| after(*end));
+        if is_torch_warning(line) && !self.up.is_empty() && until != Until::Never {
+            return true;
+        }
+        let of_survived =
+            |known: &Place| *known == place || is_after(place, *known) && place.line <= known.line + LINES_OF_MESSAGE;
+        if line.speaker == Speaker::Python && self.survived.iter().any(of_survived) {
+            return true;
+        }
+        let ended = || self.ended_well_after(place);
         match until {
             Until::Never => false,
             Until::End => ended(),
             Until::Start => ended() || self.up.iter().any(|(up, host)| after(*up) && same_host(host)),
         }
     }
+}
+
+fn is_after(later: Place, place: Place) -> bool {
+    later.input == place.input && later.line > place.line
+}
+
+/// A warning or note of PyTorch's C++ log, `[W1012 10:00:00.0 socket.cpp:752]`: where ranks came up it was survived, whenever it was printed.
+fn is_torch_warning(line: &Line) -> bool {
+    let letter = |text: &str| text.trim_start().strip_prefix('[').is_some_and(|rest| rest.starts_with(['W', 'I']));
+    line.speaker == Speaker::Torch
+        && (letter(&line.text) || line.text.split_once("]:").is_some_and(|(_, rest)| letter(rest)))
 }

@@ -35,7 +35,11 @@ const TORCH: [&str; 19] = [
     "aborted its NCCL communicators",
 ];
 
-const OTHER: [&str; 78] = [
+const OTHER: [&str; 94] = [
+    // fr_trace
+    "Not all ranks joining",
+    "group info: ",
+    "missing ranks: {",
     // NCCL's diagnostics and RAS
     "NCCL DIAG ",
     "compiled with CUDA ",
@@ -78,6 +82,7 @@ const OTHER: [&str; 78] = [
     "_mtu",
     "fw_ver",
     "irmware version",
+    "CA type:",
     "active_",
     "==>",
     "physical_state",
@@ -88,6 +93,7 @@ const OTHER: [&str; 78] = [
     " v2 ",
     "Settings for ",
     "Speed:",
+    "Duplex:",
     "Link detected",
     " mtu ",
     // PCIe, GPUs
@@ -95,10 +101,23 @@ const OTHER: [&str; 78] = [
     "LnkCap:",
     "ACSCtl:",
     ":00.",
+    " controller: ",
+    "PCI bridge: ",
     "Driver Version",
     "CUDA Version",
     "Product Name",
     "    Fabric",
+    "        Link Width",
+    "    MIG Mode",
+    "C Mode",
+    "c Mode",
+    "        Volatile",
+    "        Aggregate",
+    "Uncorrectable",
+    "Remapp",
+    "        PCIe Generation",
+    "Current  ",
+    "Max  ",
     "Status  ",
     "State  ",
     "GB/s",
@@ -110,15 +129,13 @@ const OTHER: [&str; 78] = [
     "/dev/shm",
     "peermem",
     "peer_mem",
-    "memory_peers",
     ".service",
     "Active: ",
     // The kernel
     "Xid (",
     "AER: ",
-    "mlx5_core",
+    "PCIe Bus Error: ",
     "ut of memory: Kill",
-    "oom-kill:",
 ];
 
 /// What begins a line of a command's output, or is a prompt with a command.

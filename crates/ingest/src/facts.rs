@@ -3,9 +3,10 @@
 //! Speakers, streams and transports are numbered per worker and keep their number from block to block; a block brings
 //! those that are new.
 
+use crate::ends::EndLine;
 use crate::inspector::Sample;
 use crate::nccl_log::Said;
-use busbw_model::{EdgeEnd, EdgeUse, RemarkKind, Speaker, Transport};
+use busbw_model::{EdgeEnd, EdgeUse, Speaker, Transport};
 
 /// No speaker: the prefix was torn, or the line is a program's.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -26,6 +27,8 @@ pub(crate) struct BlockFacts {
     pub new_transports: Vec<(Transport, u32, Box<str>)>,
     /// Lines per host since the worker's last block.
     pub spoken: Vec<Spoken>,
+    /// The last lines of known wording, by stream.
+    pub known_lines: Vec<(u32, Vec<u32>)>,
     pub events: Vec<Event>,
 }
 
@@ -73,7 +76,12 @@ pub(crate) enum What {
     },
     /// An operation that the NCCL Inspector measured, and the line.
     Inspector(Box<Sample>, Box<str>),
-    Remark(RemarkKind, Box<str>),
+    /// A line that may belong to the end of a process, and the line.
+    End {
+        stream: u32,
+        said: Box<EndLine>,
+        text: Box<str>,
+    },
     /// A line that nobody makes a fact of, and who prints it.
     Statement(Speaker, Box<str>),
     Variables(Box<CommandLine>),

@@ -1,5 +1,7 @@
 //! What launchers and collectors put in front of a line: `[1,3]<stdout>:`, ` 3: `, `[rank3]:`, time stamps, pod names.
 
+use crate::ends::exception;
+
 /// A label and what is behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peeled<'a> {
@@ -24,7 +26,7 @@ pub(crate) fn peel(line: &str) -> Peeled<'_> {
         else {
             break;
         };
-        if peeled.stream.is_empty() {
+        if peeled.stream.is_empty() || label.starts_with("rank") && !peeled.stream.starts_with("rank") {
             peeled.stream = label;
         }
         peeled.text = rest;
@@ -112,12 +114,23 @@ fn named(text: &str) -> Option<(&str, &str)> {
     let (label, rest) = text.split_at(end);
     let rest = rest.strip_prefix(": ").or_else(|| rest.trim_start_matches(' ').strip_prefix("| "))?;
     let first = rest.trim_start().bytes().next()?;
-    let is_name = label.len() > 1 && label.bytes().any(|b| b.is_ascii_alphabetic());
+    let is_address = label.matches('.').count() == 3;
+    let is_name = label.len() > 1 && (is_address || label.bytes().any(|b| b.is_ascii_alphabetic()));
     let known = first == b'#'
         || rest.starts_with(' ') && first.is_ascii_digit()
         || rest.starts_with("NCCL version")
-        || rest.starts_with("RCCL version");
+        || rest.starts_with("RCCL version")
+        || rest.starts_with("[rank")
+        || is_of_traceback(label, rest);
     (is_name && known).then_some((label, rest))
+}
+
+/// `Traceback (most recent call last):`, a frame with its line of code, or the exception.
+fn is_of_traceback(label: &str, text: &str) -> bool {
+    let is_host = label == "localhost" || label.bytes().any(|b| b.is_ascii_digit());
+    text.starts_with("Traceback (most recent call last):")
+        || text.starts_with("  File \"")
+        || is_host && exception(text).is_some()
 }
 
 /// Removes launchers' tags from inside a line: they repeat them inside table rows.

@@ -8,6 +8,11 @@ const OF_A_WORDING: u8 = 96;
 /// Different wordings that a worker remembers; what is new after that is not kept.
 const MOST_WORDINGS: usize = 1 << 15;
 
+/// Whether a count is that of a line worth keeping.
+pub(crate) fn is_news(count: u8) -> bool {
+    (1..=OF_A_WORDING).contains(&count)
+}
+
 /// Counts lines by wording.
 #[derive(Default)]
 pub(crate) struct Notes {
@@ -17,6 +22,11 @@ pub(crate) struct Notes {
 impl Notes {
     /// Whether the line is among the first of its wording. Lines differ in wording when they differ in more than digits.
     pub fn is_news(&mut self, line: &[u8]) -> bool {
+        is_news(self.count(line))
+    }
+
+    /// How many lines of the wording there were, this one included; 0 where there is no room to remember it.
+    pub fn count(&mut self, line: &[u8]) -> u8 {
         let mut hasher = FxHasher::default();
         let mut in_number = false;
         for byte in line.trim_ascii() {
@@ -31,10 +41,10 @@ impl Notes {
             true => self.seen.get_mut(&hasher.finish()),
             false => Some(self.seen.entry(hasher.finish()).or_default()),
         }) else {
-            return false;
+            return 0;
         };
         *count = count.saturating_add(1);
-        *count <= OF_A_WORDING
+        *count
     }
 }
 

@@ -1,5 +1,6 @@
 //! The readers of line-based formats, as one: every line that may belong to a format is offered to each.
 
+use crate::ends::EndReader;
 use crate::host::HostReader;
 use crate::inspector;
 use crate::inspector::Sample;
@@ -8,15 +9,16 @@ use crate::nccl_diag::DiagReader;
 use crate::nccl_system_dump::DumpReader;
 use crate::nccl_tests::TableReader;
 use crate::nccl_topo_xml::XmlReader;
-use crate::node_facts;
 use crate::nvidia_smi_topo::TopoReader;
 use crate::perftest::PerftestReader;
 use crate::ras::{self, RasReader};
 use crate::rdma_check::CheckReader;
 use crate::rdma_monitor::MonitorReader;
+use crate::stacks::StackReader;
 use crate::text::TextLine;
-use crate::torch::{self, Recording, WatchdogReader};
-use busbw_model::{HostFact, InputKind, Place, RasReport, SourceLine};
+use crate::torch::{self, Recording, TraceReader, WatchdogReader};
+use busbw_model::node::{FACTS_SCHEMA, FactsFile};
+use busbw_model::{InputKind, Machine, Place, RasReport, SourceLine};
 use rustc_hash::FxHashMap;
 
 /// Streams of NCCL's own machine dumps begin with this; the speaker follows.
@@ -34,6 +36,7 @@ pub(crate) fn may_belong(text: &[u8]) -> bool {
         || CheckReader::may_belong(text)
         || MonitorReader::may_belong(text)
         || JsonReader::may_belong(text)
+        || StackReader::may_belong(text)
 }
 
 /// The readers of one input.
@@ -50,17 +53,25 @@ pub(crate) struct Readers {
     pub diag: DiagReader,
     pub torch: WatchdogReader,
     pub host: HostReader,
+    pub ends: EndReader,
+    pub stacks: StackReader,
+    pub traces: TraceReader,
     json: JsonReader,
     /// What JSON objects held.
     pub ras_json: Vec<RasReport>,
     pub recordings: Vec<Recording>,
     pub samples: Vec<(Sample, Place, Box<str>)>,
-    pub node_facts: Vec<HostFact>,
+    pub saved_facts: Vec<Machine>,
     /// Lines claimed, by format.
     pub claimed: FxHashMap<InputKind, u64>,
 }
 
 impl Readers {
+    /// Readers of a further input, which may tell more of machines that are known.
+    pub fn knowing(machines: Vec<Machine>) -> Self {
+        Readers { host: HostReader::knowing(machines), ..Readers::default() }
+    }
+
     /// Offers a line to the readers until one claims it.
     pub fn feed(&mut self, line: &TextLine) {
         if line.stream.starts_with(DUMP_STREAM) {
@@ -92,12 +103,16 @@ impl Readers {
             InputKind::NcclTests
         } else if self.diag.feed(line) {
             InputKind::NcclDiag
+        } else if self.traces.feed(line) {
+            InputKind::FlightRecorder
         } else if self.torch.feed(line) {
             InputKind::TorchWatchdog
         } else if self.ras.feed(line) {
             InputKind::NcclRas
         } else if self.host.feed(line) {
             InputKind::HostFacts
+        } else if self.stacks.feed(line) {
+            InputKind::Stacks
         } else {
             return;
         };
@@ -118,9 +133,10 @@ impl Readers {
         } else if ras::looks_like_event(&object.value) {
             self.ras_json.push(ras::event(object));
             self.claim(InputKind::NcclRas, lines);
-        } else if node_facts::looks_like_facts(&object.value) {
-            if let Some(mut facts) = node_facts::read(object) {
-                self.node_facts.append(&mut facts);
+        } else if object.value["schema"] == FACTS_SCHEMA {
+            if let Ok(file) = serde_json::from_str::<FactsFile>(&object.text) {
+                let saved = |facts| Machine { facts, saved: Some(object.place), told: Vec::new() };
+                self.saved_facts.extend(file.nodes.into_iter().map(saved));
                 self.claim(InputKind::HostFacts, lines);
             }
         } else if torch::looks_like_json(&object.value) {

@@ -9,7 +9,7 @@ use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
 use crate::notes::Notes;
 use crate::prefix::{MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
-use crate::{command, inspector, outcome, speaker};
+use crate::{command, ends, inspector, notes, speaker};
 use busbw_model::{Place, SourceLine, Speaker, Transport};
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter, memmem};
@@ -53,6 +53,9 @@ pub(crate) struct Scanner {
     /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
     driver_told: Option<(u32, u32)>,
     notes: Notes,
+    tracebacks: ends::Follower,
+    /// The last lines of known wording, by stream, of this block.
+    known_lines: FxHashMap<u32, Vec<u32>>,
 }
 
 impl Scanner {
@@ -87,6 +90,7 @@ impl Scanner {
         let spoken = |(speaker, (lines, clean_lines))| Spoken { speaker, lines, clean_lines };
         self.facts.spoken.extend(self.spoken.drain().map(spoken));
         self.facts.spoken.sort_unstable_by_key(|spoken| spoken.speaker);
+        self.facts.known_lines.extend(self.known_lines.drain());
         let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
     }
@@ -365,9 +369,6 @@ impl Scanner {
         if plain.trim_ascii().is_empty() {
             return;
         }
-        if let Some(kind) = outcome::remark(plain) {
-            self.push(NOBODY, What::Remark(kind, kept(plain)));
-        }
         let lossy = String::from_utf8_lossy(plain);
         let untagged = without_inner_tags(&lossy);
         let peeled = peel(&lossy);
@@ -375,9 +376,7 @@ impl Scanner {
             Some(untagged) => peel(untagged).text,
             None => peeled.text,
         };
-        if self.notes.is_news(plain) {
-            self.push(NOBODY, What::Statement(speaker::of(body), kept(plain)));
-        }
+        self.speaks(peeled.stream, body, plain);
         let evidence = evidence::of(plain);
         let unindented = body.trim_start();
         if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
@@ -400,18 +399,60 @@ impl Scanner {
         }
     }
 
-    fn text(&mut self, stream: &str, body: &str) {
-        let stream = match self.streams.get(stream) {
-            Some(index) => *index,
-            None => {
-                let index = self.streams.len() as u32;
-                self.facts.new_streams.push(stream.into());
-                self.streams.insert(stream.into(), index);
-                index
-            }
+    /// Who speaks a plain line, and whether it tells of an end, or that a loop goes on.
+    fn speaks(&mut self, stream: &str, body: &str, plain: &[u8]) {
+        let count = self.notes.count(plain);
+        let last = self.tracebacks.ends(stream, body);
+        let end = ends::read(body, last);
+        let by = if self.tracebacks.is_python(stream, end.as_ref()) { Speaker::Python } else { speaker::of(body) };
+        let goes_on = count > 1 && by == Speaker::Program && !is_progress(body);
+        let said = match end {
+            Some(said) => Some(said),
+            None if goes_on => None,
+            None => return self.keep_statement(count, by, plain),
         };
+        let stream = self.stream(stream);
+        match said {
+            Some(said) => self.push(NOBODY, What::End { stream, said: Box::new(said), text: kept(plain) }),
+            None => self.goes_on(stream),
+        }
+        self.keep_statement(count, by, plain);
+    }
+
+    fn keep_statement(&mut self, count: u8, by: Speaker, plain: &[u8]) {
+        if notes::is_news(count) {
+            self.push(NOBODY, What::Statement(by, kept(plain)));
+        }
+    }
+
+    /// Notes that a stream printed a line of known wording.
+    fn goes_on(&mut self, stream: u32) {
+        let lines = self.known_lines.entry(stream).or_default();
+        if lines.len() == ends::MOST_SHOWN {
+            lines.remove(0);
+        }
+        lines.push(self.line);
+    }
+
+    fn stream(&mut self, stream: &str) -> u32 {
+        if let Some(index) = self.streams.get(stream) {
+            return *index;
+        }
+        let index = self.streams.len() as u32;
+        self.facts.new_streams.push(stream.into());
+        self.streams.insert(stream.into(), index);
+        index
+    }
+
+    fn text(&mut self, stream: &str, body: &str) {
+        let stream = self.stream(stream);
         self.push(NOBODY, What::Text { stream, text: body.into() });
     }
+}
+
+/// A bar of tqdm, which a process that ends prints once more: `45%|████▌     | 45/100 [00:01<…]`.
+fn is_progress(body: &str) -> bool {
+    body.contains("%|")
 }
 
 /// Where a part of a line begins in it.

@@ -130,6 +130,7 @@ fn is_launcher(line: &str) -> bool {
             .split_once(": Permission denied (publickey")
             .is_some_and(|(who, _)| who.contains('@') && !who.contains(' '))
         || line.contains(": error while loading shared libraries: ")
+        || line.contains(": symbol lookup error: ")
         || line.contains(": command not found") && line.contains("sh: ")
 }
 

@@ -59,6 +59,8 @@ pub enum Code {
     GpuError,
     #[serde(rename = "hang.mismatch")]
     HangMismatch,
+    #[serde(rename = "rank.failed")]
+    RankFailed,
     #[serde(rename = "peer.died")]
     PeerDied,
     #[serde(rename = "mpi.launch")]
@@ -77,7 +79,7 @@ pub enum Code {
 
 impl Code {
     /// Every code with what it means, in a few words.
-    pub const ALL: [(Code, &'static str, &'static str); 31] = [
+    pub const ALL: [(Code, &'static str, &'static str); 32] = [
         (Code::NetSocketFallback, "net.socket-fallback", "traffic between nodes goes over TCP sockets instead of RDMA"),
         (
             Code::NetWrongInterface,
@@ -106,6 +108,7 @@ impl Code {
         (Code::GpuDuplicate, "gpu.duplicate", "two ranks use one GPU"),
         (Code::GpuError, "gpu.error", "a GPU or the CUDA driver reports an error"),
         (Code::HangMismatch, "hang.mismatch", "ranks wait for different collectives"),
+        (Code::RankFailed, "rank.failed", "a rank's program failed: an exception of its own"),
         (Code::PeerDied, "peer.died", "a rank went away; others notice"),
         (Code::MpiLaunch, "mpi.launch", "the launcher did not start one communicator of all ranks"),
         (Code::NicRate, "nic.rate", "a NIC runs below its rate"),

@@ -1,161 +1,49 @@
-//! Facts about a host that commands of the system tell: `ibstat`, `lspci`, `nvidia-smi`, `ulimit`, `dmesg` and their like.
+//! What an input tells of a machine: its facts, and the lines that tell them.
 
-use crate::place::SourceLine;
+use crate::node::NodeFacts;
+use crate::place::{Place, SourceLine};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
-/// One fact, and the line that tells it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HostFact {
-    /// The host, where a shell prompt, a launcher's label or the command's output names it.
-    pub host: Option<String>,
-    /// What it is about: `mlx5_0`, `mlx5_0/1` (port 1), `eth0`, `0000:17:00.0`, `GPU 0`; empty for the host itself.
+/// A machine as the input knows it: whole, as `busbw check` saved it, or in parts, as commands of the system tell it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Machine {
+    /// What is known. [`NodeFacts::partial`] where commands told it: then only what is in `told` was looked at.
+    pub facts: NodeFacts,
+    /// Where saved facts begin.
+    pub saved: Option<Place>,
+    /// The lines of commands, in order.
+    pub told: Vec<Told>,
+}
+
+/// A line that tells a fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// What it is about: `mlx5_0/1` (port 1), `eth0`, `GPU 0`, `0000:17:00.0`; empty for the host itself.
     pub device: String,
-    /// The fact.
-    pub fact: Fact,
-    /// The command whose output has this form.
-    pub tool: HostTool,
+    /// What is judged by it, in the words of [`crate::CheckItem::item`]; empty where nothing is judged by it alone.
+    pub item: &'static str,
+    /// The command whose output has this form: `ibstat`.
+    pub command: &'static str,
     /// The line.
     pub source: SourceLine,
 }
 
-/// A fact.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fact {
-    /// Logical state of an HCA's port: `Active`, `Down`, `Init`, `Armed`.
-    PortState(String),
-    /// Physical state: `LinkUp`, `Polling`, `Disabled`.
-    PhysicalState(String),
-    /// Rate of a port in Gbit/s.
-    RateGbps(f64),
-    /// InfiniBand or Ethernet (RoCE).
-    LinkLayer(LinkLayer),
-    /// MTU in bytes that the port uses.
-    ActiveMtu(u32),
-    /// The largest MTU that it could use.
-    MaxMtu(u32),
-    /// Firmware.
-    Firmware(String),
-    /// The network interface of an HCA's port, and whether it is up.
-    Interface {
-        /// `ens1f0np0`.
-        name: String,
-        /// Up.
-        up: bool,
-    },
-    /// An entry of the GID table.
-    Gid {
-        /// Index: NCCL_IB_GID_INDEX.
-        index: u32,
-        /// The GID.
-        gid: String,
-        /// IPv4 address inside it, where there is one.
-        ipv4: Option<String>,
-        /// 1 or 2: RoCE v1 or v2; none for InfiniBand.
-        roce_version: Option<u32>,
-        /// Network interface.
-        interface: Option<String>,
-    },
-    /// PCIe link as it is.
-    PcieLink(PcieLink),
-    /// PCIe link as it could be.
-    PcieCapability(PcieLink),
-    /// ACS redirects peer-to-peer traffic to the CPU (`ACSCtl` with `SrcValid+`, `ReqRedir+` or `CmpltRedir+`).
-    AcsRedirects(bool),
-    /// NVIDIA driver.
-    Driver(String),
-    /// CUDA version that the driver supports.
-    CudaDriver(String),
-    /// Name of a GPU.
-    GpuName(String),
-    /// State of the NVLink fabric: `Completed`, `In Progress`, `Not Started`.
-    FabricState(String),
-    /// Status of the NVLink fabric: `Success`, or an error.
-    FabricStatus(String),
-    /// Rate of an NVLink in GB/s; none where the link is inactive.
-    NvLink {
-        /// The link.
-        link: u32,
-        /// GB/s.
-        rate_gbs: Option<f64>,
-    },
-    /// What peer access between two GPUs is: `OK`, `CNS` (chipset not supported), `NS` …, for reads, writes, NVLink, atomics
-    /// or PCIe (`nvidia-smi topo -p2p`).
-    PeerAccess {
-        /// The other GPU.
-        to: String,
-        /// As printed.
-        status: String,
-    },
-    /// A limit of the shell or process; `None` is unlimited.
-    Limit {
-        /// Which.
-        limit: Limit,
-        /// The soft limit: bytes, or a count of files or processes.
-        soft: Option<u64>,
-    },
-    /// Size of /dev/shm in bytes.
-    SharedMemory {
-        /// Bytes in all.
-        size: u64,
-        /// Bytes left.
-        free: Option<u64>,
-    },
-    /// An Xid error of a GPU in the kernel's log.
-    Xid {
-        /// Its number: 79 is a GPU that fell off the bus, 74 an NVLink error, 48 a double-bit ECC error.
-        code: u32,
-        /// What follows.
-        text: String,
-    },
-    /// An error of PCIe's error reporting (AER).
-    PcieError {
-        /// Whether the device corrected it.
-        corrected: bool,
-        /// The message.
-        text: String,
-    },
-    /// A message of an NIC's driver (`mlx5_core …`) that tells of trouble or of the link.
-    NicMessage(String),
-    /// A process that the kernel killed for memory.
-    OutOfMemoryKill(String),
-    /// A kernel module that is loaded (`lsmod`): `nvidia_peermem`, `gdrdrv`.
-    ModuleLoaded(String),
-    /// The interface by which NICs reach GPU memory (`/sys/kernel/mm/memory_peers/nv_mem`): whether it is registered.
-    GpuMemoryPeer {
-        /// Registered.
-        registered: bool,
-    },
-    /// A service and its state: `nvidia-fabricmanager` is `active`, `inactive`, `failed`.
-    Service {
-        /// Its name.
-        name: String,
-        /// Its state.
-        state: String,
-    },
-}
-
-/// A limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Limit {
-    /// Memory that a process may lock (`ulimit -l`), in bytes.
-    LockedMemory,
-    /// Open files (`ulimit -n`).
-    OpenFiles,
-    /// Processes (`ulimit -u`).
-    Processes,
-    /// Stack (`ulimit -s`), in bytes.
-    Stack,
+impl Machine {
+    /// The lines that tell an item: of one device, or of every device without one.
+    pub fn lines<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a SourceLine> {
+        let is_about = move |told: &&Told| told.item == item && device.is_none_or(|device| told.device == device);
+        self.told.iter().filter(is_about).map(|told| &told.source)
+    }
 }
 
 /// Speed and width of a PCIe link.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct PcieLink {
     /// GT/s per lane.
     pub speed_gts: f64,
     /// Lanes.
     pub width: u32,
-    /// The device itself says that this is less than it could (`(downgraded)`).
+    /// The device itself says that it has fewer lanes than it could (`Width x8 (downgraded)`).
     #[serde(skip)]
     pub downgraded: bool,
 }
@@ -176,54 +64,6 @@ pub enum LinkLayer {
     InfiniBand,
     /// Ethernet, so RoCE.
     Ethernet,
-}
-
-/// The command whose output was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)] // each is named after its command
-pub enum HostTool {
-    Ibstat,
-    IbvDevinfo,
-    Ibdev2netdev,
-    ShowGids,
-    Lspci,
-    NvidiaSmi,
-    Ulimit,
-    Dmesg,
-    Ethtool,
-    Df,
-    Lsmod,
-    Systemctl,
-    Ip,
-    BusbwCheck,
-}
-
-impl HostTool {
-    /// The command.
-    pub fn command(self) -> &'static str {
-        match self {
-            HostTool::Ibstat => "ibstat",
-            HostTool::IbvDevinfo => "ibv_devinfo",
-            HostTool::Ibdev2netdev => "ibdev2netdev",
-            HostTool::ShowGids => "show_gids",
-            HostTool::Lspci => "lspci -vv",
-            HostTool::NvidiaSmi => "nvidia-smi",
-            HostTool::Ulimit => "ulimit -a",
-            HostTool::Dmesg => "dmesg",
-            HostTool::Ethtool => "ethtool",
-            HostTool::Df => "df -h /dev/shm",
-            HostTool::Lsmod => "lsmod",
-            HostTool::Systemctl => "systemctl status",
-            HostTool::Ip => "ip link",
-            HostTool::BusbwCheck => "busbw check",
-        }
-    }
-}
-
-impl fmt::Display for HostTool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.command())
-    }
 }
 
 #[cfg(test)]

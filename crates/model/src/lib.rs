@@ -13,6 +13,7 @@ mod collective;
 mod communicator;
 mod comparison;
 mod diagnostics;
+mod end;
 mod environment;
 mod finding;
 mod host;
@@ -27,6 +28,7 @@ mod program;
 mod ras;
 mod rdma;
 mod run;
+mod stack;
 mod statement;
 mod statistics;
 mod table;
@@ -47,12 +49,13 @@ pub use comparison::{
     SizeRange, SmallMessages,
 };
 pub use diagnostics::{DiagLine, DiagTag};
+pub use end::{Ended, RankEnd};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
     Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement,
     SavedFinding, Severity, Subject, Verdict,
 };
-pub use host::{Fact, HostFact, HostTool, Limit, LinkLayer, PcieLink};
+pub use host::{LinkLayer, Machine, PcieLink, Told};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
 pub use nccl::{
@@ -70,7 +73,8 @@ pub use ras::{
     RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
-pub use run::{Input, InputKind, Problem, Remark, RemarkKind, Run};
+pub use run::{Input, InputKind, Problem, Run};
+pub use stack::Stack;
 pub use statement::{Speaker, Statement};
 pub use statistics::{median, upper_quartile};
 pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};

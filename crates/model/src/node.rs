@@ -37,6 +37,20 @@ impl<T> Known<T> {
         }
     }
 
+    /// What is known, begun where nothing was.
+    pub fn begun(&mut self) -> &mut T
+    where
+        T: Default,
+    {
+        if let Known::Unknown(_) = self {
+            *self = Known::Known(T::default());
+        }
+        match self {
+            Known::Known(value) => value,
+            Known::Unknown(_) => unreachable!("it was begun above"),
+        }
+    }
+
     /// Why nothing is known.
     pub fn why(&self) -> Option<&str> {
         match self {
@@ -95,14 +109,23 @@ pub struct Hello {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeFacts {
-    /// Its name.
+    /// Its name; empty where nothing tells it.
     pub host: String,
+    /// Only some commands tell of it: what is absent was not looked at.
+    #[serde(skip)]
+    pub partial: bool,
     /// The kernel's release.
     pub kernel: Option<String>,
     /// NVIDIA's GPUs.
     pub gpu: GpuFacts,
     /// Xid errors in the kernel's log.
     pub xids: Known<Vec<XidLine>>,
+    /// Errors in the kernel's log that PCIe could not correct (AER), with the device.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pcie_errors: Vec<String>,
+    /// Processes that the kernel killed for memory, as its log tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub memory_kills: Vec<String>,
     /// The state of NVIDIA's fabric manager, where there are NVSwitches: `running`, `not running`, or `hidden` where the
     /// host's processes cannot be seen, as in a container.
     pub fabric_manager: Option<String>,
@@ -135,10 +158,10 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// Whether NVLink is meant to join the GPUs: there are several, and some link is up, or there are NVSwitches. GPUs on PCIe
+    /// Whether NVLink is meant to join the GPUs: some link is up, or there are several GPUs and NVSwitches. GPUs on PCIe
     /// cards have links too, which are all down without a bridge (github.com/NVIDIA/NVSentinel/pull/1481).
     pub fn is_joined_by_nvlink(&self) -> bool {
-        let any_up = || self.gpu.devices.iter().flat_map(|gpu| &gpu.nvlinks).any(|link| link.active);
-        self.gpu.devices.len() > 1 && (self.fabric_manager.is_some() || any_up())
+        let any_up = self.gpu.devices.iter().flat_map(|gpu| &gpu.nvlinks).any(|link| link.active);
+        any_up || self.gpu.devices.len() > 1 && self.fabric_manager.is_some()
     }
 }

@@ -3,14 +3,16 @@
 use crate::cluster::Node;
 use crate::communicator::Communicator;
 use crate::diagnostics::DiagLine;
+use crate::end::RankEnd;
 use crate::finding::SavedFinding;
-use crate::host::HostFact;
+use crate::host::Machine;
 use crate::inspector::InspectorRun;
 use crate::link::LinkRun;
 use crate::nccl::NcclLog;
 use crate::place::{Place, SourceLine};
 use crate::ras::RasReport;
 use crate::rdma::{PerfTest, RdmaCheckItem, RdmaSample};
+use crate::stack::Stack;
 use crate::statement::Statement;
 use crate::table::BenchTable;
 use crate::topology::{SystemDump, TopoMatrix, XmlGraphs, XmlTopology};
@@ -61,10 +63,12 @@ pub struct Run {
     pub flight_dumps: Vec<FlightDump>,
     /// PyTorch's process groups, put together from watchdogs and flight recorders of all ranks.
     pub process_groups: Vec<ProcessGroup>,
-    /// Facts about hosts that commands of the system tell.
-    pub host_facts: Vec<HostFact>,
-    /// What programs and launchers said about failing or finishing.
-    pub remarks: Vec<Remark>,
+    /// What is known of the machines: saved facts, and what commands of the system tell.
+    pub machines: Vec<Machine>,
+    /// How processes ended, in order.
+    pub ends: Vec<RankEnd>,
+    /// Stacks of threads.
+    pub stacks: Vec<Stack>,
     /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
     pub statements: Vec<Statement>,
     /// Parts that could not be read, with the reason.
@@ -105,6 +109,7 @@ pub enum InputKind {
     TorchWatchdog,
     FlightRecorder,
     HostFacts,
+    Stacks,
     Busbw,
 }
 
@@ -127,6 +132,7 @@ impl InputKind {
             InputKind::TorchWatchdog => "torch-watchdog",
             InputKind::FlightRecorder => "torch-flight-recorder",
             InputKind::HostFacts => "host-facts",
+            InputKind::Stacks => "stacks",
             InputKind::Busbw => "busbw",
         }
     }
@@ -136,34 +142,6 @@ impl fmt::Display for InputKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
-}
-
-/// A line of a program or launcher that tells how the run went, once per wording.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Remark {
-    /// What it means.
-    pub kind: RemarkKind,
-    /// The first such line.
-    pub source: SourceLine,
-    /// How many lines said the same but for numbers.
-    pub count: u64,
-}
-
-/// What a remark means for the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RemarkKind {
-    /// The program reports an NCCL or CUDA error that it does not survive.
-    CollectiveError,
-    /// A collective timed out (PyTorch's watchdog, a barrier).
-    CollectiveTimeout,
-    /// A process died of a signal or left with an error.
-    ProcessDied,
-    /// The launcher could not start or keep the ranks.
-    LauncherError,
-    /// The program says that it finished well.
-    Finished,
-    /// Anything else that speaks of an error; no verdict follows from it alone.
-    Trouble,
 }
 
 /// A part of an input that could not be read.
@@ -188,6 +166,6 @@ impl Run {
 
     /// Whether any reader recognised anything.
     pub fn is_empty(&self) -> bool {
-        self.inputs.iter().all(|i| i.kinds.is_empty()) && self.remarks.iter().all(|r| r.kind == RemarkKind::Trouble)
+        self.inputs.iter().all(|i| i.kinds.is_empty()) && self.ends.is_empty() && self.nccl.versions.is_empty()
     }
 }

@@ -38,4 +38,13 @@ pub struct Statement {
     pub host: Option<String>,
     /// The line.
     pub source: SourceLine,
+    /// Where its text begins in the line, behind launchers' labels and time stamps.
+    pub begins: usize,
+}
+
+impl Statement {
+    /// What it says.
+    pub fn text(&self) -> &str {
+        self.source.text.get(self.begins..).unwrap_or_default().trim_start()
+    }
 }

@@ -96,6 +96,13 @@ pub enum TorchEvent {
         /// What the other rank runs.
         theirs: TorchWork,
     },
+    /// Ranks that did not join a collective, as `fr_trace` finds in dumps.
+    NotJoined {
+        /// The ranks.
+        ranks: Vec<u32>,
+        /// The sequence number.
+        sequence: u64,
+    },
     /// Ranks that did not reach a monitored barrier in time.
     BarrierMissed(Vec<u32>),
 }

@@ -68,6 +68,7 @@ pub fn node_of(root: &Root, host: &str) -> NodeFacts {
         interfaces,
         rdma,
         bridges,
+        ..NodeFacts::default()
     }
 }
 

@@ -71,13 +71,9 @@ fn other_tools() -> Run {
         source: line(6, "NCCL DIAG [INFO] p2p: only 52/56"),
         count: 1,
     };
-    let fact = HostFact {
-        host: Some("node1".into()),
-        device: "mlx5_0/1".into(),
-        fact: Fact::PortState("Down".into()),
-        tool: HostTool::Ibstat,
-        source: line(7, "State: Down"),
-    };
+    let told = Told { device: "mlx5_0/1".into(), item: "port state", command: "ibstat", source: line(7, "State: Down") };
+    let facts = NodeFacts { host: "node1".into(), partial: true, ..NodeFacts::default() };
+    let machine = Machine { facts, saved: None, told: vec![told] };
     Run {
         ras_reports: vec![RasReport {
             lost_processes: vec![lost],
@@ -91,7 +87,7 @@ fn other_tools() -> Run {
         }],
         inspector_runs: vec![InspectorRun { operation: "AllReduce".into(), rows: vec![row], ..Default::default() }],
         diagnostics: vec![diag],
-        host_facts: vec![fact],
+        machines: vec![machine],
         ..field_run()
     }
 }

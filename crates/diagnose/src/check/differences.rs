@@ -114,7 +114,7 @@ const OWN: [&str; 3] = ["NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE"]
 /// Clocks that are further apart make times of logs worthless.
 const CLOCKS_APART_US: u64 = 1_000_000;
 
-pub(super) fn odd_ones(nodes: &[NodeFacts]) -> Vec<OddOne> {
+pub(crate) fn odd_ones(nodes: &[NodeFacts]) -> Vec<OddOne> {
     if nodes.len() < 2 {
         return Vec::new();
     }
@@ -173,7 +173,9 @@ fn traits(node: &NodeFacts) -> Vec<Trait> {
     let mut add = |kind: &'static Kind, item: &str, value: Option<String>| {
         found.extend(value.map(|value| Trait { kind, item: item.to_owned(), value }));
     };
-    add(&GPUS, "number of GPUs", Some(node.gpu.devices.len().to_string()));
+    // Commands may show one device of many.
+    let count = Some(node.gpu.devices.len().to_string()).filter(|_| !node.partial);
+    add(&GPUS, "number of GPUs", count);
     add(&GPUS, "GPUs", node.gpu.devices.first().map(|gpu| gpu.name.clone()));
     add(&DRIVER, "NVIDIA driver", node.gpu.driver.clone());
     add(&NCCL, "NCCL", node.nccl.first().and_then(|library| library.version.clone()));
@@ -184,8 +186,8 @@ fn traits(node: &NodeFacts) -> Vec<Trait> {
         add(&MPI, "mpirun", Some(program.version.clone().unwrap_or_else(|| "none".into())));
     }
     if let Known::Known(limits) = &node.limits {
-        add(&MEMLOCK, "memlock", Some(bound(limits.locked_memory.soft)));
-        add(&NOFILE, "nofile", Some(bound(limits.open_files.hard)));
+        add(&MEMLOCK, "memlock", Some(bound(limits.locked_memory.soft)).filter(|_| !node.partial));
+        add(&NOFILE, "nofile", Some(bound(limits.open_files.hard)).filter(|_| !node.partial));
     }
     let own = |name: &str| !name.starts_with("NCCL_") || OWN.contains(&name);
     for (name, value) in node.environment.iter().filter(|(name, _)| !own(name)) {
@@ -203,12 +205,13 @@ fn traits(node: &NodeFacts) -> Vec<Trait> {
 
 fn rdma(node: &NodeFacts, add: &mut impl FnMut(&'static Kind, &str, Option<String>)) {
     let names: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
-    add(&HCAS, "RDMA devices", Some(if names.is_empty() { "none".into() } else { names.join(" ") }));
+    let names = if names.is_empty() { "none".into() } else { names.join(" ") };
+    add(&HCAS, "RDMA devices", Some(names).filter(|_| !node.partial));
     for device in &node.rdma {
         add(&FIRMWARE, &format!("firmware of {}", device.name), device.firmware.clone());
         for port in &device.ports {
             let of = |what: &str| format!("{what} of {}/{}", device.name, port.port);
-            add(&PORT_STATE, &of("state"), Some(port.state.clone()));
+            add(&PORT_STATE, &of("state"), Some(port.state.clone()).filter(|state| !state.is_empty()));
             let told = |value: Option<String>| value.filter(|_| port.state == "ACTIVE");
             add(&PORT, &of("link layer"), told(port.link_layer.map(|layer| format!("{layer:?}"))));
             add(&PORT_RATE, &of("rate"), told(port.rate_gbps.map(|rate| format!("{rate} Gbit/s"))));

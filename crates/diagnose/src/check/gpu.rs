@@ -6,18 +6,19 @@ use busbw_model::node::{GpuDevice, Known, XidLine};
 use busbw_model::{Code, NodeFacts};
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
-    if !count(node, sheet) {
-        return;
+    if count(node, sheet) {
+        if let Known::Unknown(why) = &node.gpu.nvml {
+            sheet.skip("state of GPUs", why);
+        }
+        persistence(&node.gpu.devices, sheet);
     }
-    if let Known::Unknown(why) = &node.gpu.nvml {
-        sheet.skip("state of GPUs", why);
-    }
-    persistence(&node.gpu.devices, sheet);
     ecc(&node.gpu.devices, sheet);
     nvlink(node, sheet);
     fabric(node, sheet);
     mig(&node.gpu.devices, sheet);
-    xids(node, sheet);
+    if !node.gpu.devices.is_empty() || node.xids.get().is_some_and(|xids| !xids.is_empty()) {
+        xids(node, sheet);
+    }
     peers(node, sheet);
 }
 
@@ -93,7 +94,7 @@ fn nvlink(node: &NodeFacts, sheet: &mut Sheet) {
         let rate = devices.iter().flat_map(|gpu| &gpu.nvlinks).find_map(|link| link.rate_gbs);
         let rate = rate.map_or(String::new(), |rate| format!(" of {rate} GB/s"));
         sheet.ok("NVLink", format!("{most} links{rate} up per GPU"));
-    } else if devices.len() == 1 {
+    } else if devices.len() == 1 && most == 0 {
         sheet.skip("NVLink", format!("{most} links up, and no other GPU to join"));
     } else if !node.is_joined_by_nvlink() {
         sheet.skip("NVLink", "no link is up on any GPU, which is right where no bridge joins them");

@@ -1,6 +1,6 @@
 //! Limits of processes and memory.
 
-use super::sheet::Sheet;
+use super::sheet::{Sheet, listed};
 use busbw_model::node::{Bound, Known, Limits, LinuxLimit, SharedMemory};
 use busbw_model::{Code, NodeFacts};
 
@@ -19,7 +19,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     match &node.limits {
         Known::Unknown(why) => sheet.skip("limits", why),
         Known::Known(limits) => {
-            locked_memory(limits, !node.rdma.is_empty(), sheet);
+            locked_memory(limits, node, sheet);
             files(limits.open_files, sheet);
             processes(limits.processes, sheet);
         }
@@ -27,6 +27,10 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     match &node.shared_memory {
         Known::Unknown(why) => sheet.skip("/dev/shm", why),
         Known::Known(memory) => shared_memory(*memory, node.gpu.devices.len(), sheet),
+    }
+    if !node.memory_kills.is_empty() {
+        let remedy = "A rank that is killed leaves its peers waiting. Give the job more host memory, or load less per rank: `sudo dmesg -T | grep -i 'killed process'`";
+        sheet.fail("memory", format!("the kernel killed {}", listed(&node.memory_kills)), Some(Code::PeerDied), remedy);
     }
     if let Some(huge) = &node.huge_pages {
         let own = huge.transparent.as_deref().map_or(String::new(), |mode| format!(", transparent: {mode}"));
@@ -49,7 +53,7 @@ fn shown(bound: Bound, unit: impl Fn(u64) -> String) -> String {
     }
 }
 
-fn locked_memory(limits: &Limits, has_rdma: bool, sheet: &mut Sheet) {
+fn locked_memory(limits: &Limits, node: &NodeFacts, sheet: &mut Sheet) {
     let soft = limits.locked_memory.soft;
     let detail = shown(soft, bytes);
     if !soft.is_below(LITTLE_LOCKED_MEMORY) {
@@ -58,10 +62,13 @@ fn locked_memory(limits: &Limits, has_rdma: bool, sheet: &mut Sheet) {
     if limits.may_lock_all {
         return sheet.ok("memlock", format!("{detail}, which CAP_IPC_LOCK lifts for this process"));
     }
-    if !has_rdma {
+    if node.rdma.is_empty() && !node.partial {
         return sheet.ok("memlock", format!("{detail}, and no RDMA device that would need more"));
     }
     let remedy = "RDMA locks the memory that NICs read and write: `printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/rdma.conf`, then log in again; Docker: `--ulimit memlock=-1`; Slurm: `PropagateResourceLimitsExcept=MEMLOCK`";
+    if node.rdma.is_empty() {
+        return sheet.warn("memlock", detail, Some(Code::LimitsMemlock), remedy);
+    }
     sheet.fail("memlock", detail, Some(Code::LimitsMemlock), remedy);
 }
 

@@ -10,19 +10,31 @@ struct Device<'a> {
     function: &'a PciFunction,
     ports_gbps: f64,
     is_gpu: bool,
+    is_partial: bool,
 }
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     let devices = devices(node);
     if devices.is_empty() {
-        return sheet.skip("links", "no GPU and no RDMA device on PCIe");
+        sheet.skip("links", "no GPU and no RDMA device on PCIe");
     }
     for device in &devices {
         link(device, sheet);
     }
     acs(&node.bridges, sheet);
-    iommu(&devices, sheet);
-    numa(&devices, sheet);
+    if !node.pcie_errors.is_empty() {
+        let remedy = "The link loses packets, and transfers are repeated or fail. Reseat the card, check riser and power, update the firmware: `sudo dmesg -T | grep -i aer`";
+        sheet.warn(
+            "PCIe errors",
+            format!("uncorrected at {}", listed(&node.pcie_errors)),
+            Some(Code::PcieDegraded),
+            remedy,
+        );
+    }
+    if !devices.is_empty() {
+        iommu(&devices, sheet);
+        numa(&devices, sheet);
+    }
 }
 
 fn devices(node: &NodeFacts) -> Vec<Device<'_>> {
@@ -31,11 +43,18 @@ fn devices(node: &NodeFacts) -> Vec<Device<'_>> {
         function: &gpu.pci,
         ports_gbps: 0.0,
         is_gpu: true,
+        is_partial: node.partial,
     });
     let nics = node.rdma.iter().filter_map(|nic| {
         let active = nic.ports.iter().filter(|port| port.state == "ACTIVE");
         let ports_gbps = active.filter_map(|port| port.rate_gbps).sum();
-        Some(Device { name: nic.name.clone(), function: nic.pci.as_ref()?, ports_gbps, is_gpu: false })
+        Some(Device {
+            name: nic.name.clone(),
+            function: nic.pci.as_ref()?,
+            ports_gbps,
+            is_gpu: false,
+            is_partial: node.partial,
+        })
     });
     gpus.chain(nics).collect()
 }
@@ -50,25 +69,40 @@ fn link(device: &Device, sheet: &mut Sheet) {
     const ITEM: &str = "link";
     let Device { name, function, .. } = device;
     let sheet = sheet.about(name);
-    let (Some(now), Some(most)) = (&function.link, &function.most) else {
-        return sheet.skip(ITEM, "the kernel does not tell, as with virtual functions");
+    const REMEDY: &str = "The link came up with fewer lanes or a lower speed than both ends have: reseat the card, check riser and bifurcation in the BIOS: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`";
+    let detail = |link| format!("{} at {}", shown(link), function.address).trim_end_matches(" at ").to_string();
+    let (now, most) = match (&function.link, &function.most) {
+        (Some(now), Some(most)) => (now, most),
+        (Some(now), None) if now.downgraded => {
+            return sheet.warn(ITEM, detail(now) + ", downgraded", Some(Code::PcieDegraded), REMEDY);
+        }
+        _ => return sheet.skip(ITEM, "the kernel does not tell, as with virtual functions"),
     };
-    let detail = format!("{} at {}", shown(now), function.address);
+    let detail = detail(now);
     let slot = function.slot.as_ref().and_then(|slot| slot.most.as_ref());
     let is_slow = |most: &PcieLink| now.width < most.width || (!device.is_gpu && now.speed_gts < most.speed_gts);
     let needed = device.ports_gbps / 8.0;
     let starves = needed > now.gb_per_s();
-    let both = slot.is_none_or(&is_slow);
+    let both = slot.is_some_and(&is_slow);
     if is_slow(most) && both {
-        let remedy = "The link came up with fewer lanes or a lower speed than both ends have: reseat the card, check riser and bifurcation in the BIOS: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`";
-        sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), remedy);
+        sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), REMEDY);
     } else if starves {
         let remedy = "Move the card to a slot with more lanes; until then its ports cannot reach their rate";
         let detail = format!("{detail} is {:.1} GB/s, its ports need {needed:.1}", now.gb_per_s());
         sheet.fail(ITEM, detail, Some(Code::PcieDegraded), remedy);
     } else if is_slow(most) {
-        let remedy = "The slot has less than the card could use: move the card if its ports or the GPU need more";
+        let remedy = match slot {
+            Some(_) => "The slot has less than the card could use: move the card if its ports or the GPU need more",
+            None => REMEDY,
+        };
         sheet.warn(ITEM, format!("{detail}, the card could do {}", shown(most)), Some(Code::PcieDegraded), remedy);
+    } else if device.is_partial && now.speed_gts < most.speed_gts {
+        // A node that was looked at whole has nothing else that a slow link would show; here it is all there is.
+        let why = format!(
+            "at {} of {} GT/s; is the GPU idle? Idle GPUs lower the speed: look while it works: `nvidia-smi -q | grep -A 5 'PCIe Gen'`",
+            now.speed_gts, most.speed_gts
+        );
+        sheet.skip(ITEM, why);
     } else {
         sheet.ok(ITEM, shown(now));
     }
@@ -79,8 +113,16 @@ fn acs(bridges: &[Bridge], sheet: &mut Sheet) {
     let on: Vec<&Bridge> = bridges.iter().filter(|bridge| bridge.acs_redirects.get() == Some(&true)).collect();
     let unread = bridges.iter().filter_map(|bridge| bridge.acs_redirects.why()).next();
     if !on.is_empty() {
-        let names: Vec<String> =
-            on.iter().map(|bridge| format!("{} above {}", bridge.address, listed(&bridge.above))).collect();
+        let names: Vec<String> = on
+            .iter()
+            .map(|bridge| {
+                if bridge.above.is_empty() {
+                    bridge.address.clone()
+                } else {
+                    format!("{} above {}", bridge.address, listed(&bridge.above))
+                }
+            })
+            .collect();
         let detail = format!("redirects at {}", listed(&names));
         let remedy = "Requests between devices below these bridges go up to the CPU and back. Turn ACS off in the BIOS, or until the next boot with `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000` (in a virtual machine: on its host)";
         if on.iter().any(|bridge| bridge.above.iter().any(|name| name.starts_with("GPU"))) {

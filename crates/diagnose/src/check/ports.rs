@@ -71,17 +71,20 @@ fn state(at: Port, all: &[Port], sheet: &mut Sheet) {
     let physical = at.port.physical_state.as_deref().map_or(String::new(), |state| format!(", {state}"));
     let detail = format!("{}{physical}, {layer}", at.port.state);
     let sheet = sheet.about(at.name());
+    if at.port.state.is_empty() {
+        return sheet.skip(ITEM, "no command tells it");
+    }
     if at.is_active() {
         return sheet.ok(ITEM, detail);
     }
-    let remedy = remedy_of_state(at);
+    let until = format!("until it is up, leave it out: `export NCCL_IB_HCA=^{}`", at.device.name);
+    let remedy = format!("{}; {until}", remedy_of_state(at));
     let mut active = all.iter().filter(|other| other.is_active());
     let is_spare = active.clone().any(|other| other.device.name == at.device.name);
     if !is_spare && (active.clone().any(|other| other.is_like(at)) || active.next().is_none()) {
         return sheet.fail(ITEM, detail, Some(Code::IbTransportError), remedy);
     }
-    let unused = format!("If it is meant to be unused, leave it out: `export NCCL_IB_HCA=^{}`", at.device.name);
-    sheet.warn(ITEM, detail, Some(Code::IbTransportError), format!("{remedy}. {unused}"));
+    sheet.warn(ITEM, detail, Some(Code::IbTransportError), remedy);
 }
 
 fn remedy_of_state(Port { device, port }: Port) -> String {

@@ -1,295 +1,252 @@
-//! What commands of the system tell of a host: ports, PCIe links, access control, services, limits, the kernel's log.
+//! What is known of the machines, judged as `busbw check` judges it: whatever a run of some time measured.
 
 use super::Draft;
 use crate::case::Case;
-use crate::xid::{Fault, fault};
-use busbw_model::{Code, Evidence, Fact, Finding, HostFact, Limit, LinkLayer, Severity};
-use std::collections::{HashMap, HashSet};
+use crate::check::{check, odd_ones};
+use crate::words::listed;
+use busbw_model::node::Hello;
+use busbw_model::{
+    CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
+    SourceLine, Subject,
+};
 
-/// Locked memory below this is a shell's default, not one for RDMA.
-const LITTLE_LOCKED_MEMORY: u64 = 1 << 30;
-/// What containers get of /dev/shm, and a little more.
-const LITTLE_SHARED_MEMORY: u64 = 256 << 20;
+/// Devices and lines of evidence that a finding shows at most.
+const MOST_SHOWN: usize = 6;
+const EXPLANATION: &str =
+    "`busbw check` says so of the same facts. They hold for the machine, whatever a run of some time measured.";
 
-/// A finding per kind of trouble.
+/// What was checked of the machines and is known: of one that some commands tell of, only what a line of theirs tells.
+fn checked<'a>(case: &Case<'a>) -> Vec<(&'a Machine, CheckItem)> {
+    let machines = case.run.machines.iter();
+    let items = machines.flat_map(|machine| {
+        let checked = check(std::slice::from_ref(&machine.facts), &Hello::default());
+        checked.items.into_iter().map(move |item| (machine, item))
+    });
+    items.filter(|(machine, item)| machine.saved.is_some() || lines(machine, item).next().is_some()).collect()
+}
+
+fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a SourceLine> {
+    machine.lines(item.item, item.device.as_deref())
+}
+
+/// A finding per item that is not as it should be, whatever the number of machines and devices.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = Vec::new();
-    for fact in &case.run.host_facts {
-        let Some(trouble) = trouble(case, fact) else { continue };
-        match findings.iter_mut().find(|f| f.code == trouble.code) {
-            Some(known) if known.evidence.len() < 6 => known.evidence.extend(trouble.evidence),
-            Some(_) => {}
-            None => findings.push(trouble),
+    let mut kinds: Vec<(&'static str, Severity, Code, Vec<(&Machine, CheckItem)>)> = Vec::new();
+    for (machine, item) in checked(case) {
+        let Some((severity, code)) = severity(case, &item.outcome) else { continue };
+        match kinds.iter_mut().find(|kind| (kind.0, kind.1, kind.2) == (item.item, severity, code)) {
+            Some((.., alike)) => alike.push((machine, item)),
+            None => kinds.push((item.item, severity, code, vec![(machine, item)])),
         }
     }
-    findings.extend(unequal_rates(case));
-    findings
+    let of_items = kinds.into_iter().filter_map(|(name, severity, code, items)| {
+        let (_, first) = items.first()?;
+        let mut subjects: Vec<String> = items.iter().map(|(_, item)| subject(item)).collect();
+        subjects.retain(|subject| !subject.is_empty());
+        let subjects = listed(subjects.iter(), 2);
+        let title = format!("{subjects}{}{name} {}", if subjects.is_empty() { "" } else { ": " }, first.detail);
+        let evidence = items.iter().flat_map(|(machine, item)| evidence(machine, item)).take(MOST_SHOWN).collect();
+        Some(finding(severity, code, title, evidence, first.outcome.remedy()?))
+    });
+    of_items.chain(differences(case)).collect()
 }
 
-/// What is wrong with one fact: code, severity, confidence, title, explanation, remedy.
-type Trouble = (Code, Severity, f64, String, &'static str, &'static str);
-
-/// What is wrong with one fact.
-fn trouble(case: &Case, fact: &HostFact) -> Option<Finding> {
-    let found = of_port(case, fact).or_else(|| of_gpu(fact)).or_else(|| of_process(fact));
-    let (code, severity, confidence, title, explanation, remedy) = found?;
-    let draft = Draft { code, severity, confidence, title, explanation: explanation.into() };
-    Some(draft.finding(vec![Evidence::new(fact.source.clone())], &[remedy]))
-}
-
-/// Ports of NICs, PCIe links and bridges.
-fn of_port(case: &Case, fact: &HostFact) -> Option<Trouble> {
-    let device = &fact.device;
-    Some(match &fact.fact {
-        Fact::PortState(state) if state.eq_ignore_ascii_case("down") => (
-            Code::IbTransportError,
-            Severity::Warning,
-            0.6,
-            format!("A port of {device} is down"),
-            "A port that is down carries nothing; NCCL leaves it out, and nodes then offer different NICs.",
-            "See cable and switch port: `sudo mlxlink -d mlx5_0 -m -c`; leave unused ports out by name: `export NCCL_IB_HCA=mlx5_0,mlx5_1`",
-        ),
-        Fact::ActiveMtu(mtu) if *mtu < 4096 && is_ethernet(case, fact) && failed_transfer(case) => (
-            Code::RoceConfig,
-            Severity::Warning,
-            0.7,
-            format!("{device} uses an MTU of {mtu} bytes"),
-            "Both ends and every switch on the way must pass the same MTU; a large RDMA packet that a switch does not pass is lost without a word.",
-            "Compare the MTU of all nodes and switch ports: `ibv_devinfo | grep -E 'hca_id|active_mtu'; ip link show`",
-        ),
-        Fact::PcieLink(link) if link.downgraded => (
-            Code::PcieDegraded,
-            Severity::Warning,
-            0.8,
-            format!("The PCIe link of {device} runs below its capability: {} GT/s x{}", link.speed_gts, link.width),
-            "The device says itself that it has fewer lanes or a lower speed than it could. Everything behind the link is limited by it. (GPUs lower the speed while idle.)",
-            "Look under load, then reseat the card or move it: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`",
-        ),
-        Fact::AcsRedirects(true) => (
-            Code::PcieAcs,
-            Severity::Warning,
-            0.8,
-            format!(
-                "Access control (ACS) redirects traffic at {}",
-                if device.is_empty() { "a bridge" } else { device }
-            ),
-            "With ACS on, requests between devices below a bridge go up to the CPU and back: P2P and GPUDirect RDMA become slow, or fail.",
-            "Turn it off on the bridges above GPUs and NICs: in the BIOS, or `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000`",
-        ),
-        Fact::PcieError { corrected: false, .. } => (
-            Code::PcieDegraded,
-            Severity::Warning,
-            0.75,
-            format!("PCIe reports uncorrected errors at {device}"),
-            "The link loses packets: transfers are repeated or fail.",
-            "Reseat the card, check riser and power, and update the firmware: `dmesg -T | grep -i aer`",
-        ),
-        _ => return None,
-    })
-}
-
-/// GPUs, NVLink and the fabric manager.
-fn of_gpu(fact: &HostFact) -> Option<Trouble> {
-    let device = &fact.device;
-    Some(match &fact.fact {
-        Fact::FabricState(state) if !state.eq_ignore_ascii_case("completed") && !state.eq_ignore_ascii_case("n/a") => (
-            Code::NvlinkFabric,
-            Severity::Error,
-            0.85,
-            format!("The NVLink fabric of {device} is '{state}'"),
-            "The fabric manager has not finished configuring the switches, so CUDA cannot use the GPUs together.",
-            "See the service and its log: `systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A 3 -i fabric`",
-        ),
-        Fact::NvLink { link, rate_gbs: None } => (
-            Code::NvlinkFabric,
-            Severity::Warning,
-            0.6,
-            format!("NVLink {link} of {device} is inactive"),
-            "A link that should be up is not: a fault of the board, or a fabric manager that has not configured it.",
-            "See every link and its errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`",
-        ),
-        Fact::Service { name, state } if name.contains("fabricmanager") && state != "active" => (
-            Code::NvlinkFabric,
-            Severity::Error,
-            0.85,
-            format!("{name} is {state}"),
-            "Machines with NVSwitch need the fabric manager before CUDA can use the GPUs together.",
-            "Start it: `sudo systemctl enable --now nvidia-fabricmanager`; its version must be the driver's",
-        ),
-        Fact::PeerAccess { to, status } if !["OK", "X", "N/A"].contains(&status.as_str()) => (
-            Code::P2pDisabled,
-            Severity::Warning,
-            0.75,
-            format!("{device} and {to} may not read each other's memory: {status}"),
-            "CUDA refuses direct access: the chipset does not support it (CNS), the GPU or its driver does not (GNS), or it is disabled.",
-            "Data then goes through host memory; see BIOS settings (ACS, IOMMU) and whether the driver supports P2P for this GPU",
-        ),
-        Fact::Xid { code, .. } if fault(*code) == Fault::NvLink => (
-            Code::NvlinkFabric,
-            Severity::Error,
-            0.85,
-            format!("{device} reports an NVLink error"),
-            "The kernel's log has an Xid error of NVLink: a link failed, and CUDA programs on it with it.",
-            "See links and errors: `nvidia-smi nvlink -e`; reset the GPUs, and have the board checked if it comes again",
-        ),
-        Fact::Xid { code, .. } if fault(*code) == Fault::Program => (
-            Code::GpuError,
-            Severity::Warning,
-            0.6,
-            format!("A program on {device} faulted: Xid {code}"),
-            "The driver logged an exception or a page fault of a program, or that it stopped its work. The rank that ran it died, and its peers \
-             wait for it; the GPU is sound.",
-            "See which program and when, and run it under compute-sanitizer: `sudo dmesg -T | grep Xid`",
-        ),
-        Fact::Xid { code, .. } => (
-            Code::GpuError,
-            Severity::Error,
-            0.88,
-            format!("{device} reports Xid {code}"),
-            "The driver logged an error of this GPU. NCCL's calls fail on its rank first and then on its peers.",
-            "Look the number up in NVIDIA's list of Xid errors; see `nvidia-smi -q -d ECC,ROW_REMAPPER`; reset or drain the node",
-        ),
-        _ => return None,
-    })
-}
-
-/// Limits, and processes that were killed.
-fn of_process(fact: &HostFact) -> Option<Trouble> {
-    Some(match &fact.fact {
-        Fact::Limit { limit: Limit::LockedMemory, soft: Some(bytes) } if *bytes < LITTLE_LOCKED_MEMORY => (
-            Code::LimitsMemlock,
-            Severity::Warning,
-            0.75,
-            format!("Only {} kB of memory may be locked", bytes / 1024),
-            "RDMA locks the memory that NICs read and write; with this limit registering it fails.",
-            "`printf '* soft memlock unlimited\\n* hard memlock unlimited\\n' | sudo tee /etc/security/limits.d/rdma.conf`; Docker: `--ulimit memlock=-1`",
-        ),
-        Fact::SharedMemory { size, free } if *size <= LITTLE_SHARED_MEMORY || free.is_some_and(|f| f < 16 << 20) => (
-            Code::LimitsShm,
-            Severity::Warning,
-            0.75,
-            format!("/dev/shm has {} MB", size >> 20),
-            "Ranks of a node share buffers in /dev/shm; several MB for every pair of them.",
-            "Docker: `docker run --shm-size=8g …` or `--ipc=host`; Kubernetes: an emptyDir of medium Memory at /dev/shm",
-        ),
-        Fact::OutOfMemoryKill(_) => (
-            Code::PeerDied,
-            Severity::Error,
-            0.75,
-            "The kernel killed a process for lack of memory".to_string(),
-            "A rank that is killed leaves its peers waiting; what they report follows from it.",
-            "Give the job more host memory, or load less per rank: `dmesg -T | grep -i 'killed process'`",
-        ),
-        _ => return None,
-    })
-}
-
-fn is_ethernet(case: &Case, fact: &HostFact) -> bool {
-    case.run.host_facts.iter().any(|f| f.device == fact.device && f.fact == Fact::LinkLayer(LinkLayer::Ethernet))
-}
-
-/// Whether a transfer got no answer, so that an MTU comes into question.
-fn failed_transfer(case: &Case) -> bool {
-    case.lines.iter().any(|line| line.text.contains("vendor err 129"))
-}
-
-/// Ports of one link layer with different rates: compute on InfiniBand and storage on Ethernet are no siblings.
-fn unequal_rates(case: &Case) -> Option<Finding> {
-    let facts = || case.run.host_facts.iter();
-    let port = |fact: &'_ HostFact| (fact.host.clone(), fact.device.clone());
-    // A port that is down names a rate that means nothing.
-    let down: HashSet<_> = facts()
-        .filter(|fact| matches!(&fact.fact, Fact::PortState(state) if !state.eq_ignore_ascii_case("active")))
-        .map(port)
-        .collect();
-    let layers: HashMap<_, LinkLayer> = facts()
-        .filter_map(|fact| match fact.fact {
-            Fact::LinkLayer(layer) => Some((port(fact), layer)),
-            _ => None,
-        })
-        .collect();
-    let rates: Vec<(&HostFact, Option<LinkLayer>, f64)> = facts()
-        .filter_map(|fact| match fact.fact {
-            Fact::RateGbps(rate) if rate > 0.0 && !down.contains(&port(fact)) => {
-                Some((fact, layers.get(&port(fact)).copied(), rate))
-            }
-            _ => None,
-        })
-        .collect();
-    let mut best: HashMap<Option<LinkLayer>, f64> = HashMap::new();
-    for (_, layer, rate) in &rates {
-        let most = best.entry(*layer).or_default();
-        *most = most.max(*rate);
+/// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
+/// missed: a table that is complete shows that neither did much.
+fn severity(case: &Case, outcome: &Outcome) -> Option<(Severity, Code)> {
+    let code = outcome.code()?;
+    let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
+    match outcome {
+        Outcome::Fail { .. } if !measured || !matches!(code, Code::PcieAcs | Code::PeerDied) => {
+            Some((Severity::Error, code))
+        }
+        Outcome::Fail { .. } | Outcome::Warn { .. } => Some((Severity::Warning, code)),
+        Outcome::Ok | Outcome::Skip { .. } => None,
     }
-    let (slow, layer, rate) = rates.iter().find(|(_, layer, rate)| *rate < 0.6 * best[layer])?;
-    let best = best[layer];
-    let draft = Draft {
-        code: Code::NicRate,
-        severity: Severity::Warning,
-        confidence: 0.7,
-        title: format!("{} runs at {rate} Gbit/s where others run at {best}", slow.device),
-        explanation: "A port that came up at a lower rate than its siblings has a cable, transceiver or switch port of an older generation, \
-                      or lanes that did not come up. (It may also be the NIC for management: then leave it out of NCCL_IB_HCA.)"
-            .into(),
-    };
-    Some(draft.finding(
-        vec![Evidence::new(slow.source.clone())],
-        &[
-            &format!("See cable and lanes: `sudo mlxlink -d {} -m -c`", name(&slow.device)),
-            &format!("If it is not meant for NCCL, leave it out: `export NCCL_IB_HCA=^{}`", name(&slow.device)),
-        ],
-    ))
 }
 
-/// `mlx5_4` of the port `mlx5_4/1`.
-fn name(device: &str) -> &str {
-    device.split('/').next().unwrap_or(device)
+fn finding(severity: Severity, code: Code, title: String, evidence: Vec<Evidence>, remedy: &str) -> Finding {
+    let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
+    Draft { code, severity, confidence, title, explanation: EXPLANATION.into() }.finding(evidence, &[remedy])
+}
+
+/// `node1 mlx5_0/1`.
+fn subject(item: &CheckItem) -> String {
+    let parts = [Some(item.host.as_str()), item.device.as_deref()];
+    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of commands, or what the saved facts hold.
+fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
+    let told: Vec<Evidence> = lines(machine, item).cloned().map(Evidence::new).collect();
+    let Some(place) = machine.saved.filter(|_| told.is_empty()) else { return told };
+    let text = format!("{} {}: {}", subject(item), item.item, item.detail);
+    vec![Evidence::new(SourceLine::new(place, text.trim_start()))]
+}
+
+/// What should be equal on all machines with a name, and is not.
+fn differences(case: &Case) -> impl Iterator<Item = Finding> {
+    let named = || case.run.machines.iter().filter(|machine| !machine.facts.host.is_empty());
+    let nodes: Vec<NodeFacts> = named().map(|machine| machine.facts.clone()).collect();
+    odd_ones(&nodes).into_iter().filter_map(|odd| {
+        let OddOne { item, majority, differ, remedy, fails, code, .. } = odd;
+        let differ = listed(differ.iter().map(|(host, value)| format!("{host} {value}")), MOST_SHOWN);
+        let others = majority.map_or(String::new(), |value| format!(", the others {value}"));
+        let title = format!("Machines differ: {item}: {differ}{others}");
+        let severity = if fails { Severity::Error } else { Severity::Warning };
+        Some(finding(severity, code?, title, Vec::new(), &remedy))
+    })
+}
+
+/// Each machine, by what was checked of it.
+pub(crate) fn judge(case: &Case) -> Vec<Judged> {
+    let mut judged: Vec<(&Machine, Vec<CheckItem>)> = Vec::new();
+    for (machine, item) in checked(case) {
+        match judged.last_mut().filter(|(known, _)| std::ptr::eq::<Machine>(*known, machine)) {
+            Some((_, items)) => items.push(item),
+            None => judged.push((machine, vec![item])),
+        }
+    }
+    let judged = judged.into_iter().filter_map(|(machine, items)| {
+        let passed = items.iter().filter(|item| item.outcome == Outcome::Ok).count();
+        let failed = items.iter().filter(|item| item.outcome.code().is_some()).count();
+        let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && item.outcome.code().is_none());
+        let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
+        let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
+        let open = items.iter().find_map(|item| question(case, machine, item));
+        let (outcome, how) = match (failed, passed) {
+            (0, 0) if open.is_none() => return None,
+            (0, _) if open.is_some() => (Judgement::Undecided, format!("{passed} checks passed{minor}")),
+            (0, 1) => (Judgement::Passed, format!("1 check passed{minor}")),
+            (0, _) => (Judgement::Passed, format!("{passed} checks passed{minor}")),
+            _ => (Judgement::Failed, format!("{failed} of {} checks failed{minor}", passed + failed)),
+        };
+        let question = open.filter(|_| outcome == Judgement::Undecided);
+        Some(Judged { subject: Subject::Host, what: what.into(), how, outcome, question })
+    });
+    let judged: Vec<Judged> = judged.collect();
+    let of_run = run_unseen(case).filter(|_| !judged.is_empty());
+    judged.into_iter().chain(of_run).collect()
+}
+
+/// A run that the input tells of without showing how it went: sound machines are no praise for it.
+fn run_unseen(case: &Case) -> Option<Judged> {
+    use busbw_model::InputKind::{Busbw, HostFacts, TopoMatrix, TopoXml};
+    let is_of_run = |kind: &InputKind| !matches!(kind, Busbw | HostFacts | TopoMatrix | TopoXml);
+    let tells = case.run.inputs.iter().flat_map(|input| &input.kinds).any(is_of_run);
+    let is_seen = !case.run.tables.is_empty() || case.run.communicators.iter().any(|comm| comm.came_up());
+    let (what, how) = ("the run".into(), "the input does not show how it went".into());
+    let judged = Judged { subject: Subject::Course, what, how, outcome: Judgement::Undecided, question: None };
+    (tells && !is_seen).then_some(judged)
+}
+
+/// What a command told and nobody can judge, where there is no run that would tell.
+fn question(case: &Case, machine: &Machine, item: &CheckItem) -> Option<String> {
+    let Outcome::Skip { why } = &item.outcome else { return None };
+    let is_open = machine.facts.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();
+    is_open.then(|| format!("{} {} {why}", subject(item), item.item).trim_start().to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use busbw_model::Verdict;
 
-    #[test]
-    fn the_rate_of_a_port_that_is_down_means_nothing() {
-        let port = |name: &str, rate: u32, state: &str| {
+    /// The codes above info, with their severity, and the verdict.
+    fn answer(inputs: &[(&str, &str)]) -> (Verdict, Vec<(Code, Severity)>) {
+        let inputs: Vec<(&str, &[u8])> = inputs.iter().map(|(name, text)| (*name, text.as_bytes())).collect();
+        let diagnosis = crate::diagnose(&busbw_ingest::read_bytes(&inputs).expect("text"));
+        let above = diagnosis.findings.iter().filter(|finding| finding.severity > Severity::Info);
+        (diagnosis.verdict, above.map(|finding| (finding.code, finding.severity)).collect())
+    }
+
+    fn ibstat(ports: &[(&str, &str, u32, &str)]) -> String {
+        let port = |(name, state, rate, layer): &(&str, &str, u32, &str)| {
             format!(
-                "CA '{name}'\n\tCA type: MT4123\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: {state}\n\t\tRate: {rate}\n\t\tLink layer: InfiniBand\n"
+                "CA '{name}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: {state}\n\t\tPhysical state: LinkUp\n\
+                 \t\tRate: {rate}\n\t\tBase lid: 5\n\t\tSM lid: 0\n\t\tLink layer: {layer}\n"
             )
         };
-        for (state, told) in [("Active", true), ("Down", false)] {
-            let text = port("mlx5_0", 200, "Active") + &port("mlx5_1", 10, state);
-            let run = busbw_ingest::read_bytes(&[("ibstat.txt", text.as_bytes())]).expect("text");
-            let found = rule(&Case::new(&run));
-            assert_eq!(found.iter().any(|f| f.code == Code::NicRate), told, "{state}: {found:?}");
+        ports.iter().map(port).collect()
+    }
+
+    #[test]
+    fn tools_are_judged_as_check_judges_facts() {
+        use Code::{GpuError, IbTransportError, LimitsMemlock, NicRate, NvlinkFabric, PcieAcs, PcieDegraded};
+        use Severity::{Error, Warning};
+        let lspci = |class: &str, speed: &str, width: &str| {
+            format!(
+                "17:00.0 {class}: a (rev a1)\n\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM\n\tLnkSta:\tSpeed {speed}, Width {width}\n"
+            )
+        };
+        let smi = "GPU 00000000:18:00.0\n    Product Name                          : a\n    GPU Link Info\n        PCIe Generation\n            Max                           : 5\n            Current                       : 5\n        Link Width\n            Max                           : 16x\n            Current                       : 8x\n";
+        let ecc = "GPU 00000000:18:00.0\n    Product Name                          : a\n    ECC Errors\n        Volatile\n            DRAM Uncorrectable            : 3\n        Aggregate\n            DRAM Uncorrectable            : 3\n";
+        let cases: [(String, Option<(Code, Severity)>); 21] = [
+            (smi.into(), Some((PcieDegraded, Warning))),
+            (ecc.into(), Some((GpuError, Error))),
+            ("|   1  NVIDIA H100 80GB HBM3   On  | 00000000:2A:00.0 Off |     7 |\n".into(), Some((GpuError, Error))),
+            (
+                "link mlx5_1/1 state DOWN physical_state DISABLED netdev ens1f1np1\n".into(),
+                Some((IbTransportError, Error)),
+            ),
+            (
+                "[1.0] pcieport 0000:16:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=a\n".into(),
+                Some((PcieDegraded, Warning)),
+            ),
+            ("Unit nvidia-fabricmanager.service could not be found.\n".into(), Some((NvlinkFabric, Error))),
+            (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 400, "InfiniBand")]), None),
+            (
+                ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 100, "InfiniBand")]),
+                Some((NicRate, Error)),
+            ),
+            (ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Active", 100, "Ethernet")]), None),
+            (
+                ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Down", 10, "InfiniBand")]),
+                Some((IbTransportError, Error)),
+            ),
+            (
+                ibstat(&[("mlx5_0", "Active", 400, "InfiniBand"), ("mlx5_1", "Down", 40, "Ethernet")]),
+                Some((IbTransportError, Warning)),
+            ),
+            (ibstat(&[("mlx5_0", "Initializing", 400, "InfiniBand")]), Some((IbTransportError, Error))),
+            (lspci("3D controller", "2.5GT/s (downgraded)", "x16 (ok)"), None),
+            (lspci("3D controller", "16GT/s (ok)", "x8 (downgraded)"), Some((PcieDegraded, Warning))),
+            (lspci("Infiniband controller", "8GT/s (downgraded)", "x16 (ok)"), Some((PcieDegraded, Warning))),
+            (lspci("Non-Volatile memory controller", "8GT/s (downgraded)", "x4"), None),
+            ("00:01.0 PCI bridge: a\n\tACSCtl:\tSrcValid+ ReqRedir+ CmpltRedir+\n".into(), Some((PcieAcs, Warning))),
+            ("[1.0] NVRM: Xid (PCI:0000:17:00): 31, pid=1, name=python, Ch 8\n".into(), Some((GpuError, Warning))),
+            ("[1.0] NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.\n".into(), Some((GpuError, Error))),
+            (
+                "GPU 3: NVIDIA H100 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n".into(),
+                Some((NvlinkFabric, Error)),
+            ),
+            ("max locked memory       (kbytes, -l) 64\n".into(), Some((LimitsMemlock, Warning))),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(answer(&[("paste.txt", &text)]).1, Vec::from_iter(expected), "{text}");
         }
     }
 
     #[test]
-    fn rates_are_compared_within_a_link_layer() {
-        let port = |name: &str, rate: u32, layer: &str| {
-            format!(
-                "CA '{name}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n\t\tLink layer: {layer}\n"
-            )
-        };
-        for (layer, told) in [("InfiniBand", true), ("Ethernet", false)] {
-            let text = port("mlx5_0", 400, "InfiniBand") + &port("mlx5_1", 100, layer);
-            let run = busbw_ingest::read_bytes(&[("ibstat.txt", text.as_bytes())]).expect("text");
-            let found = rule(&Case::new(&run));
-            assert_eq!(found.iter().any(|f| f.code == Code::NicRate), told, "{layer}: {found:?} {:?}", run.host_facts);
-        }
+    fn a_program_that_speaks_of_a_state_is_no_tool() {
+        let text = ibstat(&[("mlx5_0", "Active", 400, "InfiniBand")]) + "\nepoch 1\nState: Down\nactive_mtu: 256\n";
+        assert_eq!(answer(&[("run.log", &text)]), (Verdict::Healthy, Vec::new()));
     }
 
-    /// As `busbw check` has it: what a program did to itself is no reason to take a GPU out of service.
     #[test]
-    fn an_error_of_a_program_is_told_apart_from_one_of_the_gpu() {
-        let cases = [(31, "A program on", Severity::Warning), (79, "reports Xid 79", Severity::Error)];
-        for (code, title, severity) in cases {
-            let text =
-                format!("[ 9876.543210] NVRM: Xid (PCI:0000:17:00): {code}, pid=1234, name=python, Ch 00000008\n");
-            let run = busbw_ingest::read_bytes(&[("dmesg.txt", text.as_bytes())]).expect("text");
-            let found = rule(&Case::new(&run));
-            assert!(found.iter().any(|f| f.title.contains(title) && f.severity == severity), "{code}: {found:?}");
-        }
+    fn a_sound_machine_is_no_praise_for_a_run_that_did_not_come_up() {
+        let log =
+            "host-1:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nhost-1:1:2 [0] NCCL INFO Using network IB\n";
+        let ports = ibstat(&[("mlx5_0", "Active", 400, "InfiniBand")]);
+        assert_eq!(answer(&[("run.log", log), ("ibstat.txt", &ports)]), (Verdict::Inconclusive, Vec::new()));
+    }
+
+    /// What several inputs tell of one machine is judged together: memory that RDMA has to lock.
+    #[test]
+    fn inputs_of_one_machine_are_one() {
+        let ports = format!("root@a:~# ibstat\n{}", ibstat(&[("mlx5_0", "Active", 400, "InfiniBand")]));
+        let limits = "root@a:~# ulimit -a\nmax locked memory       (kbytes, -l) 64\n";
+        let (_, found) = answer(&[("ports.txt", &ports), ("limits.txt", limits)]);
+        assert_eq!(found, [(Code::LimitsMemlock, Severity::Error)]);
     }
 }

@@ -2,11 +2,11 @@
 
 mod channels;
 mod device_lists;
+pub(crate) mod ends;
 pub(crate) mod environment;
 mod fabric_congestion;
-pub(crate) mod failures;
 mod gdr;
-mod hosts;
+pub(crate) mod hosts;
 mod interface;
 mod launch;
 mod launch_command;
@@ -21,6 +21,7 @@ mod saved;
 mod shapes;
 pub(crate) mod signatures;
 mod sockets;
+mod stacks;
 pub(crate) mod start;
 pub(crate) mod transport;
 mod versions;
@@ -49,6 +50,8 @@ pub struct Entry {
 pub enum Basis {
     /// Measured speed, results, or who took part: a run that ended well does not disprove it.
     Speed,
+    /// What a machine is: no run disproves it.
+    Machine,
     /// What the log and people say.
     Log,
     /// Measured speed, as an answer to somebody who told the hardware.
@@ -90,10 +93,11 @@ pub const ALL: &[Entry] = &[
     on_log("odd_one", odd_one::rule),
     on_log("start", start::rule),
     on_speed("versions", versions::rule),
-    on_log("hosts", hosts::rule),
+    Entry { name: "hosts", basis: Basis::Machine, rule: hosts::rule },
     on_speed("saved", saved::rule),
     on_speed("wire_test", wire_test::rule),
     on_log("witnesses", witnesses::rule),
+    on_log("stacks", stacks::rule),
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),
 ];

@@ -22,10 +22,13 @@ fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
     })?;
     let used: BTreeSet<u32> = comm.transports.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
     let (line, listed) = listed(case, comm, if network.starts_with("IB") { "IB" } else { network })?;
-    // Which NICs the ranks use that log nothing is not known. A number beyond the list is that of a device that NCCL fuses of
+    // Which NICs the ranks use that log nothing is not known: one rank, or one per host, tells too little. A number beyond the list is that of a device that NCCL fuses of
     // several (`NET/IB : Made virtual device [9] name=mlx5_1+mlx5_2`, 2.25 and later).
     let fused = used.iter().any(|nic| *nic as usize >= listed);
-    if !comm.all_told() || fused || comm.edges.iter().filter(of_network).count() < 2 {
+    let tellers: BTreeSet<u32> = comm.edges.iter().filter(of_network).map(Edge::teller).collect();
+    let hosts: BTreeSet<u32> = tellers.iter().filter_map(|rank| comm.node_of(*rank)).collect();
+    let several = hosts.len() > 1 && tellers.len() > hosts.len();
+    if !comm.all_told() && !several || fused || comm.edges.iter().filter(of_network).count() < 2 {
         return None;
     }
     // A GPU or two of a node need no more than a NIC each, and PXN chooses among near ones.

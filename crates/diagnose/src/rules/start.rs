@@ -1,10 +1,10 @@
 //! Ranks that did not come up: who died, who waits, where, and for whom.
 
-use super::{Draft, failures};
+use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{
-    Code, Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, RemarkKind, Severity, SourceLine, Stage,
+    Code, Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, Severity, SourceLine, Stage,
     Warning,
 };
 
@@ -75,7 +75,7 @@ impl<'a> Start<'a> {
             || self.comm.ranks.values().any(|rank| rank.left.is_some())
             || self.comm.edges.iter().any(|edge| edge.use_ == EdgeUse::PointToPoint)
             || run.tables.iter().any(|table| !table.rows.is_empty())
-            || run.remarks.iter().any(|remark| remark.kind == RemarkKind::Finished)
+            || self.case.refuters.ended_well()
     }
 
     fn finding(&self) -> Option<Finding> {
@@ -163,7 +163,7 @@ impl<'a> Start<'a> {
     /// Most came up, and these did not.
     fn missing(&self) -> Option<Finding> {
         let complete = self.up.len() as u32;
-        if complete == 0 || complete == self.nranks || complete * 2 < self.nranks || !failures::failed(self.case) {
+        if complete == 0 || complete == self.nranks || complete * 2 < self.nranks || !self.case.ends.failed() {
             return None;
         }
         let absent: Vec<u32> = (0..self.nranks).filter(|rank| !self.up.contains(rank)).collect();

@@ -1,6 +1,6 @@
 //! Processes of one job that load different versions of NCCL.
 
-use super::{Draft, failures};
+use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{Code, Communicator, Evidence, Finding, Library, Place, Severity, VersionLine};
@@ -47,7 +47,7 @@ fn in_communicator(case: &Case, comm: &Communicator) -> Option<Finding> {
         hosts.entry(release(line).0).or_insert((line, BTreeSet::new())).1.insert(&host.host);
         ranks.entry(release(line).0).or_insert((line, BTreeSet::new())).1.insert(*number);
     }
-    let failed = failures::failed(case) || !comm.came_up() && case.run.nccl.warn_lines > 0;
+    let failed = case.ends.failed() || !comm.came_up() && case.run.nccl.warn_lines > 0;
     let of_hosts = hosts.values().map(|(_, hosts)| hosts.len()).sum::<usize>()
         == hosts.values().flat_map(|(_, hosts)| hosts).collect::<BTreeSet<_>>().len();
     match of_hosts {
@@ -79,7 +79,7 @@ fn at_once(case: &Case) -> Option<Finding> {
         let Some(line) = of_host(host) else { continue };
         hosts.entry(release(line).0).or_insert((line, BTreeSet::new())).1.insert(host);
     }
-    let failed = failures::failed(case) || case.run.nccl.warn_lines > 0;
+    let failed = case.ends.failed() || case.run.nccl.warn_lines > 0;
     mixed(&hosts, "", failed, 0.8)
 }
 

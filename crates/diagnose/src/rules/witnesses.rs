@@ -4,7 +4,8 @@ use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{
-    Code, CollectiveMismatch, Evidence, Finding, MismatchKind, ProcessGroup, RasCommunicator, Severity, TorchWork,
+    Code, CollectiveMismatch, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator, Severity,
+    SourceLine, TorchEvent, TorchWork,
 };
 
 const REMEDY: &[&str] = &[
@@ -14,9 +15,148 @@ const REMEDY: &[&str] = &[
 
 /// Process groups and communicators whose ranks do not agree.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let groups = case.run.process_groups.iter().filter_map(|group| mismatch(group).or_else(|| behind(group)));
+    let groups = || case.run.process_groups.iter();
+    let differing = groups().find_map(mismatch).or_else(|| groups().find_map(behind));
+    let waiting = differing.or_else(|| crossed(case)).or_else(|| groups().find_map(|group| waiting(case, group)));
+    let told = named(case).or(waiting).or_else(|| alone(case));
     let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators).filter_map(ras);
-    groups.take(1).chain(communicators.take(1)).collect()
+    told.into_iter().chain(communicators.take(1)).collect()
+}
+
+/// A finding of ranks that wait.
+fn hang(confidence: f64, title: String, explanation: &str, sources: Vec<&SourceLine>) -> Finding {
+    let explanation = explanation.to_string();
+    let draft = Draft { code: Code::HangMismatch, severity: Severity::Error, confidence, title, explanation };
+    draft.finding(sources.into_iter().take(4).map(|source| Evidence::new(source.clone())).collect(), REMEDY)
+}
+
+/// The ranks of a group that timed out, with what they wait in.
+fn timed_out(group: &ProcessGroup) -> impl Iterator<Item = (u32, &RankStanding, &TorchWork)> {
+    let late = group.ranks.iter().filter(|(_, standing)| standing.timed_out);
+    late.filter_map(|(rank, standing)| Some((*rank, standing, standing.stuck_in.as_ref()?)))
+}
+
+/// The ranks that a group has: as the flight recorder tells, else, for the group of all ranks, as many as a communicator or the labels
+/// of the input name.
+fn members(case: &Case, group: &ProcessGroup) -> Vec<u32> {
+    if !group.members.is_empty() {
+        return group.members.clone();
+    }
+    let is_default = group.name.id.unwrap_or(0) == 0;
+    let largest = case.largest().and_then(|comm| comm.nranks).filter(|_| is_default).unwrap_or(0);
+    let labelled = case.run.torch_statements.iter().filter_map(|statement| statement.rank).max();
+    let ended = case.run.ends.iter().flat_map(|end| end.ranks.iter().copied()).max();
+    let highest = labelled.max(ended).map_or(0, |rank| rank.saturating_add(1)).min(MOST_RANKS);
+    (0..largest.max(if is_default { highest } else { 0 })).collect()
+}
+
+/// More ranks than any job has: a label that only looks like a rank's.
+const MOST_RANKS: u32 = 1 << 16;
+
+/// Ranks that wait in one collective: who is missing, or that nobody is.
+fn waiting(case: &Case, group: &ProcessGroup) -> Option<Finding> {
+    let (_, _, work) = timed_out(group).next()?;
+    let here: Vec<u32> =
+        timed_out(group).filter(|(.., w)| w.sequence == work.sequence).map(|(rank, ..)| rank).collect();
+    let missing: Vec<u32> = members(case, group).into_iter().filter(|rank| !here.contains(rank)).collect();
+    let sources = timed_out(group).filter_map(|(_, standing, _)| standing.sources.first()).collect();
+    let what = describe(work, group);
+    let finding = match (here.len(), missing.len()) {
+        (1, _) => hang(0.5, format!("{} timed out in {what}", ranks("Rank", &here)), ONE, sources),
+        (_, 0) => hang(
+            0.7,
+            format!("All {} ranks that the input shows are in {what}: it did not finish", here.len()),
+            STUCK,
+            sources,
+        ),
+        (waiting, gone) if gone < waiting => {
+            let title = format!("{} wait in {what}: {}", ranks("Rank", &here), absent(&missing));
+            hang(0.8, title, MISSING, sources)
+        }
+        _ => hang(0.6, format!("{} timed out in {what}", ranks("Rank", &here)), ONE, sources),
+    };
+    Some(finding)
+}
+
+/// `collective 500 (ALLREDUCE, 1000 elements) of default_pg`.
+fn describe(work: &TorchWork, group: &ProcessGroup) -> String {
+    let elements = work.numel_in.map_or(String::new(), |n| format!(", {n} element{}", if n == 1 { "" } else { "s" }));
+    format!("collective {} ({}{elements}) of {}", work.sequence, work.op, group.name)
+}
+
+/// `Rank 0`, `ranks 1, 2, 3`.
+fn ranks(word: &str, ranks: &[u32]) -> String {
+    format!("{word}{} {}", if ranks.len() > 1 { "s" } else { "" }, list(ranks))
+}
+
+/// `rank 0 is missing`.
+fn absent(missing: &[u32]) -> String {
+    format!("{} {} missing", ranks("rank", missing), if missing.len() > 1 { "are" } else { "is" })
+}
+
+const MISSING: &str = "The ranks that timed out wait in the same collective. The missing rank did not call it, or did not say so: it is busy (data, a \
+                       checkpoint), went another way through the program, or has died. Its own output says which.";
+const STUCK: &str = "All of them called the same collective, so nobody is missing and nobody is behind. Data stopped moving: a link, a NIC or a GPU \
+                     stalled, or a rank that the input does not show is missing.";
+const ONE: &str = "These ranks waited for a collective until the watchdog ended them. The input does not show where the other ranks were: some never \
+                   called it, or data stopped moving.";
+const CROSSED: &str = "Each of these ranks waits in two groups at once, and nobody is behind in either: kernels of two communicators wait for each other. \
+                       Collectives of different groups must start in the same order on every rank, or one after the other.";
+
+/// Ranks that wait in two groups at once.
+fn crossed(case: &Case) -> Option<Finding> {
+    let groups: Vec<&ProcessGroup> =
+        case.run.process_groups.iter().filter(|group| timed_out(group).count() > 1).collect();
+    let (one, other, shared) = groups.iter().enumerate().find_map(|(index, one)| {
+        groups[index + 1..].iter().find_map(|other| {
+            let in_other = |rank: &u32| timed_out(other).any(|(known, ..)| known == *rank);
+            let shared: Vec<u32> = timed_out(one).map(|(rank, ..)| rank).filter(in_other).collect();
+            (shared.len() > 1).then_some((*one, *other, shared))
+        })
+    })?;
+    let (work, theirs) = (timed_out(one).next()?.2, timed_out(other).next()?.2);
+    let sources =
+        timed_out(one).chain(timed_out(other)).filter_map(|(_, standing, _)| standing.sources.first()).collect();
+    let title = format!(
+        "{} wait in two groups at once: {} and {}",
+        ranks("Rank", &shared),
+        describe(work, one),
+        describe(theirs, other)
+    );
+    let mut finding = hang(0.75, title, CROSSED, sources);
+    finding.remedy.insert(
+        0,
+        "Let NCCL order launches by the program's order: `export NCCL_LAUNCH_ORDER_IMPLICIT=1` (NCCL 2.26 and later)"
+            .into(),
+    );
+    Some(finding)
+}
+
+/// Time-outs without a rank, or of a group that is not named.
+fn alone(case: &Case) -> Option<Finding> {
+    let timeout = case.ends.timeouts.first()?;
+    let TorchEvent::Timeout { work, .. } = &timeout.event else { return None };
+    let who = timeout.rank.map_or("A rank".into(), |rank| format!("Rank {rank}"));
+    Some(hang(
+        0.5,
+        format!("{who} timed out in collective {} ({})", work.sequence, work.op),
+        ONE,
+        vec![&timeout.source],
+    ))
+}
+
+/// Ranks that a monitored barrier waited for in vain, or that `fr_trace` misses.
+fn named(case: &Case) -> Option<Finding> {
+    case.run.torch_statements.iter().find_map(|statement| {
+        let (gone, title) = match &statement.event {
+            TorchEvent::BarrierMissed(gone) => (gone, format!("{} did not reach the barrier", ranks("Rank", gone))),
+            TorchEvent::NotJoined { ranks: gone, sequence } => {
+                (gone, format!("Collective {sequence} of {} does not end: {}", statement.group, absent(gone)))
+            }
+            _ => return None,
+        };
+        (!gone.is_empty()).then(|| hang(0.85, title, MISSING, vec![&statement.source]))
+    })
 }
 
 fn mismatch(group: &ProcessGroup) -> Option<Finding> {
@@ -108,11 +248,12 @@ fn also(mismatch: &CollectiveMismatch) -> String {
 
 fn behind(group: &ProcessGroup) -> Option<Finding> {
     let (ranks, theirs, others) = group.behind()?;
+    let verb = if ranks.len() > 1 { "are" } else { "is" };
     let draft = Draft {
         code: Code::HangMismatch,
         severity: Severity::Error,
         confidence: 0.85,
-        title: format!("Rank {} of {} is behind: collective {theirs}, the others wait in {others}", list(&ranks), group.name),
+        title: format!("{} of {} {verb} behind: collective {theirs}, the others wait in {others}", self::ranks("Rank", &ranks), group.name),
         explanation: "Collectives of a group are numbered. These ranks never called what the others wait for: their program went another \
                       way, is busy with something else, or stands. Time-outs of the others follow from it."
             .into(),

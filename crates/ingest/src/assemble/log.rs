@@ -1,15 +1,16 @@
 //! What NCCL says about itself, each statement once.
 
 use crate::facts::WarnLine;
+use crate::launcher::peel;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Remark, RemarkKind,
-    SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, SourceLine, Speaker,
+    Statement, TuningChoice, VersionLine, Warning, Who,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
 
-/// Different warnings, steps, remarks or notes beyond this number only count.
+/// Different warnings, steps or notes beyond this number only count.
 const MOST_KEPT: usize = 10_000;
 /// Versions of NCCL beyond this number are no versions, and so are NICs of a host.
 const MOST_VERSIONS: usize = 64;
@@ -22,7 +23,6 @@ type Gpu = (Box<str>, u64, Option<u32>);
 #[derive(Default)]
 pub(crate) struct LogBuilder {
     pub log: NcclLog,
-    pub remarks: Vec<Remark>,
     pub statements: Vec<Statement>,
     /// NICs that hosts list, by host.
     pub nics: FxHashMap<String, Vec<Nic>>,
@@ -38,7 +38,6 @@ pub(crate) struct LogBuilder {
     steps: FxHashMap<(Option<Box<str>>, String, u32), usize>,
     choices: FxHashMap<(Option<&'static str>, u64, String, String), usize>,
     patterns: FxHashMap<String, usize>,
-    seen_remarks: FxHashMap<(RemarkKind, String), usize>,
     seen_notes: FxHashMap<String, usize>,
 }
 
@@ -163,15 +162,8 @@ impl LogBuilder {
         if self.statements.len() >= MOST_KEPT {
             return;
         }
-        self.statements.push(Statement { speaker, host, source });
-    }
-
-    pub fn remark(&mut self, kind: RemarkKind, source: SourceLine) {
-        let key = (kind, without_numbers(&source.text));
-        let new = || Remark { kind, source, count: 0 };
-        if let Some((_, remark)) = once(&mut self.seen_remarks, &mut self.remarks, key, new) {
-            remark.count += 1;
-        }
+        let begins = source.text.len() - peel(&source.text).text.len();
+        self.statements.push(Statement { speaker, host, source, begins });
     }
 }
 

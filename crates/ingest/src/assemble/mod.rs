@@ -74,7 +74,7 @@ impl Assembler {
     /// Begins an input; its blocks follow.
     pub fn begin(&mut self, path: &str) {
         self.run.inputs.push(Input { path: path.to_string(), ..Input::default() });
-        self.readers = Readers::default();
+        self.readers = Readers::knowing(std::mem::take(&mut self.run.machines));
         self.ids.clear();
         self.nccl_lines_before = self.log.log.lines;
     }
@@ -96,6 +96,10 @@ impl Assembler {
         self.log.log.unknown_lines += facts.unknown_lines;
         self.log.log.warn_lines += facts.warn_lines;
         self.events(&mut facts.events, &mut ids, base);
+        for (stream, lines) in facts.known_lines.drain(..) {
+            let stream = ids.streams.get(stream as usize).map_or("", |s| s);
+            self.readers.ends.known(stream, lines.iter().map(|line| base.place(*line).line));
+        }
         self.ids[facts.worker] = ids;
         if let Some(input) = self.run.inputs.last_mut() {
             input.lines += facts.lines;
@@ -124,7 +128,10 @@ impl Assembler {
                     self.samples.add(&sample, place, &text);
                     self.readers.claim(InputKind::NcclInspector, 1);
                 }
-                What::Remark(kind, text) => self.log.remark(kind, SourceLine::new(place, &text)),
+                What::End { stream, said, text } => {
+                    let stream = ids.streams.get(stream as usize).map_or("", |s| s);
+                    self.readers.ends.feed(stream, *said, SourceLine::new(place, &text));
+                }
                 What::Statement(by, text) => {
                     let host = self.host_of(speaker).map(str::to_string);
                     self.log.statement(by, SourceLine::new(place, &text), host);
@@ -341,8 +348,12 @@ impl Assembler {
         self.run.ras_reports.extend(std::mem::take(&mut readers.ras).finish());
         self.run.diagnostics.extend(std::mem::take(&mut readers.diag).finish());
         self.run.torch_statements.extend(std::mem::take(&mut readers.torch).finish());
-        self.run.host_facts.extend(std::mem::take(&mut readers.host).finish());
-        self.run.host_facts.append(&mut readers.node_facts);
+        self.run.torch_statements.extend(std::mem::take(&mut readers.traces).finish());
+        self.run.stacks.extend(std::mem::take(&mut readers.stacks).finish());
+        let path = self.run.inputs.last().map_or("", |input| input.path.as_str());
+        self.run.ends.extend(std::mem::take(&mut readers.ends).finish(path));
+        self.run.machines.extend(std::mem::take(&mut readers.host).finish());
+        self.run.machines.append(&mut readers.saved_facts);
     }
 
     /// Puts everything together.
@@ -364,7 +375,6 @@ impl Assembler {
             nodes: &node_of_host,
         });
         self.run.nccl = self.log.log;
-        self.run.remarks = self.log.remarks;
         self.run.statements = self.log.statements;
         link::nodes(&mut self.run, hosts, self.log.nics);
         self.run

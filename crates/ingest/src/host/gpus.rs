@@ -1,100 +1,180 @@
 //! GPUs: `nvidia-smi` with its header, `-L`, `-q`, `nvlink -s` and `topo -p2p`.
 
-use super::{Context, Told, key_value, leading_float};
-use busbw_model::{Fact, HostTool};
+use super::page::{Page, gpu, gpu_at, pci_address};
+use super::{Context, key_value, leading_float};
+use busbw_model::PcieLink;
+use busbw_model::node::{Ecc, GpuDevice, GpuFabric, NvLinkState, PeerAccess};
 
-const TOOL: HostTool = HostTool::NvidiaSmi;
+const NVIDIA_SMI: &str = "nvidia-smi";
 
-pub(super) fn read(context: &mut Context, text: &str) -> Told {
-    versions(text)
-        .or_else(|| listed(context, text))
-        .or_else(|| link(context, text))
-        .or_else(|| peer_access(text))
-        .or_else(|| queried(context, text))
+pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    versions(context, text, page)
+        .or_else(|| listed(context, text, page))
+        .or_else(|| link(context, text, page))
+        .or_else(|| peers(context, text, page))
+        .or_else(|| queried(context, text, page))
 }
 
 /// `| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2 |`, and `Driver Version : 535.104.05` of `-q`.
-fn versions(text: &str) -> Told {
+fn versions(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let after = |words: &str| {
         let rest = text.split_once(words)?.1.trim_start().strip_prefix(':')?.trim_start();
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         (end > 0).then(|| rest[..end].to_string())
     };
-    // NCCL's own lines and Python tracebacks speak of CUDA versions too, but not in these words.
-    let driver = after("Driver Version").map(|version| (String::new(), Fact::Driver(version)));
-    let is_smi = text.contains("Driver Version") || text.trim_start().starts_with("CUDA Version  ");
-    let cuda =
-        is_smi.then(|| after("CUDA Version")).flatten().map(|version| (String::new(), Fact::CudaDriver(version)));
-    let facts: Vec<_> = driver.into_iter().chain(cuda).collect();
-    (!facts.is_empty()).then_some((TOOL, facts))
+    let trimmed = text.trim_start();
+    let is_smi = trimmed.starts_with("| NVIDIA-SMI ") || trimmed.starts_with("Driver Version  ");
+    let driver = is_smi.then(|| after("Driver Version")).flatten();
+    let cuda = (is_smi || trimmed.starts_with("CUDA Version  ")).then(|| after("CUDA Version")).flatten();
+    if driver.is_none() && cuda.is_none() {
+        return None;
+    }
+    let known = &mut page.tell(context, NVIDIA_SMI, "", "").gpu;
+    known.driver = driver.or(known.driver.take());
+    known.cuda_driver = cuda.or(known.cuda_driver.take());
+    Some(())
 }
 
 /// `GPU 0: NVIDIA A100-SXM4-80GB (UUID: …)`, `|   0  NVIDIA H100 80GB HBM3   On  | 00000000:18:00.0 Off |`, and the
 /// `GPU 00000000:18:00.0` that begins a GPU of `-q`.
-fn listed(context: &mut Context, text: &str) -> Told {
-    let trimmed = text.trim();
+fn listed(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     if let Some(rest) = text.strip_prefix("GPU ") {
-        if let Some((index, name)) = rest.split_once(": ") {
-            index.parse::<u32>().ok()?;
-            let name = name.split(" (UUID").next()?.trim();
-            context.begin(TOOL, &format!("GPU {index}"));
-            return Some((TOOL, vec![(context.device.clone(), Fact::GpuName(name.to_string()))]));
-        }
-        let is_address = rest.matches(':').count() == 2 && rest.contains('.');
-        return is_address.then(|| {
-            context.begin(TOOL, rest.trim());
-            (TOOL, Vec::new())
-        });
+        let (device, name) = match rest.split_once(": ") {
+            Some((index, name)) => {
+                index.parse::<u32>().ok()?;
+                (text.split(':').next()?.to_string(), name.split_once(" (UUID").map(|(name, _)| name.trim())?)
+            }
+            None => {
+                (rest.matches(':').count() == 2 && rest.contains('.')).then_some(())?;
+                (rest.trim().to_string(), "")
+            }
+        };
+        context.begin(NVIDIA_SMI, &device);
+        return of(context, page, "", |gpu| gpu.name = name.to_string());
     }
-    let cell = trimmed.strip_prefix('|')?.split('|').next()?;
-    let address = trimmed.split('|').nth(2)?;
-    (address.matches(':').count() == 2).then_some(())?;
-    let (index, rest) = cell.trim().split_once(' ')?;
-    index.parse::<u32>().ok()?;
+    let mut cells = text.trim().strip_prefix('|')?.split('|').map(str::trim);
+    let (cell, address, errors) = (cells.next()?, cells.next()?.split(' ').next()?, cells.next()?);
+    (address.matches(':').count() == 2 && address.contains('.')).then_some(())?;
+    let (index, rest) = cell.split_once(' ')?;
+    let index: u32 = index.parse().ok()?;
     let name = rest.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
-    let name = if name.is_empty() { rest.trim() } else { name };
-    Some((TOOL, vec![(format!("GPU {index}"), Fact::GpuName(name.to_string()))]))
+    // The third cell counts errors since the driver was loaded that ECC could not correct.
+    let ecc = errors.parse().ok().map(|errors| Ecc { enabled: true, uncorrected: Some(errors), ..Ecc::default() });
+    let item = if ecc.is_some() { "ECC" } else { "" };
+    let gpu = gpu(page.tell(context, NVIDIA_SMI, &format!("GPU {index}"), item), index);
+    gpu.ecc = ecc.or(gpu.ecc.take());
+    gpu.name = if name.is_empty() { rest.trim() } else { name }.to_string();
+    gpu.pci.address = pci_address(address);
+    Some(())
+}
+
+/// Fills the GPU that the lines above speak of, by its index (`GPU 3`) or its address.
+fn of(context: &Context, page: &mut Page, item: &'static str, fill: impl FnOnce(&mut GpuDevice)) -> Option<()> {
+    let index = match context.device.strip_prefix("GPU ") {
+        Some(index) => index.parse().ok()?,
+        None => gpu_at(page.facts(context), &context.device).index,
+    };
+    fill(gpu(page.tell(context, NVIDIA_SMI, &format!("GPU {index}"), item), index));
+    Some(())
 }
 
 /// `Link 0: 25 GB/s`, `Link 4: <inactive>` below the line of a GPU.
-fn link(context: &Context, text: &str) -> Told {
-    let rest = text.trim().strip_prefix("Link ").filter(|_| context.is(&[TOOL]))?;
+fn link(context: &Context, text: &str, page: &mut Page) -> Option<()> {
+    let rest = text.trim().strip_prefix("Link ").filter(|_| context.command == NVIDIA_SMI)?;
     let (link, rate) = rest.split_once(": ")?;
-    let is_rate = rate.contains("GB/s") || rate.contains("inactive");
-    let fact = Fact::NvLink { link: link.parse().ok()?, rate_gbs: leading_float(rate) };
-    is_rate.then(|| (TOOL, vec![(context.device.clone(), fact)]))
+    let (link, active) = (link.parse().ok()?, rate.ends_with("GB/s"));
+    if !active && rate != "<inactive>" {
+        return None;
+    }
+    let state = NvLinkState { link, active, rate_gbs: leading_float(rate) };
+    of(context, page, "NVLink", |gpu| gpu.nvlinks.push(state))
 }
 
-/// `GPU0 X OK CNS OK`: a row of `nvidia-smi topo -p2p`.
-pub(super) fn peer_access(text: &str) -> Told {
+/// Which GPU, and what its access to each other one is: `GPU0 X OK CNS OK`, a row of `nvidia-smi topo -p2p`.
+pub(super) fn peer_access(text: &str) -> Option<(u32, Vec<&str>)> {
     const STATES: [&str; 8] = ["X", "OK", "CNS", "GNS", "TNS", "NS", "DR", "U"];
     let mut words = text.split_whitespace();
-    let device = words.next().filter(|word| word.strip_prefix("GPU").is_some_and(|n| n.parse::<u32>().is_ok()))?;
+    let from = words.next()?.strip_prefix("GPU")?.parse().ok()?;
     let cells: Vec<&str> = words.collect();
     let is_row = cells.len() > 1 && cells.iter().all(|cell| STATES.contains(cell)) && cells.contains(&"X");
-    let others = cells.iter().enumerate().filter(|(_, cell)| **cell != "X");
-    let fact = |(to, cell): (usize, &&str)| {
-        (device.to_string(), Fact::PeerAccess { to: format!("GPU{to}"), status: cell.to_string() })
-    };
-    is_row.then(|| (TOOL, others.map(fact).collect()))
+    is_row.then_some((from, cells))
+}
+
+fn peers(context: &Context, text: &str, page: &mut Page) -> Option<()> {
+    let (from, cells) = peer_access(text)?;
+    let facts = page.tell(context, NVIDIA_SMI, &format!("GPU {from}"), "P2P");
+    let others = (0..).zip(cells).filter(|(_, cell)| *cell != "X");
+    facts.gpu.peers.extend(others.map(|(to, status)| PeerAccess { from, to, status: status.to_string() }));
+    Some(())
 }
 
 /// Members of `nvidia-smi -q` that tell something: `    Fabric` is a section, `        State : Completed` a member.
-fn queried(context: &mut Context, text: &str) -> Told {
-    if !context.is(&[TOOL]) {
+fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    if context.command != NVIDIA_SMI || context.device.starts_with("GPU ") {
         return None;
     }
     let Some((key, value)) = key_value(text).filter(|_| text.contains(" : ")) else {
         let is_section =
             text.starts_with("    ") && text.trim().bytes().all(|b| b.is_ascii_alphanumeric() || b == b' ');
         context.section = text.trim().to_string();
-        return is_section.then_some((TOOL, Vec::new()));
+        return is_section.then_some(());
     };
-    let fact = match (context.section.as_str(), key) {
-        (_, "Product Name") => Fact::GpuName(value.to_string()),
-        ("Fabric", "State") => Fact::FabricState(value.to_string()),
-        ("Fabric", "Status") => Fact::FabricStatus(value.to_string()),
-        _ => return Some((TOOL, Vec::new())),
+    if ["N/A", "[N/A]", "Requested functionality has been deprecated"].contains(&value) {
+        return Some(());
+    }
+    let item = match (context.section.as_str(), key) {
+        ("Ecc Mode" | "ECC Mode", "Current") | ("Remapped Rows", "Remapping Failure Occurred") => "ECC",
+        ("Volatile", key) if key.contains("Uncorrectable") => "ECC",
+        ("Fabric", "State" | "Status") => "NVLink fabric",
+        ("Link Width", "Max" | "Current") => "link",
+        ("MIG Mode", "Current") => "MIG",
+        ("PCIe Generation", "Max" | "Current") | (_, "Product Name") => "",
+        _ => return Some(()),
     };
-    Some((TOOL, vec![(context.device.clone(), fact)]))
+    let section = std::mem::take(&mut context.section);
+    of(context, page, item, |gpu| member(gpu, &section, key, value));
+    context.section = section;
+    Some(())
+}
+
+fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
+    let ecc = || Ecc { enabled: true, ..Ecc::default() };
+    match (section, key) {
+        ("Ecc Mode" | "ECC Mode", _) => gpu.ecc.get_or_insert_with(ecc).enabled = value == "Enabled",
+        ("Remapped Rows", _) => gpu.ecc.get_or_insert_with(ecc).remapping_failed = Some(value == "Yes"),
+        ("Volatile", _) => {
+            let errors = &mut gpu.ecc.get_or_insert_with(ecc).uncorrected;
+            *errors = value.parse::<u64>().ok().map(|more| errors.unwrap_or(0) + more).or(*errors);
+        }
+        ("Fabric", "State") => {
+            let state = value.to_ascii_lowercase();
+            gpu.fabric = Some(GpuFabric { succeeded: state == "completed", state });
+        }
+        ("Fabric", _) => {
+            if let Some(fabric) = &mut gpu.fabric {
+                fabric.succeeded &= value == "Success";
+            }
+        }
+        ("MIG Mode", _) => gpu.mig = Some(value == "Enabled"),
+        ("Link Width" | "PCIe Generation", _) => {
+            let end = if key == "Max" { &mut gpu.pci.most } else { &mut gpu.pci.link };
+            let (link, number) =
+                (end.get_or_insert_with(PcieLink::default), leading_float(value).unwrap_or(0.0) as u32);
+            match section {
+                "Link Width" => link.width = number,
+                _ => link.speed_gts = speed_of(number),
+            }
+        }
+        _ => gpu.name = value.to_string(),
+    }
+}
+
+/// GT/s per lane of a generation of PCIe.
+fn speed_of(generation: u32) -> f64 {
+    match generation {
+        1 => 2.5,
+        2 => 5.0,
+        3.. => f64::from(1 << generation.min(8)),
+        0 => 0.0,
+    }
 }

@@ -1,51 +1,65 @@
 //! Limits, shared memory, kernel modules and services: `ulimit -a`, `/proc/PID/limits`, `df`, `lsmod`, `systemctl status`.
 
-use super::{Context, Told, leading_float};
-use busbw_model::{Fact, HostTool, Limit};
+use super::page::Page;
+use super::{Context, leading_float};
+use busbw_model::node::{Bound, Known, Limits, LinuxLimit, SharedMemory};
 
-pub(super) fn read(context: &mut Context, text: &str) -> Told {
-    limit(text).or_else(|| shared_memory(text)).or_else(|| module(text)).or_else(|| service(context, text))
+const SYSTEMCTL: &str = "systemctl status";
+const FABRIC_MANAGER: &str = "nvidia-fabricmanager";
+
+pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    limit(context, text, page)
+        .or_else(|| shared_memory(context, text, page))
+        .or_else(|| module(context, text, page))
+        .or_else(|| service(context, text, page))
 }
+
+/// A limit: bash's words and flag, those of /proc, the item that judges it, its place among the limits.
+type Limit = (&'static str, &'static str, &'static str, &'static str, fn(&mut Limits) -> &mut LinuxLimit);
+
+const LIMITS: [Limit; 3] = [
+    ("max locked memory", "-l", "Max locked memory", "memlock", |limits| &mut limits.locked_memory),
+    ("open files", "-n", "Max open files", "nofile", |limits| &mut limits.open_files),
+    ("max user processes", "-u", "Max processes", "nproc", |limits| &mut limits.processes),
+];
 
 /// `max locked memory       (kbytes, -l) 64` of bash, `Max locked memory  65536  65536  bytes` of /proc.
-fn limit(text: &str) -> Told {
-    /// In bash's words, by its flag, in the words of /proc.
-    const NAMES: [(&str, &str, &str, Limit); 4] = [
-        ("max locked memory", "-l", "max locked memory", Limit::LockedMemory),
-        ("open files", "-n", "max open files", Limit::OpenFiles),
-        ("max user processes", "-u", "max processes", Limit::Processes),
-        ("stack size", "-s", "max stack size", Limit::Stack),
-    ];
+fn limit(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let trimmed = text.trim();
-    if let Some((name, rest)) = trimmed.split_once('(')
+    let ((.., item, part), soft, hard) = if let Some((name, rest)) = trimmed.split_once('(')
         && let Some((unit, value)) = rest.split_once(')')
     {
-        let (.., limit) = NAMES.iter().find(|(known, flag, ..)| name.trim() == *known && unit.ends_with(flag))?;
-        let factor = if unit.contains("kbytes") { 1024 } else { 1 };
-        return told(*limit, value.trim(), factor);
-    }
-    let lower = trimmed.to_ascii_lowercase();
-    let (rest, limit) = NAMES.iter().find_map(|(_, _, known, limit)| Some((lower.strip_prefix(known)?, limit)))?;
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    let is_row = words.len() == 3 && matches!(words[2], "bytes" | "files" | "processes");
-    is_row.then(|| told(*limit, words[0], 1))?
+        let limit = LIMITS.iter().find(|(known, flag, ..)| name.trim() == *known && unit.ends_with(flag))?;
+        (limit, bound(value.trim(), if unit.contains("kbytes") { 1024 } else { 1 })?, None)
+    } else {
+        let (limit, rest) = LIMITS.iter().find_map(|limit| Some((limit, trimmed.strip_prefix(limit.2)?)))?;
+        let [soft, hard, "bytes" | "files" | "processes"] = rest.split_whitespace().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        (limit, bound(soft, 1)?, Some(bound(hard, 1)?))
+    };
+    // Of files the hard limit counts (NCCL raises the soft one to it), which `ulimit -a` does not tell.
+    let item = if *item == "nofile" && hard.is_none() { "" } else { *item };
+    *part(page.tell(context, "ulimit -a", "", item).limits.begun()) =
+        LinuxLimit { soft, hard: hard.unwrap_or(Bound::Unlimited) };
+    Some(())
 }
 
-fn told(limit: Limit, value: &str, factor: u64) -> Told {
-    let soft = match value {
-        "unlimited" => None,
-        number => Some(number.parse::<u64>().ok()?.saturating_mul(factor)),
-    };
-    Some((HostTool::Ulimit, vec![(String::new(), Fact::Limit { limit, soft })]))
+fn bound(value: &str, factor: u64) -> Option<Bound> {
+    match value {
+        "unlimited" => Some(Bound::Unlimited),
+        number => Some(Bound::At(number.parse::<u64>().ok()?.saturating_mul(factor))),
+    }
 }
 
 /// `shm              64M     0   64M   0% /dev/shm`; without a unit `df` counts KiB.
-fn shared_memory(text: &str) -> Told {
+fn shared_memory(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [.., size, _, free, share, "/dev/shm"] = words.as_slice() else { return None };
     share.strip_suffix('%')?.parse::<u32>().ok()?;
-    let fact = Fact::SharedMemory { size: bytes(size)?, free: bytes(free) };
-    Some((HostTool::Df, vec![(String::new(), fact)]))
+    let memory = SharedMemory { size_bytes: bytes(size)?, free_bytes: bytes(free)? };
+    page.tell(context, "df -h /dev/shm", "", "/dev/shm").shared_memory = Known::Known(memory);
+    Some(())
 }
 
 /// `64M`, `1.5Gi`, `65536` (KiB).
@@ -63,47 +77,40 @@ fn bytes(word: &str) -> Option<u64> {
     Some((number * (1u64 << shift) as f64) as u64)
 }
 
-/// `nvidia_peermem         16384  0` of lsmod, or that sentence in words; and the interface the module registers.
-fn module(text: &str) -> Told {
+/// `nvidia_peermem         16384  0` of lsmod. A module that is absent tells nothing: the list may be cut.
+fn module(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     const NAMES: [&str; 4] = ["nvidia_peermem", "nv_peer_mem", "gdrdrv", "mlx5_core"];
     let words: Vec<&str> = text.split_whitespace().collect();
-    if text.contains("memory_peers/nv_mem") {
-        let registered = !text.contains("No such file");
-        let is_told = !registered || text.contains("version exists") || words.len() == 1;
-        return is_told.then(|| (HostTool::Lsmod, vec![(String::new(), Fact::GpuMemoryPeer { registered })]));
+    let [name, size, ..] = words.as_slice() else { return None };
+    if !NAMES.contains(name) || size.parse::<u64>().is_err() {
+        return None;
     }
-    let name = words.iter().find(|word| NAMES.contains(word))?;
-    let is_row = words.first() == Some(name) && words.get(1).is_some_and(|size| size.parse::<u64>().is_ok());
-    let is_sentence = text.contains("lsmod") && words.last() == Some(&"loaded") && !text.contains("not loaded");
-    let fact = Fact::ModuleLoaded(name.to_string());
-    (is_row || is_sentence).then(|| (HostTool::Lsmod, vec![(String::new(), fact)]))
+    let item = if name.contains("peer") { "GPUDirect RDMA" } else { "" };
+    page.tell(context, "lsmod", "", item).modules.begun().push(name.to_string());
+    Some(())
 }
 
 /// `● nvidia-fabricmanager.service - NVIDIA fabric manager service`, its `Active: failed (Result: exit-code)`, and `Unit
 /// nvidia-fabricmanager.service could not be found.`
-fn service(context: &mut Context, text: &str) -> Told {
+fn service(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let trimmed = text.trim();
-    let told = |name: &str, state: &str| {
-        let (name, state) = (name.to_string(), state.to_string());
-        Some((HostTool::Systemctl, vec![(String::new(), Fact::Service { name, state })]))
+    let is_absent = trimmed.strip_prefix("Unit ").and_then(|rest| rest.strip_suffix(".service could not be found."));
+    let state = trimmed.strip_prefix("Active: ").filter(|_| context.command == SYSTEMCTL);
+    let (name, is_active) = match (is_absent, state) {
+        (Some(name), _) => (name, false),
+        (None, Some(state)) => (context.device.as_str(), state.split(' ').next() == Some("active")),
+        (None, None) => {
+            let rest = trimmed.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+            let (name, _) = rest.split_once(".service - ")?;
+            let is_part = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'@' | b'.');
+            (!name.is_empty() && name.bytes().all(is_part)).then_some(())?;
+            context.begin(SYSTEMCTL, name);
+            return Some(());
+        }
     };
-    if let Some(rest) = trimmed.strip_prefix("Unit ")
-        && let Some((name, _)) = rest.split_once(".service could not be found")
-    {
-        return told(name, "not found");
+    if name == FABRIC_MANAGER {
+        let state = if is_active { "running" } else { "not running" };
+        page.tell(context, SYSTEMCTL, "", "fabric manager").fabric_manager = Some(state.to_string());
     }
-    if let Some(state) = trimmed.strip_prefix("Active: ")
-        && context.is(&[HostTool::Systemctl])
-    {
-        let name = context.device.clone();
-        return told(&name, state.split(' ').next().unwrap_or_default());
-    }
-    let rest = trimmed.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
-    let (name, _) = rest.split_once(".service - ")?;
-    let is_name =
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'@' | b'.'));
-    is_name.then(|| {
-        context.begin(HostTool::Systemctl, name);
-        (HostTool::Systemctl, Vec::new())
-    })
+    Some(())
 }

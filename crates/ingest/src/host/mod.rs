@@ -1,22 +1,20 @@
-//! Reads facts about a host from what people paste beside a log: `ibstat`, `lspci -vv`, `nvidia-smi`, `ulimit -a`, `dmesg`.
+//! Reads facts about a machine from what people paste beside a log: `ibstat`, `lspci -vv`, `nvidia-smi`, `ulimit -a`, `dmesg`.
 //!
-//! A file per kind of thing. A reader gets the line and the context (which device the lines above speak of) and gives
-//! facts, or nothing when the line is not its own.
+//! A file per kind of thing. A reader gets the line and the context (which device the lines above speak of), and fills
+//! the facts of the machine, or leaves the line when it is not its own.
 
 mod gpus;
 mod kernel;
 mod limits;
+mod page;
 mod pcie;
 mod ports;
 
-pub(crate) use ports::capitalised;
-
 use crate::TextLine;
-use busbw_model::{Fact, HostFact, HostTool, SourceLine};
-use rustc_hash::FxHashMap;
+use busbw_model::{Machine, SourceLine};
+use page::{Key, Page};
+use rustc_hash::{FxHashMap, FxHashSet};
 
-/// More facts tell nothing new.
-const MOST_KEPT: usize = 50_000;
 /// A block of output that is longer than this without a line that is known has ended.
 const LONGEST_GAP: u64 = 80;
 
@@ -24,49 +22,67 @@ const LONGEST_GAP: u64 = 80;
 ///
 /// ```
 /// use busbw_ingest::{TextLine, host::HostReader};
-/// use busbw_model::{Fact, Place};
+/// use busbw_model::Place;
 /// let mut reader = HostReader::default();
-/// for text in ["CA 'mlx5_0'", "\tPort 1:", "\t\tState: Down"] {
-///     assert!(reader.feed(&TextLine { place: Place::default(), stream: "", text }));
+/// for (line, text) in (1..).zip(["CA 'mlx5_0'", "\tPort 1:", "\t\tState: Down"]) {
+///     assert!(reader.feed(&TextLine { place: Place { input: 0, line }, stream: "", text }));
 /// }
-/// let facts = reader.finish();
-/// assert_eq!((facts[0].device.as_str(), &facts[0].fact), ("mlx5_0/1", &Fact::PortState("Down".into())));
+/// let machines = reader.finish();
+/// assert_eq!(machines[0].facts.rdma[0].ports[0].state, "DOWN");
+/// assert_eq!(machines[0].told[0].device, "mlx5_0/1");
 /// ```
 #[derive(Debug, Default)]
 pub struct HostReader {
-    found: Vec<HostFact>,
+    machines: Vec<(Option<Key>, Machine)>,
     contexts: FxHashMap<Box<str>, Context>,
 }
 
 /// What the lines above speak of.
 #[derive(Debug, Default, Clone)]
 struct Context {
-    /// The host, where a prompt or a message names it.
-    host: Option<String>,
-    tool: Option<HostTool>,
+    /// The machine: its name, where a prompt or a message tells it.
+    key: Key,
+    /// The command whose output goes on; empty for none.
+    command: &'static str,
     device: String,
     port: Option<u32>,
     /// Section of the output, where sections matter.
     section: String,
     /// Line of the last line that belonged.
     last: u64,
+    /// What commands began with on a machine without a name.
+    begun: FxHashSet<(&'static str, String)>,
 }
 
 impl Context {
-    /// Begins the block of a device.
-    fn begin(&mut self, tool: HostTool, device: &str) {
-        *self = Context { host: self.host.take(), tool: Some(tool), device: device.to_string(), ..Context::default() };
+    /// Begins the block of a device. A command that begins with the same device again speaks of another machine.
+    fn begin(&mut self, command: &'static str, device: &str) {
+        if self.key.host.is_none() && !self.begun.insert((command, device.to_string())) {
+            self.key.part += 1;
+            self.begun = [(command, device.to_string())].into_iter().collect();
+        }
+        (self.command, self.device, self.port) = (command, device.to_string(), None);
+        self.section.clear();
     }
 
-    fn is(&self, tools: &[HostTool]) -> bool {
-        self.tool.is_some_and(|tool| tools.contains(&tool))
+    /// Whether a line may go on with a block: it is indented, or follows it.
+    fn goes_on(&self, text: &str, line: u64) -> bool {
+        let gap = line.saturating_sub(self.last);
+        gap <= 1 || gap <= LONGEST_GAP && text.starts_with([' ', '\t'])
     }
 }
 
-/// Facts of a line, each with its device, and the tool. An empty list: the line belongs and tells nothing by itself.
-type Told = Option<(HostTool, Vec<(String, Fact)>)>;
-
 impl HostReader {
+    /// A reader that goes on with what earlier inputs told: machines are known again by their names.
+    pub(crate) fn knowing(machines: Vec<Machine>) -> Self {
+        let key = |machine: &Machine| {
+            let host = Some(machine.facts.host.clone()).filter(|host| !host.is_empty())?;
+            Some(Key { host: Some(host), ..Key::default() })
+        };
+        let machines = machines.into_iter().map(|machine| (key(&machine), machine)).collect();
+        HostReader { machines, contexts: FxHashMap::default() }
+    }
+
     /// Whether a line is a fact though it looks like a row of a topology matrix: `nvidia-smi topo -p2p` prints such.
     pub fn goes_first(text: &str) -> bool {
         gpus::peer_access(text).is_some()
@@ -74,33 +90,35 @@ impl HostReader {
 
     /// Takes a line; true when it belongs to the output of a command that is known.
     pub fn feed(&mut self, line: &TextLine) -> bool {
-        const READERS: [fn(&mut Context, &str) -> Told; 5] =
+        const READERS: [fn(&mut Context, &str, &mut Page) -> Option<()>; 5] =
             [ports::read, pcie::read, gpus::read, limits::read, kernel::read];
-        let fresh = Context { host: host_of_label(line.stream), ..Context::default() };
-        let context = self.contexts.entry(line.stream.into()).or_insert(fresh);
-        if line.place.line.saturating_sub(context.last) > LONGEST_GAP {
-            context.begin(HostTool::Ibstat, "");
-            context.tool = None;
-        }
+        let fresh = || Context {
+            key: Key { host: host_of_label(line.stream), stream: line.stream.into(), part: 0 },
+            ..Context::default()
+        };
+        let context = self.contexts.entry(line.stream.into()).or_insert_with(fresh);
+        let number = line.place.line;
         if let Some(host) = prompt(line.text) {
-            *context = Context { host: host.or(context.host.take()), last: line.place.line, ..Context::default() };
+            context.key.host = host.or(context.key.host.take());
+            context.command = "";
             return false; // the command itself is no output
         }
         let text = line.text.trim_end();
-        let Some((tool, facts)) = READERS.iter().find_map(|read| read(context, text)) else { return false };
-        context.last = line.place.line;
-        for (device, fact) in facts {
-            if self.found.len() < MOST_KEPT {
-                let source = SourceLine::new(line.place, text.trim_start());
-                self.found.push(HostFact { host: context.host.clone(), device, fact, tool, source });
-            }
+        if !context.goes_on(text, number) {
+            context.command = "";
         }
-        true
+        let source = SourceLine::new(line.place, text.trim_start());
+        let mut page = Page { machines: &mut self.machines, source };
+        let belongs = READERS.iter().any(|read| read(context, text, &mut page).is_some());
+        if belongs {
+            context.last = number;
+        }
+        belongs
     }
 
-    /// The facts in order.
-    pub fn finish(self) -> Vec<HostFact> {
-        self.found
+    /// What is known of each machine, in order.
+    pub fn finish(self) -> Vec<Machine> {
+        self.machines.into_iter().map(|(_, machine)| machine).collect()
     }
 }
 
@@ -130,10 +148,11 @@ fn prompt(text: &str) -> Option<Option<String>> {
 }
 
 fn is_command(text: &str) -> bool {
-    const COMMANDS: [&str; 13] = [
+    const COMMANDS: [&str; 14] = [
         "ibstat",
         "ibv_devinfo",
         "ibdev2netdev",
+        "rdma",
         "show_gids",
         "lspci",
         "nvidia-smi",

@@ -1,157 +1,188 @@
 //! Ports of NICs: `ibstat`, `ibstatus`, `ibv_devinfo`, `ibdev2netdev`, `rdma link`, `show_gids`, `ethtool`, `ip link`.
 
-use super::{Context, Told, key_value, leading_float};
-use busbw_model::{Fact, HostTool, LinkLayer};
+use super::page::{Page, interface, port, rdma};
+use super::{Context, key_value, leading_float};
+use busbw_model::LinkLayer;
+use busbw_model::node::{Gid, GidKind, RdmaPort};
 
-pub(super) fn read(context: &mut Context, text: &str) -> Told {
-    device(context, text)
-        .or_else(|| interface(text))
-        .or_else(|| gid(context, text))
-        .or_else(|| ethernet(context, text))
-        .or_else(|| member(context, text))
+const IBSTAT: &str = "ibstat";
+const IBV_DEVINFO: &str = "ibv_devinfo";
+const ETHTOOL: &str = "ethtool";
+
+pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    begins(context, text)
+        .or_else(|| joined(context, text, page))
+        .or_else(|| gid(context, text, page))
+        .or_else(|| ethernet(context, text, page))
+        .or_else(|| member(context, text, page))
 }
 
 /// Lines that begin a device or a port.
-fn device(context: &mut Context, text: &str) -> Told {
+fn begins(context: &mut Context, text: &str) -> Option<()> {
     let trimmed = text.trim();
-    let quoted = |rest: &str| rest.split('\'').next().map(str::to_string);
-    let begun = |tool| Some((tool, Vec::new()));
-    if let Some(name) = trimmed.strip_prefix("CA '").and_then(quoted) {
-        context.begin(HostTool::Ibstat, &name);
-        return begun(HostTool::Ibstat);
+    if let Some(name) = trimmed.strip_prefix("CA '").and_then(|rest| rest.strip_suffix('\'')) {
+        context.begin(IBSTAT, name);
+    } else if let Some(rest) = trimmed.strip_prefix("Infiniband device '") {
+        let (name, rest) = rest.split_once("' port ")?;
+        context.begin(IBSTAT, trimmed);
+        context.device = name.to_string();
+        context.port = Some(rest.split(' ').next()?.parse().ok()?);
+    } else if let Some(name) = trimmed.strip_prefix("hca_id:") {
+        context.begin(IBV_DEVINFO, name.trim());
+    } else {
+        let rest = match context.command {
+            IBSTAT => trimmed.strip_prefix("Port ")?.strip_suffix(':')?,
+            IBV_DEVINFO => trimmed.strip_prefix("port:")?,
+            _ => return None,
+        };
+        context.port = Some(rest.trim().parse().ok()?);
     }
-    if let Some(rest) = trimmed.strip_prefix("Infiniband device '") {
-        context.begin(HostTool::Ibstat, &quoted(rest)?);
-        context.port = rest.split_once(" port ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-        return begun(HostTool::Ibstat);
-    }
-    if let Some(name) = trimmed.strip_prefix("hca_id:") {
-        context.begin(HostTool::IbvDevinfo, name.trim());
-        return begun(HostTool::IbvDevinfo);
-    }
-    let tool = context.tool.filter(|tool| matches!(tool, HostTool::Ibstat | HostTool::IbvDevinfo))?;
-    let port =
-        trimmed.strip_prefix("Port ").and_then(|rest| rest.strip_suffix(':')).or(trimmed.strip_prefix("port:"))?;
-    context.port = Some(port.trim().parse().ok()?);
-    begun(tool)
+    Some(())
 }
 
 /// `mlx5_0 port 1 ==> ens1f0np0 (Up)` and `link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens5f0`.
-fn interface(text: &str) -> Told {
+fn joined(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
-        [hca, "port", port, "==>", name, state, ..] => {
-            let up = state.eq_ignore_ascii_case("(up)");
-            let fact = Fact::Interface { name: name.to_string(), up };
-            Some((HostTool::Ibdev2netdev, vec![(format!("{hca}/{port}"), fact)]))
+        [_, "port", number, "==>", name, state @ ("(Up)" | "(Down)"), ..] => {
+            number.parse::<u32>().ok()?;
+            let facts = page.tell(context, "ibdev2netdev", name, "");
+            interface(facts, name).state = state.trim_matches(['(', ')']).to_ascii_lowercase();
         }
-        ["link", hca, "state", state, "physical_state", physical, rest @ ..] if hca.contains('/') => {
-            let device = hca.to_string();
-            let mut facts = vec![
-                (device.clone(), Fact::PortState(capitalised(state))),
-                (device.clone(), Fact::PhysicalState(link_state(physical))),
-            ];
+        ["link", hca, "state", state, "physical_state", physical, rest @ ..] => {
+            let (device, number) = hca.split_once('/')?;
+            let facts = page.tell(context, "rdma link", hca, "port state");
+            let port = port(facts, device, number.parse().ok()?);
+            port.state = port_state(state);
+            port.physical_state = Some(link_state(physical));
             if let ["netdev", name, ..] = rest {
-                facts.push((device, Fact::Interface { name: name.to_string(), up: *state == "ACTIVE" }));
+                interface(facts, name).state = if *state == "ACTIVE" { "up" } else { "down" }.to_string();
             }
-            Some((HostTool::Ibdev2netdev, facts))
         }
-        _ => None,
+        _ => return None,
     }
+    Some(())
 }
 
 /// A row of `show_gids`, where the address may be missing, or a GID of `ibv_devinfo -v`.
-fn gid(context: &Context, text: &str) -> Told {
+fn gid(context: &Context, text: &str, page: &mut Page) -> Option<()> {
+    const ITEM: &str = "RoCE v2 GID";
     let is_gid = |word: &str| word.len() >= 15 && word.matches(':').count() == 7;
+    let kind = |is_v2: bool| if is_v2 { GidKind::RoceV2 } else { GidKind::IbOrRoceV1 };
     let words: Vec<&str> = text.split_whitespace().collect();
-    if let [hca, port, index, gid, rest @ ..] = words.as_slice()
+    if let [hca, number, index, gid, rest @ ..] = words.as_slice()
         && is_gid(gid)
     {
-        port.parse::<u32>().ok()?;
-        let at = rest.iter().position(|word| matches!(*word, "v1" | "v2"));
-        let fact = Fact::Gid {
-            index: index.parse().ok()?,
-            gid: gid.to_string(),
-            ipv4: rest.first().filter(|word| word.matches('.').count() == 3).map(|word| word.to_string()),
-            roce_version: at.map(|at| if rest[at] == "v2" { 2 } else { 1 }),
-            interface: at.and_then(|at| rest.get(at + 1)).map(|word| word.to_string()),
-        };
-        return Some((HostTool::ShowGids, vec![(format!("{hca}/{port}"), fact)]));
+        let (number, index) = (number.parse().ok()?, index.parse().ok()?);
+        let version = rest.iter().position(|word| matches!(*word, "v1" | "v2"));
+        let interface = version.and_then(|at| rest.get(at + 1)).map(|word| word.to_string());
+        let kind = kind(version.is_some_and(|at| rest[at] == "v2"));
+        let facts = page.tell(context, "show_gids", &format!("{hca}/{number}"), ITEM);
+        set_gid(port(facts, hca, number), Gid { index, gid: gid.to_string(), kind, interface });
+        return Some(());
     }
-    let rest = text.trim().strip_prefix("GID[").filter(|_| context.is(&[HostTool::IbvDevinfo]))?;
+    let rest = text.trim().strip_prefix("GID[").filter(|_| context.command == IBV_DEVINFO)?;
     let (index, rest) = rest.split_once("]:")?;
-    let (gid, kind) = rest.split_once(',').unwrap_or((rest, ""));
-    let roce_version = if kind.contains("v2") { Some(2) } else { kind.contains("v1").then_some(1) };
-    let (gid, index) = (gid.trim().to_string(), index.trim().parse().ok()?);
-    let ipv4 = gid.strip_prefix("::ffff:").map(str::to_string);
-    Some((HostTool::IbvDevinfo, vec![(name(context), Fact::Gid { index, gid, ipv4, roce_version, interface: None })]))
+    let (gid, version) = rest.split_once(',').unwrap_or((rest, ""));
+    let gid = Gid {
+        index: index.trim().parse().ok()?,
+        gid: gid.trim().to_string(),
+        kind: kind(version.contains("v2")),
+        interface: None,
+    };
+    set_gid(port(page.tell(context, IBV_DEVINFO, &name(context)?, ITEM), &context.device, context.port?), gid);
+    Some(())
 }
 
-/// `Settings for eth0:` with its speed, and `2: eth0: <…> mtu 9000`.
-fn ethernet(context: &mut Context, text: &str) -> Told {
+/// An entry of the table; a later tool may know more of it.
+fn set_gid(port: &mut RdmaPort, gid: Gid) {
+    port.gids.retain(|known| known.index != gid.index);
+    port.gids.push(gid);
+}
+
+/// `Settings for eth0:` with its speed, and `2: eth0: <…> mtu 9000 … state UP`.
+fn ethernet(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let trimmed = text.trim();
     if let Some(device) = trimmed.strip_prefix("Settings for ").and_then(|rest| rest.strip_suffix(':')) {
-        context.begin(HostTool::Ethtool, device);
-        return Some((HostTool::Ethtool, Vec::new()));
+        context.begin(ETHTOOL, device);
+        return Some(());
     }
-    let setting = key_value(trimmed).filter(|_| context.is(&[HostTool::Ethtool]));
-    let fact = match setting {
-        Some(("Speed", value)) => Some(Fact::RateGbps(leading_float(value)? / 1000.0)),
-        Some(("Link detected", "yes")) => Some(Fact::PhysicalState("LinkUp".to_string())),
-        Some(("Link detected", _)) => Some(Fact::PhysicalState("Down".to_string())),
-        _ => None,
-    };
-    if let Some(fact) = fact {
-        return Some((HostTool::Ethtool, vec![(context.device.clone(), fact)]));
+    if let Some((key @ ("Speed" | "Duplex" | "Link detected"), value)) = key_value(trimmed)
+        && context.command == ETHTOOL
+    {
+        let item = if key == "Duplex" { "interface" } else { "" };
+        let interface = interface(page.tell(context, ETHTOOL, &context.device, item), &context.device);
+        match key {
+            "Speed" => interface.speed_mbps = leading_float(value).map(|speed| speed as u64),
+            "Duplex" => interface.duplex = Some(value.to_ascii_lowercase()),
+            _ => interface.state = if value == "yes" { "up" } else { "down" }.to_string(),
+        }
+        return Some(());
     }
     let (name, rest) = trimmed.split_once(": <")?;
-    let (_, mtu) = rest.split_once(" mtu ")?;
+    let (_, behind) = rest.split_once(" mtu ")?;
     let name = name.rsplit(' ').next()?.split('@').next()?;
-    let mtu = leading_float(mtu)? as u32;
-    Some((HostTool::Ip, vec![(name.to_string(), Fact::ActiveMtu(mtu))]))
+    let mtu = leading_float(behind)? as u32;
+    let state = behind.split_once(" state ").and_then(|(_, state)| state.split(' ').next());
+    let interface = interface(page.tell(context, "ip link", name, ""), name);
+    interface.mtu = Some(mtu);
+    interface.state = state.unwrap_or("unknown").to_ascii_lowercase();
+    Some(())
 }
 
 /// `State: Active`, `active_mtu: 1024 (3)`: the members of a port or device.
-fn member(context: &mut Context, text: &str) -> Told {
-    let tool = context.tool.filter(|tool| matches!(tool, HostTool::Ibstat | HostTool::IbvDevinfo))?;
+fn member(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
+    let command = Some(context.command).filter(|command| matches!(*command, IBSTAT | IBV_DEVINFO))?;
     let (key, value) = key_value(text)?;
-    let fact = match key.to_ascii_lowercase().replace('_', " ").as_str() {
-        "state" => Fact::PortState(port_state(value)),
-        "physical state" | "phys state" => Fact::PhysicalState(link_state(value)),
-        "rate" => Fact::RateGbps(leading_float(value)?),
-        "link layer" => Fact::LinkLayer(link_layer(value)?),
-        "active mtu" => Fact::ActiveMtu(leading_float(value)? as u32),
-        "max mtu" => Fact::MaxMtu(leading_float(value)? as u32),
-        "fw ver" | "firmware version" => Fact::Firmware(value.to_string()),
-        "active width" => {
-            context.section = value.to_string();
-            return Some((tool, Vec::new()));
+    let key = key.to_ascii_lowercase().replace('_', " ");
+    match key.as_str() {
+        "fw ver" | "firmware version" | "ca type" | "board id" => {
+            let device = rdma(page.tell(context, command, &context.device, ""), &context.device);
+            let known = if key.contains('w') { &mut device.firmware } else { &mut device.hca_type };
+            *known = Some(value.to_string());
         }
-        // `active_speed: 25.0 Gbps (32)` is one lane's, and `active_width: 4X (2)` stands before it.
-        "active speed" => {
-            let lanes = leading_float(&context.section).unwrap_or(1.0);
-            Fact::RateGbps(leading_float(value)? * lanes)
+        "active width" => context.section = value.to_string(),
+        "node guid" | "port guid" | "transport" | "vendor id" | "port lid" | "base lid" | "sm lid" => {}
+        _ => {
+            let item = match key.as_str() {
+                "state" => "port state",
+                "rate" | "active speed" => "rate",
+                "active mtu" => "active MTU",
+                "physical state" | "phys state" | "link layer" | "max mtu" => "",
+                _ => return None,
+            };
+            let number = context.port?;
+            let facts = page.tell(context, command, &name(context)?, item);
+            of_port(port(facts, &context.device, number), &key, value, &context.section)?;
         }
-        "ca type" | "node guid" | "port guid" | "transport" | "vendor id" | "port lid" | "base lid" | "sm lid" => {
-            return Some((tool, Vec::new()));
-        }
-        _ => return None,
-    };
-    Some((tool, vec![(name(context), fact)]))
-}
-
-fn name(context: &Context) -> String {
-    match context.port {
-        Some(port) => format!("{}/{port}", context.device),
-        None => context.device.clone(),
     }
+    Some(())
 }
 
-/// `PORT_ACTIVE (4)`, `4: ACTIVE` and `Active` are one.
+fn of_port(port: &mut RdmaPort, key: &str, value: &str, width: &str) -> Option<()> {
+    match key {
+        "state" => port.state = port_state(value),
+        "link layer" => port.link_layer = link_layer(value),
+        "rate" => port.rate_gbps = Some(leading_float(value)?),
+        // `active_speed: 25.0 Gbps (32)` is one lane's, and `active_width: 4X (2)` stands before it.
+        "active speed" => port.rate_gbps = Some(leading_float(value)? * leading_float(width).unwrap_or(1.0)),
+        "active mtu" => port.active_mtu = Some(leading_float(value)? as u32),
+        "max mtu" => port.max_mtu = Some(leading_float(value)? as u32),
+        _ => port.physical_state = Some(link_state(value)),
+    }
+    Some(())
+}
+
+/// `mlx5_0/1`, once the port is known.
+fn name(context: &Context) -> Option<String> {
+    Some(format!("{}/{}", context.device, context.port?))
+}
+
+/// `PORT_ACTIVE (4)`, `4: ACTIVE` and `Active` are one, and ibstat's `Initializing` is `INIT`.
 fn port_state(value: &str) -> String {
     let value = value.split_once(": ").map_or(value, |(_, state)| state);
-    let word = value.split(' ').next().unwrap_or_default().trim_start_matches("PORT_");
-    capitalised(word)
+    let word = value.split(' ').next().unwrap_or_default().trim_start_matches("PORT_").to_ascii_uppercase();
+    if word == "INITIALIZING" { "INIT".to_string() } else { word }
 }
 
 /// `LINK_UP (5)`, `5: LinkUp` and `LinkUp` are one.
@@ -161,14 +192,8 @@ fn link_state(value: &str) -> String {
     if word.bytes().any(|b| b.is_ascii_lowercase()) {
         return word.to_string();
     }
-    word.split('_').map(capitalised).collect()
-}
-
-/// `ACTIVE` is `Active`, as ibstat writes it.
-pub(crate) fn capitalised(word: &str) -> String {
-    let lower = word.to_ascii_lowercase();
-    let mut letters = lower.chars();
-    letters.next().map_or(String::new(), |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    let capitalised = |part: &str| part[..1].to_string() + &part[1..].to_ascii_lowercase();
+    word.split('_').filter(|part| part.is_ascii() && !part.is_empty()).map(capitalised).collect()
 }
 
 fn link_layer(value: &str) -> Option<LinkLayer> {

@@ -1,23 +1,29 @@
 //! Facts of every command, from output of the real ones.
 
 use super::*;
-use busbw_model::{Limit, LinkLayer, PcieLink, Place};
+use busbw_model::node::*;
+use busbw_model::{LinkLayer, PcieLink, Place};
 use proptest::prelude::*;
 
-fn facts(text: &str) -> Vec<HostFact> {
+fn machines(text: &str) -> Vec<Machine> {
     let mut reader = HostReader::default();
-    for (i, text) in text.lines().enumerate() {
-        reader.feed(&TextLine { place: Place { input: 0, line: i as u64 + 1 }, stream: "", text });
+    for (line, text) in (1..).zip(text.lines()) {
+        reader.feed(&TextLine { place: Place { input: 0, line }, stream: "", text });
     }
     reader.finish()
 }
 
-fn told(text: &str) -> Vec<(String, Fact)> {
-    facts(text).into_iter().map(|fact| (fact.device, fact.fact)).collect()
+/// The only machine.
+fn machine(text: &str) -> Machine {
+    let mut all = machines(text);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
 }
 
-fn owned(facts: &[(&str, Fact)]) -> Vec<(String, Fact)> {
-    facts.iter().map(|(device, fact)| (device.to_string(), fact.clone())).collect()
+/// Device and item of each line that tells something to judge.
+fn judged(machine: &Machine) -> Vec<(&str, &str)> {
+    let told = machine.told.iter().filter(|told| !told.item.is_empty());
+    told.map(|told| (told.device.as_str(), told.item)).collect()
 }
 
 #[test]
@@ -27,9 +33,10 @@ CA 'mlx5_0'
 \tCA type: MT4129
 \tFirmware version: 28.39.1002
 \tPort 1:
-\t\tState: Active
+\t\tState: Initializing
 \t\tPhysical state: LinkUp
 \t\tRate: 400
+\t\tSM lid: 0
 \t\tLink layer: InfiniBand
 hca_id:\tmlx5_bond_0
 \tfw_ver:\t\t\t\t16.28.2006
@@ -41,86 +48,122 @@ hca_id:\tmlx5_bond_0
 \t\t\tactive_speed:\t\t25.0 Gbps (32)
 \t\t\tphys_state:\t\tLINK_UP (5)
 \t\t\tGID[  3]:\t\t::ffff:10.0.0.1, RoCE v2
+Infiniband device 'mlx5_4' port 1 status:
+\tstate:\t\t 4: ACTIVE
+\tphys state:\t 5: LinkUp
+\trate:\t\t 200 Gb/sec (4X HDR)
+\tlink_layer:\t Ethernet
 mlx5_2 port 1 ==> ens1f0np0 (Down)
 link mlx5_3/1 state ACTIVE physical_state LINK_UP netdev ens5f0
 mlx5_0  1       3       0000:0000:0000:0000:0000:ffff:0a00:0001 10.0.0.1        v2      ens1f0
 mlx5_0  1       0       fe80:0000:0000:0000:ba59:9fff:fe0a:ee96                 v1      ens1f0
 Settings for ens1f0:
 \tSpeed: 100000Mb/s
+\tDuplex: Full
 \tLink detected: yes
 2: ens1f0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP";
-    let gid = |index, gid: &str, ipv4: Option<&str>, version, interface: Option<&str>| Fact::Gid {
+    let read = machine(text);
+    let port = |state: &str, link: &str| RdmaPort {
+        port: 1,
+        state: state.into(),
+        physical_state: Some(link.into()),
+        ..RdmaPort::default()
+    };
+    let gid = |index, gid: &str, kind, interface: Option<&str>| Gid {
         index,
         gid: gid.into(),
-        ipv4: ipv4.map(str::to_string),
-        roce_version: Some(version),
+        kind,
         interface: interface.map(str::to_string),
     };
-    let interface = |name: &str, up| Fact::Interface { name: name.into(), up };
-    let expected = [
-        ("mlx5_0", Fact::Firmware("28.39.1002".into())),
-        ("mlx5_0/1", Fact::PortState("Active".into())),
-        ("mlx5_0/1", Fact::PhysicalState("LinkUp".into())),
-        ("mlx5_0/1", Fact::RateGbps(400.0)),
-        ("mlx5_0/1", Fact::LinkLayer(LinkLayer::InfiniBand)),
-        ("mlx5_bond_0", Fact::Firmware("16.28.2006".into())),
-        ("mlx5_bond_0/1", Fact::PortState("Down".into())),
-        ("mlx5_bond_0/1", Fact::MaxMtu(4096)),
-        ("mlx5_bond_0/1", Fact::ActiveMtu(1024)),
-        ("mlx5_bond_0/1", Fact::RateGbps(100.0)),
-        ("mlx5_bond_0/1", Fact::PhysicalState("LinkUp".into())),
-        ("mlx5_bond_0/1", gid(3, "::ffff:10.0.0.1", Some("10.0.0.1"), 2, None)),
-        ("mlx5_2/1", interface("ens1f0np0", false)),
-        ("mlx5_3/1", Fact::PortState("Active".into())),
-        ("mlx5_3/1", Fact::PhysicalState("LinkUp".into())),
-        ("mlx5_3/1", interface("ens5f0", true)),
-        ("mlx5_0/1", gid(3, "0000:0000:0000:0000:0000:ffff:0a00:0001", Some("10.0.0.1"), 2, Some("ens1f0"))),
-        ("mlx5_0/1", gid(0, "fe80:0000:0000:0000:ba59:9fff:fe0a:ee96", None, 1, Some("ens1f0"))),
-        ("ens1f0", Fact::RateGbps(100.0)),
-        ("ens1f0", Fact::PhysicalState("LinkUp".into())),
-        ("ens1f0", Fact::ActiveMtu(9000)),
+    let of_show_gids = vec![
+        gid(3, "0000:0000:0000:0000:0000:ffff:0a00:0001", GidKind::RoceV2, Some("ens1f0")),
+        gid(0, "fe80:0000:0000:0000:ba59:9fff:fe0a:ee96", GidKind::IbOrRoceV1, Some("ens1f0")),
     ];
-    assert_eq!(told(text), owned(&expected));
-}
-
-#[test]
-fn ibstatus_says_the_same() {
-    let text = "Infiniband device 'mlx5_4' port 1 status:\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n\trate:\t\t 200 Gb/sec (4X HDR)\n\tlink_layer:\t Ethernet";
     let expected = [
-        ("mlx5_4/1", Fact::PortState("Active".into())),
-        ("mlx5_4/1", Fact::PhysicalState("LinkUp".into())),
-        ("mlx5_4/1", Fact::RateGbps(200.0)),
-        ("mlx5_4/1", Fact::LinkLayer(LinkLayer::Ethernet)),
+        RdmaPort {
+            rate_gbps: Some(400.0),
+            link_layer: Some(LinkLayer::InfiniBand),
+            gids: of_show_gids,
+            ..port("INIT", "LinkUp")
+        },
+        RdmaPort {
+            rate_gbps: Some(100.0),
+            active_mtu: Some(1024),
+            max_mtu: Some(4096),
+            gids: vec![gid(3, "::ffff:10.0.0.1", GidKind::RoceV2, None)],
+            ..port("DOWN", "LinkUp")
+        },
+        RdmaPort { rate_gbps: Some(200.0), link_layer: Some(LinkLayer::Ethernet), ..port("ACTIVE", "LinkUp") },
+        port("ACTIVE", "LinkUp"),
     ];
-    assert_eq!(told(text), owned(&expected));
+    let names: Vec<&str> = read.facts.rdma.iter().map(|device| device.name.as_str()).collect();
+    assert_eq!(names, ["mlx5_0", "mlx5_bond_0", "mlx5_4", "mlx5_3"]);
+    let ports: Vec<&RdmaPort> = read.facts.rdma.iter().flat_map(|device| &device.ports).collect();
+    assert_eq!(ports, expected.iter().collect::<Vec<_>>());
+    let known = |device: &RdmaDevice| (device.hca_type.clone(), device.firmware.clone());
+    assert_eq!(known(&read.facts.rdma[0]), (Some("MT4129".into()), Some("28.39.1002".into())));
+    let interface = |interface: &NetInterface| {
+        (interface.name.clone(), interface.state.clone(), interface.mtu, interface.speed_mbps)
+    };
+    let interfaces: Vec<_> = read.facts.interfaces.iter().map(interface).collect();
+    let plain = |name: &str, state: &str| (name.to_string(), state.to_string(), None, None);
+    let ens1f0 = ("ens1f0".to_string(), "up".to_string(), Some(9000), Some(100_000));
+    assert_eq!(interfaces, [plain("ens1f0np0", "down"), plain("ens5f0", "up"), ens1f0]);
+    assert_eq!(judged(&read)[..3], [("mlx5_0/1", "port state"), ("mlx5_0/1", "rate"), ("mlx5_bond_0/1", "port state")]);
 }
 
 #[test]
 fn pcie_links_and_redirection() {
     let text = "\
-0000:17:00.0 Ethernet controller: Mellanox Technologies MT2892 Family [ConnectX-6 Dx]
+17:00.0 Ethernet controller: Mellanox Technologies MT2892 Family [ConnectX-6 Dx]
 \t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
 \t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)
+0000:2a:00.0 3D controller: NVIDIA Corporation GA100 [A100 SXM4 80GB] (rev a1)
+\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16 (ok)
+04:00.0 Non-Volatile memory controller: Samsung Electronics Co Ltd NVMe SSD
+\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x4
 3b:00.0 PCI bridge: PLX Technology, Inc. PEX 8796
 \t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+3c:00.0 PCI bridge: PLX Technology, Inc. PEX 8796
 \t\tACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-";
-    let link = |speed_gts, width, downgraded| PcieLink { speed_gts, width, downgraded };
-    let expected = [
-        ("0000:17:00.0", Fact::PcieCapability(link(16.0, 16, false))),
-        ("0000:17:00.0", Fact::PcieLink(link(8.0, 8, true))),
-        ("3b:00.0", Fact::AcsRedirects(true)),
-        ("3b:00.0", Fact::AcsRedirects(false)),
-    ];
-    assert_eq!(told(text), owned(&expected));
+    let read = machine(text);
+    let link = |speed_gts, width, downgraded| Some(PcieLink { speed_gts, width, downgraded });
+    let nic = read.facts.rdma[0].pci.clone().unwrap_or_default();
+    assert_eq!((nic.address.as_str(), nic.most, nic.link), ("0000:17:00.0", link(16.0, 16, false), link(8.0, 8, true)));
+    let gpu = &read.facts.gpu.devices[0].pci;
+    assert_eq!((gpu.address.as_str(), gpu.link), ("0000:2a:00.0", link(2.5, 16, false)));
+    assert_eq!((read.facts.rdma.len(), read.facts.gpu.devices.len()), (1, 1), "a disk is neither");
+    let bridges: Vec<_> = read.facts.bridges.iter().map(|b| (b.address.as_str(), b.acs_redirects.get())).collect();
+    assert_eq!(bridges, [("3b:00.0", Some(&true)), ("3c:00.0", Some(&false))]);
 }
 
 #[test]
-fn gpus_their_driver_fabric_and_links() {
+fn gpus_their_driver_fabric_memory_and_links() {
     let text = "\
 | NVIDIA-SMI 535.104.05             Driver Version: 535.104.05   CUDA Version: 12.2     |
 |   0  NVIDIA H100 80GB HBM3          On  | 00000000:18:00.0 Off |                    0 |
 GPU 00000000:18:00.0
     Product Name                          : NVIDIA H100 80GB HBM3
+    MIG Mode
+        Current                           : Disabled
+    GPU Link Info
+        PCIe Generation
+            Max                           : 5
+            Current                       : 5
+        Link Width
+            Max                           : 16x
+            Current                       : 8x
+    ECC Mode
+        Current                           : Enabled
+    ECC Errors
+        Volatile
+            SRAM Uncorrectable Parity     : 0
+            DRAM Correctable              : 7
+            DRAM Uncorrectable            : 2
+        Aggregate
+            DRAM Uncorrectable            : 9
+    Remapped Rows
+        Remapping Failure Occurred        : Yes
     Fabric
         State                             : In Progress
         Status                            : N/A
@@ -128,20 +171,28 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-1)
 \t Link 0: 25 GB/s
 \t Link 1: <inactive>
  GPU0\tX\tOK\tCNS";
-    let expected = [
-        ("", Fact::Driver("535.104.05".into())),
-        ("", Fact::CudaDriver("12.2".into())),
-        ("GPU 0", Fact::GpuName("NVIDIA H100 80GB HBM3".into())),
-        ("00000000:18:00.0", Fact::GpuName("NVIDIA H100 80GB HBM3".into())),
-        ("00000000:18:00.0", Fact::FabricState("In Progress".into())),
-        ("00000000:18:00.0", Fact::FabricStatus("N/A".into())),
-        ("GPU 1", Fact::GpuName("NVIDIA A100-SXM4-80GB".into())),
-        ("GPU 1", Fact::NvLink { link: 0, rate_gbs: Some(25.0) }),
-        ("GPU 1", Fact::NvLink { link: 1, rate_gbs: None }),
-        ("GPU0", Fact::PeerAccess { to: "GPU1".into(), status: "OK".into() }),
-        ("GPU0", Fact::PeerAccess { to: "GPU2".into(), status: "CNS".into() }),
-    ];
-    assert_eq!(told(text), owned(&expected));
+    let facts = machine(text).facts.gpu;
+    assert_eq!((facts.driver.as_deref(), facts.cuda_driver.as_deref()), (Some("535.104.05"), Some("12.2")));
+    let link = |width| Some(PcieLink { speed_gts: 32.0, width, downgraded: false });
+    let first = GpuDevice {
+        index: 0,
+        name: "NVIDIA H100 80GB HBM3".into(),
+        pci: PciFunction { address: "0000:18:00.0".into(), link: link(8), most: link(16), ..PciFunction::default() },
+        ecc: Some(Ecc { enabled: true, uncorrected: Some(2), corrected: None, remapping_failed: Some(true) }),
+        fabric: Some(GpuFabric { state: "in progress".into(), succeeded: false }),
+        mig: Some(false),
+        ..GpuDevice::default()
+    };
+    let nvlink = |link, rate_gbs: Option<f64>| NvLinkState { link, active: rate_gbs.is_some(), rate_gbs };
+    let second = GpuDevice {
+        index: 1,
+        name: "NVIDIA A100-SXM4-80GB".into(),
+        nvlinks: vec![nvlink(0, Some(25.0)), nvlink(1, None)],
+        ..GpuDevice::default()
+    };
+    assert_eq!(facts.devices, [first, second]);
+    let peers: Vec<_> = facts.peers.iter().map(|peer| (peer.from, peer.to, peer.status.as_str())).collect();
+    assert_eq!(peers, [(0, 1, "OK"), (0, 2, "CNS")]);
 }
 
 #[test]
@@ -149,34 +200,29 @@ fn limits_memory_modules_and_services() {
     let text = "\
 max locked memory       (kbytes, -l) 64
 open files                      (-n) 1024
-Max locked memory         unlimited            unlimited            bytes
+Max processes             unlimited            unlimited            processes
 Max open files            4096                 65536                files
 shm              64M     0   64M   0% /dev/shm
-tmpfs      528237136     0 528237136   0% /dev/shm
 nvidia_peermem         16384  0
-lsmod: nvidia_peermem loaded
-/sys/kernel/mm/memory_peers/nv_mem/version: No such file or directory
 ● nvidia-fabricmanager.service - NVIDIA fabric manager service
      Loaded: loaded (/lib/systemd/system/nvidia-fabricmanager.service; enabled)
-     Active: failed (Result: exit-code) since Mon
-Unit nvidia-fabricmanager.service could not be found.";
-    let limit = |limit, soft| Fact::Limit { limit, soft };
-    let service = |state: &str| Fact::Service { name: "nvidia-fabricmanager".into(), state: state.into() };
-    let expected = [
-        limit(Limit::LockedMemory, Some(65536)),
-        limit(Limit::OpenFiles, Some(1024)),
-        limit(Limit::LockedMemory, None),
-        limit(Limit::OpenFiles, Some(4096)),
-        Fact::SharedMemory { size: 64 << 20, free: Some(64 << 20) },
-        Fact::SharedMemory { size: 528_237_136 << 10, free: Some(528_237_136 << 10) },
-        Fact::ModuleLoaded("nvidia_peermem".into()),
-        Fact::ModuleLoaded("nvidia_peermem".into()),
-        Fact::GpuMemoryPeer { registered: false },
-        service("failed"),
-        service("not found"),
-    ];
-    let found: Vec<Fact> = told(text).into_iter().map(|(_, fact)| fact).collect();
-    assert_eq!(found, expected);
+     Active: failed (Result: exit-code) since Mon";
+    let read = machine(text);
+    let limits = Limits {
+        locked_memory: LinuxLimit { soft: Bound::At(65536), hard: Bound::Unlimited },
+        open_files: LinuxLimit { soft: Bound::At(4096), hard: Bound::At(65536) },
+        ..Limits::default()
+    };
+    assert_eq!(read.facts.limits, Known::Known(limits));
+    assert_eq!(read.facts.shared_memory.get(), Some(&SharedMemory { size_bytes: 64 << 20, free_bytes: 64 << 20 }));
+    assert_eq!(read.facts.modules.get(), Some(&vec!["nvidia_peermem".to_string()]));
+    assert_eq!(read.facts.fabric_manager.as_deref(), Some("not running"));
+    let items: Vec<&str> = judged(&read).into_iter().map(|(_, item)| item).collect();
+    assert_eq!(items, ["memlock", "nproc", "nofile", "/dev/shm", "GPUDirect RDMA", "fabric manager"]);
+    let absent = machine("Unit nvidia-fabricmanager.service could not be found.");
+    assert_eq!(absent.facts.fabric_manager.as_deref(), Some("not running"));
+    let df = machine("tmpfs      528237136     0 528237136   0% /dev/shm").facts.shared_memory;
+    assert_eq!(df.get().map(|memory| memory.size_bytes), Some(528_237_136 << 10));
 }
 
 #[test]
@@ -185,19 +231,14 @@ fn the_kernel_names_devices_and_hosts() {
 Jan  1 00:00:00 node7 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
 [  12.3] pcieport 0000:16:02.0: AER: Corrected error received: 0000:17:00.0
 [  12.3] pcieport 0000:16:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer
-[  99.1] mlx5_core 0000:17:00.0 ens1f0: Link down
 [   1.1] mlx5_core 0000:17:00.0: firmware version: 28.39.1002
 [ 100.0] Out of memory: Killed process 1234 (python) total-vm:1kB";
-    let found = facts(text);
-    let devices: Vec<_> = found.iter().map(|fact| (fact.device.as_str(), fact.host.as_deref())).collect();
-    let node = Some("node7");
-    assert_eq!(
-        devices,
-        [("0000:3b:00", node), ("0000:16:02.0", node), ("0000:16:02.0", node), ("0000:17:00.0", node), ("", node)]
-    );
-    assert!(matches!(&found[0].fact, Fact::Xid { code: 79, text } if text.ends_with("fallen off the bus.")));
-    assert!(matches!(&found[1].fact, Fact::PcieError { corrected: true, .. }));
-    assert!(matches!(&found[2].fact, Fact::PcieError { corrected: false, .. }));
+    let Machine { facts, .. } = machine(text);
+    assert_eq!(facts.host, "node7");
+    let xids: Vec<_> = facts.xids.get().into_iter().flatten().map(|xid| (xid.pci.as_str(), xid.code)).collect();
+    assert_eq!(xids, [("0000:3b:00", 79)]);
+    assert_eq!(facts.pcie_errors, ["0000:16:02.0"]);
+    assert_eq!(facts.memory_kills, ["1234 (python)"]);
 }
 
 /// Rows of `nvidia-smi topo -p2p` look like a topology matrix, and are none.
@@ -205,28 +246,49 @@ Jan  1 00:00:00 node7 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', n
 fn peer_access_is_no_topology() {
     let text = " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n";
     let run = crate::read_bytes(&[("p2p", text.as_bytes())]).unwrap_or_default();
-    assert_eq!((run.host_facts.len(), run.topo_matrices.len()), (2, 0));
+    assert_eq!((run.machines[0].told.len(), run.topo_matrices.len()), (2, 0));
 }
 
 #[test]
-fn prompts_name_hosts_and_end_blocks() {
-    let text =
-        "root@node1:~# ibstat\nCA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n[user@node2 ~]$ cat notes\n\t\tState: Down";
-    let found: Vec<_> = facts(text).into_iter().map(|fact| (fact.host, fact.fact)).collect();
-    assert_eq!(found, [(Some("node1".to_string()), Fact::PortState("Active".into()))]);
+fn machines_are_told_apart() {
+    let ibstat = |state: &str| format!("CA 'mlx5_0'\n\tPort 1:\n\t\tState: {state}\n");
+    let cases = [
+        (
+            "a prompt names one, and ends a block",
+            format!("root@a:~# ibstat\n{}[u@b ~]$ cat notes\n\t\tState: Down\n", ibstat("Active")),
+            vec![("a", "ACTIVE")],
+        ),
+        (
+            "a machine is known again",
+            format!("root@a:~# ibstat\n{0}root@a:~# ibstat\n{1}", ibstat("Down"), ibstat("Active")),
+            vec![("a", "ACTIVE")],
+        ),
+        ("one command twice is two machines", ibstat("Active") + &ibstat("Down"), vec![("", "ACTIVE"), ("", "DOWN")]),
+        ("what follows is not indented", ibstat("Active") + "\nepoch 1\nState: Down\n", vec![("", "ACTIVE")]),
+    ];
+    for (what, text, expected) in cases {
+        let found = machines(&text);
+        let found: Vec<_> =
+            found.iter().map(|m| (m.facts.host.as_str(), m.facts.rdma[0].ports[0].state.as_str())).collect();
+        assert_eq!(found, expected, "{what}");
+    }
+    let ulimit = "root@a:~# ulimit -l\nmax locked memory       (kbytes, -l) 64\n";
+    let first = format!("root@a:~# ibstat\n{}", ibstat("Active"));
+    let run = crate::read_bytes(&[("1", first.as_bytes()), ("2", ulimit.as_bytes())]).unwrap_or_default();
+    assert_eq!(run.machines.iter().map(|machine| machine.told.len()).collect::<Vec<_>>(), [2]);
 }
 
 #[test]
 fn other_text_tells_nothing() {
-    let text = "State: Active\nRate: 5\nloss: 0.2\nGPU memory: 3 GB\nLink 3: 25 GB/s\nActive: yes\nuser@host.com wrote: hi\nLnkSta: broken\nport: 8080";
-    assert_eq!(told(text), []);
+    let text = "State: Active\nRate: 5\nloss: 0.2\nGPU memory: 3 GB\nLink 3: 25 GB/s\nActive: yes\nuser@host.com wrote: hi\nLnkSta: broken\nport: 8080\nGPU 0: busy\nshm: 64M";
+    assert_eq!(machines(text), []);
 }
 
 proptest! {
     #[test]
     fn any_text_is_read_without_panic(lines in proptest::collection::vec("\\PC{0,50}", 0..6), which in 0usize..12) {
-        let heads = ["CA 'a'", "hca_id: a", "Settings for a:", "GPU 0: a", "00:00.0 a: b", "a.service - b", "LnkSta: Speed ", "Xid (",
+        let heads = ["CA 'a'", "hca_id: a", "Settings for a:", "GPU 0: a", "00:00.0 a: b", "a.service - b", "LnkSta: Speed ", "NVRM: Xid (",
             "AER: ", "mlx5_core ", "GID[", "Max open files "];
-        facts(&format!("{}\n{}{}", heads[which], heads[which], lines.join("\n")));
+        machines(&format!("{}\n{}{}", heads[which], heads[which], lines.join("\n")));
     }
 }

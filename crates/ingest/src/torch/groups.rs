@@ -138,14 +138,18 @@ impl ProcessGroups {
     }
 }
 
-/// The group whose watchdog says that it failed at this work.
+/// The group whose watchdog says that it failed at this work: the rank's own, else the only one of which any rank says so.
 fn group_that_failed(statements: &[TorchStatement], rank: u32, sequence: u64) -> Option<GroupName> {
-    let same = |s: &&TorchStatement| {
-        s.rank == Some(rank)
-            && matches!(s.event, TorchEvent::Standing { failed_at: Some(at), .. } if at == sequence)
+    let failed = |s: &&TorchStatement| {
+        matches!(s.event, TorchEvent::Standing { failed_at: Some(at), .. } if at == sequence)
             && s.group != GroupName::default()
     };
-    statements.iter().find(same).map(|statement| statement.group.clone())
+    let mut groups = statements.iter().filter(failed);
+    if let Some(own) = groups.clone().find(|statement| statement.rank == Some(rank)) {
+        return Some(own.group.clone());
+    }
+    let first = groups.next()?;
+    groups.all(|other| other.group.to_string() == first.group.to_string()).then(|| first.group.clone())
 }
 
 impl Gathered {

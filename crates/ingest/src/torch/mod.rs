@@ -3,12 +3,14 @@
 mod desync;
 mod fingerprint;
 mod flight_recorder;
+mod fr_trace;
 mod groups;
 mod pickle;
 mod tree;
 mod watchdog;
 
 pub(crate) use flight_recorder::{Recording, looks_like_json, rank_of_path, read_json, read_pickle};
+pub(crate) use fr_trace::TraceReader;
 pub(crate) use groups::ProcessGroups;
 pub(crate) use pickle::looks_like as looks_like_pickle;
 pub use watchdog::WatchdogReader;

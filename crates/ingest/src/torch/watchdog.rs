@@ -144,8 +144,9 @@ fn standing(text: &str) -> Option<TorchEvent> {
         started: after("last started"),
         completed: after("last completed"),
     };
-    let failed_at =
-        ["work sequence id: ", "Timeout at NCCL work: "].iter().find_map(|words| leading(text.split_once(words)?.1));
+    let failed_at = ["work sequence id: ", "Timeout at NCCL work: ", "detected by watchdog at work: "]
+        .iter()
+        .find_map(|words| leading(text.split_once(words)?.1));
     (standing != Standing::default()).then_some(TorchEvent::Standing { standing, failed_at })
 }
 

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// A limit's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
     /// There is none.
+    #[default]
     Unlimited,
     /// Bytes, or a count.
     At(u64),
@@ -20,7 +21,7 @@ impl Bound {
 }
 
 /// A limit as the kernel has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LinuxLimit {
     /// What is in force.
     pub soft: Bound,
@@ -29,7 +30,7 @@ pub struct LinuxLimit {
 }
 
 /// Limits of a process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
     /// Memory that it may lock, in bytes (`ulimit -l`).
     pub locked_memory: LinuxLimit,

@@ -3,19 +3,23 @@
 
 use super::view::LineView;
 use busbw_model::{
-    CollectiveMismatch, DiagLine, DiagTag, HostFact, InspectorRow, InspectorRun, MismatchKind, ProcessGroup,
-    RankStanding, RasCommunicator, RasReport, RasShare, RasStatus, Run, Spread, TorchWork, WorkState,
+    CollectiveMismatch, DiagLine, DiagTag, InspectorRow, InspectorRun, MismatchKind, ProcessGroup, RankStanding,
+    RasCommunicator, RasReport, RasShare, RasStatus, Run, Spread, Told, TorchWork, WorkState,
 };
 use serde::Serialize;
 
 /// Everything there is; `None` for a run without such evidence.
 pub(super) fn of(run: &Run) -> Option<EvidenceView<'_>> {
+    let told = run.machines.iter().flat_map(|machine| {
+        let host = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty());
+        machine.told.iter().map(move |told| (host, told))
+    });
     let view = EvidenceView {
         ras: run.ras_reports.iter().map(|report| RasView::new(run, report)).collect(),
         diagnostics: run.diagnostics.iter().map(|line| DiagView::new(run, line)).collect(),
         inspector: run.inspector_runs.iter().map(InspectorView::new).collect(),
         process_groups: run.process_groups.iter().map(GroupView::new).collect(),
-        host_facts: run.host_facts.iter().map(|fact| FactView::new(run, fact)).collect(),
+        host_facts: told.map(|(host, told)| FactView::new(run, host, told)).collect(),
     };
     let is_empty = view.ras.is_empty()
         && view.diagnostics.is_empty()
@@ -320,12 +324,7 @@ struct FactView<'a> {
 }
 
 impl<'a> FactView<'a> {
-    fn new(run: &'a Run, fact: &'a HostFact) -> Self {
-        FactView {
-            line: LineView::of(run, &fact.source),
-            host: fact.host.as_deref(),
-            device: &fact.device,
-            command: fact.tool.command(),
-        }
+    fn new(run: &'a Run, host: Option<&'a str>, told: &'a Told) -> Self {
+        FactView { line: LineView::of(run, &told.source), host, device: &told.device, command: told.command }
     }
 }

@@ -188,6 +188,13 @@ mod tests {
     }
 
     #[test]
+    fn every_remedy_begins_with_a_command() {
+        for cause in Book::built_in().causes() {
+            assert!(cause.remedy.first().is_some_and(|first| first.contains('`')), "{}: no command", cause.id);
+        }
+    }
+
+    #[test]
     fn a_text_cuts_no_word_and_no_number() {
         let cases = [
             ("error 12", "Got completion with error 12, opcode 0", true),

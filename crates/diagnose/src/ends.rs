@@ -1,0 +1,145 @@
+//! How the processes of a run ended: which ends nothing refutes, and which of them explains the others.
+//!
+//! The cause is the earliest end that no other explains. An exception, a crash or a program that gave up is a rank's own; lost
+//! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
+
+use crate::refute::Refuters;
+use busbw_model::{Communicator, Ended, RankEnd, Run, TorchEvent, TorchStatement};
+
+/// The ends of a run.
+#[derive(Debug, Default)]
+pub struct Ends<'a> {
+    /// Those that nothing refutes, in order.
+    pub standing: Vec<&'a RankEnd>,
+    /// Those that came after the run had ended well.
+    pub after_success: Vec<&'a RankEnd>,
+    /// Somebody stopped the run.
+    pub interrupted: Option<&'a RankEnd>,
+    /// Time-outs that watchdogs told of.
+    pub timeouts: Vec<&'a TorchStatement>,
+}
+
+impl<'a> Ends<'a> {
+    /// Sorts them.
+    pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
+        let mut ends = Ends::default();
+        let refuted = |end: &RankEnd| end.went_on || refuters.ended_well_after(end.source.place);
+        let (mut alone, mut success): (Vec<&RankEnd>, Option<&RankEnd>) = (Vec::new(), None);
+        for end in &run.ends {
+            match &end.how {
+                Ended::Success => success = Some(end),
+                _ if refuted(end) => {}
+                Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
+                _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
+                    ends.after_success.push(end);
+                }
+                Ended::Exception { traceback: false, kind, message, .. } if !is_of_torch(kind, message) => {
+                    alone.push(end)
+                }
+                _ => ends.standing.push(end),
+            }
+        }
+        let timeout = |statement: &&TorchStatement| matches!(statement.event, TorchEvent::Timeout { .. });
+        ends.timeouts = run.torch_statements.iter().filter(timeout).collect();
+        // A line that only looks like an exception's counts beside another failure, or where nothing shows that ranks ran.
+        let ran = run.communicators.iter().any(Communicator::came_up)
+            || run.tables.iter().any(|table| !table.rows.is_empty());
+        if ends.failed() || !ran && success.is_none() {
+            ends.standing.extend(alone);
+        }
+        if ends.interrupted.is_some() {
+            ends.standing.retain(|end| weight(&end.how, false) < Weight::Killed);
+        }
+        ends.standing.sort_by_key(|end| end.source.place);
+        ends
+    }
+
+    /// Whether any process failed.
+    pub fn failed(&self) -> bool {
+        !self.standing.is_empty() || !self.timeouts.is_empty()
+    }
+
+    /// The end that explains the others: the program's own exception or crash before what NCCL returned.
+    pub fn cause(&self) -> Option<&'a RankEnd> {
+        let weight = |end: &&RankEnd| weight(&end.how, !self.timeouts.is_empty());
+        // A launcher kills the others after the first that leaves with an exit status.
+        let left = self.standing.iter().any(|end| matches!(end.how, Ended::Exit(_)));
+        let last = if left || !self.timeouts.is_empty() { Weight::Killed } else { Weight::Consequence };
+        let found = self.standing.iter().copied().filter(|end| weight(end) < last);
+        found.min_by_key(|end| (weight(end), end.source.place))
+    }
+}
+
+/// How likely an end is the cause of the others; the first explains those behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// The rank's own.
+    Own,
+    /// NCCL returned an error to it.
+    Nccl,
+    /// It was killed, and nothing else shows why the run ended.
+    Killed,
+    /// It follows from another, or only says that there was one.
+    Consequence,
+}
+
+/// `timed_out`: watchdogs ended ranks, and they abort to do so.
+pub fn weight(how: &Ended, timed_out: bool) -> Weight {
+    match how {
+        Ended::Exception { kind, message, .. } if follows(kind, message) => Weight::Consequence,
+        Ended::Exception { kind, message, .. } if is_nccl_error(kind, message) => Weight::Nccl,
+        Ended::Exception { .. } => Weight::Own,
+        Ended::Crash { what, message, .. } if is_abort(what) && timed_out || follows(what, message) => {
+            Weight::Consequence
+        }
+        Ended::Crash { what, message, .. } if is_nccl_error(what, message) => Weight::Nccl,
+        Ended::Crash { what, .. } if is_abort(what) => Weight::Nccl,
+        Ended::Crash { .. } => Weight::Own,
+        Ended::Failure(said) if follows("", said) => Weight::Consequence,
+        Ended::Failure(_) => Weight::Nccl,
+        Ended::Killed(by) if by == "oom_kill" || by.starts_with("Out Of Memory") => Weight::Own,
+        Ended::Killed(by) if by.starts_with("Killed") || by == "signal 9" => Weight::Killed,
+        _ => Weight::Consequence,
+    }
+}
+
+fn is_abort(what: &str) -> bool {
+    what.starts_with("Aborted") || what == "signal 6" || what.ends_with("DistBackendError")
+}
+
+/// Errors that NCCL's results become in PyTorch (`torch/csrc/distributed/c10d/NCCLUtils.hpp`).
+pub fn is_nccl_error(kind: &str, message: &str) -> bool {
+    kind.ends_with("DistBackendError") || message.starts_with("NCCL error") || message.starts_with("NCCL Error")
+}
+
+fn is_of_torch(kind: &str, message: &str) -> bool {
+    kind.starts_with("torch.") || is_nccl_error(kind, message)
+}
+
+/// Whether an exception tells of another process's end: wrappers around a worker's exception, and lost connections.
+fn follows(kind: &str, message: &str) -> bool {
+    const KINDS: [&str; 10] = [
+        "ChildFailedError",
+        "ProcessRaisedException",
+        "ProcessExitedException",
+        "CalledProcessError",
+        "SystemExit",
+        "ConnectionResetError",
+        "ConnectionAbortedError",
+        "BrokenPipeError",
+        "EOFError",
+        "SignalException",
+    ];
+    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp
+    const MESSAGES: [&str; 7] = [
+        "remote process exited or there was a network error",
+        "ncclRemoteError",
+        "Connection closed by",
+        "Connection reset by peer",
+        "Watchdog caught collective operation timeout",
+        "NCCL communicator was aborted",
+        "Broken pipe",
+    ];
+    let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
+    KINDS.contains(&name) || MESSAGES.iter().any(|text| message.contains(text))
+}

@@ -1,0 +1,204 @@
+//! How the run ended: one finding for the end that explains the others, with what followed as further evidence.
+
+mod quote;
+
+use super::{Basis, Draft};
+use crate::case::Case;
+use crate::ends::{Weight, weight};
+use crate::order::is_consequence;
+use crate::words::listed;
+use busbw_model::{Code, Ended, Evidence, Finding, Place, RankEnd, Severity};
+use quote::Quote;
+
+/// Lines of evidence of what followed.
+const MOST_FOLLOWERS: usize = 3;
+
+/// Adds what the ends tell to the findings. A cause that a rule or a signature names stands before "rank 3 died of it".
+pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
+    match case.ends.cause() {
+        Some(cause) => explained(case, cause, found),
+        None => unexplained(case, found),
+    }
+    let notes = [case.ends.after_success.first().map(|_| after_success(case)), interrupted(case)];
+    found.extend(notes.into_iter().flatten().map(|finding| (Basis::Speed, finding)));
+}
+
+/// A cause is known: findings of what follows from it become its evidence.
+fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
+    let followed = followed(case, cause);
+    let named =
+        found.iter_mut().filter(|(_, finding)| finding.severity == Severity::Error && !is_consequence(finding.code));
+    let named = named.map(|(_, finding)| finding).find(|finding| comes_first(case, finding, cause));
+    if let Some(named) = named {
+        add(&mut named.evidence, Evidence::new(cause.source.clone()));
+        named.explanation.push_str(&followed.text);
+        if let Ended::Exception { kind, at, .. } = &cause.how
+            && weight(&cause.how, false) == Weight::Own
+        {
+            named.title = format!("{}: {} ended with {}", named.title, who(cause), told(kind, "", at.as_deref()));
+        }
+    } else if let Some(mut finding) = own(case, cause, found) {
+        finding.explanation.push_str(&followed.text);
+        followed.evidence.into_iter().for_each(|evidence| add(&mut finding.evidence, evidence));
+        found.push((Basis::Speed, finding));
+    }
+    let of_ends = |finding: &Finding| matches!(finding.code, Code::PeerDied | Code::HangMismatch);
+    found.retain(|(basis, finding)| *basis == Basis::Speed || !of_ends(finding));
+}
+
+/// Whether a named trouble explains the end: NCCL's errors are what it became, and what stands before it in its input is its cause.
+fn comes_first(case: &Case, finding: &Finding, cause: &RankEnd) -> bool {
+    let place = cause.source.place;
+    let before = |earlier: Place| earlier.input == place.input && earlier.line <= place.line + 8;
+    weight(&cause.how, !case.ends.timeouts.is_empty()) == Weight::Nccl
+        || finding.evidence.iter().any(|evidence| before(evidence.source.place))
+}
+
+fn add(evidence: &mut Vec<Evidence>, new: Evidence) {
+    if !evidence.iter().any(|known| known.source.place == new.source.place) {
+        evidence.push(new);
+    }
+}
+
+/// What the other ranks did then.
+struct Followed {
+    text: String,
+    evidence: Vec<Evidence>,
+}
+
+fn followed(case: &Case, cause: &RankEnd) -> Followed {
+    let mut ranks: Vec<u32> = case.ends.timeouts.iter().filter_map(|timeout| timeout.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let others = || case.ends.standing.iter().filter(|end| end.source.place != cause.source.place);
+    let count = |wanted: fn(&Ended) -> bool| others().filter(|end| wanted(&end.how)).count();
+    let counted = [
+        (ranks.len(), "timed out"),
+        (count(|how| matches!(how, Ended::Exception { .. })), "ended with an exception"),
+        (count(|how| matches!(how, Ended::Crash { .. } | Ended::Failure(_))), "aborted"),
+        (count(|how| matches!(how, Ended::Exit(_) | Ended::Killed(_))), "reported by the launcher"),
+    ];
+    let said: Vec<String> = counted.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let timeouts = case.ends.timeouts.iter().map(|timeout| &timeout.source);
+    let sources = timeouts.chain(others().map(|end| &end.source)).take(MOST_FOLLOWERS);
+    let text = if said.is_empty() { String::new() } else { format!(" What followed: {}.", said.join(", ")) };
+    Followed { text, evidence: sources.map(|source| Evidence::noted(source.clone(), "followed")).collect() }
+}
+
+/// `Rank 8`, `Ranks 1, 2, 3`, `Process 4242`, `A process on n1`.
+fn who(end: &RankEnd) -> String {
+    let host = end.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+    match (end.ranks.as_slice(), end.pid) {
+        ([rank], _) => format!("Rank {rank}{host}"),
+        ([_, _, ..], _) => format!("Ranks {}{host}", listed(end.ranks.iter(), 8)),
+        (_, Some(pid)) => format!("Process {pid}{host}"),
+        _ => format!("A process{host}"),
+    }
+}
+
+/// `FileNotFoundError: [Errno 2] … (pretrain.py:451)`.
+fn told(kind: &str, message: &str, at: Option<&str>) -> String {
+    let name = kind.rsplit('.').next().unwrap_or(kind);
+    let message = if message.is_empty() { String::new() } else { format!(": {}", quote::in_short(message)) };
+    let at = at.map_or(String::new(), |at| format!(" ({at})"));
+    format!("{name}{message}{at}")
+}
+
+/// The finding for an end that no rule names.
+fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Finding> {
+    let evidence = vec![Evidence::new(cause.source.clone())];
+    let who = who(cause);
+    let (code, title, explanation, remedy) = match &cause.how {
+        _ if weight(&cause.how, false) == Weight::Nccl => return Some(Quote::of_end(case, cause, found)),
+        Ended::Exception { kind, message, at, .. } => {
+            let is_gpu =
+                kind.ends_with("OutOfMemoryError") || message.starts_with("CUDA ") || message.starts_with("HIP ");
+            let code = if is_gpu { Code::GpuError } else { Code::RankFailed };
+            (
+                code,
+                format!("{who} ended with {}", told(kind, message, at.as_deref())),
+                EXCEPTION,
+                "Read that rank's own output from its first traceback on, and fix what the exception names",
+            )
+        }
+        Ended::Killed(by) => (
+            Code::PeerDied,
+            format!("{who} was killed: {by}"),
+            KILLED,
+            "See what killed it: `dmesg -T | grep -iE 'oom|killed process'` on its host",
+        ),
+        Ended::Crash { what, library, .. } => {
+            let library = library.as_ref().map_or(String::new(), |name| format!(" in {name}"));
+            (
+                Code::PeerDied,
+                format!("{who} crashed: {what}{library}"),
+                CRASH,
+                "Keep the stack: `ulimit -c unlimited; export PYTHONFAULTHANDLER=1`, and look at the kernel log of its host: `dmesg -T | grep -iE 'segfault|oom|xid'`",
+            )
+        }
+        _ => return None,
+    };
+    let draft = Draft { code, severity: Severity::Error, confidence: 0.8, title, explanation: explanation.into() };
+    Some(draft.finding(evidence, &[remedy]))
+}
+
+const EXCEPTION: &str = "It is the earliest end that no other explains: the process left by an exception of its own, and the other ranks then \
+                         waited for it, lost their connections or were stopped.";
+const CRASH: &str = "It is the earliest end that no other explains: the process crashed, and what NCCL says on the other ranks follows from it.";
+const KILLED: &str = "The process was killed from outside. What NCCL says on the other ranks follows from it.";
+
+/// Nothing shows the cause: what follows from it is all there is.
+fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
+    if found.iter().any(|(_, finding)| finding.severity == Severity::Error) {
+        return;
+    }
+    let finding = match case.ends.standing.first() {
+        Some(end) => Some(Quote::of_end(case, end, found)),
+        None if case.ends.failed() => None,
+        None => Quote::alone(case, found),
+    };
+    found.extend(finding.map(|finding| (Basis::Log, finding)));
+}
+
+/// The run was good, and processes failed as they left.
+fn after_success(case: &Case) -> Finding {
+    let ends = &case.ends.after_success;
+    let codes = ends.iter().filter_map(|end| match &end.how {
+        Ended::Exit(code) => Some(code.map_or("an exit code that is not 0".into(), |code| format!("exit code {code}"))),
+        Ended::Crash { what, .. } | Ended::Killed(what) => Some(what.clone()),
+        Ended::Exception { kind, .. } => Some(kind.clone()),
+        _ => None,
+    });
+    let mut codes: Vec<String> = codes.filter(|code| !code.is_empty()).collect();
+    codes.dedup();
+    let draft = Draft {
+        code: Code::PeerDied,
+        severity: Severity::Warning,
+        confidence: 0.6,
+        title: format!("The run reported success, then processes failed as they left: {}", listed(codes.iter(), 4)),
+        explanation: "The success mark stands before these ends, so the results stand; but the processes did not leave in order. They were torn \
+                      down while others still used them, or wrote less than they should (a checkpoint, a log)."
+            .into(),
+    };
+    let remedy = "Let every rank leave together: a barrier and `torch.distributed.destroy_process_group()` before the program ends";
+    draft.finding(ends.iter().take(4).map(|end| Evidence::new(end.source.clone())).collect(), &[remedy])
+}
+
+fn interrupted(case: &Case) -> Option<Finding> {
+    let end = case.ends.interrupted.filter(|_| !case.ends.failed())?;
+    let Ended::Interrupted(by) = &end.how else { return None };
+    let draft = Draft {
+        code: Code::RankFailed,
+        severity: Severity::Info,
+        confidence: 0.8,
+        title: format!("The run was stopped ({by})"),
+        explanation: "The run did not end by itself: the user or the scheduler ended it.".into(),
+    };
+    Some(draft.finding(
+        vec![Evidence::new(end.source.clone())],
+        &["Nothing to fix, unless it hung before: then see where each rank was: `py-spy dump --pid PID`"],
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! How processes end: the last line of a traceback, a crash handler, a launcher's report of an exit status.
+//!
+//! [`read`] looks at one line without its labels and tells what it is by its form. [`EndReader`] takes these in the order of the
+//! input and puts together what stands on several lines.
+
+mod forms;
+mod python;
+
+use aho_corasick::AhoCorasick;
+use busbw_model::{Ended, RankEnd, SourceLine};
+pub(crate) use python::{Follower, exception};
+use rustc_hash::FxHashMap;
+use std::sync::LazyLock;
+
+/// More ends tell nothing new.
+const MOST_KEPT: usize = 10_000;
+/// Lines of known wording that show that a process went on: one under a label of its own. Without labels the other ranks print
+/// a step or two before they notice.
+const SHOWN_TO_GO_ON: [usize; 2] = [1, MOST_SHOWN];
+/// Lines of a block that are needed for it.
+pub(crate) const MOST_SHOWN: usize = 3;
+
+/// What a line is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum EndLine {
+    /// `Traceback (most recent call last):`.
+    Header,
+    /// `  File "/x/train.py", line 88, in main`: `train.py:88`.
+    Frame(String),
+    /// `ValueError: text`, and whether it ends a traceback.
+    Exception { kind: String, message: String, traceback: bool },
+    /// The next traceback tells of the exception that came of the last.
+    Chained,
+    /// `-- Process 1 terminated with the following error:` of torch.multiprocessing, `rank      : 3 (local_rank: 3)` of torchrun:
+    /// whose end follows.
+    Whose(u32),
+    /// `[ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]`: a frame of the crash that was told last.
+    Library(String),
+    /// `  what():  text`.
+    What(String),
+    /// An end that a line tells wholly.
+    Ended(Told),
+}
+
+/// An end, and who the line names.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    pub how: Ended,
+    pub ranks: Vec<u32>,
+    pub host: Option<String>,
+    pub pid: Option<u64>,
+}
+
+impl Told {
+    fn of(how: Ended) -> Self {
+        Told { how, ranks: Vec::new(), host: None, pid: None }
+    }
+}
+
+/// One of these is in every line that [`read`] knows.
+static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    AhoCorasick::new([
+        "Traceback (most",
+        "File \"",
+        "Error",
+        "Exception",
+        "Timeout",
+        "KeyboardInterrupt",
+        " exception",
+        "following error:",
+        "rank ",
+        "] /",
+        "what():",
+        " signal",
+        "Signal: ",
+        "terminate called",
+        "panicked at",
+        "core dumped",
+        ": line ",
+        " failure ",
+        ", NCCL error",
+        "srun: error: ",
+        "slurmstepd: ",
+        "exited with",
+        "exitcode",
+        "return code",
+        ":::MLLOG",
+        "RESULT,",
+        "exits successfully",
+    ])
+    .ok()
+});
+
+/// What a line is, its labels left out. `last`: it ends a traceback of its stream.
+pub(crate) fn read(body: &str, last: bool) -> Option<EndLine> {
+    if !last && !WORDS.as_ref()?.is_match(body) {
+        return None;
+    }
+    python::read(body, last).or_else(|| forms::read(body.trim_start()))
+}
+
+/// The rank in a stream's label: `rank3`, `1,3`, `3`, `head, rank=0, pid=1`; and the process.
+fn named(stream: &str) -> (Option<u32>, Option<u64>) {
+    let after = |key: &str| stream.split_once(key).and_then(|(_, rest)| crate::text::leading::<u64>(rest));
+    let number = stream.strip_prefix("rank").or_else(|| stream.rsplit(',').next()).unwrap_or(stream);
+    let rank = after("rank=").and_then(|rank| u32::try_from(rank).ok()).or_else(|| number.parse().ok());
+    (rank, after("pid="))
+}
+
+/// Puts ends together, by stream.
+#[derive(Debug, Default)]
+pub(crate) struct EndReader {
+    found: Vec<RankEnd>,
+    /// The stream of each end.
+    streams: Vec<Box<str>>,
+    /// The innermost frame of each stream's open traceback.
+    open: FxHashMap<Box<str>, Option<String>>,
+    /// Whose end follows.
+    whose: Option<u32>,
+    /// The last lines of known wording of each stream.
+    known: FxHashMap<Box<str>, Vec<u64>>,
+}
+
+impl EndReader {
+    /// Takes what a line of a stream is.
+    pub fn feed(&mut self, stream: &str, line: EndLine, source: SourceLine) {
+        match line {
+            EndLine::Header => drop(self.open.insert(stream.into(), None)),
+            EndLine::Frame(at) => drop(self.open.insert(stream.into(), Some(at))),
+            EndLine::Exception { kind, message, traceback } => {
+                let at = self.open.remove(stream).flatten();
+                let how = match kind.as_str() {
+                    "KeyboardInterrupt" => Ended::Interrupted("Ctrl-C".into()),
+                    _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
+                };
+                self.keep(stream, Told::of(how), source);
+            }
+            EndLine::Chained => {
+                if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {
+                    self.streams.remove(index);
+                    self.found.remove(index);
+                }
+            }
+            EndLine::Whose(rank) => self.whose = Some(rank),
+            EndLine::Library(name) => {
+                if let Some(Ended::Crash { library, .. }) = self.found.last_mut().map(|end| &mut end.how) {
+                    library.get_or_insert(name);
+                }
+            }
+            EndLine::What(text) => {
+                if let Some(Ended::Crash { message, .. }) = self.found.last_mut().map(|end| &mut end.how) {
+                    *message = text;
+                }
+            }
+            EndLine::Ended(told) => self.keep(stream, told, source),
+        }
+    }
+
+    fn keep(&mut self, stream: &str, told: Told, source: SourceLine) {
+        let whose = self.whose.take();
+        if let Some(Ended::Crash { what, .. }) = self.found.last_mut().map(|end| &mut end.how)
+            && let Ended::Crash { what: named, .. } = &told.how
+            && what.is_empty()
+        {
+            *what = named.clone(); // the handler's first line has no name; `Signal: Segmentation fault (11)` follows
+            return;
+        }
+        if self.found.len() >= MOST_KEPT {
+            return;
+        }
+        let (rank, pid) = named(stream);
+        let Told { how, mut ranks, host, pid: told_pid } = told;
+        if ranks.is_empty() {
+            ranks.extend(whose.or(rank));
+        }
+        self.found.push(RankEnd { ranks, host, pid: told_pid.or(pid), how, went_on: false, source });
+        self.streams.push(stream.into());
+    }
+
+    /// Lines of a stream whose wording is known: a loop that goes on. Of each block the last ones.
+    pub fn known(&mut self, stream: &str, lines: impl Iterator<Item = u64>) {
+        let kept = self.known.entry(stream.into()).or_default();
+        kept.extend(lines);
+        let more = kept.len().saturating_sub(MOST_SHOWN);
+        kept.drain(..more);
+    }
+
+    /// The ends in order. `path`: torchrun writes a file per rank, `attempt_0/3/stderr.log`.
+    pub fn finish(mut self, path: &str) -> Vec<RankEnd> {
+        let of_path = rank_of_path(path);
+        for (end, stream) in self.found.iter_mut().zip(&self.streams) {
+            let lines = self.known.get(stream).map_or(&[][..], |lines| lines);
+            let wanted = SHOWN_TO_GO_ON[usize::from(stream.is_empty())];
+            end.went_on = matches!(end.how, Ended::Exception { .. })
+                && lines.iter().filter(|line| **line > end.source.place.line).count() >= wanted;
+            if end.ranks.is_empty() {
+                end.ranks.extend(of_path);
+            }
+        }
+        self.found
+    }
+}
+
+fn rank_of_path(path: &str) -> Option<u32> {
+    let (folder, name) = path.rsplit_once('/')?;
+    let is_stream = name.starts_with("stderr") || name.starts_with("stdout");
+    is_stream.then(|| folder.rsplit('/').next()?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Tracebacks of Python, as `traceback.c` and `traceback.py` print them.
+
+use super::EndLine;
+use crate::text::leading;
+use rustc_hash::FxHashMap;
+
+/// What a line of a traceback is. `last`: it stands where the exception stands.
+pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
+    let text = body.trim();
+    if text.starts_with(HEADER) {
+        return Some(EndLine::Header);
+    }
+    if let Some(at) = frame(body) {
+        return Some(EndLine::Frame(at));
+    }
+    if text == "During handling of the above exception, another exception occurred:"
+        || text == "The above exception was the direct cause of the following exception:"
+    {
+        return Some(EndLine::Chained);
+    }
+    if let Some(rank) =
+        text.strip_prefix("-- Process ").filter(|rest| rest.ends_with(" terminated with the following error:"))
+    {
+        return leading(rank).map(EndLine::Whose);
+    }
+    let (kind, message) = if last { any_exception(text)? } else { exception(body)? };
+    Some(EndLine::Exception { kind: kind.to_string(), message: message.to_string(), traceback: last })
+}
+
+const HEADER: &str = "Traceback (most recent call last):";
+
+/// `  File "/x/train.py", line 88, in main`: `train.py:88`.
+fn frame(body: &str) -> Option<String> {
+    let rest = body.strip_prefix(' ')?.trim_start().strip_prefix("File \"")?;
+    let (path, rest) = rest.split_once("\", line ")?;
+    let line: u32 = leading(rest)?;
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+    Some(format!("{name}:{line}"))
+}
+
+/// `ValueError: text` or `ValueError`, by a name that some class may have.
+fn any_exception(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.')).unwrap_or(text.len());
+    let (kind, rest) = text.split_at(end);
+    let is_name = kind.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !kind.ends_with('.');
+    let message = if rest.is_empty() { Some("") } else { rest.strip_prefix(':') };
+    message.filter(|_| is_name).map(|message| (kind, message.trim()))
+}
+
+/// The kind and message of a line that is an exception by itself: its name ends as the names of exceptions do.
+pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
+    const ENDS: [&str; 4] = ["Error", "Exception", "Timeout", "KeyboardInterrupt"];
+    let (kind, message) = any_exception(body)?;
+    let name = kind.rsplit('.').next().unwrap_or(kind);
+    let fits = name.starts_with(|c: char| c.is_ascii_uppercase()) && ENDS.iter().any(|end| name.ends_with(end));
+    (fits && (!message.is_empty() || name == "KeyboardInterrupt")).then_some((kind, message))
+}
+
+/// Knows which streams are inside a traceback, and which inside the message of an error of PyTorch's that quotes NCCL.
+#[derive(Debug, Default)]
+pub(crate) struct Follower {
+    /// The header's indent by stream: the exception has the same.
+    open: FxHashMap<Box<str>, usize>,
+    /// Further lines that belong to the message, by stream.
+    message: FxHashMap<Box<str>, u8>,
+}
+
+/// Lines of PyTorch's message below its first: NCCL's meaning of the result, `Last error:`, and that error.
+const LINES_OF_NCCL: u8 = 3;
+
+impl Follower {
+    /// Takes the next line of a stream; true where it ends a traceback.
+    pub fn ends(&mut self, stream: &str, body: &str) -> bool {
+        let indent = body.len() - body.trim_start().len();
+        if body.trim_start().starts_with(HEADER) {
+            self.open.insert(stream.into(), indent);
+            return false;
+        }
+        if self.open.is_empty() || self.open.get(stream).is_none_or(|header| indent > *header) {
+            return false;
+        }
+        self.open.remove(stream);
+        true
+    }
+
+    /// Whether a line is Python's: it ends a traceback, is an error of PyTorch's, or goes on with the message of one.
+    pub fn is_python(&mut self, stream: &str, line: Option<&EndLine>) -> bool {
+        match line {
+            Some(EndLine::Exception { kind, message, traceback }) => {
+                let quotes = kind.ends_with("DistBackendError") || message.starts_with("NCCL error");
+                if quotes {
+                    self.message.insert(stream.into(), LINES_OF_NCCL);
+                }
+                return *traceback || quotes || kind.starts_with("torch.");
+            }
+            Some(EndLine::What(message)) if message.contains("NCCL error") => {
+                self.message.insert(stream.into(), LINES_OF_NCCL);
+            }
+            _ => {}
+        }
+        let Some(left) = self.message.get_mut(stream) else { return false };
+        *left -= 1;
+        if *left == 0 {
+            self.message.remove(stream);
+        }
+        true
+    }
+}

@@ -1,0 +1,114 @@
+//! Where readers write what a line tells: the facts of its machine, and that this line told them.
+
+use super::Context;
+use busbw_model::node::{GpuDevice, NetInterface, RdmaDevice, RdmaPort};
+use busbw_model::{Machine, NodeFacts, SourceLine, Told};
+
+/// More lines tell nothing new.
+const MOST_KEPT: usize = 50_000;
+
+/// Which machine: by its name, or as one of those that a stream tells of without naming it.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    pub host: Option<String>,
+    pub stream: Box<str>,
+    pub part: u32,
+}
+
+impl Key {
+    fn is(&self, other: &Key) -> bool {
+        self.host == other.host && (self.host.is_some() || self == other)
+    }
+}
+
+/// The machines, and the line that is read.
+pub(super) struct Page<'a> {
+    pub machines: &'a mut Vec<(Option<Key>, Machine)>,
+    pub source: SourceLine,
+}
+
+impl Page<'_> {
+    /// The facts of the machine that the context speaks of.
+    pub fn facts(&mut self, context: &Context) -> &mut NodeFacts {
+        &mut self.machine(context).facts
+    }
+
+    /// The same, after keeping that the line tells `item` of a device.
+    pub fn tell(
+        &mut self,
+        context: &Context,
+        command: &'static str,
+        device: &str,
+        item: &'static str,
+    ) -> &mut NodeFacts {
+        let told = Told { device: device.to_string(), item, command, source: self.source.clone() };
+        let machine = self.machine(context);
+        if machine.told.len() < MOST_KEPT {
+            machine.told.push(told);
+        }
+        &mut machine.facts
+    }
+
+    fn machine(&mut self, context: &Context) -> &mut Machine {
+        let is_it = |(key, _): &(Option<Key>, Machine)| key.as_ref().is_some_and(|key| key.is(&context.key));
+        let at = self.machines.iter().position(is_it).unwrap_or_else(|| {
+            let host = context.key.host.clone().unwrap_or_default();
+            let facts = NodeFacts { host, partial: true, ..NodeFacts::default() };
+            self.machines.push((Some(context.key.clone()), Machine { facts, ..Machine::default() }));
+            self.machines.len() - 1
+        });
+        &mut self.machines[at].1
+    }
+}
+
+/// The entry of a list that is meant, made where it is missing.
+fn entry<T>(list: &mut Vec<T>, is_it: impl FnMut(&T) -> bool, make: impl FnOnce(usize) -> T) -> &mut T {
+    let at = list.iter().position(is_it).unwrap_or_else(|| {
+        list.push(make(list.len()));
+        list.len() - 1
+    });
+    &mut list[at]
+}
+
+/// The RDMA device of a name.
+pub(super) fn rdma<'a>(facts: &'a mut NodeFacts, name: &str) -> &'a mut RdmaDevice {
+    let make = |_| RdmaDevice { name: name.to_string(), ..RdmaDevice::default() };
+    entry(&mut facts.rdma, |device| device.name == name, make)
+}
+
+/// A port of it.
+pub(super) fn port<'a>(facts: &'a mut NodeFacts, device: &str, port: u32) -> &'a mut RdmaPort {
+    let make = |_| RdmaPort { port, ..RdmaPort::default() };
+    entry(&mut rdma(facts, device).ports, |known| known.port == port, make)
+}
+
+/// The network interface of a name.
+pub(super) fn interface<'a>(facts: &'a mut NodeFacts, name: &str) -> &'a mut NetInterface {
+    let make = |_| NetInterface { name: name.to_string(), ..NetInterface::default() };
+    entry(&mut facts.interfaces, |known| known.name == name, make)
+}
+
+/// The GPU of an index.
+pub(super) fn gpu(facts: &mut NodeFacts, index: u32) -> &mut GpuDevice {
+    entry(&mut facts.gpu.devices, |gpu| gpu.index == index, |_| GpuDevice { index, ..GpuDevice::default() })
+}
+
+/// The GPU at an address; where none is known there, the next index.
+pub(super) fn gpu_at<'a>(facts: &'a mut NodeFacts, address: &str) -> &'a mut GpuDevice {
+    let address = pci_address(address);
+    let make = |count: usize| {
+        let mut gpu = GpuDevice { index: count as u32, ..GpuDevice::default() };
+        gpu.pci.address.clone_from(&address);
+        gpu
+    };
+    entry(&mut facts.gpu.devices, |gpu| gpu.pci.address == address, make)
+}
+
+/// `00000000:18:00.0` and `18:00.0` are `0000:18:00.0`.
+pub(super) fn pci_address(text: &str) -> String {
+    let text = text.to_ascii_lowercase();
+    match text.matches(':').count() {
+        1 => format!("0000:{text}"),
+        _ => text.strip_prefix("0000").filter(|rest| rest.find(':') == Some(4)).unwrap_or(&text).to_string(),
+    }
+}
