@@ -61,10 +61,8 @@ fn wordings_of_others_tell_their_cause() {
         ("OSError: [Errno 24] Too many open files", "limits.files"),
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "version.mismatch"),
     ];
-    let and_also = [
-        ("Signal: Bus error (7)", "limits.shm"),
-        ("NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.", "gpu.error"),
-    ];
+    let and_also =
+        [("Signal: Bus error (7)", "limits.shm"), ("NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus.", "gpu.error")];
     for (text, code) in cases.into_iter().chain(and_also) {
         assert_eq!(codes(text).first().map(String::as_str), Some(code), "{text}");
     }

@@ -4,8 +4,7 @@ use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{
-    Code, Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, Severity, SourceLine, Stage,
-    Warning,
+    Code, Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, Severity, SourceLine, Stage, Warning,
 };
 
 /// Ranks that a title names at most.
