@@ -202,12 +202,11 @@ pub enum By {
     Crash,
     Launcher,
     Kernel,
-    Any,
 }
 
 impl By {
     /// All of them, as files of signatures write them.
-    pub const ALL: [(By, &'static str); 11] = [
+    pub const ALL: [(By, &'static str); 10] = [
         (By::Nccl, "nccl"),
         (By::NcclWarn, "nccl.warn"),
         (By::NcclInfo, "nccl.info"),
@@ -218,7 +217,6 @@ impl By {
         (By::Crash, "crash"),
         (By::Launcher, "launcher"),
         (By::Kernel, "kernel"),
-        (By::Any, "any"),
     ];
 
     /// As files of signatures write it.

@@ -1,6 +1,6 @@
 //! The lines that signatures look at: NCCL's warnings and notes, and what programs print.
 
-use busbw_model::{EnvOrigin, NetworkStatement, Run, SourceLine, Speaker};
+use busbw_model::{EnvOrigin, Run, SourceLine, Speaker};
 
 /// A line and who said it.
 #[derive(Debug, Clone)]
@@ -26,8 +26,7 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
         count: w.count,
         speaker: Speaker::NcclWarn,
     });
-    let networks = run.nccl.networks.iter().filter(|n| !matches!(n.statement, NetworkStatement::Using(_)));
-    let networks = networks.map(|n| info(&n.source, n.host.as_deref()));
+    let networks = run.nccl.networks.iter().map(|n| info(&n.source, n.host.as_deref()));
     let gpu_direct = run.nccl.gpu_direct.iter().map(|source| info(source, None));
     let settings = run.nccl.env.iter().filter(|e| e.origin == EnvOrigin::NcclLog);
     let settings = settings.map(|e| info(&e.source, e.hosts.first().map(String::as_str)));
@@ -36,7 +35,8 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
         text: behind_prefix(statement.text()),
         ..info(&statement.source, statement.host.as_deref())
     });
-    let mut lines: Vec<Line> = warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
+    let mut lines: Vec<Line> =
+        warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
     lines.sort_by_key(|line| line.source.place);
     lines.dedup_by(|later, earlier| later.source.place == earlier.source.place && later.speaker == earlier.speaker);
     lines

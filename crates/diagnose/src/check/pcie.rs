@@ -24,12 +24,8 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     acs(&node.bridges, sheet);
     if !node.pcie_errors.is_empty() {
         let remedy = "The link loses packets, and transfers are repeated or fail. Reseat the card, check riser and power, update the firmware: `sudo dmesg -T | grep -i aer`";
-        sheet.warn(
-            "PCIe errors",
-            format!("uncorrected at {}", listed(&node.pcie_errors)),
-            Some(Code::PcieDegraded),
-            remedy,
-        );
+        let detail = format!("uncorrected at {}", listed(&node.pcie_errors));
+        sheet.warn("PCIe errors", detail, Some(Code::PcieDegraded), remedy);
     }
     if !devices.is_empty() {
         iommu(&devices, sheet);
@@ -83,7 +79,8 @@ fn link(device: &Device, sheet: &mut Sheet) {
     let is_slow = |most: &PcieLink| now.width < most.width || (!device.is_gpu && now.speed_gts < most.speed_gts);
     let needed = device.ports_gbps / 8.0;
     let starves = needed > now.gb_per_s();
-    let both = slot.is_some_and(&is_slow);
+    // Of a slot that lspci's paste does not show nothing is known.
+    let both = slot.map_or(!device.is_partial, &is_slow);
     if is_slow(most) && both {
         sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), REMEDY);
     } else if starves {
@@ -113,16 +110,11 @@ fn acs(bridges: &[Bridge], sheet: &mut Sheet) {
     let on: Vec<&Bridge> = bridges.iter().filter(|bridge| bridge.acs_redirects.get() == Some(&true)).collect();
     let unread = bridges.iter().filter_map(|bridge| bridge.acs_redirects.why()).next();
     if !on.is_empty() {
-        let names: Vec<String> = on
-            .iter()
-            .map(|bridge| {
-                if bridge.above.is_empty() {
-                    bridge.address.clone()
-                } else {
-                    format!("{} above {}", bridge.address, listed(&bridge.above))
-                }
-            })
-            .collect();
+        let above = |bridge: &Bridge| match bridge.above.as_slice() {
+            [] => bridge.address.clone(),
+            devices => format!("{} above {}", bridge.address, listed(devices)),
+        };
+        let names: Vec<String> = on.iter().map(|bridge| above(bridge)).collect();
         let detail = format!("redirects at {}", listed(&names));
         let remedy = "Requests between devices below these bridges go up to the CPU and back. Turn ACS off in the BIOS, or until the next boot with `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000` (in a virtual machine: on its host)";
         if on.iter().any(|bridge| bridge.above.iter().any(|name| name.starts_with("GPU"))) {

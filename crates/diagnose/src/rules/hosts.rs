@@ -15,8 +15,11 @@ const MOST_SHOWN: usize = 6;
 const EXPLANATION: &str =
     "`busbw check` says so of the same facts. They hold for the machine, whatever a run of some time measured.";
 
+/// What was checked of a machine.
+type Item<'a> = (&'a Machine, CheckItem);
+
 /// What was checked of the machines and is known: of one that some commands tell of, only what a line of theirs tells.
-fn checked<'a>(case: &Case<'a>) -> Vec<(&'a Machine, CheckItem)> {
+fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
     let machines = case.run.machines.iter();
     let items = machines.flat_map(|machine| {
         let checked = check(std::slice::from_ref(&machine.facts), &Hello::default());
@@ -31,7 +34,7 @@ fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = 
 
 /// A finding per item that is not as it should be, whatever the number of machines and devices.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let mut kinds: Vec<(&'static str, Severity, Code, Vec<(&Machine, CheckItem)>)> = Vec::new();
+    let mut kinds: Vec<(&'static str, Severity, Code, Vec<Item>)> = Vec::new();
     for (machine, item) in checked(case) {
         let Some((severity, code)) = severity(case, &item.outcome) else { continue };
         match kinds.iter_mut().find(|kind| (kind.0, kind.1, kind.2) == (item.item, severity, code)) {

@@ -72,6 +72,9 @@ impl Context {
     }
 }
 
+/// Reads a line; `Some` where it belongs to the output that is read.
+type Reader = fn(&mut Context, &str, &mut Page) -> Option<()>;
+
 impl HostReader {
     /// A reader that goes on with what earlier inputs told: machines are known again by their names.
     pub(crate) fn knowing(machines: Vec<Machine>) -> Self {
@@ -90,8 +93,7 @@ impl HostReader {
 
     /// Takes a line; true when it belongs to the output of a command that is known.
     pub fn feed(&mut self, line: &TextLine) -> bool {
-        const READERS: [fn(&mut Context, &str, &mut Page) -> Option<()>; 5] =
-            [ports::read, pcie::read, gpus::read, limits::read, kernel::read];
+        const READERS: [Reader; 5] = [ports::read, pcie::read, gpus::read, limits::read, kernel::read];
         let fresh = || Context {
             key: Key { host: host_of_label(line.stream), stream: line.stream.into(), part: 0 },
             ..Context::default()

@@ -30,7 +30,6 @@ impl By {
             By::Crash => matches!(speaker, Crash | Speaker::Launcher),
             By::Launcher => speaker == Speaker::Launcher,
             By::Kernel => speaker == Speaker::Kernel,
-            By::Any => speaker != Speaker::Program,
         }
     }
 }
