@@ -268,9 +268,9 @@ fn kept_facts_are_judged_later() {
     assert_eq!(items, ["active MTU of mlx5_0/1", "MTU of rdma0"]);
 }
 
-/// `explain` reads what was kept beside a log, and shows the host, the device and the line of the file.
+/// `explain` finds in kept facts what `check` finds in them, and shows the host, the device and what it is.
 #[test]
-fn kept_facts_are_evidence() {
+fn kept_facts_are_judged_as_check_judges_them() {
     let (tree, folder) = (Tree::unpack(H100), tempfile::tempdir().expect("a folder"));
     let path = folder.path().join("evidence.json");
     tree.write(&format!("{NIC}/{PORT}/state"), "1: DOWN");
@@ -281,17 +281,14 @@ fn kept_facts_are_evidence() {
     command.args(["explain", "--json", &shown]);
     let answer = parsed(&run(command, LIMIT));
     let findings = answer["findings"].as_array().expect("findings");
-    for (code, text, key) in [
-        ("pcie.acs", "node1 0000:0d:00.0: access control redirects: true", "\"acs_redirects\""),
-        ("ib.transport-error", "node1 mlx5_0/1: port state Down", "\"state\": \"DOWN\""),
+    for (code, severity, text) in [
+        ("pcie.acs", "error", "node1 ACS: redirects at 0000:0d:00.0"),
+        ("ib.transport-error", "error", "node1 mlx5_0/1 port state: DOWN"),
     ] {
-        let finding = findings.iter().find(|finding| finding["code"] == code);
+        let finding = findings.iter().find(|finding| finding["code"] == code && finding["severity"] == severity);
         let finding = finding.unwrap_or_else(|| panic!("no {code}: {answer:#}"));
-        let evidence = &finding["evidence"][0];
-        assert_eq!(evidence["text"], text, "{evidence}");
-        let kept = std::fs::read_to_string(&path).expect("just written");
-        let line = evidence["line"].as_u64().expect("a line") as usize;
-        assert!(kept.lines().nth(line - 1).is_some_and(|line| line.contains(key)), "{line}: {evidence}");
+        let evidence = finding["evidence"][0]["text"].as_str();
+        assert!(evidence.is_some_and(|evidence| evidence.starts_with(text)), "{finding:#}");
     }
 }
 
