@@ -54,6 +54,9 @@ pub(crate) fn init(message: &[u8]) -> Option<InitLine> {
     })
 }
 
+/// More ranks no job has: the largest had some 100,000. A line that claims more is damaged, or no line of NCCL's.
+const MOST_RANKS: u32 = 1 << 22;
+
 /// What stands behind `comm 0x…`: words and their values, in any order.
 #[derive(Default)]
 struct Fields {
@@ -83,7 +86,7 @@ impl Fields {
             at.spaces();
             match name {
                 b"rank" => fields.rank = at.small(),
-                b"nranks" | b"nRanks" => fields.nranks = at.small(),
+                b"nranks" | b"nRanks" => fields.nranks = at.small().filter(|ranks| *ranks <= MOST_RANKS),
                 b"nNodes" => fields.nnodes = at.small(),
                 b"cudaDev" => fields.cuda_dev = at.small(),
                 b"busId" => fields.bus_id = at.hex(),
