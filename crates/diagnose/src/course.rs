@@ -1,7 +1,8 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
-use busbw_model::{BenchTable, Check, Communicator, Finding, Judged, Judgement, Severity, Subject};
+use crate::rules::start::Start;
+use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subject};
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
@@ -22,25 +23,34 @@ fn answers(case: &Case) -> Option<Judged> {
     Some(Judged { subject: Subject::Course, what: "what RAS sees".into(), how, outcome, question: None })
 }
 
-/// Ranks that came up, where all that the input names did.
+/// Ranks that came up; a question where no line tells whether they did.
 fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
-    let named: usize = case.run.communicators.iter().map(|comm| comm.ranks.len()).sum();
-    let up = case.run.communicators.iter().filter(|comm| comm.came_up());
-    let ranks: usize = up.clone().map(|comm| comm.ranks.len()).sum();
+    let starts: Vec<Start> = case.run.communicators.iter().filter_map(|comm| Start::of(case, comm)).collect();
+    let ranks: usize = starts.iter().map(Start::ranks_up).sum();
     let measured = case.tests.iter().map(|test| test.table.rows.len()).sum::<usize>();
-    let how = match (ranks, measured) {
-        (0, 0) => return None,
-        (0, rows) => format!("all ranks measured {rows} sizes"),
-        (1, _) => "1 rank came up".into(),
-        (ranks, _) => format!("{ranks} ranks came up"),
+    let open = starts.iter().find(|start| start.is_open() && ranks == 0 && measured == 0);
+    let how = match (ranks, measured, open) {
+        (0, 0, Some(start)) => {
+            format!("{} of {} ranks began, none says that it came up", start.silent.len(), start.nranks)
+        }
+        (0, 0, None) => return None,
+        (0, rows, _) => format!("all ranks measured {}", counted(rows, "size")),
+        (ranks, ..) => format!("{} came up", counted(ranks, "rank")),
     };
     let failed = findings.iter().any(|finding| finding.severity == Severity::Error);
-    let outcome = if failed || ranks < named && measured == 0 { Judgement::Failed } else { Judgement::Passed };
-    let what = match up.max_by_key(|comm| comm.nranks) {
-        Some(Communicator { nranks: Some(nranks), .. }) => format!("the start of {nranks} ranks"),
-        _ => "the start of the ranks".into(),
+    let stuck = starts.iter().any(|start| !start.up.is_empty() && !start.failed.is_empty()) && measured == 0;
+    let outcome = match (failed || stuck, open) {
+        (true, _) => Judgement::Failed,
+        (false, Some(_)) => Judgement::Undecided,
+        (false, None) => Judgement::Passed,
     };
-    Some(Judged { subject: Subject::Course, what, how, outcome, question: None })
+    let what = match starts.iter().map(|start| start.nranks).max() {
+        Some(nranks) => format!("the start of {nranks} ranks"),
+        None => "the start of the ranks".into(),
+    };
+    let question = (outcome == Judgement::Undecided)
+        .then(|| format!("{how}. Does the run hang there, or does the log only end there?"));
+    Some(Judged { subject: Subject::Course, what, how, outcome, question })
 }
 
 /// Rows that were checked and have no wrong element.
@@ -55,8 +65,13 @@ fn results(case: &Case) -> Option<Judged> {
     (rows > 0).then(|| Judged {
         subject: Subject::Results,
         what: "results".into(),
-        how: if wrong || refused { "wrong elements".into() } else { format!("0 wrong in {rows} rows") },
+        how: if wrong || refused { "wrong elements".into() } else { format!("0 wrong in {}", counted(rows, "row")) },
         outcome: if wrong || refused { Judgement::Failed } else { Judgement::Passed },
         question: None,
     })
+}
+
+/// `1 row`, `2 rows`.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

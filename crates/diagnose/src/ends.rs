@@ -4,7 +4,7 @@
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
 use crate::refute::Refuters;
-use busbw_model::{Communicator, Ended, RankEnd, Run, TorchEvent, TorchStatement};
+use busbw_model::{Communicator, Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
 /// The ends of a run.
 #[derive(Debug, Default)]
@@ -15,6 +15,8 @@ pub struct Ends<'a> {
     pub after_success: Vec<&'a RankEnd>,
     /// Somebody stopped the run.
     pub interrupted: Option<&'a RankEnd>,
+    /// Lines that look like exceptions behind time-outs of their input: the process was being taken down.
+    pub aftermath: Vec<Place>,
     /// Time-outs that watchdogs told of.
     pub timeouts: Vec<&'a TorchStatement>,
 }
@@ -22,8 +24,9 @@ pub struct Ends<'a> {
 impl<'a> Ends<'a> {
     /// Sorts them.
     pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
-        let mut ends = Ends::default();
-        let refuted = |end: &RankEnd| end.went_on || refuters.ended_well_after(end.source.place);
+        let timeout = |statement: &&TorchStatement| matches!(statement.event, TorchEvent::Timeout { .. });
+        let mut ends = Ends { timeouts: run.torch_statements.iter().filter(timeout).collect(), ..Ends::default() };
+        let refuted = |end: &RankEnd| end.went_on || refuters.went_on_after(end.source.place);
         let (mut alone, mut success): (Vec<&RankEnd>, Option<&RankEnd>) = (Vec::new(), None);
         for end in &run.ends {
             match &end.how {
@@ -33,14 +36,15 @@ impl<'a> Ends<'a> {
                 _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
                     ends.after_success.push(end);
                 }
+                Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
+                    ends.aftermath.push(end.source.place);
+                }
                 Ended::Exception { traceback: false, kind, message, .. } if !is_of_torch(kind, message) => {
                     alone.push(end)
                 }
                 _ => ends.standing.push(end),
             }
         }
-        let timeout = |statement: &&TorchStatement| matches!(statement.event, TorchEvent::Timeout { .. });
-        ends.timeouts = run.torch_statements.iter().filter(timeout).collect();
         // A line that only looks like an exception's counts beside another failure, or where nothing shows that ranks ran.
         let ran = run.communicators.iter().any(Communicator::came_up)
             || run.tables.iter().any(|table| !table.rows.is_empty());
@@ -52,6 +56,12 @@ impl<'a> Ends<'a> {
         }
         ends.standing.sort_by_key(|end| end.source.place);
         ends
+    }
+
+    /// Whether a watchdog told of a time-out before a place of its input.
+    fn timed_out_before(&self, place: Place) -> bool {
+        let mut timeouts = self.timeouts.iter().map(|timeout| timeout.source.place);
+        timeouts.any(|timeout| timeout.input == place.input && timeout.line < place.line)
     }
 
     /// Whether any process failed.

@@ -35,8 +35,7 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
         text: behind_prefix(statement.text()),
         ..info(&statement.source, statement.host.as_deref())
     });
-    let mut lines: Vec<Line> =
-        warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
+    let mut lines: Vec<Line> = warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
     lines.sort_by_key(|line| line.source.place);
     lines.dedup_by(|later, earlier| later.source.place == earlier.source.place && later.speaker == earlier.speaker);
     lines

@@ -42,7 +42,7 @@ fn answers(finding: &Finding) -> bool {
 
 /// Whether ranks came up together: what costs only speed is then no trouble by itself.
 fn stands(case: &Case) -> bool {
-    case.run.communicators.iter().any(|comm| comm.ranks.len() > 1 && comm.came_up())
+    case.run.communicators.iter().any(|comm| comm.nranks.is_some_and(|ranks| ranks > 1) && comm.came_up())
 }
 
 /// A run that ended well met no failure: processes that leave one after the other warn about each other, and programs

@@ -5,7 +5,7 @@
 
 use crate::data::Until;
 use crate::lines::Line;
-use busbw_model::{Ended, Place, Run, Speaker};
+use busbw_model::{Communicator, Ended, Place, Run, Speaker};
 
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
@@ -17,6 +17,8 @@ pub struct Refuters {
     up: Vec<(Place, Option<String>)>,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
+    /// Those that a program that fails does not print as it exits.
+    succeeded: Vec<Place>,
     /// Exceptions that their process survived.
     survived: Vec<Place>,
 }
@@ -31,14 +33,27 @@ impl Refuters {
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
-        let left = left.filter_map(|comm| comm.ranks.values().filter_map(|rank| rank.left).max());
+        let last = |comm: &Communicator| comm.ranks.values().filter_map(|rank| rank.left).max();
+        let destroyed = left.clone().filter(|comm| comm.ranks.values().all(|rank| !rank.aborted)).filter_map(last);
+        let ended: Vec<Place> = finished.chain(tables).chain(destroyed).collect();
+        let ended_well = ended.iter().copied().chain(left.filter_map(last)).collect();
+        // A communicator of all ranks comes up only with all of them.
+        let largest = run.communicators.iter().filter_map(|comm| comm.nranks).max();
+        let whole = run.communicators.iter().filter(|comm| comm.nranks == largest && comm.came_up());
+        let started = whole.filter_map(|comm| comm.ranks.values().filter_map(|rank| rank.up).min());
+        let succeeded = ended.into_iter().chain(started).collect();
         let survived = run.ends.iter().filter(|end| end.went_on).map(|end| end.source.place).collect();
-        Refuters { up, ended_well: finished.chain(tables).chain(left).collect(), survived }
+        Refuters { up, ended_well, succeeded, survived }
     }
 
     /// Whether anything shows a good end.
     pub fn ended_well(&self) -> bool {
         !self.ended_well.is_empty()
+    }
+
+    /// Whether something stands behind a place of the same input that only a process that goes on prints.
+    pub fn went_on_after(&self, place: Place) -> bool {
+        self.succeeded.iter().any(|end| is_after(*end, place))
     }
 
     /// Whether a good end stands behind a place of the same input.

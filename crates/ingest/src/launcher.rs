@@ -20,7 +20,7 @@ pub(crate) fn peel(line: &str) -> Peeled<'_> {
             .or_else(|| bracketed(text))
             .or_else(|| prepended(text))
             .or_else(|| parenthesised(text))
-            .or_else(|| time(text).map(|rest| ("", rest)))
+            .or_else(|| time(text).or_else(|| logged(text)).map(|rest| ("", rest)))
             .or_else(|| numbered(text))
             .or_else(|| named(text))
         else {
@@ -95,6 +95,14 @@ fn time(text: &str) -> Option<&str> {
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let cri = ["stdout F ", "stderr F ", "stdout P ", "stderr P "].iter().find_map(|mark| rest.strip_prefix(mark));
     Some(cri.unwrap_or(rest))
+}
+
+/// vLLM's `ERROR 11-04 12:49:15 [core.py:718] ` in front of each line of a traceback.
+fn logged(text: &str) -> Option<&str> {
+    let (time, rest) = text.strip_prefix("ERROR ")?.split_once(" [")?;
+    let (place, rest) = rest.split_once("] ")?;
+    let fits = time.len() == 14 && time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b' ' | b':'));
+    (fits && place.contains(".py:")).then_some(rest)
 }
 
 /// srun's ` 0: `, padded to the widest label.

@@ -70,7 +70,7 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
         let from = open.as_ref().map_or(plain_from, |(_, start)| *start);
         let head = head(line, from, marker, level);
         // A message that only mentions "NCCL INFO" has no speaker in front and is left whole.
-        if head.speaker.is_none() && (open.is_some() || (level != Level::Warn && !looks_cut(&line[from..marker]))) {
+        if head.speaker.is_none() && (open.is_some() || (level != Level::Warn && !stands_alone(&line[from..marker]))) {
             continue;
         }
         match open.take() {
@@ -135,11 +135,21 @@ fn head(line: &[u8], from: usize, marker: usize, level: Level) -> Head<'_> {
             if let Some((speaker, host_start)) = speaker(line, from, before, Some(device)) {
                 return Head { start: host_start, level, speaker: Some(speaker), site };
             }
-            let start = if looks_cut(&line[from..marker]) { from } else { start };
+            let start = if stands_alone(&line[from..marker]) { from } else { start };
             return Head { start, level, speaker: None, site };
         }
         if let Some((speaker, host_start)) = speaker(line, from, end, None) {
             return Head { start: host_start, level, speaker: Some(speaker), site };
+        }
+        if !word.is_empty() && word.iter().all(u8::is_ascii_digit) {
+            // `(function), 120`: the place in builds with a macro of their own.
+            let before = trim_spaces(line, from, start);
+            let (function, start) = last_word(line, from, before);
+            if !function.ends_with(b",") {
+                break;
+            }
+            end = trim_spaces(line, from, start);
+            continue;
         }
         if !looks_like_site(word) {
             break;
@@ -163,6 +173,29 @@ fn looks_cut(before: &[u8]) -> bool {
     before.len() <= 40
         && (before.is_empty() || before.ends_with(b"]") || before.ends_with(b":"))
         && before.iter().all(|b| b.is_ascii_digit() || matches!(b, b':' | b'[' | b']' | b' '))
+}
+
+/// Whether what stands in front of a marker is the rest of a prefix, whole or cut.
+fn stands_alone(before: &[u8]) -> bool {
+    looks_cut(before) || before.len() <= FAR && is_redacted(before)
+}
+
+/// A prefix from which somebody took process and thread before showing it, perhaps with NCCL's time stamp and a place in the
+/// source around it: `node [0] `, `[2026-08-23 09:56:58] node [1] src/p2p.cc:256 `.
+fn is_redacted(before: &[u8]) -> bool {
+    let mut words: Vec<&[u8]> = before.split(|b| *b == b' ').filter(|word| !word.is_empty()).collect();
+    if let [date, time, ..] = words.as_slice()
+        && date.starts_with(b"[2")
+        && time.ends_with(b"]")
+    {
+        words.drain(..2);
+    }
+    words.retain(|word| !looks_like_site(word));
+    let name = |word: &[u8]| word.iter().all(|b| is_host_byte(*b)) && word.iter().any(u8::is_ascii_alphabetic);
+    match words.as_slice() {
+        [host, of] => name(host) && device(of).is_some(),
+        _ => false,
+    }
 }
 
 fn trim_spaces(line: &[u8], from: usize, mut end: usize) -> usize {
@@ -274,7 +307,19 @@ fn glued_cell(before: &[u8], word: &[u8]) -> usize {
         return name.len();
     }
     // All digits are an address, not a cell.
-    word.iter().position(|b| !(b.is_ascii_digit() || matches!(b, b'.' | b'-'))).unwrap_or(0)
+    let number = word.iter().position(|b| !(b.is_ascii_digit() || matches!(b, b'.' | b'-'))).unwrap_or(0);
+    number.min(cell_width(before, word))
+}
+
+/// How wide the last cell is, where nccl-tests' columns tell: the root of a collective without one is -1, and two blanks and a cell
+/// of 5 characters (of 6 since 2.17) hold the number of wrong elements. A host's name may begin with digits (`38dcf168f605`).
+fn cell_width(before: &[u8], word: &[u8]) -> usize {
+    let blanks = before.iter().rev().take_while(|b| **b == b' ').count();
+    match (word.first(), blanks) {
+        (Some(b'-'), _) => 2,
+        (_, 3..=7) => (7 - blanks).max(1),
+        _ => usize::MAX,
+    }
 }
 
 fn is_host_byte(byte: u8) -> bool {
@@ -322,7 +367,7 @@ mod tests {
     /// Real lines, one per shape of formats.md C8.
     #[test]
     fn lines_of_the_wild_are_taken_apart() {
-        let cases: [(&str, &[&str]); 23] = [
+        let cases: [(&str, &[&str]); 29] = [
             (" 0: CL INFO Channel 09 :    0   1", &["plain  0: ", "Info ? | Channel 09 :    0   1"]),
             ("KERNEL INFO x", &["plain KERNEL INFO x"]),
             (
@@ -388,6 +433,21 @@ mod tests {
             (
                 "3] NCCL INFO Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read",
                 &["Info ? | Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read"],
+            ),
+            ("gdr114:26:27 [0] showVersion, 544 NCCL INFO x", &["Info gdr114:26:27 [0] | x"]),
+            ("node [0] NCCL INFO Kernel version: 6.8", &["Info ? | Kernel version: 6.8"]),
+            (
+                "[2026-08-23 09:56:59] node [1] /app/src/transport/p2p.cc:256 NCCL WARN hipIpcGetMemHandle failed",
+                &["Warn ? at /app/src/transport/p2p.cc:256 | hipIpcGetMemHandle failed"],
+            ),
+            ("see what the node [0] NCCL INFO says", &["plain see what the node [0] NCCL INFO says"]),
+            (
+                "   268435456      67108864     float     sum      -138dcf168f605:1541:1541 [0] NCCL INFO y",
+                &["plain    268435456      67108864     float     sum      -1", "Info ~38dcf168f605:1541:1541 [0] | y"],
+            ),
+            (
+                "  1112.41  241.31  402.18       038dcf168f605:1541:1541 [0] NCCL INFO y",
+                &["plain   1112.41  241.31  402.18       0", "Info ~38dcf168f605:1541:1541 [0] | y"],
             ),
             ("host:1:2 NCCL CALL ncclGroupStart()", &["Other host:1:2 | ncclGroupStart()"]),
             ("RuntimeError: NCCL error in: ../torch", &["plain RuntimeError: NCCL error in: ../torch"]),

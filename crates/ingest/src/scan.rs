@@ -378,8 +378,9 @@ impl Scanner {
         };
         self.speaks(peeled.stream, body, plain);
         let evidence = evidence::of(plain);
-        if (body.starts_with("NCCL version") || body.starts_with("RCCL version"))
-            && let Some(version) = nccl_log::read_version(body.as_bytes())
+        let unindented = body.trim_start();
+        if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
+            && let Some(version) = nccl_log::read_version(unindented.as_bytes())
         {
             let speaker = self.driver_told.filter(|(_, line)| line + 1 == self.line).map_or(NOBODY, |(told, _)| told);
             self.push(speaker, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));

@@ -92,7 +92,7 @@ fn torn_lines_find_their_communicator_at_once() {
         )
     });
     let run = read("torn", torn.as_bytes());
-    assert!(run.communicators[0].ranks.values().all(|rank| rank.complete));
+    assert!(run.communicators[0].ranks.values().all(busbw_model::Rank::is_up));
 }
 
 /// Connections without a prefix go to the only communicator, each to the connection that it repeats.

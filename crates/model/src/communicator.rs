@@ -1,7 +1,7 @@
 //! Communicators: their ranks, rings, trees and the edges between ranks.
 
 use crate::place::Place;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// One communicator, put together from what its ranks logged.
@@ -46,12 +46,30 @@ pub struct Rank {
     pub device: Option<u32>,
     /// PCI bus id as printed in hexadecimal: `f000`.
     pub bus_id: Option<String>,
-    /// Its `Init COMPLETE` was seen.
-    pub complete: bool,
-    /// Where that stands.
+    /// How far its init came.
+    pub stage: Stage,
+    /// Where its `Init COMPLETE` stands; none where only a torn line said it.
     pub up: Option<Place>,
+    /// Where the first error that its init returned stands.
+    pub failed: Option<Place>,
     /// Where `Destroy COMPLETE` or `Abort COMPLETE` stands: its orderly end.
     pub left: Option<Place>,
+    /// It was `Abort COMPLETE`, which a process prints as it exits, after an exception too.
+    pub aborted: bool,
+}
+
+/// How far a rank came in `ncclCommInitRank` (`src/init.cc`), as its lines show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Stage {
+    /// It said `Init START`: ranks look for each other over TCP.
+    #[default]
+    Bootstrap,
+    /// It knows the others: it reads the machine and searches for rings and trees.
+    Search,
+    /// It opens connections.
+    Connect,
+    /// It said `Init COMPLETE`.
+    Up,
 }
 
 /// One of NCCL's parallel rings and trees.
@@ -115,6 +133,16 @@ pub struct Edge {
     pub use_: EdgeUse,
     /// The channels.
     pub channels: ChannelSet,
+}
+
+impl Edge {
+    /// The rank that logged it.
+    pub fn teller(&self) -> u32 {
+        match self.end {
+            EdgeEnd::Send => self.from,
+            EdgeEnd::Receive => self.to,
+        }
+    }
 }
 
 /// A set of channels. NCCL has 64 at most (`MAXCHANNELS`), RCCL 128.
@@ -262,10 +290,23 @@ impl Ring {
     }
 }
 
+impl Rank {
+    /// Whether it said `Init COMPLETE`.
+    pub fn is_up(&self) -> bool {
+        self.stage == Stage::Up
+    }
+}
+
 impl Communicator {
     /// Whether a rank says that the communicator stands (`Init COMPLETE`).
     pub fn came_up(&self) -> bool {
-        self.ranks.values().any(|rank| rank.complete)
+        self.ranks.values().any(Rank::is_up)
+    }
+
+    /// Whether every rank logged a connection of its own.
+    pub fn all_told(&self) -> bool {
+        let told: BTreeSet<u32> = self.edges.iter().map(Edge::teller).collect();
+        self.nranks.is_some_and(|nranks| told.len() == nranks as usize)
     }
 
     /// The families of transports in use, sorted by name, each once.
@@ -296,6 +337,17 @@ impl Communicator {
     /// The node of a rank, where known: an index into [`crate::Run::nodes`].
     pub fn node_of(&self, rank: u32) -> Option<u32> {
         self.ranks.get(&rank).and_then(|r| r.node)
+    }
+
+    /// The hosts of its ranks, each once, in the order of ranks.
+    pub fn hosts<'a>(&self, run: &'a crate::Run) -> Vec<&'a str> {
+        let mut hosts: Vec<&str> = Vec::new();
+        for node in self.ranks.values().filter_map(|rank| run.nodes.get(rank.node? as usize)) {
+            if !hosts.contains(&node.host.as_str()) {
+                hosts.push(&node.host);
+            }
+        }
+        hosts
     }
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.

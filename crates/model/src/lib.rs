@@ -41,8 +41,8 @@ pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
-    Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Transport, TransportKind,
-    TreeLinks,
+    Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Stage, Transport,
+    TransportKind, TreeLinks,
 };
 pub use comparison::{
     Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,

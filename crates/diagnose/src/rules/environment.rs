@@ -1,10 +1,10 @@
 //! Variables that override what NCCL would choose: `rules/environment.toml` says which values do what.
 
 use super::Draft;
-use crate::case::Case;
+use crate::case::{Case, Network, network_of};
 use crate::data::{self, Needs, Setting, Settings, When};
 use crate::variables::{nearest_variable, variable};
-use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
+use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
 use std::sync::LazyLock;
 
 static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
@@ -22,6 +22,32 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Sockets that a variable forces on machines of 8 GPUs, as connections show: no size was measured, but TCP carries a fraction
+/// of what such machines have. Who names the interface for sockets as well means it.
+pub fn forced(case: &Case) -> Vec<Finding> {
+    const MANY: u32 = 8;
+    let asks = |set: &&EnvSetting| match set.name.as_str() {
+        "NCCL_IB_DISABLE" => set.value.trim() == "1",
+        "NCCL_NET" => set.value.eq_ignore_ascii_case("socket"),
+        _ => false,
+    };
+    let meant = case.run.nccl.env_value("NCCL_SOCKET_IFNAME").is_some() || !case.tests.is_empty();
+    let large = |comm: &&Communicator| {
+        let (ranks, nodes) = (comm.nranks.unwrap_or(0), comm.nnodes.unwrap_or(1));
+        nodes > 1 && ranks >= MANY * nodes && network_of(comm) == Some(Network::Socket)
+    };
+    let Some(comm) = case.run.communicators.iter().find(large).filter(|_| !meant) else { return Vec::new() };
+    let Some((setting, known)) =
+        case.run.nccl.env.iter().find(asks).and_then(|set| Some((set, overriding(case, set)?)))
+    else {
+        return Vec::new();
+    };
+    let line = comm.transports.iter().find(|t| t.kind.is_network()).and_then(|t| case.run.line(t.first));
+    let mut finding = finding(setting, known);
+    finding.evidence.extend(line.map(|line| Evidence::noted(line, "what it leaves")));
+    vec![finding]
 }
 
 /// Every variable that was seen, and what it means for this run.
@@ -206,6 +232,36 @@ mod tests {
             let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
             let found = unknown(&Case::new(&run));
             assert_eq!(found.first().map(|f| f.title.as_str()), title, "{setting}");
+        }
+    }
+
+    #[test]
+    fn sockets_by_force_weigh_on_large_machines() {
+        let log = |settings: &str, gpus: u32| -> String {
+            let of_rank = |rank: u32| {
+                let (host, next) = (rank / gpus, (rank + 1) % (2 * gpus));
+                let via = if host == next / gpus { "P2P/CUMEM" } else { "NET/Socket/0" };
+                format!(
+                    "gpu-{host}:{rank}:1 [0] NCCL INFO {settings}\n\
+                     gpu-{host}:{rank}:1 [0] NCCL INFO comm 0x1{rank} rank {rank} nranks {} cudaDev 0 busId 1 commId 0x7 - Init COMPLETE\n\
+                     gpu-{host}:{rank}:1 [0] NCCL INFO Channel 00/0 : {rank}[0] -> {next}[0] [send] via {via}\n",
+                    2 * gpus
+                )
+            };
+            (0..2 * gpus).map(of_rank).collect()
+        };
+        let disabled = "NCCL_IB_DISABLE set by environment to 1.";
+        let named = format!("{disabled}\ngpu-0:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to tailscale0");
+        let cases = [
+            (log(disabled, 8), true),
+            (log("NCCL_NET set by environment to Socket", 8), true),
+            (log(disabled, 2), false),
+            (log(&named, 8), false),
+            (log("cudaDriverVersion 12090", 8), false),
+        ];
+        for (text, told) in cases {
+            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+            assert_eq!(!forced(&Case::new(&run)).is_empty(), told, "{text}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Draft;
 use crate::case::{Case, Network, network_of};
-use busbw_model::{Code, Communicator, Evidence, Finding, GdrUse, Severity, TransportKind};
+use busbw_model::{Code, Communicator, Evidence, Finding, GdrUse, Nic, Node, Severity, TransportKind};
 
 /// Plugins over RDMA that could use it: aws-ofi-nccl on EFA and Slingshot names itself so.
 const PLUGINS: [&str; 3] = ["Libfabric", "OFI", "EFA"];
@@ -20,6 +20,17 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     case.run.communicators.iter().filter(over_rdma).find_map(|comm| without_gdr(case, comm)).into_iter().collect()
 }
 
+/// Whether the machines have a NIC of InfiniBand or RoCE beside every second GPU at least, as those have that are built for
+/// GPUDirect RDMA. Omni-Path (`hfi1`) has a way of its own (PSM).
+fn built_for_it(case: &Case, comm: &Communicator) -> bool {
+    let hosts = comm.hosts(case.run);
+    let gpus = comm.nranks.unwrap_or(0) / comm.nnodes.unwrap_or(1).max(1);
+    let direct = |nic: &&Nic| matches!(nic.link.as_deref(), Some("IB" | "RoCE")) && !nic.name.starts_with("hfi1");
+    let nics = |node: &Node| node.nics.iter().filter(direct).count() as u32;
+    let of_comm = case.run.nodes.iter().filter(|node| hosts.contains(&node.host.as_str()));
+    gpus >= 4 && of_comm.map(nics).min().is_some_and(|nics| nics * 2 >= gpus)
+}
+
 fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
     let is_plain = |kind: &TransportKind, gdr: bool| matches!(kind, TransportKind::Net(_)) && !gdr;
     let transport = comm.transports.iter().find(|t| is_plain(&t.kind, t.gdr))?;
@@ -28,7 +39,10 @@ fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
         GdrUse::None => (0.7, "Connections between nodes use RDMA without GPUDirect"),
         GdrUse::Mixed => (0.45, "Some connections between nodes use RDMA without GPUDirect"),
     };
-    let severity = if confidence > 0.5 { Severity::Warning } else { Severity::Info };
+    // Where it is no fault, no run loses by it: only a machine built for it, or a run that failed, has a warning.
+    let none = comm.gdr() == Some(GdrUse::None);
+    let weighs = built_for_it(case, comm) || !comm.came_up();
+    let severity = if none && weighs && case.tests.is_empty() { Severity::Warning } else { Severity::Info };
     let draft = Draft {
         code: Code::GdrDisabled,
         severity,
@@ -50,4 +64,36 @@ fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
             "Let NCCL say why: `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH` and look for `GPU Direct RDMA`",
         ],
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_machines_built_for_it_are_slow_without() {
+        let nics = |name: &str, count: usize| (0..count).map(|i| format!("[{i}]{name}_{i}:1/IB ")).collect::<String>();
+        let cases = [
+            (nics("mlx5", 4), 8, Severity::Warning),
+            (nics("mlx5", 1), 8, Severity::Info),
+            (nics("hfi1", 4), 8, Severity::Info),
+            (nics("mlx5", 1), 2, Severity::Info),
+        ];
+        for (list, ranks, severity) in cases {
+            let of_rank = |rank: u32| {
+                let (half, next) = (ranks / 2, (rank + 1) % ranks);
+                let via = if rank / half == next / half { "P2P/CUMEM" } else { "NET/IB/0" };
+                format!(
+                    "gpu-{h}:{rank}:{rank} [0] NCCL INFO NET/IB : Using {list}[RO]; OOB eth0:10.0.0.{h}<0>\n\
+                     gpu-{h}:{rank}:{rank} [0] NCCL INFO comm 0x1{rank} rank {rank} nranks {ranks} cudaDev 0 busId 1000 commId 0x7 - Init COMPLETE\n\
+                     gpu-{h}:{rank}:{rank} [0] NCCL INFO Channel 00/0 : {rank}[0] -> {next}[0] [send] via {via}\n",
+                    h = rank / half,
+                )
+            };
+            let log: String = (0..ranks).map(of_rank).collect();
+            let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("a log");
+            let found = rule(&Case::new(&run));
+            assert_eq!(found.first().map(|finding| finding.severity), Some(severity), "{list} for {ranks} ranks");
+        }
+    }
 }

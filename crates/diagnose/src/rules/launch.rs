@@ -5,7 +5,7 @@ use super::device_lists::{self, REMEDY};
 use super::launch_command::Launch;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{BenchTable, Code, Evidence, Finding, Place, Severity, SourceLine};
+use busbw_model::{BenchTable, Code, Ended, Evidence, Finding, Place, RankEnd, Severity, SourceLine};
 
 /// Several results where a launcher was to start one job. Where devices are listed, the lists tell.
 pub fn repeated(case: &Case) -> Vec<Finding> {
@@ -22,6 +22,29 @@ pub fn repeated(case: &Case) -> Vec<Finding> {
         (alike && !listed).then(|| separate(launch, averages.len()))
     });
     found.into_iter().collect()
+}
+
+/// More GPUs asked for than a host has: every process of nccl-tests takes `-t` times `-g` of them, counted on from its place on the host.
+pub fn too_many(case: &Case) -> Vec<Finding> {
+    let refused = |end: &&&RankEnd| matches!(&end.how, Ended::Failure(said) if said.contains("invalid device ordinal"));
+    let Some(first) = case.ends.standing.iter().find(refused) else { return Vec::new() };
+    let settings = case.run.tables.iter().map(|table| &table.settings);
+    let each = settings.filter_map(|s| Some(s.gpus_per_thread? * s.threads.unwrap_or(1))).max().unwrap_or(1);
+    let processes = case.ends.standing.iter().filter(|end| end.host == first.host && refused(end)).count();
+    if each < 2 || processes < 2 {
+        return Vec::new();
+    }
+    let draft = Draft {
+        code: Code::MpiLaunch,
+        severity: Severity::Error,
+        confidence: 0.9,
+        title: format!("Each process asks for {each} GPUs, and several start on a host: more GPUs than it has"),
+        explanation: "nccl-tests gives every process its own GPUs: processes of a host times `-t` times `-g` must not exceed the host's GPUs. CUDA \
+                      refused the first that is not there (invalid device ordinal)."
+            .into(),
+    };
+    let remedy = "Start one process per GPU with `-g 1`, or one process per host with `-g` and the number of its GPUs";
+    vec![draft.finding(vec![Evidence::new(first.source.clone())], &[remedy])]
 }
 
 /// Ranks that lie beyond the size of their world: `Invalid rank requested : 7/4` (`src/init.cc`).

@@ -22,6 +22,7 @@ mod shapes;
 pub(crate) mod signatures;
 mod sockets;
 mod stacks;
+pub(crate) mod start;
 pub(crate) mod transport;
 mod versions;
 pub(crate) mod wire_test;
@@ -71,6 +72,7 @@ pub const ALL: &[Entry] = &[
     on_speed("transport::measured", transport::measured),
     on_log("transport::logged", transport::logged),
     on_log("environment", environment::rule),
+    on_speed("environment::forced", environment::forced),
     on_log("environment::unknown", environment::unknown),
     on_log("signatures", signatures::rule),
     on_speed("shapes", shapes::rule),
@@ -79,9 +81,10 @@ pub const ALL: &[Entry] = &[
     on_speed("launch::repeated", launch::repeated),
     on_log("launch::alone", launch::alone),
     on_log("launch::beyond", launch::beyond),
+    on_log("launch::too_many", launch::too_many),
     on_log("interface::taken", interface::taken),
     on_log("interface::without_address", interface::without_address),
-    on_log("gdr", gdr::rule),
+    on_speed("gdr", gdr::rule),
     on_log("nic_far", nic_far::rule),
     on_log("nic_unused", nic_unused::rule),
     on_log("p2p", p2p::rule),
@@ -89,6 +92,7 @@ pub const ALL: &[Entry] = &[
     on_log("channels", channels::rule),
     on_log("sockets", sockets::rule),
     on_log("odd_one", odd_one::rule),
+    on_log("start", start::rule),
     on_speed("versions", versions::rule),
     Entry { name: "hosts", basis: Basis::Machine, rule: hosts::rule },
     on_speed("saved", saved::rule),

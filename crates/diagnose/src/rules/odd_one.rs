@@ -3,7 +3,10 @@
 use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{Code, Communicator, EnvOrigin, Evidence, Finding, Severity};
+use busbw_model::{
+    Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Severity, SourceLine,
+};
+use std::collections::BTreeMap;
 
 /// Variables that must be alike on all ranks of a communicator, or they disagree about what to send.
 const MUST_AGREE: [&str; 12] = [
@@ -21,47 +24,94 @@ const MUST_AGREE: [&str; 12] = [
     "NCCL_NCHANNELS_PER_NET_PEER",
 ];
 
-/// Ranks and hosts that a title names at most.
-const MOST_NAMED: usize = 8;
+/// Variables that decide which network a host chooses.
+const OF_NETWORKS: [&str; 4] = ["NCCL_NET_PLUGIN", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_IB_HCA"];
+
+/// Hosts that a title names at most.
+const MOST_NAMED: usize = 4;
 
 /// The odd ones of every communicator.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let missing = case.run.communicators.iter().filter(|_| case.ends.failed()).find_map(|comm| missing(case, comm));
-    missing.into_iter().chain(differing(case)).collect()
+    let networks = case.run.communicators.iter().find_map(|comm| networks(case, comm));
+    networks.into_iter().chain(differing(case)).collect()
 }
 
-/// Ranks that did not come up with the others.
-fn missing(case: &Case, comm: &Communicator) -> Option<Finding> {
-    let nranks = comm.nranks?;
-    let complete = comm.ranks.values().filter(|r| r.complete).count() as u32;
-    if complete == 0 || complete == nranks || complete * 2 < nranks {
+/// The hosts of a communicator by the network that they chose, each with the line that says it.
+type Chosen<'a> = BTreeMap<&'a str, Vec<(&'a str, &'a SourceLine)>>;
+
+/// Hosts of a communicator that chose different networks: what one sends, the other does not understand.
+fn networks(case: &Case, comm: &Communicator) -> Option<Finding> {
+    let chosen = chosen(case, comm);
+    if chosen.len() < 2 {
         return None;
     }
-    let absent: Vec<u32> = (0..nranks).filter(|rank| comm.ranks.get(rank).is_none_or(|r| !r.complete)).collect();
-    let host = |rank: &u32| Some(case.run.nodes.get(comm.ranks.get(rank)?.node? as usize)?.host.clone());
-    let mut hosts: Vec<String> = absent.iter().filter_map(host).collect();
-    hosts.dedup();
-    let ranks = if absent.len() == 1 { "Rank" } else { "Ranks" };
-    let place = if hosts.is_empty() { String::new() } else { format!(" (on {})", listed(hosts.iter(), MOST_NAMED)) };
+    let named = |hosts: &[(&str, &SourceLine)]| listed(hosts.iter().map(|(host, _)| host), MOST_NAMED);
+    let said: Vec<String> =
+        chosen.iter().map(|(network, hosts)| format!("NET/{network} on {}", named(hosts))).collect();
+    let setting = deciding(case, &chosen);
+    let plugin = chosen.keys().any(|network| !matches!(*network, "IB" | "Socket"));
+    let code = match setting {
+        Some(setting) if setting.name != "NCCL_NET_PLUGIN" => Code::EnvOverride,
+        _ if plugin => Code::NetPlugin,
+        _ => Code::NetSocketFallback,
+    };
+    let why = setting
+        .map_or(String::new(), |set| format!(": {}={} is set on {} only", set.name, set.value, set.hosts.join(", ")));
     let draft = Draft {
-        code: Code::PeerDied,
-        severity: Severity::Warning,
-        confidence: 0.55,
-        title: format!(
-            "{ranks} {}{place} never finished initialising, {complete} of {nranks} did",
-            listed(absent.iter(), MOST_NAMED)
-        ),
-        explanation: "Most ranks printed `Init COMPLETE` for this communicator, these did not. They died, hang, or cannot be reached: what \
-                      their own output says first is the cause, what the others say follows from it."
+        code,
+        severity: if comm.came_up() { Severity::Warning } else { Severity::Error },
+        confidence: 0.95,
+        title: format!("Hosts of one job use different networks, {}{why}", said.join(" and ")),
+        explanation: "Both ends of a connection must use the same network: what a rank tells of its own, a rank with another cannot read. Ranks \
+                      then close connections, connect to addresses that are none, or wait for ever. What stands behind it in the log follows from it."
             .into(),
     };
-    Some(draft.finding(
-        Vec::new(),
-        &[
-            "Look at the output of these ranks first, from the first WARN on",
-            "See where they are: `py-spy dump --pid PID` or `gdb -p PID -batch -ex bt`",
-        ],
-    ))
+    let lines = chosen.iter().filter_map(|(network, hosts)| Some((network, hosts.first()?)));
+    let evidence = setting.map(|set| Evidence::noted(set.source.clone(), format!("on {} only", set.hosts.join(", "))));
+    let evidence =
+        evidence.into_iter().chain(lines.map(|(network, (_, line))| Evidence::noted((*line).clone(), *network)));
+    let remedy = match setting {
+        Some(set) => format!(
+            "Set {} on all hosts alike, or on none: `mpirun -x {}={} …` or `unset {}`",
+            set.name, set.name, set.value, set.name
+        ),
+        None => format!(
+            "Give all hosts what {} has: devices, drivers and libraries. Compare: `ls /sys/class/infiniband; ldconfig -p | grep -E 'nccl-net|ibverbs'`",
+            best(&chosen)
+        ),
+    };
+    Some(draft.finding(evidence.collect(), &[&remedy, "Compare the hosts: `busbw check --hosts HOST,HOST`"]))
+}
+
+/// The only network of each host of a communicator that says one.
+fn chosen<'a>(case: &'a Case, comm: &Communicator) -> Chosen<'a> {
+    let mut chosen: Chosen = BTreeMap::new();
+    for host in comm.hosts(case.run) {
+        let of_host =
+            |line: &&NetworkLine| line.host.as_deref() == Some(host) && line.statement == NetworkStatement::Chosen;
+        let mut lines = case.run.nccl.networks.iter().filter(of_host);
+        let Some(first) = lines.next() else { continue };
+        if lines.all(|line| line.network == first.network) {
+            chosen.entry(&first.network).or_default().push((host, &first.source));
+        }
+    }
+    chosen
+}
+
+/// The variable that only hosts of one network have.
+fn deciding<'a>(case: &'a Case, chosen: &Chosen) -> Option<&'a EnvSetting> {
+    let within = |set: &&EnvSetting| {
+        let has = |(host, _): &(&str, &SourceLine)| set.hosts.iter().any(|named| named == host);
+        chosen.values().filter(|hosts| hosts.iter().any(has)).count() == 1
+    };
+    let settings = || case.run.nccl.env.iter().filter(|set| set.origin == EnvOrigin::NcclLog).filter(within);
+    OF_NETWORKS.iter().find_map(|name| settings().find(|set| set.name == *name))
+}
+
+/// A host that has more than sockets.
+fn best<'a>(chosen: &Chosen<'a>) -> &'a str {
+    let better = chosen.iter().find(|(network, _)| **network != "Socket");
+    better.and_then(|(_, hosts)| hosts.first()).map_or("", |(host, _)| host)
 }
 
 /// A variable with different values on hosts of one communicator.
@@ -70,10 +120,8 @@ fn differing(case: &Case) -> Option<Finding> {
         || case.run.nccl.env.iter().filter(|e| e.origin == EnvOrigin::NcclLog && MUST_AGREE.contains(&e.name.as_str()));
     let together = |a: &str, b: &str| {
         case.run.communicators.iter().any(|comm| {
-            let has = |host: &str| {
-                comm.ranks.values().filter_map(|r| case.run.nodes.get(r.node? as usize)).any(|node| node.host == host)
-            };
-            has(a) && has(b)
+            let hosts = comm.hosts(case.run);
+            hosts.contains(&a) && hosts.contains(&b)
         })
     };
     logged().find_map(|one| {

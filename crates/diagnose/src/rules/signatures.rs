@@ -96,3 +96,7 @@ mod tests;
 #[cfg(test)]
 #[path = "signatures_tests_network.rs"]
 mod tests_network;
+
+#[cfg(test)]
+#[path = "signatures_tests_gpu.rs"]
+mod tests_gpu;

@@ -9,7 +9,9 @@ const WELL_SET: f64 = 7.5;
 
 /// Communicators over sockets where no RDMA is in sight.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let Some(comm) = case.run.communicators.iter().find(|comm| network_of(comm) == Some(Network::Socket)) else {
+    let Some(comm) =
+        case.run.communicators.iter().find(|comm| network_of(comm) == Some(Network::Socket) && comm.nnodes != Some(1))
+    else {
         return Vec::new();
     };
     let settings = ["NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"].map(|name| case.run.nccl.env_value(name));

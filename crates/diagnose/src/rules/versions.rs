@@ -18,7 +18,7 @@ const REMEDY: &[&str] = &[
 /// Ranks of one communicator with different versions; without a communicator, hosts that spoke at the same time.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mixed = case.run.communicators.iter().find_map(|comm| in_communicator(case, comm));
-    mixed.or_else(|| at_once(case)).into_iter().collect()
+    mixed.or_else(|| at_once(case)).or_else(|| nameless(case)).into_iter().collect()
 }
 
 /// The release without what it was built for: `2.27.7` of `2.27.7+cuda12.4`.
@@ -81,6 +81,20 @@ fn at_once(case: &Case) -> Option<Finding> {
     }
     let failed = case.ends.failed() || case.run.nccl.warn_lines > 0;
     mixed(&hosts, "", failed, 0.8)
+}
+
+/// Versions on lines without a name, more than one, in an input whose only communicator began on several hosts and never came up.
+fn nameless(case: &Case) -> Option<Finding> {
+    let [comm] = case.run.communicators.as_slice() else { return None };
+    let here = |line: &&VersionLine| line.processes.is_empty() && line.source.place.input == comm.place.input;
+    let mut loaded: Loaders<&str> = BTreeMap::new();
+    let who: BTreeSet<&str> = comm.hosts(case.run).into_iter().collect();
+    for line in case.run.nccl.versions.iter().filter(here) {
+        loaded.entry(release(line).0).or_insert((line, BTreeSet::new()));
+    }
+    let apart = who.len() > 1 && !comm.came_up();
+    let hosts = listed(who.iter(), MOST_NAMED);
+    mixed(&loaded, &format!("one of {hosts}"), apart, 0.85).filter(|_| apart)
 }
 
 /// Whether a rank read another's message as what it is not: one of another length, an address that is none.
@@ -186,7 +200,10 @@ mod tests {
             + &driver("gpu-b", 7)
             + &format!("NCCL version {NEW}\n")
             + "gpu-b:7:9 [0] misc/socket.cc:729 NCCL WARN ncclSocketInit: connecting to address with family 0 is neither AF_INET(2) nor AF_INET6(10)\n";
+        // Neither line names a process, and nothing else is said of the driver.
+        let strangers = format!("NCCL version {OLD}\n{a}NCCL version {NEW}\n{b}");
         let cases = [
+            (vec![strangers], Severity::Error, "2.20.3 on one of gpu-a, gpu-b, 2.25.1 on one of gpu-a, gpu-b"),
             (vec![one.clone() + TRUNCATED], Severity::Error, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
             (vec![well], Severity::Warning, "2.20.3 on gpu-a, 2.25.1 on gpu-b"),
             // A file per host, with the version on a line of its own.

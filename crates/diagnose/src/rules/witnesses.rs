@@ -4,8 +4,8 @@ use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{
-    Code, CollectiveMismatch, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator, Severity,
-    SourceLine, TorchEvent, TorchWork,
+    Code, CollectiveMismatch, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator,
+    RasRank, Severity, SourceLine, TorchEvent, TorchWork,
 };
 
 const REMEDY: &[&str] = &[
@@ -70,7 +70,11 @@ fn waiting(case: &Case, group: &ProcessGroup) -> Option<Finding> {
             sources,
         ),
         (waiting, gone) if gone < waiting => {
-            let title = format!("{} wait in {what}: {}", ranks("Rank", &here), absent(&missing));
+            // Who is killed with the others had no time to tell of its own time-out.
+            let killed = case.ends.standing.iter().any(|end| matches!(end.how, Ended::Killed(_)));
+            let gone =
+                if killed { format!("nothing is told of {}", ranks("rank", &missing)) } else { absent(&missing) };
+            let title = format!("{} wait in {what}: {gone}", ranks("Rank", &here));
             hang(0.8, title, MISSING, sources)
         }
         _ => hang(0.6, format!("{} timed out in {what}", ranks("Rank", &here)), ONE, sources),
@@ -269,7 +273,11 @@ fn ras(communicator: &RasCommunicator) -> Option<Finding> {
             code: Code::PeerDied,
             severity: Severity::Error,
             confidence: 0.8,
-            title: format!("{} ranks do not answer RAS: {}", communicator.missing_ranks, list(&ranks)),
+            title: match ranks.as_slice() {
+                [] => format!("{} ranks do not answer RAS", communicator.missing_ranks),
+                [rank] => format!("Rank {rank} does not answer RAS{}", communicator.missing.first().map_or(String::new(), place)),
+                _ => format!("Ranks {} do not answer RAS", list(&ranks)),
+            },
             explanation: "NCCL's watcher (RAS) asks every process of the job. These do not answer: they died, their node is gone, or it \
                           cannot be reached. Look at them first."
                 .into(),
@@ -288,6 +296,15 @@ fn ras(communicator: &RasCommunicator) -> Option<Finding> {
             .into(),
     };
     Some(draft.finding(vec![Evidence::new(behind.source.clone())], REMEDY))
+}
+
+/// ` (process 20027 on 10.91.7.2)`.
+fn place(rank: &RasRank) -> String {
+    match (rank.pid, &rank.host) {
+        (Some(pid), Some(host)) => format!(" (process {pid} on {host})"),
+        (None, Some(host)) => format!(" (on {host})"),
+        _ => String::new(),
+    }
 }
 
 fn list(ranks: &[u32]) -> String {

@@ -4,7 +4,7 @@
 //! does, what the lines say about themselves (the rank of an Init line, of a tree, of a connection's end) makes the ranks.
 
 use super::speakers::Speakers;
-use super::views::{View, ViewId, Views, own_end};
+use super::views::{View, ViewId, Views};
 use crate::facts::SpeakerFact;
 use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, Said, SizesLine, TreeLine};
 use busbw_model::Place;
@@ -64,7 +64,7 @@ impl Anonymous {
             maker.views.all[id].rings.push((ring, place));
         }
         for edge in std::mem::take(&mut maker.views.orphans) {
-            let id = maker.of_rank(own_end(&edge), |_| true, Place::default());
+            let id = maker.of_rank(edge.teller(), |_| true, Place::default());
             maker.views.all[id].push_edge(edge);
         }
     }
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!((comm.id.as_str(), comm.nranks, comm.ring_count()), ("0xfe", Some(2), 2), "{prefix}");
             assert_eq!((comm.gdr(), comm.edges.len()), (Some(GdrUse::All), 2), "{prefix}");
             assert_eq!(
-                comm.ranks.values().map(|rank| (rank.pid, rank.complete)).collect::<Vec<_>>(),
+                comm.ranks.values().map(|rank| (rank.pid, rank.is_up())).collect::<Vec<_>>(),
                 [(None, true), (None, false)]
             );
             assert!(run.nodes.is_empty(), "{prefix}: {:?}", run.nodes);

@@ -239,9 +239,11 @@ fn model_rank(view: &View, parts: &Parts) -> Rank {
         pid: (!view.anonymous).then(|| parts.speakers.pid(view.process)),
         device: view.cuda_dev.or(view.device),
         bus_id: view.bus_id.map(|id| format!("{id:x}")),
-        complete: view.complete,
+        stage: view.stage(),
+        failed: view.failed.filter(|_| !view.complete),
         up: view.up,
         left: view.left,
+        aborted: view.aborted,
     }
 }
 

@@ -41,9 +41,11 @@ fn adopt_devices(comm: &mut Communicator, tables: &[BenchTable], index: &FxHashM
             pid: rank.pid.or(Some(device.pid)),
             device: rank.device.or(Some(device.device)),
             bus_id: rank.bus_id.take().or_else(|| Some(device.bus_id.clone())),
-            complete: rank.complete,
+            stage: rank.stage,
+            failed: rank.failed,
             up: rank.up,
             left: rank.left,
+            aborted: rank.aborted,
         };
     }
     if comm.nnodes.is_none() {

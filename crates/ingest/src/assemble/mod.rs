@@ -214,6 +214,9 @@ impl Assembler {
             Said::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host, source),
             Said::Net(net) => self.log.network(net, host, source),
             Said::ErrorStep { site, result } => {
+                if let Some(view) = self.views.rising(speaker, &self.speakers) {
+                    view.failed.get_or_insert(place);
+                }
                 let speaker = self.model_speaker(speaker);
                 self.log.error_step(site, result, speaker, source);
             }
@@ -242,6 +245,11 @@ impl Assembler {
             Said::Trees(trees) => self.views.trees(speaker, trees, at),
             Said::Init(init) => self.views.init(speaker, &init, at),
             Said::Sizes(sizes) => self.views.sizes(speaker, &sizes, at),
+            Said::Met => {
+                if let Some(view) = self.views.rising(speaker, &self.speakers) {
+                    view.met = true;
+                }
+            }
             Said::RingsConnected => self.views.rings_connected(speaker, &self.speakers),
             Said::Nvls(address) => self.views.nvls(speaker, address, &self.speakers),
             Said::Channels(counts) => {

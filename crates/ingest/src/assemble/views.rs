@@ -1,9 +1,9 @@
 //! What each rank says about a communicator: a view per rank, from which communicators are put together.
 
 use super::speakers::{ProcessId, SpeakerId, Speakers};
-use crate::facts::EdgeFact;
+use crate::facts::{EdgeFact, NOBODY};
 use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, RingLine, RingLink, SizesLine, Split, TreeLine};
-use busbw_model::{ChannelSet, Edge, EdgeEnd, EdgeUse, Place};
+use busbw_model::{ChannelSet, Edge, EdgeEnd, EdgeUse, Place, Stage};
 use rustc_hash::FxHashMap;
 
 /// Index into [`Views::all`].
@@ -28,6 +28,12 @@ pub(crate) struct View {
     /// Where it came up, and where it was left.
     pub up: Option<Place>,
     pub left: Option<Place>,
+    /// By `Abort COMPLETE`.
+    pub aborted: bool,
+    /// Where the first error that NCCL returned before it came up stands.
+    pub failed: Option<Place>,
+    /// It knows the other ranks.
+    pub met: bool,
     pub rings: Vec<(RingLine, Place)>,
     pub ring_links: Vec<RingLink>,
     pub trees: Vec<TreeLine>,
@@ -47,7 +53,19 @@ pub(crate) struct View {
 impl View {
     /// The rank itself, where any line says it.
     pub fn own_rank(&self) -> Option<u32> {
-        self.rank.or_else(|| self.trees.first().map(|t| t.rank)).or_else(|| self.edges.first().map(own_end))
+        self.rank.or_else(|| self.trees.first().map(|t| t.rank)).or_else(|| self.edges.first().map(Edge::teller))
+    }
+
+    /// How far its init came.
+    pub fn stage(&self) -> Stage {
+        match self {
+            view if view.complete => Stage::Up,
+            view if !view.edges.is_empty() => Stage::Connect,
+            view if view.met || view.nnodes.is_some() || !view.trees.is_empty() || !view.rings.is_empty() => {
+                Stage::Search
+            }
+            _ => Stage::Bootstrap,
+        }
     }
 
     fn has_ring(&self, channel: u16) -> bool {
@@ -90,14 +108,6 @@ impl View {
 /// What of an edge is not its channels.
 pub(crate) fn connection(edge: &Edge) -> (u32, u32, u16, EdgeEnd, EdgeUse) {
     (edge.from, edge.to, edge.transport, edge.end, edge.use_)
-}
-
-/// The end of an edge that logged it.
-pub(crate) fn own_end(edge: &Edge) -> u32 {
-    match edge.end {
-        EdgeEnd::Send => edge.from,
-        EdgeEnd::Receive => edge.to,
-    }
 }
 
 /// A connection as it was logged.
@@ -177,14 +187,15 @@ impl Views {
     pub fn init(&mut self, speaker: SpeakerId, line: &InitLine, (speakers, place): At) {
         let process = speakers.get(speaker).process;
         let known = self.by_address(process, line.comm);
-        if line.phase == InitPhase::Left {
+        if matches!(line.phase, InitPhase::Left | InitPhase::Aborted) {
             if let Some(id) = known {
                 self.all[id].left = Some(place);
+                self.all[id].aborted = line.phase == InitPhase::Aborted;
             }
             return;
         }
         let known = known.filter(|id| match line.phase {
-            InitPhase::Start | InitPhase::Left => false,
+            InitPhase::Start | InitPhase::Left | InitPhase::Aborted => false,
             InitPhase::Complete => !self.all[*id].complete && self.all[*id].rank.is_none_or(|rank| rank == line.rank),
         });
         let nameless = || {
@@ -257,6 +268,14 @@ impl Views {
         self.all.get_mut(id)
     }
 
+    /// The view whose init is under way, for statements that do not name it.
+    pub fn rising(&mut self, speaker: SpeakerId, speakers: &Speakers) -> Option<&mut View> {
+        if speaker == NOBODY {
+            return None;
+        }
+        self.latest(speaker, speakers).filter(|view| view.rank.is_some() && !view.complete)
+    }
+
     pub fn nvls(&mut self, speaker: SpeakerId, address: Option<u64>, speakers: &Speakers) {
         let process = speakers.get(speaker).process;
         match address.and_then(|address| self.by_address(process, address)) {
@@ -288,7 +307,7 @@ impl Views {
         let view = &self.all[id];
         let one_node = view.nnodes == Some(1);
         let one_rank_per_node = view.nnodes.is_some() && view.nnodes == view.nranks;
-        view.own_rank().is_none_or(|rank| rank == own_end(edge))
+        view.own_rank().is_none_or(|rank| rank == edge.teller())
             && view.nranks.is_none_or(|n| edge.from < n && edge.to < n)
             && !(network && one_node)
             && (network || !one_rank_per_node)

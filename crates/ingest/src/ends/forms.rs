@@ -151,9 +151,15 @@ fn listed(text: &str) -> Vec<u32> {
     text.split(',').filter_map(part).flatten().collect()
 }
 
-/// `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
+/// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
 /// processes exited with non-zero status,`.
 fn mpirun(line: &str) -> Option<Told> {
+    if let Some((host, rest)) = line.split_once(": rank ")
+        && let Some((rank, signal)) = rest.split_once(" died from signal ")
+    {
+        let how = by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0));
+        return Some(Told { ranks: vec![rank.parse().ok()?], host: Some(host.to_string()), ..Told::of(how) });
+    }
     const PROGRAMS: [&str; 4] = ["mpirun ", "mpiexec ", "prterun ", "prun "];
     let text = PROGRAMS.iter().find_map(|program| line.strip_prefix(program))?;
     if text.starts_with("detected that one or more processes exited with non-zero status") {
@@ -191,13 +197,12 @@ fn signed(text: &str) -> Option<i32> {
     leading::<i32>(digits).map(|number| number * sign)
 }
 
-/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`; DeepSpeed's launcher.
+/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
 fn success(line: &str) -> Option<Told> {
     let has = |text: &str| line.contains(text);
     let mlperf = line.starts_with(":::MLLOG {")
         && (has("\"key\": \"run_stop\"") && has("\"status\": \"success\"")
             || has("\"key\": \"status\"") && has("\"value\": \"success\""));
     let script = line.starts_with("RESULT,") && line.matches(',').count() > 3;
-    let launcher = has("[launch.py:") && line.ends_with(" exits successfully.");
-    (mlperf || script || launcher).then(|| Told::of(Ended::Success))
+    (mlperf || script).then(|| Told::of(Ended::Success))
 }

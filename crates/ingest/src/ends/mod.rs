@@ -29,6 +29,8 @@ pub(crate) enum EndLine {
     Frame(String),
     /// `ValueError: text`, and whether it ends a traceback.
     Exception { kind: String, message: String, traceback: bool },
+    /// The traceback that follows ends no process.
+    Survived,
     /// The next traceback tells of the exception that came of the last.
     Chained,
     /// `-- Process 1 terminated with the following error:` of torch.multiprocessing, `rank      : 3 (local_rank: 3)` of torchrun:
@@ -64,6 +66,9 @@ static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         "File \"",
         "Error",
         "Exception",
+        "exception was never",
+        "Error in atexit",
+        "Logging error",
         "Timeout",
         "KeyboardInterrupt",
         " exception",
@@ -84,9 +89,9 @@ static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         "exited with",
         "exitcode",
         "return code",
+        "Fatal Python",
         ":::MLLOG",
         "RESULT,",
-        "exits successfully",
     ])
     .ok()
 });
@@ -115,6 +120,8 @@ pub(crate) struct EndReader {
     streams: Vec<Box<str>>,
     /// The innermost frame of each stream's open traceback.
     open: FxHashMap<Box<str>, Option<String>>,
+    /// Streams whose next traceback ends no process, and whether it has begun.
+    survived: FxHashMap<Box<str>, bool>,
     /// Whose end follows.
     whose: Option<u32>,
     /// The last lines of known wording of each stream.
@@ -125,10 +132,20 @@ impl EndReader {
     /// Takes what a line of a stream is.
     pub fn feed(&mut self, stream: &str, line: EndLine, source: SourceLine) {
         match line {
-            EndLine::Header => drop(self.open.insert(stream.into(), None)),
+            EndLine::Header => {
+                self.open.insert(stream.into(), None);
+                // The traceback of a marker begins; one after it is another.
+                self.survived.retain(|known, begun| &**known != stream || !std::mem::replace(begun, true));
+            }
+            EndLine::Survived => drop(self.survived.insert(stream.into(), false)),
             EndLine::Frame(at) => drop(self.open.insert(stream.into(), Some(at))),
             EndLine::Exception { kind, message, traceback } => {
                 let at = self.open.remove(stream).flatten();
+                // The tracker of shared memory complains of names that are gone already, and goes on.
+                let of_tracker = at.as_ref().is_some_and(|at| at.starts_with("resource_tracker.py:"));
+                if self.survived.remove(stream).is_some() || of_tracker {
+                    return;
+                }
                 let how = match kind.as_str() {
                     "KeyboardInterrupt" => Ended::Interrupted("Ctrl-C".into()),
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },

@@ -2,13 +2,16 @@
 
 use super::EndLine;
 use crate::text::leading;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What a line of a traceback is. `last`: it stands where the exception stands.
 pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
     let text = body.trim();
     if text.starts_with(HEADER) {
         return Some(EndLine::Header);
+    }
+    if SURVIVED.iter().any(|start| text.starts_with(start)) {
+        return Some(EndLine::Survived);
     }
     if let Some(at) = frame(body) {
         return Some(EndLine::Frame(at));
@@ -26,6 +29,17 @@ pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
     let (kind, message) = if last { any_exception(text)? } else { exception(body)? };
     Some(EndLine::Exception { kind: kind.to_string(), message: message.to_string(), traceback: last })
 }
+
+/// What CPython prints in front of a traceback that ends no process: `Python/errors.c`, `Lib/threading.py`, `Lib/logging/__init__.py`,
+/// `Modules/atexitmodule.c`, `Lib/asyncio`.
+const SURVIVED: [&str; 6] = [
+    "Exception ignored in",
+    "Exception in thread ",
+    "Error in atexit._run_exitfuncs:",
+    "--- Logging error ---",
+    "Task exception was never retrieved",
+    "Future exception was never retrieved",
+];
 
 const HEADER: &str = "Traceback (most recent call last):";
 
@@ -61,6 +75,8 @@ pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
 pub(crate) struct Follower {
     /// The header's indent by stream: the exception has the same.
     open: FxHashMap<Box<str>, usize>,
+    /// Streams whose next traceback ends no process.
+    survived: FxHashSet<Box<str>>,
     /// Further lines that belong to the message, by stream.
     message: FxHashMap<Box<str>, u8>,
 }
@@ -72,6 +88,10 @@ impl Follower {
     /// Takes the next line of a stream; true where it ends a traceback.
     pub fn ends(&mut self, stream: &str, body: &str) -> bool {
         let indent = body.len() - body.trim_start().len();
+        if SURVIVED.iter().any(|start| body.trim_start().starts_with(start)) {
+            self.survived.insert(stream.into());
+            return false;
+        }
         if body.trim_start().starts_with(HEADER) {
             self.open.insert(stream.into(), indent);
             return false;
@@ -80,7 +100,7 @@ impl Follower {
             return false;
         }
         self.open.remove(stream);
-        true
+        !self.survived.remove(stream)
     }
 
     /// Whether a line is Python's: it ends a traceback, is an error of PyTorch's, or goes on with the message of one.

@@ -38,6 +38,7 @@ fn a_line_tells_an_end_by_its_form() {
             "mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).",
             "[3]: crash Segmentation fault in ?",
         ),
+        ("n1.x.gov: rank 0 died from signal 15", "[0]: Killed(\"signal 15\")"),
         ("prterun detected that one or more processes exited with non-zero status,", "?: Exit(None)"),
         (
             "E1012 10:00:01.000000 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -9) local_rank: 3 (pid: 4246) of binary: /usr/bin/python3",
@@ -108,6 +109,21 @@ fn tracebacks_are_read_per_stream() {
     for (text, expected) in cases {
         assert_eq!(ends(text).iter().map(told).collect::<Vec<_>>(), expected, "{text}");
     }
+}
+
+/// What CPython prints of exceptions that end no process.
+#[test]
+fn a_traceback_that_ends_nothing_is_no_end() {
+    let traceback = "Traceback (most recent call last):\n  File \"/a/b.py\", line 3, in f\n    x()\nValueError: x\n";
+    for marker in [
+        "Exception ignored in: <function Pool.__del__ at 0x7f>",
+        "Exception in thread Thread-3:",
+        "Error in atexit._run_exitfuncs:",
+    ] {
+        assert_eq!(ends(&format!("{marker}\n{traceback}")), [], "{marker}");
+        assert_eq!(ends(&format!("{marker}\n{traceback}{traceback}")).len(), 1, "{marker}");
+    }
+    assert_eq!(ends(&traceback.replace("/a/b.py", "/usr/lib/python3.10/multiprocessing/resource_tracker.py")), []);
 }
 
 #[test]

@@ -7,8 +7,10 @@ use crate::cursor::Cursor;
 pub(crate) enum InitPhase {
     Start,
     Complete,
-    /// `Destroy COMPLETE` or `Abort COMPLETE`: the orderly end, with or without `ncclCommDestroy`.
+    /// `Destroy COMPLETE`.
     Left,
+    /// `Abort COMPLETE`: the process exits without `ncclCommDestroy`, or after an error.
+    Aborted,
 }
 
 /// `ncclCommInitRank comm 0x… rank 1 nranks 8 cudaDev 1 nvmlDev 1 busId 41000 commId 0x… - Init START`.
@@ -52,6 +54,9 @@ pub(crate) fn init(message: &[u8]) -> Option<InitLine> {
     })
 }
 
+/// More ranks no job has: the largest had some 100,000. A line that claims more is damaged, or no line of NCCL's.
+const MOST_RANKS: u32 = 1 << 22;
+
 /// What stands behind `comm 0x…`: words and their values, in any order.
 #[derive(Default)]
 struct Fields {
@@ -81,7 +86,7 @@ impl Fields {
             at.spaces();
             match name {
                 b"rank" => fields.rank = at.small(),
-                b"nranks" | b"nRanks" => fields.nranks = at.small(),
+                b"nranks" | b"nRanks" => fields.nranks = at.small().filter(|ranks| *ranks <= MOST_RANKS),
                 b"nNodes" => fields.nnodes = at.small(),
                 b"cudaDev" => fields.cuda_dev = at.small(),
                 b"busId" => fields.bus_id = at.hex(),
@@ -91,7 +96,8 @@ impl Fields {
                 b"color" => fields.color = signed(&mut at),
                 b"Init" if at.rest().starts_with(b"START") => fields.phase = Some(InitPhase::Start),
                 b"Init" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Complete),
-                b"Destroy" | b"Abort" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Left),
+                b"Destroy" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Left),
+                b"Abort" if at.rest().starts_with(b"COMPLETE") => fields.phase = Some(InitPhase::Aborted),
                 b"" => at = Cursor::new(at.rest().get(1..)?), // white space other than blanks
                 _ => {}
             }

@@ -39,6 +39,8 @@ pub(crate) enum Said {
     Sizes(SizesLine),
     Channels(ChannelCounts),
     RingsConnected,
+    /// Every rank knows the others: `Bootstrap timings` (2.22 and later).
+    Met,
     /// An NVLS structure was built; the communicator where named.
     Nvls(Option<u64>),
     CollNet {
@@ -133,6 +135,7 @@ fn communicator(message: &[u8]) -> Option<Said> {
         b'0'..=b'9' => {
             comm::channel_counts(message).map(Said::Channels).or_else(|| tuning::choice(message).map(Said::Choice))
         }
+        b'B' => message.starts_with(b"Bootstrap timings").then_some(Said::Met),
         b'c' | b'n' | b'[' => comm::init(message).map(Said::Init).or_else(|| comm::sizes(message).map(Said::Sizes)),
         _ => None,
     }
@@ -175,12 +178,15 @@ fn machine(message: &[u8]) -> Option<Said> {
     }
 }
 
-/// `transport/net.cc:783 -> 2`, possibly with ` [Proxy Thread]` behind.
+/// `transport/net.cc:783 -> 2`, possibly with ` [Proxy Thread]` behind; since 2.29 `init.cc:2572 (ncclCommInitRank) -> 6`.
 fn error_step(message: &[u8]) -> Option<Said> {
     let mut at = Cursor::new(message);
     let file = at.take_while(|b| b.is_ascii_graphic() && b != b':');
     at.expect(b":")?;
     let line = at.number()?;
+    if at.eat(b" (") {
+        at.skip_past(b")")?;
+    }
     at.expect(b" -> ")?;
     let result = at.small()?;
     let source = file.ends_with(b".cc") || file.ends_with(b".h") || file.ends_with(b".c") || file.ends_with(b".cu");
@@ -206,7 +212,7 @@ fn is_known(message: &[u8]) -> bool {
     let beginnings: &[&[u8]] = match message.first() {
         None | Some(b' ') => return true,
         Some(b'A') => &[b"AllReduce: opCount", b"AllGather: opCount", b"AlltoAll: opCount"],
-        Some(b'B') => &[b"Broadcast: opCount", b"Bootstrap timings"],
+        Some(b'B') => &[b"Broadcast: opCount"],
         Some(b'C') => &[b"Comm config", b"CC Off", b"CC On", b"Check P2P Type", b"Created ", b"Connection to proxy"],
         Some(b'E') => &[b"ENV/Plugin", b"Enabled NCCL Func"],
         Some(b'G') => &[b"GIN/Plugin"],
@@ -257,6 +263,7 @@ impl Said {
                 | Said::Sizes(_)
                 | Said::Channels(_)
                 | Said::RingsConnected
+                | Said::Met
         )
     }
 }
@@ -291,6 +298,7 @@ mod tests {
         let step = |site: &str, result| Said::ErrorStep { site: site.into(), result };
         assert_eq!(read(b"transport/net.cc:783 -> 2"), step("transport/net.cc:783", 2));
         assert_eq!(read(b"proxy.cc:684 -> 5 [Proxy Thread]"), step("proxy.cc:684", 5));
+        assert_eq!(read(b"init.cc:2572 (ncclCommInitRank) -> 6"), step("init.cc:2572", 6));
         assert_eq!(read(b"../include/socket.h:406 -> 3"), step("../include/socket.h:406", 3));
     }
 

@@ -1,5 +1,6 @@
-//! Reads what `fr_trace` (`torch/distributed/flight_recorder/components/utils.py`, `format_frame` and `match_coalesced_groups`' callers) says of dumps:
-//! which ranks did not join a collective.
+//! Reads what `fr_trace` prints of flight-recorder dumps: which ranks did not join a collective.
+//!
+//! `torch/distributed/flight_recorder/components/utils.py` of PyTorch 2.7 and later; `tools/flight_recorder` before.
 
 use crate::TextLine;
 use crate::text::leading;

@@ -15,6 +15,10 @@ const MOST_FOLLOWERS: usize = 3;
 
 /// Adds what the ends tell to the findings. A cause that a rule or a signature names stands before "rank 3 died of it".
 pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
+    let aftermath = |lines: &[Evidence]| {
+        !lines.is_empty() && lines.iter().all(|line| case.ends.aftermath.contains(&line.source.place))
+    };
+    found.retain(|(_, finding)| !aftermath(&finding.evidence));
     match case.ends.cause() {
         Some(cause) => explained(case, cause, found),
         None => unexplained(case, found),
@@ -35,7 +39,14 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
         if let Ended::Exception { kind, at, .. } = &cause.how
             && weight(&cause.how, false) == Weight::Own
         {
-            named.title = format!("{}: {} ended with {}", named.title, who(cause), told(kind, "", at.as_deref()));
+            let who = who(cause);
+            named.title = format!(
+                "{}: {}{} ended with {}",
+                named.title,
+                who[..1].to_lowercase(),
+                &who[1..],
+                told(kind, "", at.as_deref())
+            );
         }
     } else if let Some(mut finding) = own(case, cause, found) {
         finding.explanation.push_str(&followed.text);

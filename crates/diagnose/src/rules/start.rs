@@ -1,0 +1,241 @@
+//! Ranks that did not come up: who died, who waits, where, and for whom.
+
+use super::Draft;
+use crate::case::Case;
+use crate::words::listed;
+use busbw_model::{
+    Code, Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, Severity, SourceLine, Stage, Warning,
+};
+
+/// Ranks that a title names at most.
+const MOST_NAMED: usize = 8;
+
+/// A communicator whose start went wrong.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let starts = || case.run.communicators.iter().filter_map(|comm| Start::of(case, comm));
+    starts().find_map(|start| start.finding()).into_iter().collect()
+}
+
+/// How the ranks of a communicator came up, or did not.
+pub(crate) struct Start<'a> {
+    case: &'a Case<'a>,
+    comm: &'a Communicator,
+    /// How many ranks it has.
+    pub nranks: u32,
+    /// Ranks that came up.
+    pub up: Vec<u32>,
+    /// Ranks whose init returned an error.
+    pub failed: Vec<u32>,
+    /// Ranks that began, and say no more.
+    pub silent: Vec<u32>,
+    /// Ranks that no line names.
+    pub absent: Vec<u32>,
+}
+
+impl<'a> Start<'a> {
+    /// Of a communicator that says how many ranks it has.
+    pub(crate) fn of(case: &'a Case<'a>, comm: &'a Communicator) -> Option<Self> {
+        let nranks = comm.nranks?;
+        let those =
+            |fits: fn(&Rank) -> bool| comm.ranks.iter().filter(|(_, rank)| fits(rank)).map(|(n, _)| *n).collect();
+        Some(Start {
+            case,
+            comm,
+            nranks,
+            up: those(Rank::is_up),
+            failed: those(|rank| rank.failed.is_some()),
+            silent: those(|rank| !rank.is_up() && rank.failed.is_none()),
+            // A damaged line may claim any number.
+            absent: (0..nranks).filter(|rank| !comm.ranks.contains_key(rank)).take(4096).collect(),
+        })
+    }
+
+    /// How many ranks came up: where one did, those too whose own line is torn or not in the input.
+    pub(crate) fn ranks_up(&self) -> usize {
+        let went_on = !self.up.is_empty() || self.failed.is_empty() && self.ran();
+        if went_on { self.comm.ranks.len() - self.failed.len() } else { 0 }
+    }
+
+    /// Whether an excerpt has the connections of every rank, and no line of init.
+    fn connected(&self) -> bool {
+        let of_init = |rank: &Rank| rank.bus_id.is_some() || rank.is_up();
+        self.comm.all_told() && !self.comm.ranks.values().any(of_init)
+    }
+
+    /// Whether it is open how the start went: no rank came up, none failed, and nothing shows that they ran.
+    pub(crate) fn is_open(&self) -> bool {
+        self.up.is_empty() && self.failed.is_empty() && !self.silent.is_empty() && !self.ran()
+    }
+
+    /// Whether later lines show that ranks ran, though none says `Init COMPLETE`.
+    fn ran(&self) -> bool {
+        let Case { run, .. } = self.case;
+        self.connected()
+            || self.comm.ranks.values().any(|rank| rank.left.is_some())
+            || self.comm.edges.iter().any(|edge| edge.use_ == EdgeUse::PointToPoint)
+            || run.tables.iter().any(|table| !table.rows.is_empty())
+            || self.case.refuters.ended_well()
+    }
+
+    fn finding(&self) -> Option<Finding> {
+        if self.is_open() { self.hang() } else { self.lost().or_else(|| self.missing()) }
+    }
+
+    /// Ranks that ended without a word while the others' connections to them were closed.
+    fn lost(&self) -> Option<Finding> {
+        let of_comm = |warning: &&Warning| {
+            let host = warning.who.as_ref().map(|who| &*who.host);
+            host.is_some_and(|host| self.comm.hosts(self.case.run).contains(&host))
+        };
+        let closed = |warning: &&Warning| warning.message.contains("Connection closed by remote peer");
+        let warning = self.case.run.nccl.warnings.iter().filter(of_comm).find(closed)?;
+        let gone: Vec<u32> = self.silent.iter().chain(&self.absent).copied().collect();
+        let few = !gone.is_empty() && gone.len() < self.failed.len();
+        if !self.up.is_empty() || !few || self.hosts(&gone).len() > 1 {
+            return None;
+        }
+        let who = self.named(&gone);
+        let draft = Draft {
+            code: Code::PeerDied,
+            severity: Severity::Error,
+            confidence: 0.93,
+            title: format!("{who} ended during init without a word; the others lost the connection"),
+            explanation: format!(
+                "{} of {} ranks returned an error from init because a connection was closed. {who} returned none: the process was killed, or \
+                 ended outside NCCL.",
+                self.failed.len(),
+                self.nranks
+            ),
+        };
+        let evidence = vec![Evidence::noted(warning.source.clone(), "a consequence")];
+        Some(draft.finding(
+            evidence,
+            &[
+                "Look at the end of that process's own output, and at its exit status in the launcher's",
+                "See whether the kernel killed it: `dmesg -T | grep -iE 'killed process|out of memory|segfault'`",
+            ],
+        ))
+    }
+
+    /// All ranks began, or all but a few, and none gets past the meeting over TCP.
+    fn hang(&self) -> Option<Finding> {
+        let meeting = self.comm.ranks.values().all(|rank| rank.stage == Stage::Bootstrap && rank.pid.is_some());
+        let nearly_all = self.absent.len() * 4 <= self.nranks as usize;
+        if !meeting || !nearly_all || self.nranks < 2 {
+            return None;
+        }
+        let came = self.silent.len();
+        let (code, title) = match self.absent.is_empty() {
+            true => (
+                Code::NetUnreachable,
+                format!("All {} ranks began init, and none found the others: they hang in the bootstrap", self.nranks),
+            ),
+            false => (
+                Code::HangMismatch,
+                format!(
+                    "{} never came: {came} of {} ranks wait in the bootstrap",
+                    self.named(&self.absent),
+                    self.nranks
+                ),
+            ),
+        };
+        let draft = Draft {
+            code,
+            severity: Severity::Error,
+            confidence: if self.hosts(&self.silent).len() > 1 { 0.75 } else { 0.55 },
+            title,
+            explanation: format!(
+                "After `Init START` ranks meet over TCP: each tells rank 0's process its address, and then connects to the next rank, at ports that \
+                 the system chooses. No rank got past this: {}. A firewall that drops what comes in, or an address that other hosts cannot reach, \
+                 shows like this, and so does a rank that does not call init. If the log only ends here, give all of it.",
+                self.places()
+            ),
+        };
+        let remedy: Vec<String> = self.how_to_test();
+        let remedy: Vec<&str> = remedy.iter().map(String::as_str).collect();
+        Some(draft.finding(
+            self.addresses().into_iter().map(|(_, line)| Evidence::noted(line.clone(), "where ranks meet")).collect(),
+            &remedy,
+        ))
+    }
+
+    /// Most came up, and these did not.
+    fn missing(&self) -> Option<Finding> {
+        let complete = self.up.len() as u32;
+        if complete == 0 || complete == self.nranks || complete * 2 < self.nranks || !self.case.ends.failed() {
+            return None;
+        }
+        let absent: Vec<u32> = (0..self.nranks).filter(|rank| !self.up.contains(rank)).collect();
+        let draft = Draft {
+            code: Code::PeerDied,
+            severity: Severity::Warning,
+            confidence: 0.55,
+            title: format!("{} never finished initialising, {complete} of {} did", self.named(&absent), self.nranks),
+            explanation: "Most ranks printed `Init COMPLETE` for this communicator, these did not. They died, hang, or cannot be reached: what \
+                          their own output says first is the cause, what the others say follows from it."
+                .into(),
+        };
+        Some(draft.finding(
+            Vec::new(),
+            &[
+                "Look at the output of these ranks first, from the first WARN on",
+                "See where they are: `py-spy dump --pid PID` or `gdb -p PID -batch -ex bt`",
+            ],
+        ))
+    }
+
+    fn host(&self, rank: u32) -> Option<&'a str> {
+        Some(self.case.run.nodes.get(self.comm.node_of(rank)? as usize)?.host.as_str())
+    }
+
+    fn hosts(&self, ranks: &[u32]) -> Vec<&'a str> {
+        let mut hosts: Vec<&str> = ranks.iter().filter_map(|rank| self.host(*rank)).collect();
+        hosts.dedup();
+        hosts
+    }
+
+    /// `Ranks 2, 3 (on node02)`.
+    fn named(&self, ranks: &[u32]) -> String {
+        let noun = if ranks.len() == 1 { "Rank" } else { "Ranks" };
+        let hosts = self.hosts(ranks);
+        let place =
+            if hosts.is_empty() { String::new() } else { format!(" (on {})", listed(hosts.iter(), MOST_NAMED)) };
+        format!("{noun} {}{place}", listed(ranks.iter(), MOST_NAMED))
+    }
+
+    /// Which ranks wait on which host.
+    fn places(&self) -> String {
+        let on = |host: &&str| {
+            let ranks: Vec<u32> = self.silent.iter().copied().filter(|rank| self.host(*rank) == Some(host)).collect();
+            format!("ranks {} wait on {host}", listed(ranks.iter(), MOST_NAMED))
+        };
+        self.comm.hosts(self.case.run).iter().take(MOST_NAMED).map(on).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The address at which each host meets the others, with the line that says it.
+    fn addresses(&self) -> Vec<(&'a str, &'a SourceLine)> {
+        let hosts = self.comm.hosts(self.case.run);
+        let lines = self.case.run.nccl.networks.iter().filter(|line| line.network == "Bootstrap");
+        let lines = lines.filter(|line| line.host.as_deref().is_some_and(|host| hosts.contains(&host)));
+        let address = |line: &'a busbw_model::NetworkLine| match &line.statement {
+            NetworkStatement::Using(nics) => Some((nics.first()?.address.as_deref()?, &line.source)),
+            _ => None,
+        };
+        lines.filter_map(address).take(2).collect()
+    }
+
+    fn how_to_test(&self) -> Vec<String> {
+        let hosts = self.comm.hosts(self.case.run);
+        let address = self.addresses().first().map_or("ADDRESS", |(address, _)| address);
+        let other = hosts.get(1).unwrap_or(&"the other host");
+        vec![
+            format!("Try a port from {other}: `nc -l 20000` on {}, then `nc -zv {address} 20000`, and the other way round", hosts.first().unwrap_or(&"a host")),
+            "Look for a firewall on both hosts: `nft list ruleset; iptables -S`. NCCL takes any free port: let the hosts of the job reach each other on all".into(),
+            "See where each rank waits: `py-spy dump --native --pid PID`".into(),
+        ]
+    }
+}
+
+#[cfg(test)]
+#[path = "start_tests.rs"]
+mod tests;
