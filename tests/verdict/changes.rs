@@ -54,12 +54,16 @@ fn device<'a>(found: &'a Captures) -> &'a str {
     found.name("device").map_or("", |device| device.as_str())
 }
 
-/// A log as one text per process, and one for the lines without a prefix, which come first.
+/// A log as one text per process, and one for the lines without a prefix, which come first. A line `NCCL version …` has
+/// no prefix; the process whose line follows printed it.
 pub fn by_process(text: &str) -> Vec<String> {
     let mut without = String::new();
     let mut with: BTreeMap<(String, String), String> = BTreeMap::new();
-    for line in text.lines() {
-        let stream = match PREFIX.captures(line).filter(|found| stands_first(line, found)) {
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let is_version = line.trim_start().starts_with("NCCL version ");
+        let told = if is_version { lines.peek().copied().unwrap_or(line) } else { line };
+        let stream = match PREFIX.captures(told).filter(|found| stands_first(told, found)) {
             Some(found) => with.entry((found["host"].into(), found["pid"].into())).or_default(),
             None => &mut without,
         };
