@@ -5,7 +5,9 @@ use crate::lines::{self, Line};
 use crate::peers;
 use crate::refute::Refuters;
 use crate::rules::signatures::book::Book;
-use busbw_model::{BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind};
+use busbw_model::{
+    BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind,
+};
 
 /// No machine has more GPUs below one operating system (DGX-2, HGX with two baseboards, AWS p2.16xlarge).
 const MOST_GPUS_OF_A_NODE: u32 = 16;

@@ -1,7 +1,7 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
-use busbw_model::{BenchTable, Check, Communicator, Judged, Judgement, Severity, Subject, Finding};
+use busbw_model::{BenchTable, Check, Communicator, Finding, Judged, Judgement, Severity, Subject};
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {

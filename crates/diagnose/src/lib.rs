@@ -32,16 +32,48 @@ pub use variables::{Variable, nearest_variable, variable};
 
 use busbw_model::{Diagnosis, Judged, Run};
 use busbw_predict::Cluster;
+pub use busbw_predict::cluster::NicsOfHost;
+
+/// What somebody tells of a run beside its output.
+#[derive(Debug, Clone, Default)]
+pub struct Given<'a> {
+    /// The cluster that it ran on.
+    pub cluster: Option<&'a Cluster>,
+    /// The NICs of a host.
+    pub nics: Option<NicsOfHost>,
+    /// The GPUs' name.
+    pub gpu: Option<String>,
+    /// GPUs of a host.
+    pub gpus_per_node: Option<usize>,
+}
+
+/// Reads `8xH100`, or a GPU's name alone: how many a host has, and which.
+///
+/// # Errors
+/// When the text names no GPU.
+pub fn gpus(text: &str) -> Result<(Option<usize>, String), String> {
+    let counted = text.split_once(['x', 'X']).and_then(|(count, name)| Some((count.trim().parse().ok()?, name.trim())));
+    let (count, name) = counted.map_or((None, text.trim()), |(count, name)| (Some(count), name));
+    match busbw_predict::cluster::is_gpu(name) && count.is_none_or(|count: usize| (1..=20).contains(&count)) {
+        true => Ok((count, name.to_string())),
+        false => Err(format!("{text:?} names no GPU that busbw knows; write how many a host has, and which: 8xH100")),
+    }
+}
 
 /// Judges a run. The first finding is the one to act on: errors before warnings before notes, causes before what
 /// follows from them, surer before less sure. What the machine should reach is taken from what the run tells of it.
 pub fn diagnose(run: &Run) -> Diagnosis {
-    diagnose_on(run, None)
+    diagnose_with(run, &Given::default())
 }
 
 /// Judges a run, knowing the cluster that it ran on.
-pub fn diagnose_on(run: &Run, described: Option<&Cluster>) -> Diagnosis {
-    diagnose_by(run, described, rules::ALL)
+pub fn diagnose_on(run: &Run, cluster: Option<&Cluster>) -> Diagnosis {
+    diagnose_with(run, &Given { cluster, ..Given::default() })
+}
+
+/// Judges a run, knowing what is given.
+pub fn diagnose_with(run: &Run, given: &Given) -> Diagnosis {
+    diagnose_by(run, given, rules::ALL)
 }
 
 /// The names of all rules, in the order in which they run.
@@ -50,14 +82,14 @@ pub fn rule_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Judges a run by some of the rules.
-fn diagnose_by(run: &Run, described: Option<&Cluster>, rules: &[rules::Entry]) -> Diagnosis {
+fn diagnose_by(run: &Run, given: &Given, rules: &[rules::Entry]) -> Diagnosis {
     let case = Case::new(run);
     let found = rules.iter().flat_map(|entry| (entry.rule)(&case).into_iter().map(|finding| (entry.basis, finding)));
     let mut findings = order::settle(&case, found.collect());
-    let prospects = expectation::prospects(&case, described);
+    let prospects = expectation::prospects(&case, given);
     expectation::judge(&prospects, &mut findings);
     let judged: Vec<Judged> =
-        expectation::judged(&prospects).into_iter().chain(course::judge(&case, &findings)).collect();
+        expectation::judged(&case, &prospects).into_iter().chain(course::judge(&case, &findings)).collect();
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged);
     let advice = advice::advise(&case, verdict, &findings);

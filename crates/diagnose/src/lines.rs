@@ -31,12 +31,11 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     let gpu_direct = run.nccl.gpu_direct.iter().map(|source| info(source, None));
     let settings = run.nccl.env.iter().filter(|e| e.origin == EnvOrigin::NcclLog);
     let settings = settings.map(|e| info(&e.source, e.hosts.first().map(String::as_str)));
-    let statements = run.statements.iter().map(|statement| Line {
-        speaker: statement.speaker,
-        ..info(&statement.source, statement.host.as_deref())
-    });
-    let mut lines: Vec<Line> =
-        warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
+    let statements = run
+        .statements
+        .iter()
+        .map(|statement| Line { speaker: statement.speaker, ..info(&statement.source, statement.host.as_deref()) });
+    let mut lines: Vec<Line> = warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
     lines.sort_by_key(|line| line.source.place);
     lines.dedup_by(|later, earlier| later.source.place == earlier.source.place && later.speaker == earlier.speaker);
     lines

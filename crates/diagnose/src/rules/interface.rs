@@ -4,7 +4,9 @@ use super::Draft;
 use crate::case::Case;
 use crate::interfaces::Inner;
 use crate::lines::Line;
-use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, Speaker};
+use busbw_model::{
+    Code, Communicator, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, Speaker,
+};
 use std::collections::HashSet;
 
 /// The variable that names interfaces.

@@ -211,6 +211,11 @@ impl Hardware {
         best(fitting, |machine| &machine.words, |phrase| words.has_phrase(phrase))
     }
 
+    /// The machines that have such GPUs.
+    pub(super) fn machines_with<'a>(&'a self, gpu: &'a GpuModel) -> impl Iterator<Item = &'a Machine> {
+        self.machine.iter().filter(|machine| machine.holds(gpu))
+    }
+
     /// The smallest machine on a network that has so many of such GPUs.
     pub(super) fn machine_on(&self, transport: NetTransport, gpu: &GpuModel, gpus: usize) -> Option<&Machine> {
         let fitting = self.machine.iter().filter(|machine| machine.transport == Some(transport) && machine.holds(gpu));

@@ -13,6 +13,7 @@ mod environment;
 mod facts;
 mod full;
 mod hardware;
+mod hypotheses;
 pub(crate) mod rate;
 mod section;
 mod short;
@@ -21,6 +22,7 @@ mod words;
 
 pub use derive::{Underivable, derive};
 pub use description::{DescriptionError, parse};
+pub use hypotheses::{NicsOfHost, Reach, Told, hypotheses, is_gpu};
 
 /// A cluster, as described or derived. Whatever was not stated but assumed is listed in `assumptions`.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,6 +3,8 @@
 mod links;
 mod network;
 
+pub(super) use network::usual_nic;
+
 use super::facts::Facts;
 use super::hardware::BoardWiring;
 use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Wiring};

@@ -42,7 +42,7 @@ pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes:
 }
 
 /// The NIC that is sold with such GPUs: EDR, HDR, NDR, and XDR where the GPU has PCIe 6.0.
-fn usual_nic(facts: &Facts) -> GBps {
+pub(in crate::cluster) fn usual_nic(facts: &Facts) -> GBps {
     let newest = facts.gpu.model.is_some_and(|model| model.pcie().generation >= 6);
     GBps(match facts.gpu.generation {
         Generation::Pascal | Generation::Volta | Generation::Turing => 12.5,

@@ -8,10 +8,12 @@ mod size;
 mod xml;
 
 use super::complete::complete;
-use super::facts::{CpuFacts, Facts, LinkFacts};
+use super::facts::{CpuFacts, Facts, GpuFacts, LinkFacts};
+use super::hardware::Machine;
 use super::{Cluster, environment};
 use busbw_model::{Library, Run, TransportKind};
-use host::HostClues;
+pub(super) use host::{HostClues, clues as host};
+pub(super) use size::Size;
 use std::collections::BTreeMap;
 
 /// What the inputs leave open, so that no cluster can be derived from them.
@@ -44,30 +46,48 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
         return Err(Underivable::NotNccl);
     }
     let mut notes = Vec::new();
-    let host = host::clues(run);
+    let host = host(run);
     let size = size::read(run, &host, &mut notes)?;
     let (gpu, machine) = gpu::read(run, &host, size.gpus, &mut notes)?;
-    let network = network::read(run, &host, &size, machine, &mut notes);
-    let mut cluster = complete(Facts {
+    let mut facts = facts(run, &host, size, gpu, machine);
+    facts.assumptions.splice(0..0, notes);
+    Ok(complete(facts))
+}
+
+/// The GPUs that a run names, or that its links give away, with the machine where that is told too.
+pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
+    gpu::read(run, &host(run), gpus, &mut Vec::new())
+}
+
+/// What a run tells, for hosts of a size with such GPUs.
+pub(super) fn facts(
+    run: &Run,
+    host: &HostClues,
+    size: Size,
+    gpu: GpuFacts,
+    machine: Option<&'static Machine>,
+) -> Facts {
+    let mut notes = Vec::new();
+    let network = network::read(run, host, &size, machine, &mut notes);
+    let mut environment = variables(run);
+    if shows_rings_only(run) && !environment.contains_key("NCCL_ALGO") {
+        environment.insert("NCCL_ALGO".into(), "Ring".into());
+        notes.push("The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).".into());
+    }
+    Facts {
         nodes: size.nodes,
         gpus_per_node: size.gpus,
-        links: links(run, &host),
+        links: links(run, host),
         gpu,
         machine,
         cpu: CpuFacts { vendor: host.cpu, sockets: host.sockets, link: None },
         network,
         fabric: None,
         nccl: version(run),
-        environment: variables(run),
+        environment,
         collective: size::main_table(run).and_then(|table| table.collective),
         assumptions: notes,
-    });
-    if shows_rings_only(run) && !cluster.environment.contains_key("NCCL_ALGO") {
-        cluster.environment.insert("NCCL_ALGO".into(), "Ring".into());
-        let note = "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).";
-        cluster.assumptions.push(note.into());
     }
-    Ok(cluster)
 }
 
 /// Whether the log has the rings of all communicators and nothing of trees, which NCCL prints beside them.

@@ -1,0 +1,103 @@
+//! The question whose answer decides, where what is known allows a sound run and a slow one.
+
+use super::judge::{Fit, Hypothesis};
+use super::{Prospect, setting};
+use crate::case::Test;
+use busbw_model::{Judged, Judgement, Subject};
+use busbw_predict::Cluster;
+use busbw_predict::cluster::{GpuLinks, NetTransport};
+
+/// `73.00 GB/s is 98% of what one NIC of 400 Gbit/s per host gives, 15% of eight. How many have the hosts?`
+pub(super) fn of(prospect: &Prospect) -> String {
+    let plateau = prospect.test.curve.plateau;
+    let fits = prospect.chosen();
+    let others = |fit: Fit| prospect.hypotheses.iter().filter(move |one| one.fit == fit);
+    let other = others(Fit::Below).next().or_else(|| others(Fit::Between).find(|one| !std::ptr::eq(*one, fits)));
+    let said = format!("{}: {plateau}", prospect.what());
+    match (fits.fit, other) {
+        (Fit::Above, _) => format!(
+            "{said} is more than {} can carry ({}). Which machines are these? Tell with --gpus 8xH100 --nics 8x400G, or --cluster",
+            setting::words(&fits.cluster),
+            fits.largest.busbw
+        ),
+        (_, Some(other)) if fits.fit != Fit::Below => {
+            let (one, two, ask) = difference(&fits.cluster, &other.cluster);
+            format!("{said} is {} of what {one} give, {} of {two}. {ask}", share(fits), share(other))
+        }
+        (Fit::Below, _) => format!(
+            "{said} is {} of what {} give with {}, more than fewer NICs carry. {NICS}",
+            share(fits),
+            setting::words(&fits.cluster),
+            nics(&fits.cluster)
+        ),
+        _ => format!(
+            "{said} is {} of the {} expected: sound and slow runs are both found there. What do the links give by themselves? \
+             Measure: `ib_write_bw` for each pair of NICs, `nvbandwidth` inside a node",
+            share(fits),
+            fits.largest.busbw
+        ),
+    }
+}
+
+const NICS: &str =
+    "How many NICs has a host, and how fast are they? Tell with --nics 8x400G, or add the output of `ibstat`";
+
+fn share(one: &Hypothesis) -> String {
+    format!("{:.0}%", 100.0 * one.reached)
+}
+
+/// What tells two clusters apart, as each has it, and what to ask.
+fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
+    let both = |words: fn(&Cluster) -> String, ask| (words(a), words(b), ask);
+    if a.gpu.name != b.gpu.name {
+        const ASK: &str = "Which GPUs are they? Tell with --gpus 8xH100, or give the output with its list of devices";
+        return both(setting::words, ASK);
+    }
+    if a.nodes != b.nodes {
+        const ASK: &str =
+            "On how many hosts did it run? Tell with --gpus 8xH100, or give the output with its list of devices";
+        return both(setting::words, ASK);
+    }
+    if a.links != b.links {
+        return both(
+            links,
+            "Do the GPUs reach each other directly? Add the output of `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`",
+        );
+    }
+    both(nics, NICS)
+}
+
+fn links(cluster: &Cluster) -> String {
+    match cluster.links {
+        GpuLinks::Pcie { peer_to_peer: false, .. } => "copies through host memory".into(),
+        GpuLinks::Pcie { .. } => "direct copies over PCIe".into(),
+        _ => "NVLinks".into(),
+    }
+}
+
+/// `8 NICs of 400 Gbit/s per host`.
+fn nics(cluster: &Cluster) -> String {
+    let Some(nics) = &cluster.nics else { return setting::words(cluster) };
+    let kind = match nics.transport {
+        NetTransport::InfiniBand | NetTransport::Roce => String::new(),
+        other => format!(" over {}", other.name()),
+    };
+    let plural = if nics.count == 1 { "" } else { "s" };
+    format!("{} NIC{plural} of {:.0} Gbit/s per host{kind}", nics.count, nics.rate.gbit_per_s())
+}
+
+/// A table of which not even the collective or the ranks are known.
+pub(super) fn unknown_test(test: &Test) -> Judged {
+    let missing =
+        if test.table.collective.is_none() { "which collective was measured" } else { "how many ranks took part" };
+    Judged {
+        subject: Subject::Speed,
+        what: "the table".into(),
+        how: format!("{} at {}", test.curve.plateau, test.curve.largest),
+        outcome: Judgement::Undecided,
+        question: Some(format!(
+            "The table reaches {} and does not tell {missing}: give the whole output, from its first line on",
+            test.curve.plateau
+        )),
+    }
+}

@@ -1,0 +1,260 @@
+//! What a run may have been on: every machine that fits what is known of it.
+//!
+//! A table tells ranks and speed, seldom the NICs. So what is not told is not assumed but enumerated: each usual machine with
+//! such GPUs, and each usual set of NICs. The first hypothesis is the one that [`derive`](super::derive()) assumes.
+
+use super::complete::complete;
+use super::derive::{self, Size};
+use super::facts::{Facts, GpuFacts, StatedTransport};
+use super::hardware::{BoardWiring, GpuModel, HARDWARE, Machine};
+use super::words::Words;
+use super::{Cluster, GpuLinks, NetTransport};
+use busbw_model::{GBps, Run};
+use std::str::FromStr;
+
+/// What somebody, or a table, tells of the machines beside the run's own lines.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
+    /// Ranks that took part.
+    pub ranks: usize,
+    /// Hosts, where known.
+    pub nodes: Option<usize>,
+    /// GPUs of a host.
+    pub gpus_per_node: Option<usize>,
+    /// The GPUs' name.
+    pub gpu: Option<String>,
+    /// The NICs of a host.
+    pub nics: Option<NicsOfHost>,
+}
+
+/// The NICs of a host, as `8x400G` tells them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NicsOfHost {
+    /// How many.
+    pub count: usize,
+    /// The line rate of each.
+    pub rate: GBps,
+}
+
+/// More NICs or Gbit/s than any host or NIC has.
+const MOST: f64 = 3200.0;
+
+impl FromStr for NicsOfHost {
+    type Err = String;
+
+    /// Reads `8x400G`, `8x400`, `4 x 100Gbit/s`, and `400G` for a single one.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let error = || format!("{text:?} tells no NICs; write their number in a host and the rate of each: 8x400G");
+        let compact = text.to_ascii_lowercase().replace([' ', '×', '*'], "x").replace("xxx", "x").replace("xx", "x");
+        let (count, rate) = compact.split_once('x').unwrap_or(("1", &compact));
+        let rate = rate.trim_end_matches("bit/s").trim_end_matches("b/s").trim_end_matches("bps").trim_end_matches('g');
+        let (count, gbps): (usize, f64) = (count.parse().map_err(|_| error())?, rate.parse().map_err(|_| error())?);
+        let possible = (1..=64).contains(&count) && gbps > 0.0 && gbps <= MOST;
+        possible.then_some(NicsOfHost { count, rate: GBps(gbps / 8.0) }).ok_or_else(error)
+    }
+}
+
+/// Whether a text names a GPU that is known.
+pub fn is_gpu(name: &str) -> bool {
+    HARDWARE.find_gpu(&Words::of(name)).is_some()
+}
+
+/// GPUs that stand for their kind where none is named: by what joins them, and by their PCIe.
+const FAMILIES: [&str; 11] =
+    ["H100", "A100", "B200", "V100", "GB200", "GH200", "H800", "L40S", "RTX PRO 6000", "T4", "RTX 4090"];
+/// Numbers of NICs that hosts are built with.
+const COUNTS: [usize; 5] = [8, 4, 2, 1, 16];
+
+/// The clusters that fit, the most usual first; none where the run's library is not NCCL.
+pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
+    let host = derive::host(run);
+    let mut found: Vec<Cluster> = Vec::new();
+    for (gpu, machine) in gpus(run, told) {
+        for size in sizes(told, gpu.model) {
+            let mut facts = derive::facts(run, &host, size, gpu.clone(), machine);
+            if let Some(nics) = told.nics {
+                (facts.network.count, facts.network.rate) = (Some(nics.count), Some(nics.rate));
+            }
+            for variant in linked(&facts).iter().flat_map(networked) {
+                let cluster = complete(variant);
+                if (cluster.domains() == 1 || cluster.nics.is_some()) && !found.iter().any(|one| alike(one, &cluster)) {
+                    found.push(cluster);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Clusters that differ in nothing that counts for speed.
+fn alike(a: &Cluster, b: &Cluster) -> bool {
+    (a.nodes, &a.links, &a.nics, &a.gpu.name) == (b.nodes, &b.links, &b.nics, &b.gpu.name)
+}
+
+/// The GPUs that are named, else one of each kind.
+fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
+    let of = |model: &'static GpuModel, name: &str| GpuFacts {
+        name: name.to_string(),
+        generation: model.generation,
+        model: Some(model),
+    };
+    let words = told.gpu.as_deref().map(Words::of);
+    if let (Some(words), Some(name)) = (&words, &told.gpu)
+        && let Some(model) = HARDWARE.find_gpu(words)
+    {
+        return vec![(of(model, name), HARDWARE.find_machine(words, Some(model)))];
+    }
+    let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
+    if let Ok(known) = derive::gpu(run, gpus) {
+        return vec![known];
+    }
+    let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (of(model, name), None));
+    FAMILIES.iter().filter_map(family).collect()
+}
+
+/// Hosts and GPUs of each that make the ranks: as told, else each way that such GPUs are sold.
+fn sizes(told: &Told, model: Option<&GpuModel>) -> Vec<Size> {
+    let most = told.gpus_per_node.or(model.map(GpuModel::most_gpus)).unwrap_or(8);
+    let size = |nodes: usize| Size { nodes, gpus: told.ranks.div_ceil(nodes.max(1)) };
+    if let Some(nodes) = told.nodes.filter(|nodes| *nodes > 0) {
+        return vec![size(nodes)];
+    }
+    let board = told.gpus_per_node.or(model.map(|model| model.board)).unwrap_or(8);
+    let fits = |gpus: &usize| *gpus > 0 && *gpus <= most && told.ranks.is_multiple_of(*gpus);
+    let mut gpus: Vec<usize> = [board, told.ranks, 8, 4, 2, 1].into_iter().filter(fits).collect();
+    if told.ranks <= board {
+        gpus.insert(0, told.ranks);
+    }
+    let mut sizes: Vec<Size> = Vec::new();
+    for size in gpus.into_iter().map(|gpus| size(told.ranks / gpus)) {
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    sizes
+}
+
+/// The ways in which PCIe joins GPUs, where nothing tells: directly, or through host memory; bridges where there may be some.
+fn linked(facts: &Facts) -> Vec<Facts> {
+    let Some(model) = facts.gpu.model else { return vec![facts.clone()] };
+    let on_pcie = matches!(model.wiring, BoardWiring::None | BoardWiring::Bridge) && facts.gpus_per_node > 1;
+    if !on_pcie || facts.machine.is_some() || facts.links.kind.is_some() {
+        return vec![facts.clone()];
+    }
+    let with = |direct: Option<bool>, kind| {
+        let mut facts = facts.clone();
+        facts.links.peer_to_peer = facts.links.peer_to_peer.or(direct);
+        facts.links.kind = facts.links.kind.or(kind);
+        facts
+    };
+    let mut all = vec![with(None, None)];
+    if model.peer_to_peer && facts.links.peer_to_peer.is_none() && facts.links.path.is_none() {
+        all.push(with(Some(false), None));
+    }
+    if model.wiring == BoardWiring::Bridge && facts.gpus_per_node <= model.bridge_gpus {
+        all.push(with(None, Some(super::facts::LinkKind::Bridge)));
+    }
+    all
+}
+
+/// The networks that fit: of machines with such GPUs, and of usual NICs in usual numbers.
+fn networked(facts: &Facts) -> Vec<Facts> {
+    let known = &facts.network;
+    let told = known.count.is_some() && known.rate.is_some() && known.transport != StatedTransport::Unknown;
+    if told || facts.machine.is_some() || known.transport == StatedTransport::None {
+        return vec![facts.clone()];
+    }
+    let mut all = vec![facts.clone()];
+    all.extend(facts.gpu.model.into_iter().flat_map(|model| of_machines(facts, model)));
+    if known.count.is_none() || known.rate.is_none() {
+        all.extend(generic(facts));
+    }
+    all
+}
+
+/// The machines with such GPUs whose NICs are no others than those that are known.
+fn of_machines(facts: &Facts, model: &'static GpuModel) -> impl Iterator<Item = Facts> {
+    let fitting = HARDWARE.machines_with(model).filter(move |machine| machine.gpus >= facts.gpus_per_node);
+    fitting.filter_map(move |machine| {
+        let (nics, rate, transport) = (machine.nics?, machine.nic_rate()?, machine.transport?);
+        let used = (nics * facts.gpus_per_node).div_ceil(machine.gpus);
+        let known = &facts.network;
+        // A port may show as several functions with a share of its rate each.
+        let functions = known.count.filter(|count| *count > used && count.is_multiple_of(used)).map_or(1, |c| c / used);
+        let rate = GBps(rate.0 / functions as f64);
+        let count_fits = known.count.is_none_or(|count| count == used * functions || count == nics);
+        let rate_fits = known.rate.is_none_or(|known| (known.0 / rate.0 - 1.0).abs() < 0.02);
+        let transport_fits = match known.transport {
+            StatedTransport::Is(known) => same_kind(known, transport),
+            _ => true,
+        };
+        (count_fits && rate_fits && transport_fits).then(|| {
+            let mut facts = facts.clone();
+            facts.machine = Some(machine);
+            facts.network.count = Some(known.count.unwrap_or(used));
+            facts.network.rate = Some(rate);
+            facts
+        })
+    })
+}
+
+/// InfiniBand and RoCE are one thing to NCCL and to many logs.
+fn same_kind(a: NetTransport, b: NetTransport) -> bool {
+    let verbs = [NetTransport::InfiniBand, NetTransport::Roce];
+    a == b || verbs.contains(&a) && verbs.contains(&b)
+}
+
+/// Usual NICs in usual numbers: those of the GPUs' time and of the time before, one for each GPU at most.
+fn generic(facts: &Facts) -> Vec<Facts> {
+    let usual = super::complete::usual_nic(facts).gbit_per_s();
+    let board = facts.gpu.model.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh));
+    let slowest = if board { 100.0 } else { 10.0 };
+    let rates = [usual, usual / 2.0, usual * 2.0, 100.0, 50.0, 25.0, 10.0];
+    let mut all = Vec::new();
+    let counts: Vec<usize> = match facts.network.count {
+        Some(count) => vec![count],
+        None => COUNTS.into_iter().filter(|count| *count <= facts.gpus_per_node.max(1)).collect(),
+    };
+    for count in counts {
+        for gbps in rates.into_iter().filter(|gbps| *gbps >= slowest && (*gbps <= usual || !board)) {
+            let rate = facts.network.rate.unwrap_or(GBps(gbps / 8.0));
+            let mut facts = facts.clone();
+            (facts.network.count, facts.network.rate) = (Some(count), Some(rate));
+            all.push(facts.clone());
+            if !board && facts.network.transport == StatedTransport::Unknown {
+                facts.network.transport = StatedTransport::Is(NetTransport::Tcp);
+                all.push(facts);
+            }
+        }
+    }
+    all
+}
+
+/// How well the model knows such a cluster, as shares of its prediction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reach {
+    /// From here on a run is sound: of the published tables that are called good, one is at 86%, all others are at 97% and more.
+    pub sound: f64,
+    /// Below this something is wrong: with its publisher left out of the fit, no good table is further off (docs/prediction.md).
+    pub slow: f64,
+    /// Above this it was another machine.
+    pub above: f64,
+}
+
+impl Cluster {
+    /// How well the model knows such a cluster.
+    pub fn reach(&self) -> Reach {
+        let copies = matches!(self.links, GpuLinks::Pcie { .. });
+        let sockets = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
+        let staged = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| !nics.gpu_direct);
+        let part =
+            self.domains() == 1 && matches!(self.links, GpuLinks::NvSwitch { nvls: false, .. }) && self.ranks() < 8;
+        match () {
+            // Copies through host memory depend on the host: 2.6 to 12 GB/s are published.
+            () if copies || sockets || staged => Reach { sound: 0.85, slow: 0.4, above: 2.0 },
+            // Few GPUs of a board have fewer channels than the model thinks; no table of them is published.
+            () if part => Reach { sound: 0.75, slow: 0.6, above: 1.3 },
+            () => Reach { sound: 0.88, slow: 0.75, above: 1.3 },
+        }
+    }
+}
