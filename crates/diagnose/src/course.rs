@@ -8,6 +8,9 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
     start(case, findings).into_iter().chain(results(case)).collect()
 }
 
+/// More GPUs than any cluster has.
+const MOST_RANKS: u32 = 4 << 20;
+
 /// Ranks that came up, where all that the input names did.
 fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let named: usize = case.run.communicators.iter().map(|comm| comm.ranks.len()).sum();
@@ -20,6 +23,18 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
         (1, _) => "1 rank came up".into(),
         (ranks, _) => format!("{ranks} ranks came up"),
     };
+    if let Some(claimed) = case.run.communicators.iter().filter_map(|comm| comm.nranks).max().filter(|n| *n > MOST_RANKS) {
+        return Some(Judged {
+            subject: Subject::Course,
+            what: format!("the start of {claimed} ranks"),
+            how: format!("{ranks} seen"),
+            outcome: Judgement::Undecided,
+            question: Some(format!(
+                "The log claims {claimed} ranks, more than any cluster has, and {ranks} are seen: was it edited? Give the whole \
+                 output of all ranks"
+            )),
+        });
+    }
     let failed = findings.iter().any(|finding| finding.severity == Severity::Error);
     let outcome = if failed || ranks < named && measured == 0 { Judgement::Failed } else { Judgement::Passed };
     let what = match up.max_by_key(|comm| comm.nranks) {

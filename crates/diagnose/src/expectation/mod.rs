@@ -40,7 +40,8 @@ pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &Given) -> Vec<Prospect<'
 }
 
 fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &Given) -> Option<Prospect<'a>> {
-    let collective = test.table.collective.filter(|_| !test.on_cores())?;
+    let judged = !test.on_cores() && question::doubted(test.table).is_none();
+    let collective = test.table.collective.filter(|_| judged)?;
     let clusters = setting::of(case, test, given).into_iter();
     let hypotheses: Vec<_> = clusters.filter_map(|cluster| Hypothesis::of(test, collective, cluster)).collect();
     let nearest = |fit: Fit| {
@@ -65,22 +66,25 @@ pub(crate) fn expected(prospects: &[Prospect]) -> Option<Expected> {
 
 /// The table with the largest size: what a run is judged by.
 fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
-    prospects.iter().max_by_key(|prospect| prospect.test.curve.largest)
+    let known = prospects.iter().filter(|prospect| prospect.is_known());
+    known.max_by_key(|prospect| prospect.test.curve.largest)
 }
 
 /// How each table's speed compares with what it should be.
 pub(crate) fn judged(case: &Case, prospects: &[Prospect]) -> Vec<Judged> {
-    let tests = case.tests.iter().filter(|test| test.curve.shows_bandwidth());
+    let doubted = case.run.tables.iter().filter_map(question::doubted);
+    let believed = |test: &&Test| test.curve.shows_bandwidth() && question::doubted(test.table).is_none();
+    let tests = case.tests.iter().filter(believed);
     let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
         Some(prospect) => prospect.judged(),
         None => cores::judged(test).unwrap_or_else(|| question::unknown_test(test)),
     };
-    tests.map(of).collect()
+    doubted.chain(tests.map(of)).collect()
 }
 
 /// What each table should have shown.
 pub(crate) fn tables(case: &Case, prospects: &[Prospect]) -> Vec<ExpectedTable> {
-    prospects.iter().filter_map(|prospect| prospect.table(case)).collect()
+    prospects.iter().filter(|prospect| prospect.is_known()).filter_map(|prospect| prospect.table(case)).collect()
 }
 
 /// Adds what follows from the distance between measured and expected: gains, and findings where no other rule has one.
@@ -154,6 +158,13 @@ impl Prospect<'_> {
             bottleneck: row.bottleneck.clone(),
         };
         Some(ExpectedTable { table, rows: self.rows().iter().map(row).collect() })
+    }
+
+    /// Whether the machines are known, if not their NICs.
+    fn is_known(&self) -> bool {
+        let machine = |one: &Hypothesis| (one.cluster.gpu.name.clone(), one.cluster.nodes);
+        let first = machine(self.chosen());
+        self.hypotheses.iter().all(|one| machine(one) == first)
     }
 
     fn chosen(&self) -> &Hypothesis {

@@ -3,7 +3,8 @@
 use super::judge::{Fit, Hypothesis};
 use super::{Prospect, setting};
 use crate::case::Test;
-use busbw_model::{Judged, Judgement, Subject};
+use crate::curve::BANDWIDTH_FROM;
+use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Subject};
 use busbw_predict::Cluster;
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 
@@ -64,8 +65,14 @@ fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
             "Do the GPUs reach each other directly? Add the output of `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`",
         );
     }
-    both(nics, NICS)
+    match (&a.nics, &b.nics) {
+        (Some(one), Some(two)) if (one.count, one.rate) == (two.count, two.rate) => both(nics, NETWORK),
+        _ => both(nics, NICS),
+    }
 }
+
+const NETWORK: &str =
+    "Which network do they use? Run once with NCCL_DEBUG=INFO and give that log too, or describe it with --cluster";
 
 fn links(cluster: &Cluster) -> String {
     match cluster.links {
@@ -79,25 +86,52 @@ fn links(cluster: &Cluster) -> String {
 fn nics(cluster: &Cluster) -> String {
     let Some(nics) = &cluster.nics else { return setting::words(cluster) };
     let kind = match nics.transport {
-        NetTransport::InfiniBand | NetTransport::Roce => String::new(),
+        NetTransport::InfiniBand | NetTransport::Roce if nics.gpu_direct => String::new(),
+        NetTransport::InfiniBand | NetTransport::Roce => " without GPUDirect RDMA".into(),
         other => format!(" over {}", other.name()),
     };
     let plural = if nics.count == 1 { "" } else { "s" };
     format!("{} NIC{plural} of {:.0} Gbit/s per host{kind}", nics.count, nics.rate.gbit_per_s())
 }
 
+/// A table whose figures hardware cannot have given: no numbers, none but zeros, more than anything carries.
+pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
+    let strange = table.rows.iter().filter(|row| row.doubted).count();
+    let zero = |row: &&BenchRow| row.size >= BANDWIDTH_FROM && row.best_busbw().is_some_and(|busbw| busbw.0 <= 0.0);
+    let zeros = table.rows.iter().filter(zero).count();
+    let rows = table.rows.len();
+    let alone = table.nranks == Some(1);
+    let how = match (strange, zeros) {
+        (1.., _) => format!("{strange} of {rows} rows hold implausible figures: nan, inf, or more than any hardware carries"),
+        (0, 1..) if !alone => format!("{zeros} rows of {} and more show 0 GB/s, which is no measurement", BANDWIDTH_FROM),
+        _ => return None,
+    };
+    let question = format!("{how}. Was the output cut or edited? Run the test again, with `-n 20 -w 5`, and give all of it");
+    Some(open(&how, question))
+}
+
 /// A table of which not even the collective or the ranks are known.
 pub(super) fn unknown_test(test: &Test) -> Judged {
-    let missing =
-        if test.table.collective.is_none() { "which collective was measured" } else { "how many ranks took part" };
+    let plateau = test.curve.plateau;
+    let question = match (test.table.collective, test.table.nranks) {
+        (None, Some(ranks)) => format!(
+            "The table reaches {plateau}, and which collective of {ranks} ranks it shows is not told: give the whole output, \
+             from its first line on, with all devices"
+        ),
+        _ => format!(
+            "The table reaches {plateau} and does not tell how many ranks took part: give the whole output, from its first \
+             line on"
+        ),
+    };
+    open(&format!("{plateau} at {}", test.curve.largest), question)
+}
+
+fn open(how: &str, question: String) -> Judged {
     Judged {
         subject: Subject::Speed,
         what: "the table".into(),
-        how: format!("{} at {}", test.curve.plateau, test.curve.largest),
+        how: how.to_string(),
         outcome: Judgement::Undecided,
-        question: Some(format!(
-            "The table reaches {} and does not tell {missing}: give the whole output, from its first line on",
-            test.curve.plateau
-        )),
+        question: Some(question),
     }
 }

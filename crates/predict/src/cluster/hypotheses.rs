@@ -59,6 +59,18 @@ pub fn is_gpu(name: &str) -> bool {
     HARDWARE.find_gpu(&Words::of(name)).is_some()
 }
 
+/// Whether NVLink joins GPUs of this name wherever they are sold.
+pub fn joined_by_nvlink(name: &str) -> bool {
+    let model = HARDWARE.find_gpu(&Words::of(name));
+    model.is_some_and(|model| model.nvlink.is_some() && !model.bridge_optional && model.board > 1)
+}
+
+/// Whether machines with GPUs of this name usually have RDMA between them: boards with NVLink do.
+pub fn usual_with_rdma(name: &str) -> bool {
+    let model = HARDWARE.find_gpu(&Words::of(name));
+    model.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh))
+}
+
 /// GPUs that stand for their kind where none is named: by what joins them, and by their PCIe.
 const FAMILIES: [&str; 11] =
     ["H100", "A100", "B200", "V100", "GB200", "GH200", "H800", "L40S", "RTX PRO 6000", "T4", "RTX 4090"];
@@ -88,7 +100,8 @@ pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
 
 /// Clusters that differ in nothing that counts for speed.
 fn alike(a: &Cluster, b: &Cluster) -> bool {
-    (a.nodes, &a.links, &a.nics, &a.gpu.name) == (b.nodes, &b.links, &b.nics, &b.gpu.name)
+    let nics = |cluster: &Cluster| if cluster.domains() > 1 { cluster.nics.clone() } else { None };
+    (a.nodes, &a.links, nics(a), &a.gpu.name) == (b.nodes, &b.links, nics(b), &b.gpu.name)
 }
 
 /// The GPUs that are named, else one of each kind.
@@ -164,8 +177,13 @@ fn networked(facts: &Facts) -> Vec<Facts> {
     if told || facts.machine.is_some() || known.transport == StatedTransport::None {
         return vec![facts.clone()];
     }
+    let mut machines: Vec<Facts> = facts.gpu.model.into_iter().flat_map(|model| of_machines(facts, model)).collect();
+    // A superchip that is sold with its NIC has that one.
+    if facts.gpu.model.is_some_and(|model| model.board == 1) && !machines.is_empty() {
+        return machines;
+    }
     let mut all = vec![facts.clone()];
-    all.extend(facts.gpu.model.into_iter().flat_map(|model| of_machines(facts, model)));
+    all.append(&mut machines);
     if known.count.is_none() || known.rate.is_none() {
         all.extend(generic(facts));
     }
