@@ -32,10 +32,11 @@ pub use variables::{Variable, nearest_variable, variable};
 
 use busbw_model::{Diagnosis, Judged, Run};
 use busbw_predict::Cluster;
-pub use busbw_predict::cluster::NicsOfHost;
+pub use busbw_predict::cluster::{GpusOfHost, NicsOfHost};
+pub use rules::signatures::book::Book;
 
 /// What somebody tells of a run beside its output.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Given<'a> {
     /// The cluster that it ran on.
     pub cluster: Option<&'a Cluster>,
@@ -45,18 +46,15 @@ pub struct Given<'a> {
     pub gpu: Option<String>,
     /// GPUs of a host.
     pub gpus_per_node: Option<usize>,
+    /// The causes to look for, where not those that are built in.
+    pub book: Option<&'a Book>,
 }
 
-/// Reads `8xH100`, or a GPU's name alone: how many a host has, and which.
-///
-/// # Errors
-/// When the text names no GPU.
-pub fn gpus(text: &str) -> Result<(Option<usize>, String), String> {
-    let counted = text.split_once(['x', 'X']).and_then(|(count, name)| Some((count.trim().parse().ok()?, name.trim())));
-    let (count, name) = counted.map_or((None, text.trim()), |(count, name)| (Some(count), name));
-    match busbw_predict::cluster::is_gpu(name) && count.is_none_or(|count: usize| (1..=20).contains(&count)) {
-        true => Ok((count, name.to_string())),
-        false => Err(format!("{text:?} names no GPU that busbw knows; write how many a host has, and which: 8xH100")),
+impl Given<'_> {
+    /// With what `--gpus` tells.
+    pub fn with_gpus(self, gpus: Option<GpusOfHost>) -> Self {
+        let (gpu, gpus_per_node) = gpus.map_or((None, None), |gpus| (Some(gpus.name), gpus.count));
+        Given { gpu, gpus_per_node, ..self }
     }
 }
 
@@ -67,12 +65,12 @@ pub fn diagnose(run: &Run) -> Diagnosis {
 }
 
 /// Judges a run, knowing the cluster that it ran on.
-pub fn diagnose_on(run: &Run, cluster: Option<&Cluster>) -> Diagnosis {
+pub fn diagnose_on<'a>(run: &'a Run, cluster: Option<&'a Cluster>) -> Diagnosis {
     diagnose_with(run, &Given { cluster, ..Given::default() })
 }
 
 /// Judges a run, knowing what is given.
-pub fn diagnose_with(run: &Run, given: &Given) -> Diagnosis {
+pub fn diagnose_with<'a>(run: &'a Run, given: &Given<'a>) -> Diagnosis {
     diagnose_by(run, given, rules::ALL)
 }
 
@@ -82,8 +80,8 @@ pub fn rule_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Judges a run by some of the rules.
-fn diagnose_by(run: &Run, given: &Given, rules: &[rules::Entry]) -> Diagnosis {
-    let case = Case::new(run);
+fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> Diagnosis {
+    let case = Case::by(run, given.book.unwrap_or_else(Book::built_in));
     let found = rules.iter().flat_map(|entry| (entry.rule)(&case).into_iter().map(|finding| (entry.basis, finding)));
     let mut findings = order::settle(&case, found.collect());
     let prospects = expectation::prospects(&case, given);

@@ -54,9 +54,28 @@ impl FromStr for NicsOfHost {
     }
 }
 
-/// Whether a text names a GPU that is known.
-pub fn is_gpu(name: &str) -> bool {
-    HARDWARE.find_gpu(&Words::of(name)).is_some()
+/// The GPUs of a host, as `8xH100` tells them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpusOfHost {
+    /// How many, where told.
+    pub count: Option<usize>,
+    /// Which.
+    pub name: String,
+}
+
+impl FromStr for GpusOfHost {
+    type Err = String;
+
+    /// Reads `8xH100`, and `H100` alone.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let counted = text.split_once(['x', 'X']).and_then(|(count, name)| Some((count.trim().parse().ok()?, name)));
+        let (count, name) = counted.map_or((None, text), |(count, name): (usize, &str)| (Some(count), name));
+        let known = HARDWARE.find_gpu(&Words::of(name)).is_some() && count.is_none_or(|count| (1..=20).contains(&count));
+        let gpus = GpusOfHost { count, name: name.trim().to_string() };
+        known.then_some(gpus).ok_or_else(|| {
+            format!("{text:?} names no GPU that busbw knows; write how many a host has, and which: 8xH100")
+        })
+    }
 }
 
 /// Whether NVLink joins GPUs of this name wherever they are sold.

@@ -22,7 +22,7 @@ mod words;
 
 pub use derive::{Underivable, derive};
 pub use description::{DescriptionError, parse};
-pub use hypotheses::{NicsOfHost, Reach, Told, hypotheses, is_gpu, joined_by_nvlink, usual_with_rdma};
+pub use hypotheses::{GpusOfHost, NicsOfHost, Reach, Told, hypotheses, joined_by_nvlink, usual_with_rdma};
 
 /// A cluster, as described or derived. Whatever was not stated but assumed is listed in `assumptions`.
 #[derive(Debug, Clone, PartialEq)]
