@@ -5,10 +5,10 @@ use crate::lines::{self, Line};
 use crate::peers;
 use crate::refute::Refuters;
 use crate::rules::signatures::book::Book;
-use busbw_predict::cluster::{joined_by_nvlink, usual_with_rdma};
 use busbw_model::{
     BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind,
 };
+use busbw_predict::cluster::{joined_by_nvlink, usual_with_rdma};
 
 /// From so many ranks on several hosts took part: hosts with 16 GPUs below one operating system are few (DGX-2,
 /// a2-megagpu-16g).

@@ -23,7 +23,9 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
         (1, _) => "1 rank came up".into(),
         (ranks, _) => format!("{ranks} ranks came up"),
     };
-    if let Some(claimed) = case.run.communicators.iter().filter_map(|comm| comm.nranks).max().filter(|n| *n > MOST_RANKS) {
+    if let Some(claimed) =
+        case.run.communicators.iter().filter_map(|comm| comm.nranks).max().filter(|n| *n > MOST_RANKS)
+    {
         return Some(Judged {
             subject: Subject::Course,
             what: format!("the start of {claimed} ranks"),

@@ -81,7 +81,10 @@ pub fn rule_names() -> impl Iterator<Item = &'static str> {
 
 /// Judges a run by some of the rules.
 fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> Diagnosis {
-    let case = Case::by(run, given.book.unwrap_or_else(Book::built_in));
+    let case = match given.book {
+        Some(book) => Case::by(run, book),
+        None => Case::new(run),
+    };
     let found = rules.iter().flat_map(|entry| (entry.rule)(&case).into_iter().map(|finding| (entry.basis, finding)));
     let mut findings = order::settle(&case, found.collect());
     let prospects = expectation::prospects(&case, given);

@@ -26,9 +26,9 @@ fn is_nccl_tests(line: &str) -> bool {
     let behind_host = line.split_once(": ").map_or(line, |(_, rest)| rest);
     let behind_dots = line.starts_with(".. ");
     let report = |text: &str| {
-        ["Test NCCL failure ", "Test CUDA failure ", "NCCL failure ", "Cuda failure "].iter().any(|head| {
-            text.strip_prefix(head).is_some_and(|rest| rest.contains(".cu:") || rest.contains(".h:"))
-        })
+        ["Test NCCL failure ", "Test CUDA failure ", "NCCL failure ", "Cuda failure "]
+            .iter()
+            .any(|head| text.strip_prefix(head).is_some_and(|rest| rest.contains(".cu:") || rest.contains(".h:")))
     };
     report(line) || report(behind_host) || behind_dots && behind_host.starts_with("Test failure ")
 }
@@ -36,7 +36,8 @@ fn is_nccl_tests(line: &str) -> bool {
 /// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`, `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`.
 fn is_net_library(line: &str) -> bool {
     line.strip_prefix("libfabric:").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        || line.starts_with('[') && [" UCX  ERROR ", " UCX  WARN ", " UCX  DIAG "].iter().any(|mark| line.contains(mark))
+        || line.starts_with('[')
+            && [" UCX  ERROR ", " UCX  WARN ", " UCX  DIAG "].iter().any(|mark| line.contains(mark))
 }
 
 /// `[E ProcessGroupNCCL.cpp:616] …`, `[rank0]:[W1012 10:00:00.0 socket.cpp:752] …`, `E0101 … ProcessGroupNCCL.cpp:1] …`: glog's
@@ -45,8 +46,12 @@ fn is_torch(line: &str) -> bool {
     let head = &line[..line.floor_char_boundary(160)];
     let Some((head, _)) = head.split_once(']') else { return false };
     let head = head.trim_start_matches('[');
-    let letter = head.starts_with(['E', 'W', 'I', 'F']) && head[1..].starts_with(|c: char| c == ' ' || c.is_ascii_digit());
-    letter && head.rsplit_once(":").is_some_and(|(file, line)| is_number(line) && (file.ends_with(".cpp") || file.ends_with(".hpp")))
+    let letter =
+        head.starts_with(['E', 'W', 'I', 'F']) && head[1..].starts_with(|c: char| c == ' ' || c.is_ascii_digit());
+    letter
+        && head
+            .rsplit_once(":")
+            .is_some_and(|(file, line)| is_number(line) && (file.ends_with(".cpp") || file.ends_with(".hpp")))
 }
 
 /// torchrun: `E1012 10:00:01.000000 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) …`,
@@ -65,12 +70,7 @@ fn is_elastic(line: &str) -> bool {
 /// Crash handlers, the C++ and Rust runtimes, Python's faulthandler, a shell that reports a signal.
 fn is_crash(line: &str) -> bool {
     let behind_process = behind_process(line).unwrap_or(line);
-    let handler = [
-        "*** Process received signal ***",
-        "Signal: ",
-        "Signal code: ",
-        "Caught signal ",
-    ];
+    let handler = ["*** Process received signal ***", "Signal: ", "Signal code: ", "Caught signal "];
     handler.iter().any(|start| behind_process.starts_with(start))
         || ["terminate called ", "what():  ", "Fatal Python error: ", "*** SIG", "*** Aborted at "]
             .iter()
@@ -84,7 +84,8 @@ fn is_crash(line: &str) -> bool {
 
 /// `bash: line 1: 4242 Segmentation fault      (core dumped) ./train`, `train.sh: line 12: 4242 Killed …`.
 fn is_shell(line: &str) -> bool {
-    const ENDS: [&str; 6] = ["Segmentation fault", "Aborted", "Killed", "Bus error", "Floating point exception", "Illegal instruction"];
+    const ENDS: [&str; 6] =
+        ["Segmentation fault", "Aborted", "Killed", "Bus error", "Floating point exception", "Illegal instruction"];
     let Some((_, rest)) = line.split_once(": line ") else { return false };
     let Some((number, rest)) = rest.split_once(": ") else { return false };
     let rest = rest.trim_start();
@@ -127,7 +128,9 @@ fn is_launcher(line: &str) -> bool {
 fn is_kernel(line: &str) -> bool {
     let uptime = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let is_uptime = |text: &str| {
-        text.trim_start().split_once('.').is_some_and(|(whole, part)| is_number(whole) && part.len() == 6 && is_number(part))
+        text.trim_start()
+            .split_once('.')
+            .is_some_and(|(whole, part)| is_number(whole) && part.len() == 6 && is_number(part))
     };
     uptime.is_some_and(|(time, _)| is_uptime(time) || is_date(time))
         || line.starts_with("NVRM: ")
@@ -167,13 +170,19 @@ mod tests {
             ("[1693.12] [n1:77:0]  ib_md.c:1  UCX  ERROR ibv_reg_mr failed", Speaker::NetLibrary),
             ("[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught", Speaker::Torch),
             ("[W1012 10:00:00.000000000 socket.cpp:752] [c10d] The client socket", Speaker::Torch),
-            ("E1012 10:00:01.0 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)", Speaker::Launcher),
+            (
+                "E1012 10:00:01.0 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)",
+                Speaker::Launcher,
+            ),
             ("[node1:4242] *** Process received signal ***", Speaker::Crash),
             ("[node1:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped)", Speaker::Crash),
             ("terminate called after throwing an instance of 'c10::Error'", Speaker::Crash),
             ("train.sh: line 12:  4242 Killed                  python train.py", Speaker::Crash),
             ("srun: error: node1: task 3: Exited with exit code 1", Speaker::Launcher),
-            ("./x: error while loading shared libraries: libmpi.so.40: cannot open shared object file", Speaker::Launcher),
+            (
+                "./x: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
+                Speaker::Launcher,
+            ),
             ("[12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", Speaker::Kernel),
             ("[Mon Nov 23 05:00:00 2026] mlx5_core 0000:3b:00.0: Port module event", Speaker::Kernel),
             ("WARNING data: corrupted data in shard 17, skipped", Speaker::Program),

@@ -188,7 +188,6 @@ impl Run {
 
     /// Whether any reader recognised anything.
     pub fn is_empty(&self) -> bool {
-        self.inputs.iter().all(|i| i.kinds.is_empty())
-            && self.remarks.iter().all(|r| r.kind == RemarkKind::Trouble)
+        self.inputs.iter().all(|i| i.kinds.is_empty()) && self.remarks.iter().all(|r| r.kind == RemarkKind::Trouble)
     }
 }

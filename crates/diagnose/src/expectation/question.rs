@@ -102,11 +102,16 @@ pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
     let rows = table.rows.len();
     let alone = table.nranks == Some(1);
     let how = match (strange, zeros) {
-        (1.., _) => format!("{strange} of {rows} rows hold implausible figures: nan, inf, or more than any hardware carries"),
-        (0, 1..) if !alone => format!("{zeros} rows of {} and more show 0 GB/s, which is no measurement", BANDWIDTH_FROM),
+        (1.., _) => {
+            format!("{strange} of {rows} rows hold implausible figures: nan, inf, or more than any hardware carries")
+        }
+        (0, 1..) if !alone => {
+            format!("{zeros} rows of {} and more show 0 GB/s, which is no measurement", BANDWIDTH_FROM)
+        }
         _ => return None,
     };
-    let question = format!("{how}. Was the output cut or edited? Run the test again, with `-n 20 -w 5`, and give all of it");
+    let question =
+        format!("{how}. Was the output cut or edited? Run the test again, with `-n 20 -w 5`, and give all of it");
     Some(open(&how, question))
 }
 

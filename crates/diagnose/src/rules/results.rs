@@ -40,7 +40,9 @@ fn cause(case: &Case, table: &BenchTable, rows: &[&BenchRow]) -> (&'static str, 
     match (forced, all, one_host && !nvlink) {
         (true, ..) => (
             "NCCL_PROTO forces LL128, which needs links that keep 128-byte stores whole; NCCL itself chooses it only where they do.",
-            &["Let NCCL choose: `unset NCCL_PROTO`, and run the test again: its last lines must say `Out of bounds values : 0 OK`"],
+            &[
+                "Let NCCL choose: `unset NCCL_PROTO`, and run the test again: its last lines must say `Out of bounds values : 0 OK`",
+            ],
         ),
         (_, true, true) => (
             "Every element of every size is wrong at normal speed, on GPUs that exchange over PCIe: so it is where an IOMMU or PCIe \

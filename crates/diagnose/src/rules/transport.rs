@@ -282,9 +282,7 @@ fn in_use(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
     let how = match (test.network(), test.comm.and_then(Communicator::gdr)) {
         (Some(Network::Rdma), Some(GdrUse::All)) => "its connections say RDMA with GPUDirect",
         (Some(Network::Rdma), _) => "its connections say RDMA",
-        (None, _) if above_sockets(test) => {
-            "more than TCP sockets carry, so RDMA or its like was in use"
-        }
+        (None, _) if above_sockets(test) => "more than TCP sockets carry, so RDMA or its like was in use",
         _ => return Vec::new(),
     };
     vec![Finding {

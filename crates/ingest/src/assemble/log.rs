@@ -3,8 +3,8 @@
 use crate::facts::WarnLine;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Remark,
-    RemarkKind, SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, Remark, RemarkKind,
+    SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning, Who,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;

@@ -70,7 +70,8 @@ impl FromStr for GpusOfHost {
     fn from_str(text: &str) -> Result<Self, String> {
         let counted = text.split_once(['x', 'X']).and_then(|(count, name)| Some((count.trim().parse().ok()?, name)));
         let (count, name) = counted.map_or((None, text), |(count, name): (usize, &str)| (Some(count), name));
-        let known = HARDWARE.find_gpu(&Words::of(name)).is_some() && count.is_none_or(|count| (1..=20).contains(&count));
+        let known =
+            HARDWARE.find_gpu(&Words::of(name)).is_some() && count.is_none_or(|count| (1..=20).contains(&count));
         let gpus = GpusOfHost { count, name: name.trim().to_string() };
         known.then_some(gpus).ok_or_else(|| {
             format!("{text:?} names no GPU that busbw knows; write how many a host has, and which: 8xH100")
