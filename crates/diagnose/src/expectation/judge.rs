@@ -35,25 +35,39 @@ impl Hypothesis {
         rows.sort_by_key(|(size, _)| *size);
         let last = &rows[rows.len().saturating_sub(3)..];
         let sizes: Vec<Bytes> = last.iter().map(|(size, _)| *size).collect();
+        let share_of = |predicted: &[PredictionRow]| {
+            let shares = last.iter().zip(predicted).map(|((_, measured), row)| measured.0 / row.busbw.0);
+            let mut shares: Vec<f64> = shares.filter(|share| share.is_finite()).collect();
+            shares.sort_by(f64::total_cmp);
+            shares.get(shares.len() / 2).copied()
+        };
         let predicted = predict(&cluster, collective, &sizes).rows;
-        let shares = last.iter().zip(&predicted).map(|((_, measured), row)| measured.0 / row.busbw.0);
-        let mut shares: Vec<f64> = shares.filter(|share| share.is_finite()).collect();
-        shares.sort_by(f64::total_cmp);
-        let reached = shares.get(shares.len() / 2).copied()?;
+        let reached = share_of(&predicted)?;
         let reach = cluster.reach();
+        let of_rings = || share_of(&predict(&ringed(&cluster)?, collective, &sizes).rows);
         let fit = match reached {
             _ if reached > reach.above => Fit::Above,
             _ if reached >= reach.sound => Fit::Within,
-            _ if reached < reach.slow => Fit::Below,
+            _ if reached < reach.slow && of_rings().is_none_or(|rings| rings < reach.slow) => Fit::Below,
             _ => Fit::Between,
         };
         Some(Hypothesis { cluster, largest: predicted.into_iter().next_back()?, reached, fit })
     }
 
-    /// From what is expected, as a factor.
+    /// From what is expected, as a factor, either way.
     pub fn distance(&self) -> f64 {
         self.reached.ln().abs()
     }
+}
+
+/// Between two hosts trees carry twice what rings do, and versions of NCCL differ in which they take: rings are no fault.
+fn ringed(cluster: &Cluster) -> Option<Cluster> {
+    let free = cluster.domains() == 2 && !cluster.environment.contains_key("NCCL_ALGO");
+    free.then(|| {
+        let mut ringed = cluster.clone();
+        ringed.environment.insert("NCCL_ALGO".into(), "Ring".into());
+        ringed
+    })
 }
 
 impl Prospect<'_> {

@@ -40,7 +40,7 @@ pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &Given) -> Vec<Prospect<'
 }
 
 fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &Given) -> Option<Prospect<'a>> {
-    let judged = !test.on_cores() && question::doubted(test.table).is_none();
+    let judged = !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
     let collective = test.table.collective.filter(|_| judged)?;
     let clusters = setting::of(case, test, given).into_iter();
     let hypotheses: Vec<_> = clusters.filter_map(|cluster| Hypothesis::of(test, collective, cluster)).collect();
@@ -73,7 +73,9 @@ fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
 /// How each table's speed compares with what it should be.
 pub(crate) fn judged(case: &Case, prospects: &[Prospect]) -> Vec<Judged> {
     let doubted = case.run.tables.iter().filter_map(question::doubted);
-    let believed = |test: &&Test| test.curve.shows_bandwidth() && question::doubted(test.table).is_none();
+    let believed = |test: &&Test| {
+        test.curve.shows_bandwidth() && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
+    };
     let tests = case.tests.iter().filter(believed);
     let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
         Some(prospect) => prospect.judged(),
@@ -96,7 +98,10 @@ pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
     let explained = findings.iter().any(|finding| finding.severity >= Severity::Warning);
     let judged: Vec<&Prospect> =
         prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth() && !explained).collect();
-    let slow = judged.iter().filter(|prospect| prospect.outcome() == Judgement::Failed);
+    let mut slow: Vec<_> = judged.iter().filter(|prospect| prospect.outcome() == Judgement::Failed).collect();
+    slow.sort_by(|a, b| a.chosen().reached.total_cmp(&b.chosen().reached));
+    let mut seen = std::collections::HashSet::new();
+    let slow = slow.into_iter().filter(|prospect| seen.insert(prospect.what()));
     let told: Vec<Finding> = slow.map(|prospect| prospect.too_slow()).chain(as_expected(&judged)).collect();
     findings.splice(0..0, told);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -210,7 +215,7 @@ impl Prospect<'_> {
     fn too_slow(&self) -> Finding {
         let plateau = self.test.curve.plateau;
         let expected = self.expected();
-        let suspect = suspects::most_alike(self.cluster(), self.collective, plateau, self.test.curve.largest);
+        let suspect = suspects::most_alike(self.cluster(), self.collective, &self.ends());
         let (code, likeness) = match &suspect {
             Some(suspect) => (
                 suspect.code,
@@ -230,6 +235,12 @@ impl Prospect<'_> {
             remedy: suspect.map_or_else(general_remedy, |suspect| suspect.remedy()),
             expected_gain: Some(self.gain(expected.busbw)),
         }
+    }
+
+    fn ends(&self) -> suspects::Ends {
+        let curve = &self.test.curve;
+        let sizes = self.test.table.rows.iter().map(|row| row.size).filter(|size| size.0 > 0);
+        suspects::Ends { plateau: curve.plateau, largest: curve.largest, latency: sizes.min().zip(curve.latency) }
     }
 
     fn evidence(&self) -> Vec<Evidence> {

@@ -118,8 +118,12 @@ pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
 /// A table of which not even the collective or the ranks are known.
 pub(super) fn unknown_test(test: &Test) -> Judged {
     let plateau = test.curve.plateau;
-    let question = match (test.table.collective, test.table.nranks) {
-        (None, Some(ranks)) => format!(
+    let question = match (test.table.collective, test.table.nranks, test.gpu) {
+        (Some(_), Some(_), Some(gpu)) => format!(
+            "The table reaches {plateau}, and {gpu} is not known to busbw: which links and NICs have the hosts? Describe them \
+             with --cluster"
+        ),
+        (None, Some(ranks), _) => format!(
             "The table reaches {plateau}, and which collective of {ranks} ranks it shows is not told: give the whole output, \
              from its first line on, with all devices"
         ),

@@ -108,7 +108,11 @@ pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
                 (facts.network.count, facts.network.rate) = (Some(nics.count), Some(nics.rate));
             }
             for variant in linked(&facts).iter().flat_map(networked) {
-                let cluster = complete(variant);
+                let mut cluster = complete(variant);
+                derive::force_rings(run, &mut cluster);
+                if let Some(nics) = &mut cluster.nics {
+                    nics.count = nics.count.min(fed(&facts, nics.rate));
+                }
                 if (cluster.domains() == 1 || cluster.nics.is_some()) && !found.iter().any(|one| alike(one, &cluster)) {
                     found.push(cluster);
                 }
@@ -138,8 +142,11 @@ fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
         return vec![(of(model, name), HARDWARE.find_machine(words, Some(model)))];
     }
     let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
-    if let Ok(known) = derive::gpu(run, gpus) {
-        return vec![known];
+    match derive::gpu(run, gpus) {
+        Ok(known) => return vec![known],
+        // A name that is not known is not one of those that are.
+        Err(_) if derive::names_gpus(run) => return Vec::new(),
+        Err(_) => {}
     }
     let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (of(model, name), None));
     FAMILIES.iter().filter_map(family).collect()
@@ -165,6 +172,16 @@ fn sizes(told: &Told, model: Option<&GpuModel>) -> Vec<Size> {
         }
     }
     sizes
+}
+
+/// NICs that the GPUs' own PCIe can feed: with few GPUs of a host the others are idle.
+fn fed(facts: &Facts, rate: GBps) -> usize {
+    let stated = facts.links.pcie.or(facts.gpu.model.map(|model| model.pcie()));
+    let over_c2c = facts.gpu.model.is_some_and(|model| model.c2c().is_some());
+    match stated {
+        Some(pcie) if !over_c2c => ((facts.gpus_per_node as f64 * pcie.wire_rate().0 / rate.0) as usize).max(1),
+        _ => usize::MAX,
+    }
 }
 
 /// The ways in which PCIe joins GPUs, where nothing tells: directly, or through host memory; bridges where there may be some.
@@ -226,7 +243,9 @@ fn of_machines(facts: &Facts, model: &'static GpuModel) -> impl Iterator<Item = 
         // A port may show as several functions with a share of its rate each.
         let functions = known.count.filter(|count| *count > used && count.is_multiple_of(used)).map_or(1, |c| c / used);
         let rate = GBps(rate.0 / functions as f64);
-        let count_fits = known.count.is_none_or(|count| count == used * functions || count == nics);
+        // A superchip has its NIC, though variables may keep NCCL from some of its functions.
+        let fewer = |count| model.board == 1 && count < used;
+        let count_fits = known.count.is_none_or(|count| count == used * functions || count == nics || fewer(count));
         let rate_fits = known.rate.is_none_or(|known| (known.0 / rate.0 - 1.0).abs() < 0.02);
         let transport_fits = match known.transport {
             StatedTransport::Is(known) => same_kind(known, transport),
@@ -235,7 +254,7 @@ fn of_machines(facts: &Facts, model: &'static GpuModel) -> impl Iterator<Item = 
         (count_fits && rate_fits && transport_fits).then(|| {
             let mut facts = facts.clone();
             facts.machine = Some(machine);
-            facts.network.count = Some(known.count.unwrap_or(used));
+            facts.network.count = Some(known.count.unwrap_or(used).max(if model.board == 1 { used } else { 0 }));
             facts.network.rate = Some(rate);
             facts
         })
@@ -288,14 +307,17 @@ pub struct Reach {
 impl Cluster {
     /// How well the model knows such a cluster.
     pub fn reach(&self) -> Reach {
-        let copies = matches!(self.links, GpuLinks::Pcie { .. });
+        let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });
+        let on_pcie = matches!(self.links, GpuLinks::Pcie { .. });
         let sockets = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
         let staged = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| !nics.gpu_direct);
         let part =
             self.domains() == 1 && matches!(self.links, GpuLinks::NvSwitch { nvls: false, .. }) && self.ranks() < 8;
         match () {
             // Copies through host memory depend on the host: 2.6 to 12 GB/s are published.
-            () if copies || sockets || staged => Reach { sound: 0.85, slow: 0.4, above: 2.0 },
+            () if copies || sockets || staged => Reach { sound: 0.85, slow: 0.3, above: 2.0 },
+            // PCIe switches and processors between GPUs differ from board to board.
+            () if on_pcie => Reach { sound: 0.85, slow: 0.55, above: 1.5 },
             // Few GPUs of a board have fewer channels than the model thinks; no table of them is published.
             () if part => Reach { sound: 0.75, slow: 0.6, above: 1.3 },
             // Between many hosts settings count, and a published run at 87% is a slow one (table 065).

@@ -29,7 +29,6 @@ pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes:
         notes.push(format!("A NIC is taken to carry {} Gbit/s, as usual with such GPUs.", rate.gbit_per_s()));
         rate
     });
-    let count = count.min(fed(facts, rate));
     let place = place(facts, links, count, notes);
     Some(Nics {
         count,
@@ -40,16 +39,6 @@ pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes:
         place: place.path,
         pcie: nic_pcie(facts, rate),
     })
-}
-
-/// NICs that the GPUs' own PCIe can feed: with few GPUs of a host the others are idle.
-fn fed(facts: &Facts, rate: GBps) -> usize {
-    let stated = facts.links.pcie.or(facts.gpu.model.map(|model| model.pcie()));
-    let over_c2c = facts.gpu.model.is_some_and(|model| model.c2c().is_some());
-    match stated {
-        Some(pcie) if !over_c2c => ((facts.gpus_per_node as f64 * pcie.wire_rate().0 / rate.0) as usize).max(1),
-        _ => usize::MAX,
-    }
 }
 
 /// The NIC that is sold with such GPUs: EDR, HDR, NDR, and XDR where the GPU has PCIe 6.0.

@@ -51,12 +51,28 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
     let (gpu, machine) = gpu::read(run, &host, size.gpus, &mut notes)?;
     let mut facts = facts(run, &host, size, gpu, machine);
     facts.assumptions.splice(0..0, notes);
-    Ok(complete(facts))
+    let mut cluster = complete(facts);
+    force_rings(run, &mut cluster);
+    Ok(cluster)
+}
+
+/// Takes rings for forced where the log shows nothing else.
+pub(super) fn force_rings(run: &Run, cluster: &mut Cluster) {
+    if shows_rings_only(run) && !cluster.environment.contains_key("NCCL_ALGO") {
+        cluster.environment.insert("NCCL_ALGO".into(), "Ring".into());
+        let note = "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).";
+        cluster.assumptions.push(note.into());
+    }
 }
 
 /// The GPUs that a run names, or that its links give away, with the machine where that is told too.
 pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
     gpu::read(run, &host(run), gpus, &mut Vec::new())
+}
+
+/// Whether a device list or a log names GPUs.
+pub(super) fn names_gpus(run: &Run) -> bool {
+    !gpu::names(run).is_empty()
 }
 
 /// What a run tells, for hosts of a size with such GPUs.
@@ -69,11 +85,6 @@ pub(super) fn facts(
 ) -> Facts {
     let mut notes = Vec::new();
     let network = network::read(run, host, &size, machine, &mut notes);
-    let mut environment = variables(run);
-    if shows_rings_only(run) && !environment.contains_key("NCCL_ALGO") {
-        environment.insert("NCCL_ALGO".into(), "Ring".into());
-        notes.push("The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).".into());
-    }
     Facts {
         nodes: size.nodes,
         gpus_per_node: size.gpus,
@@ -84,7 +95,7 @@ pub(super) fn facts(
         network,
         fabric: None,
         nccl: version(run),
-        environment,
+        environment: variables(run),
         collective: size::main_table(run).and_then(|table| table.collective),
         assumptions: notes,
     }
