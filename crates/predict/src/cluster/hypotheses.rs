@@ -8,8 +8,8 @@ use super::derive::{self, Size};
 use super::facts::{Facts, GpuFacts, StatedTransport};
 use super::hardware::{BoardWiring, GpuModel, HARDWARE, Machine};
 use super::words::Words;
-use super::{Cluster, GpuLinks, NetTransport};
-use busbw_model::{GBps, Run};
+use super::{Cluster, Generation, GpuLinks, NetTransport};
+use busbw_model::{GBps, Library, Run};
 use std::str::FromStr;
 
 /// What somebody, or a table, tells of the machines beside the run's own lines.
@@ -94,10 +94,12 @@ pub fn usual_with_rdma(name: &str) -> bool {
 /// GPUs that stand for their kind where none is named: by what joins them, and by their PCIe.
 const FAMILIES: [&str; 11] =
     ["H100", "A100", "B200", "V100", "GB200", "GH200", "H800", "L40S", "RTX PRO 6000", "T4", "RTX 4090"];
+/// The same of AMD's, where the log is RCCL's.
+const AMD_FAMILIES: [&str; 3] = ["MI300X", "MI355X", "MI250X"];
 /// Numbers of NICs that hosts are built with.
 const COUNTS: [usize; 5] = [8, 4, 2, 1, 16];
 
-/// The clusters that fit, the most usual first; none where the run's library is not NCCL.
+/// The clusters that fit, the most usual first; none where the GPUs have a name that is not known.
 pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
     let host = derive::host(run);
     let mut found: Vec<Cluster> = Vec::new();
@@ -149,7 +151,8 @@ fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
         Err(_) => {}
     }
     let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (of(model, name), None));
-    FAMILIES.iter().filter_map(family).collect()
+    let families: &[&str] = if run.nccl.library() == Library::Rccl { &AMD_FAMILIES } else { &FAMILIES };
+    families.iter().filter_map(family).collect()
 }
 
 /// Hosts and GPUs of each that make the ranks: as told, else each way that such GPUs are sold.
@@ -315,6 +318,8 @@ impl Cluster {
             self.domains() == 1 && matches!(self.links, GpuLinks::NvSwitch { nvls: false, .. }) && self.ranks() < 8;
         match () {
             // Copies through host memory depend on the host: 2.6 to 12 GB/s are published.
+            // One source tells what RCCL reaches inside a host, none between hosts.
+            () if self.gpu.generation == Generation::Cdna => Reach { sound: 0.85, slow: 0.5, above: 1.5 },
             () if copies || sockets || staged => Reach { sound: 0.85, slow: 0.3, above: 2.0 },
             // PCIe switches and processors between GPUs differ from board to board.
             () if on_pcie => Reach { sound: 0.85, slow: 0.55, above: 1.5 },

@@ -87,10 +87,12 @@ pub struct Gpu {
     pub generation: Generation,
 }
 
-/// Generations of NVIDIA's GPUs, by compute capability, oldest first.
+/// Generations of NVIDIA's GPUs, by compute capability, oldest first; AMD's before them, which lack what these brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generation {
+    /// AMD Instinct: MI250X, MI300X, MI355X.
+    Cdna,
     /// 6.x: P100.
     Pascal,
     /// 7.0: V100.

@@ -49,7 +49,7 @@ fn pcie_generation(generation: Generation) -> u8 {
     match generation {
         Generation::Pascal | Generation::Volta | Generation::Turing => 3,
         Generation::Ampere | Generation::Ada => 4,
-        Generation::Hopper | Generation::Blackwell => 5,
+        Generation::Cdna | Generation::Hopper | Generation::Blackwell => 5,
     }
 }
 
@@ -60,6 +60,7 @@ fn vendor(facts: &Facts) -> CpuVendor {
         Some(model) if model.wiring == BoardWiring::NvSwitch && facts.gpu.generation == Generation::Ampere => {
             CpuVendor::Amd
         }
+        Some(_) if facts.gpu.generation == Generation::Cdna => CpuVendor::Amd,
         _ => CpuVendor::Intel,
     })
 }

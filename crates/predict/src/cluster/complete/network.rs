@@ -48,7 +48,8 @@ pub(in crate::cluster) fn usual_nic(facts: &Facts) -> GBps {
         Generation::Pascal | Generation::Volta | Generation::Turing => 12.5,
         Generation::Ampere | Generation::Ada => 25.0,
         Generation::Blackwell if newest => 100.0,
-        Generation::Hopper | Generation::Blackwell => 50.0,
+        Generation::Cdna if facts.gpu.model.is_some_and(|model| model.pcie().generation < 5) => 25.0,
+        Generation::Cdna | Generation::Hopper | Generation::Blackwell => 50.0,
     })
 }
 

@@ -11,7 +11,7 @@ use super::complete::complete;
 use super::facts::{CpuFacts, Facts, GpuFacts, LinkFacts};
 use super::hardware::Machine;
 use super::{Cluster, environment};
-use busbw_model::{Library, Run, TransportKind};
+use busbw_model::{Run, TransportKind};
 pub(super) use host::{HostClues, clues as host};
 pub(super) use size::Size;
 use std::collections::BTreeMap;
@@ -31,9 +31,6 @@ pub enum Underivable {
          add nccl-tests' output with its device list or an NCCL log of NCCL_DEBUG=INFO, or describe the cluster in a file"
     )]
     Size,
-    /// RCCL, or GPUs of another maker.
-    #[error("the run used AMD's RCCL, and predictions are for NVIDIA's NCCL only")]
-    NotNccl,
 }
 
 /// Derives the cluster that a run was on. Whatever the inputs do not say is assumed, with a sentence each in
@@ -42,9 +39,6 @@ pub enum Underivable {
 /// # Errors
 /// [`Underivable`] when they do not even say which GPUs ran, or how many.
 pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
-    if run.nccl.library() == Library::Rccl {
-        return Err(Underivable::NotNccl);
-    }
     let mut notes = Vec::new();
     let host = host(run);
     let size = size::read(run, &host, &mut notes)?;
