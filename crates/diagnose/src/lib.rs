@@ -90,7 +90,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> D
     let prospects = expectation::prospects(&case, given);
     expectation::judge(&prospects, &mut findings);
     let judged: Vec<Judged> =
-        expectation::judged(&case, &prospects).into_iter().chain(course::judge(&case, &findings)).collect();
+        expectation::judged(&case, &prospects, given).into_iter().chain(course::judge(&case, &findings)).collect();
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged);
     let advice = advice::advise(&case, verdict, &findings);

@@ -71,9 +71,7 @@ impl Published {
 
 fn verdict(text: &str, given: &Given) -> Verdict {
     let run = busbw_ingest::read_bytes(&[("table", text.as_bytes())]).unwrap();
-    let given = given.clone();
-    let verdict = diagnose_with(&run, &given).verdict;
-    verdict
+    diagnose_with(&run, given).verdict
 }
 
 const SOUND: [Verdict; 2] = [Verdict::Healthy, Verdict::NoErrors];
@@ -112,4 +110,58 @@ fn sound_tables_are_never_slow_and_slow_ones_never_sound() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(10 * healthy >= 9 * told, "{healthy} of {told} good tables are healthy once their NICs are told");
+}
+
+/// A table of so many ranks, from 1 GiB on: sizes in GiB, busbw, and wrong elements of every size.
+fn table(devices: &str, ranks: f64, rows: &[(u64, f64)], wrong: u64) -> String {
+    let factor = 2.0 * (ranks - 1.0) / ranks;
+    let mut text = devices.to_string();
+    text += "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
+    for (gib, busbw) in rows {
+        let (bytes, algbw) = (gib << 30, busbw / factor);
+        let half = format!("{:.1} {algbw:.2} {busbw:.2} {wrong}", bytes as f64 / algbw / 1e3);
+        let _ = writeln!(text, "{bytes} {} float sum -1 {half} {half}", bytes / 4);
+    }
+    text
+}
+
+fn devices(hosts: usize, gpus: usize, name: &str) -> String {
+    let line = |rank: usize| {
+        let (host, device) = (rank / gpus, rank % gpus);
+        format!("#  Rank {rank} Group  0 Pid {rank} on host{host} device {device} [{device:#04x}] {name}\n")
+    };
+    (0..hosts * gpus).map(line).collect()
+}
+
+#[test]
+fn one_run_has_one_answer_however_much_of_it_is_told() {
+    let plain = Given::default();
+    let told =
+        Given { nics: "8x400G".parse().ok(), gpus_per_node: Some(8), gpu: Some("H100".into()), ..Given::default() };
+    let h100 = devices(2, 8, "NVIDIA H100 80GB HBM3");
+    let (sound, half, fall) =
+        ([(1, 450.0), (8, 469.0)], [(1, 216.0), (8, 231.0)], [(1, 300.0), (2, 480.0), (8, 300.0), (16, 280.0)]);
+    use Verdict::{Degraded, Failed, Healthy, Inconclusive};
+    let cases = [
+        ("sound alone", table("", 16.0, &sound, 0), &plain, Inconclusive),
+        ("sound", table(&h100, 16.0, &sound, 0), &plain, Healthy),
+        ("sound, all told", table("", 16.0, &sound, 0), &told, Healthy),
+        ("half alone", table("", 16.0, &half, 0), &plain, Inconclusive),
+        ("half", table(&h100, 16.0, &half, 0), &plain, Inconclusive),
+        ("half, all told", table("", 16.0, &half, 0), &told, Degraded),
+        ("a fall alone", table("", 16.0, &fall, 0), &plain, Degraded),
+        ("a fall", table(&h100, 16.0, &fall, 0), &plain, Degraded),
+        ("a fall, all told", table("", 16.0, &fall, 0), &told, Degraded),
+        ("nothing moves", table(&h100, 16.0, &[(1, 0.0), (8, 0.0)], 0), &plain, Inconclusive),
+        ("no hardware is so fast", table(&h100, 16.0, &[(1, 1e15), (8, 1e15)], 0), &plain, Inconclusive),
+        ("all is wrong", table(&h100, 16.0, &sound, 1 << 28), &plain, Failed),
+        ("a GPU that nobody knows", table(&devices(1, 8, "Foo 9000"), 8.0, &sound, 0), &plain, Inconclusive),
+        ("a pair of DGX Spark", table(&devices(2, 1, "NVIDIA GB10"), 2.0, &[(1, 23.5), (4, 23.7)], 0), &plain, Healthy),
+        ("a slow pair of them", table(&devices(2, 1, "NVIDIA GB10"), 2.0, &[(1, 3.0), (4, 3.0)], 0), &plain, Degraded),
+        ("MI300X", table(&devices(1, 8, "AMD Instinct MI300X"), 8.0, &[(1, 310.0), (8, 320.0)], 0), &plain, Healthy),
+        ("cores", table(&devices(1, 4, "CPU Xeon"), 4.0, &[(1, 11.0), (2, 12.0)], 0), &plain, Healthy),
+    ];
+    for (what, text, given, expected) in cases {
+        assert_eq!(verdict(&text, given), expected, "{what}");
+    }
 }

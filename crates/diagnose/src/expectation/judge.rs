@@ -75,7 +75,7 @@ impl Prospect<'_> {
     pub fn outcome(&self) -> Judgement {
         let any = |fit: Fit| self.hypotheses.iter().any(|one| one.fit == fit);
         match (any(Fit::Within), any(Fit::Between), any(Fit::Below), any(Fit::Above)) {
-            (true, false, false, _) => Judgement::Passed,
+            (true, false, false, _) if self.test.curve.fall.is_none() => Judgement::Passed,
             (false, false, true, false) => Judgement::Failed,
             _ => Judgement::Undecided,
         }

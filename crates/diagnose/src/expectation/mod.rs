@@ -71,7 +71,7 @@ fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
 }
 
 /// How each table's speed compares with what it should be.
-pub(crate) fn judged(case: &Case, prospects: &[Prospect]) -> Vec<Judged> {
+pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &Given) -> Vec<Judged> {
     let doubted = case.run.tables.iter().filter_map(question::doubted);
     let believed = |test: &&Test| {
         test.curve.shows_bandwidth() && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
@@ -79,7 +79,7 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect]) -> Vec<Judged> {
     let tests = case.tests.iter().filter(believed);
     let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
         Some(prospect) => prospect.judged(),
-        None => cores::judged(test).unwrap_or_else(|| question::unknown_test(test)),
+        None => cores::judged(test).unwrap_or_else(|| question::unknown_test(test, given.cluster)),
     };
     doubted.chain(tests.map(of)).collect()
 }

@@ -15,6 +15,17 @@ pub(super) fn of(prospect: &Prospect) -> String {
     let others = |fit: Fit| prospect.hypotheses.iter().filter(move |one| one.fit == fit);
     let other = others(Fit::Below).next().or_else(|| others(Fit::Between).find(|one| !std::ptr::eq(*one, fits)));
     let said = format!("{}: {plateau}", prospect.what());
+    if let Some(fall) = &prospect.test.curve.fall {
+        return format!(
+            "{} falls from {} at {} to {} at {}, as on no sound machine: is something hot, or shared? Measure again with `-n 100`, \
+             and give the output with its list of devices and NCCL_DEBUG=INFO",
+            prospect.what(),
+            prospect.test.curve.peak,
+            prospect.test.curve.peak_row.size,
+            fall.last,
+            fall.last_row.size
+        );
+    }
     match (fits.fit, other) {
         (Fit::Above, _) => format!(
             "{said} is more than {} can carry ({}). Which machines are these? Tell with --gpus 8xH100 --nics 8x400G, or --cluster",
@@ -116,9 +127,13 @@ pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
 }
 
 /// A table of which not even the collective or the ranks are known.
-pub(super) fn unknown_test(test: &Test) -> Judged {
+pub(super) fn unknown_test(test: &Test, described: Option<&Cluster>) -> Judged {
     let plateau = test.curve.plateau;
     let question = match (test.table.collective, test.table.nranks, test.gpu) {
+        (Some(_), Some(ranks), _) if described.is_some() => format!(
+            "The table is of {ranks} ranks, and the described cluster is of {}: which of its hosts took part?",
+            described.map_or(0, Cluster::ranks)
+        ),
         (Some(_), Some(_), Some(gpu)) => format!(
             "The table reaches {plateau}, and {gpu} is not known to busbw: which links and NICs have the hosts? Describe them \
              with --cluster"

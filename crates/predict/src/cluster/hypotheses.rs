@@ -162,6 +162,10 @@ fn sizes(told: &Told, model: Option<&GpuModel>) -> Vec<Size> {
     if let Some(nodes) = told.nodes.filter(|nodes| *nodes > 0) {
         return vec![size(nodes)];
     }
+    // More ranks than a host has GPUs take whole hosts.
+    if let Some(gpus) = told.gpus_per_node.filter(|gpus| told.ranks > *gpus && told.ranks.is_multiple_of(*gpus)) {
+        return vec![size(told.ranks / gpus)];
+    }
     let board = told.gpus_per_node.or(model.map(|model| model.board)).unwrap_or(8);
     let fits = |gpus: &usize| *gpus > 0 && *gpus <= most && told.ranks.is_multiple_of(*gpus);
     let mut gpus: Vec<usize> = [board, told.ranks, 8, 4, 2, 1].into_iter().filter(fits).collect();
@@ -328,5 +332,62 @@ impl Cluster {
             // Between many hosts settings count, and a published run at 87% is a slow one (table 065).
             () => Reach { sound: if self.domains() > 2 { 0.88 } else { 0.85 }, slow: 0.75, above: 1.3 },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nics_and_gpus_are_read() {
+        for (text, count, gbps) in [
+            ("8x400G", 8, 400.0),
+            ("8x200", 8, 200.0),
+            ("4 x 100Gbit/s", 4, 100.0),
+            ("400G", 1, 400.0),
+            ("16X100Gb/s", 16, 100.0),
+        ] {
+            let nics: NicsOfHost = text.parse().unwrap();
+            assert_eq!((nics.count, nics.rate.gbit_per_s()), (count, gbps), "{text}");
+        }
+        for text in ["", "8x", "x400", "0x400", "8x0", "8x-1", "900x400", "eight", "8x9999"] {
+            assert!(text.parse::<NicsOfHost>().is_err(), "{text}");
+        }
+        for (text, count, name) in
+            [("8xH100", Some(8), "H100"), ("RTX 4090", None, "RTX 4090"), ("4 x A100", Some(4), "A100")]
+        {
+            let gpus: GpusOfHost = text.parse().unwrap();
+            assert_eq!((gpus.count, gpus.name.as_str()), (count, name), "{text}");
+        }
+        assert!("8xFoo".parse::<GpusOfHost>().is_err() && "99xH100".parse::<GpusOfHost>().is_err());
+    }
+
+    /// Ranks, hosts, GPU and NICs as told; how many clusters fit, and whether one with these NICs is among them.
+    #[test]
+    fn what_is_told_narrows_what_fits() {
+        let nics = |count, gbps| Some(NicsOfHost { count, rate: GBps(gbps / 8.0) });
+        let told = |nodes, gpu: &str, nics| Told {
+            ranks: 16,
+            nodes,
+            gpu: (!gpu.is_empty()).then(|| gpu.to_string()),
+            nics,
+            ..Told::default()
+        };
+        let fitting = |told: Told| hypotheses(&Run::default(), &told);
+        let nothing = fitting(told(None, "", None)).len();
+        let gpu = fitting(told(None, "H100", None)).len();
+        let nodes = fitting(told(Some(2), "H100", None)).len();
+        let all = fitting(told(Some(2), "H100", nics(8, 400.0)));
+        assert!(
+            nothing > gpu && gpu > nodes && nodes > all.len() && !all.is_empty(),
+            "{nothing} {gpu} {nodes} {}",
+            all.len()
+        );
+        assert!(all.iter().all(|one| one.nics.as_ref().is_some_and(|nics| (nics.count, nics.rate) == (8, GBps(50.0)))));
+        let machines = fitting(told(Some(2), "H100", None));
+        let has =
+            |transport| machines.iter().any(|one| one.nics.as_ref().is_some_and(|nics| nics.transport == transport));
+        assert!(has(NetTransport::Efa) && has(NetTransport::Tcpxo) && has(NetTransport::InfiniBand));
     }
 }
