@@ -15,6 +15,9 @@ pub(super) struct Hypothesis {
     pub fit: Fit,
 }
 
+/// Below this size bandwidth still grows, and the model is less sure (docs/prediction.md).
+const SETTLED: Bytes = Bytes(128 << 20);
+
 /// How a measured figure lies to what a cluster should reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
@@ -43,7 +46,10 @@ impl Hypothesis {
         };
         let predicted = predict(&cluster, collective, &sizes).rows;
         let reached = share_of(&predicted)?;
-        let reach = cluster.reach();
+        let mut reach = cluster.reach();
+        if test.curve.largest < SETTLED {
+            reach.slow *= 0.8;
+        }
         let of_rings = || share_of(&predict(&ringed(&cluster)?, collective, &sizes).rows);
         let fit = match reached {
             _ if reached > reach.above => Fit::Above,

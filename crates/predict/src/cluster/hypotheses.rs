@@ -278,7 +278,13 @@ fn same_kind(a: NetTransport, b: NetTransport) -> bool {
 fn generic(facts: &Facts) -> Vec<Facts> {
     let usual = super::complete::usual_nic(facts).gbit_per_s();
     let board = facts.gpu.model.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh));
-    let slowest = if board { 100.0 } else { 10.0 };
+    let whole = facts.gpu.model.is_some_and(|model| facts.gpus_per_node >= model.board);
+    let slowest = match (board, whole) {
+        // Nobody buys a board of eight for a NIC of two generations before.
+        (true, true) => usual / 2.0,
+        (true, false) => usual.min(100.0),
+        (false, _) => 10.0,
+    };
     let rates = [usual, usual / 2.0, usual * 2.0, 100.0, 50.0, 25.0, 10.0];
     let mut all = Vec::new();
     let counts: Vec<usize> = match facts.network.count {
