@@ -116,9 +116,7 @@ pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
         (1.., _) => {
             format!("{strange} of {rows} rows hold implausible figures: nan, inf, or more than any hardware carries")
         }
-        (0, 1..) if !alone => {
-            format!("{zeros} rows of {} and more show 0 GB/s, which is no measurement", BANDWIDTH_FROM)
-        }
+        (0, 1..) if !alone => format!("0 GB/s at {BANDWIDTH_FROM} and more is no measurement"),
         _ => return None,
     };
     let question =
