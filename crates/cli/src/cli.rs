@@ -3,6 +3,7 @@
 use crate::monitor::Monitor;
 use crate::sizes::Sizes;
 use busbw_bench::Flags;
+use busbw_diagnose::{GpusOfHost, NicsOfHost};
 use busbw_model::{Bytes, Code, Collective};
 use busbw_predict::WhatIf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -154,6 +155,13 @@ pub struct Explain {
     /// A file of signatures of your own (TOML), to try before it is contributed; rules/README.md says how to write one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
+    /// The NICs of a host, their number and rate, where the inputs do not tell: 8x400G, 4x100, 400G
+    #[arg(long, value_name = "NICS", conflicts_with = "cluster")]
+    pub nics: Option<NicsOfHost>,
+
+    /// The GPUs of a host, where the inputs do not tell: 8xH100, A100
+    #[arg(long, value_name = "GPUS", conflicts_with = "cluster")]
+    pub gpus: Option<GpusOfHost>,
 
     #[command(flatten)]
     pub look: Look,
@@ -180,6 +188,8 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain --advice run.log             and what to run next, as command lines
   busbw explain --cluster c.toml run.log     how far the run is from what the cluster should reach
   busbw explain --rules my.toml run.log      with signatures of your own
+  busbw explain --nics 8x400G run.log        the same, where only the NICs are not told
+  busbw explain --gpus 8xH100 --nics 8x400G table.txt
   busbw explain --json run.log | jq '.findings[0]'
   busbw explain --format html -o report.html run.log
 

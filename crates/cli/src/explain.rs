@@ -3,6 +3,7 @@
 use crate::cli::{Color, Explain, Format, Look};
 use crate::progress::Bar;
 use crate::{described, output, rules};
+use busbw_diagnose::Given;
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
 use busbw_predict::Cluster;
@@ -27,7 +28,8 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let run = read(&sources, &options);
     drop(bar);
     let run = run.map_err(|e| e.to_string())?;
-    let diagnosis = busbw_diagnose::diagnose_by_book(&run, cluster.as_ref(), &book);
+    let given = Given { cluster: cluster.as_ref(), nics: flags.nics, book: Some(&book), ..Given::default() };
+    let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(ReadError::unknown(&run).to_string());
     }

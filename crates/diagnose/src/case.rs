@@ -9,9 +9,11 @@ use crate::rules::signatures::book::Book;
 use busbw_model::{
     BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind,
 };
+use busbw_predict::cluster::{joined_by_nvlink, usual_with_rdma};
 
-/// No machine has more GPUs below one operating system (DGX-2, HGX with two baseboards, AWS p2.16xlarge).
-const MOST_GPUS_OF_A_NODE: u32 = 16;
+/// From so many ranks on several hosts took part: hosts with 16 GPUs below one operating system are few (DGX-2,
+/// a2-megagpu-16g).
+const SEVERAL_HOSTS: u32 = 16;
 
 /// What is judged.
 pub struct Case<'a> {
@@ -70,7 +72,7 @@ impl<'a> Case<'a> {
         Case { run, tests, lines: lines::of(run), book, refuters, ends, peers: peers::groups(run) }
     }
 
-    /// Whether any line, variable or matrix names what only machines with RDMA have.
+    /// Whether any line, variable or matrix names what only machines with RDMA have, or the GPUs stand in such machines.
     pub fn has_rdma(&self) -> bool {
         const SIGNS: [&str; 8] = [
             "mlx5_",
@@ -86,19 +88,26 @@ impl<'a> Case<'a> {
         let set = |name: &str| self.run.nccl.env_value(name);
         let in_matrix = self.run.topo_matrices.iter().any(|matrix| matrix.of_kind(DeviceKind::Nic).next().is_some());
         in_matrix
+            || self.gpus().any(usual_with_rdma)
             || set("NCCL_IB_HCA").is_some()
             || set("NCCL_IB_DISABLE").is_some_and(|e| e.value.trim() == "0")
             || self.run.nodes.iter().flat_map(|n| &n.nics).any(|n| matches!(n.link.as_deref(), Some("IB" | "RoCE")))
             || self.lines.iter().any(|line| named(&line.text))
     }
 
-    /// Whether NVLink joins GPUs of a node, as a matrix shows.
+    /// Whether NVLink joins GPUs of a node, as a matrix shows or their name tells.
     pub fn has_nvlink(&self) -> bool {
         let joined = |matrix: &TopoMatrix| {
             let gpus: Vec<&str> = matrix.of_kind(DeviceKind::Gpu).map(|device| device.name.as_str()).collect();
             gpus.iter().any(|a| gpus.iter().any(|b| matches!(matrix.path(a, b), Some(PathType::NvLink(_)))))
         };
-        self.run.topo_matrices.iter().any(joined)
+        self.run.topo_matrices.iter().any(joined) || self.gpus().any(joined_by_nvlink)
+    }
+
+    /// The names of GPUs in device lists and logs.
+    fn gpus(&self) -> impl Iterator<Item = &str> {
+        let listed = self.run.tables.iter().flat_map(|table| &table.devices).map(|device| device.name.as_str());
+        listed.chain(self.run.nodes.iter().flat_map(|node| &node.gpus).filter_map(|gpu| gpu.name.as_deref()))
     }
 
     /// The header of a matrix, as evidence.
@@ -136,11 +145,11 @@ impl<'a> Test<'a> {
         Some(Test { table, curve, comm, nodes, gpu })
     }
 
-    /// Whether it crosses nodes for sure: so do more ranks than any node has GPUs.
+    /// Whether it crosses nodes: so do as many ranks as hardly a node has GPUs.
     pub fn crosses_nodes(&self) -> bool {
         match self.nodes {
             Some(nodes) => nodes > 1,
-            None => !self.on_cores() && self.table.nranks.is_some_and(|ranks| ranks > MOST_GPUS_OF_A_NODE),
+            None => !self.on_cores() && self.table.nranks.is_some_and(|ranks| ranks >= SEVERAL_HOSTS),
         }
     }
 

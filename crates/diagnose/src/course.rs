@@ -23,6 +23,9 @@ fn answers(case: &Case) -> Option<Judged> {
     Some(Judged { subject: Subject::Course, what: "what RAS sees".into(), how, outcome, question: None })
 }
 
+/// More GPUs than any cluster has.
+const MOST_RANKS: u32 = 4 << 20;
+
 /// Ranks that came up; a question where no line tells whether they did.
 fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let starts: Vec<Start> = case.run.communicators.iter().filter_map(|comm| Start::of(case, comm)).collect();
@@ -37,6 +40,20 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
         (0, rows, _) => format!("all ranks measured {}", counted(rows, "size")),
         (ranks, ..) => format!("{} came up", counted(ranks, "rank")),
     };
+    if let Some(claimed) =
+        case.run.communicators.iter().filter_map(|comm| comm.nranks).max().filter(|n| *n > MOST_RANKS)
+    {
+        return Some(Judged {
+            subject: Subject::Course,
+            what: format!("the start of {claimed} ranks"),
+            how: format!("{ranks} seen"),
+            outcome: Judgement::Undecided,
+            question: Some(format!(
+                "The log claims {claimed} ranks, more than any cluster has, and {ranks} are seen: was it edited? Give the whole \
+                 output of all ranks"
+            )),
+        });
+    }
     let failed = findings.iter().any(|finding| finding.severity == Severity::Error);
     let stuck = starts.iter().any(|start| !start.up.is_empty() && !start.failed.is_empty()) && measured == 0;
     let outcome = match (failed || stuck, open) {

@@ -97,6 +97,7 @@ mod tests {
             Some(Measure { time, algbw, busbw: GBps(busbw), check, iterations: None })
         };
         let row = |&(mib, busbw): &(u64, f64)| BenchRow {
+            doubted: false,
             size: Bytes(mib << 20),
             count: None,
             datatype: None,

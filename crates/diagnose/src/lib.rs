@@ -33,27 +33,51 @@ pub use curve::{BANDWIDTH_FROM, Curve, Fall};
 pub use data::check as check_rules;
 pub use data::{By, Cause, Printed, Template, Until, Variable};
 pub use pages::page;
-pub use rules::signatures::book::Book;
 pub use rules::transport::network_in_use;
 pub use variables::{nearest_variable, variable};
 
 use busbw_model::{Diagnosis, Judged, Run};
 use busbw_predict::Cluster;
+pub use busbw_predict::cluster::{GpusOfHost, NicsOfHost};
+pub use rules::signatures::book::Book;
+
+/// What somebody tells of a run beside its output.
+#[derive(Clone, Default)]
+pub struct Given<'a> {
+    /// The cluster that it ran on.
+    pub cluster: Option<&'a Cluster>,
+    /// The NICs of a host.
+    pub nics: Option<NicsOfHost>,
+    /// The GPUs' name.
+    pub gpu: Option<String>,
+    /// GPUs of a host.
+    pub gpus_per_node: Option<usize>,
+    /// The causes to look for, where not those that are built in.
+    pub book: Option<&'a Book>,
+}
+
+impl Given<'_> {
+    /// With what `--gpus` tells.
+    pub fn with_gpus(self, gpus: Option<GpusOfHost>) -> Self {
+        let (gpu, gpus_per_node) = gpus.map_or((None, None), |gpus| (Some(gpus.name), gpus.count));
+        Given { gpu, gpus_per_node, ..self }
+    }
+}
 
 /// Judges a run. The first finding is the one to act on: errors before warnings before notes, causes before what
 /// follows from them, surer before less sure. What the machine should reach is taken from what the run tells of it.
 pub fn diagnose(run: &Run) -> Diagnosis {
-    diagnose_on(run, None)
+    diagnose_with(run, &Given::default())
 }
 
 /// Judges a run, knowing the cluster that it ran on.
-pub fn diagnose_on(run: &Run, described: Option<&Cluster>) -> Diagnosis {
-    diagnose_by_book(run, described, Book::built_in())
+pub fn diagnose_on<'a>(run: &'a Run, cluster: Option<&'a Cluster>) -> Diagnosis {
+    diagnose_with(run, &Given { cluster, ..Given::default() })
 }
 
-/// Judges a run by the causes of a book: those that are compiled in, and a file of one's own ([`Book::with`]).
-pub fn diagnose_by_book(run: &Run, described: Option<&Cluster>, book: &Book) -> Diagnosis {
-    diagnose_by(&Case::by(run, book), described, rules::ALL)
+/// Judges a run, knowing what is given.
+pub fn diagnose_with<'a>(run: &'a Run, given: &Given<'a>) -> Diagnosis {
+    diagnose_by(run, given, rules::ALL)
 }
 
 /// The names of all rules, in the order in which they run.
@@ -62,30 +86,34 @@ pub fn rule_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Judges a run by some of the rules.
-fn diagnose_by(case: &Case, described: Option<&Cluster>, rules: &[rules::Entry]) -> Diagnosis {
-    let found = rules.iter().flat_map(|entry| (entry.rule)(case).into_iter().map(|finding| (entry.basis, finding)));
-    let mut findings = order::settle(case, found.collect());
-    let prospects = expectation::prospects(case, described);
+fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> Diagnosis {
+    let case = match given.book {
+        Some(book) => Case::by(run, book),
+        None => Case::new(run),
+    };
+    let found = rules.iter().flat_map(|entry| (entry.rule)(&case).into_iter().map(|finding| (entry.basis, finding)));
+    let mut findings = order::settle(&case, found.collect());
+    let prospects = expectation::prospects(&case, given);
     expectation::judge(&prospects, &mut findings);
-    let judged: Vec<Judged> = expectation::judged(&prospects)
+    let judged: Vec<Judged> = expectation::judged(&case, &prospects, given)
         .into_iter()
-        .chain(course::judge(case, &findings))
-        .chain(rules::hosts::judge(case))
+        .chain(course::judge(&case, &findings))
+        .chain(rules::hosts::judge(&case))
         .collect();
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged);
-    remedy::fit(case, &mut findings);
-    let advice = advice::advise(case, verdict, &findings);
+    remedy::fit(&case, &mut findings);
+    let advice = advice::advise(&case, verdict, &findings);
     Diagnosis {
         verdict,
         summary,
         judged,
         findings,
         expected: expectation::expected(&prospects),
-        expected_tables: expectation::tables(case, &prospects),
-        variables: rules::environment::lint(case),
+        expected_tables: expectation::tables(&case, &prospects),
+        variables: rules::environment::lint(&case),
         advice,
-        peers: case.peers.clone(),
+        peers: case.peers,
     }
 }
 

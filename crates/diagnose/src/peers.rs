@@ -196,6 +196,7 @@ mod tests {
             iterations: None,
         };
         let row = BenchRow {
+            doubted: false,
             size: Bytes(1 << 30),
             count: None,
             datatype: None,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use busbw_diagnose::{Book, By, check_rules};
+use busbw_diagnose::{Book, By, Given, check_rules, diagnose_with};
 use busbw_model::Code;
 use serde_json::{Value, json};
 use std::fs;
@@ -99,7 +99,7 @@ fn an_error_of_cuda_is_known_in_the_words_of_all_programs() {
         "RuntimeError: CUDA error: out of memory",
     ] {
         let run = busbw_ingest::read_bytes(&[("log", line.as_bytes())]).unwrap();
-        let found = busbw_diagnose::diagnose_by_book(&run, None, &book).findings;
+        let found = diagnose_with(&run, &Given { book: Some(&book), ..Given::default() }).findings;
         assert!(found.iter().any(|finding| finding.title.starts_with("A title")), "{line}: {found:?}");
     }
 }

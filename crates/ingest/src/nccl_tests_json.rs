@@ -107,14 +107,18 @@ fn row(result: &Value, index: usize, place: Place) -> Option<BenchRow> {
         "results[{index}]: size {size}, out_of_place {}, in_place {}",
         result["out_of_place"], result["in_place"]
     );
+    let (out_of_place, in_place) = (half("out_of_place"), half("in_place"));
+    let possible = |half: &Option<Measure>| half.as_ref().is_none_or(Measure::is_possible);
+    let doubted = !possible(&out_of_place) || !possible(&in_place);
     Some(BenchRow {
         size: Bytes(size),
         count: unsigned(&result["count"]),
         datatype: word("type").and_then(Datatype::from_name),
         redop: word("redop").and_then(RedOp::from_name),
         root: integer(&result["root"]).filter(|root| *root >= 0),
-        out_of_place: half("out_of_place"),
-        in_place: half("in_place"),
+        out_of_place: out_of_place.filter(Measure::is_possible),
+        in_place: in_place.filter(Measure::is_possible),
+        doubted,
         source: SourceLine::new(place, &text),
     })
 }

@@ -211,6 +211,7 @@ impl From<Table> for BenchTable {
 impl From<Row> for BenchRow {
     fn from(row: Row) -> Self {
         BenchRow {
+            doubted: false,
             size: Bytes(row.size_bytes),
             count: row.count,
             datatype: row.datatype.as_deref().and_then(Datatype::from_name),

@@ -110,6 +110,8 @@ pub struct BenchRow {
     pub out_of_place: Option<Measure>,
     /// The in-place half; some collectives and forks print only one.
     pub in_place: Option<Measure>,
+    /// A half was printed and is not believed: its figures are no numbers, or more than any hardware carries.
+    pub doubted: bool,
     /// The line (the first of them, when other output tore the row apart).
     pub source: SourceLine,
 }
@@ -161,6 +163,16 @@ pub struct IterationStats {
     pub p99: Micros,
     /// Coefficient of variation in percent.
     pub cv_pct: f64,
+}
+
+/// More than any GPU's links carry, GB/s: five times what NVLink 5 gives a GPU.
+const MOST_BANDWIDTH: f64 = 10_000.0;
+
+impl Measure {
+    /// Whether hardware can have measured this. A rank alone has any algbw: in place there is nothing to copy.
+    pub fn is_possible(&self) -> bool {
+        self.time.0 >= 0.0 && self.algbw.0 >= 0.0 && (0.0..=MOST_BANDWIDTH).contains(&self.busbw.0)
+    }
 }
 
 impl BenchRow {

@@ -25,7 +25,7 @@ extern crate self as busbw_predict;
 
 pub use cluster::Cluster;
 pub use fabric::simulate;
-pub use model::{Constants, predict, predict_with};
+pub use model::{Constants, predict, predict_with, sockets_at_best};
 pub use prediction::{Algorithm, Prediction, PredictionRow, Protocol};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 pub use traffic::{Flow, Pattern, Port, Traffic};

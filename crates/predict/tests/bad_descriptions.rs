@@ -156,8 +156,8 @@ fn the_full_form() {
             ),
             (
                 "model = \"H100\"",
-                "model = \"MI300X\"",
-                "line 4, column 9: gpu.model = \"MI300X\" is no GPU that busbw knows; write a name as nvidia-smi -L shows it, for example model = \"H100\", or add generation = \"hopper\"",
+                "model = \"Gaudi3\"",
+                "line 4, column 9: gpu.model = \"Gaudi3\" is no GPU that busbw knows; write a name as nvidia-smi -L shows it, for example model = \"H100\", or add generation = \"hopper\"",
             ),
             (
                 "model = \"H100\"",

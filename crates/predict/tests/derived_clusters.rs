@@ -176,7 +176,7 @@ fn from_logs() {
         ("tests/data/logs/031-mlperf31-dell-xe8640-2185-resnet.log", "Gpu"),
         ("tests/data/logs/035-mlperf50-oracle-8xh200-warnonly.log", "Size"),
         ("tests/data/logs/036-mlperf50-dell-xe9680-h200-cumem.log", "Gpu"),
-        ("tests/data/logs/038-mlperf50-mango-mi300x-4node-rccl.log", "NotNccl"),
+        ("tests/data/logs/038-mlperf50-mango-mi300x-4node-rccl.log", "Size"),
         (
             "tests/data/logs/044-nebius-soperator-2193-16rank.log",
             "2x8 H100, switch of 8 450 nvls, 8 x 400 Gbit/s InfiniBand PIX gdr",

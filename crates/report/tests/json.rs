@@ -71,7 +71,8 @@ fn other_tools() -> Run {
         source: line(6, "NCCL DIAG [INFO] p2p: only 52/56"),
         count: 1,
     };
-    let told = Told { device: "mlx5_0/1".into(), item: "port state", command: "ibstat", source: line(7, "State: Down") };
+    let told =
+        Told { device: "mlx5_0/1".into(), item: "port state", command: "ibstat", source: line(7, "State: Down") };
     let facts = NodeFacts { host: "node1".into(), partial: true, ..NodeFacts::default() };
     let machine = Machine { facts, saved: None, told: vec![told] };
     Run {

@@ -48,7 +48,7 @@ pub(super) fn deepen(finding: &mut Finding, prospects: &[Prospect]) {
 impl Trial {
     fn of(prospect: &Prospect) -> Option<Trial> {
         let comm = prospect.test.comm?;
-        let mut cluster = prospect.setting.cluster.clone();
+        let mut cluster = prospect.cluster().clone();
         let nic = cluster.nics.as_ref()?.rate;
         let traffic = Traffic::of_communicator(comm, &cluster).ok()?;
         let first = traffic.flows.first()?;
@@ -61,7 +61,7 @@ impl Trial {
             .collect();
         pairs.sort_unstable();
         pairs.dedup();
-        let described = prospect.setting.described && cluster.fabric.wiring != Wiring::SingleSwitch;
+        let described = prospect.described && cluster.fabric.wiring != Wiring::SingleSwitch;
         if !described {
             // As many links between two switches as flows: enough for all, if each took its own.
             cluster.fabric.wiring = Wiring::HostToSwitch { between: Uplinks { count: pairs.len(), rate: nic } };

@@ -1,67 +1,62 @@
 //! What a run's tables should have reached, and what the distance tells.
 //!
-//! A table far below its prediction is compared with predictions of the same cluster with one thing wrong at a time
-//! ([`suspects`]): the one that gives the measured figure is named, with what curing it would gain.
+//! What is not told is not assumed: each cluster that fits the input gives a figure, and a table is judged by all of them.
+//! A table below all is compared with predictions of the same cluster with one thing wrong at a time ([`suspects`]): the
+//! one that gives the measured figure is named, with what curing it would gain.
 
+mod cores;
 mod fabric;
+mod judge;
+mod question;
 mod setting;
 mod suspects;
 
+use crate::Given;
 use crate::case::{Case, Test};
 use busbw_model::{
     Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Severity,
-    Subject,
 };
 use busbw_predict::{Cluster, PredictionRow, predict};
-use setting::Setting;
+use judge::{Fit, Hypothesis};
 
 /// A table with what it should have reached.
 pub(crate) struct Prospect<'a> {
     test: &'a Test<'a>,
     collective: Collective,
-    setting: Setting,
-    rows: Vec<PredictionRow>,
-    /// Measured over predicted busbw where bandwidth counts: the median over the three largest sizes.
-    reached: f64,
+    /// Somebody described the cluster.
+    described: bool,
+    /// What fits the input, the most usual first; never empty.
+    hypotheses: Vec<Hypothesis>,
+    /// The one to speak of: that which fits, else the most usual.
+    chosen: usize,
 }
 
-/// Below this share of the prediction something is wrong: of 20 published tables that their publishers call good none is
-/// further below (docs/prediction.md).
-const FAR_BELOW: f64 = 0.75;
-/// From this share on a table is as expected.
+/// From this share of its prediction on a cured run is sound.
 const NEAR: f64 = 0.85;
-/// From this confidence on, a finding stands before those of other rules of its severity.
-const SURE: f64 = 0.55;
-/// Above this the description does not fit the machine.
-const ABOVE: f64 = 1.3;
-/// Above this a description that was guessed is worth nothing.
-const FAR_ABOVE: f64 = 1.6;
 
-/// Predicts every table for which the cluster is known: described, or derived from the run.
-pub(crate) fn prospects<'a>(case: &'a Case<'a>, described: Option<&Cluster>) -> Vec<Prospect<'a>> {
-    case.tests.iter().filter_map(|test| prospect(case, test, described)).collect()
+/// Holds every table against each cluster that it may have been measured on.
+pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &Given) -> Vec<Prospect<'a>> {
+    case.tests.iter().filter_map(|test| prospect(case, test, given)).collect()
 }
 
-fn prospect<'a>(case: &Case, test: &'a Test<'a>, described: Option<&Cluster>) -> Option<Prospect<'a>> {
-    let collective = test.table.collective?;
-    let setting = setting::of(case, test, described)?;
-    let sizes: Vec<_> = test.table.rows.iter().map(|row| row.size).collect();
-    let rows = predict(&setting.cluster, collective, &sizes).rows;
-    let measured = test.table.rows.iter().map(|row| row.best_busbw());
-    let mut shares: Vec<(u64, f64)> = measured
-        .zip(&rows)
-        .filter_map(|(measured, row)| Some((row.size.0, measured?.0 / row.busbw.0)))
-        .filter(|(size, share)| *size > 0 && share.is_finite())
-        .collect();
-    shares.sort_by_key(|(size, _)| *size);
-    let mut last: Vec<f64> = shares.iter().rev().take(3).map(|(_, share)| *share).collect();
-    last.sort_by(f64::total_cmp);
-    let reached = last.get(last.len() / 2).copied()?;
-    // Then the machine is not the one that the run seems to tell of.
-    if !setting.described && reached > FAR_ABOVE {
-        return None;
-    }
-    Some(Prospect { test, collective, setting, rows, reached })
+fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &Given) -> Option<Prospect<'a>> {
+    let judged = !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
+    let collective = test.table.collective.filter(|_| judged)?;
+    let clusters = setting::of(case, test, given).into_iter();
+    let hypotheses: Vec<_> = clusters.filter_map(|cluster| Hypothesis::of(test, collective, cluster)).collect();
+    let nearest = |fit: Fit| {
+        let fitting = hypotheses.iter().enumerate().filter(move |(_, one)| one.fit == fit);
+        fitting.min_by(|(_, a), (_, b)| a.distance().total_cmp(&b.distance())).map(|(at, _)| at)
+    };
+    let below = hypotheses.iter().position(|one| one.fit != Fit::Above);
+    let chosen = nearest(Fit::Within).or_else(|| nearest(Fit::Between)).or(below).unwrap_or(0);
+    (!hypotheses.is_empty()).then_some(Prospect {
+        test,
+        collective,
+        described: given.cluster.is_some(),
+        hypotheses,
+        chosen,
+    })
 }
 
 /// What the largest test should have reached.
@@ -71,18 +66,27 @@ pub(crate) fn expected(prospects: &[Prospect]) -> Option<Expected> {
 
 /// The table with the largest size: what a run is judged by.
 fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
-    prospects.iter().max_by_key(|prospect| prospect.test.curve.largest)
+    let known = prospects.iter().filter(|prospect| prospect.is_known());
+    known.max_by_key(|prospect| prospect.test.curve.largest)
 }
 
-/// How each table's speed compares with its prediction.
-pub(crate) fn judged(prospects: &[Prospect]) -> Vec<Judged> {
-    let bandwidth = prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth());
-    bandwidth.filter_map(Prospect::judged).collect()
+/// How each table's speed compares with what it should be.
+pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &Given) -> Vec<Judged> {
+    let doubted = case.run.tables.iter().filter_map(question::doubted);
+    let believed = |test: &&Test| {
+        test.curve.shows_bandwidth() && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
+    };
+    let tests = case.tests.iter().filter(believed);
+    let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
+        Some(prospect) => prospect.judged(),
+        None => cores::judged(test).unwrap_or_else(|| question::unknown_test(test, given.cluster)),
+    };
+    doubted.chain(tests.map(of)).collect()
 }
 
 /// What each table should have shown.
 pub(crate) fn tables(case: &Case, prospects: &[Prospect]) -> Vec<ExpectedTable> {
-    prospects.iter().filter_map(|prospect| prospect.table(case)).collect()
+    prospects.iter().filter(|prospect| prospect.is_known()).filter_map(|prospect| prospect.table(case)).collect()
 }
 
 /// Adds what follows from the distance between measured and expected: gains, and findings where no other rule has one.
@@ -94,19 +98,19 @@ pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
     let explained = findings.iter().any(|finding| finding.severity >= Severity::Warning);
     let judged: Vec<&Prospect> =
         prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth() && !explained).collect();
-    let slow = judged.iter().filter(|prospect| prospect.reached < FAR_BELOW).map(|prospect| prospect.too_slow());
-    // What rests on assumptions stands behind what the input says.
-    let (sure, unsure): (Vec<Finding>, Vec<Finding>) =
-        slow.chain(as_expected(&judged)).partition(|finding| finding.confidence >= SURE);
-    findings.splice(0..0, sure);
-    findings.extend(unsure);
+    let mut slow: Vec<_> = judged.iter().filter(|prospect| prospect.outcome() == Judgement::Failed).collect();
+    slow.sort_by(|a, b| a.chosen().reached.total_cmp(&b.chosen().reached));
+    let mut seen = std::collections::HashSet::new();
+    let slow = slow.into_iter().filter(|prospect| seen.insert(prospect.what()));
+    let told: Vec<Finding> = slow.map(|prospect| prospect.too_slow()).chain(as_expected(&judged)).collect();
+    findings.splice(0..0, told);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
 
 /// A finding per kind of run that reaches what it should, however many tables show it.
 fn as_expected(judged: &[&Prospect]) -> Vec<Finding> {
     let mut alike: Vec<(Collective, String, Vec<&Prospect>)> = Vec::new();
-    for prospect in judged.iter().filter(|prospect| (NEAR..ABOVE).contains(&prospect.reached)) {
+    for prospect in judged.iter().filter(|prospect| prospect.outcome() == Judgement::Passed) {
         let how = prospect.how();
         match alike.iter_mut().find(|(collective, other, _)| *collective == prospect.collective && *other == how) {
             Some((.., members)) => members.push(prospect),
@@ -129,7 +133,7 @@ fn reached(collective: Collective, how: &str, members: &[&Prospect]) -> Option<F
     Some(Finding {
         code: Code::OkAsExpected,
         severity: Severity::Info,
-        confidence: if first.setting.described { 0.9 } else { 0.6 },
+        confidence: if first.described { 0.9 } else { 0.6 },
         title: format!("{who}; this machine should reach {expected}"),
         explanation: format!(
             "Large messages are limited by {bottleneck}. Predicted for {how}. Below some MiB a collective's time is latency, so \
@@ -158,48 +162,49 @@ impl Prospect<'_> {
             limit: row.limit,
             bottleneck: row.bottleneck.clone(),
         };
-        Some(ExpectedTable { table, rows: self.rows.iter().map(row).collect() })
+        Some(ExpectedTable { table, rows: self.rows().iter().map(row).collect() })
     }
 
-    fn judged(&self) -> Option<Judged> {
-        let ranks = self.test.table.nranks?;
-        let outcome = match self.reached {
-            reached if reached >= NEAR => Judgement::Passed,
-            reached if reached < FAR_BELOW => Judgement::Failed,
-            _ => Judgement::Undecided,
-        };
-        Some(Judged {
-            subject: Subject::Speed,
-            what: format!("{} on {ranks} ranks", self.collective),
-            how: format!("{:.0}% of the {} expected", 100.0 * self.reached, self.expected().busbw),
-            outcome,
-            question: None,
-        })
+    /// Whether the machines are known, if not their NICs.
+    fn is_known(&self) -> bool {
+        let machine = |one: &Hypothesis| (one.cluster.gpu.name.clone(), one.cluster.nodes);
+        let first = machine(self.chosen());
+        self.hypotheses.iter().all(|one| machine(one) == first)
     }
 
-    fn largest(&self) -> Option<&PredictionRow> {
-        self.rows.iter().max_by_key(|row| row.size)
+    fn chosen(&self) -> &Hypothesis {
+        &self.hypotheses[self.chosen]
+    }
+
+    fn cluster(&self) -> &Cluster {
+        &self.chosen().cluster
+    }
+
+    /// All sizes of the table as the chosen cluster should show them.
+    fn rows(&self) -> Vec<PredictionRow> {
+        let sizes: Vec<_> = self.test.table.rows.iter().map(|row| row.size).collect();
+        predict(self.cluster(), self.collective, &sizes).rows
+    }
+
+    fn words(&self) -> String {
+        let known = if self.described { "as described" } else { "as far as the input tells" };
+        format!("{}, {known}", setting::words(self.cluster()))
     }
 
     fn expected(&self) -> Expected {
-        let row = self.largest();
-        Expected {
-            busbw: row.map_or(GBps(0.0), |row| row.busbw),
-            at: row.map(|row| row.size),
-            bottleneck: row.map_or(String::new(), |row| row.bottleneck.clone()),
-            why: self.why(),
-        }
+        let row = &self.chosen().largest;
+        Expected { busbw: row.busbw, at: Some(row.size), bottleneck: row.bottleneck.clone(), why: self.why() }
     }
 
     /// `2 nodes of 8 H20, as described: Ring with Simple`.
     fn how(&self) -> String {
-        let how = self.largest().map_or(String::new(), |row| format!("{} with {}", row.algorithm, row.protocol));
-        format!("{}: {how}", self.setting.words())
+        let row = &self.chosen().largest;
+        format!("{}: {} with {}", self.words(), row.algorithm, row.protocol)
     }
 
     /// How, and what was assumed.
     fn why(&self) -> String {
-        let assumed = self.setting.cluster.assumptions.join(" ");
+        let assumed = self.cluster().assumptions.join(" ");
         if assumed.is_empty() {
             self.how()
         } else {
@@ -210,26 +215,21 @@ impl Prospect<'_> {
     fn too_slow(&self) -> Finding {
         let plateau = self.test.curve.plateau;
         let expected = self.expected();
-        let suspect = suspects::most_alike(&self.setting.cluster, self.collective, plateau, self.test.curve.largest);
+        let suspect = suspects::most_alike(self.cluster(), self.collective, &self.ends());
         let (code, likeness) = match &suspect {
             Some(suspect) => (
                 suspect.code,
                 format!(" With {}, {} would be predicted: about what was measured.", suspect.words, suspect.busbw),
             ),
-            None if self.setting.cluster.domains() > 1 => (Code::NicRate, String::new()),
+            None if self.cluster().domains() > 1 => (Code::NicRate, String::new()),
             None => (Code::P2pDisabled, String::new()),
         };
-        let certain = self.setting.certain;
+        let cause = suspect.as_ref().map_or("the cause is not visible".into(), |s| format!("as with {}", s.words));
         Finding {
             code,
-            severity: if certain { Severity::Warning } else { Severity::Info },
-            confidence: if suspect.is_some() && certain { 0.6 } else { 0.35 },
-            title: format!(
-                "{} reaches {plateau} where {} are expected{}",
-                self.collective,
-                expected.busbw,
-                like(&suspect)
-            ),
+            severity: Severity::Warning,
+            confidence: if suspect.is_some() { 0.6 } else { 0.4 },
+            title: format!("{}: {plateau} of {} expected, {cause}", self.what(), expected.busbw),
             explanation: format!("Predicted for {}; limited by {}.{likeness}", self.how(), expected.bottleneck),
             evidence: self.evidence(),
             remedy: suspect.map_or_else(general_remedy, |suspect| suspect.remedy()),
@@ -237,9 +237,15 @@ impl Prospect<'_> {
         }
     }
 
+    fn ends(&self) -> suspects::Ends {
+        let curve = &self.test.curve;
+        let sizes = self.test.table.rows.iter().map(|row| row.size).filter(|size| size.0 > 0);
+        suspects::Ends { plateau: curve.plateau, largest: curve.largest, latency: sizes.min().zip(curve.latency) }
+    }
+
     fn evidence(&self) -> Vec<Evidence> {
         let largest = self.test.table.rows.iter().max_by_key(|row| row.size);
-        let note = format!("{:.0}% of what is expected", 100.0 * self.reached);
+        let note = format!("{:.0}% of what is expected", 100.0 * self.chosen().reached);
         largest.map(|row| Evidence::noted(row.source.clone(), note)).into_iter().collect()
     }
 
@@ -248,7 +254,7 @@ impl Prospect<'_> {
         Gain {
             from_busbw: self.test.curve.plateau,
             to_busbw: (GBps(cured.0 * NEAR), cured),
-            basis: format!("predicted at {} for {}", self.test.curve.largest, self.setting.words()),
+            basis: format!("predicted at {} for {}", self.test.curve.largest, self.words()),
         }
     }
 
@@ -257,10 +263,6 @@ impl Prospect<'_> {
         let rows = predict(cluster, self.collective, &[self.test.curve.largest]).rows;
         rows.first().map_or(GBps(0.0), |row| row.busbw)
     }
-}
-
-fn like(suspect: &Option<suspects::Suspect>) -> String {
-    suspect.as_ref().map_or(String::new(), |suspect| format!(", as with {}", suspect.words))
 }
 
 fn general_remedy() -> Vec<String> {
@@ -276,7 +278,7 @@ fn add_gain(finding: &mut Finding, prospects: &[Prospect]) {
         return;
     }
     let Some(prospect) = deciding(prospects) else { return };
-    let Some(cured) = suspects::cured(&prospect.setting.cluster, finding.code) else { return };
+    let Some(cured) = suspects::cured(prospect.cluster(), finding.code) else { return };
     let gain = prospect.gain(prospect.busbw_on(&cured));
     if gain.to_busbw.0.0 > gain.from_busbw.0 {
         finding.expected_gain = Some(gain);

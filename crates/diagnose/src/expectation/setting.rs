@@ -1,48 +1,56 @@
-//! The cluster that a table was measured on: as described, or as far as the run tells.
+//! The clusters that a table may have been measured on: as described, or all that fit what the run tells.
 
+use crate::Given;
 use crate::case::{Case, Test};
 use busbw_model::{EnvOrigin, Run};
-use busbw_predict::cluster::GpuLinks;
+use busbw_predict::cluster::{GpuLinks, Told};
 use busbw_predict::{Cluster, cluster};
 
-/// A cluster, and how well it is known.
-pub(super) struct Setting {
-    pub cluster: Cluster,
-    /// Somebody described it.
-    pub described: bool,
-    /// All that decides is known: described, or a single node whose GPUs the run names.
-    pub certain: bool,
-}
-
-impl Setting {
-    /// `2 nodes of 8 NVIDIA H20, described`.
-    pub fn words(&self) -> String {
-        let Cluster { nodes, gpus_per_node, gpu, .. } = &self.cluster;
-        let plural = if *nodes == 1 { "node" } else { "nodes" };
-        let known = if self.described { "as described" } else { "as far as the input tells" };
-        format!("{nodes} {plural} of {gpus_per_node} {}, {known}", gpu.name)
-    }
-}
-
-/// The setting of a table; `None` when neither description nor run tells what it ran on.
-pub(super) fn of(case: &Case, test: &Test, described: Option<&Cluster>) -> Option<Setting> {
-    let ranks = test.table.nranks? as usize;
-    let mut cluster = match described {
-        Some(cluster) => cluster.clone(),
-        None => derived(case, test)?,
+/// The clusters, the most usual first. None when neither description nor run tells the ranks.
+pub(super) fn of(case: &Case, test: &Test, given: &Given) -> Vec<Cluster> {
+    let Some(ranks) = test.table.nranks.map(|ranks| ranks as usize) else { return Vec::new() };
+    let mut clusters = match given.cluster {
+        Some(cluster) => described(cluster, ranks, test.nodes).into_iter().collect(),
+        None => supposed(case, test, given, ranks),
     };
-    let nodes = test.nodes;
-    if cluster.ranks() != ranks || nodes.is_some_and(|nodes| nodes as usize != cluster.nodes && described.is_none()) {
-        resize(&mut cluster, ranks, nodes)?;
-    }
     for setting in case.run.nccl.env.iter().filter(|env| env.source.place.input == test.table.place.input) {
-        let known = cluster.environment.contains_key(&setting.name);
-        if !known || setting.origin == EnvOrigin::NcclLog {
-            cluster.environment.insert(setting.name.clone(), setting.value.clone());
+        for cluster in &mut clusters {
+            if !cluster.environment.contains_key(&setting.name) || setting.origin == EnvOrigin::NcclLog {
+                cluster.environment.insert(setting.name.clone(), setting.value.clone());
+            }
         }
     }
-    let certain = described.is_some() || cluster.domains() == 1;
-    Some(Setting { cluster, described: described.is_some(), certain })
+    clusters
+}
+
+/// `2 nodes of 8 NVIDIA H20`.
+pub(super) fn words(cluster: &Cluster) -> String {
+    let Cluster { nodes, gpus_per_node, gpu, .. } = cluster;
+    let plural = if *nodes == 1 { "node" } else { "nodes" };
+    format!("{nodes} {plural} of {gpus_per_node} {}", gpu.name)
+}
+
+fn described(cluster: &Cluster, ranks: usize, nodes: Option<u32>) -> Option<Cluster> {
+    let mut cluster = cluster.clone();
+    if cluster.ranks() != ranks {
+        resize(&mut cluster, ranks, nodes)?;
+    }
+    Some(cluster)
+}
+
+/// What fits the table's own input, and what was told beside it.
+fn supposed(case: &Case, test: &Test, given: &Given, ranks: usize) -> Vec<Cluster> {
+    let told = Told {
+        ranks,
+        nodes: test.nodes.map(|nodes| nodes as usize),
+        gpus_per_node: given.gpus_per_node,
+        gpu: given.gpu.clone(),
+        nics: given.nics,
+    };
+    match case.run.tables.len() {
+        0 | 1 => cluster::hypotheses(case.run, &told),
+        _ => cluster::hypotheses(&part(case.run, test), &told),
+    }
 }
 
 /// The same machines, as many as the table's ranks need.
@@ -67,14 +75,6 @@ fn resize(cluster: &mut Cluster, ranks: usize, nodes: Option<u32>) -> Option<()>
         }
     })?;
     (cluster.domains() == 1 || cluster.nics.is_some()).then_some(())
-}
-
-/// What the run tells; of several inputs, the one that the table is in.
-fn derived(case: &Case, test: &Test) -> Option<Cluster> {
-    if case.run.tables.len() < 2 {
-        return cluster::derive(case.run).ok();
-    }
-    cluster::derive(&part(case.run, test)).ok()
 }
 
 /// A run as if the table's input had been alone.

@@ -1,6 +1,6 @@
 //! One thing wrong at a time: how a cluster would do with it, and without it.
 
-use busbw_model::{Bytes, Code, Collective, GBps};
+use busbw_model::{Bytes, Code, Collective, GBps, Micros};
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 use busbw_predict::{Cluster, predict};
 
@@ -136,10 +136,21 @@ impl Suspect {
 }
 
 /// How far, as a factor, a suspect's figure may be from the measured one.
-const ALIKE: f64 = 1.2;
+const ALIKE: f64 = 1.25;
 
-/// The trouble with which `measured` would be predicted, if there is one.
-pub(super) fn most_alike(cluster: &Cluster, collective: Collective, measured: GBps, size: Bytes) -> Option<Suspect> {
+/// What a table shows at its ends.
+pub(super) struct Ends {
+    /// busbw of large sizes.
+    pub plateau: GBps,
+    /// The largest size.
+    pub largest: Bytes,
+    /// The smallest size and its time, where that is latency.
+    pub latency: Option<(Bytes, Micros)>,
+}
+
+/// The trouble with which the measured figures would be predicted, if there is one.
+pub(super) fn most_alike(cluster: &Cluster, collective: Collective, ends: &Ends) -> Option<Suspect> {
+    let (measured, size) = (ends.plateau, ends.largest);
     let suspect = |trouble: &Trouble| {
         let mut harmed = cluster.clone();
         if !(trouble.harm)(&mut harmed) {
@@ -150,7 +161,25 @@ pub(super) fn most_alike(cluster: &Cluster, collective: Collective, measured: GB
     };
     let distance = |suspect: &Suspect| (suspect.busbw.0 / measured.0).ln().abs();
     let suspects = TROUBLES.iter().filter_map(suspect);
-    suspects.filter(|s| distance(s) < ALIKE.ln()).min_by(|a, b| distance(a).total_cmp(&distance(b)))
+    let alike = suspects.filter(|s| distance(s) < ALIKE.ln()).min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    sockets(cluster, collective, ends).or(alike)
+}
+
+/// Sockets carry little and late, how little depends on the host: their latency tells them.
+fn sockets(cluster: &Cluster, collective: Collective, ends: &Ends) -> Option<Suspect> {
+    let (size, latency) = ends.latency?;
+    let trouble = TROUBLES.first()?;
+    let mut harmed = cluster.clone();
+    if !(trouble.harm)(&mut harmed) || cluster.domains() < 2 {
+        return None;
+    }
+    let late = |cluster: &Cluster| {
+        let rows = predict(cluster, collective, &[size]).rows;
+        rows.first().map_or(f64::INFINITY, |row| (row.time.0 / latency.0).ln().abs())
+    };
+    let busbw = predict(&harmed, collective, &[ends.largest]).rows.first()?.busbw;
+    let alike = ends.plateau.0 < ALIKE * busbw.0 && late(&harmed) < late(cluster);
+    alike.then_some(Suspect { code: trouble.code, words: trouble.words, busbw, remedy: trouble.remedy })
 }
 
 /// The cluster without the trouble of a finding; `None` for findings that are not about speed.

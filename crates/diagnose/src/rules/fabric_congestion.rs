@@ -5,12 +5,9 @@
 
 use crate::case::{Case, Network, Test};
 use crate::words::listed;
-use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, GBps, Gain, Run, Severity};
+use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, Run, Severity};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-
-/// Payload of one 400 Gbit/s port, GB/s: 46 to 48 is what to expect of it (NVIDIA's remarks in NCCL's issues).
-const PORT_400G: f64 = 48.5;
 
 /// Finds tables over several nodes whose busbw falls behind its peak.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -19,7 +16,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 
 fn congestion(run: &Run, test: &Test) -> Option<Finding> {
     let fall = test.curve.fall.as_ref()?;
-    if !test.crosses_nodes() || test.network() == Some(Network::Socket) {
+    if !test.crosses_nodes() || test.network() == Some(Network::Socket) || single_flow(run, test) {
         return None;
     }
     let crossings = test.comm.map(Communicator::crossings).unwrap_or_default();
@@ -37,8 +34,14 @@ fn congestion(run: &Run, test: &Test) -> Option<Finding> {
         explanation: explanation(test, &crossings, &paths),
         evidence: evidence(run, test),
         remedy: remedy(),
-        expected_gain: gain(test, &paths),
+        expected_gain: None,
     })
+}
+
+/// Whether one flow goes each way: between two hosts of one rank, or of one NIC, nothing is shared.
+pub(super) fn single_flow(run: &Run, test: &Test) -> bool {
+    let nics = run.nodes.iter().map(|node| node.nics.len()).max().unwrap_or(0);
+    test.nodes == Some(2) && (test.table.nranks == Some(2) || nics == 1)
 }
 
 /// The GPU pairs over which rings leave their node.
@@ -189,24 +192,6 @@ fn remedy() -> Vec<String> {
     .to_vec()
 }
 
-/// After the fix every GPU pair has a NIC's rate of its own. The log does not name the NICs, so the lower end is the peak,
-/// which these flows reached while they fitted the buffers.
-fn gain(test: &Test, paths: &Option<Paths>) -> Option<Gain> {
-    let paths = paths.as_ref()?;
-    let fall = test.curve.fall.as_ref()?;
-    let ports = paths.pairs_per_direction as f64;
-    let upper = (ports * PORT_400G).max(test.curve.peak.0);
-    Some(Gain {
-        from_busbw: fall.last,
-        to_busbw: (test.curve.peak, GBps(upper)),
-        basis: format!(
-            "at least the peak that the same flows reach while they do not collide; {upper:.0} GB/s if each of the {} GPU pairs has \
-             a 400 Gbit/s NIC to itself ({PORT_400G} GB/s of payload each)",
-            in_words(paths.pairs_per_direction)
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,7 +206,7 @@ mod tests {
             let half = format!("{time:.1} {algbw:.2} {:.2} 0", algbw * factor);
             format!("{bytes} {} float sum -1 {half} {half}\n", bytes / 4)
         };
-        for (ranks, told) in [(24.0, true), (8.0, false)] {
+        for (ranks, told) in [(24.0, true), (16.0, true), (8.0, false)] {
             let factor = 2.0 * (ranks - 1.0) / ranks;
             let times = [(16, 1335.0), (32, 2180.0), (64, 24410.0), (128, 49264.0), (256, 125_807.0)];
             let rows: String = times.iter().map(|(mib, time)| row(*mib, *time, factor)).collect();

@@ -1,6 +1,7 @@
 //! Shapes of a table that no hardware gives: a size out of line with its neighbours, bandwidth that breaks down.
 
 use super::Draft;
+use super::fabric_congestion::single_flow;
 use crate::case::{Case, Network, Test};
 use busbw_model::{BenchRow, Bytes, Code, Evidence, Finding, Measure, Severity};
 
@@ -14,15 +15,16 @@ const BROKEN_DOWN: f64 = 0.6;
 
 /// A dip at one size, in one half or both; else a breakdown.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    case.tests.iter().find_map(dip).or_else(|| case.tests.iter().find_map(breakdown)).into_iter().collect()
+    let broken = || case.tests.iter().find_map(|test| breakdown(case, test));
+    case.tests.iter().find_map(dip).or_else(broken).into_iter().collect()
 }
 
 /// Bandwidth that falls behind its peak where no network explains it, or sockets do ([`super::fabric_congestion`] tells of
 /// RDMA's).
-fn breakdown(test: &Test) -> Option<Finding> {
+fn breakdown(case: &Case, test: &Test) -> Option<Finding> {
     let fall = test.curve.fall.as_ref().filter(|fall| fall.both_halves && fall.left < BROKEN_DOWN)?;
     let sockets = test.network() == Some(Network::Socket);
-    if test.crosses_nodes() && !sockets {
+    if test.crosses_nodes() && !sockets && !single_flow(case.run, test) {
         return None;
     }
     let (code, explanation, remedy): (_, &str, &[&str]) = match sockets {

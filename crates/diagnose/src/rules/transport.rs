@@ -5,11 +5,7 @@ use busbw_model::{
     BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
     Severity, SourceLine, TransportKind,
 };
-
-/// What sockets reach between two nodes at best in published runs with one to a few interfaces, GB/s.
-const SOCKETS_AT_BEST: f64 = 20.0;
-/// Latency of 16 ranks on two nodes: RDMA needs some 20 to 40 µs, sockets 60 and more (published tables).
-const SOCKET_LATENCY_US: f64 = 60.0;
+use busbw_predict::sockets_at_best;
 
 /// The log says that ranks of different nodes talk over sockets.
 pub fn logged(case: &Case) -> Vec<Finding> {
@@ -37,11 +33,8 @@ fn chosen_by_hosts(run: &Run) -> Option<Evidence> {
 /// What speed says of the network: a table as sockets have them, two runs that compare, and what carried the traffic.
 pub fn measured(case: &Case) -> Vec<Finding> {
     let pairs = pairs(case);
-    let is_compared = |test: &Test| pairs.iter().any(|(slow, _)| std::ptr::eq(*slow, test));
-    let suspect = case.tests.iter().find(|test| looks_like_sockets(test) && !is_compared(test));
-    let suspected = suspect.map(|test| if test.on_cores() { engine(test) } else { suspected_fallback(test) });
-    let suspected = suspected.into_iter().collect();
-    [suspected, compared(case, &pairs), in_use(case, &pairs)].concat()
+    let cores = case.tests.iter().find(|test| test.on_cores() && test.crosses_nodes() && test.curve.shows_bandwidth());
+    [cores.map(engine).into_iter().collect(), compared(case, &pairs), in_use(case, &pairs)].concat()
 }
 
 /// `NET/Socket : Using …` of an input that speaks of RDMA and holds no more of the log: NCCL opens sockets when it found no
@@ -163,45 +156,12 @@ impl<'a> Why<'a> {
 
 /// The network that carried a test's traffic between nodes: as its log says, else as its speed tells, else unknown.
 pub fn network_in_use(test: &Test) -> Option<Network> {
-    let above_sockets = test.crosses_nodes() && test.curve.plateau.0 > 2.0 * SOCKETS_AT_BEST;
-    let by_speed = match looks_like_sockets(test) {
-        true => Some(Network::Socket),
-        false => above_sockets.then_some(Network::Rdma),
-    };
-    test.network().or(by_speed)
+    test.network().or_else(|| above_sockets(test).then_some(Network::Rdma))
 }
 
-/// No log, but bandwidth and latency as sockets have them.
-fn looks_like_sockets(test: &Test) -> bool {
-    let slow = test.curve.plateau.0 < SOCKETS_AT_BEST && test.curve.latency.is_some_and(|l| l.0 >= SOCKET_LATENCY_US);
-    test.crosses_nodes() && test.comm.is_none() && test.curve.shows_bandwidth() && slow
-}
-
-fn suspected_fallback(test: &Test) -> Finding {
-    let plateau = test.curve.plateau;
-    let latency = test.curve.latency.map_or(0.0, |l| l.0);
-    Finding {
-        code: Code::NetSocketFallback,
-        severity: Severity::Warning,
-        confidence: 0.55,
-        title: format!(
-            "{} between {} nodes at {latency:.0} µs latency looks like TCP sockets, not RDMA",
-            test.curve.peak,
-            test.nodes.unwrap_or(2)
-        ),
-        explanation: format!(
-            "The input holds no NCCL log, so the transport is judged by its speed: the largest sizes settle at {plateau} ({:.0} Gbit/s), \
-             and the smallest takes {latency:.0} µs. RDMA between nodes has latencies of some 20 to 40 µs for as many ranks and fills a \
-             100 Gbit/s port with about 12 GB/s, larger ones with more. Plugins without GPUDirect RDMA can look the same.",
-            plateau.gbit_per_s()
-        ),
-        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the best it reaches")],
-        remedy: vec![
-            "Look at the transport: run once with `export NCCL_DEBUG=INFO` and give that log too: its connection lines end in NET/Socket or NET/IB".to_string(),
-            "See whether a variable turns RDMA off: `env | grep -E 'NCCL_(IB_DISABLE|NET|SOCKET_IFNAME|IB_HCA)'`".to_string(),
-        ],
-        expected_gain: None,
-    }
+/// More than kernel sockets carry between two hosts, however many there are.
+fn above_sockets(test: &Test) -> bool {
+    test.crosses_nodes() && !test.on_cores() && test.curve.plateau.0 > 2.0 * sockets_at_best().0
 }
 
 /// `busbw bench` without GPUs: sockets are its network, whatever NICs there are.
@@ -235,7 +195,7 @@ const ANOTHER_NETWORK: f64 = 5.0;
 type Pair<'c, 'a> = (&'c Test<'a>, &'c Test<'a>);
 
 fn pairs<'c, 'a>(case: &'c Case<'a>) -> Vec<Pair<'c, 'a>> {
-    let slow_tests = case.tests.iter().filter(|test| test.curve.plateau.0 < SOCKETS_AT_BEST);
+    let slow_tests = case.tests.iter().filter(|test| test.curve.plateau.0 < sockets_at_best().0);
     let fastest_sibling = |slow: &'c Test<'a>| {
         let faster =
             |fast: &&Test| fast.curve.plateau.0 > ANOTHER_NETWORK * slow.curve.plateau.0 && siblings(slow, fast);
@@ -323,9 +283,7 @@ fn in_use(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
     let how = match (test.network(), test.comm.and_then(Communicator::gdr)) {
         (Some(Network::Rdma), Some(GdrUse::All)) => "its connections say RDMA with GPUDirect",
         (Some(Network::Rdma), _) => "its connections say RDMA",
-        (None, _) if test.curve.plateau.0 > 2.0 * SOCKETS_AT_BEST => {
-            "more than TCP sockets carry, so RDMA or its like was in use"
-        }
+        (None, _) if above_sockets(test) => "more than TCP sockets carry, so RDMA or its like was in use",
         _ => return Vec::new(),
     };
     vec![Finding {
@@ -353,8 +311,8 @@ mod tests {
             [(of_gpus.to_string(), Severity::Warning), (of_gpus.replace("NVIDIA H20", "CPU Xeon"), Severity::Info)]
         {
             let run = busbw_ingest::read_bytes(&[("run.log", text.as_bytes())]).expect("a readable log");
-            let found = measured(&Case::new(&run));
-            let told: Vec<_> = found.iter().map(|finding| (finding.code, finding.severity)).collect();
+            let found = crate::diagnose(&run).findings;
+            let told: Vec<_> = found.iter().map(|finding| (finding.code, finding.severity)).take(1).collect();
             assert_eq!(told, [(Code::NetSocketFallback, severity)], "{found:?}");
         }
     }

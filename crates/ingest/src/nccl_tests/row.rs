@@ -242,7 +242,9 @@ fn assemble(begun: &Begun, cells: &[(Cell, usize)], layout: &Layout, source: &So
         rest = after;
         // What arrived apart from the start of its row may be foreign; the numbers themselves must then agree.
         let torn = half.iter().any(|(_, piece)| *piece != 0);
-        let measure = measure(half, columns).filter(|m| m.time.0 >= 0.0 && (!torn || plausible(row.size, m)));
+        let measure = measure(half, columns);
+        row.doubted |= !torn && is_printed(half) && !measure.as_ref().is_some_and(Measure::is_possible);
+        let measure = measure.filter(|m| m.is_possible() && (!torn || plausible(row.size, m)));
         match index {
             0 => row.out_of_place = measure,
             1 => row.in_place = measure,
@@ -286,8 +288,14 @@ fn row_without_halves(
         root,
         out_of_place: None,
         in_place: None,
+        doubted: false,
         source: source.clone(),
     })
+}
+
+/// Whether a half holds figures; one that was not run says `N/A`.
+fn is_printed(half: &[(Cell, usize)]) -> bool {
+    half.iter().all(|(cell, _)| matches!(cell, Cell::Number(_))) && !half.is_empty()
 }
 
 /// One half; `None` when its time or a bandwidth is no finite number.

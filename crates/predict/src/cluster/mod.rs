@@ -13,6 +13,7 @@ mod environment;
 mod facts;
 mod full;
 mod hardware;
+mod hypotheses;
 pub(crate) mod rate;
 mod section;
 mod short;
@@ -21,6 +22,7 @@ mod words;
 
 pub use derive::{Underivable, derive};
 pub use description::{DescriptionError, parse};
+pub use hypotheses::{GpusOfHost, NicsOfHost, Reach, Told, hypotheses, joined_by_nvlink, usual_with_rdma};
 
 /// A cluster, as described or derived. Whatever was not stated but assumed is listed in `assumptions`.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,10 +87,12 @@ pub struct Gpu {
     pub generation: Generation,
 }
 
-/// Generations of NVIDIA's GPUs, by compute capability, oldest first.
+/// Generations of NVIDIA's GPUs, by compute capability, oldest first; AMD's before them, which lack what these brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generation {
+    /// AMD Instinct: MI250X, MI300X, MI355X.
+    Cdna,
     /// 6.x: P100.
     Pascal,
     /// 7.0: V100.

@@ -131,7 +131,7 @@ measured! {
     exchange exchange_per_rank ramp ramp_exponent
     infiniband_payload roce_payload efa_payload slingshot_payload tcpx_payload tcpxo_payload tcp_payload
     sockets_host staged far_nic
-    volta_nvlink ampere_nvlink hopper_nvlink blackwell_nvlink pcie host_memory host_memory_shared
+    xgmi volta_nvlink ampere_nvlink hopper_nvlink blackwell_nvlink pcie host_memory host_memory_shared
     hopper_nvls blackwell_nvls tree_nvlink tree_network ll ll128 rack_ring point_to_point point_to_point_channel
 }
 

@@ -116,7 +116,7 @@ impl<'a> Machine<'a> {
         let generations = &self.constants.nccl.generation;
         match self.cluster.gpu.generation {
             Generation::Pascal | Generation::Volta | Generation::Turing => &generations.volta,
-            Generation::Ampere | Generation::Ada => &generations.ampere,
+            Generation::Cdna | Generation::Ampere | Generation::Ada => &generations.ampere,
             Generation::Hopper => &generations.hopper,
             Generation::Blackwell => &generations.blackwell,
         }
@@ -188,6 +188,7 @@ fn nvlink_share(generation: Generation, measured: &Measured) -> f64 {
     match generation {
         Generation::Pascal | Generation::Volta | Generation::Turing => measured.volta_nvlink,
         Generation::Ampere | Generation::Ada => measured.ampere_nvlink,
+        Generation::Cdna => measured.xgmi,
         Generation::Hopper => measured.hopper_nvlink,
         Generation::Blackwell => measured.blackwell_nvlink,
     }

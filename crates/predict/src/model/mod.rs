@@ -48,6 +48,11 @@ pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collec
     Prediction { collective, ranks: cluster.ranks(), assumptions, rows }
 }
 
+/// What tuned kernel sockets between two hosts carry at most: about twice what they carry by default.
+pub fn sockets_at_best() -> GBps {
+    GBps(2.0 * Constants::built_in().measured.sockets_host.value)
+}
+
 fn row(machine: &Machine, collective: Collective, candidates: &[Candidate], size: Bytes) -> PredictionRow {
     let Candidate { algorithm, protocol } = tuning::choose(machine, collective, candidates, size);
     let ranks = u32::try_from(machine.ranks).unwrap_or(u32::MAX);

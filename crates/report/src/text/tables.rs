@@ -141,6 +141,7 @@ mod tests {
     #[test]
     fn a_long_table_keeps_its_ends_and_its_peak() {
         let row = |size| BenchRow {
+            doubted: false,
             size: busbw_model::Bytes(size),
             count: None,
             datatype: None,

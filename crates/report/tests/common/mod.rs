@@ -94,6 +94,7 @@ fn row(line: u64) -> BenchRow {
         iterations: None,
     };
     BenchRow {
+        doubted: false,
         size: Bytes(cells[0].parse().unwrap()),
         count: cells[1].parse().ok(),
         datatype: Datatype::from_name(cells[2]),

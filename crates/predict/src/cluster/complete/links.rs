@@ -61,12 +61,16 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
         return rate;
     }
     let rate = match facts.gpu.model.and_then(|model| model.nvlink) {
+        // Each GPU has a link to each other: with few of them most links are idle.
+        Some(xgmi) if facts.gpu.generation == Generation::Cdna && xgmi.links == 7 => {
+            GBps(xgmi.rate().0 * facts.gpus_per_node.clamp(2, 8).saturating_sub(1) as f64 / 7.0)
+        }
         Some(nvlink) => nvlink.rate(),
         None => match facts.gpu.generation {
             Generation::Pascal => GBps(80.0),
             Generation::Volta | Generation::Turing => GBps(150.0),
             Generation::Ampere | Generation::Ada => GBps(300.0),
-            Generation::Hopper => GBps(450.0),
+            Generation::Cdna | Generation::Hopper => GBps(450.0),
             Generation::Blackwell => GBps(900.0),
         },
     };

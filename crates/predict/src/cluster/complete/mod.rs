@@ -3,6 +3,8 @@
 mod links;
 mod network;
 
+pub(super) use network::usual_nic;
+
 use super::facts::Facts;
 use super::hardware::BoardWiring;
 use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Wiring};
@@ -47,7 +49,7 @@ fn pcie_generation(generation: Generation) -> u8 {
     match generation {
         Generation::Pascal | Generation::Volta | Generation::Turing => 3,
         Generation::Ampere | Generation::Ada => 4,
-        Generation::Hopper | Generation::Blackwell => 5,
+        Generation::Cdna | Generation::Hopper | Generation::Blackwell => 5,
     }
 }
 
@@ -58,6 +60,7 @@ fn vendor(facts: &Facts) -> CpuVendor {
         Some(model) if model.wiring == BoardWiring::NvSwitch && facts.gpu.generation == Generation::Ampere => {
             CpuVendor::Amd
         }
+        Some(_) if facts.gpu.generation == Generation::Cdna => CpuVendor::Amd,
         _ => CpuVendor::Intel,
     })
 }

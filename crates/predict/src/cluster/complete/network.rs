@@ -42,13 +42,14 @@ pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes:
 }
 
 /// The NIC that is sold with such GPUs: EDR, HDR, NDR, and XDR where the GPU has PCIe 6.0.
-fn usual_nic(facts: &Facts) -> GBps {
+pub(in crate::cluster) fn usual_nic(facts: &Facts) -> GBps {
     let newest = facts.gpu.model.is_some_and(|model| model.pcie().generation >= 6);
     GBps(match facts.gpu.generation {
         Generation::Pascal | Generation::Volta | Generation::Turing => 12.5,
         Generation::Ampere | Generation::Ada => 25.0,
         Generation::Blackwell if newest => 100.0,
-        Generation::Hopper | Generation::Blackwell => 50.0,
+        Generation::Cdna if facts.gpu.model.is_some_and(|model| model.pcie().generation < 5) => 25.0,
+        Generation::Cdna | Generation::Hopper | Generation::Blackwell => 50.0,
     })
 }
 

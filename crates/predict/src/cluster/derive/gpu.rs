@@ -38,7 +38,7 @@ fn on_efa(run: &Run, model: &GpuModel, gpus: usize, notes: &mut Vec<String>) -> 
 }
 
 /// Names of GPUs in device lists and logs.
-fn names(run: &Run) -> Vec<&str> {
+pub(super) fn names(run: &Run) -> Vec<&str> {
     let listed = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.name.as_str());
     let used = run.nodes.iter().flat_map(|node| &node.gpus).filter_map(|gpu| gpu.name.as_deref());
     listed.chain(used).filter(|name| !name.is_empty()).collect()

@@ -8,7 +8,7 @@ use busbw_model::{GBps, PathType, Run, SystemDump};
 
 /// What is known about a host.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct HostClues {
+pub(in crate::cluster) struct HostClues {
     /// GPUs in it; 0 where no topology lists them.
     pub(super) gpus: usize,
     /// Compute capability: 90.
@@ -30,7 +30,7 @@ pub(super) struct HostClues {
 }
 
 /// Puts together what XML, matrix, NCCL's own dump and its graphs tell; what comes first in this order counts.
-pub(super) fn clues(run: &Run) -> HostClues {
+pub(in crate::cluster) fn clues(run: &Run) -> HostClues {
     let sources = [
         run.topo_xmls.first().map(xml::clues),
         run.topo_matrices.iter().max_by_key(|matrix| matrix.devices.len()).map(matrix::clues),

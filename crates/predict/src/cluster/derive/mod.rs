@@ -8,10 +8,12 @@ mod size;
 mod xml;
 
 use super::complete::complete;
-use super::facts::{CpuFacts, Facts, LinkFacts};
+use super::facts::{CpuFacts, Facts, GpuFacts, LinkFacts};
+use super::hardware::Machine;
 use super::{Cluster, environment};
-use busbw_model::{Library, Run, TransportKind};
-use host::HostClues;
+use busbw_model::{Run, TransportKind};
+pub(super) use host::{HostClues, clues as host};
+pub(super) use size::Size;
 use std::collections::BTreeMap;
 
 /// What the inputs leave open, so that no cluster can be derived from them.
@@ -29,9 +31,6 @@ pub enum Underivable {
          add nccl-tests' output with its device list or an NCCL log of NCCL_DEBUG=INFO, or describe the cluster in a file"
     )]
     Size,
-    /// RCCL, or GPUs of another maker.
-    #[error("the run used AMD's RCCL, and predictions are for NVIDIA's NCCL only")]
-    NotNccl,
 }
 
 /// Derives the cluster that a run was on. Whatever the inputs do not say is assumed, with a sentence each in
@@ -40,18 +39,50 @@ pub enum Underivable {
 /// # Errors
 /// [`Underivable`] when they do not even say which GPUs ran, or how many.
 pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
-    if run.nccl.library() == Library::Rccl {
-        return Err(Underivable::NotNccl);
-    }
     let mut notes = Vec::new();
-    let host = host::clues(run);
+    let host = host(run);
     let size = size::read(run, &host, &mut notes)?;
     let (gpu, machine) = gpu::read(run, &host, size.gpus, &mut notes)?;
-    let network = network::read(run, &host, &size, machine, &mut notes);
-    let mut cluster = complete(Facts {
+    let mut facts = facts(run, &host, size, gpu, machine);
+    facts.assumptions.splice(0..0, notes);
+    let mut cluster = complete(facts);
+    force_rings(run, &mut cluster);
+    Ok(cluster)
+}
+
+/// Takes rings for forced where the log shows nothing else.
+pub(super) fn force_rings(run: &Run, cluster: &mut Cluster) {
+    if shows_rings_only(run) && !cluster.environment.contains_key("NCCL_ALGO") {
+        cluster.environment.insert("NCCL_ALGO".into(), "Ring".into());
+        let note = "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).";
+        cluster.assumptions.push(note.into());
+    }
+}
+
+/// The GPUs that a run names, or that its links give away, with the machine where that is told too.
+pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
+    gpu::read(run, &host(run), gpus, &mut Vec::new())
+}
+
+/// Whether a device list or a log names GPUs.
+pub(super) fn names_gpus(run: &Run) -> bool {
+    !gpu::names(run).is_empty()
+}
+
+/// What a run tells, for hosts of a size with such GPUs.
+pub(super) fn facts(
+    run: &Run,
+    host: &HostClues,
+    size: Size,
+    gpu: GpuFacts,
+    machine: Option<&'static Machine>,
+) -> Facts {
+    let mut notes = Vec::new();
+    let network = network::read(run, host, &size, machine, &mut notes);
+    Facts {
         nodes: size.nodes,
         gpus_per_node: size.gpus,
-        links: links(run, &host),
+        links: links(run, host),
         gpu,
         machine,
         cpu: CpuFacts { vendor: host.cpu, sockets: host.sockets, link: None },
@@ -61,13 +92,7 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
         environment: variables(run),
         collective: size::main_table(run).and_then(|table| table.collective),
         assumptions: notes,
-    });
-    if shows_rings_only(run) && !cluster.environment.contains_key("NCCL_ALGO") {
-        cluster.environment.insert("NCCL_ALGO".into(), "Ring".into());
-        let note = "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).";
-        cluster.assumptions.push(note.into());
     }
-    Ok(cluster)
 }
 
 /// Whether the log has the rings of all communicators and nothing of trees, which NCCL prints beside them.

@@ -122,7 +122,7 @@ fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> O
     let connections = run.communicators.first().map(|comm| comm.transports.as_slice()).unwrap_or_default();
     let used: BTreeSet<u32> = connections.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
     if !used.is_empty() {
-        return Some(used.len());
+        return Some(used.iter().map(|index| fused(run, *index)).sum());
     }
     if host.nics.is_some() {
         return host.nics;
@@ -133,12 +133,46 @@ fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> O
     if let Some(named) = run.nccl.env_value("NCCL_IB_HCA").and_then(|setting| whole_names(&setting.value)) {
         return Some(named);
     }
-    let listed = run.nodes.iter().map(|node| node.nics.len()).max().filter(|nics| *nics > 0);
+    let physical = |name: &&str| !name.contains('+');
+    let nics = |node: &busbw_model::Node| node.nics.iter().map(|nic| nic.name.as_str()).filter(physical).count();
+    let listed = run.nodes.iter().map(nics).max().filter(|nics| *nics > 0);
     let sending = run.communicators.first().map(senders).filter(|gpus| *gpus > 0);
     if let (None, Some(sending)) = (listed, sending) {
         notes.push(format!("A host is taken to have {sending} NICs, because its rings leave it from {sending} GPUs."));
     }
     listed.or(sending)
+}
+
+/// Ports that NCCL fused into the device of an index: 1 for a plain one.
+fn fused(run: &Run, index: u32) -> usize {
+    let device = |note: &str| VirtualDevice::read(note).filter(|device| device.index == index);
+    notes(run).find_map(device).map_or(1, |device| device.ports)
+}
+
+/// `Made virtual device [9] name=mlx5_1+mlx5_2 speed=200000 ndevs=2` (`src/transport/net_ib` of NCCL 2.23 and later).
+struct VirtualDevice {
+    index: u32,
+    ports: usize,
+    /// Of all its ports together, Mbit/s.
+    speed: u32,
+}
+
+impl VirtualDevice {
+    fn read(note: &str) -> Option<Self> {
+        let number = |behind: &str| {
+            let text = note.split_once(behind)?.1;
+            text.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
+        };
+        let ports = number("ndevs=").filter(|ports| (1..=8).contains(ports))?;
+        Some(VirtualDevice { index: number("virtual device [")?, ports: ports as usize, speed: number("speed=")? })
+    }
+}
+
+fn notes(run: &Run) -> impl Iterator<Item = &str> {
+    run.nccl.networks.iter().filter_map(|line| match &line.statement {
+        NetworkStatement::Note(note) => Some(note.as_str()),
+        _ => None,
+    })
 }
 
 /// NICs that NCCL_IB_HCA names one by one: `mlx5_0:1,mlx5_2:1`; not prefixes such as `mlx5`, nor exclusions (`^mlx5_0`).
@@ -168,13 +202,12 @@ fn senders(comm: &Communicator) -> usize {
 
 /// `speed=400000` in Mbit/s, which NCCL 2.27 and later print of each device (`src/transport/net_ib`).
 fn logged_rate(run: &Run) -> Option<GBps> {
-    let speeds = run.nccl.networks.iter().filter_map(|line| match &line.statement {
-        NetworkStatement::Note(note) => note.split_once("speed="),
-        _ => None,
-    });
-    let numbers =
-        speeds.filter_map(|(_, behind)| behind.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok());
-    numbers.filter(|mbps| *mbps > 0).max().map(|mbps| GBps(f64::from(mbps) / 8000.0))
+    let speed = |note: &str| match VirtualDevice::read(note) {
+        Some(device) => Some(device.speed / device.ports as u32),
+        None => note.split_once("speed=")?.1.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok(),
+    };
+    let speeds = notes(run).filter_map(speed).filter(|mbps| *mbps > 0);
+    speeds.max().map(|mbps| GBps(f64::from(mbps) / 8000.0))
 }
 
 fn gpu_direct(run: &Run, notes: &mut Vec<String>) -> Option<bool> {

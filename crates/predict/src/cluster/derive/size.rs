@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 /// Nodes, and GPUs of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) nodes: usize,
-    pub(super) gpus: usize,
+pub(in crate::cluster) struct Size {
+    pub(in crate::cluster) nodes: usize,
+    pub(in crate::cluster) gpus: usize,
 }
 
 /// The table of the most ranks, preferring one with a device list.

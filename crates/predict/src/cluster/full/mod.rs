@@ -19,7 +19,8 @@ use std::collections::BTreeMap;
 /// The tables of the full form.
 pub(super) const TABLES: [&str; 8] = ["cluster", "gpu", "node", "links", "cpu", "nic", "fabric", "nccl"];
 
-const GENERATIONS: [(&str, Generation); 7] = [
+const GENERATIONS: [(&str, Generation); 8] = [
+    ("cdna", Generation::Cdna),
     ("pascal", Generation::Pascal),
     ("volta", Generation::Volta),
     ("turing", Generation::Turing),

@@ -1,0 +1,113 @@
+//! How a table stands against each cluster that it may have been measured on, and what follows.
+
+use super::{Prospect, question};
+use crate::case::Test;
+use busbw_model::{Bytes, Collective, Judged, Judgement, Subject};
+use busbw_predict::{Cluster, PredictionRow, predict};
+
+/// A cluster that fits the input, and what it should have reached.
+pub(super) struct Hypothesis {
+    pub cluster: Cluster,
+    /// At the largest size.
+    pub largest: PredictionRow,
+    /// Measured over predicted busbw where bandwidth counts: the median over the three largest sizes.
+    pub reached: f64,
+    pub fit: Fit,
+}
+
+/// Below this size bandwidth still grows, and the model is less sure (docs/prediction.md).
+const SETTLED: Bytes = Bytes(128 << 20);
+
+/// How a measured figure lies to what a cluster should reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// More than it can: it was another cluster.
+    Above,
+    /// As a sound run.
+    Within,
+    /// Sound runs and slow ones are both found here.
+    Between,
+    /// As a run with which something is wrong.
+    Below,
+}
+
+impl Hypothesis {
+    pub fn of(test: &Test, collective: Collective, cluster: Cluster) -> Option<Self> {
+        let mut rows: Vec<_> = test.table.rows.iter().filter_map(|row| Some((row.size, row.best_busbw()?))).collect();
+        rows.retain(|(size, _)| size.0 > 0);
+        rows.sort_by_key(|(size, _)| *size);
+        let last = &rows[rows.len().saturating_sub(3)..];
+        let sizes: Vec<Bytes> = last.iter().map(|(size, _)| *size).collect();
+        let share_of = |predicted: &[PredictionRow]| {
+            let shares = last.iter().zip(predicted).map(|((_, measured), row)| measured.0 / row.busbw.0);
+            let mut shares: Vec<f64> = shares.filter(|share| share.is_finite()).collect();
+            shares.sort_by(f64::total_cmp);
+            shares.get(shares.len() / 2).copied()
+        };
+        let predicted = predict(&cluster, collective, &sizes).rows;
+        let reached = share_of(&predicted)?;
+        let mut reach = cluster.reach();
+        if test.curve.largest < SETTLED {
+            reach.slow *= 0.8;
+        }
+        let of_rings = || share_of(&predict(&ringed(&cluster)?, collective, &sizes).rows);
+        let fit = match reached {
+            _ if reached > reach.above => Fit::Above,
+            _ if reached >= reach.sound => Fit::Within,
+            _ if reached < reach.slow && of_rings().is_none_or(|rings| rings < reach.slow) => Fit::Below,
+            _ => Fit::Between,
+        };
+        Some(Hypothesis { cluster, largest: predicted.into_iter().next_back()?, reached, fit })
+    }
+
+    /// From what is expected, as a factor, either way.
+    pub fn distance(&self) -> f64 {
+        self.reached.ln().abs()
+    }
+}
+
+/// Between two hosts trees carry twice what rings do, and versions of NCCL differ in which they take: rings are no fault.
+fn ringed(cluster: &Cluster) -> Option<Cluster> {
+    let free = cluster.domains() == 2 && !cluster.environment.contains_key("NCCL_ALGO");
+    free.then(|| {
+        let mut ringed = cluster.clone();
+        ringed.environment.insert("NCCL_ALGO".into(), "Ring".into());
+        ringed
+    })
+}
+
+impl Prospect<'_> {
+    /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
+    pub fn outcome(&self) -> Judgement {
+        let any = |fit: Fit| self.hypotheses.iter().any(|one| one.fit == fit);
+        match (any(Fit::Within), any(Fit::Between), any(Fit::Below), any(Fit::Above)) {
+            (true, false, false, _) if self.test.curve.fall.is_none() => Judgement::Passed,
+            (false, false, true, false) => Judgement::Failed,
+            _ => Judgement::Undecided,
+        }
+    }
+
+    /// `all_reduce on 16 ranks of 2 nodes`.
+    pub fn what(&self) -> String {
+        let ranks = self.test.table.nranks.unwrap_or_default();
+        match self.test.nodes {
+            Some(1) => format!("{} on {ranks} ranks of a node", self.collective),
+            Some(nodes) => format!("{} on {ranks} ranks of {nodes} nodes", self.collective),
+            None => format!("{} on {ranks} ranks", self.collective),
+        }
+    }
+
+    pub fn judged(&self) -> Judged {
+        let outcome = self.outcome();
+        let chosen = self.chosen();
+        let (plateau, expected) = (self.test.curve.plateau, chosen.largest.busbw);
+        let open = outcome == Judgement::Undecided;
+        Judged {
+            subject: Subject::Speed,
+            what: self.what(),
+            how: format!("{plateau}, {:.0}% of the {expected} expected", 100.0 * chosen.reached),
+            outcome,
+            question: open.then(|| question::of(self)),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The question whose answer decides, where what is known allows a sound run and a slow one.
+
+use super::judge::{Fit, Hypothesis};
+use super::{Prospect, setting};
+use crate::case::Test;
+use crate::curve::BANDWIDTH_FROM;
+use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Subject};
+use busbw_predict::Cluster;
+use busbw_predict::cluster::{GpuLinks, NetTransport};
+
+/// `73.00 GB/s is 98% of what one NIC of 400 Gbit/s per host gives, 15% of eight. How many have the hosts?`
+pub(super) fn of(prospect: &Prospect) -> String {
+    let plateau = prospect.test.curve.plateau;
+    let fits = prospect.chosen();
+    let others = |fit: Fit| prospect.hypotheses.iter().filter(move |one| one.fit == fit);
+    let other = others(Fit::Below).next().or_else(|| others(Fit::Between).find(|one| !std::ptr::eq(*one, fits)));
+    let said = format!("{}: {plateau}", prospect.what());
+    if let Some(fall) = &prospect.test.curve.fall {
+        return format!(
+            "{} falls from {} at {} to {} at {}, as on no sound machine: is something hot, or shared? Measure again with `-n 100`, \
+             and give the output with its list of devices and NCCL_DEBUG=INFO",
+            prospect.what(),
+            prospect.test.curve.peak,
+            prospect.test.curve.peak_row.size,
+            fall.last,
+            fall.last_row.size
+        );
+    }
+    match (fits.fit, other) {
+        (Fit::Above, _) => format!(
+            "{said} is more than {} can carry ({}). Which machines are these? Tell with --gpus 8xH100 --nics 8x400G, or --cluster",
+            setting::words(&fits.cluster),
+            fits.largest.busbw
+        ),
+        (_, Some(other)) if fits.fit != Fit::Below => {
+            let (one, two, ask) = difference(&fits.cluster, &other.cluster);
+            format!("{said} is {} of what {one} give, {} of {two}. {ask}", share(fits), share(other))
+        }
+        (Fit::Below, _) => format!(
+            "{said} is {} of what {} give with {}, more than fewer NICs carry. {NICS}",
+            share(fits),
+            setting::words(&fits.cluster),
+            nics(&fits.cluster)
+        ),
+        _ => format!(
+            "{said} is {} of the {} expected: sound and slow runs are both found there. What do the links give by themselves? \
+             Measure: `ib_write_bw` for each pair of NICs, `nvbandwidth` inside a node",
+            share(fits),
+            fits.largest.busbw
+        ),
+    }
+}
+
+const NICS: &str =
+    "How many NICs has a host, and how fast are they? Tell with --nics 8x400G, or add the output of `ibstat`";
+
+fn share(one: &Hypothesis) -> String {
+    format!("{:.0}%", 100.0 * one.reached)
+}
+
+/// What tells two clusters apart, as each has it, and what to ask.
+fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
+    let both = |words: fn(&Cluster) -> String, ask| (words(a), words(b), ask);
+    if a.gpu.name != b.gpu.name {
+        const ASK: &str = "Which GPUs are they? Tell with --gpus 8xH100, or give the output with its list of devices";
+        return both(setting::words, ASK);
+    }
+    if a.nodes != b.nodes {
+        const ASK: &str =
+            "On how many hosts did it run? Tell with --gpus 8xH100, or give the output with its list of devices";
+        return both(setting::words, ASK);
+    }
+    if a.links != b.links {
+        return both(
+            links,
+            "Do the GPUs reach each other directly? Add the output of `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`",
+        );
+    }
+    match (&a.nics, &b.nics) {
+        (Some(one), Some(two)) if (one.count, one.rate) == (two.count, two.rate) => both(nics, NETWORK),
+        _ => both(nics, NICS),
+    }
+}
+
+const NETWORK: &str =
+    "Which network do they use? Run once with NCCL_DEBUG=INFO and give that log too, or describe it with --cluster";
+
+fn links(cluster: &Cluster) -> String {
+    match cluster.links {
+        GpuLinks::Pcie { peer_to_peer: false, .. } => "copies through host memory".into(),
+        GpuLinks::Pcie { .. } => "direct copies over PCIe".into(),
+        _ => "NVLinks".into(),
+    }
+}
+
+/// `8 NICs of 400 Gbit/s per host`.
+fn nics(cluster: &Cluster) -> String {
+    let Some(nics) = &cluster.nics else { return setting::words(cluster) };
+    let kind = match nics.transport {
+        NetTransport::InfiniBand | NetTransport::Roce if nics.gpu_direct => String::new(),
+        NetTransport::InfiniBand | NetTransport::Roce => " without GPUDirect RDMA".into(),
+        other => format!(" over {}", other.name()),
+    };
+    let plural = if nics.count == 1 { "" } else { "s" };
+    format!("{} NIC{plural} of {:.0} Gbit/s per host{kind}", nics.count, nics.rate.gbit_per_s())
+}
+
+/// A table whose figures hardware cannot have given: no numbers, none but zeros, more than anything carries.
+pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
+    let strange = table.rows.iter().filter(|row| row.doubted).count();
+    let zero = |row: &&BenchRow| row.size >= BANDWIDTH_FROM && row.best_busbw().is_some_and(|busbw| busbw.0 <= 0.0);
+    let zeros = table.rows.iter().filter(zero).count();
+    let rows = table.rows.len();
+    let alone = table.nranks == Some(1);
+    let how = match (strange, zeros) {
+        (1.., _) => {
+            format!("{strange} of {rows} rows hold implausible figures: nan, inf, or more than any hardware carries")
+        }
+        (0, 1..) if !alone => format!("0 GB/s at {BANDWIDTH_FROM} and more is no measurement"),
+        _ => return None,
+    };
+    let question =
+        format!("{how}. Was the output cut or edited? Run the test again, with `-n 20 -w 5`, and give all of it");
+    Some(open(&how, question))
+}
+
+/// A table of which not even the collective or the ranks are known.
+pub(super) fn unknown_test(test: &Test, described: Option<&Cluster>) -> Judged {
+    let plateau = test.curve.plateau;
+    let question = match (test.table.collective, test.table.nranks, test.gpu) {
+        (Some(_), Some(ranks), _) if described.is_some() => format!(
+            "The table is of {ranks} ranks, and the described cluster is of {}: which of its hosts took part?",
+            described.map_or(0, Cluster::ranks)
+        ),
+        (Some(_), Some(_), Some(gpu)) => format!(
+            "The table reaches {plateau}, and {gpu} is not known to busbw: which links and NICs have the hosts? Describe them \
+             with --cluster"
+        ),
+        (None, Some(ranks), _) => format!(
+            "The table reaches {plateau}, and which collective of {ranks} ranks it shows is not told: give the whole output, \
+             from its first line on, with all devices"
+        ),
+        _ => format!(
+            "The table reaches {plateau} and does not tell how many ranks took part: give the whole output, from its first \
+             line on"
+        ),
+    };
+    open(&format!("{plateau} at {}", test.curve.largest), question)
+}
+
+fn open(how: &str, question: String) -> Judged {
+    Judged {
+        subject: Subject::Speed,
+        what: "the table".into(),
+        how: how.to_string(),
+        outcome: Judgement::Undecided,
+        question: Some(question),
+    }
+}

@@ -1,0 +1,399 @@
+//! What a run may have been on: every machine that fits what is known of it.
+//!
+//! A table tells ranks and speed, seldom the NICs. So what is not told is not assumed but enumerated: each usual machine with
+//! such GPUs, and each usual set of NICs. The first hypothesis is the one that [`derive`](super::derive()) assumes.
+
+use super::complete::complete;
+use super::derive::{self, Size};
+use super::facts::{Facts, GpuFacts, StatedTransport};
+use super::hardware::{BoardWiring, GpuModel, HARDWARE, Machine};
+use super::words::Words;
+use super::{Cluster, Generation, GpuLinks, NetTransport};
+use busbw_model::{GBps, Library, Run};
+use std::str::FromStr;
+
+/// What somebody, or a table, tells of the machines beside the run's own lines.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Told {
+    /// Ranks that took part.
+    pub ranks: usize,
+    /// Hosts, where known.
+    pub nodes: Option<usize>,
+    /// GPUs of a host.
+    pub gpus_per_node: Option<usize>,
+    /// The GPUs' name.
+    pub gpu: Option<String>,
+    /// The NICs of a host.
+    pub nics: Option<NicsOfHost>,
+}
+
+/// The NICs of a host, as `8x400G` tells them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NicsOfHost {
+    /// How many.
+    pub count: usize,
+    /// The line rate of each.
+    pub rate: GBps,
+}
+
+/// More NICs or Gbit/s than any host or NIC has.
+const MOST: f64 = 3200.0;
+
+impl FromStr for NicsOfHost {
+    type Err = String;
+
+    /// Reads `8x400G`, `8x400`, `4 x 100Gbit/s`, and `400G` for a single one.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let error = || format!("{text:?} tells no NICs; write their number in a host and the rate of each: 8x400G");
+        let compact = text.to_ascii_lowercase().replace([' ', '×', '*'], "x").replace("xxx", "x").replace("xx", "x");
+        let (count, rate) = compact.split_once('x').unwrap_or(("1", &compact));
+        let rate = rate.trim_end_matches("bit/s").trim_end_matches("b/s").trim_end_matches("bps").trim_end_matches('g');
+        let (count, gbps): (usize, f64) = (count.parse().map_err(|_| error())?, rate.parse().map_err(|_| error())?);
+        let possible = (1..=64).contains(&count) && gbps > 0.0 && gbps <= MOST;
+        possible.then_some(NicsOfHost { count, rate: GBps(gbps / 8.0) }).ok_or_else(error)
+    }
+}
+
+/// The GPUs of a host, as `8xH100` tells them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpusOfHost {
+    /// How many, where told.
+    pub count: Option<usize>,
+    /// Which.
+    pub name: String,
+}
+
+impl FromStr for GpusOfHost {
+    type Err = String;
+
+    /// Reads `8xH100`, and `H100` alone.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let counted = text.split_once(['x', 'X']).and_then(|(count, name)| Some((count.trim().parse().ok()?, name)));
+        let (count, name) = counted.map_or((None, text), |(count, name): (usize, &str)| (Some(count), name));
+        let known =
+            HARDWARE.find_gpu(&Words::of(name)).is_some() && count.is_none_or(|count| (1..=20).contains(&count));
+        let gpus = GpusOfHost { count, name: name.trim().to_string() };
+        known.then_some(gpus).ok_or_else(|| {
+            format!("{text:?} names no GPU that busbw knows; write how many a host has, and which: 8xH100")
+        })
+    }
+}
+
+/// Whether NVLink joins GPUs of this name wherever they are sold.
+pub fn joined_by_nvlink(name: &str) -> bool {
+    let model = HARDWARE.find_gpu(&Words::of(name));
+    model.is_some_and(|model| model.nvlink.is_some() && !model.bridge_optional && model.board > 1)
+}
+
+/// Whether machines with GPUs of this name usually have RDMA between them: boards with NVLink do.
+pub fn usual_with_rdma(name: &str) -> bool {
+    let model = HARDWARE.find_gpu(&Words::of(name));
+    model.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh))
+}
+
+/// GPUs that stand for their kind where none is named: by what joins them, and by their PCIe.
+const FAMILIES: [&str; 11] =
+    ["H100", "A100", "B200", "V100", "GB200", "GH200", "H800", "L40S", "RTX PRO 6000", "T4", "RTX 4090"];
+/// The same of AMD's, where the log is RCCL's.
+const AMD_FAMILIES: [&str; 3] = ["MI300X", "MI355X", "MI250X"];
+/// Numbers of NICs that hosts are built with.
+const COUNTS: [usize; 5] = [8, 4, 2, 1, 16];
+
+/// The clusters that fit, the most usual first; none where the GPUs have a name that is not known.
+pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
+    let host = derive::host(run);
+    let mut found: Vec<Cluster> = Vec::new();
+    for (gpu, machine) in gpus(run, told) {
+        for size in sizes(told, gpu.model) {
+            let mut facts = derive::facts(run, &host, size, gpu.clone(), machine);
+            if let Some(nics) = told.nics {
+                (facts.network.count, facts.network.rate) = (Some(nics.count), Some(nics.rate));
+            }
+            for variant in linked(&facts).iter().flat_map(networked) {
+                let mut cluster = complete(variant);
+                derive::force_rings(run, &mut cluster);
+                if let Some(nics) = &mut cluster.nics {
+                    nics.count = nics.count.min(fed(&facts, nics.rate));
+                }
+                if (cluster.domains() == 1 || cluster.nics.is_some()) && !found.iter().any(|one| alike(one, &cluster)) {
+                    found.push(cluster);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Clusters that differ in nothing that counts for speed.
+fn alike(a: &Cluster, b: &Cluster) -> bool {
+    let nics = |cluster: &Cluster| if cluster.domains() > 1 { cluster.nics.clone() } else { None };
+    (a.nodes, &a.links, nics(a), &a.gpu.name) == (b.nodes, &b.links, nics(b), &b.gpu.name)
+}
+
+/// The GPUs that are named, else one of each kind.
+fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
+    let of = |model: &'static GpuModel, name: &str| GpuFacts {
+        name: name.to_string(),
+        generation: model.generation,
+        model: Some(model),
+    };
+    let words = told.gpu.as_deref().map(Words::of);
+    if let (Some(words), Some(name)) = (&words, &told.gpu)
+        && let Some(model) = HARDWARE.find_gpu(words)
+    {
+        return vec![(of(model, name), HARDWARE.find_machine(words, Some(model)))];
+    }
+    let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
+    match derive::gpu(run, gpus) {
+        Ok(known) => return vec![known],
+        // A name that is not known is not one of those that are.
+        Err(_) if derive::names_gpus(run) => return Vec::new(),
+        Err(_) => {}
+    }
+    let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (of(model, name), None));
+    let families: &[&str] = if run.nccl.library() == Library::Rccl { &AMD_FAMILIES } else { &FAMILIES };
+    families.iter().filter_map(family).collect()
+}
+
+/// Hosts and GPUs of each that make the ranks: as told, else each way that such GPUs are sold.
+fn sizes(told: &Told, model: Option<&GpuModel>) -> Vec<Size> {
+    let most = told.gpus_per_node.or(model.map(GpuModel::most_gpus)).unwrap_or(8);
+    let size = |nodes: usize| Size { nodes, gpus: told.ranks.div_ceil(nodes.max(1)) };
+    if let Some(nodes) = told.nodes.filter(|nodes| *nodes > 0) {
+        return vec![size(nodes)];
+    }
+    // More ranks than a host has GPUs take whole hosts.
+    if let Some(gpus) = told.gpus_per_node.filter(|gpus| told.ranks > *gpus && told.ranks.is_multiple_of(*gpus)) {
+        return vec![size(told.ranks / gpus)];
+    }
+    let board = told.gpus_per_node.or(model.map(|model| model.board)).unwrap_or(8);
+    let fits = |gpus: &usize| *gpus > 0 && *gpus <= most && told.ranks.is_multiple_of(*gpus);
+    let mut gpus: Vec<usize> = [board, told.ranks, 8, 4, 2, 1].into_iter().filter(fits).collect();
+    if told.ranks <= board {
+        gpus.insert(0, told.ranks);
+    }
+    let mut sizes: Vec<Size> = Vec::new();
+    for size in gpus.into_iter().map(|gpus| size(told.ranks / gpus)) {
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    sizes
+}
+
+/// NICs that the GPUs' own PCIe can feed: with few GPUs of a host the others are idle.
+fn fed(facts: &Facts, rate: GBps) -> usize {
+    let stated = facts.links.pcie.or(facts.gpu.model.map(|model| model.pcie()));
+    let over_c2c = facts.gpu.model.is_some_and(|model| model.c2c().is_some());
+    match stated {
+        Some(pcie) if !over_c2c => ((facts.gpus_per_node as f64 * pcie.wire_rate().0 / rate.0) as usize).max(1),
+        _ => usize::MAX,
+    }
+}
+
+/// The ways in which PCIe joins GPUs, where nothing tells: directly, or through host memory; bridges where there may be some.
+fn linked(facts: &Facts) -> Vec<Facts> {
+    let Some(model) = facts.gpu.model else { return vec![facts.clone()] };
+    let on_pcie = matches!(model.wiring, BoardWiring::None | BoardWiring::Bridge) && facts.gpus_per_node > 1;
+    if !on_pcie || facts.machine.is_some() || facts.links.kind.is_some() {
+        return vec![facts.clone()];
+    }
+    let with = |direct: Option<bool>, kind| {
+        let mut facts = facts.clone();
+        facts.links.peer_to_peer = facts.links.peer_to_peer.or(direct);
+        facts.links.kind = facts.links.kind.or(kind);
+        facts
+    };
+    let mut all = vec![with(None, None)];
+    if model.peer_to_peer && facts.links.peer_to_peer.is_none() && facts.links.path.is_none() {
+        all.push(with(Some(false), None));
+    }
+    if model.wiring == BoardWiring::Bridge && facts.gpus_per_node <= model.bridge_gpus {
+        all.push(with(None, Some(super::facts::LinkKind::Bridge)));
+    }
+    all
+}
+
+/// The networks that fit: of machines with such GPUs, and of usual NICs in usual numbers.
+fn networked(facts: &Facts) -> Vec<Facts> {
+    let known = &facts.network;
+    let told = known.count.is_some() && known.rate.is_some() && known.transport != StatedTransport::Unknown;
+    if told || facts.machine.is_some() || known.transport == StatedTransport::None {
+        return vec![facts.clone()];
+    }
+    let mut machines: Vec<Facts> = facts.gpu.model.into_iter().flat_map(|model| of_machines(facts, model)).collect();
+    // A superchip that is sold with its NIC has that one.
+    if facts.gpu.model.is_some_and(|model| model.board == 1) && !machines.is_empty() {
+        return machines;
+    }
+    // Of GPUs that are sold in clouds only, NICs as one of these has are its NICs.
+    let verbs = |machine: &Machine| machine.transport.is_some_and(|kind| same_kind(kind, NetTransport::InfiniBand));
+    let clouds_only = facts.gpu.model.is_some_and(|model| !HARDWARE.machines_with(model).any(verbs));
+    if clouds_only && known.count.is_some() && known.rate.is_some() && !machines.is_empty() {
+        return machines;
+    }
+    let mut all = vec![facts.clone()];
+    all.append(&mut machines);
+    if known.count.is_none() || known.rate.is_none() {
+        all.extend(generic(facts));
+    }
+    all
+}
+
+/// The machines with such GPUs whose NICs are no others than those that are known.
+fn of_machines(facts: &Facts, model: &'static GpuModel) -> impl Iterator<Item = Facts> {
+    let fitting = HARDWARE.machines_with(model).filter(move |machine| machine.gpus >= facts.gpus_per_node);
+    fitting.filter_map(move |machine| {
+        let (nics, rate, transport) = (machine.nics?, machine.nic_rate()?, machine.transport?);
+        let used = (nics * facts.gpus_per_node).div_ceil(machine.gpus);
+        let known = &facts.network;
+        // A port may show as several functions with a share of its rate each.
+        let functions = known.count.filter(|count| *count > used && count.is_multiple_of(used)).map_or(1, |c| c / used);
+        let rate = GBps(rate.0 / functions as f64);
+        // A superchip has its NIC, though variables may keep NCCL from some of its functions.
+        let fewer = |count| model.board == 1 && count < used;
+        let count_fits = known.count.is_none_or(|count| count == used * functions || count == nics || fewer(count));
+        let rate_fits = known.rate.is_none_or(|known| (known.0 / rate.0 - 1.0).abs() < 0.02);
+        let transport_fits = match known.transport {
+            StatedTransport::Is(known) => same_kind(known, transport),
+            _ => true,
+        };
+        (count_fits && rate_fits && transport_fits).then(|| {
+            let mut facts = facts.clone();
+            facts.machine = Some(machine);
+            facts.network.count = Some(known.count.unwrap_or(used).max(if model.board == 1 { used } else { 0 }));
+            facts.network.rate = Some(rate);
+            facts
+        })
+    })
+}
+
+/// InfiniBand and RoCE are one thing to NCCL and to many logs.
+fn same_kind(a: NetTransport, b: NetTransport) -> bool {
+    let verbs = [NetTransport::InfiniBand, NetTransport::Roce];
+    a == b || verbs.contains(&a) && verbs.contains(&b)
+}
+
+/// Usual NICs in usual numbers: those of the GPUs' time and of the time before, one for each GPU at most.
+fn generic(facts: &Facts) -> Vec<Facts> {
+    let usual = super::complete::usual_nic(facts).gbit_per_s();
+    let board = facts.gpu.model.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh));
+    let whole = facts.gpu.model.is_some_and(|model| facts.gpus_per_node >= model.board);
+    let slowest = match (board, whole) {
+        // Nobody buys a board of eight for a NIC of two generations before.
+        (true, true) => usual / 2.0,
+        (true, false) => usual.min(100.0),
+        (false, _) => 10.0,
+    };
+    let rates = [usual, usual / 2.0, usual * 2.0, 100.0, 50.0, 25.0, 10.0];
+    let mut all = Vec::new();
+    let counts: Vec<usize> = match facts.network.count {
+        Some(count) => vec![count],
+        None => COUNTS.into_iter().filter(|count| *count <= facts.gpus_per_node.max(1)).collect(),
+    };
+    for count in counts {
+        for gbps in rates.into_iter().filter(|gbps| *gbps >= slowest && (*gbps <= usual || !board)) {
+            let rate = facts.network.rate.unwrap_or(GBps(gbps / 8.0));
+            let mut facts = facts.clone();
+            (facts.network.count, facts.network.rate) = (Some(count), Some(rate));
+            all.push(facts.clone());
+            if !board && facts.network.transport == StatedTransport::Unknown {
+                facts.network.transport = StatedTransport::Is(NetTransport::Tcp);
+                all.push(facts);
+            }
+        }
+    }
+    all
+}
+
+/// How well the model knows such a cluster, as shares of its prediction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reach {
+    /// From here on a run is sound: of the published tables that are called good, one is at 86%, all others are at 97% and more.
+    pub sound: f64,
+    /// Below this something is wrong: with its publisher left out of the fit, no good table is further off (docs/prediction.md).
+    pub slow: f64,
+    /// Above this it was another machine.
+    pub above: f64,
+}
+
+impl Cluster {
+    /// How well the model knows such a cluster.
+    pub fn reach(&self) -> Reach {
+        let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });
+        let on_pcie = matches!(self.links, GpuLinks::Pcie { .. });
+        let sockets = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
+        let staged = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| !nics.gpu_direct);
+        let part =
+            self.domains() == 1 && matches!(self.links, GpuLinks::NvSwitch { nvls: false, .. }) && self.ranks() < 8;
+        match () {
+            // Copies through host memory depend on the host: 2.6 to 12 GB/s are published.
+            // One source tells what RCCL reaches inside a host, none between hosts.
+            () if self.gpu.generation == Generation::Cdna => Reach { sound: 0.85, slow: 0.5, above: 1.5 },
+            () if copies || sockets || staged => Reach { sound: 0.85, slow: 0.3, above: 2.0 },
+            // PCIe switches and processors between GPUs differ from board to board.
+            () if on_pcie => Reach { sound: 0.85, slow: 0.55, above: 1.5 },
+            // Few GPUs of a board have fewer channels than the model thinks; no table of them is published.
+            () if part => Reach { sound: 0.75, slow: 0.6, above: 1.3 },
+            // Between many hosts settings count, and a published run at 87% is a slow one (table 065).
+            () => Reach { sound: if self.domains() > 2 { 0.88 } else { 0.85 }, slow: 0.75, above: 1.3 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nics_and_gpus_are_read() {
+        for (text, count, gbps) in [
+            ("8x400G", 8, 400.0),
+            ("8x200", 8, 200.0),
+            ("4 x 100Gbit/s", 4, 100.0),
+            ("400G", 1, 400.0),
+            ("16X100Gb/s", 16, 100.0),
+        ] {
+            let nics: NicsOfHost = text.parse().unwrap();
+            assert_eq!((nics.count, nics.rate.gbit_per_s()), (count, gbps), "{text}");
+        }
+        for text in ["", "8x", "x400", "0x400", "8x0", "8x-1", "900x400", "eight", "8x9999"] {
+            assert!(text.parse::<NicsOfHost>().is_err(), "{text}");
+        }
+        for (text, count, name) in
+            [("8xH100", Some(8), "H100"), ("RTX 4090", None, "RTX 4090"), ("4 x A100", Some(4), "A100")]
+        {
+            let gpus: GpusOfHost = text.parse().unwrap();
+            assert_eq!((gpus.count, gpus.name.as_str()), (count, name), "{text}");
+        }
+        assert!("8xFoo".parse::<GpusOfHost>().is_err() && "99xH100".parse::<GpusOfHost>().is_err());
+    }
+
+    /// Ranks, hosts, GPU and NICs as told; how many clusters fit, and whether one with these NICs is among them.
+    #[test]
+    fn what_is_told_narrows_what_fits() {
+        let nics = |count, gbps| Some(NicsOfHost { count, rate: GBps(gbps / 8.0) });
+        let told = |nodes, gpu: &str, nics| Told {
+            ranks: 16,
+            nodes,
+            gpu: (!gpu.is_empty()).then(|| gpu.to_string()),
+            nics,
+            ..Told::default()
+        };
+        let fitting = |told: Told| hypotheses(&Run::default(), &told);
+        let nothing = fitting(told(None, "", None)).len();
+        let gpu = fitting(told(None, "H100", None)).len();
+        let nodes = fitting(told(Some(2), "H100", None)).len();
+        let all = fitting(told(Some(2), "H100", nics(8, 400.0)));
+        assert!(
+            nothing > gpu && gpu > nodes && nodes > all.len() && !all.is_empty(),
+            "{nothing} {gpu} {nodes} {}",
+            all.len()
+        );
+        assert!(all.iter().all(|one| one.nics.as_ref().is_some_and(|nics| (nics.count, nics.rate) == (8, GBps(50.0)))));
+        let machines = fitting(told(Some(2), "H100", None));
+        let has =
+            |transport| machines.iter().any(|one| one.nics.as_ref().is_some_and(|nics| nics.transport == transport));
+        assert!(has(NetTransport::Efa) && has(NetTransport::Tcpxo) && has(NetTransport::InfiniBand));
+    }
+}
