@@ -120,11 +120,12 @@ impl Evidence {
         }
     }
 
-    /// A reduction without a root. busbw/algbw is 1 or more for one and less than 1 for the other.
+    /// A reduction without a root. busbw/algbw is 1 or more for one and less than 1 for the other; above 1 it is the one
+    /// whatever ranks are listed.
     fn all_reduce_or_reduce_scatter(&self, nranks: Option<u32>) -> Option<Collective> {
         let fits = |collective: Collective, ratio: f64| match nranks {
-            Some(n) => (ratio - collective.busbw_factor(n)).abs() <= TOLERANCE,
-            None => (collective == Collective::AllReduce) == (ratio > 1.0 - 1e-9),
+            Some(n) if ratio < 1.0 + TOLERANCE => (ratio - collective.busbw_factor(n)).abs() <= TOLERANCE,
+            _ => (collective == Collective::AllReduce) == (ratio > 1.0 - 1e-9),
         };
         let by_ratio = |ratio| {
             let mut fitting =

@@ -324,8 +324,11 @@ impl Cluster {
         let on_pcie = matches!(self.links, GpuLinks::Pcie { .. });
         let sockets = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
         let staged = self.domains() > 1 && self.nics.as_ref().is_some_and(|nics| !nics.gpu_direct);
-        let part =
-            self.domains() == 1 && matches!(self.links, GpuLinks::NvSwitch { nvls: false, .. }) && self.ranks() < 8;
+        // NCCL uses NVLS from four ranks on.
+        let part = match self.links {
+            GpuLinks::NvSwitch { nvls, .. } => self.domains() == 1 && self.ranks() < if nvls { 4 } else { 8 },
+            _ => false,
+        };
         match () {
             // Copies through host memory depend on the host: 2.6 to 12 GB/s are published.
             // One source tells what RCCL reaches inside a host, none between hosts.
