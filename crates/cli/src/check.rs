@@ -3,14 +3,80 @@
 mod hosts;
 mod witness;
 
-use crate::cli::Check;
+use crate::cli::{Look, TableOutput};
 use crate::{explain, output};
 use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{Checked, NodeFacts};
 use busbw_probe::Root;
 use busbw_report::{json, text};
+use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// Look at what this node is, or every node of a job, before anything runs on it
+///
+/// GPUs and NVLink, CUDA and NCCL, RDMA devices and ports, PCIe links and access control, network interfaces, limits, MPI and
+/// ssh, variables of the environment, clocks: a line each, with what to do where something is wrong. Under mpirun, srun and
+/// torchrun one rank of each host tells what its host is, and differences between hosts are shown as the odd one out.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Check {
+    /// Facts that --save kept, to judge instead of this node
+    #[arg(value_name = "FACTS", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "hosts"])]
+    files: Vec<PathBuf>,
+
+    /// Keep the facts in a file, to be judged later or given to `busbw explain`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    save: Option<PathBuf>,
+
+    /// Read a captured tree with the sys and proc of a node instead of this machine's
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "hosts")]
+    root: Option<PathBuf>,
+
+    /// Ask these hosts, by mpirun, or by srun inside an allocation: a,b,c
+    #[arg(long, value_name = "LIST")]
+    hosts: Option<String>,
+
+    /// Seconds that a host may take to answer
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+
+    #[command(flatten)]
+    output: TableOutput,
+
+    #[command(flatten)]
+    look: Look,
+
+    /// Print the facts, unjudged: what --hosts has the other hosts do
+    #[arg(long, hide = true)]
+    facts_only: bool,
+}
+
+impl Check {
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+const EXAMPLES: &str = "Examples:
+  busbw check                                this node
+  mpirun -np 4 -N 1 busbw check              every node of a job, and what differs between them
+  srun -N 4 --ntasks-per-node 1 busbw check
+  busbw check --hosts a,b,c                  the same without a launcher of your own; who does not answer is named
+  busbw check --save facts.json              keep what was found
+  busbw check a.json b.json                  judge it elsewhere, several nodes together
+  busbw explain run.log facts.json           and let it speak in the diagnosis of a run
+  busbw check --root sosreport/              a captured tree of /sys and /proc
+  busbw check --json | jq '.items[] | select(.result == \"fail\")'
+
+What needs root (access control of PCIe bridges, often the kernel's log) is skipped without it, and says so.
+
+Exit status:
+  0  nothing failed (there may be warnings)
+  1  at least one check failed
+  2  nothing could be read, or bad usage";
 
 /// What was found: the nodes, and how hosts answered.
 struct Found {

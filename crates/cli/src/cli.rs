@@ -10,7 +10,6 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::num::{NonZero, NonZeroUsize};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// How fast should collective communication be, how fast is it, why not, and what fixes it.
 ///
@@ -27,7 +26,7 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    Check(Check),
+    Check(crate::check::Check),
     Explain(Explain),
     Compare(Compare),
     Tune(Box<crate::tune::Tune>),
@@ -60,70 +59,6 @@ const COMPLETIONS_EXAMPLES: &str = "Examples:
   busbw completions zsh > \"${fpath[1]}/_busbw\"
   busbw completions fish > ~/.config/fish/completions/busbw.fish";
 
-/// Look at what this node is, or every node of a job, before anything runs on it
-///
-/// GPUs and NVLink, CUDA and NCCL, RDMA devices and ports, PCIe links and access control, network interfaces, limits, MPI and
-/// ssh, variables of the environment, clocks: a line each, with what to do where something is wrong. Under mpirun, srun and
-/// torchrun one rank of each host tells what its host is, and differences between hosts are shown as the odd one out.
-#[derive(Args)]
-#[command(after_help = CHECK_EXAMPLES)]
-pub struct Check {
-    /// Facts that --save kept, to judge instead of this node
-    #[arg(value_name = "FACTS", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "hosts"])]
-    pub files: Vec<PathBuf>,
-
-    /// Keep the facts in a file, to be judged later or given to `busbw explain`
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub save: Option<PathBuf>,
-
-    /// Read a captured tree with the sys and proc of a node instead of this machine's
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "hosts")]
-    pub root: Option<PathBuf>,
-
-    /// Ask these hosts, by mpirun, or by srun inside an allocation: a,b,c
-    #[arg(long, value_name = "LIST")]
-    pub hosts: Option<String>,
-
-    /// Seconds that a host may take to answer
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub timeout: u64,
-
-    #[command(flatten)]
-    pub output: TableOutput,
-
-    #[command(flatten)]
-    pub look: Look,
-
-    /// Print the facts, unjudged: what --hosts has the other hosts do
-    #[arg(long, hide = true)]
-    pub facts_only: bool,
-}
-
-impl Check {
-    pub fn patience(&self) -> Duration {
-        Duration::from_secs(self.timeout)
-    }
-}
-
-const CHECK_EXAMPLES: &str = "Examples:
-  busbw check                                this node
-  mpirun -np 4 -N 1 busbw check              every node of a job, and what differs between them
-  srun -N 4 --ntasks-per-node 1 busbw check
-  busbw check --hosts a,b,c                  the same without a launcher of your own; who does not answer is named
-  busbw check --save facts.json              keep what was found
-  busbw check a.json b.json                  judge it elsewhere, several nodes together
-  busbw explain run.log facts.json           and let it speak in the diagnosis of a run
-  busbw check --root sosreport/              a captured tree of /sys and /proc
-  busbw check --json | jq '.items[] | select(.result == \"fail\")'
-
-What needs root (access control of PCIe bridges, often the kernel's log) is skipped without it, and says so.
-
-Exit status:
-  0  nothing failed (there may be warnings)
-  1  at least one check failed
-  2  nothing could be read, or bad usage";
-
 /// Say what is wrong with a run, how it shows, and what fixes it
 ///
 /// Reads any mix of nccl-tests output (text or -J JSON), NCCL and RCCL logs (one file, or one per rank; whole or excerpts;
@@ -155,6 +90,7 @@ pub struct Explain {
     /// A file of signatures of your own (TOML), to try before it is contributed; rules/README.md says how to write one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
+
     /// The NICs of a host, their number and rate, where the inputs do not tell: 8x400G, 4x100, 400G
     #[arg(long, value_name = "NICS", conflicts_with = "cluster")]
     pub nics: Option<NicsOfHost>,
@@ -187,9 +123,8 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain --code gdr.disabled          what a finding means and how to fix it
   busbw explain --advice run.log             and what to run next, as command lines
   busbw explain --cluster c.toml run.log     how far the run is from what the cluster should reach
+  busbw explain --gpus 8xH100 --nics 8x400G table.txt   the same, where a table names neither
   busbw explain --rules my.toml run.log      with signatures of your own
-  busbw explain --nics 8x400G run.log        the same, where only the NICs are not told
-  busbw explain --gpus 8xH100 --nics 8x400G table.txt
   busbw explain --json run.log | jq '.findings[0]'
   busbw explain --format html -o report.html run.log
 

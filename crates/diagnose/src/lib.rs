@@ -99,6 +99,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> D
         .into_iter()
         .chain(course::judge(&case, &findings))
         .chain(rules::hosts::judge(&case))
+        .chain(rules::wire_test::judge(&case))
         .collect();
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged);

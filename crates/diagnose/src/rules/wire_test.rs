@@ -3,7 +3,9 @@
 
 use super::Draft;
 use crate::case::Case;
-use busbw_model::{Bytes, Code, Evidence, Finding, PerfRow, PerfTest, Severity, SourceLine};
+use busbw_model::{
+    Bytes, Code, Evidence, Finding, Judged, Judgement, PerfRow, PerfTest, Run, Severity, SourceLine, Subject,
+};
 
 /// Perftest reaches 0.92 and more of an InfiniBand or RoCE port (docs/link.md).
 const HEALTHY_SHARE: f64 = 0.85;
@@ -12,22 +14,59 @@ pub const LARGE: Bytes = Bytes(64 << 10);
 
 /// A finding per device that was measured.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let mut devices: Vec<&str> = case.run.perftests.iter().filter_map(|test| test.device.as_deref()).collect();
+    devices(case.run).into_iter().filter_map(|device| of_device(case, device)).collect()
+}
+
+fn devices(run: &Run) -> Vec<&str> {
+    let mut devices: Vec<&str> = run.perftests.iter().filter_map(|test| test.device.as_deref()).collect();
     devices.sort_unstable();
     devices.dedup();
-    devices.into_iter().filter_map(|device| of_device(case, device)).collect()
+    devices
+}
+
+/// How each measured device compares with its port. What is open is asked, unless the input is about more than the wire.
+pub fn judge(case: &Case) -> Vec<Judged> {
+    let alone = case.run.tables.is_empty() && case.run.communicators.is_empty();
+    let judged = devices(case.run).into_iter().filter_map(|device| judged(case, device));
+    judged.filter(|one| alone || one.outcome != Judgement::Undecided).collect()
+}
+
+fn judged(case: &Case, device: &str) -> Option<Judged> {
+    let (test, gbit_s) = best(case, device)?;
+    let what = format!("{} on {device}", name(test));
+    let said = |ask: &str| format!("{} reaches {gbit_s:.2} Gbit/s on {device}. {ask}", name(test));
+    let rate = port_rate(case, device).map(|(_, rate)| rate);
+    let (outcome, question) = match rate {
+        Some(rate) if gbit_s >= HEALTHY_SHARE * rate => (Judgement::Passed, None),
+        Some(_) if shows_bandwidth(case, device) => (Judgement::Failed, None),
+        Some(_) => (Judgement::Undecided, Some(said("What do large messages reach? Measure with `-s 8388608`"))),
+        None => (Judgement::Undecided, Some(said(RATE))),
+    };
+    let share =
+        rate.map_or(String::new(), |rate| format!(", {:.0}% of its port's {rate} Gbit/s", 100.0 * gbit_s / rate));
+    Some(Judged { subject: Subject::Host, what, how: format!("{gbit_s:.2} Gbit/s{share}"), outcome, question })
+}
+
+const RATE: &str = "What is the port's rate? Add the output of `ibstat`, or what `busbw check --save` writes there";
+
+fn name(test: &PerfTest) -> &str {
+    test.test.as_deref().unwrap_or("perftest")
+}
+
+/// The test of a device with the best bandwidth.
+fn best<'a>(case: &Case<'a>, device: &str) -> Option<(&'a PerfTest, f64)> {
+    let measured = case.run.perftests.iter().filter(|test| test.device.as_deref() == Some(device));
+    measured.filter_map(|test| Some((test, one_way(test)?))).max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn of_device(case: &Case, device: &str) -> Option<Finding> {
     let (port, rate) = port_rate(case, device)?;
-    let measured = case.run.perftests.iter().filter(|test| test.device.as_deref() == Some(device));
-    let best = measured.clone().filter_map(|test| Some((test, one_way(test)?))).max_by(|a, b| a.1.total_cmp(&b.1));
-    let (test, gbit_s) = best?;
+    let (test, gbit_s) = best(case, device)?;
     let filled = gbit_s >= HEALTHY_SHARE * rate;
-    if !filled && !measured.flat_map(|test| &test.rows).any(is_large) {
+    if !filled && !shows_bandwidth(case, device) {
         return None;
     }
-    let name = test.test.as_deref().unwrap_or("perftest");
+    let name = name(test);
     let percent = 100.0 * gbit_s / rate;
     let title = format!("{name} reaches {gbit_s:.2} Gbit/s on {device}, {percent:.0}% of its port's {rate} Gbit/s");
     let mut evidence: Vec<Evidence> = case.run.line(test.place).map(Evidence::new).into_iter().collect();
@@ -75,6 +114,11 @@ fn one_way(test: &PerfTest) -> Option<f64> {
     });
     let best = rates.reduce(f64::max)?;
     Some(if both_ways { best / 2.0 } else { best })
+}
+
+fn shows_bandwidth(case: &Case, device: &str) -> bool {
+    let measured = case.run.perftests.iter().filter(|test| test.device.as_deref() == Some(device));
+    measured.flat_map(|test| &test.rows).any(is_large)
 }
 
 fn is_large(row: &PerfRow) -> bool {
