@@ -217,10 +217,7 @@ impl Prospect<'_> {
         let expected = self.expected();
         let suspect = suspects::most_alike(self.cluster(), self.collective, &self.ends());
         let (code, likeness) = match &suspect {
-            Some(suspect) => (
-                suspect.code,
-                format!(" With {}, {} would be predicted: about what was measured.", suspect.words, suspect.busbw),
-            ),
+            Some(suspect) => (suspect.code, suspect.likeness(plateau)),
             None if self.cluster().domains() > 1 => (Code::NicRate, String::new()),
             None => (Code::P2pDisabled, String::new()),
         };

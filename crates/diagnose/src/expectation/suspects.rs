@@ -130,6 +130,16 @@ pub(super) struct Suspect {
 }
 
 impl Suspect {
+    /// What would be seen with it, beside what was.
+    pub fn likeness(&self, measured: GBps) -> String {
+        let Suspect { words, busbw, .. } = self;
+        if busbw.0 < ALIKE * measured.0 {
+            format!(" With {words}, {busbw} would be predicted: about what was measured.")
+        } else {
+            format!(" With {words}, {busbw} at best would be predicted, and small messages as late as here.")
+        }
+    }
+
     pub fn remedy(self) -> Vec<String> {
         vec![self.remedy.to_string()]
     }
