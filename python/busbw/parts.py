@@ -16,8 +16,8 @@ Json = Mapping[str, Any]
 Verdict = Literal["healthy", "no-errors", "degraded", "failed", "inconclusive"]
 """The state of a run as a whole.
 
-`healthy`: speed or machines were judged and passed; `no-errors`: nothing is wrong, and speed was not measured; `inconclusive`: the
-summary asks what would decide.
+`healthy`: speed or machines were judged and passed; `no-errors`: nothing is wrong, and speed was not measured;
+`inconclusive`: the summary asks what would decide.
 """
 
 Severity = Literal["error", "warning", "info"]
