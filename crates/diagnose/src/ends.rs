@@ -4,7 +4,7 @@
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
 use crate::refute::Refuters;
-use busbw_model::{Communicator, Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
+use busbw_model::{Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
 /// The ends of a run.
 #[derive(Debug, Default)]
@@ -33,24 +33,20 @@ impl<'a> Ends<'a> {
                 Ended::Success => success = Some(end),
                 _ if refuted(end) => {}
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
-                _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
-                    ends.after_success.push(end);
-                }
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
                     ends.aftermath.push(end.source.place);
                 }
                 Ended::Exception { traceback: false, kind, message, .. } if !is_of_torch(kind, message) => {
                     alone.push(end)
                 }
+                _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
+                    ends.after_success.push(end);
+                }
                 _ => ends.standing.push(end),
             }
         }
-        // A line that only looks like an exception's counts beside another failure, or where nothing shows that ranks ran.
-        let ran = run.communicators.iter().any(Communicator::came_up)
-            || run.tables.iter().any(|table| !table.rows.is_empty());
-        if ends.failed() || !ran && success.is_none() {
-            ends.standing.extend(alone);
-        }
+        alone.retain(|end| ends.failed_after(end.source.place) || is_all(run, end.source.place));
+        ends.standing.extend(alone);
         if ends.interrupted.is_some() {
             ends.standing.retain(|end| weight(&end.how, false) < Weight::Killed);
         }
@@ -62,6 +58,13 @@ impl<'a> Ends<'a> {
     fn timed_out_before(&self, place: Place) -> bool {
         let mut timeouts = self.timeouts.iter().map(|timeout| timeout.source.place);
         timeouts.any(|timeout| timeout.input == place.input && timeout.line < place.line)
+    }
+
+    /// Whether a failure is told behind a place of its input.
+    fn failed_after(&self, place: Place) -> bool {
+        let ends = self.standing.iter().map(|end| end.source.place);
+        let mut failures = ends.chain(self.timeouts.iter().map(|timeout| timeout.source.place));
+        failures.any(|failure| failure.input == place.input && failure.line > place.line)
     }
 
     /// Whether any process failed.
@@ -78,6 +81,13 @@ impl<'a> Ends<'a> {
         let found = self.standing.iter().copied().filter(|end| weight(end) < last);
         found.min_by_key(|end| (weight(end), end.source.place))
     }
+}
+
+/// Whether an input holds little more than the line at a place: somebody copied what a program died of.
+fn is_all(run: &Run, place: Place) -> bool {
+    const MOST_BEFORE: u64 = 4;
+    let input = run.inputs.get(place.input as usize);
+    place.line <= MOST_BEFORE && input.is_some_and(|input| input.kinds.is_empty()) && run.communicators.is_empty()
 }
 
 /// How likely an end is the cause of the others; the first explains those behind it.

@@ -1,6 +1,6 @@
 //! The lines that signatures look at: NCCL's warnings and notes, and what programs print.
 
-use busbw_model::{EnvOrigin, Run, SourceLine, Speaker};
+use busbw_model::{Ended, EnvOrigin, Run, SourceLine, Speaker};
 
 /// A line and who said it.
 #[derive(Debug, Clone)]
@@ -35,7 +35,16 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
         text: behind_prefix(statement.text()),
         ..info(&statement.source, statement.host.as_deref())
     });
-    let mut lines: Vec<Line> = warnings.chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
+    let exceptions = run.ends.iter().filter_map(|end| match &end.how {
+        Ended::Exception { kind, message, traceback: true, .. } => Some(Line {
+            text: format!("{kind}: {message}"),
+            speaker: Speaker::Python,
+            ..info(&end.source, end.host.as_deref())
+        }),
+        _ => None,
+    });
+    let mut lines: Vec<Line> =
+        exceptions.chain(warnings).chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
     lines.sort_by_key(|line| line.source.place);
     lines.dedup_by(|later, earlier| later.source.place == earlier.source.place && later.speaker == earlier.speaker);
     lines

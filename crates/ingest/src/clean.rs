@@ -36,6 +36,16 @@ fn behind_escape(after: &[u8]) -> &[u8] {
     }
 }
 
+/// The blanks that all lines of a text begin with: those who paste a log into a mail or a page indent it.
+pub(crate) fn indent(text: &[u8]) -> &[u8] {
+    let mut lines = text.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let Some(first) = lines.next() else { return &[] };
+    let blanks = first.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let common = |blanks: usize, line: &[u8]| first[..blanks].iter().zip(line).take_while(|(a, b)| a == b).count();
+    let whole = lines.try_fold(blanks, |blanks, line| Some(common(blanks, line)).filter(|left| *left > 0));
+    &first[..whole.unwrap_or(0)]
+}
+
 /// Whether a line may be a JSON string or object that wraps log text. Cheap: looks at the first byte that is no space.
 pub(crate) fn may_be_json(line: &[u8]) -> bool {
     matches!(line.trim_ascii_start().first(), Some(b'"' | b'{'))
@@ -84,6 +94,20 @@ mod tests {
         ];
         for (raw, clean) in cases {
             assert_eq!(without_escapes(raw).as_ref(), clean);
+        }
+    }
+
+    #[test]
+    fn an_indent_is_that_of_all_lines() {
+        let cases: [(&[u8], &[u8]); 5] = [
+            (b"    a\n\n      b\n    c", b"    "),
+            (b"\ta\r\n\r\n\t\tb\r\n", b"\t"),
+            (b"    a\nb", b""),
+            (b"a\n  b", b""),
+            (b"\n \n", b""),
+        ];
+        for (text, blanks) in cases {
+            assert_eq!(indent(text), blanks, "{}", String::from_utf8_lossy(text));
         }
     }
 

@@ -3,6 +3,7 @@
 //! Ranks that share an output tear each other's lines, so a prefix may follow other text without a space, be cut
 //! itself, or stand several times in a line. [`pieces`] takes a line apart at its prefixes.
 
+use crate::launcher::peel;
 use crate::nccl_log::{Level, without_repetition};
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
@@ -183,19 +184,18 @@ fn stands_alone(before: &[u8]) -> bool {
 /// A prefix from which somebody took process and thread before showing it, perhaps with NCCL's time stamp and a place in the
 /// source around it: `node [0] `, `[2026-08-23 09:56:58] node [1] src/p2p.cc:256 `.
 fn is_redacted(before: &[u8]) -> bool {
-    let mut words: Vec<&[u8]> = before.split(|b| *b == b' ').filter(|word| !word.is_empty()).collect();
-    if let [date, time, ..] = words.as_slice()
-        && date.starts_with(b"[2")
-        && time.ends_with(b"]")
-    {
-        words.drain(..2);
-    }
-    words.retain(|word| !looks_like_site(word));
+    let words = behind_labels(before).split(u8::is_ascii_whitespace);
+    let words: Vec<&[u8]> = words.filter(|word| !word.is_empty() && !looks_like_site(word)).collect();
     let name = |word: &[u8]| word.iter().all(|b| is_host_byte(*b)) && word.iter().any(u8::is_ascii_alphabetic);
     match words.as_slice() {
         [host, of] => name(host) && device(of).is_some(),
         _ => false,
     }
+}
+
+/// What stands behind launchers' labels and time stamps.
+fn behind_labels(before: &[u8]) -> &[u8] {
+    std::str::from_utf8(before).map_or(before, |text| peel(text).text.as_bytes())
 }
 
 fn trim_spaces(line: &[u8], from: usize, mut end: usize) -> usize {
@@ -297,7 +297,7 @@ fn glued_cell(before: &[u8], word: &[u8]) -> usize {
     if before.len() > FAR {
         return 0;
     }
-    let row = before.trim_ascii();
+    let row = behind_labels(before).trim_ascii();
     let is_row = row.first().is_some_and(u8::is_ascii_digit)
         && row.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'.' | b'-' | b'+' | b'/'));
     if !is_row {

@@ -1,6 +1,6 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
-use crate::clean::{from_json, may_be_json, without_escapes};
+use crate::clean::{from_json, indent, may_be_json, without_escapes};
 use crate::cursor::text;
 use crate::evidence::{self, Evidence};
 use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, WarnLine, What};
@@ -76,14 +76,15 @@ impl Scanner {
     pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
         (self.line, self.driver_told) = (0, None);
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
+        let indent = indent(block);
         let mut start = 0;
         for end in memchr_iter(b'\n', block) {
-            self.raw_line(&block[start..end], odd);
+            self.raw_line(unindented(&block[start..end], indent), odd);
             self.line += 1;
             start = end + 1;
         }
         if start < block.len() {
-            self.raw_line(&block[start..], odd);
+            self.raw_line(unindented(&block[start..], indent), odd);
         }
         self.facts.lines = u64::from(self.line);
         self.flush_host();
@@ -453,6 +454,11 @@ impl Scanner {
 /// A bar of tqdm, which a process that ends prints once more: `45%|████▌     | 45/100 [00:01<…]`.
 fn is_progress(body: &str) -> bool {
     body.contains("%|")
+}
+
+/// A line without the indent of its block, which blank lines lack.
+fn unindented<'l>(line: &'l [u8], indent: &[u8]) -> &'l [u8] {
+    line.strip_prefix(indent).unwrap_or(line)
 }
 
 /// Where a part of a line begins in it.

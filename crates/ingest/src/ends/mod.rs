@@ -14,10 +14,8 @@ use std::sync::LazyLock;
 
 /// More ends tell nothing new.
 const MOST_KEPT: usize = 10_000;
-/// Lines of known wording that show that a process went on: one under a label of its own. Without labels the other ranks print
-/// a step or two before they notice.
-const SHOWN_TO_GO_ON: [usize; 2] = [1, MOST_SHOWN];
-/// Lines of a block that are needed for it.
+/// Lines of known wording that show that a process went on: other ranks print a step or two before they notice, and a list of
+/// packages has lines of one wording.
 pub(crate) const MOST_SHOWN: usize = 3;
 
 /// What a line is.
@@ -207,9 +205,10 @@ impl EndReader {
         let of_path = rank_of_path(path);
         for (end, stream) in self.found.iter_mut().zip(&self.streams) {
             let lines = self.known.get(stream).map_or(&[][..], |lines| lines);
-            let wanted = SHOWN_TO_GO_ON[usize::from(stream.is_empty())];
-            end.went_on = matches!(end.how, Ended::Exception { .. })
-                && lines.iter().filter(|line| **line > end.source.place.line).count() >= wanted;
+            let after = lines.iter().filter(|line| **line > end.source.place.line).count();
+            // Without a label, what follows an error of NCCL's is another program's: its communicator is gone.
+            let survives = |kind: &str| !(stream.is_empty() && kind.ends_with("DistBackendError"));
+            end.went_on = after >= MOST_SHOWN && matches!(&end.how, Ended::Exception { kind, .. } if survives(kind));
             if end.ranks.is_empty() {
                 end.ranks.extend(of_path);
             }

@@ -141,7 +141,8 @@ fn a_stream_that_goes_on_survived() {
     let step = |rank: u32| format!("[rank{rank}]: step 1 loss 0.5\n");
     let unlabelled = raised.replace("[rank3]: ", "");
     let cases = [
-        (format!("{}{raised}{}", step(3), step(3)), true),
+        (format!("{}{raised}{}", step(3), step(3).repeat(3)), true),
+        (format!("{}{raised}{}", step(3), step(3)), false),
         (format!("{}{raised}{}", step(3), step(5)), false),
         (format!("{raised}[rank3]: wandb: Run summary:\n"), false),
         (format!("[rank3]:  1%|x| 1/100\n{raised}[rank3]:  2%|x| 2/100\n"), false),

@@ -30,9 +30,10 @@ pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
 /// A cause is known: findings of what follows from it become its evidence.
 fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
     let followed = followed(case, cause);
-    let named =
-        found.iter_mut().filter(|(_, finding)| finding.severity == Severity::Error && !is_consequence(finding.code));
-    let named = named.map(|(_, finding)| finding).find(|finding| comes_first(case, finding, cause));
+    let says = |finding: &Finding| shows(finding, cause) && weight(&cause.how, false) == Weight::Own;
+    let errors = found.iter_mut().map(|(_, finding)| finding).filter(|finding| finding.severity == Severity::Error);
+    let mut named = errors.filter(|finding| says(finding) || !is_consequence(finding.code));
+    let named = named.find(|finding| comes_first(case, finding, cause));
     if let Some(named) = named {
         add(&mut named.evidence, Evidence::new(cause.source.clone()));
         named.explanation.push_str(&followed.text);
@@ -54,7 +55,12 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
         found.push((Basis::Speed, finding));
     }
     let of_ends = |finding: &Finding| matches!(finding.code, Code::PeerDied | Code::HangMismatch);
-    found.retain(|(basis, finding)| *basis == Basis::Speed || !of_ends(finding));
+    found.retain(|(basis, finding)| *basis == Basis::Speed || says(finding) || !of_ends(finding));
+}
+
+/// Whether a finding rests on the line of an end.
+fn shows(finding: &Finding, end: &RankEnd) -> bool {
+    finding.evidence.iter().any(|evidence| evidence.source.place == end.source.place)
 }
 
 /// Whether a named trouble explains the end: NCCL's errors are what it became, and what stands before it in its input is its cause.
