@@ -1,16 +1,25 @@
-//! Tells lines of the formats that words anywhere in a line give away: NCCL's diagnostics and RAS, PyTorch's watchdog,
-//! commands of the system. Runs on lines that are no messages of NCCL's log, once over each.
+//! Tells who may want a line, by the words in it: NCCL's diagnostics and RAS, PyTorch's watchdog, commands of the system, ends of
+//! processes, speakers. Runs once over each line that is no message of NCCL's log, so that no reader searches lines that nobody wants.
 
-use aho_corasick::AhoCorasick;
+use crate::{ends, speaker};
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use std::sync::LazyLock;
 
-/// Who may read the line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Evidence {
-    /// PyTorch's: the reader wants the line with its labels, which name the rank.
-    Torch,
-    /// Anybody else's.
-    Other,
+/// Who may want a line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// PyTorch's reader, which wants the line with its labels: they name the rank.
+    pub torch: bool,
+    /// Another reader of text.
+    pub other: bool,
+    /// [`ends::read`].
+    pub end: bool,
+    /// [`speaker::of`].
+    pub speaker: bool,
+    /// It may set variables of NCCL's.
+    pub variables: bool,
+    /// It is a bar of tqdm, which a process that ends prints once more: `45%|████▌     | 45/100 [00:01<…]`.
+    pub progress: bool,
 }
 
 const TORCH: [&str; 19] = [
@@ -141,16 +150,39 @@ const OTHER: [&str; 94] = [
 /// What begins a line of a command's output, or is a prompt with a command.
 const BEGINNINGS: [&[u8]; 6] = [b"GPU", b" GPU", b"DEAD", b"max ", b"stack size", b"Max "];
 
-static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(TORCH.iter().chain(&OTHER)).ok());
+/// All words, and whose each is. A table of states: it is walked once for every byte of an ordinary log.
+static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
+    let none = Wanted::default();
+    let lists: [(&[&str], Wanted); 7] = [
+        (&TORCH, Wanted { torch: true, ..none }),
+        (&OTHER, Wanted { other: true, ..none }),
+        (&ends::WORDS, Wanted { end: true, ..none }),
+        (&speaker::MARKS, Wanted { speaker: true, ..none }),
+        (&speaker::LAUNCHERS, Wanted { speaker: true, ..none }),
+        (&["NCCL_"], Wanted { variables: true, ..none }),
+        (&["%|"], Wanted { progress: true, ..none }),
+    ];
+    let words = lists.iter().flat_map(|(words, _)| *words);
+    let whose = lists.iter().flat_map(|(words, whose)| words.iter().map(|_| *whose)).collect();
+    let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok()?;
+    Some((automaton, whose))
+});
 
-/// Who may read a line; `None` for most lines.
-pub(crate) fn of(line: &[u8]) -> Option<Evidence> {
-    if BEGINNINGS.iter().any(|start| line.starts_with(start)) || is_prompt(line) {
-        return Some(Evidence::Other);
+/// Who may want a line; nobody wants most.
+pub(crate) fn of(line: &[u8]) -> Wanted {
+    let mut wanted = Wanted::default();
+    wanted.other = BEGINNINGS.iter().any(|start| line.starts_with(start)) || is_prompt(line);
+    let Some((automaton, whose)) = &*WORDS else { return wanted };
+    for found in automaton.find_overlapping_iter(line) {
+        let Wanted { torch, other, end, speaker, variables, progress } = whose[found.pattern().as_usize()];
+        wanted.torch |= torch;
+        wanted.other |= other;
+        wanted.end |= end;
+        wanted.speaker |= speaker;
+        wanted.variables |= variables;
+        wanted.progress |= progress;
     }
-    let evidence = |pattern: usize| if pattern < TORCH.len() { Evidence::Torch } else { Evidence::Other };
-    let found = WORDS.as_ref()?.find_iter(line);
-    found.map(|found| evidence(found.pattern().as_usize())).min()
+    wanted
 }
 
 /// `root@node1:~# ibstat`: the commands that follow speak of that host.
@@ -168,13 +200,21 @@ mod tests {
 
     #[test]
     fn lines_go_to_who_may_read_them() {
+        let none = Wanted::default();
+        let other = Wanted { other: true, ..none };
         let cases = [
-            ("[rank0]:[E] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(", Some(Evidence::Torch)),
-            ("n:1 NCCL DIAG [OK] p2p: fine", Some(Evidence::Other)),
-            ("\t\tState: Active", Some(Evidence::Other)),
-            ("root@node1:~# ibstat", Some(Evidence::Other)),
-            ("step 12, loss 0.25, 3.1 s", None),
-            ("      8388608       2097152     float     sum      -1   123.4   68.0  127.5      0", None),
+            (
+                "[rank0]:[E] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(",
+                Wanted { torch: true, ..none },
+            ),
+            ("n:1 NCCL DIAG [OK] p2p: fine", other),
+            ("\t\tState: Active", other),
+            ("root@node1:~# ibstat", other),
+            ("step 12, loss 0.25, 3.1 s", none),
+            (" 45%|####    | 45/100 [00:01<00:02]", Wanted { progress: true, ..none }),
+            ("NCCL_DEBUG=INFO ./train", Wanted { variables: true, ..none }),
+            ("srun: error: node1: task 3: Exited with exit code 1", Wanted { end: true, speaker: true, ..none }),
+            ("      8388608       2097152     float     sum      -1   123.4   68.0  127.5      0", none),
         ];
         for (line, expected) in cases {
             assert_eq!(of(line.as_bytes()), expected, "{line}");

@@ -2,7 +2,7 @@
 
 use crate::clean::{from_json, indent, may_be_json, without_escapes};
 use crate::cursor::text;
-use crate::evidence::{self, Evidence};
+use crate::evidence::{self, Wanted};
 use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, WarnLine, What};
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
@@ -12,7 +12,7 @@ use crate::readers::{DUMP_STREAM, may_belong};
 use crate::{command, ends, inspector, notes, speaker};
 use busbw_model::{Place, SourceLine, Speaker, Transport};
 use memchr::memmem::Finder;
-use memchr::{memchr, memchr_iter, memmem};
+use memchr::{memchr, memchr_iter};
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
@@ -377,8 +377,8 @@ impl Scanner {
             Some(untagged) => peel(untagged).text,
             None => peeled.text,
         };
-        self.speaks(peeled.stream, body, plain);
-        let evidence = evidence::of(plain);
+        let wanted = evidence::of(untagged.as_ref().map_or(plain, String::as_bytes));
+        self.speaks(peeled.stream, body, plain, wanted);
         let unindented = body.trim_start();
         if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
             && let Some(version) = nccl_log::read_version(unindented.as_bytes())
@@ -386,13 +386,12 @@ impl Scanner {
             let speaker = self.driver_told.filter(|(_, line)| line + 1 == self.line).map_or(NOBODY, |(told, _)| told);
             self.push(speaker, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
         }
-        match evidence {
-            Some(Evidence::Torch) => self.text(peeled.stream, &lossy),
-            Some(Evidence::Other) => self.text(peeled.stream, body),
-            None if may_belong(body.as_bytes()) => self.text(peeled.stream, body),
-            None => {}
+        if wanted.torch {
+            self.text(peeled.stream, &lossy);
+        } else if wanted.other || may_belong(body.as_bytes()) {
+            self.text(peeled.stream, body);
         }
-        if memmem::find(plain, b"NCCL_").is_some() {
+        if wanted.variables {
             let variables = command::variables(&lossy);
             if !variables.is_empty() {
                 self.push(NOBODY, What::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
@@ -401,12 +400,16 @@ impl Scanner {
     }
 
     /// Who speaks a plain line, and whether it tells of an end, or that a loop goes on.
-    fn speaks(&mut self, stream: &str, body: &str, plain: &[u8]) {
+    fn speaks(&mut self, stream: &str, body: &str, plain: &[u8], wanted: Wanted) {
         let count = self.notes.count(plain);
         let last = self.tracebacks.ends(stream, body);
-        let end = ends::read(body, last);
-        let by = if self.tracebacks.is_python(stream, end.as_ref()) { Speaker::Python } else { speaker::of(body) };
-        let goes_on = count > 1 && by == Speaker::Program && !is_progress(body);
+        let end = if last || wanted.end { ends::read(body, last) } else { None };
+        let by = match self.tracebacks.is_python(stream, end.as_ref()) {
+            true => Speaker::Python,
+            false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
+            false => Speaker::Program,
+        };
+        let goes_on = count > 1 && by == Speaker::Program && !wanted.progress;
         let said = match end {
             Some(said) => Some(said),
             None if goes_on => None,
@@ -449,11 +452,6 @@ impl Scanner {
         let stream = self.stream(stream);
         self.push(NOBODY, What::Text { stream, text: body.into() });
     }
-}
-
-/// A bar of tqdm, which a process that ends prints once more: `45%|████▌     | 45/100 [00:01<…]`.
-fn is_progress(body: &str) -> bool {
-    body.contains("%|")
 }
 
 /// A line without the indent of its block, which blank lines lack.

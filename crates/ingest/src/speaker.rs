@@ -15,6 +15,41 @@ const FORMS: [Form; 7] = [
     (Speaker::Kernel, is_kernel),
 ];
 
+/// One of these, or of [`LAUNCHERS`], is in every line that has a form, unless it begins with a bracket.
+pub(crate) const MARKS: [&str; 31] = [
+    "Test NCCL failure ",
+    "Test CUDA failure ",
+    "Test failure ",
+    "NCCL failure ",
+    "Cuda failure ",
+    "libfabric:",
+    ".cpp:",
+    ".hpp:",
+    "torch/distributed/elastic/",
+    "torch.distributed.elastic.",
+    "[launch.py:",
+    "Process received",
+    "Signal: ",
+    "Signal code: ",
+    "Caught signal ",
+    "terminate called ",
+    "what():  ",
+    "Fatal Python",
+    "*** SIG",
+    "*** Aborted",
+    "panicked at ",
+    ": line ",
+    "Segmentation fault",
+    "Bus error",
+    "(core dumped)",
+    "error while loading",
+    "symbol lookup error",
+    "command not found",
+    "Permission denied (publickey",
+    "NVRM: ",
+    " kernel: ",
+];
+
 /// The speaker of a line: the job's own program where no form fits.
 pub(crate) fn of(body: &str) -> Speaker {
     let body = body.trim_start();
@@ -97,34 +132,36 @@ fn is_shell(line: &str) -> bool {
     is_number(number) && behind_pid.len() < rest.len() && ENDS.iter().any(|end| behind_pid.starts_with(end))
 }
 
+/// What mpirun and its daemons, srun and ssh begin with.
+pub(crate) const LAUNCHERS: [&str; 22] = [
+    "srun: ",
+    "slurmstepd: ",
+    "mpirun noticed that ",
+    "mpirun: ",
+    "mpiexec: ",
+    "mpiexec noticed that ",
+    "prterun: ",
+    "prterun noticed that ",
+    "[mpiexec@",
+    "[proxy:",
+    "ORTE ",
+    "PRTE ",
+    "An ORTE daemon ",
+    "A PRTE daemon ",
+    "There are not enough slots available ",
+    "Primary job  terminated ",
+    "ssh: ",
+    "Host key verification failed",
+    "Permission denied (publickey",
+    "Permission denied, please try again",
+    "kubelet: ",
+    "Warning: Permanently added ",
+];
+
 /// mpirun and its daemons, srun, ssh, shells that find no program.
 fn is_launcher(line: &str) -> bool {
-    const STARTS: [&str; 22] = [
-        "srun: ",
-        "slurmstepd: ",
-        "mpirun noticed that ",
-        "mpirun: ",
-        "mpiexec: ",
-        "mpiexec noticed that ",
-        "prterun: ",
-        "prterun noticed that ",
-        "[mpiexec@",
-        "[proxy:",
-        "ORTE ",
-        "PRTE ",
-        "An ORTE daemon ",
-        "A PRTE daemon ",
-        "There are not enough slots available ",
-        "Primary job  terminated ",
-        "ssh: ",
-        "Host key verification failed",
-        "Permission denied (publickey",
-        "Permission denied, please try again",
-        "kubelet: ",
-        "Warning: Permanently added ",
-    ];
     let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
-    STARTS.iter().any(|start| line.starts_with(start))
+    LAUNCHERS.iter().any(|start| line.starts_with(start))
         || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
         || line
             .split_once(": Permission denied (publickey")
@@ -206,6 +243,8 @@ mod tests {
         ];
         for (line, speaker) in cases {
             assert_eq!(of(line), speaker, "{line}");
+            let looked_at = line.trim_start().starts_with('[') || crate::evidence::of(line.as_bytes()).speaker;
+            assert!(looked_at || speaker == Speaker::Program, "{line}");
         }
     }
 }

@@ -36,7 +36,7 @@ pub fn forced(case: &Case) -> Vec<Finding> {
     let meant = case.run.nccl.env_value("NCCL_SOCKET_IFNAME").is_some() || !case.tests.is_empty();
     let large = |comm: &&Communicator| {
         let (ranks, nodes) = (comm.nranks.unwrap_or(0), comm.nnodes.unwrap_or(1));
-        nodes > 1 && ranks >= MANY * nodes && network_of(comm) == Some(Network::Socket)
+        nodes > 1 && ranks / MANY >= nodes && network_of(comm) == Some(Network::Socket)
     };
     let Some(comm) = case.run.communicators.iter().find(large).filter(|_| !meant) else { return Vec::new() };
     let Some((setting, known)) =

@@ -6,11 +6,9 @@
 mod forms;
 mod python;
 
-use aho_corasick::AhoCorasick;
 use busbw_model::{Ended, RankEnd, SourceLine};
 pub(crate) use python::{Follower, exception};
 use rustc_hash::FxHashMap;
-use std::sync::LazyLock;
 
 /// More ends tell nothing new.
 const MOST_KEPT: usize = 10_000;
@@ -58,47 +56,41 @@ impl Told {
 }
 
 /// One of these is in every line that [`read`] knows.
-static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
-    AhoCorasick::new([
-        "Traceback (most",
-        "File \"",
-        "Error",
-        "Exception",
-        "exception was never",
-        "Error in atexit",
-        "Logging error",
-        "Timeout",
-        "KeyboardInterrupt",
-        " exception",
-        "following error:",
-        "rank ",
-        "] /",
-        "what():",
-        " signal",
-        "Signal: ",
-        "terminate called",
-        "panicked at",
-        "core dumped",
-        ": line ",
-        " failure ",
-        ", NCCL error",
-        "srun: error: ",
-        "slurmstepd: ",
-        "exited with",
-        "exitcode",
-        "return code",
-        "Fatal Python",
-        ":::MLLOG",
-        "RESULT,",
-    ])
-    .ok()
-});
+pub(crate) const WORDS: [&str; 30] = [
+    "Traceback (most",
+    "File \"",
+    "Error",
+    "Exception",
+    "exception was never",
+    "Error in atexit",
+    "Logging error",
+    "Timeout",
+    "KeyboardInterrupt",
+    " exception",
+    "following error:",
+    "rank ",
+    "] /",
+    "what():",
+    " signal",
+    "Signal: ",
+    "terminate called",
+    "panicked at",
+    "core dumped",
+    ": line ",
+    " failure ",
+    ", NCCL error",
+    "srun: error: ",
+    "slurmstepd: ",
+    "exited with",
+    "exitcode",
+    "return code",
+    "Fatal Python",
+    ":::MLLOG",
+    "RESULT,",
+];
 
-/// What a line is, its labels left out. `last`: it ends a traceback of its stream.
+/// What a line is that ends a traceback of its stream (`last`), or holds one of [`WORDS`]; its labels left out.
 pub(crate) fn read(body: &str, last: bool) -> Option<EndLine> {
-    if !last && !WORDS.as_ref()?.is_match(body) {
-        return None;
-    }
     python::read(body, last).or_else(|| forms::read(body.trim_start()))
 }
 
@@ -133,7 +125,9 @@ impl EndReader {
             EndLine::Header => {
                 self.open.insert(stream.into(), None);
                 // The traceback of a marker begins; one after it is another.
-                self.survived.retain(|known, begun| &**known != stream || !std::mem::replace(begun, true));
+                if self.survived.get_mut(stream).is_some_and(|begun| std::mem::replace(begun, true)) {
+                    self.survived.remove(stream);
+                }
             }
             EndLine::Survived => drop(self.survived.insert(stream.into(), false)),
             EndLine::Frame(at) => drop(self.open.insert(stream.into(), Some(at))),

@@ -144,7 +144,7 @@ fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
         ("Remapped Rows", _) => gpu.ecc.get_or_insert_with(ecc).remapping_failed = Some(value == "Yes"),
         ("Volatile", _) => {
             let errors = &mut gpu.ecc.get_or_insert_with(ecc).uncorrected;
-            *errors = value.parse::<u64>().ok().map(|more| errors.unwrap_or(0) + more).or(*errors);
+            *errors = value.parse::<u64>().ok().map(|more| errors.unwrap_or(0).saturating_add(more)).or(*errors);
         }
         ("Fabric", "State") => {
             let state = value.to_ascii_lowercase();

@@ -12,7 +12,7 @@ mod ports;
 
 use crate::TextLine;
 use busbw_model::{Machine, SourceLine};
-use page::{Key, Page};
+use page::{Key, Machines, Page};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A block of output that is longer than this without a line that is known has ended.
@@ -33,7 +33,7 @@ const LONGEST_GAP: u64 = 80;
 /// ```
 #[derive(Debug, Default)]
 pub struct HostReader {
-    machines: Vec<(Option<Key>, Machine)>,
+    machines: Machines,
     contexts: FxHashMap<Box<str>, Context>,
 }
 
@@ -78,12 +78,13 @@ type Reader = fn(&mut Context, &str, &mut Page) -> Option<()>;
 impl HostReader {
     /// A reader that goes on with what earlier inputs told: machines are known again by their names.
     pub(crate) fn knowing(machines: Vec<Machine>) -> Self {
-        let key = |machine: &Machine| {
-            let host = Some(machine.facts.host.clone()).filter(|host| !host.is_empty())?;
-            Some(Key { host: Some(host), ..Key::default() })
+        let name = |(at, machine): (usize, &Machine)| {
+            let host = Some(&machine.facts.host).filter(|host| !host.is_empty())?;
+            Some((Key::named(host), at))
         };
-        let machines = machines.into_iter().map(|machine| (key(&machine), machine)).collect();
-        HostReader { machines, contexts: FxHashMap::default() }
+        // The first of a name is the one.
+        let known = machines.iter().enumerate().rev().filter_map(name).collect();
+        HostReader { machines: Machines { all: machines, known }, contexts: FxHashMap::default() }
     }
 
     /// Whether a line is a fact though it looks like a row of a topology matrix: `nvidia-smi topo -p2p` prints such.
@@ -120,7 +121,7 @@ impl HostReader {
 
     /// What is known of each machine, in order.
     pub fn finish(self) -> Vec<Machine> {
-        self.machines.into_iter().map(|(_, machine)| machine).collect()
+        self.machines.all
     }
 }
 

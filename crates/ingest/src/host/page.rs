@@ -3,12 +3,13 @@
 use super::Context;
 use busbw_model::node::{GpuDevice, NetInterface, RdmaDevice, RdmaPort};
 use busbw_model::{Machine, NodeFacts, SourceLine, Told};
+use rustc_hash::FxHashMap;
 
 /// More lines tell nothing new.
 const MOST_KEPT: usize = 50_000;
 
 /// Which machine: by its name, or as one of those that a stream tells of without naming it.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub host: Option<String>,
     pub stream: Box<str>,
@@ -16,14 +17,23 @@ pub(super) struct Key {
 }
 
 impl Key {
-    fn is(&self, other: &Key) -> bool {
-        self.host == other.host && (self.host.is_some() || self == other)
+    /// The machine of a name, wherever it is told of.
+    pub fn named(host: &str) -> Self {
+        Key { host: Some(host.to_string()), ..Key::default() }
     }
+}
+
+/// Machines in the order in which they were told of.
+#[derive(Debug, Default)]
+pub(super) struct Machines {
+    pub all: Vec<Machine>,
+    /// Where each stands that is told of by this input, or by its name.
+    pub known: FxHashMap<Key, usize>,
 }
 
 /// The machines, and the line that is read.
 pub(super) struct Page<'a> {
-    pub machines: &'a mut Vec<(Option<Key>, Machine)>,
+    pub machines: &'a mut Machines,
     pub source: SourceLine,
 }
 
@@ -50,14 +60,14 @@ impl Page<'_> {
     }
 
     fn machine(&mut self, context: &Context) -> &mut Machine {
-        let is_it = |(key, _): &(Option<Key>, Machine)| key.as_ref().is_some_and(|key| key.is(&context.key));
-        let at = self.machines.iter().position(is_it).unwrap_or_else(|| {
-            let host = context.key.host.clone().unwrap_or_default();
-            let facts = NodeFacts { host, partial: true, ..NodeFacts::default() };
-            self.machines.push((Some(context.key.clone()), Machine { facts, ..Machine::default() }));
-            self.machines.len() - 1
+        let Machines { all, known } = &mut *self.machines;
+        let host = context.key.host.as_deref();
+        let at = *known.entry(host.map_or_else(|| context.key.clone(), Key::named)).or_insert_with(|| {
+            let facts = NodeFacts { host: host.unwrap_or_default().to_string(), partial: true, ..NodeFacts::default() };
+            all.push(Machine { facts, ..Machine::default() });
+            all.len() - 1
         });
-        &mut self.machines[at].1
+        &mut all[at]
     }
 }
 
