@@ -321,6 +321,16 @@ pub struct Reach {
 }
 
 impl Cluster {
+    /// The same with GPUs that copy straight over PCIe, where they should copy through host memory: with a patched driver.
+    pub fn with_peer_to_peer(&self) -> Option<Cluster> {
+        let mut direct = self.clone();
+        match &mut direct.links {
+            GpuLinks::Pcie { peer_to_peer, .. } if !*peer_to_peer => *peer_to_peer = true,
+            _ => return None,
+        }
+        Some(direct)
+    }
+
     /// How well the model knows such a cluster.
     pub fn reach(&self) -> Reach {
         let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });
@@ -336,7 +346,9 @@ impl Cluster {
             // Copies through host memory depend on the host: 2.6 to 12 GB/s are published.
             // One source tells what RCCL reaches inside a host, none between hosts.
             () if self.gpu.generation == Generation::Cdna => Reach { sound: 0.85, slow: 0.5, above: 1.5 },
-            () if copies || sockets || staged => Reach { sound: 0.85, slow: 0.3, above: 2.0 },
+            () if copies || sockets || staged => {
+                Reach { sound: 0.85, slow: 0.3, above: if copies { 1.5 } else { 2.0 } }
+            }
             // PCIe switches and processors between GPUs differ from board to board.
             () if on_pcie => Reach { sound: 0.85, slow: 0.55, above: 1.5 },
             // Few GPUs of a board have fewer channels than the model thinks: two H100 are published at 298 and at 367 GB/s
