@@ -35,7 +35,7 @@ pub(super) fn of(prospect: &Prospect) -> String {
         ),
         (_, Some(other)) if fits.fit != Fit::Below => {
             let (one, two, ask) = difference(&fits.cluster, &other.cluster);
-            format!("{said} is {} of what {one} give, {} of {two}. {ask}", share(fits), share(other))
+            format!("{said} is {} of what {one} should give, {} of {two}. {ask}", share(fits), share(other))
         }
         (Fit::Below, _) if fits.cluster.domains() > 1 => format!(
             "{said} is {} of what {} give with {}, more than fewer NICs carry. {NICS}",
@@ -83,6 +83,9 @@ fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
             "How do the GPUs reach each other? Add the output of `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`",
         );
     }
+    if a.cpu.sockets != b.cpu.sockets {
+        return both(sockets, "Are all its GPUs on one socket? Add the output of `nvidia-smi topo -m`");
+    }
     match (&a.nics, &b.nics) {
         (Some(one), Some(two)) if (one.count, one.rate) == (two.count, two.rate) => both(nics, NETWORK),
         _ => both(nics, NICS),
@@ -99,6 +102,10 @@ fn links(cluster: &Cluster) -> String {
         GpuLinks::NvSwitch { per_gpu, .. } => format!("NVSwitches with {:.0} GB/s of each GPU", per_gpu.0),
         _ => format!("NVLinks with {:.0} GB/s of each GPU", cluster.links.per_gpu().0),
     }
+}
+
+fn sockets(cluster: &Cluster) -> String {
+    format!("a host with {} socket{}", cluster.cpu.sockets, if cluster.cpu.sockets == 1 { "" } else { "s" })
 }
 
 /// `8 NICs of 400 Gbit/s per host`.

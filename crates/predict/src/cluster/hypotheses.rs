@@ -127,7 +127,7 @@ pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
 /// Clusters that differ in nothing that counts for speed.
 fn alike(a: &Cluster, b: &Cluster) -> bool {
     let nics = |cluster: &Cluster| if cluster.domains() > 1 { cluster.nics.clone() } else { None };
-    (a.nodes, &a.links, nics(a), &a.gpu.name) == (b.nodes, &b.links, nics(b), &b.gpu.name)
+    (a.nodes, &a.links, &a.cpu, nics(a), &a.gpu.name) == (b.nodes, &b.links, &b.cpu, nics(b), &b.gpu.name)
 }
 
 /// The GPUs that are named, else one of each kind.
@@ -205,6 +205,13 @@ fn linked(facts: &Facts) -> Vec<Facts> {
         facts
     };
     let mut all = vec![with(None, None)];
+    // Between two sockets a ring is bound to their link: three A100 are published at 20 GB/s (NVIDIA/nccl-tests issue 178).
+    let direct = model.peer_to_peer && facts.links.peer_to_peer != Some(false);
+    if direct && facts.gpus_per_node > 2 && facts.cpu.sockets.is_none() {
+        let mut on_one = facts.clone();
+        on_one.cpu.sockets = Some(1);
+        all.push(on_one);
+    }
     if model.peer_to_peer && facts.links.peer_to_peer.is_none() && facts.links.path.is_none() {
         all.push(with(Some(false), None));
     }
@@ -321,13 +328,15 @@ pub struct Reach {
 }
 
 impl Cluster {
-    /// The same with GPUs that copy straight over PCIe, where they should copy through host memory: with a patched driver.
+    /// The same with GPUs that copy straight over PCIe at best, where they should copy through host memory: with a patched
+    /// driver.
     pub fn with_peer_to_peer(&self) -> Option<Cluster> {
         let mut direct = self.clone();
         match &mut direct.links {
             GpuLinks::Pcie { peer_to_peer, .. } if !*peer_to_peer => *peer_to_peer = true,
             _ => return None,
         }
+        direct.cpu.sockets = 1;
         Some(direct)
     }
 
