@@ -12,6 +12,8 @@ pub(super) struct Hypothesis {
     pub largest: PredictionRow,
     /// Measured over predicted busbw where bandwidth counts: the median over the three largest sizes.
     pub reached: f64,
+    /// The same of rings, where NCCL may have taken trees or these.
+    pub of_rings: Option<f64>,
     pub fit: Fit,
 }
 
@@ -50,14 +52,15 @@ impl Hypothesis {
         if test.curve.largest < SETTLED {
             reach.slow *= 0.8;
         }
-        let of_rings = || share_of(&predict(&ringed(&cluster)?, collective, &sizes).rows);
+        let of_rings = ringed(&cluster).and_then(|rings| share_of(&predict(&rings, collective, &sizes).rows));
         let fit = match reached {
             _ if reached > reach.above => Fit::Above,
             _ if reached >= reach.sound => Fit::Within,
-            _ if reached < reach.slow && of_rings().is_none_or(|rings| rings < reach.slow) => Fit::Below,
+            _ if reached >= reach.slow && of_rings.is_some_and(|rings| rings >= reach.sound) => Fit::Within,
+            _ if reached < reach.slow && of_rings.is_none_or(|rings| rings < reach.slow) => Fit::Below,
             _ => Fit::Between,
         };
-        Some(Hypothesis { cluster, largest: predicted.into_iter().next_back()?, reached, fit })
+        Some(Hypothesis { cluster, largest: predicted.into_iter().next_back()?, reached, of_rings, fit })
     }
 
     /// From what is expected, as a factor, either way.

@@ -13,7 +13,8 @@ pub(super) fn of(prospect: &Prospect) -> String {
     let plateau = prospect.test.curve.plateau;
     let fits = prospect.chosen();
     let others = |fit: Fit| prospect.hypotheses.iter().filter(move |one| one.fit == fit);
-    let other = others(Fit::Below).next().or_else(|| others(Fit::Between).find(|one| !std::ptr::eq(*one, fits)));
+    let besides = |fit: Fit| others(fit).next().filter(|_| fits.fit == Fit::Within || fit == Fit::Below);
+    let other = besides(Fit::Below).or_else(|| besides(Fit::Between));
     let said = format!("{}: {plateau}", prospect.what());
     if let Some(fall) = &prospect.test.curve.fall {
         return format!(
@@ -34,13 +35,19 @@ pub(super) fn of(prospect: &Prospect) -> String {
         ),
         (_, Some(other)) if fits.fit != Fit::Below => {
             let (one, two, ask) = difference(&fits.cluster, &other.cluster);
-            format!("{said} is {} of what {one} give, {} of {two}. {ask}", share(fits), share(other))
+            format!("{said} is {} of what {one} should give, {} of {two}. {ask}", share(fits), share(other))
         }
-        (Fit::Below, _) => format!(
+        (Fit::Below, _) if fits.cluster.domains() > 1 => format!(
             "{said} is {} of what {} give with {}, more than fewer NICs carry. {NICS}",
             share(fits),
             setting::words(&fits.cluster),
             nics(&fits.cluster)
+        ),
+        _ if let Some(rings) = fits.of_rings => format!(
+            "{said} is {:.0}% of what rings give, {} of trees. Which did NCCL use? Run once more with NCCL_ALGO=Ring, and give \
+             that output",
+            100.0 * rings,
+            share(fits)
         ),
         _ => format!(
             "{said} is {} of the {} expected: sound and slow runs are both found there. What do the links give by themselves? \
@@ -73,8 +80,11 @@ fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
     if a.links != b.links {
         return both(
             links,
-            "Do the GPUs reach each other directly? Add the output of `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`",
+            "How do the GPUs reach each other? Add the output of `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`",
         );
+    }
+    if a.cpu.sockets != b.cpu.sockets {
+        return both(sockets, "Are all its GPUs on one socket? Add the output of `nvidia-smi topo -m`");
     }
     match (&a.nics, &b.nics) {
         (Some(one), Some(two)) if (one.count, one.rate) == (two.count, two.rate) => both(nics, NETWORK),
@@ -89,8 +99,13 @@ fn links(cluster: &Cluster) -> String {
     match cluster.links {
         GpuLinks::Pcie { peer_to_peer: false, .. } => "copies through host memory".into(),
         GpuLinks::Pcie { .. } => "direct copies over PCIe".into(),
-        _ => "NVLinks".into(),
+        GpuLinks::NvSwitch { per_gpu, .. } => format!("NVSwitches with {:.0} GB/s of each GPU", per_gpu.0),
+        _ => format!("NVLinks with {:.0} GB/s of each GPU", cluster.links.per_gpu().0),
     }
+}
+
+fn sockets(cluster: &Cluster) -> String {
+    format!("a host with {} socket{}", cluster.cpu.sockets, if cluster.cpu.sockets == 1 { "" } else { "s" })
 }
 
 /// `8 NICs of 400 Gbit/s per host`.

@@ -1,8 +1,9 @@
 //! One thing wrong at a time: how a cluster would do with it, and without it.
 
-use busbw_model::{Bytes, Code, Collective, GBps, Micros};
+use busbw_model::{Bytes, Code, Collective, Communicator, GBps, GdrUse, Micros, TransportKind};
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 use busbw_predict::{Cluster, predict};
+use std::collections::HashSet;
 
 /// A trouble that can be put into a description, and taken out.
 struct Trouble {
@@ -159,11 +160,16 @@ pub(super) struct Ends {
 }
 
 /// The trouble with which the measured figures would be predicted, if there is one.
-pub(super) fn most_alike(cluster: &Cluster, collective: Collective, ends: &Ends) -> Option<Suspect> {
+pub(super) fn most_alike(
+    cluster: &Cluster,
+    collective: Collective,
+    ends: &Ends,
+    comm: Option<&Communicator>,
+) -> Option<Suspect> {
     let (measured, size) = (ends.plateau, ends.largest);
     let suspect = |trouble: &Trouble| {
         let mut harmed = cluster.clone();
-        if !(trouble.harm)(&mut harmed) {
+        if !(trouble.harm)(&mut harmed) || comm.is_some_and(|comm| refuted(trouble.code, &harmed, comm)) {
             return None;
         }
         let busbw = predict(&harmed, collective, &[size]).rows.first()?.busbw;
@@ -173,6 +179,20 @@ pub(super) fn most_alike(cluster: &Cluster, collective: Collective, ends: &Ends)
     let suspects = TROUBLES.iter().filter_map(suspect);
     let alike = suspects.filter(|s| distance(s) < ALIKE.ln()).min_by(|a, b| distance(a).total_cmp(&distance(b)));
     sockets(cluster, collective, ends).or(alike)
+}
+
+/// Whether the connections that NCCL printed show that it was not so.
+fn refuted(code: Code, harmed: &Cluster, comm: &Communicator) -> bool {
+    let nics: HashSet<u32> = comm.transports.iter().filter_map(|transport| transport.nic).collect();
+    let any = |is: fn(&TransportKind) -> bool| comm.transports.iter().any(|transport| is(&transport.kind));
+    match code {
+        Code::GdrDisabled => comm.gdr() == Some(GdrUse::All),
+        Code::NicUnused => harmed.nics.as_ref().is_some_and(|left| nics.len() > left.count),
+        Code::P2pDisabled => {
+            any(|kind| matches!(kind, TransportKind::P2p(_))) && !any(|kind| *kind == TransportKind::Shm)
+        }
+        _ => false,
+    }
 }
 
 /// Sockets carry little and late, how little depends on the host: their latency tells them.

@@ -127,7 +127,7 @@ pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
 /// Clusters that differ in nothing that counts for speed.
 fn alike(a: &Cluster, b: &Cluster) -> bool {
     let nics = |cluster: &Cluster| if cluster.domains() > 1 { cluster.nics.clone() } else { None };
-    (a.nodes, &a.links, nics(a), &a.gpu.name) == (b.nodes, &b.links, nics(b), &b.gpu.name)
+    (a.nodes, &a.links, &a.cpu, nics(a), &a.gpu.name) == (b.nodes, &b.links, &b.cpu, nics(b), &b.gpu.name)
 }
 
 /// The GPUs that are named, else one of each kind.
@@ -205,6 +205,13 @@ fn linked(facts: &Facts) -> Vec<Facts> {
         facts
     };
     let mut all = vec![with(None, None)];
+    // Between two sockets a ring is bound to their link: three A100 are published at 20 GB/s (NVIDIA/nccl-tests issue 178).
+    let direct = model.peer_to_peer && facts.links.peer_to_peer != Some(false);
+    if direct && facts.gpus_per_node > 2 && facts.cpu.sockets.is_none() {
+        let mut on_one = facts.clone();
+        on_one.cpu.sockets = Some(1);
+        all.push(on_one);
+    }
     if model.peer_to_peer && facts.links.peer_to_peer.is_none() && facts.links.path.is_none() {
         all.push(with(Some(false), None));
     }
@@ -242,7 +249,10 @@ fn networked(facts: &Facts) -> Vec<Facts> {
 
 /// The machines with such GPUs whose NICs are no others than those that are known.
 fn of_machines(facts: &Facts, model: &'static GpuModel) -> impl Iterator<Item = Facts> {
-    let fitting = HARDWARE.machines_with(model).filter(move |machine| machine.gpus >= facts.gpus_per_node);
+    // A name that leaves open which is that of the board, not of the card with bridges.
+    let card = |machine: &Machine| machine.links == Some(BoardWiring::Bridge) && model.wiring != BoardWiring::Bridge;
+    let fitting = HARDWARE.machines_with(model);
+    let fitting = fitting.filter(move |machine| machine.gpus >= facts.gpus_per_node && !card(machine));
     fitting.filter_map(move |machine| {
         let (nics, rate, transport) = (machine.nics?, machine.nic_rate()?, machine.transport?);
         let used = (nics * facts.gpus_per_node).div_ceil(machine.gpus);
@@ -318,6 +328,18 @@ pub struct Reach {
 }
 
 impl Cluster {
+    /// The same with GPUs that copy straight over PCIe at best, where they should copy through host memory: with a patched
+    /// driver.
+    pub fn with_peer_to_peer(&self) -> Option<Cluster> {
+        let mut direct = self.clone();
+        match &mut direct.links {
+            GpuLinks::Pcie { peer_to_peer, .. } if !*peer_to_peer => *peer_to_peer = true,
+            _ => return None,
+        }
+        direct.cpu.sockets = 1;
+        Some(direct)
+    }
+
     /// How well the model knows such a cluster.
     pub fn reach(&self) -> Reach {
         let copies = matches!(self.links, GpuLinks::Pcie { peer_to_peer: false, .. });
@@ -333,10 +355,13 @@ impl Cluster {
             // Copies through host memory depend on the host: 2.6 to 12 GB/s are published.
             // One source tells what RCCL reaches inside a host, none between hosts.
             () if self.gpu.generation == Generation::Cdna => Reach { sound: 0.85, slow: 0.5, above: 1.5 },
-            () if copies || sockets || staged => Reach { sound: 0.85, slow: 0.3, above: 2.0 },
+            () if copies || sockets || staged => {
+                Reach { sound: 0.85, slow: 0.3, above: if copies { 1.5 } else { 2.0 } }
+            }
             // PCIe switches and processors between GPUs differ from board to board.
             () if on_pcie => Reach { sound: 0.85, slow: 0.55, above: 1.5 },
-            // Few GPUs of a board have fewer channels than the model thinks; no table of them is published.
+            // Few GPUs of a board have fewer channels than the model thinks: two H100 are published at 298 and at 367 GB/s
+            // (NVIDIA/nccl issue 1455).
             () if part => Reach { sound: 0.75, slow: 0.6, above: 1.3 },
             // Between many hosts settings count, and a published run at 87% is a slow one (table 065).
             () => Reach { sound: if self.domains() > 2 { 0.88 } else { 0.85 }, slow: 0.75, above: 1.3 },

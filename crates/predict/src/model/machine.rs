@@ -99,7 +99,8 @@ impl<'a> Machine<'a> {
             } else {
                 None
             },
-            nvls: nvls && cluster.gpu.generation >= Generation::Hopper,
+            // Among four GPUs NVLS gains nothing: H100 reach what rings do (NVIDIA/nccl issue 1455), GB200 and GB300 680 GB/s.
+            nvls: nvls && cluster.gpu.generation >= Generation::Hopper && (domains > 1 || cluster.ranks() > 4),
         }
     }
 

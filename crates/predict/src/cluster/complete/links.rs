@@ -14,7 +14,7 @@ pub(super) fn complete(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
             let domain = domain.unwrap_or(facts.gpus_per_node).max(facts.gpus_per_node);
             GpuLinks::NvSwitch { per_gpu: nvlink(facts, notes), domain, nvls: nvls(facts) }
         }
-        LinkKind::Mesh => GpuLinks::NvLinkMesh { per_gpu: nvlink(facts, notes) },
+        LinkKind::Mesh => GpuLinks::NvLinkMesh { per_gpu: of_mesh(facts, nvlink(facts, notes)) },
         LinkKind::Bridge => bridged(facts, notes),
         LinkKind::Pcie => {
             GpuLinks::Pcie { per_gpu: pcie(facts, notes).rate(), peer_to_peer: peer_to_peer(facts, notes) }
@@ -61,10 +61,6 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
         return rate;
     }
     let rate = match facts.gpu.model.and_then(|model| model.nvlink) {
-        // Each GPU has a link to each other: with few of them most links are idle.
-        Some(xgmi) if facts.gpu.generation == Generation::Cdna && xgmi.links == 7 => {
-            GBps(xgmi.rate().0 * facts.gpus_per_node.clamp(2, 8).saturating_sub(1) as f64 / 7.0)
-        }
         Some(nvlink) => nvlink.rate(),
         None => match facts.gpu.generation {
             Generation::Pascal => GBps(80.0),
@@ -80,6 +76,19 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
         hardware_name(facts)
     ));
     rate
+}
+
+/// Where each GPU of a board has as many links to each other, those to GPUs that take no part are idle (ROCm/rccl pull request
+/// 1270 of MI300X; of A100 boards of four NVIDIA/nccl-tests issue 331, 72 GB/s between two).
+fn of_mesh(facts: &Facts, all_links: GBps) -> GBps {
+    let Some(model) = facts.gpu.model else { return all_links };
+    let board = if model.four_gpu_mesh { 4 } else { model.board };
+    let even =
+        model.four_gpu_mesh || model.nvlink.is_some_and(|nvlink| nvlink.links as usize % (board - 1).max(1) == 0);
+    if !even || facts.links.nvlink.is_some() || facts.gpus_per_node >= board {
+        return all_links;
+    }
+    GBps(all_links.0 * (facts.gpus_per_node.max(2) - 1) as f64 / (board - 1) as f64)
 }
 
 /// Bridges join a few GPUs; a ring over more of them also crosses PCIe.
