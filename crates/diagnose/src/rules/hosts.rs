@@ -134,8 +134,11 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
 
 /// A run that the input tells of without showing how it went: sound machines are no praise for it.
 fn run_unseen(case: &Case) -> Option<Judged> {
-    use busbw_model::InputKind::{Busbw, HostFacts, TopoMatrix, TopoXml};
-    let is_of_run = |kind: &InputKind| !matches!(kind, Busbw | HostFacts | TopoMatrix | TopoXml);
+    use busbw_model::InputKind::{Busbw, HostFacts, Perftest, RdmaCheck, RdmaMonitor, TopoMatrix, TopoXml};
+    let of_machine = |kind: &InputKind| {
+        matches!(kind, Busbw | HostFacts | Perftest | RdmaCheck | RdmaMonitor | TopoMatrix | TopoXml)
+    };
+    let is_of_run = |kind: &InputKind| !of_machine(kind);
     let tells = case.run.inputs.iter().flat_map(|input| &input.kinds).any(is_of_run);
     let is_seen = !case.run.tables.is_empty() || case.run.communicators.iter().any(|comm| comm.came_up());
     let (what, how) = ("the run".into(), "the input does not show how it went".into());

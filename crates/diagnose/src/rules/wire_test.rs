@@ -128,26 +128,36 @@ fn is_large(row: &PerfRow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use busbw_model::{Diagnosis, Verdict};
 
     /// What a test says whose only row is of messages of `size` bytes at 390.5 Gbit/s.
     fn found(rate: u32, title: &str, size: u32) -> Option<(Code, String)> {
-        let port = format!(
+        let diagnosis = diagnosis(&[&ibstat(rate), &perftest(title, size)]);
+        let mut found: Vec<Finding> = diagnosis.findings;
+        assert!(found.len() < 2, "{found:?}");
+        found.pop().map(|finding| (finding.code, finding.title))
+    }
+
+    fn diagnosis(inputs: &[&str]) -> Diagnosis {
+        let inputs: Vec<(&str, &[u8])> = inputs.iter().map(|text| ("input.txt", text.as_bytes())).collect();
+        crate::diagnose(&busbw_ingest::read_bytes(&inputs).expect("text"))
+    }
+
+    fn ibstat(rate: u32) -> String {
+        format!(
             "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: {rate}\n"
-        );
-        let test = format!(
+        )
+    }
+
+    fn perftest(title: &str, size: u32) -> String {
+        format!(
             "                    {title}\n Dual-port       : OFF\t\tDevice         : mlx5_0\n Number of qps   : 1\t\tTransport type : IB\n\
              ---------------------------------------------------------------------------------------\n \
              #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n \
              64         5000             9.00               8.00   \t\t   15.6\n \
              {size}      5000             392.00               390.50   \t\t   0.744\n\
              ---------------------------------------------------------------------------------------\n"
-        );
-        let inputs = [("ibstat.txt", port.as_bytes()), ("bw.txt", test.as_bytes())];
-        let run = busbw_ingest::read_bytes(&inputs).expect("text");
-        let case = Case::new(&run);
-        let mut found = rule(&case);
-        assert!(found.len() < 2, "{found:?}");
-        found.pop().map(|finding| (finding.code, finding.title))
+        )
     }
 
     #[test]
@@ -160,6 +170,21 @@ mod tests {
         assert_eq!(found(800, write, 65536), Some((Code::NicRate, says("49%", 800))));
         let both_ways = "RDMA_Write Bidirectional BW Test";
         assert_eq!(found(400, both_ways, 65536).map(|(code, _)| code), Some(Code::NicRate));
+    }
+
+    #[test]
+    fn the_first_line_says_what_share_was_reached_or_asks() {
+        let wire = perftest("RDMA_Write BW Test", 65536);
+        let first = |inputs: &[&str]| {
+            let Diagnosis { verdict, summary, .. } = diagnosis(inputs);
+            (verdict, summary)
+        };
+        let (verdict, summary) = first(&[&ibstat(400), &wire]);
+        assert!(summary.contains("98% of its port's 400 Gbit/s"), "{summary}");
+        assert_eq!(verdict, Verdict::Healthy);
+        let (verdict, summary) = first(&[&wire]);
+        assert!(summary.contains("What is the port's rate?"), "{summary}");
+        assert_eq!(verdict, Verdict::Inconclusive);
     }
 
     #[test]
