@@ -75,11 +75,12 @@ const TROUBLES: &[Trouble] = &[
         code: Code::P2pDisabled,
         words: "GPUs that reach each other through host memory only",
         remedy: "See how GPUs connect: `NCCL_DEBUG=INFO … 2>&1 | grep -E 'via (SHM|P2P)'`, and `nvidia-smi topo -p2p r`",
+        // Between hosts as little is rather sockets, and the connections tell which.
         harm: |cluster| {
             let per_gpu = GBps(cluster.links.per_gpu().0.min(PCIE_5));
             let had = !matches!(cluster.links, GpuLinks::Pcie { peer_to_peer: false, .. } | GpuLinks::Single { .. });
             cluster.links = GpuLinks::Pcie { per_gpu, peer_to_peer: false };
-            had
+            had && cluster.domains() == 1
         },
         cure: |cluster| {
             if let GpuLinks::Pcie { peer_to_peer, .. } = &mut cluster.links {

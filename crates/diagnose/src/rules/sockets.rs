@@ -4,9 +4,6 @@ use super::Draft;
 use crate::case::{Case, Network, network_of};
 use busbw_model::{Code, Evidence, Finding, Severity};
 
-/// What a few sockets carry on fast Ethernet when they are well set, GB/s: 60% of 100 Gbit/s (NVIDIA/nccl issue 209).
-const WELL_SET: f64 = 7.5;
-
 /// Communicators over sockets where no RDMA is in sight.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let Some(comm) =
@@ -16,15 +13,13 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     };
     let settings = ["NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"].map(|name| case.run.nccl.env_value(name));
     let tuned = settings.iter().flatten().next();
-    let across = case.tests.iter().filter(|test| test.crosses_nodes() && test.curve.shows_bandwidth());
-    let slow = across.into_iter().any(|test| test.curve.plateau.0 < WELL_SET);
     if case.has_rdma() && tuned.is_none() {
         return Vec::new();
     }
     let draft = Draft {
         code: Code::SocketTuning,
-        severity: if slow || tuned.is_some() { Severity::Warning } else { Severity::Info },
-        confidence: if slow { 0.65 } else { 0.45 },
+        severity: if tuned.is_some() { Severity::Warning } else { Severity::Info },
+        confidence: 0.45,
         title: "Traffic between nodes goes over sockets, whose number can be set".into(),
         explanation: "Over TCP, NCCL uses NCCL_SOCKET_NTHREADS threads with NCCL_NSOCKS_PERTHREAD sockets each for a connection, by default one \
                       of each on most machines. One flow is bound to a core, and clouds cap it; several carry more, but threads take CPU from \

@@ -304,6 +304,10 @@ fn generic(facts: &Facts) -> Vec<Facts> {
     for count in counts {
         for gbps in rates.into_iter().filter(|gbps| *gbps >= slowest && (*gbps <= usual || !board)) {
             let rate = facts.network.rate.unwrap_or(GBps(gbps / 8.0));
+            // Nobody buys NICs that the PCIe of all GPUs cannot feed.
+            if facts.network.count.is_some() && whole && count > fed(facts, rate) {
+                continue;
+            }
             let mut facts = facts.clone();
             (facts.network.count, facts.network.rate) = (Some(count), Some(rate));
             all.push(facts.clone());
