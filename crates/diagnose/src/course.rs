@@ -6,7 +6,25 @@ use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subje
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    start(case, findings).into_iter().chain(results(case)).chain(answers(case)).collect()
+    let parts = [start(case, findings), first_size(case), results(case), answers(case)];
+    parts.into_iter().flatten().collect()
+}
+
+/// A table that ends before its first row: a question, unless something else shows how the run ended.
+fn first_size(case: &Case) -> Option<Judged> {
+    let table = case.run.tables.iter().find(|table| !table.devices.is_empty())?;
+    let measured = case.run.tables.iter().any(|table| table.finished || !table.rows.is_empty());
+    (!measured && !case.refuters.ended_well()).then(|| Judged {
+        subject: Subject::Course,
+        what: format!("the first size on {}", counted(table.devices.len(), "rank")),
+        how: "no result".into(),
+        outcome: Judgement::Undecided,
+        question: Some(
+            "The first size never ended: the table has its header and no row. Does the first collective hang, or does the log only \
+             end there? If it hangs, see where: `gdb -p PID -batch -ex 'thread apply all bt'`, and run again with NCCL_DEBUG=INFO"
+                .into(),
+        ),
+    })
 }
 
 /// Processes that answer NCCL's watcher (RAS), none of them with an error.

@@ -3,7 +3,7 @@
 //! The cause is the earliest end that no other explains. An exception, a crash or a program that gave up is a rank's own; lost
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
-use crate::refute::Refuters;
+use crate::refute::{Refuters, is_after};
 use busbw_model::{Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
 /// The ends of a run.
@@ -26,12 +26,11 @@ impl<'a> Ends<'a> {
     pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
         let timeout = |statement: &&TorchStatement| matches!(statement.event, TorchEvent::Timeout { .. });
         let mut ends = Ends { timeouts: run.torch_statements.iter().filter(timeout).collect(), ..Ends::default() };
-        let refuted = |end: &RankEnd| end.went_on || refuters.went_on_after(end.source.place);
         let (mut alone, mut success): (Vec<&RankEnd>, Option<&RankEnd>) = (Vec::new(), None);
         for end in &run.ends {
             match &end.how {
                 Ended::Success => success = Some(end),
-                _ if refuted(end) => {}
+                _ if refuters.survived(end.source.place) => {}
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
                     ends.aftermath.push(end.source.place);
@@ -56,15 +55,13 @@ impl<'a> Ends<'a> {
 
     /// Whether a watchdog told of a time-out before a place of its input.
     fn timed_out_before(&self, place: Place) -> bool {
-        let mut timeouts = self.timeouts.iter().map(|timeout| timeout.source.place);
-        timeouts.any(|timeout| timeout.input == place.input && timeout.line < place.line)
+        self.timeouts.iter().any(|timeout| is_after(place, timeout.source.place))
     }
 
     /// Whether a failure is told behind a place of its input.
     fn failed_after(&self, place: Place) -> bool {
-        let ends = self.standing.iter().map(|end| end.source.place);
-        let mut failures = ends.chain(self.timeouts.iter().map(|timeout| timeout.source.place));
-        failures.any(|failure| failure.input == place.input && failure.line > place.line)
+        let failures = self.timeouts.iter().map(|timeout| timeout.source.place);
+        self.standing.iter().map(|end| end.source.place).chain(failures).any(|failure| is_after(failure, place))
     }
 
     /// Whether any process failed.

@@ -51,9 +51,9 @@ impl Refuters {
         !self.ended_well.is_empty()
     }
 
-    /// Whether something stands behind a place of the same input that only a process that goes on prints.
-    pub fn went_on_after(&self, place: Place) -> bool {
-        self.succeeded.iter().any(|end| is_after(*end, place))
+    /// Whether the process survived an end: it went on, or something behind it shows that only a process that goes on prints.
+    pub fn survived(&self, end: Place) -> bool {
+        self.survived.contains(&end) || self.succeeded.iter().any(|later| is_after(*later, end))
     }
 
     /// Whether a good end stands behind a place of the same input.
@@ -83,7 +83,8 @@ impl Refuters {
     }
 }
 
-fn is_after(later: Place, place: Place) -> bool {
+/// Whether a place is behind another of the same input.
+pub fn is_after(later: Place, place: Place) -> bool {
     later.input == place.input && later.line > place.line
 }
 

@@ -30,12 +30,12 @@ pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
 /// A cause is known: findings of what follows from it become its evidence.
 fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
     let followed = followed(case, cause);
-    let says = |finding: &Finding| shows(finding, cause) && weight(&cause.how, false) == Weight::Own;
+    let says = |finding: &Finding| rests_on(finding, cause.source.place) && weight(&cause.how, false) == Weight::Own;
     let errors = found.iter_mut().map(|(_, finding)| finding).filter(|finding| finding.severity == Severity::Error);
     let mut named = errors.filter(|finding| says(finding) || !is_consequence(finding.code));
     let named = named.find(|finding| comes_first(case, finding, cause));
     if let Some(named) = named {
-        add(&mut named.evidence, Evidence::new(cause.source.clone()));
+        add(named, Evidence::new(cause.source.clone()));
         named.explanation.push_str(&followed.text);
         if let Ended::Exception { kind, at, .. } = &cause.how
             && weight(&cause.how, false) == Weight::Own
@@ -51,16 +51,16 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
         }
     } else if let Some(mut finding) = own(case, cause, found) {
         finding.explanation.push_str(&followed.text);
-        followed.evidence.into_iter().for_each(|evidence| add(&mut finding.evidence, evidence));
+        followed.evidence.into_iter().for_each(|evidence| add(&mut finding, evidence));
         found.push((Basis::Speed, finding));
     }
     let of_ends = |finding: &Finding| matches!(finding.code, Code::PeerDied | Code::HangMismatch);
     found.retain(|(basis, finding)| *basis == Basis::Speed || says(finding) || !of_ends(finding));
 }
 
-/// Whether a finding rests on the line of an end.
-fn shows(finding: &Finding, end: &RankEnd) -> bool {
-    finding.evidence.iter().any(|evidence| evidence.source.place == end.source.place)
+/// Whether a finding rests on the line at a place.
+fn rests_on(finding: &Finding, place: Place) -> bool {
+    finding.evidence.iter().any(|evidence| evidence.source.place == place)
 }
 
 /// Whether a named trouble explains the end: NCCL's errors are what it became, and what stands before it in its input is its cause.
@@ -71,9 +71,9 @@ fn comes_first(case: &Case, finding: &Finding, cause: &RankEnd) -> bool {
         || finding.evidence.iter().any(|evidence| before(evidence.source.place))
 }
 
-fn add(evidence: &mut Vec<Evidence>, new: Evidence) {
-    if !evidence.iter().any(|known| known.source.place == new.source.place) {
-        evidence.push(new);
+fn add(finding: &mut Finding, new: Evidence) {
+    if !rests_on(finding, new.source.place) {
+        finding.evidence.push(new);
     }
 }
 

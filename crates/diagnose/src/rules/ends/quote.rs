@@ -1,7 +1,9 @@
 //! NCCL's own words for a failure that no rule names.
 
 use super::super::{Basis, Draft};
+use super::rests_on;
 use crate::case::Case;
+use crate::refute::is_after;
 use busbw_model::{Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Warning};
 
 /// What a failure of NCCL's is, by `ncclResult_t`: code, title, what it means, what to do.
@@ -121,19 +123,13 @@ impl<'a> Quote<'a> {
     /// The first warning after which NCCL's calls returned an error, else what PyTorch repeats, else any; where no finding rests
     /// on it.
     fn find(case: &'a Case, found: &[(Basis, Finding)]) -> Option<Self> {
-        let known = |source: &SourceLine| {
-            found
-                .iter()
-                .flat_map(|(_, finding)| &finding.evidence)
-                .any(|evidence| evidence.source.place == source.place)
-        };
-        let (returned, others): (Vec<Self>, Vec<Self>) =
-            Quote::warnings(case).into_iter().partition(|quote| quote.returned);
+        let known = |source: &SourceLine| found.iter().any(|(_, finding)| rests_on(finding, source.place));
+        let (returned, others): (Vec<Self>, Vec<Self>) = Quote::warnings(case).partition(|quote| quote.returned);
         let mut quotes = returned.into_iter().chain(Quote::last_errors(case)).chain(others);
         quotes.find(|quote| !known(quote.source))
     }
 
-    fn warnings(case: &'a Case) -> Vec<Self> {
+    fn warnings(case: &'a Case) -> impl Iterator<Item = Self> {
         // Threads that serve others warn of what happened to these; without SHARP, and after other events, NCCL goes on.
         const HARMLESS: [&str; 8] = [
             "[Service thread",
@@ -145,12 +141,9 @@ impl<'a> Quote<'a> {
             "MSCCL",
             "Missing \"",
         ];
-        let matters = |warning: &&Warning| !HARMLESS.iter().any(|words| warning.message.contains(words));
-        let read = |warning: &'a Warning| {
-            let after = |step: &&ErrorStep| {
-                let (step, warning) = (step.source.place, warning.source.place);
-                step.input == warning.input && step.line > warning.line
-            };
+        let matters = move |warning: &&Warning| !HARMLESS.iter().any(|words| warning.message.contains(words));
+        let read = move |warning: &'a Warning| {
+            let after = |step: &&ErrorStep| is_after(step.source.place, warning.source.place);
             let step = case.run.nccl.error_steps.iter().find(after);
             let kind = match step {
                 _ if warning.site.as_ref().is_some_and(|site| site.starts_with("graph/")) => INTERNAL,
@@ -159,16 +152,16 @@ impl<'a> Quote<'a> {
             };
             Quote { words: &warning.message, source: &warning.source, kind, returned: step.is_some() }
         };
-        case.run.nccl.warnings.iter().filter(matters).map(read).collect()
+        case.run.nccl.warnings.iter().filter(matters).map(read)
     }
 
     fn last_errors(case: &'a Case) -> impl Iterator<Item = Self> {
         let heads = case.lines.iter().filter(|line| line.text.trim_end().ends_with("Last error:"));
         let below = |head: &crate::lines::Line| {
-            let place = head.source.place;
-            case.lines
-                .iter()
-                .find(|line| (line.source.place.input, line.source.place.line) == (place.input, place.line + 1))
+            let next = |line: &&crate::lines::Line| {
+                is_after(line.source.place, head.source.place) && line.source.place.line == head.source.place.line + 1
+            };
+            case.lines.iter().find(next)
         };
         heads.filter_map(below).map(|line| {
             let from = line.text.find("Cuda failure").unwrap_or(0);
