@@ -61,7 +61,7 @@ pub(crate) struct Event {
     pub what: What,
 }
 
-/// What a line says.
+/// What a line says; no larger than a connection, of which a log has millions.
 #[derive(Debug)]
 pub(crate) enum What {
     Edge(EdgeFact),
@@ -69,22 +69,28 @@ pub(crate) enum What {
     EdgeComm(u64),
     Said(Box<SaidLine>),
     Warn(Box<WarnLine>),
-    /// A line, or a part of one, for the line readers.
-    Text {
-        stream: u32,
-        text: Box<str>,
-    },
+    Text(Box<TextFact>),
     /// An operation that the NCCL Inspector measured, and the line.
-    Inspector(Box<Sample>, Box<str>),
-    /// A line that may belong to the end of a process, and the line.
-    End {
-        stream: u32,
-        said: Box<EndLine>,
-        text: Box<str>,
-    },
+    Inspector(Box<(Sample, Box<str>)>),
+    End(Box<EndFact>),
     /// A line that nobody makes a fact of, and who prints it.
-    Statement(Speaker, Box<str>),
+    Statement(Box<(Speaker, Box<str>)>),
     Variables(Box<CommandLine>),
+}
+
+/// A line, or a part of one, for the line readers.
+#[derive(Debug)]
+pub(crate) struct TextFact {
+    pub stream: u32,
+    pub text: Box<str>,
+}
+
+/// A line that may belong to the end of a process, and the line.
+#[derive(Debug)]
+pub(crate) struct EndFact {
+    pub stream: u32,
+    pub said: EndLine,
+    pub text: Box<str>,
 }
 
 /// A connection, small because most lines of a log are connections.
@@ -120,3 +126,6 @@ pub(crate) struct CommandLine {
     pub variables: Vec<(String, String)>,
     pub text: Box<str>,
 }
+
+/// Blocks of events are most of the memory that reading takes.
+const _: () = assert!(size_of::<Event>() <= 24);

@@ -3,7 +3,9 @@
 use crate::clean::{from_json, indent, may_be_json, without_escapes};
 use crate::cursor::text;
 use crate::evidence::{self, Wanted};
-use crate::facts::{BlockFacts, CommandLine, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, WarnLine, What};
+use crate::facts::{
+    BlockFacts, CommandLine, EdgeFact, EndFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, TextFact, WarnLine, What,
+};
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
 use crate::notes::Notes;
@@ -121,7 +123,7 @@ impl Scanner {
         if inspector::may_belong(line)
             && let Some(sample) = inspector::read(line)
         {
-            self.push(NOBODY, What::Inspector(Box::new(sample), kept(line)));
+            self.push(NOBODY, What::Inspector(Box::new((sample, kept(line)))));
             return;
         }
         if may_be_json(line)
@@ -315,7 +317,7 @@ impl Scanner {
 
     fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
         if self.notes.is_news(message) {
-            self.push(speaker, What::Statement(Speaker::NcclInfo, kept(line)));
+            self.push(speaker, What::Statement(Box::new((Speaker::NcclInfo, kept(line)))));
         }
     }
 
@@ -417,7 +419,7 @@ impl Scanner {
         };
         let stream = self.stream(stream);
         match said {
-            Some(said) => self.push(NOBODY, What::End { stream, said: Box::new(said), text: kept(plain) }),
+            Some(said) => self.push(NOBODY, What::End(Box::new(EndFact { stream, said, text: kept(plain) }))),
             None => self.goes_on(stream),
         }
         self.keep_statement(count, by, plain);
@@ -425,7 +427,7 @@ impl Scanner {
 
     fn keep_statement(&mut self, count: u8, by: Speaker, plain: &[u8]) {
         if notes::is_news(count) {
-            self.push(NOBODY, What::Statement(by, kept(plain)));
+            self.push(NOBODY, What::Statement(Box::new((by, kept(plain)))));
         }
     }
 
@@ -450,7 +452,7 @@ impl Scanner {
 
     fn text(&mut self, stream: &str, body: &str) {
         let stream = self.stream(stream);
-        self.push(NOBODY, What::Text { stream, text: body.into() });
+        self.push(NOBODY, What::Text(Box::new(TextFact { stream, text: body.into() })));
     }
 }
 

@@ -45,6 +45,21 @@ fn statements_that_all_differ_are_read_in_linear_time() {
     assert_eq!(table.nodes[0].gpus.len(), 200_000);
 }
 
+/// Each of these took minutes, or gigabytes: machines and streams were looked for one by one, and ranks of a list written out.
+#[test]
+fn machines_streams_and_lists_of_ranks_are_known_at_once() {
+    let xid =
+        |i| format!("Jan  1 00:00:00 node{i} kernel: NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.");
+    assert_eq!(read("machines", lines(50_000, xid).as_bytes()).machines.len(), 50_000);
+    let ignored = lines(50_000, |i| format!("[rank{i}]: Exception ignored in: <x>"));
+    let tracebacks = lines(50_000, |i| format!("[rank{i}]: Traceback (most recent call last):"));
+    read("survived", (ignored + &tracebacks).as_bytes());
+    let listed = format!("srun: error: n1: tasks {}7: Exited with exit code 1\n", "0-4294967295,".repeat(2_000));
+    assert!(
+        read("ranks", listed.repeat(2_000).as_bytes()).ends.iter().map(|end| end.ranks.len()).sum::<usize>() < 1 << 21
+    );
+}
+
 #[test]
 fn operations_of_ras_are_bounded() {
     let counts: String = (0..300_000).map(|i| format!("\"k{i}\":1,")).collect();

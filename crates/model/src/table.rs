@@ -216,6 +216,6 @@ impl BenchTable {
 
     /// Wrong elements over all rows and halves.
     pub fn total_wrong(&self) -> u64 {
-        self.rows.iter().flat_map(BenchRow::halves).filter_map(|m| m.check.wrong()).sum()
+        self.rows.iter().flat_map(BenchRow::halves).filter_map(|m| m.check.wrong()).fold(0, u64::saturating_add)
     }
 }

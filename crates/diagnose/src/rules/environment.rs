@@ -259,7 +259,9 @@ mod tests {
             (log(&named, 8), false),
             (log("cudaDriverVersion 12090", 8), false),
         ];
-        for (text, told) in cases {
+        let sizes =
+            "gpu-0:0:1 [0] NCCL INFO comm 0x10 rank 0 nRanks 16 nNodes 4294967295 localRanks 1 localRank 0 MNNVL 0\n";
+        for (text, told) in cases.into_iter().chain([(sizes.to_string() + &log(disabled, 8), false)]) {
             let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
             assert_eq!(!forced(&Case::new(&run)).is_empty(), told, "{text}");
         }

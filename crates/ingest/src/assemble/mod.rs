@@ -120,19 +120,20 @@ impl Assembler {
                     let source = SourceLine::new(place, &warn.text);
                     self.log.warning(*warn, self.model_speaker(speaker), source);
                 }
-                What::Text { stream, text } => {
-                    let stream = ids.streams.get(stream as usize).map_or("", |s| s);
-                    self.readers.feed(&TextLine { place, stream, text: &text });
+                What::Text(line) => {
+                    let stream = ids.streams.get(line.stream as usize).map_or("", |s| s);
+                    self.readers.feed(&TextLine { place, stream, text: &line.text });
                 }
-                What::Inspector(sample, text) => {
-                    self.samples.add(&sample, place, &text);
+                What::Inspector(sample) => {
+                    self.samples.add(&sample.0, place, &sample.1);
                     self.readers.claim(InputKind::NcclInspector, 1);
                 }
-                What::End { stream, said, text } => {
-                    let stream = ids.streams.get(stream as usize).map_or("", |s| s);
-                    self.readers.ends.feed(stream, *said, SourceLine::new(place, &text));
+                What::End(end) => {
+                    let stream = ids.streams.get(end.stream as usize).map_or("", |s| s);
+                    self.readers.ends.feed(stream, end.said, SourceLine::new(place, &end.text));
                 }
-                What::Statement(by, text) => {
+                What::Statement(said) => {
+                    let (by, text) = *said;
                     let host = self.host_of(speaker).map(str::to_string);
                     self.log.statement(by, SourceLine::new(place, &text), host);
                 }

@@ -142,13 +142,13 @@ fn slurm(line: &str) -> Option<Told> {
 
 /// `0,2-4`.
 fn listed(text: &str) -> Vec<u32> {
-    const MOST: u32 = 1 << 16;
+    const MOST: usize = 1 << 16;
     let part = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        Some(first..=last.min(first.saturating_add(MOST)))
+        Some(first..=last)
     };
-    text.split(',').filter_map(part).flatten().collect()
+    text.split(',').filter_map(part).flatten().take(MOST).collect()
 }
 
 /// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more

@@ -12,6 +12,8 @@ use rustc_hash::FxHashMap;
 
 /// More ends tell nothing new.
 const MOST_KEPT: usize = 10_000;
+/// More ranks than this no job has; all ends together name no more.
+const MOST_RANKS: usize = 1 << 20;
 /// Lines of known wording that show that a process went on: other ranks print a step or two before they notice, and a list of
 /// packages has lines of one wording.
 pub(crate) const MOST_SHOWN: usize = 3;
@@ -108,6 +110,8 @@ pub(crate) struct EndReader {
     found: Vec<RankEnd>,
     /// The stream of each end.
     streams: Vec<Box<str>>,
+    /// How many ranks they name.
+    ranks: usize,
     /// The innermost frame of each stream's open traceback.
     open: FxHashMap<Box<str>, Option<String>>,
     /// Streams whose next traceback ends no process, and whether it has begun.
@@ -182,6 +186,8 @@ impl EndReader {
         if ranks.is_empty() {
             ranks.extend(whose.or(rank));
         }
+        ranks.truncate(MOST_RANKS - self.ranks);
+        self.ranks += ranks.len();
         self.found.push(RankEnd { ranks, host, pid: told_pid.or(pid), how, went_on: false, source });
         self.streams.push(stream.into());
     }
