@@ -112,8 +112,14 @@ pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
             for variant in linked(&facts).iter().flat_map(networked) {
                 let mut cluster = complete(variant);
                 derive::force_rings(run, &mut cluster);
+                let whole = facts.gpu.model.is_some_and(|model| facts.gpus_per_node >= model.board);
                 if let Some(nics) = &mut cluster.nics {
-                    nics.count = nics.count.min(fed(&facts, nics.rate));
+                    let fed = fed(&facts, nics.rate);
+                    // Nobody buys NICs that the PCIe of all GPUs cannot feed.
+                    if whole && facts.network.count.is_some_and(|count| count > fed) && facts.network.rate.is_none() {
+                        continue;
+                    }
+                    nics.count = nics.count.min(fed);
                 }
                 if (cluster.domains() == 1 || cluster.nics.is_some()) && !found.iter().any(|one| alike(one, &cluster)) {
                     found.push(cluster);
@@ -304,10 +310,6 @@ fn generic(facts: &Facts) -> Vec<Facts> {
     for count in counts {
         for gbps in rates.into_iter().filter(|gbps| *gbps >= slowest && (*gbps <= usual || !board)) {
             let rate = facts.network.rate.unwrap_or(GBps(gbps / 8.0));
-            // Nobody buys NICs that the PCIe of all GPUs cannot feed.
-            if facts.network.count.is_some() && whole && count > fed(facts, rate) {
-                continue;
-            }
             let mut facts = facts.clone();
             (facts.network.count, facts.network.rate) = (Some(count), Some(rate));
             all.push(facts.clone());
