@@ -82,10 +82,10 @@ fn prepended(text: &str) -> Option<(&str, &str)> {
     (is_rank && known).then_some((label, rest))
 }
 
-/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `.
+/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `, `(raylet, ip=10.0.0.1) `.
 fn parenthesised(text: &str) -> Option<(&str, &str)> {
     let (label, rest) = text.trim_start().strip_prefix('(')?.split_once(") ")?;
-    (label.len() <= 128 && label.contains("pid=")).then_some((label, rest))
+    (label.len() <= 128 && (label.contains("pid=") || label.starts_with("raylet"))).then_some((label, rest))
 }
 
 /// `2024-05-01T12:00:00.123456789Z `, `[2025-11-04 12:49:15] `, `2024-05-01 12:00:00,123 `, with `stdout F ` of CRI logs.
@@ -193,6 +193,7 @@ mod tests {
             ("4: ", "4", ""),
             ("[rank3]:NCCL version 2.21.5+cuda12.4", "rank3", "NCCL version 2.21.5+cuda12.4"),
             ("(EngineCore_DP0 pid=1) (RayWorkerWrapper pid=2) x", "EngineCore_DP0 pid=1", "x"),
+            ("(EngineCore pid=1) (raylet) x", "EngineCore pid=1", "x"),
             ("(head, rank=0, pid=1) [1,0]<stdout>:x", "head, rank=0, pid=1", "x"),
             ("2024-05-01T12:00:00.123456789Z stdout F # nThread 1", "", "# nThread 1"),
             ("[2025-11-04 12:49:15] x", "", "x"),

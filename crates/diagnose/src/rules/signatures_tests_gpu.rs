@@ -202,6 +202,8 @@ fn other_programs_tell_their_cause() {
             "peer.died",
         ),
         ("srun: error: Node failure on n3", "peer.died"),
+        ("(raylet) A worker died or was killed while executing a task by an unexpected system error. To", "peer.died"),
+        ("Libfabric error: (-12) Cannot allocate memory", "limits.memlock"),
         (
             "RuntimeError: The NVIDIA driver on your system is too old (found version 12080). Please update",
             "version.mismatch",
