@@ -126,7 +126,7 @@ fn warnings_of_nccl_tell_their_cause() {
             "Mismatched NCCL version detected : rank 0 version 22703 rank 1 version 22203",
             "version.mismatch",
         ),
-        ("bootstrap.cc:95", "Message truncated : received 1024 bytes instead of 256", "version.mismatch"),
+        ("bootstrap.cc:95", "Message truncated : received 1024 bytes instead of 256", "hang.mismatch"),
         ("include/alloc.h:300", "CUMEM not supported prior to CUDA 11.3", "version.mismatch"),
         ("graph/xml.h:50", "Attribute busid of node nic not found", "version.mismatch"),
         ("graph/xml.h:50", "Attribute arch of node cpu not found", "version.mismatch"),

@@ -294,6 +294,11 @@ fn other_programs_tell_their_cause() {
             "[1700554343.440877] [n1:77:0]  sock.c:323  UCX  ERROR   connect(fd=48, dest_addr=172.17.0.1:42887) failed: Connection refused",
             "mpi.loopback",
         ),
+        (
+            "[n1][[38971,1],2][btl_tcp_endpoint.c:796:mca_btl_tcp_endpoint_complete_connect] connect() to 172.17.0.1 failed: Connection refused (111)",
+            "mpi.loopback",
+        ),
+        ("ORTE has lost communication with a remote daemon.", "peer.daemon"),
         ("If srun is being used to launch application, 4 singletons will be started.", "mpi.pmi"),
         ("ssh: Could not resolve hostname nccl-worker-3.nccl: Name or service not known", "mpi.name"),
         ("It looks like MPI_INIT failed for some reason; your parallel process is", "mpi.init"),
