@@ -147,14 +147,15 @@ fn follows(kind: &str, message: &str) -> bool {
         "EOFError",
         "SignalException",
     ];
-    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp
-    const MESSAGES: [&str; 7] = [
+    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp
+    const MESSAGES: [&str; 8] = [
         "remote process exited or there was a network error",
         "ncclRemoteError",
         "Connection closed by",
         "Connection reset by peer",
         "Watchdog caught collective operation timeout",
         "NCCL communicator was aborted",
+        "failed to pass monitoredBarrier in",
         "Broken pipe",
     ];
     let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);

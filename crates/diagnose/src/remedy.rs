@@ -28,7 +28,8 @@ fn fits(case: &Case, remedy: &str) -> bool {
     let names = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
     let foreign = match case.run.nccl.library() {
         Library::Rccl => names(&OF_NVIDIA),
-        Library::Nccl => names(&OF_AMD),
+        // A kernel log names no library.
+        Library::Nccl => names(&OF_AMD) && !case.run.nccl.versions.is_empty(),
     };
     !foreign && !is_done(case, remedy)
 }

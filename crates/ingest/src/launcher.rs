@@ -34,11 +34,25 @@ pub(crate) fn peel(line: &str) -> Peeled<'_> {
     peeled
 }
 
-/// `[1,3]<stdout>:`, `[1,mpirank:0,algo-1]<stderr>:`, `[0]<stdout>:`.
+/// `[1,3]<stdout>:`, `[1,mpirank:0,algo-1]<stderr>:`, `[0]<stdout>:`, `Sat Apr 20 22:59:55 2019[1,3]<stdout>:` (`--timestamp-output`).
 fn std_stream(text: &str) -> Option<(&str, &str)> {
-    let (label, rest) = text.trim_start().strip_prefix('[')?.split_once("]<std")?;
+    let text = text.trim_start();
+    let behind_date = text.split_at_checked(CTIME.len()).filter(|(date, _)| is_ctime(date)).map(|(_, rest)| rest);
+    let (label, rest) = behind_date.unwrap_or(text).strip_prefix('[')?.split_once("]<std")?;
     let rest = rest.strip_prefix("out>:").or_else(|| rest.strip_prefix("err>:"))?;
     (label.len() <= 64 && !label.contains(['[', ' '])).then_some((label, rest))
+}
+
+/// A date as C's `ctime` writes it: `a` stands for a letter, `d` for a digit or a space.
+const CTIME: &[u8] = b"aaa aaa dd dd:dd:dd dddd";
+
+fn is_ctime(text: &str) -> bool {
+    let fits = |(shape, byte): (&u8, u8)| match shape {
+        b'a' => byte.is_ascii_alphabetic(),
+        b'd' => byte.is_ascii_digit() || byte == b' ',
+        other => *other == byte,
+    };
+    text.len() == CTIME.len() && CTIME.iter().zip(text.bytes()).all(fits)
 }
 
 /// `[rank3]:`, `[default3]:`, `[pod/name/container] `, `[3] `.
@@ -68,10 +82,10 @@ fn prepended(text: &str) -> Option<(&str, &str)> {
     (is_rank && known).then_some((label, rest))
 }
 
-/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `.
+/// `(RayWorkerWrapper pid=2) `, `(head, rank=0, pid=1) `, `(raylet, ip=10.0.0.1) `.
 fn parenthesised(text: &str) -> Option<(&str, &str)> {
     let (label, rest) = text.trim_start().strip_prefix('(')?.split_once(") ")?;
-    (label.len() <= 128 && label.contains("pid=")).then_some((label, rest))
+    (label.len() <= 128 && (label.contains("pid=") || label.starts_with("raylet"))).then_some((label, rest))
 }
 
 /// `2024-05-01T12:00:00.123456789Z `, `[2025-11-04 12:49:15] `, `2024-05-01 12:00:00,123 `, with `stdout F ` of CRI logs.
@@ -155,7 +169,8 @@ pub(crate) fn without_inner_tags(text: &str) -> Option<String> {
     while let Some(end) = rest.find("]<std") {
         let Some(start) = rest[..end].rfind('[') else { break };
         let Some(behind) = rest[end..].find(">:") else { break };
-        clean.push_str(&rest[..start]);
+        let before = &rest[..start];
+        clean.push_str(if is_ctime(before) { "" } else { before });
         rest = &rest[end + behind + 2..];
     }
     clean.push_str(rest);
@@ -172,11 +187,13 @@ mod tests {
         let cases = [
             ("[1,3]<stdout>:#  Rank", "1,3", "#  Rank"),
             ("[1,mpirank:0,algo-1]<stdout>:x", "1,mpirank:0,algo-1", "x"),
+            ("Sat Apr  6 22:59:55 2019[1,220]<stderr>:x", "1,220", "x"),
             ("  3: 8 2 float", "3", "8 2 float"),
             ("12: NCCL version 2.9.8+cuda11.3", "12", "NCCL version 2.9.8+cuda11.3"),
             ("4: ", "4", ""),
             ("[rank3]:NCCL version 2.21.5+cuda12.4", "rank3", "NCCL version 2.21.5+cuda12.4"),
             ("(EngineCore_DP0 pid=1) (RayWorkerWrapper pid=2) x", "EngineCore_DP0 pid=1", "x"),
+            ("(EngineCore pid=1) (raylet) x", "EngineCore pid=1", "x"),
             ("(head, rank=0, pid=1) [1,0]<stdout>:x", "head, rank=0, pid=1", "x"),
             ("2024-05-01T12:00:00.123456789Z stdout F # nThread 1", "", "# nThread 1"),
             ("[2025-11-04 12:49:15] x", "", "x"),

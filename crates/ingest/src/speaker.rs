@@ -166,6 +166,7 @@ fn is_launcher(line: &str) -> bool {
         || line
             .split_once(": Permission denied (publickey")
             .is_some_and(|(who, _)| who.contains('@') && !who.contains(' '))
+        || line.starts_with('[') && line.contains("][btl_tcp_")
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")
         || line.contains(": command not found") && line.contains("sh: ")

@@ -200,9 +200,11 @@ pub struct NcclLog {
 }
 
 impl NcclLog {
-    /// The library that logged: RCCL when a version line says so.
+    /// The library that logged: RCCL when a version line says so, or the place of a warning, in sources that hipify wrote.
     pub fn library(&self) -> Library {
-        self.versions.first().map_or(Library::Nccl, |v| v.library)
+        let hipified = || self.warnings.iter().any(|w| w.site.as_deref().is_some_and(|site| site.contains("/hipify/")));
+        let unsaid = || if hipified() { Library::Rccl } else { Library::Nccl };
+        self.versions.first().map_or_else(unsaid, |v| v.library)
     }
 
     /// The value of a variable, the log's word before a command line's.

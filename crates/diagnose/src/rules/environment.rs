@@ -178,8 +178,11 @@ impl Needs {
     /// Whether the run is one that the variable matters to. What is not known does not rule a run out.
     fn met(self, case: &Case) -> bool {
         let comm = case.largest();
-        let nodes = comm.and_then(|c| c.nnodes).or_else(|| case.tests.first().and_then(|t| t.nodes));
-        let ranks = comm.and_then(|c| c.nranks).or_else(|| case.tests.first().and_then(|t| t.table.nranks));
+        // The list of devices tells it where no row was measured.
+        let table = case.run.tables.first();
+        let hosts = table.map(|table| table.hosts().len() as u32).filter(|hosts| *hosts > 0);
+        let nodes = comm.and_then(|c| c.nnodes).or(hosts);
+        let ranks = comm.and_then(|c| c.nranks).or_else(|| table.and_then(|table| table.nranks));
         match self {
             Needs::Nothing => true,
             Needs::Nodes => nodes.is_none_or(|n| n > 1),

@@ -18,6 +18,7 @@ fn code(text: &str) -> Option<String> {
 #[test]
 fn warnings_of_nccl_tell_their_cause() {
     let cases = [
+        ("/x/hipify/src/transport/p2p.cc:239", "hipIpcGetMemHandle failed : invalid argument", "p2p.disabled"),
         ("include/shm.h:28", "Call to posix_fallocate failed : No space left on device", "limits.shm"),
         (
             "misc/shmutils.cc:72",
@@ -125,7 +126,7 @@ fn warnings_of_nccl_tell_their_cause() {
             "Mismatched NCCL version detected : rank 0 version 22703 rank 1 version 22203",
             "version.mismatch",
         ),
-        ("bootstrap.cc:95", "Message truncated : received 1024 bytes instead of 256", "version.mismatch"),
+        ("bootstrap.cc:95", "Message truncated : received 1024 bytes instead of 256", "hang.mismatch"),
         ("include/alloc.h:300", "CUMEM not supported prior to CUDA 11.3", "version.mismatch"),
         ("graph/xml.h:50", "Attribute busid of node nic not found", "version.mismatch"),
         ("graph/xml.h:50", "Attribute arch of node cpu not found", "version.mismatch"),
@@ -157,6 +158,10 @@ fn other_programs_tell_their_cause() {
     let cases = [
         ("hostA: Test CUDA failure common.cu:941 'system not yet initialized'", "nvlink.fabric"),
         ("# NCCL Tests compiled with NCCL 1.0", "version.mismatch"),
+        (
+            "[13850.912648] amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+            "gpu.error",
+        ),
         ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 10", "gpu.duplicate"),
         ("[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "gpu.error"),
         ("RuntimeError: CUDA error: an illegal memory access was encountered", "gpu.error"),
@@ -197,6 +202,8 @@ fn other_programs_tell_their_cause() {
             "peer.died",
         ),
         ("srun: error: Node failure on n3", "peer.died"),
+        ("(raylet) A worker died or was killed while executing a task by an unexpected system error. To", "peer.died"),
+        ("Libfabric error: (-12) Cannot allocate memory", "limits.memlock"),
         (
             "RuntimeError: The NVIDIA driver on your system is too old (found version 12080). Please update",
             "version.mismatch",

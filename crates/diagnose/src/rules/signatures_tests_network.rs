@@ -212,6 +212,11 @@ fn other_programs_tell_their_cause() {
     let cases = [
         ("RuntimeError: Unable to find address for: ib0", "net.gloo-interface"),
         (
+            "[W ProcessGroupGloo.cpp:721] Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback. Manually",
+            "net.gloo-loopback",
+        ),
+        ("ValueError: host not found: Name or service not known", "net.name"),
+        (
             "[rank8]:[E ProcessGroupGloo.cpp:144] Gloo connectFullMesh failed with [pair.cc:144] timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:14215",
             "net.loopback",
         ),
@@ -281,6 +286,21 @@ fn other_programs_tell_their_cause() {
             "[1693.123456] [n1:77:0]  select.c:722  UCX  ERROR no active messages transport to <no debug data>: self/memory",
             "mpi.unreachable",
         ),
+        (
+            "Sat Apr 20 22:59:55 2019[1,22]<stderr>:[n1:77] pml_ucx.c:447  Error: Failed to resolve UCX endpoint for rank 219",
+            "mpi.unreachable",
+        ),
+        (
+            "[1700554343.440877] [n1:77:0]  sock.c:323  UCX  ERROR   connect(fd=48, dest_addr=172.17.0.1:42887) failed: Connection refused",
+            "mpi.loopback",
+        ),
+        (
+            "[n1][[38971,1],2][btl_tcp_endpoint.c:796:mca_btl_tcp_endpoint_complete_connect] connect() to 172.17.0.1 failed: Connection refused (111)",
+            "mpi.loopback",
+        ),
+        ("ORTE has lost communication with a remote daemon.", "peer.daemon"),
+        ("If srun is being used to launch application, 4 singletons will be started.", "mpi.pmi"),
+        ("ssh: Could not resolve hostname nccl-worker-3.nccl: Name or service not known", "mpi.name"),
         ("It looks like MPI_INIT failed for some reason; your parallel process is", "mpi.init"),
         (
             "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
@@ -321,6 +341,7 @@ fn harmless_lines_have_no_cause() {
     let others = [
         "[W socket.cpp:601] [c10d] The client socket has failed to connect to [localhost]:29500 (errno: 99 - Cannot assign requested address).",
         "[W1012 10:00:00.000000000 socket.cpp:752] [c10d] The IPv6 network addresses of (n0, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
+        "If srun is being used to launch application, 1 singletons will be started.",
         "libibverbs: Warning: couldn't load driver 'librxe-rdmav34.so': librxe-rdmav34.so: cannot open shared object file",
         "After disabling ACS in the BIOS it works",
         "We run RoCE v1 with jumbo frames, and PFC is not configured",

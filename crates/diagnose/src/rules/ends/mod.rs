@@ -145,13 +145,14 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
             "See what killed it: `dmesg -T | grep -iE 'oom|killed process'` on its host",
         ),
         Ended::Crash { what, library, .. } => {
+            let of_mpi = library.as_ref().is_some_and(|name| name.starts_with("libmpi.so"));
             let library = library.as_ref().map_or(String::new(), |name| format!(" in {name}"));
-            (
-                Code::PeerDied,
-                format!("{who} crashed: {what}{library}"),
-                CRASH,
-                "Keep the stack: `ulimit -c unlimited; export PYTHONFAULTHANDLER=1`, and look at the kernel log of its host: `dmesg -T | grep -iE 'segfault|oom|xid'`",
-            )
+            let remedy = if of_mpi {
+                OTHER_MPI
+            } else {
+                "Keep the stack: `ulimit -c unlimited; export PYTHONFAULTHANDLER=1`, and look at the kernel log of its host: `dmesg -T | grep -iE 'segfault|oom|xid'`"
+            };
+            (Code::PeerDied, format!("{who} crashed: {what}{library}"), CRASH, remedy)
         }
         _ => return None,
     };
@@ -162,6 +163,9 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
 const EXCEPTION: &str = "It is the earliest end that no other explains: the process left by an exception of its own, and the other ranks then \
                          waited for it, lost their connections or were stopped.";
 const CRASH: &str = "It is the earliest end that no other explains: the process crashed, and what NCCL says on the other ranks follows from it.";
+// MPI's calls take handles whose form differs between Open MPI and MPICH, and between versions: the first call of a program that was
+// built with another one reads a wild address.
+const OTHER_MPI: &str = "See that the program runs with the MPI that it was built with: `ldd PROGRAM | grep libmpi; mpirun --version`, on every host; else build it again";
 const KILLED: &str = "The process was killed from outside. What NCCL says on the other ranks follows from it.";
 
 /// Nothing shows the cause: what follows from it is all there is.

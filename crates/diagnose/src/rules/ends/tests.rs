@@ -56,6 +56,13 @@ fn a_cause_that_is_named_takes_the_exception_as_evidence() {
 }
 
 #[test]
+fn who_waited_at_a_barrier_is_not_its_cause() {
+    let waited = "Traceback (most recent call last):\n  File \"/a/train.py\", line 5, in f\n    dist.monitored_barrier()\n\
+                  RuntimeError: [Rank 0]: Ranks 4, 5 failed to pass monitoredBarrier in 2000 ms\n";
+    assert_eq!(first(&[waited]).map(|(code, _)| code), Some(Code::HangMismatch));
+}
+
+#[test]
 fn a_line_that_looks_like_an_exception_counts_beside_a_failure() {
     let line = "OSError: [Errno 28] No space left on device: '/cache/tmp'\n";
     let cases = [(format!("{UP}{line}"), false), (line.to_string(), true), (format!("{UP}{line}{STEP}"), true)];
