@@ -1,7 +1,7 @@
 //! Interfaces that NCCL takes for its sockets and that lead nowhere.
 
 use super::Draft;
-use crate::case::Case;
+use crate::case::{Case, network_of};
 use crate::interfaces::Inner;
 use crate::lines::Line;
 use busbw_model::{
@@ -20,12 +20,13 @@ pub fn taken(case: &Case) -> Vec<Finding> {
     let failure = failure(case);
     let set = case.run.nccl.env_value(IFNAME);
     let apart = failure.is_some() || hosts(case) > 1;
+    let networked = case.run.communicators.iter().any(|comm| network_of(comm).is_some());
     let meant = |nic: &Nic| set.is_some_and(|set| names(set, &nic.name));
     let misleading = |taken: &Taken| match taken.inner {
         // NCCL leaves loopback aside where it has another interface, and needs no other on one host.
         Inner::Loopback => taken.first && apart,
         Inner::LinkLocal => (taken.first || apart) && !meant(taken.nic),
-        Inner::Containers => !meant(taken.nic),
+        Inner::Containers => (taken.first || apart || networked) && !meant(taken.nic),
     };
     let found = listed(case).into_iter().filter(misleading);
     let worst = found.max_by_key(|taken| (taken.first, taken.count, std::cmp::Reverse(taken.line.source.place)));
