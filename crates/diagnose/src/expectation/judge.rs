@@ -20,6 +20,9 @@ pub(super) struct Hypothesis {
 /// Below this size bandwidth still grows, and the model is less sure (docs/prediction.md).
 const SETTLED: Bytes = Bytes(128 << 20);
 
+/// From here on rings are sound where trees may be faster: half of what trees give is further off.
+const NEAR_TREES: f64 = 0.75;
+
 /// How a measured figure lies to what a cluster should reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
@@ -56,7 +59,9 @@ impl Hypothesis {
         let fit = match reached {
             _ if reached > reach.above => Fit::Above,
             _ if reached >= reach.sound => Fit::Within,
-            _ if reached >= reach.slow && of_rings.is_some_and(|rings| rings >= reach.sound) => Fit::Within,
+            _ if reached >= reach.slow.max(NEAR_TREES) && of_rings.is_some_and(|rings| rings >= reach.sound) => {
+                Fit::Within
+            }
             _ if reached < reach.slow && of_rings.is_none_or(|rings| rings < reach.slow) => Fit::Below,
             _ => Fit::Between,
         };

@@ -85,7 +85,8 @@ fn of_mesh(facts: &Facts, all_links: GBps) -> GBps {
     let board = if model.four_gpu_mesh { 4 } else { model.board };
     let even =
         model.four_gpu_mesh || model.nvlink.is_some_and(|nvlink| nvlink.links as usize % (board - 1).max(1) == 0);
-    if !even || facts.links.nvlink.is_some() || facts.gpus_per_node >= board {
+    let counted = facts.links.kind.is_some() && facts.gpu.generation != Generation::Cdna;
+    if !even || counted || facts.links.nvlink.is_some() || facts.gpus_per_node >= board {
         return all_links;
     }
     GBps(all_links.0 * (facts.gpus_per_node.max(2) - 1) as f64 / (board - 1) as f64)
