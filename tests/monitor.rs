@@ -87,7 +87,7 @@ fn once_shows_this_machine_and_explain_can_read_it() {
     let mut explain = Command::new(env!("CARGO_BIN_EXE_busbw"));
     explain.args(["explain", "--json"]).arg(file);
     // Status 2 is for files in which nothing is known.
-    assert!(run(explain, LIMIT).status.code().is_some_and(|status| status < 2));
+    assert!(matches!(run(explain, LIMIT).status.code(), Some(0 | 1 | 3)));
 }
 
 #[test]

@@ -154,9 +154,11 @@ impl<'a> Why<'a> {
     }
 }
 
-/// The network that carried a test's traffic between nodes: as its log says, else as its speed tells, else unknown.
-pub fn network_in_use(test: &Test) -> Option<Network> {
-    test.network().or_else(|| above_sockets(test).then_some(Network::Rdma))
+/// The network that carried a test's traffic between nodes: as its log says, else as its speed tells, else as a variable forces.
+pub fn network_in_use(case: &Case, test: &Test) -> Option<Network> {
+    let forced = || matches!(Why::of(case.run), Why::Disabled(_) | Why::Forced(_)) && test.crosses_nodes();
+    let fast = above_sockets(test).then_some(Network::Rdma);
+    test.network().or(fast).or_else(|| forced().then_some(Network::Socket))
 }
 
 /// More than kernel sockets carry between two hosts, however many there are.

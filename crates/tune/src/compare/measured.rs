@@ -106,7 +106,7 @@ impl<'a> Measured<'a> {
     pub fn network(&self) -> Option<Carrier> {
         let case = Case::new(&self.subject.run);
         let tests = case.tests.iter().filter(|test| std::ptr::eq(test.table, self.table));
-        let carried = tests.map(network_in_use).next().flatten().map(|network| match network {
+        let carried = tests.map(|test| network_in_use(&case, test)).next().flatten().map(|network| match network {
             Network::Socket => Carrier::Sockets,
             Network::Rdma => Carrier::Rdma,
             Network::Plugin => Carrier::Plugin,
