@@ -170,8 +170,8 @@ static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
 
 /// Who may want a line; nobody wants most.
 pub(crate) fn of(line: &[u8]) -> Wanted {
-    let mut wanted = Wanted::default();
-    wanted.other = BEGINNINGS.iter().any(|start| line.starts_with(start)) || is_prompt(line);
+    let other = BEGINNINGS.iter().any(|start| line.starts_with(start)) || is_prompt(line);
+    let mut wanted = Wanted { other, ..Wanted::default() };
     let Some((automaton, whose)) = &*WORDS else { return wanted };
     for found in automaton.find_overlapping_iter(line) {
         let Wanted { torch, other, end, speaker, variables, progress } = whose[found.pattern().as_usize()];

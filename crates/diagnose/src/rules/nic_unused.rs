@@ -93,7 +93,7 @@ mod tests {
         let of_rank = |rank: u32| {
             let (host, next) = (format!("gpu-{}", rank / 2), (rank + 1) % 4);
             let says = |text: String| format!("{host}:{rank}:{rank} [{}] NCCL INFO {text}\n", rank % 2);
-            let via = if rank % 2 == 0 { "P2P/CUMEM".into() } else { format!("NET/{network}/{nic}") };
+            let via = if rank.is_multiple_of(2) { "P2P/CUMEM".into() } else { format!("NET/{network}/{nic}") };
             let lines = [
                 format!("NET/{network} : Using {devices}"),
                 format!(

@@ -83,8 +83,8 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
 fn of_mesh(facts: &Facts, all_links: GBps) -> GBps {
     let Some(model) = facts.gpu.model else { return all_links };
     let board = if model.four_gpu_mesh { 4 } else { model.board };
-    let even =
-        model.four_gpu_mesh || model.nvlink.is_some_and(|nvlink| nvlink.links as usize % (board - 1).max(1) == 0);
+    let even = model.four_gpu_mesh
+        || model.nvlink.is_some_and(|nvlink| (nvlink.links as usize).is_multiple_of((board - 1).max(1)));
     let counted = facts.links.kind.is_some() && facts.gpu.generation != Generation::Cdna;
     if !even || counted || facts.links.nvlink.is_some() || facts.gpus_per_node >= board {
         return all_links;
