@@ -6,7 +6,7 @@ use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subje
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    start(case, findings).into_iter().chain(results(case)).chain(answers(case)).collect()
+    start(case, findings).into_iter().chain(unmeasured(case)).chain(results(case)).chain(answers(case)).collect()
 }
 
 /// Processes that answer NCCL's watcher (RAS), none of them with an error.
@@ -68,6 +68,22 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let question = (outcome == Judgement::Undecided)
         .then(|| format!("{how}. Does the run hang there, or does the log only end there?"));
     Some(Judged { subject: Subject::Course, what, how, outcome, question })
+}
+
+/// Tables that end behind their header: the first collective hangs, or the output was cut.
+fn unmeasured(case: &Case) -> Option<Judged> {
+    let tables = &case.run.tables;
+    let none = !tables.is_empty() && tables.iter().all(|table| table.rows.is_empty());
+    let how = "the table has a header and no row";
+    none.then(|| Judged {
+        subject: Subject::Course,
+        what: "the table".into(),
+        how: how.into(),
+        outcome: Judgement::Undecided,
+        question: Some(format!(
+            "{how}. Does the run hang at its first size, or does the output only end there? Give all of it, run with NCCL_DEBUG=INFO"
+        )),
+    })
 }
 
 /// Rows that were checked and have no wrong element.
