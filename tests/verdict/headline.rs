@@ -50,9 +50,12 @@ fn contradiction(input: &Input, answer: &Answer) -> Option<String> {
         Verdict::Degraded | Verdict::Failed => 1,
         Verdict::Inconclusive => 3,
     };
-    if (verdict == Verdict::Failed) != (worst == Some(Severity::Error)) {
-        Some(format!("the worst finding is {worst:?}"))
-    } else if (verdict == Verdict::Degraded) != (worst == Some(Severity::Warning)) {
+    let asked = match worst {
+        Some(Severity::Error) => verdict == Verdict::Failed,
+        Some(Severity::Warning) => verdict == Verdict::Degraded,
+        _ => !matches!(verdict, Verdict::Failed | Verdict::Degraded),
+    };
+    if !asked {
         Some(format!("the worst finding is {worst:?}"))
     } else if !text.starts_with(verdict.title()) {
         Some(format!("the text begins with `{}`", text.lines().next().unwrap_or_default()))
