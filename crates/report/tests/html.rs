@@ -56,7 +56,7 @@ fn markup_in_a_log_stays_text() {
     let html = page(&run, &diagnosis);
     assert!(!html.contains("<script") && !html.contains('\x1b') && !html.contains("</pre>&lt;"));
     assert_eq!(unbalanced(&html), Vec::<String>::new());
-    insta::assert_snapshot!(html.lines().find(|line| line.contains("<title>")).unwrap(), @"<title>degraded: &lt;/pre&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;</title>");
+    insta::assert_snapshot!(html.lines().find(|line| line.contains("<title>")).unwrap(), @"<title>DEGRADED: &lt;/pre&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;&quot;</title>");
 }
 
 #[test]
