@@ -38,7 +38,7 @@ fn whole_version(word: &str) -> Option<&str> {
         if let Some(at) = word.find(toolkit) {
             let start = at + toolkit.len();
             let digits = word[start..].bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
-            return Some(&word[..start + digits]);
+            return Some(&word[..if digits == 0 { at } else { start + digits }]);
         }
     }
     let end = word.bytes().position(|b| !(b.is_ascii_alphanumeric() || b".-:_".contains(&b))).unwrap_or(word.len());
