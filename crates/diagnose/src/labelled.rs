@@ -22,7 +22,7 @@ pub struct LabelledCase {
 /// The right answer, as `case.toml` says it. Other keys are for readers of the case.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Label {
-    /// The code of the first finding; `none` where there is no code for the trouble; absent where only `not` or `verdict_is` counts.
+    /// The code of the first finding; `none` where there is no code for the trouble; left out where only the other keys count.
     #[serde(default, deserialize_with = "code_or_none")]
     pub label: Option<Expected>,
     /// Other codes that may stand first.
@@ -31,6 +31,9 @@ pub struct Label {
     /// Codes that no error or warning may have.
     #[serde(default)]
     pub not: Vec<Code>,
+    /// Codes that no finding may have, notes included.
+    #[serde(default)]
+    pub absent: Vec<Code>,
     /// The verdict.
     pub verdict_is: Option<Verdict>,
 }
@@ -80,8 +83,9 @@ fn read(folder: &Path) -> Result<LabelledCase, String> {
     let path = folder.join("case.toml");
     let text = String::from_utf8_lossy(&bytes(&path)?).into_owned();
     let label: Label = data::parse(&path.display().to_string(), &text)?;
-    if label.label.is_none() && label.not.is_empty() && label.verdict_is.is_none() {
-        return Err(format!("{}: it expects nothing; give label, not or verdict_is", path.display()));
+    let silent = label.not.is_empty() && label.absent.is_empty();
+    if label.label.is_none() && silent && label.verdict_is.is_none() {
+        return Err(format!("{}: it expects nothing; give label, not, absent or verdict_is", path.display()));
     }
     let inputs = sorted(&folder.join("input"))?;
     let inputs = inputs.iter().map(|path| Ok((name(path), bytes(path)?))).collect::<Result<_, String>>()?;
@@ -122,7 +126,10 @@ impl Label {
         if let Some(verdict) = self.verdict_is.filter(|verdict| *verdict != answer.verdict) {
             misses.push(format!("expected the verdict {}, got {}", verdict.as_str(), answer.verdict.as_str()));
         }
-        let unwanted = alarms().filter(|finding| self.not.contains(&finding.code));
+        let unwanted = answer.findings.iter().filter(|finding| {
+            let alarm = finding.severity >= Severity::Warning;
+            self.absent.contains(&finding.code) || alarm && self.not.contains(&finding.code)
+        });
         misses.extend(unwanted.map(|finding| format!("expected no {}, got \"{}\"", finding.code, finding.title)));
         misses
     }

@@ -57,7 +57,7 @@ pub enum ReadError {
     },
     /// The inputs are text, and nothing in them is known.
     #[error(
-        "{0}: nothing that busbw knows (nccl-tests tables, NCCL logs, nvidia-smi topo -m, NCCL topology XML, perftest); \
+        "{0}: nothing that busbw knows (nccl-tests tables, NCCL logs, nvidia-smi topo -m, NCCL topology XML, perftest, dmesg, tracebacks); \
          give the output of the run, with NCCL_DEBUG=INFO"
     )]
     Unknown(String),
