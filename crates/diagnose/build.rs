@@ -26,6 +26,7 @@ fn check_and_list() -> Result<(), String> {
         let path = format!("rules/{name}.toml");
         data::check(&path, &read(&root.join(&path))?)?;
     }
+    data::parse::<toml::Table>("rules/hardware.toml", &read(&root.join("rules/hardware.toml"))?)?;
     let signatures = signatures(&root.join("rules/signatures"))?;
     data::causes(signatures.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
     let mut list = String::from("[\n");
