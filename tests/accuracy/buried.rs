@@ -10,23 +10,28 @@ pub const LINES: usize = 20_000;
 const HEALTHY: [&str; 3] =
     ["061-snellius-2223-2node.log", "010-jeanzay-2103-16rank-v100.log", "030-mlperf31-dell-xe8640-2185-bert.log"];
 
-/// A healthy log, repeated to [`LINES`] lines.
+/// A healthy log, repeated. Behind a case stand beginnings only: a job that ends well after an error survived it.
 pub struct Healthy {
     pub name: &'static str,
-    lines: Vec<String>,
+    before: Vec<String>,
+    after: Vec<String>,
 }
 
 /// The logs to bury cases in.
 pub fn healthy_logs(folder: &Path) -> Vec<Healthy> {
-    HEALTHY.map(|name| Healthy { name, lines: repeated(&folder.join(name)) }).into()
+    let read = |name: &'static str| {
+        let text = String::from_utf8_lossy(&std::fs::read(folder.join(name)).expect("a healthy log")).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        let jobs = 1 + LINES / lines.len().max(1);
+        Healthy { name, before: repeated(&lines, 0), after: repeated(&lines[..lines.len() / 2], jobs) }
+    };
+    HEALTHY.map(read).into()
 }
 
-/// A log over and over, each time as another job: process numbers and addresses differ.
-fn repeated(path: &Path) -> Vec<String> {
-    let text = String::from_utf8_lossy(&std::fs::read(path).expect("a healthy log")).into_owned();
-    let times = 1 + LINES / text.lines().count().max(1);
-    let lines = (0..times).flat_map(|time| text.lines().map(move |line| renumbered(line, time)));
-    lines.take(LINES).collect()
+/// Lines over and over, half of [`LINES`], each time as another job: process numbers and addresses differ.
+fn repeated(lines: &[&str], first_job: usize) -> Vec<String> {
+    let job = |job: usize| lines.iter().map(move |line| renumbered(line, job));
+    (first_job..).flat_map(job).take(LINES / 2).collect()
 }
 
 /// A line as the same job would print it another time.
@@ -49,7 +54,7 @@ fn renumbered(line: &str, time: usize) -> String {
 pub fn bury(inputs: &[Input], healthy: &Healthy, everything: bool) -> Vec<Input> {
     let (buried, beside): (Vec<&Input>, Vec<&Input>) =
         inputs.iter().partition(|(name, _)| everything || name.ends_with(".log"));
-    let (before, after) = healthy.lines.split_at(LINES / 2);
+    let Healthy { before, after, .. } = healthy;
     let case = buried.iter().map(|(_, text)| String::from_utf8_lossy(text).trim_end().to_string());
     let text: Vec<String> = before.iter().cloned().chain(case).chain(after.iter().cloned()).collect();
     let mut inputs = vec![("job.log".to_string(), (text.join("\n") + "\n").into_bytes())];

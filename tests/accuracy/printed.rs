@@ -1,12 +1,9 @@
-//! Published tables, printed as nccl-tests prints them: good ones raise no alarm, slow ones get a finding.
+//! Published tables, printed as nccl-tests prints them: good ones raise no alarm, slow ones no praise.
 
 use crate::cases::diagnose;
 use crate::published::Published;
-use busbw_model::{Code, Severity};
+use busbw_model::{Severity, Verdict};
 use std::path::{Path, PathBuf};
-
-/// Slow tables that no rule can know to be slow from what is printed, with the reason.
-const CANNOT_TELL: [(&str, &str); 0] = [];
 
 /// What is wrong with the answers to the tables of a folder.
 pub fn check(folder: &Path, all: bool) -> Vec<String> {
@@ -23,15 +20,15 @@ fn judge(path: &Path, all: bool) -> Vec<String> {
     let mut failures = Vec::new();
     for with_devices in [true, false] {
         let text = table.print(with_devices);
-        let findings = diagnose(&[(format!("{name}.txt"), text.into_bytes())]).map(|d| d.findings).unwrap_or_default();
+        let answer = diagnose(&[(format!("{name}.txt"), text.into_bytes())]).unwrap_or_default();
+        let (verdict, findings) = (answer.verdict, answer.findings);
         let alarm = findings.iter().find(|f| f.severity >= Severity::Warning);
-        let finding = findings.iter().find(|f| f.code != Code::OkAsExpected);
+        let praised = matches!(verdict, Verdict::Healthy | Verdict::NoErrors);
         let how = if with_devices { "with its device list" } else { "alone" };
-        let cannot_tell = CANNOT_TELL.iter().any(|(start, _)| name.starts_with(start));
         let failure = match about.status.as_str() {
             "good" => alarm.map(|f| format!("{name} {how} is good, but busbw says {}: {}", f.code, f.title)),
-            "degraded" if with_devices && finding.is_none() && !cannot_tell => {
-                Some(format!("{name} {how} is slow ({}), but busbw finds nothing", about.note))
+            "degraded" if praised => {
+                Some(format!("{name} {how} is slow ({}), but busbw says {}", about.note, verdict.title()))
             }
             _ => None,
         };

@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Write rules without Rust: validate a file of signatures, list what is known, test on cases
+/// Write rules without Rust: check a file, list what is known, test on cases
 ///
 /// A signature is an exact text that a program prints, with its cause and remedy. rules/README.md explains every key and goes
 /// from an unknown line to a finding.
