@@ -17,8 +17,8 @@ pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
         key(b).cmp(&key(a)).then(b.confidence.total_cmp(&a.confidence))
     });
     if !case.ends.failed() {
-        let (finished, stands) = (case.refuters.ended_well(), stands(case));
-        found.iter_mut().for_each(|(basis, finding)| lower(case, *basis, finding, (finished, stands)));
+        let stands = stands(case);
+        found.iter_mut().for_each(|(basis, finding)| lower(case, *basis, finding, stands));
         let answer = |basis: Basis, finding: &Finding| basis == Basis::Answer && finding.severity == Severity::Info;
         found.sort_by_key(|(basis, finding)| std::cmp::Reverse((finding.severity, answer(*basis, finding))));
     }
@@ -48,14 +48,13 @@ fn stands(case: &Case) -> bool {
 /// A run that ended well met no failure: processes that leave one after the other warn about each other, and programs
 /// speak of errors that they survive. Settings that cost nothing that can be seen are notes, and so they are where ranks
 /// came up. Wrong results and measured slowness stand.
-fn lower(case: &Case, basis: Basis, finding: &mut Finding, (finished, stands): (bool, bool)) {
+fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     if basis != Basis::Log || finding.code == Code::DataCorruption {
         return;
     }
-    let nccl_warns = || {
-        let place = finding.evidence.first().map(|evidence| evidence.source.place);
-        case.run.nccl.warnings.iter().any(|warning| Some(warning.source.place) == place)
-    };
+    let place = finding.evidence.first().map(|evidence| evidence.source.place);
+    let finished = place.map_or(case.refuters.ended_well(), |place| case.refuters.ended_well_after(place));
+    let nccl_warns = || case.run.nccl.warnings.iter().any(|warning| Some(warning.source.place) == place);
     finding.severity = match finding.severity {
         Severity::Error if !finished => Severity::Error,
         Severity::Error if !is_consequence(finding.code) && nccl_warns() => Severity::Warning,

@@ -6,6 +6,7 @@
 use crate::data::Until;
 use crate::lines::Line;
 use busbw_model::{Communicator, Ended, Place, Run, Speaker};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
@@ -13,22 +14,58 @@ const LINES_OF_MESSAGE: u64 = 3;
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
 pub struct Refuters {
-    /// Where a rank came up, and on which host.
-    up: Vec<(Place, Option<String>)>,
+    /// Ranks that came up.
+    up: Vec<Up>,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
     /// Those that a program that fails does not print as it exits.
     succeeded: Vec<Place>,
+    /// Communicators of all ranks that came up, which they do only with all of them.
+    started: Vec<Up>,
     /// Exceptions that their process survived.
     survived: Vec<Place>,
+}
+
+/// Ranks of one host and communicator that came up.
+#[derive(Debug, Clone)]
+struct Up {
+    first: Place,
+    last: Place,
+    host: Option<String>,
+    /// Communicators of one process are of one job. An input may hold several jobs, one after the other.
+    job: usize,
+}
+
+impl Up {
+    /// Those of a run.
+    fn all(run: &Run) -> Vec<Vec<Up>> {
+        let mut comms: Vec<&Communicator> = run.communicators.iter().collect();
+        comms.sort_by_key(|comm| comm.place);
+        let mut job_of = HashMap::new();
+        let ups = comms.into_iter().enumerate().map(|(number, comm)| {
+            let processes = || comm.ranks.values().map(|rank| (rank.node, rank.pid));
+            let job = processes().find_map(|process| job_of.get(&process).copied()).unwrap_or(number);
+            job_of.extend(processes().map(|process| (process, job)));
+            Up::of(run, comm, job)
+        });
+        ups.collect()
+    }
+
+    fn of(run: &Run, comm: &Communicator, job: usize) -> Vec<Up> {
+        let mut hosts: BTreeMap<Option<u32>, (Place, Place)> = BTreeMap::new();
+        for (node, place) in comm.ranks.values().filter_map(|rank| Some((rank.node, rank.up?))) {
+            let (first, last) = hosts.entry(node).or_insert((place, place));
+            (*first, *last) = ((*first).min(place), (*last).max(place));
+        }
+        let host = |node: Option<u32>| Some(run.nodes.get(node? as usize)?.host.clone());
+        hosts.into_iter().map(|(node, (first, last))| Up { first, last, host: host(node), job }).collect()
+    }
 }
 
 impl Refuters {
     /// Collects them.
     pub fn of(run: &Run) -> Self {
-        let host = |node: Option<u32>| node.and_then(|node| run.nodes.get(node as usize)).map(|node| node.host.clone());
-        let ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values());
-        let up = ranks.filter_map(|rank| Some((rank.up?, host(rank.node)))).collect();
+        let ups = Up::all(run);
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
@@ -37,13 +74,26 @@ impl Refuters {
         let destroyed = left.clone().filter(|comm| comm.ranks.values().all(|rank| !rank.aborted)).filter_map(last);
         let ended: Vec<Place> = finished.chain(tables).chain(destroyed).collect();
         let ended_well = ended.iter().copied().chain(left.filter_map(last)).collect();
-        // A communicator of all ranks comes up only with all of them.
         let largest = run.communicators.iter().filter_map(|comm| comm.nranks).max();
-        let whole = run.communicators.iter().filter(|comm| comm.nranks == largest && comm.came_up());
-        let started = whole.filter_map(|comm| comm.ranks.values().filter_map(|rank| rank.up).min());
-        let succeeded = ended.into_iter().chain(started).collect();
+        let whole = run.communicators.iter().filter(|comm| comm.nranks == largest).map(|comm| comm.place);
+        let whole: HashSet<Place> = whole.collect();
+        let mut in_order: Vec<Place> = run.communicators.iter().map(|comm| comm.place).collect();
+        in_order.sort_unstable();
+        let of_all = ups.iter().zip(in_order).filter(|(_, place)| whole.contains(place));
+        let started = of_all.filter_map(|(ups, _)| ups.iter().min_by_key(|up| up.first).cloned()).collect();
         let survived = run.ends.iter().filter(|end| end.went_on).map(|end| end.source.place).collect();
-        Refuters { up, ended_well, succeeded, survived }
+        Refuters { up: ups.concat(), ended_well, succeeded: ended, started, survived }
+    }
+
+    /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
+    fn came_up_after(&self, ups: &[Up], place: Place, host: Option<&str>) -> bool {
+        let before = |up: &&Up| up.first.input == place.input && up.first.line < place.line;
+        let jobs: HashSet<usize> = self.up.iter().filter(before).map(|up| up.job).collect();
+        ups.iter().any(|up| {
+            is_after(up.last, place)
+                && (jobs.is_empty() || jobs.contains(&up.job))
+                && (host.is_none() || up.host.as_deref() == host)
+        })
     }
 
     /// Whether anything shows a good end.
@@ -53,19 +103,19 @@ impl Refuters {
 
     /// Whether the process survived an end: it went on, or something behind it shows that only a process that goes on prints.
     pub fn survived(&self, end: Place) -> bool {
-        self.survived.contains(&end) || self.succeeded.iter().any(|later| is_after(*later, end))
+        self.survived.contains(&end)
+            || self.succeeded.iter().any(|later| is_after(*later, end))
+            || self.came_up_after(&self.started, end, None)
     }
 
-    /// Whether a good end stands behind a place of the same input.
+    /// Whether a good end stands at a place or behind it in the same input.
     pub fn ended_well_after(&self, place: Place) -> bool {
-        self.ended_well.iter().any(|end| is_after(*end, place))
+        self.ended_well.iter().any(|end| *end == place || is_after(*end, place))
     }
 
     /// Whether the run went on after a line in spite of what it says.
     pub fn refute(&self, until: Until, line: &Line) -> bool {
         let place = line.source.place;
-        let after = |later: Place| is_after(later, place);
-        let same_host = |host: &Option<String>| line.host.is_none() || host.as_deref() == line.host;
         if is_torch_warning(line) && !self.up.is_empty() && until != Until::Never {
             return true;
         }
@@ -78,7 +128,7 @@ impl Refuters {
         match until {
             Until::Never => false,
             Until::End => ended(),
-            Until::Start => ended() || self.up.iter().any(|(up, host)| after(*up) && same_host(host)),
+            Until::Start => ended() || self.came_up_after(&self.up, place, line.host),
         }
     }
 }
