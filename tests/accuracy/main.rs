@@ -33,17 +33,17 @@ struct Set {
 
 /// The shares that were reached.
 const SETS: [Set; 2] = [
-    // Not measured since summaries are no cases any more.
+    // Seen by the rules. Logs: 016 and 053 ended well, and are slow by what others publish of such machines.
     Set {
         cases: "cases",
         logs: "logs",
-        goals: Goals { first: 0.0, in_three: 0.0, buried_first: 0.0, buried_in_three: 0.0, logs: 0.0 },
+        goals: Goals { first: 0.96, in_three: 0.96, buried_first: 0.8, buried_in_three: 0.8, logs: 0.93 },
     },
-    // Labelled before busbw saw them; not measured yet.
+    // Labelled before busbw saw them, and seen since. Logs: n11 runs without GPUDirect, n17 ends before its first row.
     Set {
         cases: "cases-2",
         logs: "logs-2",
-        goals: Goals { first: 0.0, in_three: 0.0, buried_first: 0.0, buried_in_three: 0.0, logs: 0.0 },
+        goals: Goals { first: 0.79, in_three: 0.79, buried_first: 0.7, buried_in_three: 0.7, logs: 0.93 },
     },
 ];
 

@@ -22,6 +22,11 @@ fn shows_bandwidth(answer: &Answer) -> bool {
     rows.filter_map(|row| row.best_busbw()).any(|busbw| busbw.0 > 0.0)
 }
 
+/// The highest busbw of any table.
+fn peak(answer: &Answer) -> f64 {
+    answer.run.tables.iter().filter_map(|table| table.peak()).map(|(_, busbw)| busbw.0).fold(0.0, f64::max)
+}
+
 #[test]
 fn a_good_table_at_a_fraction_of_its_speed_is_not_praised() {
     let mut held = Held::new("a good table at a fraction of its speed is not praised");
@@ -29,7 +34,10 @@ fn a_good_table_at_a_fraction_of_its_speed_is_not_praised() {
         let whole = Answer::to(&input);
         for factor in [0.5, 0.3, 0.15] {
             let scaled = Answer::to(&input.changed(|text| nccl_tests::scaled(text, factor)));
-            held.compare((&input, &whole), &format!("times {factor}"), &scaled, |_, scaled| !scaled.is_praise());
+            // Rows that a log tore apart are not scaled.
+            if peak(&scaled) < peak(&whole) {
+                held.compare((&input, &whole), &format!("times {factor}"), &scaled, |_, scaled| !scaled.is_praise());
+            }
         }
     }
     held.end();
