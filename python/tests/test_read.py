@@ -22,12 +22,12 @@ DESCRIPTION = {"nodes": 2, "gpus_per_node": 8, "gpu": "H100 (DGX H100)"}
 def command(*args: str | Path) -> dict[str, object]:
     program = Path(sysconfig.get_path("scripts")) / "busbw"
     output = subprocess.run([program, *args], capture_output=True, text=True, timeout=120)
-    assert output.returncode in (0, 1), output.stderr
+    assert output.returncode in (0, 1, 3), output.stderr
     return json.loads(output.stdout)
 
 
 def inputs() -> list[Path]:
-    return [CONGESTED, *sorted((DATA / "runs" / "h20-2x8-ib").iterdir()), *sorted((DATA / "logs").glob("*.log"))[:8]]
+    return [CONGESTED, *sorted((DATA / "runs" / "h20-2x8-ib").glob("*.log")), *sorted((DATA / "logs").glob("*.log"))[:8]]
 
 
 @pytest.mark.parametrize("path", inputs(), ids=lambda path: path.name)
