@@ -27,7 +27,11 @@ def command(*args: str | Path) -> dict[str, object]:
 
 
 def inputs() -> list[Path]:
-    return [CONGESTED, *sorted((DATA / "runs" / "h20-2x8-ib").glob("*.log")), *sorted((DATA / "logs").glob("*.log"))[:8]]
+    return [
+        CONGESTED,
+        *sorted((DATA / "runs" / "h20-2x8-ib").glob("*.log")),
+        *sorted((DATA / "logs").glob("*.log"))[:8],
+    ]
 
 
 @pytest.mark.parametrize("path", inputs(), ids=lambda path: path.name)
