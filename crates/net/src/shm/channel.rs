@@ -77,6 +77,11 @@ impl Channel {
         Ok(Channel { mapping })
     }
 
+    /// Whether there is room for staged messages.
+    pub(super) fn has_chunks(&self) -> bool {
+        self.mapping.bytes() >= Self::bytes(true)
+    }
+
     fn counter(&self, at: usize) -> &AtomicU64 {
         // SAFETY: all counters lie inside the mapping, aligned, and are only ever used as atomics.
         unsafe { &*self.mapping.address().add(at).cast() }

@@ -59,12 +59,18 @@ impl Mapping {
     pub(super) fn adopt(file: OwnedFd, bytes: usize, peer: &str) -> Result<Self> {
         let doing = || format!("map {bytes} bytes of the memory of {peer}");
         let stat = nix::sys::stat::fstat(&file).map_err(|source| Error::system(doing(), source.into()))?;
-        if usize::try_from(stat.st_size).is_ok_and(|size| bytes > 0 && bytes <= size) {
+        // Memory that its owner could shorten would end this process by SIGBUS.
+        let seals = fcntl(&file, FcntlArg::F_GET_SEALS).map_err(|source| Error::system(doing(), source.into()))?;
+        let stays = SealFlag::from_bits_truncate(seals).contains(SealFlag::F_SEAL_SHRINK);
+        if stays && usize::try_from(stat.st_size).is_ok_and(|size| bytes > 0 && bytes <= size) {
             let mapping = Self::map(file, bytes, doing)?;
             mapping.populate(doing, |_| Ok(()))?;
             return Ok(mapping);
         }
-        Err(Error::Protocol { peer: peer.into(), what: format!("memory of {} bytes as {bytes}", stat.st_size) })
+        Err(Error::Protocol {
+            peer: peer.into(),
+            what: format!("memory of {} bytes as {bytes}, or that can shrink", stat.st_size),
+        })
     }
 
     fn map(file: OwnedFd, bytes: usize, doing: impl Fn() -> String) -> Result<Self> {

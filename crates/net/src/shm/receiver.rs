@@ -1,6 +1,6 @@
 //! The receiving end of a connection between two ranks of a host.
 
-use super::channel::{CHUNK, Carried, Channel, Header, SLOTS};
+use super::channel::{CHUNK, Carried, Channel, Header, INLINE, SLOTS};
 use super::cross::Way;
 use super::group::Shared;
 use super::memory::Mapping;
@@ -48,9 +48,9 @@ impl RecvComm {
     fn progress(&mut self) -> Result<()> {
         while self.done < self.posted {
             let Some(header) = self.channel.arrived(self.done) else { return Ok(()) };
-            let len = self.checked_len(&header)?;
+            let (len, carried) = self.checked(&header)?;
             let before = self.moved;
-            self.advance(&header, len)?;
+            self.advance(&header, len, carried)?;
             if self.moved < len {
                 if self.moved > before {
                     self.shared.alarm().advance();
@@ -66,41 +66,50 @@ impl RecvComm {
         Ok(())
     }
 
-    fn checked_len(&mut self, header: &Header) -> Result<usize> {
+    /// The length of a message and how it is carried, as far as these can be: the peer wrote the header, and can write
+    /// it again while the message is moved.
+    fn checked(&mut self, header: &Header) -> Result<(usize, Carried)> {
         let (room, len) = (*self.room(self.done), header.len as usize);
-        if header.tag == room.tag && len <= room.len {
-            return Ok(len);
+        if header.tag != room.tag || len > room.len {
+            let expected = format!("instead of at most {} bytes with tag {}", room.len, room.tag);
+            let what = format!("{len} bytes with tag {} {expected}", header.tag);
+            return Err(Error::Mismatch { peer: self.shared.name(self.peer), what });
         }
-        let expected = format!("instead of at most {} bytes with tag {}", room.len, room.tag);
-        let what = format!("{len} bytes with tag {} {expected}", header.tag);
-        Err(Error::Mismatch { peer: self.shared.name(self.peer), what })
+        let possible = |carried: &Carried| match carried {
+            Carried::Inline => len <= INLINE,
+            Carried::Window | Carried::Cross => header.offset.checked_add(header.len).is_some(),
+            Carried::Staged => self.channel.has_chunks(),
+        };
+        let carried = header.carried().filter(possible).filter(|_| len >= self.moved);
+        carried.map(|carried| (len, carried)).ok_or_else(|| self.strange())
     }
 
     /// Moves some of the bytes of the oldest message.
-    fn advance(&mut self, header: &Header, len: usize) -> Result<()> {
+    fn advance(&mut self, header: &Header, len: usize, carried: Carried) -> Result<()> {
         let to = self.room(self.done).to.wrapping_add(self.moved);
         let step = STEP.min(len - self.moved);
         if step == 0 {
             return Ok(());
         }
         let from = self.moved as u64;
-        match header.carried() {
-            Some(Carried::Inline) => {
-                // SAFETY: the caller of `irecv` gave the room, which was checked; the slot is ours until consumed.
+        match carried {
+            Carried::Inline => {
+                // SAFETY: the caller of `irecv` gave the room; room and slot hold `len` bytes (`checked`); the slot is ours
+                // until consumed.
                 unsafe { to.copy_from_nonoverlapping(self.channel.inline(self.done).add(self.moved), step) };
             }
-            Some(Carried::Window) => {
+            Carried::Window => {
                 let named = Named { window: header.window, offset: header.offset + from };
                 let place = self.shared.reach(self.peer, named, step)?;
                 let place = place.ok_or_else(|| self.strange())?;
                 // SAFETY: as above; the sender keeps its bytes as they are until this message is consumed.
                 unsafe { to.copy_from_nonoverlapping(place, step) };
             }
-            Some(Carried::Cross) => {
+            Carried::Cross => {
                 // SAFETY: as above.
                 unsafe { self.shared.cross(Way::FromPeer, self.peer, header.offset + from, to, step)? };
             }
-            Some(Carried::Staged) => {
+            Carried::Staged => {
                 let taken = self.channel.chunks_taken().load(Ordering::Relaxed);
                 if self.channel.chunks_put().load(Ordering::Acquire) == taken {
                     return Ok(());
@@ -112,14 +121,13 @@ impl RecvComm {
                 self.moved += step;
                 return Ok(());
             }
-            None => return Err(self.strange()),
         }
         self.moved += step;
         Ok(())
     }
 
     fn strange(&self) -> Error {
-        Error::Protocol { peer: self.shared.name(self.peer), what: "a message of an unknown kind".into() }
+        Error::Protocol { peer: self.shared.name(self.peer), what: "a message that cannot be".into() }
     }
 }
 

@@ -44,6 +44,11 @@ impl SendComm {
         &mut self.messages[(number % SLOTS) as usize]
     }
 
+    /// Messages that the receiver is done with: it counts them, and cannot have more than were sent.
+    fn consumed(&self) -> u64 {
+        self.channel.consumed().load(Ordering::Acquire).min(self.posted)
+    }
+
     /// Fills chunks, and counts what the receiver is done with.
     fn progress(&mut self) {
         while self.staging < self.posted {
@@ -51,7 +56,7 @@ impl SendComm {
             let message = &mut self.messages[(staging % SLOTS) as usize];
             while message.carried == Carried::Staged && message.staged < message.len {
                 let put = channel.chunks_put().load(Ordering::Relaxed);
-                if put - channel.chunks_taken().load(Ordering::Acquire) >= CHUNKS {
+                if put - channel.chunks_taken().load(Ordering::Acquire).min(put) >= CHUNKS {
                     break;
                 }
                 let len = CHUNK.min(message.len - message.staged);
@@ -65,16 +70,24 @@ impl SendComm {
             }
             self.staging += 1;
         }
-        let consumed = self.channel.consumed().load(Ordering::Acquire);
+        let consumed = self.consumed();
         while self.done < self.posted && (self.done < consumed || self.message(self.done).carried == Carried::Inline) {
             self.done += 1;
         }
     }
 }
 
+#[cfg(test)]
+impl SendComm {
+    /// Shows the receiver a message that this end would never send.
+    pub(super) fn publish(&self, header: Header) {
+        self.channel.publish(self.posted, header);
+    }
+}
+
 impl Sender for SendComm {
     unsafe fn isend(&mut self, data: *const u8, len: usize, tag: u32) -> Result<Option<Request>> {
-        if self.posted - self.channel.consumed().load(Ordering::Acquire) >= SLOTS {
+        if self.posted - self.consumed() >= SLOTS {
             return Ok(None);
         }
         let number = self.posted;

@@ -1,5 +1,6 @@
 //! Groups, windows and connections, on threads and processes as ranks.
 
+use super::channel::{Carried, Header, INLINE};
 use super::{Group, RecvComm, SendComm, ThreadExchange};
 use crate::wait::Cores;
 use crate::{Alarm, Error, Exchange, Receiver, Request, Result, Sender, Token};
@@ -128,6 +129,36 @@ fn a_message_that_does_not_fit_its_receive_is_an_error() {
         let expected = format!("sent 16 bytes with tag 1 instead of at most {room} bytes with tag {tag}");
         for error in errors {
             assert!(matches!(error, Error::Mismatch { .. }) && error.to_string().contains(&expected), "{error}");
+        }
+    }
+}
+
+/// The header is the peer's: what no slot, window or chunk holds is refused before a byte is moved.
+#[test]
+fn a_message_that_cannot_be_is_refused() {
+    let lies = [
+        (INLINE + 1, 0, Carried::Inline as u32),
+        (1 << 20, 0, Carried::Inline as u32),
+        (16, u64::MAX - 7, Carried::Window as u32),
+        (16, u64::MAX - 7, Carried::Cross as u32),
+        (16, 0, Carried::Staged as u32),
+        (16, 0, 77),
+    ];
+    for (len, offset, carried) in lies {
+        let errors = on_ranks(2, |mut group, _| {
+            let (to, mut from) = group.connect(1 - group.rank()).unwrap();
+            let mut room = vec![0_u8; 2 << 20];
+            // SAFETY: the room lives longer than the connection is tested.
+            let receive = unsafe { from.irecv(room.as_mut_ptr(), room.len(), 1) }.unwrap().unwrap();
+            to.publish(Header { len: len as u64, window: 0, offset, tag: 1, carried });
+            loop {
+                if let Some(error) = from.test(receive).err() {
+                    return error;
+                }
+            }
+        });
+        for error in errors {
+            assert!(matches!(error, Error::Protocol { .. }), "{len} bytes by way {carried}: {error}");
         }
     }
 }
