@@ -28,6 +28,8 @@ const EXAMPLES: &str = "Examples:
   busbw rules test cases/ --rules my.toml            run cases: folders with case.toml and input/
   busbw rules test --json cases/ | jq '.cases[] | select(.misses != [])'
   busbw rules list | grep nic.rate                   the causes that are compiled in
+  busbw rules list --texts | grep -B9 'timed out'    and the texts that they know
+  busbw rules guide | less                           every key, and a first signature step by step
 
 Exit status:
   0  valid, or all cases have the expected answer
@@ -49,9 +51,14 @@ enum What {
     },
     /// Print the id, code, severity and speakers of every cause
     List {
+        /// Print each cause's texts as well, with who prints them
+        #[arg(long)]
+        texts: bool,
         #[command(flatten)]
         with: With,
     },
+    /// Print rules/README.md: how to write a signature, and every key
+    Guide,
     /// Validate files: signatures, or advice, variables, environment and forms.toml by their names
     Check {
         /// The files
@@ -75,7 +82,8 @@ struct With {
 pub fn run(flags: &Rules) -> Result<ExitCode, String> {
     match &flags.what {
         What::Test { folder, with } => test(folder, with),
-        What::List { with } => list(with),
+        What::List { texts, with } => list(*texts, with),
+        What::Guide => guide(),
         What::Check { files } => check(files),
     }
 }
@@ -137,21 +145,30 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn list(with: &With) -> Result<ExitCode, String> {
+fn guide() -> Result<ExitCode, String> {
+    output::write(None, |out| out.write_all(include_bytes!("../../../rules/README.md")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(texts: bool, with: &With) -> Result<ExitCode, String> {
     let book = book(with.rules.as_deref())?;
     output::write(None, |out| match with.json {
         true => writeln!(out, "{:#}", json!({"schema": "busbw.rules/1", "causes": book.causes()})),
-        false => book.causes().iter().try_for_each(|cause| row(cause, out)),
+        false => book.causes().iter().try_for_each(|cause| row(cause, texts, out)),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(cause: &Cause, out: &mut dyn Write) -> io::Result<()> {
+fn row(cause: &Cause, texts: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut speakers: Vec<&str> = cause.printed.iter().map(|printed| printed.by.as_str()).collect();
     speakers.sort_unstable();
     speakers.dedup();
     let severity = cause.severity.as_str();
-    writeln!(out, "{:<28} {:<20} {severity:<8} {:<24} {}", cause.id, cause.code, speakers.join(","), cause.place)
+    writeln!(out, "{:<28} {:<20} {severity:<8} {:<24} {}", cause.id, cause.code, speakers.join(","), cause.place)?;
+    for printed in cause.printed.iter().filter(|_| texts) {
+        writeln!(out, "    {:<12} {}", printed.by.as_str(), String::from(printed.text.clone()))?;
+    }
+    Ok(())
 }
 
 fn check(files: &[PathBuf]) -> Result<ExitCode, String> {

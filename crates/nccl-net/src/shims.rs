@@ -46,6 +46,15 @@ unsafe fn place<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T> {
     unsafe { pointer.as_mut() }.ok_or_else(|| Failure::usage(format!("{name} is null")))
 }
 
+/// A context, which several connections of a communicator use at once.
+///
+/// # Safety
+/// The pointer is null or one of `init_context` that was not finalized.
+unsafe fn context<'a>(pointer: *mut c_void) -> Result<&'a Context> {
+    // SAFETY: the caller's promise; nothing ever changes a context.
+    unsafe { pointer.cast_const().cast::<Context>().as_ref() }.ok_or_else(|| Failure::usage("the context is null"))
+}
+
 pub(crate) unsafe extern "C" fn init(logger: Option<Logger>) -> NcclResult {
     guard(|| {
         log::set(logger);
@@ -59,7 +68,7 @@ pub(crate) unsafe extern "C" fn init_with_profiler(logger: Option<Logger>, _prof
 }
 
 pub(crate) unsafe extern "C" fn init_context(
-    context: *mut *mut c_void,
+    place_of_context: *mut *mut c_void,
     _communicator: u64,
     config: *const CommConfig,
     logger: Option<Logger>,
@@ -68,7 +77,7 @@ pub(crate) unsafe extern "C" fn init_context(
     guard(|| {
         log::set(logger);
         // SAFETY: NCCL hands a place for the context, and a configuration or null.
-        let (place, config) = unsafe { (place(context, "the context")?, config.as_ref()) };
+        let (place, config) = unsafe { (place(place_of_context, "the context")?, config.as_ref()) };
         *place = Box::into_raw(Box::new(Context::new(Engine::start()?, config))).cast();
         Ok(())
     })
@@ -120,14 +129,14 @@ pub(crate) unsafe extern "C" fn listen(device: c_int, handle: *mut c_void, liste
 }
 
 pub(crate) unsafe extern "C" fn listen_in_context(
-    context: *mut c_void,
+    opaque: *mut c_void,
     device: c_int,
     handle: *mut c_void,
     listener: *mut *mut c_void,
 ) -> NcclResult {
     guard(|| {
         // SAFETY: a context of `init_context`; NCCL's handle has the room.
-        unsafe { listen_with(place(context.cast::<Context>(), "the context")?, device, handle, listener) }
+        unsafe { listen_with(context(opaque)?, device, handle, listener) }
     })
 }
 
@@ -171,7 +180,7 @@ pub(crate) unsafe extern "C" fn connect_with_config(
 }
 
 pub(crate) unsafe extern "C" fn connect_in_context(
-    context: *mut c_void,
+    opaque: *mut c_void,
     device: c_int,
     handle: *mut c_void,
     sender: *mut *mut c_void,
@@ -179,7 +188,7 @@ pub(crate) unsafe extern "C" fn connect_in_context(
 ) -> NcclResult {
     guard(|| {
         // SAFETY: a context of `init_context`; NCCL's handle has the bytes.
-        unsafe { connect_with(place(context.cast::<Context>(), "the context")?, device, handle, sender) }
+        unsafe { connect_with(context(opaque)?, device, handle, sender) }
     })
 }
 

@@ -6,18 +6,21 @@ use crate::{Error, Result};
 use busbw_nccl_abi::NcclResult;
 use busbw_nccl_abi::library::{Comm, Config, DataType, RedOp, SCALAR_HOST_IMMEDIATE, UniqueId};
 use std::ffi::{c_int, c_void};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One rank of a communicator. Dropped without [`Communicator::destroy`], it is aborted.
 ///
-/// NCCL lets another thread abort a communicator while one is inside a call; that call then returns an error. No other two
-/// calls for one communicator may run at once, which is the caller's promise.
+/// NCCL lets another thread abort a communicator while one is inside an operation, which then returns an error. No two
+/// operations of one communicator may run at once: that is the caller's promise, and a part of their `Safety`. Calls that
+/// never wait for a peer (`check`, making reductions) and the end take turns, so that none uses what another has freed.
 pub struct Communicator {
     nccl: Arc<Nccl>,
     /// Null after its end.
     raw: AtomicPtr<c_void>,
     nranks: usize,
+    /// Held by calls that return at once, and by whoever takes the communicator to end it.
+    turn: Mutex<()>,
 }
 
 /// What an operation works on: pointers into GPU memory, and how much.
@@ -82,17 +85,27 @@ impl Communicator {
         if raw.is_null() { Err(ended()) } else { Ok(raw) }
     }
 
+    /// Makes a call that returns at once; what ends the communicator waits until then.
+    fn brief<T>(&self, call: impl FnOnce(Comm) -> T) -> Result<T> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.raw().map(call)
+    }
+
+    /// Takes the communicator from everybody, to end it; `None` when somebody has.
+    fn take(&self) -> Option<Comm> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        (!raw.is_null()).then_some(raw)
+    }
+
     /// Goes on unless NCCL has noticed an error since: a peer that is gone, a network that fails.
     ///
     /// # Errors
     /// That error.
     pub fn check(&self) -> Result<()> {
         let mut error = NcclResult::SUCCESS;
-        let asked = {
-            let raw = self.raw()?;
-            // SAFETY: the communicator lives; the pointer is to a value that lives through the call.
-            unsafe { (self.nccl.api.async_error)(raw, &mut error) }
-        };
+        // SAFETY: the communicator lives; the pointer is to a value that lives through the call.
+        let asked = self.brief(|raw| unsafe { (self.nccl.api.async_error)(raw, &mut error) })?;
         self.nccl.checked("ncclCommGetAsyncError", asked)?;
         if error == NcclResult::IN_PROGRESS {
             return Ok(());
@@ -102,11 +115,8 @@ impl Communicator {
 
     /// Ends the communicator at once, with the operations that run on it. Does nothing when it has ended.
     pub fn abort(&self) {
-        let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        if !raw.is_null() {
-            // SAFETY: aborted once. What it returns says nothing that could still be acted on.
-            let _ = unsafe { (self.nccl.api.abort)(raw) };
-        }
+        // SAFETY: aborted once. What it returns says nothing that could still be acted on.
+        let _ = self.take().map(|raw| unsafe { (self.nccl.api.abort)(raw) });
     }
 
     /// Ends the communicator when its operations are done. Every rank of the process calls it, each in its thread.
@@ -114,12 +124,9 @@ impl Communicator {
     /// # Errors
     /// NCCL's.
     pub fn destroy(&self) -> Result<()> {
-        let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        if raw.is_null() {
-            return Ok(());
-        }
         // SAFETY: destroyed once.
-        self.nccl.checked("ncclCommDestroy", unsafe { (self.nccl.api.destroy)(raw) })
+        let result = self.take().map(|raw| unsafe { (self.nccl.api.destroy)(raw) });
+        result.map_or(Ok(()), |result| self.nccl.checked("ncclCommDestroy", result))
     }
 
     /// Starts an operation that reduces.
@@ -263,18 +270,10 @@ impl Communicator {
     /// # Errors
     /// NCCL's.
     pub fn premul_sum(&self, mut scalar: [u8; 8], datatype: DataType) -> Result<RedOp> {
-        let mut op = RedOp::SUM;
-        let comm = self.raw()?;
+        let (mut op, scalar) = (RedOp::SUM, scalar.as_mut_ptr().cast());
+        let create = self.nccl.api.create_premul_sum;
         // SAFETY: the scalar is as large as any element, and read before the call returns.
-        let result = unsafe {
-            (self.nccl.api.create_premul_sum)(
-                &mut op,
-                scalar.as_mut_ptr().cast(),
-                datatype,
-                SCALAR_HOST_IMMEDIATE,
-                comm,
-            )
-        };
+        let result = self.brief(|comm| unsafe { create(&mut op, scalar, datatype, SCALAR_HOST_IMMEDIATE, comm) })?;
         self.nccl.checked("ncclRedOpCreatePreMulSum", result)?;
         Ok(op)
     }
@@ -284,9 +283,9 @@ impl Communicator {
     /// # Errors
     /// NCCL's.
     pub fn destroy_op(&self, op: RedOp) -> Result<()> {
-        let comm = self.raw()?;
         // SAFETY: the communicator lives.
-        self.nccl.checked("ncclRedOpDestroy", unsafe { (self.nccl.api.destroy_op)(op, comm) })
+        let result = self.brief(|comm| unsafe { (self.nccl.api.destroy_op)(op, comm) })?;
+        self.nccl.checked("ncclRedOpDestroy", result)
     }
 }
 
@@ -318,6 +317,7 @@ pub struct Pending {
 impl Pending {
     /// The communicator, when the group has ended; before, one that refuses every call.
     pub fn ready(self) -> Communicator {
-        Communicator { nccl: self.nccl, raw: AtomicPtr::new(self.raw.load(Ordering::Acquire)), nranks: self.nranks }
+        let raw = AtomicPtr::new(self.raw.load(Ordering::Acquire));
+        Communicator { nccl: self.nccl, raw, nranks: self.nranks, turn: Mutex::new(()) }
     }
 }
