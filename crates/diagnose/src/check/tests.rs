@@ -23,10 +23,17 @@ fn healthy() -> NodeFacts {
         name: "NVIDIA H100 80GB HBM3".into(),
         pci: pci("0000:0f:00.0"),
         persistence: Some(true),
-        ecc: Some(Ecc { enabled: true, uncorrected: Some(0), corrected: Some(3), remapping_failed: Some(false) }),
+        ecc: Some(Ecc {
+            enabled: true,
+            uncorrected: Some(0),
+            corrected: Some(3),
+            remapping_failed: Some(false),
+            pending: Some(false),
+        }),
         nvlinks: (0..18).map(|link| NvLinkState { link, active: true, rate_gbs: Some(26.5) }).collect(),
         fabric: Some(GpuFabric { state: "completed".into(), succeeded: true }),
         mig: Some(false),
+        ..GpuDevice::default()
     };
     let peer = |from, to| PeerAccess { from, to, status: "OK".into() };
     let library = |version: &str, cuda: &str| Library {

@@ -2,12 +2,12 @@
 
 use super::Draft;
 use crate::case::Case;
-use crate::check::{check, odd_ones};
+use crate::check::{QOS, check, odd_ones};
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
     CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
-    SourceLine, Subject,
+    SourceLine, Subject, Told,
 };
 
 /// Devices and lines of evidence that a finding shows at most.
@@ -28,7 +28,7 @@ fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
     items.filter(|(machine, item)| machine.saved.is_some() || lines(machine, item).next().is_some()).collect()
 }
 
-fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a SourceLine> {
+fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a Told> {
     machine.lines(item.item, item.device.as_deref())
 }
 
@@ -36,7 +36,7 @@ fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = 
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mut kinds: Vec<(&'static str, Severity, Code, Vec<Item>)> = Vec::new();
     for (machine, item) in checked(case) {
-        let Some((severity, code)) = severity(case, &item.outcome) else { continue };
+        let Some((severity, code)) = severity(case, &item) else { continue };
         match kinds.iter_mut().find(|kind| (kind.0, kind.1, kind.2) == (item.item, severity, code)) {
             Some((.., alike)) => alike.push((machine, item)),
             None => kinds.push((item.item, severity, code, vec![(machine, item)])),
@@ -55,11 +55,16 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 }
 
 /// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
-/// missed: a table that is complete shows that neither did much.
-fn severity(case: &Case, outcome: &Outcome) -> Option<(Severity, Code)> {
-    let code = outcome.code()?;
+/// missed: a table that is complete shows that neither did much. RoCE that may lose packets matters to a run that uses it.
+fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
-    match outcome {
+    if item.item == QOS && item.outcome.remedy().is_some() {
+        let severity = if measured { Severity::Info } else { Severity::Warning };
+        let nics = || case.run.nodes.iter().flat_map(|node| &node.nics);
+        return nics().any(|nic| nic.link.as_deref() == Some("RoCE")).then_some((severity, Code::RoceConfig));
+    }
+    let code = item.outcome.code()?;
+    match item.outcome {
         Outcome::Fail { .. } if !measured || !matches!(code, Code::PcieAcs | Code::PeerDied) => {
             Some((Severity::Error, code))
         }
@@ -79,9 +84,15 @@ fn subject(item: &CheckItem) -> String {
     parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of commands, or what the saved facts hold.
+/// The lines of commands, first those that speak of what was found; or what the saved facts hold.
 fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
-    let told: Vec<Evidence> = lines(machine, item).cloned().map(Evidence::new).collect();
+    let found: Vec<&str> = item.detail.split([' ', ',']).filter(|word| word.len() > 3).collect();
+    let mut told: Vec<&Told> = lines(machine, item).collect();
+    told.sort_by_key(|told| {
+        let of_device = !told.device.is_empty() && item.detail.contains(&told.device);
+        !of_device && !found.iter().any(|word| told.source.text.contains(word))
+    });
+    let told: Vec<Evidence> = told.into_iter().map(|told| Evidence::new(told.source.clone())).collect();
     let Some(place) = machine.saved.filter(|_| told.is_empty()) else { return told };
     let text = format!("{} {}: {}", subject(item), item.item, item.detail);
     vec![Evidence::new(SourceLine::new(place, text.trim_start()))]
@@ -112,8 +123,9 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
     }
     let judged = judged.into_iter().filter_map(|(machine, items)| {
         let passed = items.iter().filter(|item| item.outcome == Outcome::Ok).count();
-        let failed = items.iter().filter(|item| item.outcome.code().is_some()).count();
-        let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && item.outcome.code().is_none());
+        let fails = |item: &&CheckItem| severity(case, item).is_some_and(|(severity, _)| severity > Severity::Info);
+        let failed = items.iter().filter(fails).count();
+        let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && !fails(item));
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
         let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
         let open = items.iter().find_map(|item| question(case, machine, item));

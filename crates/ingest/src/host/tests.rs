@@ -178,7 +178,13 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-1)
         index: 0,
         name: "NVIDIA H100 80GB HBM3".into(),
         pci: PciFunction { address: "0000:18:00.0".into(), link: link(8), most: link(16), ..PciFunction::default() },
-        ecc: Some(Ecc { enabled: true, uncorrected: Some(2), corrected: None, remapping_failed: Some(true) }),
+        ecc: Some(Ecc {
+            enabled: true,
+            uncorrected: Some(2),
+            corrected: None,
+            remapping_failed: Some(true),
+            pending: None,
+        }),
         fabric: Some(GpuFabric { state: "in progress".into(), succeeded: false }),
         mig: Some(false),
         ..GpuDevice::default()
