@@ -214,17 +214,17 @@ fn quality_of_service(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     }
 }
 
-/// Interfaces that a command tells of, and nothing of the RDMA port behind them.
+/// Interfaces that a command tells of, and nothing of the state of the RDMA port behind them.
 pub(super) fn without_port(node: &NodeFacts, sheet: &mut Sheet) {
-    let ports = || node.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| Port { device, port }));
-    let has_port = |name: &str| {
-        let of_it = |port: Port| port.interface(node).is_some_and(|interface| interface.name == name);
-        ports().any(|port| port.is_active() && port.is_roce() && of_it(port))
-    };
-    for interface in node.interfaces.iter().filter(|interface| node.partial && !has_port(&interface.name)) {
+    for interface in node.interfaces.iter().filter(|_| node.partial) {
+        let ports = || node.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| Port { device, port }));
+        let its = || ports().filter(|port| port.interface(node).is_some_and(|other| other.name == interface.name));
+        if its().any(|port| port.is_active() && port.is_roce()) {
+            continue;
+        }
         let told = settings(interface).join(", ");
         let sheet = sheet.about(&interface.name);
-        if is_lossy(interface) && interface.rdma.is_some() {
+        if is_lossy(interface) && (interface.rdma.is_some() || its().next().is_some()) {
             sheet.warn(QOS, told, None, lossless(interface));
         } else if is_lossy(interface) {
             let why = "does RDMA use this interface? Give the output of `ibdev2netdev`, and the run's log";

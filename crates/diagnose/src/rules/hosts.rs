@@ -128,7 +128,7 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
         let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && !fails(item));
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
         let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
-        let open = items.iter().find_map(|item| question(case, machine, item));
+        let open = items.iter().find_map(|item| question(case, machine, item, passed == 0));
         let (outcome, how) = match (failed, passed) {
             (0, 0) if open.is_none() => return None,
             (0, _) if open.is_some() => (Judgement::Undecided, format!("{passed} checks passed{minor}")),
@@ -158,9 +158,13 @@ fn run_unseen(case: &Case) -> Option<Judged> {
     (tells && !is_seen).then_some(judged)
 }
 
-/// What a command told and nobody can judge, where there is no run that would tell.
-fn question(case: &Case, machine: &Machine, item: &CheckItem) -> Option<String> {
-    let Outcome::Skip { why } = &item.outcome else { return None };
+/// What a command told and nobody can judge, where there is no run that would tell; a note, where nothing else was told.
+fn question(case: &Case, machine: &Machine, item: &CheckItem, alone: bool) -> Option<String> {
+    let why = match &item.outcome {
+        Outcome::Skip { why } => why.clone(),
+        Outcome::Warn { code: None, .. } if alone => format!("{}: does a run suffer? Give its output", item.detail),
+        _ => return None,
+    };
     let is_open = machine.facts.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();
     is_open.then(|| format!("{} {} {why}", subject(item), item.item).trim_start().to_string())
 }
@@ -199,7 +203,38 @@ mod tests {
         };
         let smi = "GPU 00000000:18:00.0\n    Product Name                          : a\n    GPU Link Info\n        PCIe Generation\n            Max                           : 5\n            Current                       : 5\n        Link Width\n            Max                           : 16x\n            Current                       : 8x\n";
         let ecc = "GPU 00000000:18:00.0\n    Product Name                          : a\n    ECC Errors\n        Volatile\n            DRAM Uncorrectable            : 3\n        Aggregate\n            DRAM Uncorrectable            : 3\n";
-        let cases: [(String, Option<(Code, Severity)>); 21] = [
+        let rocm =
+            "==== ROCm System Management Interface ====\n===== XGMI Error status =====\nGPU[0]\t\t: XGMI Error count: ";
+        let row = |index: u32, told: &str| format!("{index}  2  0x74b5,  65402  {told}  0%  auto  750.0W  90%  58%\n");
+        let (warm, silent) = ("56.0°C  321.0W  NPS1, N/A, 0  2074Mhz  1300Mhz", "N/A  N/A  NPS1, N/A, 0  None  None");
+        let concise = |rows: [&str; 2]| format!("==== Concise Info ====\n{}{}", row(0, rows[0]), row(1, rows[1]));
+        let twice = |first: u64, second: u64| {
+            format!(
+                "root@a:~# ethtool -S eth0\n     rx_crc_errors_phy: {first}\nroot@a:~# ethtool -S eth0\n     rx_crc_errors_phy: {second}\n"
+            )
+        };
+        let stage = |name: &str, errors: u32| format!("-I- {name}                0          {errors}\n");
+        let nvlink = "GPU 0: NVIDIA H100 (UUID: GPU-1)\n\t Link 0: Replay Errors: 9\n\t Link 0: Recovery Errors: ";
+        let cases: [(String, Option<(Code, Severity)>); 37] = [
+            (format!("{rocm}0 (No errors detected since last read)\n"), None),
+            (format!("{rocm}2 (Multiple errors detected since last read)\n"), Some((NvlinkFabric, Warning))),
+            (concise([warm, warm]), None),
+            (concise([silent, silent]), None),
+            (concise([warm, silent]), Some((GpuError, Warning))),
+            (twice(10, 10), None),
+            (twice(10, 28), Some((NicRate, Warning))),
+            ("NIC statistics:\n     rx_crc_errors_phy: 10\n".into(), None),
+            (stage("Speed / Width checks", 0), None),
+            (stage("Speed / Width checks", 15), Some((NicRate, Warning))),
+            (stage("Subnet Manager", 1), Some((IbTransportError, Error))),
+            (stage("Port Counters", 30), None),
+            (format!("{nvlink}0\n"), None),
+            (format!("{nvlink}2\n"), Some((NvlinkFabric, Warning))),
+            (
+                "GPU 00000000:18:00.0\n    Remapped Rows\n        Pending                           : Yes\n".into(),
+                Some((GpuError, Warning)),
+            ),
+            ("root@a:~# mlnx_qos -i eth0\nPriority trust state: pcp\n\tenabled     0   0   0   0\n".into(), None),
             (smi.into(), Some((PcieDegraded, Warning))),
             (ecc.into(), Some((GpuError, Error))),
             ("|   1  NVIDIA H100 80GB HBM3   On  | 00000000:2A:00.0 Off |     7 |\n".into(), Some((GpuError, Error))),
@@ -242,6 +277,34 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(answer(&[("paste.txt", &text)]).1, Vec::from_iter(expected), "{text}");
+        }
+    }
+
+    /// RDMA may lose packets where no class has flow control: a cause of what a run over RoCE suffers, and else a note.
+    #[test]
+    fn flow_control_matters_to_a_run_over_roce() {
+        let qos = |trust: &str, enabled: &str| {
+            format!(
+                "root@a:~# ibdev2netdev\nmlx5_0 port 1 ==> eth0 (Up)\nroot@a:~# mlnx_qos -i eth0\n\
+                 Priority trust state: {trust}\nPFC configuration:\n\tenabled     {enabled}\n"
+            )
+        };
+        let log = |link: &str| {
+            format!(
+                "a:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/{link} [RO]; OOB eth0:10.0.0.1<0>\na:1:2 [0] NCCL INFO Using network IB\n"
+            )
+        };
+        let lossy = [(Code::RoceConfig, Severity::Warning)];
+        let cases: [(&str, &str, &str, &[_]); 5] = [
+            ("RoCE", "dscp", "0   0   0   0", &lossy),
+            ("RoCE", "pcp", "0   0   0   1", &lossy),
+            ("RoCE", "dscp", "0   0   0   1", &[]),
+            ("RoCE", "pcp", "1   0   0   0", &[]),
+            ("IB", "pcp", "0   0   0   0", &[]),
+        ];
+        for (link, trust, enabled, expected) in cases {
+            let (_, found) = answer(&[("run.log", &log(link)), ("qos.txt", &qos(trust, enabled))]);
+            assert_eq!(found, expected, "{link} {trust} {enabled}");
         }
     }
 

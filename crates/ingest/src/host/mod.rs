@@ -67,10 +67,11 @@ impl Context {
         self.section.clear();
     }
 
-    /// Whether a line may go on with a block: it is indented, or follows it. Lines of AMD's tables are not indented.
+    /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent.
     fn goes_on(&self, text: &str, line: u64) -> bool {
         let gap = line.saturating_sub(self.last);
-        gap <= 1 || gap <= LONGEST_GAP && (text.starts_with([' ', '\t']) || self.command == amd::ROCM_SMI)
+        let is_flat = [amd::ROCM_SMI, wire::MLNX_QOS].contains(&self.command);
+        gap <= 1 || gap <= LONGEST_GAP && (is_flat || text.starts_with([' ', '\t']))
     }
 }
 

@@ -4,7 +4,7 @@ use super::Context;
 use super::page::{Page, interface};
 use busbw_model::node::NicCounter;
 
-const MLNX_QOS: &str = "mlnx_qos";
+pub(super) const MLNX_QOS: &str = "mlnx_qos";
 const STATISTICS: &str = "ethtool -S";
 const IBDIAGNET: &str = "ibdiagnet";
 
