@@ -44,7 +44,7 @@ const TORCH: [&str; 19] = [
     "aborted its NCCL communicators",
 ];
 
-const OTHER: [&str; 113] = [
+const OTHER: [&str; 114] = [
     // fr_trace
     "Not all ranks joining",
     "group info: ",
@@ -149,6 +149,7 @@ const OTHER: [&str; 113] = [
     "between two GPUs",
     " RAS Info ",
     "Mhz ",
+    " W |",
     "  N/A  ",
     "ABLED  ",
     // Limits and services

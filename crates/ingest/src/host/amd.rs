@@ -1,7 +1,7 @@
-//! AMD's GPUs: `rocm-smi`, alone and with `--showxgmierr`, `--showrasinfo`, `--showtopo`, `--showtopoaccess`, `--showproductname`
+//! AMD's GPUs: `amd-smi` alone, and `rocm-smi`, alone and with `--showxgmierr`, `--showrasinfo`, `--showtopo`, `--showtopoaccess`, `--showproductname`
 //! (rocm_smi.py of ROCm/rocm_smi_lib).
 
-use super::page::{Page, gpu};
+use super::page::{Page, gpu, gpu_at};
 use super::{Context, leading_float};
 use busbw_model::node::{Ecc, GpuDevice, NvLinkState, PeerAccess};
 
@@ -31,12 +31,27 @@ pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option
         (context.command, context.section) = (ROCM_SMI, ASLEEP.into());
         return Some(());
     }
-    (context.command == ROCM_SMI).then_some(())?;
+    if context.command != ROCM_SMI {
+        return listed(context, text, page);
+    }
     property(context, text, page).or_else(|| match context.device.as_str() {
         CONCISE => concise(context, text, page),
         RAS => memory(context, text, page),
         _ => matrix(context, text, page),
     })
+}
+
+/// `| 0000:83:00.0 AMD Instinct MI300X VF | 0 %      37 °C   0           135/750 W |` of `amd-smi`: before the power stands the
+/// count of errors that could not be corrected (UEC).
+fn listed(context: &Context, text: &str, page: &mut Page) -> Option<()> {
+    let (device, state) = text.strip_prefix("| ")?.strip_suffix(" W |")?.split_once('|')?;
+    let (address, name) = device.trim().split_once(' ').filter(|(address, _)| address.matches(':').count() == 2)?;
+    let errors: u64 = state.split_whitespace().nth_back(1)?.parse().ok()?;
+    let index = gpu_at(page.facts(context), address).index;
+    let gpu = of(context, page, index, "ECC");
+    gpu.name = format!("AMD {}", name.trim().trim_start_matches("AMD "));
+    gpu.ecc = Some(Ecc { enabled: true, uncorrected: Some(errors), ..Ecc::default() });
+    Some(())
 }
 
 /// A GPU of AMD's, after keeping that the line tells `item` of it.

@@ -283,6 +283,11 @@ GPU[0]\t\t: Card Series: \t\tAMD Instinct MI300X";
                   ==== ROCm System Management Interface ====\n========= Concise Info =========\n\
                   0    N/A   N/A     None  None  0%   unknown  Unsupported    0%   0%";
     assert_eq!(machine(asleep).facts.gpu.devices[0].readable, None);
+    let amd_smi = "| 0000:83:00.0 AMD Instinct MI300X VF | 0 %      37 °C   2           135/750 W |\n\
+                   |   0       0       0        SPX/NPS1 | 0 %        N/A           285/196288 MB |";
+    let listed = &machine(amd_smi).facts.gpu.devices[0];
+    let errors = listed.ecc.as_ref().and_then(|ecc| ecc.uncorrected);
+    assert_eq!((listed.name.as_str(), errors), ("AMD Instinct MI300X VF", Some(2)));
 }
 
 /// mlnx_qos and ethtool do not say which interface they speak of; the command does. ibdiagnet 2.7.
