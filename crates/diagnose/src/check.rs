@@ -3,6 +3,7 @@
 //! Facts come from `busbw-probe` or from a file of them. What could not be had is skipped, with the reason.
 
 mod clock;
+mod counters;
 mod cuda;
 mod differences;
 mod environment;
@@ -16,6 +17,7 @@ mod rdma;
 mod sheet;
 
 pub(crate) use differences::odd_ones;
+pub(crate) use ports::QOS;
 
 use busbw_model::node::{Hello, Silent};
 use busbw_model::{Area, CheckItem, Checked, Code, NodeFacts, Outcome};

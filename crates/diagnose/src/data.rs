@@ -38,6 +38,7 @@ pub fn check(name: &str, text: &str) -> Result<(), String> {
         Some("variables.toml") => parse::<Variables>(name, text).map(drop),
         Some("environment.toml") => parse::<Settings>(name, text).map(drop),
         Some("forms.toml") => parse::<Forms>(name, text).map(drop),
+        Some("counters.toml") => parse::<Counters>(name, text).map(drop),
         _ => causes([(name, text)]).map(drop),
     }
 }
@@ -424,4 +425,33 @@ fn distinct<'de, D: Deserializer<'de>>(from: D) -> Result<Template, D::Error> {
     let long = text.literal() >= SHORTEST;
     let short = || D::Error::custom(format!("the text has fewer than {SHORTEST} characters; take more of the line"));
     if long { Ok(text) } else { Err(short()) }
+}
+
+/// `rules/counters.toml`, as far as one look at a machine needs it; `busbw monitor` reads all of it.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs)] // the head of the file explains its keys
+pub struct Counters {
+    pub cause: Vec<CounterCause>,
+    pub counter: Vec<Counter>,
+}
+
+/// Why counters rise that should not.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct CounterCause {
+    pub name: String,
+    pub code: Code,
+    pub remedy: String,
+}
+
+/// A counter.
+#[derive(Debug, Deserialize)]
+#[allow(missing_docs)]
+pub struct Counter {
+    #[serde(rename = "in")]
+    pub family: String,
+    pub name: String,
+    pub cause: Option<String>,
+    #[serde(default)]
+    pub per_second: f64,
 }

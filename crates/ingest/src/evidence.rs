@@ -44,7 +44,7 @@ const TORCH: [&str; 19] = [
     "aborted its NCCL communicators",
 ];
 
-const OTHER: [&str; 94] = [
+const OTHER: [&str; 114] = [
     // fr_trace
     "Not all ranks joining",
     "group info: ",
@@ -105,6 +105,15 @@ const OTHER: [&str; 94] = [
     "Duplex:",
     "Link detected",
     " mtu ",
+    "mlnx_qos",
+    "Priority trust state",
+    "\tenabled ",
+    "ethtool -S",
+    "NIC statistics",
+    "_phy: ",
+    "out_of_buffer: ",
+    "-I- ",
+    "-E- Link: ",
     // PCIe, GPUs
     "LnkSta:",
     "LnkCap:",
@@ -132,6 +141,17 @@ const OTHER: [&str; 94] = [
     "GB/s",
     "<inactive>",
     " CNS",
+    "Pending",
+    "Recovery Errors",
+    "ROCm System Management",
+    "Concise Info",
+    "low-power state",
+    "between two GPUs",
+    " RAS Info ",
+    "Mhz ",
+    " W |",
+    "  N/A  ",
+    "ABLED  ",
     // Limits and services
     "open files",
     "locked memory",

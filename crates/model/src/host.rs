@@ -30,9 +30,9 @@ pub struct Told {
 
 impl Machine {
     /// The lines that tell an item: of one device, or of every device without one.
-    pub fn lines<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a SourceLine> {
+    pub fn lines<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a Told> {
         let is_about = move |told: &&Told| told.item == item && device.is_none_or(|device| told.device == device);
-        self.told.iter().filter(is_about).map(|told| &told.source)
+        self.told.iter().filter(is_about)
     }
 }
 

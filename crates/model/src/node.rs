@@ -10,7 +10,7 @@ mod rdma;
 mod system;
 
 pub use gpu::{Ecc, GpuDevice, GpuFabric, GpuFacts, NvLinkState, PeerAccess, XidLine};
-pub use net::{NetInterface, Rings};
+pub use net::{NetInterface, NicCounter, Rings};
 pub use pci::{Bridge, PciFunction, PcieSlot};
 pub use rdma::{Gid, GidKind, RdmaDevice, RdmaPort};
 pub use system::{Bound, Clock, Huge, Library, Limits, LinuxLimit, Program, SharedMemory};
@@ -135,6 +135,9 @@ pub struct NodeFacts {
     pub cuda: Vec<Library>,
     /// RDMA devices.
     pub rdma: Vec<RdmaDevice>,
+    /// Stages of ibdiagnet, which looks at the InfiniBand subnet of the node, with the errors of each.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub subnet: BTreeMap<String, u64>,
     /// Network interfaces, loopback apart.
     pub interfaces: Vec<NetInterface>,
     /// PCIe bridges above GPUs and NICs.

@@ -1,4 +1,4 @@
-//! The counters that busbw knows: what each counts, what it gives, and when it should not move. Data: `counters.toml`.
+//! The counters that busbw knows: what each counts, what it gives, and when it should not move. Data: `rules/counters.toml`.
 
 use busbw_model::{Code, Severity};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 static KNOWN: LazyLock<Known> = LazyLock::new(|| {
-    let data: Data = toml::from_str(include_str!("counters.toml")).expect("counters.toml is tested");
+    let data: Data = toml::from_str(include_str!("../../../rules/counters.toml")).expect("counters.toml is tested");
     Known { counters: data.counter, causes: data.cause.into_iter().map(|cause| (cause.name.clone(), cause)).collect() }
 });
 

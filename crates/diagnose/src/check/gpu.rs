@@ -12,8 +12,10 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         }
         persistence(&node.gpu.devices, sheet);
     }
+    sensors(&node.gpu.devices, sheet);
     ecc(&node.gpu.devices, sheet);
     nvlink(node, sheet);
+    link_errors(&node.gpu.devices, sheet);
     fabric(node, sheet);
     mig(&node.gpu.devices, sheet);
     if !node.gpu.devices.is_empty() || node.xids.get().is_some_and(|xids| !xids.is_empty()) {
@@ -63,13 +65,39 @@ fn persistence(devices: &[GpuDevice], sheet: &mut Sheet) {
     }
 }
 
+fn is_amd(devices: &[GpuDevice]) -> bool {
+    devices.iter().any(|gpu| gpu.name.starts_with("AMD"))
+}
+
+/// A GPU whose sensors do not answer, beside others that do, hangs or has fallen off the bus.
+fn sensors(devices: &[GpuDevice], sheet: &mut Sheet) {
+    const ITEM: &str = "sensors";
+    const REMEDY: &str = "See what its driver says, then reset the GPU or reboot the node: `sudo dmesg | grep amdgpu; sudo amd-smi reset -G`";
+    let one_answers = devices.iter().any(|gpu| gpu.readable == Some(true));
+    for (gpu, readable) in devices.iter().filter_map(|gpu| Some((gpu, gpu.readable?))) {
+        let sheet = sheet.about(format!("GPU {}", gpu.index));
+        match readable {
+            true => sheet.ok(ITEM, "temperature and clocks can be read"),
+            false if one_answers => sheet.warn(ITEM, "tell no temperature and no clocks", Some(Code::GpuError), REMEDY),
+            false => sheet.skip(ITEM, "of no GPU can be read: does the driver work? `sudo dmesg | grep amdgpu`"),
+        }
+    }
+}
+
 fn ecc(devices: &[GpuDevice], sheet: &mut Sheet) {
     let has = |is: fn(&busbw_model::node::Ecc) -> bool| named(devices, |gpu| gpu.ecc.as_ref().is_some_and(is));
     let broken = has(|ecc| ecc.uncorrected.is_some_and(|errors| errors > 0) || ecc.remapping_failed == Some(true));
+    let pending = has(|ecc| ecc.pending == Some(true));
     let off = has(|ecc| !ecc.enabled);
+    let counts = if is_amd(devices) { "rocm-smi --showrasinfo" } else { "nvidia-smi -q -d ECC,ROW_REMAPPER" };
     if !broken.is_empty() {
-        let remedy = "Take the node out of service and reset or replace the GPU: `nvidia-smi -q -d ECC,ROW_REMAPPER`";
+        let remedy = format!("Take the node out of service and reset or replace the GPU: `{counts}`");
         sheet.fail("ECC", format!("memory errors: {}", listed(&broken)), Some(Code::GpuError), remedy);
+    } else if !pending.is_empty() {
+        let remedy = format!(
+            "Faulty memory is replaced when the GPU is next reset: stop its programs, reset it or reboot, and look again: `{counts}`"
+        );
+        sheet.warn("ECC", format!("memory waits to be replaced: {}", listed(&pending)), Some(Code::GpuError), remedy);
     } else if !off.is_empty() {
         let remedy = "Without it a flipped bit goes unnoticed into every rank's sum; switch it on, then reboot: `sudo nvidia-smi -e 1`";
         sheet.warn("ECC", format!("off: {}", listed(&off)), Some(Code::DataCorruption), remedy);
@@ -78,9 +106,30 @@ fn ecc(devices: &[GpuDevice], sheet: &mut Sheet) {
     }
 }
 
+/// Errors that a link did not mend by sending again.
+fn link_errors(devices: &[GpuDevice], sheet: &mut Sheet) {
+    let (item, remedy) = match is_amd(devices) {
+        true => (
+            "XGMI errors",
+            "Look again under load, and at the driver's log: `rocm-smi --showxgmierr; sudo dmesg | grep -i xgmi`; have the board checked where they come back",
+        ),
+        false => (
+            "NVLink errors",
+            "See the links and their errors: `nvidia-smi nvlink -e; sudo dmesg | grep Xid`; reset the GPUs, then have the board checked",
+        ),
+    };
+    let with = named(devices, |gpu| gpu.link_errors.is_some_and(|errors| errors > 0));
+    if !with.is_empty() {
+        sheet.warn(item, listed(&with), Some(Code::NvlinkFabric), remedy);
+    } else if devices.iter().any(|gpu| gpu.link_errors.is_some()) {
+        sheet.ok(item, "none");
+    }
+}
+
 fn nvlink(node: &NodeFacts, sheet: &mut Sheet) {
     const REMEDY: &str = "See the links and their errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`; restart the fabric manager, reset the GPUs, then have the board checked";
     let devices = &node.gpu.devices;
+    let item = if is_amd(devices) { "XGMI" } else { "NVLink" };
     let up = |gpu: &GpuDevice| gpu.nvlinks.iter().filter(|link| link.active).count();
     let Some(most) = devices.iter().map(up).max().filter(|_| devices.iter().any(|gpu| !gpu.nvlinks.is_empty())) else {
         return;
@@ -93,13 +142,13 @@ fn nvlink(node: &NodeFacts, sheet: &mut Sheet) {
     if short.is_empty() {
         let rate = devices.iter().flat_map(|gpu| &gpu.nvlinks).find_map(|link| link.rate_gbs);
         let rate = rate.map_or(String::new(), |rate| format!(" of {rate} GB/s"));
-        sheet.ok("NVLink", format!("{most} links{rate} up per GPU"));
+        sheet.ok(item, format!("{most} links{rate} up per GPU"));
     } else if devices.len() == 1 && most == 0 {
-        sheet.skip("NVLink", format!("{most} links up, and no other GPU to join"));
+        sheet.skip(item, format!("{most} links up, and no other GPU to join"));
     } else if !node.is_joined_by_nvlink() {
-        sheet.skip("NVLink", "no link is up on any GPU, which is right where no bridge joins them");
+        sheet.skip(item, "no link is up on any GPU, which is right where no bridge joins them");
     } else {
-        sheet.fail("NVLink", format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), REMEDY);
+        sheet.fail(item, format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), REMEDY);
     }
 }
 

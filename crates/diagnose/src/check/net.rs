@@ -1,6 +1,7 @@
 //! Network interfaces that sockets may use.
 
 use super::sheet::{Sheet, listed};
+use super::{counters, ports};
 use crate::interfaces::is_inner;
 use busbw_model::node::NetInterface;
 use busbw_model::{Code, NodeFacts};
@@ -36,6 +37,10 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         link(interface, sheet);
         rings(interface, sheet);
     }
+    for interface in &node.interfaces {
+        counters::check(interface, sheet);
+    }
+    ports::without_port(node, sheet);
     let down = node.interfaces.iter().filter(|interface| is_outward(interface) && !is_up(interface));
     let down: Vec<&str> = down.map(|interface| interface.name.as_str()).collect();
     if !down.is_empty() {

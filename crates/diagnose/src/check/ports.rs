@@ -28,13 +28,21 @@ impl Port<'_> {
         self.port.link_layer == Some(LinkLayer::Ethernet)
     }
 
+    /// Only its GIDs are known, and tell that it is a port of RoCE.
+    fn has_v2(self) -> bool {
+        self.port.state.is_empty() && self.port.gids.iter().any(|gid| gid.kind == GidKind::RoceV2)
+    }
+
     /// Cards of one type may serve different networks: compute on InfiniBand, storage on Ethernet.
     fn is_like(self, other: Port) -> bool {
         self.device.hca_type == other.device.hca_type && self.port.link_layer == other.port.link_layer
     }
 
     fn interface(self, node: &NodeFacts) -> Option<&NetInterface> {
-        node.interfaces.iter().find(|interface| Some(interface.name.as_str()) == self.port.interface())
+        let is_its = |interface: &&NetInterface| {
+            Some(interface.name.as_str()) == self.port.interface() || interface.rdma == Some(self.name())
+        };
+        node.interfaces.iter().find(is_its)
     }
 }
 
@@ -51,7 +59,8 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     for port in &active {
         mtu(node, *port, sheet);
     }
-    for port in active.iter().filter(|port| port.is_roce()) {
+    // show_gids tells no state.
+    for port in ports.iter().filter(|port| port.is_active() && port.is_roce() || port.has_v2()) {
         gid(node, *port, sheet);
     }
     for port in active.iter().filter(|port| port.is_roce()) {
@@ -161,6 +170,7 @@ fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
             let address = if gid.ipv4().is_some() { "IPv4" } else { "IPv6" };
             sheet.ok(GID, format!("index {} ({address})", gid.index));
         }
+        (None, Some(_)) if at.has_v2() => sheet.skip(GID, "has no address: is the port in use? `ibdev2netdev`"),
         (None, Some(gid)) => {
             let detail = format!("index {} is link-local, and no other has an address", gid.index);
             sheet.warn(GID, detail, Some(Code::RoceConfig), remedy);
@@ -185,22 +195,71 @@ fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
     }
 }
 
-/// What sysfs shows of the settings that keep RoCE lossless. Only some drivers show them.
+/// What keeps RoCE from losing packets.
+pub(crate) const QOS: &str = "QoS";
+
+/// What sysfs or `mlnx_qos` shows of the settings that keep RoCE lossless. Only some drivers show them.
 fn quality_of_service(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     let interface = at.interface(node);
-    let numbers = |numbers: &Vec<u32>| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-    let told = [
-        interface.and_then(|i| i.trust.as_ref()).map(|trust| format!("trust {trust}")),
-        interface.and_then(|i| i.pfc_priorities.as_ref()).map(|on| format!("PFC on priorities {}", numbers(on))),
-        interface.and_then(|i| i.ecn_priorities.as_ref()).map(|on| format!("ECN on priorities {}", numbers(on))),
-        at.port.traffic_class.map(|class| format!("traffic class {class} (DSCP {})", class >> 2)),
-        at.port.roce_tos.map(|tos| format!("default ToS {tos} (DSCP {})", tos >> 2)),
-    ];
-    let told: Vec<String> = told.into_iter().flatten().collect();
-    let sheet = sheet.about(at.name());
-    if told.is_empty() {
-        sheet.skip("QoS", "its driver shows none in sysfs; `mlnx_qos -i IFACE` does");
-    } else {
-        sheet.ok("QoS", told.join(", "));
+    let mut told = interface.map(settings).unwrap_or_default();
+    told.extend(at.port.traffic_class.map(|class| format!("traffic class {class} (DSCP {})", class >> 2)));
+    told.extend(at.port.roce_tos.map(|tos| format!("default ToS {tos} (DSCP {})", tos >> 2)));
+    // The line that tells it names the interface.
+    let name = interface.filter(|_| node.partial).map_or_else(|| at.name(), |interface| interface.name.clone());
+    let sheet = sheet.about(name);
+    match interface.filter(|interface| is_lossy(interface)) {
+        _ if told.is_empty() => sheet.skip(QOS, "its driver shows none in sysfs; `mlnx_qos -i IFACE` does"),
+        Some(interface) => sheet.warn(QOS, told.join(", "), None, lossless(interface)),
+        None => sheet.ok(QOS, told.join(", ")),
     }
+}
+
+/// Interfaces that a command tells of, and nothing of the state of the RDMA port behind them.
+pub(super) fn without_port(node: &NodeFacts, sheet: &mut Sheet) {
+    for interface in node.interfaces.iter().filter(|_| node.partial) {
+        let ports = || node.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| Port { device, port }));
+        let its = || ports().filter(|port| port.interface(node).is_some_and(|other| other.name == interface.name));
+        if its().any(|port| port.is_active() && port.is_roce()) {
+            continue;
+        }
+        let told = settings(interface).join(", ");
+        let sheet = sheet.about(&interface.name);
+        if is_lossy(interface) && (interface.rdma.is_some() || its().next().is_some()) {
+            sheet.warn(QOS, told, None, lossless(interface));
+        } else if is_lossy(interface) {
+            let why = "does RDMA use this interface? Give the output of `ibdev2netdev`, and the run's log";
+            sheet.skip(QOS, format!("({told}): {why}"));
+        } else if !told.is_empty() {
+            sheet.ok(QOS, told);
+        }
+    }
+}
+
+fn settings(interface: &NetInterface) -> Vec<String> {
+    let on = |name: &str, priorities: &[u32]| match priorities {
+        [] => format!("{name} off"),
+        on => format!("{name} on priorities {}", on.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
+    };
+    let told = [
+        interface.trust.as_ref().map(|trust| format!("trust {trust}")),
+        interface.pfc_priorities.as_ref().map(|priorities| on("PFC", priorities)),
+        interface.ecn_priorities.as_ref().map(|priorities| on("ECN", priorities)),
+    ];
+    told.into_iter().flatten().collect()
+}
+
+/// Whether RDMA's packets are in no class with flow control, and ECN is not known to slow senders down either. A port that
+/// trusts PCP has the packets without a VLAN tag in priority 0.
+fn is_lossy(interface: &NetInterface) -> bool {
+    let has_ecn = interface.ecn_priorities.as_ref().is_some_and(|priorities| !priorities.is_empty());
+    let trusts_tags = interface.trust.as_deref() == Some("pcp");
+    let is_without = |on: &Vec<u32>| on.is_empty() || trusts_tags && !on.contains(&0);
+    !has_ecn && interface.pfc_priorities.as_ref().is_some_and(is_without)
+}
+
+fn lossless(interface: &NetInterface) -> String {
+    let name = &interface.name;
+    format!(
+        "RoCE sends again whatever the network drops. Trust DSCP, and have flow control on the class that the switches keep lossless, often 3: `sudo mlnx_qos -i {name} --trust dscp --pfc 0,0,0,1,0,0,0,0; export NCCL_IB_TC=106`"
+    )
 }

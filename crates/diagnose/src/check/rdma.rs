@@ -11,6 +11,7 @@ pub(super) const HCAS: &str = "NCCL_IB_HCA";
 const DMA_BUF_SINCE: (u32, u32) = (5, 12);
 
 pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+    subnet(node, sheet);
     if node.rdma.is_empty() {
         return sheet
             .skip("devices", "no RDMA device (/sys/class/infiniband is empty): NCCL uses TCP sockets between nodes");
@@ -22,6 +23,30 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     firmware(&node.rdma, sheet);
     driver(&node.rdma, sheet);
     gpu_direct(node, sheet);
+}
+
+/// What ibdiagnet found, by its stages. Counters add up over months, and firmware that differs stops nobody: these are notes.
+fn subnet(node: &NodeFacts, sheet: &mut Sheet) {
+    const ITEM: &str = "subnet";
+    const LINKS: [&str; 3] = ["Links Check", "Speed / Width checks", "Phy Diagnostic (Plugin)"];
+    const MANAGEMENT: [&str; 3] = ["Discovery", "Lids Check", "Subnet Manager"];
+    const REMEDY: &str = "Every link and its fault is in ibdiagnet's log: `grep -E '^-E-' /var/tmp/ibdiagnet2/ibdiagnet2.log`; reseat or change the cable of a link that is slow or narrow, see that one subnet manager is master: `sudo sminfo`";
+    let failed: Vec<(&str, u64)> = node
+        .subnet
+        .iter()
+        .filter(|(_, errors)| **errors > 0)
+        .map(|(stage, errors)| (stage.as_str(), *errors))
+        .collect();
+    let has = |stages: &[&str]| failed.iter().any(|(stage, _)| stages.contains(stage));
+    let each: Vec<String> = failed.iter().map(|(stage, errors)| format!("{errors} in {stage}")).collect();
+    let detail = format!("ibdiagnet found errors: {}", listed(&each));
+    match () {
+        () if node.subnet.is_empty() => {}
+        () if has(&MANAGEMENT) => sheet.fail(ITEM, detail, Some(Code::IbTransportError), REMEDY),
+        () if has(&LINKS) => sheet.warn(ITEM, detail, Some(Code::NicRate), REMEDY),
+        () if !failed.is_empty() => sheet.warn(ITEM, detail, None, REMEDY),
+        () => sheet.ok(ITEM, format!("{} stages of ibdiagnet without an error", node.subnet.len())),
+    }
 }
 
 fn chosen(node: &NodeFacts, sheet: &mut Sheet) {

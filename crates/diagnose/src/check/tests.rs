@@ -23,10 +23,17 @@ fn healthy() -> NodeFacts {
         name: "NVIDIA H100 80GB HBM3".into(),
         pci: pci("0000:0f:00.0"),
         persistence: Some(true),
-        ecc: Some(Ecc { enabled: true, uncorrected: Some(0), corrected: Some(3), remapping_failed: Some(false) }),
+        ecc: Some(Ecc {
+            enabled: true,
+            uncorrected: Some(0),
+            corrected: Some(3),
+            remapping_failed: Some(false),
+            pending: Some(false),
+        }),
         nvlinks: (0..18).map(|link| NvLinkState { link, active: true, rate_gbs: Some(26.5) }).collect(),
         fabric: Some(GpuFabric { state: "completed".into(), succeeded: true }),
         mig: Some(false),
+        ..GpuDevice::default()
     };
     let peer = |from, to| PeerAccess { from, to, status: "OK".into() };
     let library = |version: &str, cuda: &str| Library {
@@ -111,7 +118,14 @@ fn a_healthy_node_has_no_trouble() {
 
 #[test]
 fn each_fault_is_one_line() {
-    let cases: [(Edit, &str); 35] = [
+    let cases: [(Edit, &str); 39] = [
+        (
+            |n| n.gpu.devices[0].ecc = Some(Ecc { enabled: true, pending: Some(true), ..Ecc::default() }),
+            "warn ECC: memory waits to be replaced: GPU 0",
+        ),
+        (|n| n.gpu.devices[1].link_errors = Some(3), "warn NVLink errors: GPU 1"),
+        (|n| roce(n, Some("dscp"), &[]), "warn QoS: trust dscp, PFC off"),
+        (|n| roce(n, Some("pcp"), &[3]), "warn QoS: trust pcp, PFC on priorities 3"),
         (|n| n.gpu.on_the_bus = Some(3), "fail GPUs: 2 of the 3 on PCIe, driver 550.54.15"),
         (|n| n.gpu.devices[1].persistence = Some(false), "warn persistence: off: GPU 1"),
         (
@@ -206,7 +220,12 @@ fn each_fault_is_one_line() {
 /// What looks odd and is as it should be.
 #[test]
 fn what_is_sound_raises_no_alarm() {
-    let cases: [(&str, Edit); 7] = [
+    let cases: [(&str, Edit); 9] = [
+        ("flow control on the class that DSCP chooses", |n| roce(n, Some("dscp"), &[3])),
+        ("no flow control, and senders that are slowed down by marks", |n| {
+            roce(n, Some("dscp"), &[]);
+            n.interfaces[0].ecn_priorities = Some(vec![3]);
+        }),
         ("GPUs on PCIe cards without a bridge have links, all of them down", |n| {
             n.fabric_manager = None;
             n.gpu.devices.iter_mut().flat_map(|gpu| &mut gpu.nvlinks).for_each(|link| link.active = false);
@@ -258,6 +277,16 @@ fn a_variable_is_judged_by_one_line() {
 
 fn xid(code: u32) -> XidLine {
     XidLine { pci: "0000:0f:00".into(), code, text: String::new() }
+}
+
+/// The HCA is eth0's, with RoCE.
+fn roce(node: &mut NodeFacts, trust: Option<&str>, pfc_priorities: &[u32]) {
+    let gid = "0000:0000:0000:0000:0000:ffff:0a00:0001".into();
+    let port = &mut node.rdma[0].ports[0];
+    port.link_layer = Some(busbw_model::LinkLayer::Ethernet);
+    port.gids = vec![Gid { index: 3, gid, kind: GidKind::RoceV2, interface: Some("eth0".into()) }];
+    node.interfaces[0].trust = trust.map(str::to_string);
+    node.interfaces[0].pfc_priorities = Some(pfc_priorities.to_vec());
 }
 
 /// The HCA's link has this width, though both ends could do more.

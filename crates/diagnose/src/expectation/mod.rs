@@ -100,6 +100,13 @@ pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
         fabric::deepen(finding, prospects);
         add_gain(finding, prospects);
     }
+    // What may lose packets costs nothing where tables reach what they should, and explains one that is slow.
+    let is_slow =
+        |prospect: &Prospect| prospect.test.curve.shows_bandwidth() && prospect.outcome() == Judgement::Failed;
+    if prospects.iter().any(is_slow) {
+        let notes = findings.iter_mut().filter(|finding| finding.severity == Severity::Info);
+        notes.filter(|finding| finding.code == Code::RoceConfig).for_each(|note| note.severity = Severity::Warning);
+    }
     let explained = findings.iter().any(|finding| finding.severity >= Severity::Warning);
     let judged: Vec<&Prospect> =
         prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth() && !explained).collect();

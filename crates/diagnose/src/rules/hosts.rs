@@ -2,12 +2,12 @@
 
 use super::Draft;
 use crate::case::Case;
-use crate::check::{check, odd_ones};
+use crate::check::{QOS, check, odd_ones};
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
     CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
-    SourceLine, Subject,
+    SourceLine, Subject, Told,
 };
 
 /// Devices and lines of evidence that a finding shows at most.
@@ -28,7 +28,7 @@ fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
     items.filter(|(machine, item)| machine.saved.is_some() || lines(machine, item).next().is_some()).collect()
 }
 
-fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a SourceLine> {
+fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a Told> {
     machine.lines(item.item, item.device.as_deref())
 }
 
@@ -36,7 +36,7 @@ fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = 
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mut kinds: Vec<(&'static str, Severity, Code, Vec<Item>)> = Vec::new();
     for (machine, item) in checked(case) {
-        let Some((severity, code)) = severity(case, &item.outcome) else { continue };
+        let Some((severity, code)) = severity(case, &item) else { continue };
         match kinds.iter_mut().find(|kind| (kind.0, kind.1, kind.2) == (item.item, severity, code)) {
             Some((.., alike)) => alike.push((machine, item)),
             None => kinds.push((item.item, severity, code, vec![(machine, item)])),
@@ -55,11 +55,16 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 }
 
 /// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
-/// missed: a table that is complete shows that neither did much.
-fn severity(case: &Case, outcome: &Outcome) -> Option<(Severity, Code)> {
-    let code = outcome.code()?;
+/// missed: a table that is complete shows that neither did much. RoCE that may lose packets matters to a run that uses it.
+fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
-    match outcome {
+    if item.item == QOS && item.outcome.remedy().is_some() {
+        let severity = if measured { Severity::Info } else { Severity::Warning };
+        let nics = || case.run.nodes.iter().flat_map(|node| &node.nics);
+        return nics().any(|nic| nic.link.as_deref() == Some("RoCE")).then_some((severity, Code::RoceConfig));
+    }
+    let code = item.outcome.code()?;
+    match item.outcome {
         Outcome::Fail { .. } if !measured || !matches!(code, Code::PcieAcs | Code::PeerDied) => {
             Some((Severity::Error, code))
         }
@@ -79,9 +84,15 @@ fn subject(item: &CheckItem) -> String {
     parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The lines of commands, or what the saved facts hold.
+/// The lines of commands, first those that speak of what was found; or what the saved facts hold.
 fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
-    let told: Vec<Evidence> = lines(machine, item).cloned().map(Evidence::new).collect();
+    let found: Vec<&str> = item.detail.split([' ', ',']).filter(|word| word.len() > 3).collect();
+    let mut told: Vec<&Told> = lines(machine, item).collect();
+    told.sort_by_key(|told| {
+        let of_device = !told.device.is_empty() && item.detail.contains(&told.device);
+        !of_device && !found.iter().any(|word| told.source.text.contains(word))
+    });
+    let told: Vec<Evidence> = told.into_iter().map(|told| Evidence::new(told.source.clone())).collect();
     let Some(place) = machine.saved.filter(|_| told.is_empty()) else { return told };
     let text = format!("{} {}: {}", subject(item), item.item, item.detail);
     vec![Evidence::new(SourceLine::new(place, text.trim_start()))]
@@ -112,11 +123,12 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
     }
     let judged = judged.into_iter().filter_map(|(machine, items)| {
         let passed = items.iter().filter(|item| item.outcome == Outcome::Ok).count();
-        let failed = items.iter().filter(|item| item.outcome.code().is_some()).count();
-        let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && item.outcome.code().is_none());
+        let fails = |item: &&CheckItem| severity(case, item).is_some_and(|(severity, _)| severity > Severity::Info);
+        let failed = items.iter().filter(fails).count();
+        let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && !fails(item));
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
         let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
-        let open = items.iter().find_map(|item| question(case, machine, item));
+        let open = items.iter().find_map(|item| question(case, machine, item, passed == 0));
         let (outcome, how) = match (failed, passed) {
             (0, 0) if open.is_none() => return None,
             (0, _) if open.is_some() => (Judgement::Undecided, format!("{passed} checks passed{minor}")),
@@ -146,9 +158,13 @@ fn run_unseen(case: &Case) -> Option<Judged> {
     (tells && !is_seen).then_some(judged)
 }
 
-/// What a command told and nobody can judge, where there is no run that would tell.
-fn question(case: &Case, machine: &Machine, item: &CheckItem) -> Option<String> {
-    let Outcome::Skip { why } = &item.outcome else { return None };
+/// What a command told and nobody can judge, where there is no run that would tell; a note, where nothing else was told.
+fn question(case: &Case, machine: &Machine, item: &CheckItem, alone: bool) -> Option<String> {
+    let why = match &item.outcome {
+        Outcome::Skip { why } => why.clone(),
+        Outcome::Warn { code: None, .. } if alone => format!("{}: does a run suffer? Give its output", item.detail),
+        _ => return None,
+    };
     let is_open = machine.facts.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();
     is_open.then(|| format!("{} {} {why}", subject(item), item.item).trim_start().to_string())
 }
@@ -187,7 +203,38 @@ mod tests {
         };
         let smi = "GPU 00000000:18:00.0\n    Product Name                          : a\n    GPU Link Info\n        PCIe Generation\n            Max                           : 5\n            Current                       : 5\n        Link Width\n            Max                           : 16x\n            Current                       : 8x\n";
         let ecc = "GPU 00000000:18:00.0\n    Product Name                          : a\n    ECC Errors\n        Volatile\n            DRAM Uncorrectable            : 3\n        Aggregate\n            DRAM Uncorrectable            : 3\n";
-        let cases: [(String, Option<(Code, Severity)>); 21] = [
+        let rocm =
+            "==== ROCm System Management Interface ====\n===== XGMI Error status =====\nGPU[0]\t\t: XGMI Error count: ";
+        let row = |index: u32, told: &str| format!("{index}  2  0x74b5,  65402  {told}  0%  auto  750.0W  90%  58%\n");
+        let (warm, silent) = ("56.0°C  321.0W  NPS1, N/A, 0  2074Mhz  1300Mhz", "N/A  N/A  NPS1, N/A, 0  None  None");
+        let concise = |rows: [&str; 2]| format!("==== Concise Info ====\n{}{}", row(0, rows[0]), row(1, rows[1]));
+        let twice = |first: u64, second: u64| {
+            format!(
+                "root@a:~# ethtool -S eth0\n     rx_crc_errors_phy: {first}\nroot@a:~# ethtool -S eth0\n     rx_crc_errors_phy: {second}\n"
+            )
+        };
+        let stage = |name: &str, errors: u32| format!("-I- {name}                0          {errors}\n");
+        let nvlink = "GPU 0: NVIDIA H100 (UUID: GPU-1)\n\t Link 0: Replay Errors: 9\n\t Link 0: Recovery Errors: ";
+        let cases: [(String, Option<(Code, Severity)>); 37] = [
+            (format!("{rocm}0 (No errors detected since last read)\n"), None),
+            (format!("{rocm}2 (Multiple errors detected since last read)\n"), Some((NvlinkFabric, Warning))),
+            (concise([warm, warm]), None),
+            (concise([silent, silent]), None),
+            (concise([warm, silent]), Some((GpuError, Warning))),
+            (twice(10, 10), None),
+            (twice(10, 28), Some((NicRate, Warning))),
+            ("NIC statistics:\n     rx_crc_errors_phy: 10\n".into(), None),
+            (stage("Speed / Width checks", 0), None),
+            (stage("Speed / Width checks", 15), Some((NicRate, Warning))),
+            (stage("Subnet Manager", 1), Some((IbTransportError, Error))),
+            (stage("Port Counters", 30), None),
+            (format!("{nvlink}0\n"), None),
+            (format!("{nvlink}2\n"), Some((NvlinkFabric, Warning))),
+            (
+                "GPU 00000000:18:00.0\n    Remapped Rows\n        Pending                           : Yes\n".into(),
+                Some((GpuError, Warning)),
+            ),
+            ("root@a:~# mlnx_qos -i eth0\nPriority trust state: pcp\n\tenabled     0   0   0   0\n".into(), None),
             (smi.into(), Some((PcieDegraded, Warning))),
             (ecc.into(), Some((GpuError, Error))),
             ("|   1  NVIDIA H100 80GB HBM3   On  | 00000000:2A:00.0 Off |     7 |\n".into(), Some((GpuError, Error))),
@@ -230,6 +277,34 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(answer(&[("paste.txt", &text)]).1, Vec::from_iter(expected), "{text}");
+        }
+    }
+
+    /// RDMA may lose packets where no class has flow control: a cause of what a run over RoCE suffers, and else a note.
+    #[test]
+    fn flow_control_matters_to_a_run_over_roce() {
+        let qos = |trust: &str, enabled: &str| {
+            format!(
+                "root@a:~# ibdev2netdev\nmlx5_0 port 1 ==> eth0 (Up)\nroot@a:~# mlnx_qos -i eth0\n\
+                 Priority trust state: {trust}\nPFC configuration:\n\tenabled     {enabled}\n"
+            )
+        };
+        let log = |link: &str| {
+            format!(
+                "a:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/{link} [RO]; OOB eth0:10.0.0.1<0>\na:1:2 [0] NCCL INFO Using network IB\n"
+            )
+        };
+        let lossy = [(Code::RoceConfig, Severity::Warning)];
+        let cases: [(&str, &str, &str, &[_]); 5] = [
+            ("RoCE", "dscp", "0   0   0   0", &lossy),
+            ("RoCE", "pcp", "0   0   0   1", &lossy),
+            ("RoCE", "dscp", "0   0   0   1", &[]),
+            ("RoCE", "pcp", "1   0   0   0", &[]),
+            ("IB", "pcp", "0   0   0   0", &[]),
+        ];
+        for (link, trust, enabled, expected) in cases {
+            let (_, found) = answer(&[("run.log", &log(link)), ("qos.txt", &qos(trust, enabled))]);
+            assert_eq!(found, expected, "{link} {trust} {enabled}");
         }
     }
 

@@ -100,7 +100,7 @@ pub fn port_rate(case: &Case, device: &str) -> Option<(SourceLine, f64)> {
     });
     let (machine, port, rate) = rates.min_by(|a, b| a.2.total_cmp(&b.2))?;
     let name = format!("{device}/{port}");
-    let line = machine.lines("rate", Some(&name)).next().cloned();
+    let line = machine.lines("rate", Some(&name)).next().map(|told| told.source.clone());
     let saved = || SourceLine::new(machine.saved.unwrap_or_default(), &format!("{name}: {rate} Gbit/s"));
     Some((line.unwrap_or_else(saved), rate))
 }

@@ -1,4 +1,4 @@
-//! GPUs: `nvidia-smi` with its header, `-L`, `-q`, `nvlink -s` and `topo -p2p`.
+//! GPUs: `nvidia-smi` with its header, `-L`, `-q`, `nvlink -s` and `-e`, and `topo -p2p`.
 
 use super::page::{Page, gpu, gpu_at, pci_address};
 use super::{Context, key_value, leading_float};
@@ -78,10 +78,16 @@ fn of(context: &Context, page: &mut Page, item: &'static str, fill: impl FnOnce(
     Some(())
 }
 
-/// `Link 0: 25 GB/s`, `Link 4: <inactive>` below the line of a GPU.
+/// `Link 0: 25 GB/s`, `Link 4: <inactive>`, `Link 4: Recovery Errors: 0` below the line of a GPU. A packet that was sent again
+/// (`Replay`) did no harm; a link that had to be trained again is not sound.
 fn link(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let rest = text.trim().strip_prefix("Link ").filter(|_| context.command == NVIDIA_SMI)?;
     let (link, rate) = rest.split_once(": ")?;
+    if let Some((kind, count)) = rate.split_once(" Errors: ") {
+        let count: u64 = count.parse().ok()?;
+        let (item, errors) = if kind == "Recovery" { ("NVLink errors", count) } else { ("", 0) };
+        return of(context, page, item, |gpu| *gpu.link_errors.get_or_insert(0) += errors);
+    }
     let (link, active) = (link.parse().ok()?, rate.ends_with("GB/s"));
     if !active && rate != "<inactive>" {
         return None;
@@ -123,7 +129,8 @@ fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         return Some(());
     }
     let item = match (context.section.as_str(), key) {
-        ("Ecc Mode" | "ECC Mode", "Current") | ("Remapped Rows", "Remapping Failure Occurred") => "ECC",
+        ("Ecc Mode" | "ECC Mode", "Current") => "ECC",
+        ("Remapped Rows", "Remapping Failure Occurred" | "Pending") | (_, "Pending Page Blacklist") => "ECC",
         ("Volatile", key) if key.contains("Uncorrectable") => "ECC",
         ("Fabric", "State" | "Status") => "NVLink fabric",
         ("Link Width", "Max" | "Current") => "link",
@@ -141,6 +148,7 @@ fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
     let ecc = || Ecc { enabled: true, ..Ecc::default() };
     match (section, key) {
         ("Ecc Mode" | "ECC Mode", _) => gpu.ecc.get_or_insert_with(ecc).enabled = value == "Enabled",
+        (_, "Pending" | "Pending Page Blacklist") => gpu.ecc.get_or_insert_with(ecc).pending = Some(value == "Yes"),
         ("Remapped Rows", _) => gpu.ecc.get_or_insert_with(ecc).remapping_failed = Some(value == "Yes"),
         ("Volatile", _) => {
             let errors = &mut gpu.ecc.get_or_insert_with(ecc).uncorrected;

@@ -1,14 +1,16 @@
-//! Reads facts about a machine from what people paste beside a log: `ibstat`, `lspci -vv`, `nvidia-smi`, `ulimit -a`, `dmesg`.
+//! Reads facts about a machine from what people paste beside a log: `ibstat`, `lspci -vv`, `nvidia-smi`, `rocm-smi`, `ulimit -a`, `dmesg`.
 //!
 //! A file per kind of thing. A reader gets the line and the context (which device the lines above speak of), and fills
 //! the facts of the machine, or leaves the line when it is not its own.
 
+mod amd;
 mod gpus;
 mod kernel;
 mod limits;
 mod page;
 mod pcie;
 mod ports;
+mod wire;
 
 use crate::TextLine;
 use busbw_model::{Machine, SourceLine};
@@ -65,10 +67,11 @@ impl Context {
         self.section.clear();
     }
 
-    /// Whether a line may go on with a block: it is indented, or follows it.
+    /// Whether a line may go on with a block: it is indented, or follows it; or the command does not indent.
     fn goes_on(&self, text: &str, line: u64) -> bool {
         let gap = line.saturating_sub(self.last);
-        gap <= 1 || gap <= LONGEST_GAP && text.starts_with([' ', '\t'])
+        let is_flat = [amd::ROCM_SMI, wire::MLNX_QOS].contains(&self.command);
+        gap <= 1 || gap <= LONGEST_GAP && (is_flat || text.starts_with([' ', '\t']))
     }
 }
 
@@ -94,16 +97,24 @@ impl HostReader {
 
     /// Takes a line; true when it belongs to the output of a command that is known.
     pub fn feed(&mut self, line: &TextLine) -> bool {
-        const READERS: [Reader; 5] = [ports::read, pcie::read, gpus::read, limits::read, kernel::read];
+        const READERS: [Reader; 7] =
+            [ports::read, wire::read, pcie::read, gpus::read, amd::read, limits::read, kernel::read];
         let fresh = || Context {
             key: Key { host: host_of_label(line.stream), stream: line.stream.into(), part: 0 },
             ..Context::default()
         };
         let context = self.contexts.entry(line.stream.into()).or_insert_with(fresh);
         let number = line.place.line;
-        if let Some(host) = prompt(line.text) {
+        let prompt = prompt(line.text);
+        let is_prompt = prompt.is_some();
+        if let Some(host) = prompt {
             context.key.host = host.or(context.key.host.take());
             context.command = "";
+        }
+        if wire::asked(context, line.text, is_prompt).is_some() {
+            context.last = number;
+        }
+        if is_prompt {
             return false; // the command itself is no output
         }
         let text = line.text.trim_end();
@@ -151,14 +162,17 @@ fn prompt(text: &str) -> Option<Option<String>> {
 }
 
 fn is_command(text: &str) -> bool {
-    const COMMANDS: [&str; 14] = [
+    const COMMANDS: [&str; 17] = [
+        "ibdiagnet",
         "ibstat",
         "ibv_devinfo",
         "ibdev2netdev",
         "rdma",
         "show_gids",
         "lspci",
+        "mlnx_qos",
         "nvidia-smi",
+        "rocm-smi",
         "ulimit",
         "dmesg",
         "ethtool",

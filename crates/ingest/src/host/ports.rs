@@ -44,10 +44,11 @@ fn begins(context: &mut Context, text: &str) -> Option<()> {
 fn joined(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
-        [_, "port", number, "==>", name, state @ ("(Up)" | "(Down)"), ..] => {
+        [device, "port", number, "==>", name, state @ ("(Up)" | "(Down)"), ..] => {
             number.parse::<u32>().ok()?;
-            let facts = page.tell(context, "ibdev2netdev", name, "");
-            interface(facts, name).state = state.trim_matches(['(', ')']).to_ascii_lowercase();
+            let interface = interface(page.tell(context, "ibdev2netdev", name, ""), name);
+            interface.state = state.trim_matches(['(', ')']).to_ascii_lowercase();
+            interface.rdma = Some(format!("{device}/{number}"));
         }
         ["link", hca, "state", state, "physical_state", physical, rest @ ..] => {
             let (device, number) = hca.split_once('/')?;
@@ -56,7 +57,9 @@ fn joined(context: &Context, text: &str, page: &mut Page) -> Option<()> {
             port.state = port_state(state);
             port.physical_state = Some(link_state(physical));
             if let ["netdev", name, ..] = rest {
-                interface(facts, name).state = if *state == "ACTIVE" { "up" } else { "down" }.to_string();
+                let interface = interface(facts, name);
+                interface.state = if *state == "ACTIVE" { "up" } else { "down" }.to_string();
+                interface.rdma = Some(hca.to_string());
             }
         }
         _ => return None,

@@ -178,7 +178,13 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-1)
         index: 0,
         name: "NVIDIA H100 80GB HBM3".into(),
         pci: PciFunction { address: "0000:18:00.0".into(), link: link(8), most: link(16), ..PciFunction::default() },
-        ecc: Some(Ecc { enabled: true, uncorrected: Some(2), corrected: None, remapping_failed: Some(true) }),
+        ecc: Some(Ecc {
+            enabled: true,
+            uncorrected: Some(2),
+            corrected: None,
+            remapping_failed: Some(true),
+            pending: None,
+        }),
         fabric: Some(GpuFabric { state: "in progress".into(), succeeded: false }),
         mig: Some(false),
         ..GpuDevice::default()
@@ -193,6 +199,146 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-1)
     assert_eq!(facts.devices, [first, second]);
     let peers: Vec<_> = facts.peers.iter().map(|peer| (peer.from, peer.to, peer.status.as_str())).collect();
     assert_eq!(peers, [(0, 1, "OK"), (0, 2, "CNS")]);
+}
+
+#[test]
+fn memory_that_waits_and_links_that_were_trained_again() {
+    let text = "\
+GPU 00000000:18:00.0
+    Retired Pages
+        Single Bit ECC                    : 4
+        Pending Page Blacklist            : No
+    Remapped Rows
+        Correctable Error                 : 0
+        Uncorrectable Error               : 2
+        Pending                           : Yes
+        Remapping Failure Occurred        : No
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-abcdefab-cdef-abdc-abcd-abababababab)
+         Link 0: Replay Errors: 7
+         Link 0: Recovery Errors: 0
+         Link 0: CRC Errors: 0
+
+         Link 1: Replay Errors: 0
+         Link 1: Recovery Errors: 2
+         Link 1: CRC Errors: 0";
+    let gpu = &machine(text).facts.gpu.devices[0];
+    let ecc = Ecc { enabled: true, remapping_failed: Some(false), pending: Some(true), ..Ecc::default() };
+    assert_eq!((gpu.ecc.clone(), gpu.link_errors), (Some(ecc), Some(2)));
+}
+
+/// ROCm/ROCm issue 4268 (the table), ROCm 4.2 (issue 1503) and rocm_smi.py of ROCm 6.2.
+#[test]
+fn gpus_of_amd() {
+    let text = "\
+$ rocm-smi
+Expected integer value from monitor, but got \"\"
+=============== ROCm System Management Interface ===============
+========================= Concise Info =========================
+Device  Node  IDs              Temp        Power     Partitions          SCLK     MCLK     Fan  Perf  PwrCap       VRAM%  GPU%
+              (DID,     GUID)  (Junction)  (Socket)  (Mem, Compute, ID)
+================================================================
+0       2     0x74b5,   65402  56.0°C      321.0W    NPS1, N/A, 0        2074Mhz  1300Mhz  0%   auto  750.0W       90%    58%
+1       9     0x74b5,   60025  N/A         N/A       NPS1, N/A, 0        None     None     0%   auto  Unsupported  0%     0%
+================================================================
+======================= XGMI Error status ======================
+GPU[0]\t\t: XGMI Error count: 0 (No errors detected since last read)
+GPU[1]\t\t: XGMI Error count: 2 (Multiple errors detected since last read)
+=========================== RAS Info ===========================
+
+GPU[1]: \tRAS INFO
+         Block       Status    Correctable Error  Uncorrectable Error  
+           UMC      ENABLED                  3                    1  
+           GFX     DISABLED                  0                    0  
+================== Link Type between two GPUs ==================
+       GPU0         GPU1         
+GPU0   0            XGMI         
+GPU1   PCIE         0            
+============== Link accessibility between two GPUs =============
+GPU0 GPU1
+GPU0 True True
+GPU1 False True
+GPU[0]\t\t: Card Series: \t\tAMD Instinct MI300X";
+    let read = machine(text);
+    let link = |active| vec![NvLinkState { active, ..NvLinkState::default() }];
+    let first = GpuDevice {
+        name: "AMD Instinct MI300X".into(),
+        readable: Some(true),
+        link_errors: Some(0),
+        nvlinks: link(true),
+        ..GpuDevice::default()
+    };
+    let second = GpuDevice {
+        index: 1,
+        name: "AMD".into(),
+        readable: Some(false),
+        link_errors: Some(2),
+        nvlinks: link(false),
+        ecc: Some(Ecc { enabled: true, uncorrected: Some(1), ..Ecc::default() }),
+        ..GpuDevice::default()
+    };
+    assert_eq!(read.facts.gpu.devices, [first, second]);
+    let peers: Vec<_> = read.facts.gpu.peers.iter().map(|peer| (peer.from, peer.status.as_str())).collect();
+    assert_eq!(peers, [(0, "OK"), (1, "not accessible")]);
+    let asleep = "WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status\n\n\
+                  ==== ROCm System Management Interface ====\n========= Concise Info =========\n\
+                  0    N/A   N/A     None  None  0%   unknown  Unsupported    0%   0%";
+    assert_eq!(machine(asleep).facts.gpu.devices[0].readable, None);
+    let amd_smi = "| 0000:83:00.0 AMD Instinct MI300X VF | 0 %      37 °C   2           135/750 W |\n\
+                   |   0       0       0        SPX/NPS1 | 0 %        N/A           285/196288 MB |";
+    let listed = &machine(amd_smi).facts.gpu.devices[0];
+    let errors = listed.ecc.as_ref().and_then(|ecc| ecc.uncorrected);
+    assert_eq!((listed.name.as_str(), errors), ("AMD Instinct MI300X VF", Some(2)));
+}
+
+/// mlnx_qos and ethtool do not say which interface they speak of; the command does. ibdiagnet 2.7.
+#[test]
+fn flow_control_counters_and_the_subnet() {
+    let text = "\
+root@a:~# ibdev2netdev
+mlx5_1 port 1 ==> enp4s0f1 (Up)
+root@a:~# sudo mlnx_qos -i enp4s0f1
+DCBX mode: OS controlled
+Priority trust state: dscp
+dscp2prio mapping:
+\tprio:0 dscp:07,06,05,04,03,02,01,00,
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     0   0   0   1   0   0   0   0   
+\tbuffer      0   2   5   7   1   2   3   6   
+root@a:~# ethtool -S enp4s0f1
+NIC statistics:
+     rx_packets: 333854100
+     rx_out_of_buffer: 990473555
+     rx_discards_phy: 585
+     rx0_xdp_drop: 3753342954
+root@a:~# sleep 60; ethtool -S enp4s0f1 | grep phy
+     rx_discards_phy: 587
+-E- Link: sw041/U1/P24<-->S900a840300308e40/N900a840300308e40/P49 - Unexpected width, actual link width is 2x
+-I- Stage                               Warnings   Errors     Comment
+-I- Discovery                           3          0
+-I- Speed / Width checks                0          15
+-I- Database                            : /var/tmp/ibdiagnet2/ibdiagnet2.db_csv";
+    let read = machine(text);
+    let interface = NetInterface {
+        name: "enp4s0f1".into(),
+        state: "up".into(),
+        rdma: Some("mlx5_1/1".into()),
+        trust: Some("dscp".into()),
+        pfc_priorities: Some(vec![3]),
+        counters: [
+            ("rx_out_of_buffer".into(), NicCounter { count: 990_473_555, rise: None }),
+            ("rx_discards_phy".into(), NicCounter { count: 587, rise: Some(2) }),
+        ]
+        .into(),
+        ..NetInterface::default()
+    };
+    assert_eq!(read.facts.interfaces, [interface]);
+    let stages = [("Discovery".to_string(), 0), ("Speed / Width checks".to_string(), 15)];
+    assert_eq!(read.facts.subnet, stages.into());
+    let unnamed = machine("Priority trust state: pcp\nPFC configuration:\n\tenabled     0   0   0   0   0   0   0   0");
+    let known = &unnamed.facts.interfaces[0];
+    assert_eq!((known.trust.as_deref(), known.pfc_priorities.as_deref()), (Some("pcp"), Some(&[][..])));
 }
 
 #[test]
@@ -286,9 +432,9 @@ fn other_text_tells_nothing() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_panic(lines in proptest::collection::vec("\\PC{0,50}", 0..6), which in 0usize..12) {
+    fn any_text_is_read_without_panic(lines in proptest::collection::vec("\\PC{0,50}", 0..6), which in 0usize..16) {
         let heads = ["CA 'a'", "hca_id: a", "Settings for a:", "GPU 0: a", "00:00.0 a: b", "a.service - b", "LnkSta: Speed ", "NVRM: Xid (",
-            "AER: ", "mlx5_core ", "GID[", "Max open files "];
+            "AER: ", "mlx5_core ", "GID[", "Max open files ", "=== Concise Info", "=== Link Type between two GPUs", "mlnx_qos -i ", "-I- a  "];
         machines(&format!("{}\n{}{}", heads[which], heads[which], lines.join("\n")));
     }
 }

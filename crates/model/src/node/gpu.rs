@@ -29,7 +29,7 @@ pub struct GpuFacts {
 pub struct GpuDevice {
     /// NVML's index.
     pub index: u32,
-    /// `NVIDIA H100 80GB HBM3`.
+    /// `NVIDIA H100 80GB HBM3`, `AMD Instinct MI300X`; `AMD` where only that is known.
     pub name: String,
     /// Where it is on PCIe.
     pub pci: PciFunction,
@@ -43,6 +43,12 @@ pub struct GpuDevice {
     pub fabric: Option<GpuFabric>,
     /// Whether it is cut into instances (MIG), which NCCL cannot join.
     pub mig: Option<bool>,
+    /// Whether its sensors and clocks can be read; not, where it hangs or has fallen off the bus.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readable: Option<bool>,
+    /// Errors of its NVLinks or XGMI links that sending again did not mend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_errors: Option<u64>,
 }
 
 /// Error correction of a GPU's memory.
@@ -57,6 +63,9 @@ pub struct Ecc {
     pub corrected: Option<u64>,
     /// Remapping a row of memory failed: the GPU needs service.
     pub remapping_failed: Option<bool>,
+    /// A row or page of memory waits for the GPU's next reset to be replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<bool>,
 }
 
 /// An NVLink of a GPU.

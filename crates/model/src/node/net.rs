@@ -2,6 +2,7 @@
 
 use super::PciFunction;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -41,6 +42,21 @@ pub struct NetInterface {
     pub ecn_priorities: Option<Vec<u32>>,
     /// Priorities with flow control (PFC) switched on; none where it could not be had.
     pub pfc_priorities: Option<Vec<u32>>,
+    /// The port of an RDMA device that it belongs to, where a command joins them: `mlx5_0/1`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rdma: Option<String>,
+    /// Counters of its driver, as `ethtool -S` names them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, NicCounter>,
+}
+
+/// A counter of a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NicCounter {
+    /// Its count since the driver was loaded.
+    pub count: u64,
+    /// By how much it rose between two looks; none where it was looked at once.
+    pub rise: Option<u64>,
 }
 
 /// Sizes of the rings between driver and card, in packets.

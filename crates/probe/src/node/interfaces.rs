@@ -5,6 +5,7 @@ use crate::Root;
 use busbw_model::node::NetInterface;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
+use std::collections::BTreeMap;
 
 const CLASS: &str = "/sys/class/net";
 /// ARPHRD_LOOPBACK (the kernel's include/uapi/linux/if_arp.h).
@@ -41,6 +42,8 @@ fn interface(root: &Root, name: String) -> NetInterface {
         trust: root.value(&at("qos/trust")),
         ecn_priorities: priorities(root, &at("ecn/roce_np/enable")),
         pfc_priorities: root.value(&at("qos/pfc")).map(|text| switched_on((0..).zip(text.split_whitespace()))),
+        rdma: None,
+        counters: BTreeMap::new(),
         name,
     }
 }

@@ -7,7 +7,8 @@ use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::{
-    NVML_FI_DEV_NVLINK_LINK_COUNT, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, NVML_FI_DEV_REMAPPED_FAILURE,
+    NVML_FI_DEV_NVLINK_LINK_COUNT, NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON,
+    NVML_FI_DEV_REMAPPED_FAILURE, NVML_FI_DEV_REMAPPED_PENDING,
 };
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 use nvml_wrapper_sys::bindings::{
@@ -55,6 +56,8 @@ fn facts(nvml: &Nvml, device: &Device) -> GpuDevice {
         nvlinks: nvlinks(device),
         fabric: fabric(nvml, device),
         mig: device.mig_mode().ok().map(|mode| mode.current == 1),
+        readable: None,
+        link_errors: field(device, NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL),
     }
 }
 
@@ -75,6 +78,7 @@ fn ecc(device: &Device) -> Option<Ecc> {
         uncorrected: errors(MemoryError::Uncorrected),
         corrected: errors(MemoryError::Corrected),
         remapping_failed: field(device, NVML_FI_DEV_REMAPPED_FAILURE).map(|failures| failures > 0),
+        pending: field(device, NVML_FI_DEV_REMAPPED_PENDING).map(|pending| pending > 0),
     })
 }
 
