@@ -37,6 +37,7 @@ pub fn check(name: &str, text: &str) -> Result<(), String> {
         Some("advice.toml") => parse::<Questions>(name, text).map(drop),
         Some("variables.toml") => parse::<Variables>(name, text).map(drop),
         Some("environment.toml") => parse::<Settings>(name, text).map(drop),
+        Some("surroundings.toml") => parse::<Surroundings>(name, text).map(drop),
         Some("forms.toml") => parse::<Forms>(name, text).map(drop),
         Some("counters.toml") => parse::<Counters>(name, text).map(drop),
         _ => causes([(name, text)]).map(drop),
@@ -353,6 +354,39 @@ pub struct Setting {
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     pub setting: Vec<Setting>,
+}
+
+/// An entry of `rules/surroundings.toml`: a launcher, or the network or cloud of the machines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Surrounding {
+    pub kind: Kind,
+    #[serde(deserialize_with = "words")]
+    #[allow(dead_code, reason = "for readers of the file")]
+    pub name: String,
+    #[serde(deserialize_with = "steps")]
+    pub shown: Vec<String>,
+    #[serde(default)]
+    pub only: Vec<String>,
+    #[serde(default)]
+    pub never: Vec<String>,
+    pub each: Option<String>,
+    pub hand_on: Option<String>,
+}
+
+/// What surrounds a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Launcher,
+    Network,
+}
+
+/// `rules/surroundings.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Surroundings {
+    pub surrounding: Vec<Surrounding>,
 }
 
 /// Which values of a variable matter.

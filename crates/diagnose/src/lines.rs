@@ -30,6 +30,9 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
     let gpu_direct = run.nccl.gpu_direct.iter().map(|source| info(source, None));
     let settings = run.nccl.env.iter().filter(|e| e.origin == EnvOrigin::NcclLog);
     let settings = settings.map(|e| info(&e.source, e.hosts.first().map(String::as_str)));
+    // With the system's error behind it, a step may be all that NCCL says: `misc/socket.cc:505 -> 2 (Operation now in progress)`.
+    let steps = run.nccl.error_steps.iter().filter(|step| step.source.text.trim_end().ends_with(')'));
+    let steps = steps.map(|step| info(&step.source, step.who.as_ref().map(|who| &*who.host)));
     let statements = run.statements.iter().map(|statement| Line {
         speaker: statement.speaker,
         text: behind_prefix(statement.text()),
@@ -43,8 +46,14 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
         }),
         _ => None,
     });
-    let mut lines: Vec<Line> =
-        exceptions.chain(warnings).chain(networks).chain(settings).chain(gpu_direct).chain(statements).collect();
+    let mut lines: Vec<Line> = exceptions
+        .chain(warnings)
+        .chain(steps)
+        .chain(networks)
+        .chain(settings)
+        .chain(gpu_direct)
+        .chain(statements)
+        .collect();
     lines.sort_by_key(|line| line.source.place);
     lines.dedup_by(|later, earlier| later.source.place == earlier.source.place && later.speaker == earlier.speaker);
     lines

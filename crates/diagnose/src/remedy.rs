@@ -1,8 +1,14 @@
 //! Remedies that fit the input: what it shows to be done, to be the cause, or to be impossible is not advised, and after the cure
-//! comes how to see that it worked.
+//! comes how to see that it worked. `rules/surroundings.toml` says what belongs to which launcher, network and cloud.
 
 use crate::case::Case;
+use crate::data::{self, Kind, Surrounding, Surroundings};
 use busbw_model::{Code, Finding, Library, Severity};
+use std::sync::LazyLock;
+
+static SURROUNDINGS: LazyLock<Vec<Surrounding>> = LazyLock::new(|| {
+    data::built_in::<Surroundings>("surroundings.toml", include_str!("../../../rules/surroundings.toml")).surrounding
+});
 
 /// Programs and modules of NVIDIA's, which machines with AMD's GPUs do not have; and the other way round.
 const OF_NVIDIA: [&str; 7] =
@@ -11,8 +17,10 @@ const OF_AMD: [&str; 3] = ["rocm-smi", "amd-smi", "RCCL_"];
 
 /// Leaves out what does not fit, and adds to the first finding how to see that its cure worked.
 pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
+    let around = Around::of(case);
     for finding in findings.iter_mut() {
-        let fitting: Vec<String> = finding.remedy.iter().filter(|remedy| fits(case, remedy)).cloned().collect();
+        let fitting = finding.remedy.iter().filter(|remedy| fits(case, remedy) && !around.excludes(remedy));
+        let fitting: Vec<String> = fitting.map(|remedy| around.each_host(remedy)).collect();
         // Advice that is all done already is still better than none.
         if !fitting.is_empty() {
             finding.remedy = fitting;
@@ -20,7 +28,49 @@ pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
     }
     let first = findings.first_mut().filter(|first| first.severity >= Severity::Warning && !first.remedy.is_empty());
     if let Some(first) = first {
+        first.remedy.extend(around.hand_on(case, &first.remedy));
         first.remedy.push(proof(case, first.code));
+    }
+}
+
+/// What the input shows of the launcher, network and cloud.
+struct Around(Vec<&'static Surrounding>);
+
+/// What remedies say for Open MPI.
+const ON_EACH_HOST: &str = "mpirun --map-by ppr:1:node";
+
+impl Around {
+    fn of(case: &Case) -> Self {
+        let says = |text: &String| case.lines.iter().any(|line| line.source.text.contains(text.as_str()));
+        Around(SURROUNDINGS.iter().filter(|surrounding| surrounding.shown.iter().any(says)).collect())
+    }
+
+    /// Whether a remedy belongs to a network or cloud of which the input shows another, or does not work on one that it shows.
+    fn excludes(&self, remedy: &str) -> bool {
+        let names = |words: &[String]| words.iter().any(|word| remedy.contains(word.as_str()));
+        let shown = self.0.iter().filter(|surrounding| surrounding.kind == Kind::Network);
+        let at_home = shown.clone().any(|surrounding| names(&surrounding.only));
+        let of_others = SURROUNDINGS.iter().any(|surrounding| names(&surrounding.only));
+        let mut never = shown.clone();
+        !at_home && (never.any(|surrounding| names(&surrounding.never)) || of_others && shown.count() > 0)
+    }
+
+    fn launcher(&self) -> Option<&'static Surrounding> {
+        self.0.iter().find(|surrounding| surrounding.kind == Kind::Launcher).copied()
+    }
+
+    /// A command on every host, as the launcher at hand runs it.
+    fn each_host(&self, remedy: &str) -> String {
+        let each = self.launcher().and_then(|launcher| launcher.each.as_deref());
+        each.map_or(remedy.into(), |each| remedy.replace(ON_EACH_HOST, each))
+    }
+
+    /// How the first variable that is advised reaches all ranks. Those of one host have the shell's.
+    fn hand_on(&self, case: &Case, remedies: &[String]) -> Option<String> {
+        let said = self.launcher()?.hand_on.as_deref()?;
+        let (name, value) = remedies.iter().find_map(|remedy| exports(remedy).next())?;
+        let passed = remedies.iter().any(|remedy| remedy.contains("mpirun -x "));
+        (case.run.nodes.len() != 1 && !passed).then(|| said.replace("{name}", name).replace("{value}", value))
     }
 }
 
@@ -84,5 +134,59 @@ mod tests {
         let case = Case::new(&run);
         assert!(!fits(&case, "See the links: `nvidia-smi nvlink -s`"));
         assert!(fits(&case, "See the links: `rocm-smi --showtopo`"));
+    }
+
+    /// The remedies of two hosts whose log begins with a line.
+    fn fitted(line: &str, remedies: &[&str]) -> Vec<String> {
+        let hosts = ["a", "b"].map(|host| format!("{host}:1:1 [0] NCCL INFO cudaDriverVersion 12040\n"));
+        let log = line.to_string() + "\n" + &hosts.concat();
+        let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("text");
+        let remedy = remedies.iter().map(ToString::to_string).collect();
+        let mut findings = [Finding {
+            code: Code::IbTransportError,
+            severity: Severity::Error,
+            confidence: 0.9,
+            title: String::new(),
+            explanation: String::new(),
+            evidence: Vec::new(),
+            remedy,
+            expected_gain: None,
+        }];
+        fit(&Case::new(&run), &mut findings);
+        findings[0].remedy.drain(..findings[0].remedy.len() - 1).collect()
+    }
+
+    #[test]
+    fn the_launcher_hands_variables_on() {
+        let cases = [
+            ("$ srun -N 2 ./all_reduce_perf -g 8", "srun --export=ALL,NCCL_IB_TIMEOUT=22"),
+            ("$ mpirun -np 16 -H a:8,b:8 ./all_reduce_perf -g 1", "mpirun -x NCCL_IB_TIMEOUT=22"),
+            ("$ torchrun --nnodes=2 train.py", "before torchrun: `export NCCL_IB_TIMEOUT=22`"),
+            ("$ kubectl logs worker-0", "- {name: NCCL_IB_TIMEOUT, value: \"22\"}"),
+        ];
+        for (line, said) in cases {
+            let remedies = fitted(line, &["Wait longer: `export NCCL_IB_TIMEOUT=22`"]);
+            assert!(remedies.len() == 2 && remedies[1].contains(said), "{line}: {remedies:?}");
+        }
+        let told = fitted("$ srun -N 2 ./x", &["See it: `mpirun --map-by ppr:1:node ulimit -l`"]);
+        assert_eq!(told, ["See it: `srun --ntasks-per-node=1 ulimit -l`"]);
+    }
+
+    #[test]
+    fn what_is_of_another_network_is_left_out() {
+        let efa = "a:1:1 [0] NCCL INFO NET/OFI Selected Provider is efa";
+        let ib = "a:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>";
+        let (verbs, aws, both) =
+            ("Try `ib_write_bw -d mlx5_0`", "Try `fi_info -p efa`", "`fi_info -p efa`, `fi_info -p cxi`");
+        let any = "Look at the first error";
+        let cases = [
+            (efa, vec![verbs, aws, both, any], vec![aws, both, any]),
+            (ib, vec![verbs, aws, any], vec![verbs, any]),
+            ("nothing", vec![verbs, aws, any], vec![verbs, aws, any]),
+            (efa, vec![verbs], vec![verbs]),
+        ];
+        for (line, given, left) in cases {
+            assert_eq!(fitted(line, &given), left, "{line}");
+        }
     }
 }

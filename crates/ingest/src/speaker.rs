@@ -73,7 +73,9 @@ fn is_nccl_tests(line: &str) -> bool {
 fn is_net_library(line: &str) -> bool {
     line.strip_prefix("libfabric:").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         || line.starts_with('[')
-            && [" UCX  ERROR ", " UCX  WARN ", " UCX  DIAG "].iter().any(|mark| line.contains(mark))
+            && line.split_once(" UCX ").is_some_and(|(_, rest)| {
+                ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
+            })
         || behind_process(line)
             .and_then(|rest| rest.split_once(".c:"))
             .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))

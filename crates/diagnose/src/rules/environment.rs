@@ -4,7 +4,9 @@ use super::Draft;
 use crate::case::{Case, Network, network_of};
 use crate::data::{self, Needs, Setting, Settings, When};
 use crate::variables::{nearest_variable, variable};
-use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
+use busbw_model::{
+    Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, Severity, TransportKind, Variable, VariableStanding,
+};
 use std::sync::LazyLock;
 
 static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
@@ -99,7 +101,15 @@ fn standing(case: &Case, setting: &EnvSetting) -> VariableStanding {
 /// What is known of a value that overrides NCCL's choice in such a run.
 fn overriding(case: &Case, setting: &EnvSetting) -> Option<&'static Setting> {
     let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(&setting.value));
-    known.filter(|known| known.needs.met(case))
+    known.filter(|known| known.needs.met(case) && !is_disproved(case, setting))
+}
+
+/// Whether connections show that the job did not have the variable, which some command or note beside it names.
+fn is_disproved(case: &Case, setting: &EnvSetting) -> bool {
+    let direct = |comm: &Communicator| comm.transports.iter().any(|t| matches!(t.kind, TransportKind::P2p(_)));
+    setting.name == "NCCL_P2P_DISABLE"
+        && setting.origin != EnvOrigin::NcclLog
+        && case.run.communicators.iter().any(direct)
 }
 
 /// `from 2.4 on`, `from 2.4 to 2.18`.

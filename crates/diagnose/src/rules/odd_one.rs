@@ -4,12 +4,14 @@ use super::Draft;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{
-    Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Severity, SourceLine,
+    Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Rank, Severity,
+    SourceLine,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Variables that must be alike on all ranks of a communicator, or they disagree about what to send.
-const MUST_AGREE: [&str; 12] = [
+/// Variables that must be alike on all ranks of a communicator, or they disagree about what to send. Ranks tell each other
+/// what they found with NCCL_CROSS_NIC (NCCL 2.30, `src/init.cc`), so it need not be.
+const MUST_AGREE: [&str; 11] = [
     "NCCL_ALGO",
     "NCCL_PROTO",
     "NCCL_BUFFSIZE",
@@ -18,7 +20,6 @@ const MUST_AGREE: [&str; 12] = [
     "NCCL_MIN_CTAS",
     "NCCL_MAX_CTAS",
     "NCCL_NTHREADS",
-    "NCCL_CROSS_NIC",
     "NCCL_NET",
     "NCCL_LL_BUFFSIZE",
     "NCCL_NCHANNELS_PER_NET_PEER",
@@ -30,17 +31,16 @@ const OF_NETWORKS: [&str; 4] = ["NCCL_NET_PLUGIN", "NCCL_NET", "NCCL_IB_DISABLE"
 /// Hosts that a title names at most.
 const MOST_NAMED: usize = 4;
 
-/// The odd ones of every communicator.
-pub fn rule(case: &Case) -> Vec<Finding> {
-    let networks = case.run.communicators.iter().find_map(|comm| networks(case, comm));
-    networks.into_iter().chain(differing(case)).collect()
+/// Hosts of a communicator on different networks.
+pub fn networks(case: &Case) -> Vec<Finding> {
+    case.run.communicators.iter().find_map(|comm| different(case, comm)).into_iter().collect()
 }
 
 /// The hosts of a communicator by the network that they chose, each with the line that says it.
 type Chosen<'a> = BTreeMap<&'a str, Vec<(&'a str, &'a SourceLine)>>;
 
 /// Hosts of a communicator that chose different networks: what one sends, the other does not understand.
-fn networks(case: &Case, comm: &Communicator) -> Option<Finding> {
+fn different(case: &Case, comm: &Communicator) -> Option<Finding> {
     let chosen = chosen(case, comm);
     if chosen.len() < 2 {
         return None;
@@ -114,32 +114,148 @@ fn best<'a>(chosen: &Chosen<'a>) -> &'a str {
     better.and_then(|(_, hosts)| hosts.first()).map_or("", |(host, _)| host)
 }
 
-/// A variable with different values on hosts of one communicator.
-fn differing(case: &Case) -> Option<Finding> {
-    let logged =
-        || case.run.nccl.env.iter().filter(|e| e.origin == EnvOrigin::NcclLog && MUST_AGREE.contains(&e.name.as_str()));
-    let together = |a: &str, b: &str| {
-        case.run.communicators.iter().any(|comm| {
-            let hosts = comm.hosts(case.run);
-            hosts.contains(&a) && hosts.contains(&b)
-        })
-    };
-    logged().find_map(|one| {
-        let other = logged().find(|other| {
-            other.name == one.name
-                && other.value != one.value
-                && one.hosts.iter().any(|a| other.hosts.iter().any(|b| a != b && together(a, b)))
-        })?;
-        let draft = Draft {
-            code: Code::EnvOverride,
-            severity: Severity::Warning,
-            confidence: 0.85,
-            title: format!("{} is {} on {} and {} on {}", one.name, one.value, one.hosts.join(", "), other.value, other.hosts.join(", ")),
-            explanation: "Ranks of one communicator decide for themselves which algorithm, protocol and channels to use, from their own \
-                          variables. Where these differ they send what the other end does not expect: hangs, mismatches, wrong sizes."
-                .into(),
+/// Hosts of one network that differ in what the search for paths cannot even out: variables and devices. That ranks came up
+/// says nothing against it.
+pub fn apart(case: &Case) -> Vec<Finding> {
+    let settings = || case.run.communicators.iter().find_map(|comm| differing(case, comm));
+    let devices = || case.run.communicators.iter().find_map(|comm| devices(case, comm));
+    devices().into_iter().chain(settings()).collect()
+}
+
+/// A variable with different values on hosts of a communicator, or set on some of them only.
+fn differing(case: &Case, comm: &Communicator) -> Option<Finding> {
+    let hosts = comm.hosts(case.run);
+    MUST_AGREE.iter().find_map(|name| {
+        let of_comm = |set: &&EnvSetting| set.name == *name && set.origin == EnvOrigin::NcclLog && of(set, &hosts);
+        let settings: Vec<&EnvSetting> = case.run.nccl.env.iter().filter(of_comm).collect();
+        let one = *settings.first()?;
+        let elsewhere = |other: &&&EnvSetting| other.value != one.value && lacks(one, other) && lacks(other, one);
+        let other = settings.iter().find(elsewhere).copied();
+        let silent = |host: &&&str| is_whole(case, comm, host) && !settings.iter().any(|set| of(set, &[host]));
+        let without: Vec<&&str> = hosts.iter().filter(silent).collect();
+        let said = match other {
+            Some(other) => format!("{name} is {} on {} and {} on {}", one.value, named(one), other.value, named(other)),
+            None if without.is_empty() => return None,
+            None => {
+                format!(
+                    "{name}={} is set on {}, and not on {}",
+                    one.value,
+                    named(one),
+                    listed(without.iter(), MOST_NAMED)
+                )
+            }
         };
-        let evidence = [one, other].map(|e| Evidence::noted(e.source.clone(), e.value.clone())).into();
-        Some(draft.finding(evidence, &["Give all ranks the same variables: `mpirun -x NAME=VALUE …`, and compare: `mpirun --map-by ppr:1:node bash -c 'echo $(hostname) $(env | grep ^NCCL_ | sort | md5sum)'`"]))
+        Some(disagreement(case, said, one, other))
     })
 }
+
+fn named(set: &EnvSetting) -> String {
+    listed(set.hosts.iter(), MOST_NAMED)
+}
+
+/// Whether a setting is of one of the hosts.
+fn of(set: &EnvSetting, hosts: &[&str]) -> bool {
+    set.hosts.iter().any(|host| hosts.contains(&host.as_str()))
+}
+
+/// Whether one has a host that the other has not: runs one after the other are on the same.
+fn lacks(one: &EnvSetting, other: &EnvSetting) -> bool {
+    other.hosts.iter().any(|host| !one.hosts.contains(host))
+}
+
+/// Whether the log of a host reaches from its choice of a network to the end of its start: variables are read in between.
+fn is_whole(case: &Case, comm: &Communicator, host: &str) -> bool {
+    let began = case.run.nccl.networks.iter().any(|line| line.host.as_deref() == Some(host));
+    let up = |rank: &Rank| rank.is_up() && host_of(case, rank) == Some(host);
+    began && comm.ranks.values().any(up)
+}
+
+fn host_of<'a>(case: &'a Case, rank: &Rank) -> Option<&'a str> {
+    case.run.nodes.get(rank.node? as usize).map(|node| node.host.as_str())
+}
+
+fn disagreement(case: &Case, title: String, one: &EnvSetting, other: Option<&EnvSetting>) -> Finding {
+    let draft = Draft {
+        code: Code::EnvOverride,
+        severity: if case.refuters.ended_well() { Severity::Info } else { Severity::Warning },
+        confidence: 0.85,
+        title,
+        explanation: "Ranks of one communicator decide for themselves which algorithm, protocol and channels to use, from their own \
+                      variables. Where these differ they send what the other end does not expect: hangs, mismatches, wrong sizes."
+            .into(),
+    };
+    let evidence = std::iter::once(one).chain(other).map(|e| Evidence::noted(e.source.clone(), e.value.clone()));
+    draft.finding(evidence.collect(), &["Give all ranks the same variables: `mpirun -x NAME=VALUE …`, and compare: `mpirun --map-by ppr:1:node bash -c 'echo $(hostname) $(env | grep ^NCCL_ | sort | md5sum)'`"])
+}
+
+/// What a host of a communicator offers.
+struct Offer<'a> {
+    host: &'a str,
+    ranks: usize,
+    line: &'a SourceLine,
+    /// HCAs with their ports.
+    devices: BTreeSet<(&'a str, Option<u32>)>,
+}
+
+impl<'a> Offer<'a> {
+    fn of(case: &'a Case, comm: &Communicator, host: &'a str) -> Option<Self> {
+        let lists = || case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
+        let using = lists().filter_map(|line| match &line.statement {
+            NetworkStatement::Using(nics) if line.network == "IB" => Some((&line.source, nics)),
+            _ => None,
+        });
+        let lists: Vec<_> = using.collect();
+        // A NIC that NCCL fuses of several is named after them: `mlx5_0+mlx5_1`.
+        let parts = lists.iter().flat_map(|(_, nics)| *nics).flat_map(|nic| nic.name.split('+').map(|n| (n, nic.port)));
+        let ranks = comm.ranks.values().filter(|rank| host_of(case, rank) == Some(host)).count();
+        Some(Offer { host, ranks, line: lists.first()?.0, devices: parts.collect() })
+    }
+}
+
+/// A host that offers fewer RDMA devices than another with as many ranks, where these are in use.
+fn devices(case: &Case, comm: &Communicator) -> Option<Finding> {
+    let offers: Vec<Offer> = comm.hosts(case.run).into_iter().filter_map(|host| Offer::of(case, comm, host)).collect();
+    let count = |size: usize| offers.iter().filter(|offer| offer.devices.len() == size).count();
+    let usual = offers.iter().map(|offer| offer.devices.len()).max_by_key(|size| (count(*size), *size))?;
+    let whole = offers.iter().find(|offer| offer.devices.len() == usual)?;
+    let in_use: BTreeSet<u32> = comm.transports.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
+    let needed = |offer: &&Offer| {
+        let (has, ranks) = (offer.devices.len(), offer.ranks);
+        has < usual && ranks == whole.ranks && (ranks > has || in_use.len() > has)
+    };
+    let poor = offers.iter().find(needed)?;
+    let missing: Vec<&str> = whole.devices.difference(&poor.devices).map(|(name, _)| *name).collect();
+    let same_names = poor.devices.is_subset(&whole.devices);
+    let which =
+        if same_names { format!(": {} is missing there", listed(missing.iter(), MOST_NAMED)) } else { String::new() };
+    let of_poor = |set: &&EnvSetting| set.name == "NCCL_IB_HCA" && of(set, &[poor.host]) && !of(set, &[whole.host]);
+    let setting = case.run.nccl.env.iter().find(of_poor);
+    let why =
+        setting.map_or(String::new(), |set| format!(" ({}={} is set on {} only)", set.name, set.value, named(set)));
+    let draft = Draft {
+        code: if setting.is_some() { Code::EnvOverride } else { Code::NicUnused },
+        severity: Severity::Warning,
+        confidence: 0.85,
+        title: format!("{} offers {} RDMA devices, {} offers {usual}{which}{why}", poor.host, poor.devices.len(), whole.host),
+        explanation: "All hosts of a communicator use as many paths as the poorest of them: its ranks share a NIC, and the NICs of the others \
+                      idle or wait."
+            .into(),
+    };
+    let evidence = [(poor.line, "fewer devices"), (whole.line, "the usual ones")];
+    let evidence = setting
+        .map(|set| Evidence::noted(set.source.clone(), "leaves devices out"))
+        .into_iter()
+        .chain(evidence.map(|(line, note)| Evidence::noted(line.clone(), note)));
+    let remedy = match setting {
+        Some(_) => format!("Name the same devices on all hosts, or none: `unset NCCL_IB_HCA` on {}", poor.host),
+        None => format!(
+            "On {}, see whether device and port are there and active, also inside the container: `ibv_devinfo | grep -E 'hca_id|state'`, `lspci | grep -iE 'mellanox|infiniband|ethernet'`, `dmesg -T | grep -i mlx5`",
+            poor.host
+        ),
+    };
+    Some(draft.finding(evidence.collect(), &[&remedy, "Compare the hosts: `busbw check --hosts HOST,HOST`"]))
+}
+
+#[cfg(test)]
+#[path = "odd_one_tests.rs"]
+mod tests;

@@ -9,7 +9,8 @@ use crate::case::Case;
 use crate::data::Cause;
 use crate::lines::Line;
 use book::Role;
-use busbw_model::{Evidence, Finding};
+use busbw_model::node::Bound;
+use busbw_model::{Code, Evidence, Finding, Machine};
 use std::collections::BTreeMap;
 
 /// A finding per code whose causes are printed, with the first lines that show it.
@@ -23,11 +24,20 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     }
     let mut findings: Vec<Finding> = Vec::new();
     for (index, found) in &causes {
-        if let Some(finding) = found.finding(case, book.cause(*index)) {
+        let cause = book.cause(*index);
+        if let Some(finding) = found.finding(case, cause).filter(|_| !is_disproved(case, cause)) {
             add(&mut findings, finding);
         }
     }
     findings
+}
+
+/// Whether the machines themselves tell that it cannot be the cause: no limit of locked memory is too low where there is none.
+fn is_disproved(case: &Case, cause: &Cause) -> bool {
+    let told = |machine: &&Machine| machine.saved.is_some() || machine.lines("memlock", None).next().is_some();
+    let limits = case.run.machines.iter().filter(told).filter_map(|machine| machine.facts.limits.get());
+    let mut bounds = limits.map(|limits| limits.locked_memory.soft).peekable();
+    cause.code == Code::LimitsMemlock && bounds.peek().is_some() && bounds.all(|bound| bound == Bound::Unlimited)
 }
 
 /// The lines that hold a cause's texts.

@@ -61,6 +61,20 @@ fn of_words(text: &str) -> Kind {
     WORDS.iter().find(|(words, _)| text.contains(words)).map_or(OTHER, |(_, result)| of_result(*result))
 }
 
+/// By the file of NCCL's, or the plugin, that warns.
+fn of_place(warning: &Warning) -> Option<Code> {
+    const PLACES: [(&str, Code); 6] = [
+        ("NET/OFI", Code::NetPlugin),
+        ("ibvwrap", Code::IbTransportError),
+        ("net_ib", Code::IbTransportError),
+        ("nvls.cc", Code::NvlinkFabric),
+        ("mnnvl.cc", Code::NvlinkFabric),
+        ("p2p.cc", Code::P2pDisabled),
+    ];
+    let site = warning.site.as_deref().unwrap_or_default();
+    PLACES.iter().find(|(place, _)| site.contains(place) || warning.message.contains(place)).map(|(_, code)| *code)
+}
+
 /// As much of a message as a title holds.
 pub(super) fn in_short(words: &str) -> String {
     const LONGEST: usize = 110;
@@ -150,6 +164,12 @@ impl<'a> Quote<'a> {
                 Some(step) => of_result(step.result),
                 None => of_words(&warning.message),
             };
+            let kind = (
+                of_place(warning).filter(|_| kind.0 == OTHER.0 || kind.0 == SYSTEM.0).unwrap_or(kind.0),
+                kind.1,
+                kind.2,
+                kind.3,
+            );
             Quote { words: &warning.message, source: &warning.source, kind, returned: step.is_some() }
         };
         case.run.nccl.warnings.iter().filter(matters).map(read)
