@@ -147,8 +147,8 @@ fn follows(kind: &str, message: &str) -> bool {
         "EOFError",
         "SignalException",
     ];
-    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp
-    const MESSAGES: [&str; 8] = [
+    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp, Horovod's common.h
+    const MESSAGES: [&str; 10] = [
         "remote process exited or there was a network error",
         "ncclRemoteError",
         "Connection closed by",
@@ -157,6 +157,8 @@ fn follows(kind: &str, message: &str) -> bool {
         "NCCL communicator was aborted",
         "failed to pass monitoredBarrier in",
         "Broken pipe",
+        "] is setting up NCCL communicator and ",
+        "Horovod has been shut down.",
     ];
     let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
     KINDS.contains(&name) || MESSAGES.iter().any(|text| message.contains(text))

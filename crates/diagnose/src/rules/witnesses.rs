@@ -18,7 +18,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let groups = || case.run.process_groups.iter();
     let differing = groups().find_map(mismatch).or_else(|| groups().find_map(behind));
     let waiting = differing.or_else(|| crossed(case)).or_else(|| groups().find_map(|group| waiting(case, group)));
-    let told = named(case).or(waiting).or_else(|| alone(case));
+    let told = named(case).or(waiting).or_else(|| alone(case)).or_else(|| stuck(case));
     let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators).filter_map(ras);
     told.into_iter().chain(communicators.take(1)).collect()
 }
@@ -104,6 +104,12 @@ const STUCK: &str = "All of them called the same collective, so nobody is missin
                      stalled, or a rank that the input does not show is missing.";
 const ONE: &str = "These ranks waited for a collective until the watchdog ended them. The input does not show where the other ranks were: some never \
                    called it, or data stopped moving.";
+// `heartbeatMonitor` and `HeartbeatMonitor` in torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp.
+const NO_HEARTBEAT: &str = "PyTorch's watchdog looks at the rank's collectives and did not come back from a call of its own: the driver does not answer, \
+                            another thread holds a lock of CUDA's or Python's (the GIL), or NCCL waits for ranks that are gone.";
+// `check_current_entry_match` in torch/distributed/flight_recorder/components/utils.py: it takes the first rank to be right.
+const DIFFERS: &str = "The flight recorders differ: these ranks called another operation, size or type than the first rank of the group, or were further. \
+                       Where most ranks are named, it is the first rank that differs.";
 const CROSSED: &str = "Each of these ranks waits in two groups at once, and nobody is behind in either: kernels of two communicators wait for each other. \
                        Collectives of different groups must start in the same order on every rank, or one after the other.";
 
@@ -138,28 +144,51 @@ fn crossed(case: &Case) -> Option<Finding> {
 
 /// Time-outs without a rank, or of a group that is not named.
 fn alone(case: &Case) -> Option<Finding> {
-    let timeout = case.ends.timeouts.first()?;
-    let TorchEvent::Timeout { work, .. } = &timeout.event else { return None };
-    let who = timeout.rank.map_or("A rank".into(), |rank| format!("Rank {rank}"));
-    Some(hang(
-        0.5,
-        format!("{who} timed out in collective {} ({})", work.sequence, work.op),
-        ONE,
-        vec![&timeout.source],
-    ))
+    let TorchEvent::Timeout { work, .. } = &case.ends.timeouts.first()?.event else { return None };
+    let same = |event: &TorchEvent| matches!(event, TorchEvent::Timeout { work: other, .. } if (other.sequence, &other.op) == (work.sequence, &work.op));
+    told_by(case, ONE, same, |who| format!("{who} timed out in collective {} ({})", work.sequence, work.op))
 }
 
-/// Ranks that a monitored barrier waited for in vain, or that `fr_trace` misses.
+/// Watchdogs whose own calls do not return.
+fn stuck(case: &Case) -> Option<Finding> {
+    let is = |event: &TorchEvent| *event == TorchEvent::NoHeartbeat;
+    told_by(case, NO_HEARTBEAT, is, |who| format!("{who} hung in a call of CUDA or NCCL: the watchdog itself is stuck"))
+}
+
+/// What several ranks say of themselves.
+fn told_by(
+    case: &Case,
+    why: &str,
+    wanted: impl Fn(&TorchEvent) -> bool,
+    title: impl Fn(String) -> String,
+) -> Option<Finding> {
+    let told: Vec<_> = case.run.torch_statements.iter().filter(|statement| wanted(&statement.event)).collect();
+    let mut who: Vec<u32> = told.iter().filter_map(|statement| statement.rank).collect();
+    who.sort_unstable();
+    who.dedup();
+    let who = if who.is_empty() { "A rank".into() } else { ranks("Rank", &who) };
+    (!told.is_empty()).then(|| hang(0.5, title(who), why, told.iter().map(|statement| &statement.source).collect()))
+}
+
+/// Ranks that a monitored barrier waited for in vain, or that `fr_trace` names.
 fn named(case: &Case) -> Option<Finding> {
     case.run.torch_statements.iter().find_map(|statement| {
-        let (gone, title) = match &statement.event {
-            TorchEvent::BarrierMissed(gone) => (gone, format!("{} did not reach the barrier", ranks("Rank", gone))),
-            TorchEvent::NotJoined { ranks: gone, sequence } => {
-                (gone, format!("Collective {sequence} of {} does not end: {}", statement.group, absent(gone)))
+        let group = &statement.group;
+        let (named, why, title) = match &statement.event {
+            TorchEvent::BarrierMissed(gone) => {
+                (gone, MISSING, format!("{} did not reach the barrier", ranks("Rank", gone)))
             }
+            TorchEvent::NotJoined { ranks: gone, sequence } => {
+                (gone, MISSING, format!("Collective {sequence} of {group} does not end: {}", absent(gone)))
+            }
+            TorchEvent::Differs { ranks: others, sequence, what } => (
+                others,
+                DIFFERS,
+                format!("{} called something else in collective {sequence} of {group}: {what}", ranks("Rank", others)),
+            ),
             _ => return None,
         };
-        (!gone.is_empty()).then(|| hang(0.85, title, MISSING, vec![&statement.source]))
+        (!named.is_empty()).then(|| hang(0.85, title, why, vec![&statement.source]))
     })
 }
 
@@ -286,11 +315,12 @@ fn ras(communicator: &RasCommunicator) -> Option<Finding> {
     }
     let launched = communicator.launched.iter().find(|launched| launched.differs())?;
     let behind = launched.behind()?;
+    let who = if behind.ranks.is_empty() { format!("{} ranks", behind.count) } else { ranks("Rank", &behind.ranks) };
     let draft = Draft {
         code: Code::HangMismatch,
         severity: Severity::Warning,
         confidence: 0.7,
-        title: format!("Rank {} launched {} {}, others {}", list(&behind.ranks), behind.value, launched.operation, launched.most()),
+        title: format!("{who} launched {} {}, others {}", behind.value, launched.operation, launched.most()),
         explanation: "RAS counts what each rank launched. A rank that launched fewer operations than the others is the one they wait for, if \
                       the difference stays when you ask again."
             .into(),

@@ -7,7 +7,8 @@ mod forms;
 mod python;
 
 use busbw_model::{Ended, RankEnd, SourceLine};
-pub(crate) use python::{Follower, exception};
+pub(crate) use forms::{is_of_crash, is_of_nccl_program};
+pub(crate) use python::{Follower, beginning, exception};
 use rustc_hash::FxHashMap;
 
 /// More ends tell nothing new.
@@ -58,14 +59,10 @@ impl Told {
 }
 
 /// One of these is in every line that [`read`] knows.
-pub(crate) const WORDS: [&str; 30] = [
-    "Traceback (most",
+pub(crate) const WORDS: [&str; 26] = [
     "File \"",
     "Error",
     "Exception",
-    "exception was never",
-    "Error in atexit",
-    "Logging error",
     "Timeout",
     "KeyboardInterrupt",
     " exception",
