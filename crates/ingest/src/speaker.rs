@@ -112,8 +112,9 @@ fn is_crash(line: &str) -> bool {
         || MORE.iter().any(|start| line.starts_with(start))
 }
 
-/// What mpirun and its daemons, srun and ssh begin with.
-pub(crate) const LAUNCHERS: [&str; 22] = [
+/// What mpirun and its daemons, srun, ssh and Ray begin with.
+pub(crate) const LAUNCHERS: [&str; 23] = [
+    "node_manager.cc:",
     "srun: ",
     "slurmstepd: ",
     "mpirun noticed that ",
@@ -138,10 +139,11 @@ pub(crate) const LAUNCHERS: [&str; 22] = [
     "Warning: Permanently added ",
 ];
 
-/// mpirun and its daemons, srun, ssh, shells that find no program.
+/// mpirun and its daemons, srun, ssh, Ray (`E 395 395] (raylet) node_manager.cc:3049: …`), shells that find no program.
 fn is_launcher(line: &str) -> bool {
     let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
     LAUNCHERS.iter().any(|start| line.starts_with(start))
+        || line.contains("] (raylet) ")
         || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
         || line
             .split_once(": Permission denied (publickey")
@@ -206,6 +208,8 @@ mod tests {
             ("[n1:77:0:77] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE", Speaker::NetLibrary),
             ("[n1:77] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198", Speaker::Launcher),
             ("me@n2: Permission denied (publickey,password).", Speaker::Launcher),
+            ("E 395 395] (raylet) node_manager.cc:3049: 10 Workers (tasks / actors) killed due", Speaker::Launcher),
+            ("node_manager.cc:3040: 1 Workers (tasks / actors) killed due", Speaker::Launcher),
             ("[node1:4242] *** Process received signal ***", Speaker::Crash),
             ("[node1:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped)", Speaker::Crash),
             ("terminate called after throwing an instance of 'c10::Error'", Speaker::Crash),

@@ -7,6 +7,7 @@ use busbw_model::{
     Code, CollectiveMismatch, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator,
     RasRank, Severity, SourceLine, TorchEvent, TorchWork,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 const REMEDY: &[&str] = &[
     "Look at the output of the ranks that are behind, and where they are: `py-spy dump --pid PID`",
@@ -85,7 +86,12 @@ fn waiting(case: &Case, group: &ProcessGroup) -> Option<Finding> {
 /// `collective 500 (ALLREDUCE, 1000 elements) of default_pg`.
 fn describe(work: &TorchWork, group: &ProcessGroup) -> String {
     let elements = work.numel_in.map_or(String::new(), |n| format!(", {n} element{}", if n == 1 { "" } else { "s" }));
-    format!("collective {} ({}{elements}) of {}", work.sequence, work.op, group.name)
+    format!("{} ({}{elements}) of {}", numbered(work.sequence), work.op, group.name)
+}
+
+/// `collective 500`; PyTorch 1.9 tells no number.
+fn numbered(sequence: u64) -> String {
+    if sequence == 0 { "a collective".into() } else { format!("collective {sequence}") }
 }
 
 /// `Rank 0`, `ranks 1, 2, 3`.
@@ -144,30 +150,34 @@ fn crossed(case: &Case) -> Option<Finding> {
 
 /// Time-outs without a rank, or of a group that is not named.
 fn alone(case: &Case) -> Option<Finding> {
-    let TorchEvent::Timeout { work, .. } = &case.ends.timeouts.first()?.event else { return None };
-    let same = |event: &TorchEvent| matches!(event, TorchEvent::Timeout { work: other, .. } if (other.sequence, &other.op) == (work.sequence, &work.op));
-    told_by(case, ONE, same, |who| format!("{who} timed out in collective {} ({})", work.sequence, work.op))
+    const MOST: usize = 3;
+    let mut waited: BTreeMap<(u64, &str), BTreeSet<u32>> = BTreeMap::new();
+    for timeout in &case.ends.timeouts {
+        if let TorchEvent::Timeout { work, .. } = &timeout.event {
+            waited.entry((work.sequence, &work.op)).or_default().extend(timeout.rank);
+        }
+    }
+    let said = |((sequence, op), who): (&(u64, &str), &BTreeSet<u32>)| {
+        format!("{} in {} ({op})", all(who), numbered(*sequence))
+    };
+    let said: Vec<String> = waited.iter().take(MOST).map(said).collect();
+    let title = format!("The watchdog timed out on {}", said.join(", on "));
+    (!said.is_empty())
+        .then(|| hang(0.5, title, ONE, case.ends.timeouts.iter().map(|timeout| &timeout.source).collect()))
 }
 
 /// Watchdogs whose own calls do not return.
 fn stuck(case: &Case) -> Option<Finding> {
-    let is = |event: &TorchEvent| *event == TorchEvent::NoHeartbeat;
-    told_by(case, NO_HEARTBEAT, is, |who| format!("{who} hung in a call of CUDA or NCCL: the watchdog itself is stuck"))
+    let told = case.run.torch_statements.iter().filter(|statement| statement.event == TorchEvent::NoHeartbeat);
+    let who: BTreeSet<u32> = told.clone().filter_map(|statement| statement.rank).collect();
+    let title = format!("The watchdog of {} is stuck: a call of CUDA or NCCL does not return", all(&who));
+    let sources: Vec<&SourceLine> = told.map(|statement| &statement.source).collect();
+    (!sources.is_empty()).then(|| hang(0.5, title, NO_HEARTBEAT, sources))
 }
 
-/// What several ranks say of themselves.
-fn told_by(
-    case: &Case,
-    why: &str,
-    wanted: impl Fn(&TorchEvent) -> bool,
-    title: impl Fn(String) -> String,
-) -> Option<Finding> {
-    let told: Vec<_> = case.run.torch_statements.iter().filter(|statement| wanted(&statement.event)).collect();
-    let mut who: Vec<u32> = told.iter().filter_map(|statement| statement.rank).collect();
-    who.sort_unstable();
-    who.dedup();
-    let who = if who.is_empty() { "A rank".into() } else { ranks("Rank", &who) };
-    (!told.is_empty()).then(|| hang(0.5, title(who), why, told.iter().map(|statement| &statement.source).collect()))
+/// `ranks 1, 2`, or that it is not told which.
+fn all(who: &BTreeSet<u32>) -> String {
+    if who.is_empty() { "a rank".into() } else { ranks("rank", &who.iter().copied().collect::<Vec<_>>()) }
 }
 
 /// Ranks that a monitored barrier waited for in vain, or that `fr_trace` names.

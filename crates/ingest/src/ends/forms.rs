@@ -197,6 +197,18 @@ fn torchrun(line: &str) -> Option<Told> {
     before.contains("[launch.py:").then(|| by_code(code).map(Told::of))?
 }
 
+/// What a launcher in Python raises of a child that a signal ended: `… died with <Signals.SIGSEGV: 11>.` (`subprocess`, which
+/// torch.distributed.launch and accelerate start ranks with), `process 1 terminated with signal SIGKILL` (`torch/multiprocessing/spawn.py`).
+pub(super) fn of_child(at: Option<&str>, message: &str) -> Option<Ended> {
+    const SIGNALS: [(&str, u32); 6] =
+        [("SIGSEGV", 11), ("SIGABRT", 6), ("SIGKILL", 9), ("SIGBUS", 7), ("SIGTERM", 15), ("SIGFPE", 8)];
+    at.filter(|at| at.starts_with("launch.py:") || at.starts_with("spawn.py:"))?;
+    let heads = [" died with <Signals.", " terminated with signal "];
+    let name = heads.iter().find_map(|head| Some(message.split_once(head)?.1))?;
+    let (name, number) = SIGNALS.iter().find(|(signal, _)| name.starts_with(signal))?;
+    Some(by_signal(*number, name))
+}
+
 /// By Python's return code of a process: a signal is a negative number.
 fn by_code(text: &str) -> Option<Ended> {
     match text.strip_prefix('-') {

@@ -139,8 +139,9 @@ impl EndReader {
                 if self.survived.remove(stream).is_some() || of_tracker {
                     return;
                 }
-                let how = match kind.as_str() {
-                    "KeyboardInterrupt" => Ended::Interrupted("Ctrl-C".into()),
+                let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
+                    ("KeyboardInterrupt", _) => Ended::Interrupted("Ctrl-C".into()),
+                    (_, Some(how)) => how,
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
                 self.keep(stream, Told::of(how), source);
