@@ -115,13 +115,13 @@ pub fn weight(how: &Ended, timed_out: bool) -> Weight {
         Ended::Failure(said) if follows("", said) => Weight::Consequence,
         Ended::Failure(_) => Weight::Nccl,
         Ended::Killed(by) if by == "oom_kill" || by.starts_with("Out Of Memory") => Weight::Own,
-        Ended::Killed(by) if by.starts_with("Killed") || by == "signal 9" => Weight::Killed,
+        Ended::Killed(by) if by.starts_with("Killed") || by == "signal 9" || by == "SIGKILL" => Weight::Killed,
         _ => Weight::Consequence,
     }
 }
 
 fn is_abort(what: &str) -> bool {
-    what.starts_with("Aborted") || what == "signal 6" || what.ends_with("DistBackendError")
+    what.starts_with("Aborted") || what == "signal 6" || what == "SIGABRT" || what.ends_with("DistBackendError")
 }
 
 /// Errors that NCCL's results become in PyTorch (`torch/csrc/distributed/c10d/NCCLUtils.hpp`).
@@ -147,8 +147,8 @@ fn follows(kind: &str, message: &str) -> bool {
         "EOFError",
         "SignalException",
     ];
-    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp
-    const MESSAGES: [&str; 8] = [
+    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp, Horovod's common.h
+    const MESSAGES: [&str; 10] = [
         "remote process exited or there was a network error",
         "ncclRemoteError",
         "Connection closed by",
@@ -157,6 +157,8 @@ fn follows(kind: &str, message: &str) -> bool {
         "NCCL communicator was aborted",
         "failed to pass monitoredBarrier in",
         "Broken pipe",
+        "] is setting up NCCL communicator and ",
+        "Horovod has been shut down.",
     ];
     let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
     KINDS.contains(&name) || MESSAGES.iter().any(|text| message.contains(text))

@@ -23,7 +23,7 @@ pub struct Refuters {
     /// Communicators of all ranks that came up, which they do only with all of them.
     started: Vec<Up>,
     /// Exceptions that their process survived.
-    survived: Vec<Place>,
+    survived: HashSet<Place>,
 }
 
 /// Ranks of one host and communicator that came up.
@@ -37,8 +37,8 @@ struct Up {
 }
 
 impl Up {
-    /// Those of a run.
-    fn all(run: &Run) -> Vec<Vec<Up>> {
+    /// Those of a run, by communicator in order.
+    fn all(run: &Run) -> Vec<(Place, Vec<Up>)> {
         let mut comms: Vec<&Communicator> = run.communicators.iter().collect();
         comms.sort_by_key(|comm| comm.place);
         let mut job_of = HashMap::new();
@@ -46,7 +46,7 @@ impl Up {
             let processes = || comm.ranks.values().map(|rank| (rank.node, rank.pid));
             let job = processes().find_map(|process| job_of.get(&process).copied()).unwrap_or(number);
             job_of.extend(processes().map(|process| (process, job)));
-            Up::of(run, comm, job)
+            (comm.place, Up::of(run, comm, job))
         });
         ups.collect()
     }
@@ -77,12 +77,16 @@ impl Refuters {
         let largest = run.communicators.iter().filter_map(|comm| comm.nranks).max();
         let whole = run.communicators.iter().filter(|comm| comm.nranks == largest).map(|comm| comm.place);
         let whole: HashSet<Place> = whole.collect();
-        let mut in_order: Vec<Place> = run.communicators.iter().map(|comm| comm.place).collect();
-        in_order.sort_unstable();
-        let of_all = ups.iter().zip(in_order).filter(|(_, place)| whole.contains(place));
-        let started = of_all.filter_map(|(ups, _)| ups.iter().min_by_key(|up| up.first).cloned()).collect();
+        let of_all = ups.iter().filter(|(place, _)| whole.contains(place));
+        let started = of_all.filter_map(|(_, ups)| ups.iter().min_by_key(|up| up.first).cloned()).collect();
         let survived = run.ends.iter().filter(|end| end.went_on).map(|end| end.source.place).collect();
-        Refuters { up: ups.concat(), ended_well, succeeded: ended, started, survived }
+        Refuters {
+            up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
+            ended_well,
+            succeeded: ended,
+            started,
+            survived,
+        }
     }
 
     /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
@@ -119,9 +123,9 @@ impl Refuters {
         if is_torch_warning(line) && !self.up.is_empty() && until != Until::Never {
             return true;
         }
-        let of_survived =
-            |known: &Place| *known == place || is_after(place, *known) && place.line <= known.line + LINES_OF_MESSAGE;
-        if line.speaker == Speaker::Python && self.survived.iter().any(of_survived) {
+        let heads = place.line.saturating_sub(LINES_OF_MESSAGE)..=place.line;
+        let mut heads = heads.map(|line| Place { line, ..place });
+        if line.speaker == Speaker::Python && heads.any(|head| self.survived.contains(&head)) {
             return true;
         }
         let ended = || self.ended_well_after(place);

@@ -22,17 +22,13 @@ pub(crate) struct Wanted {
     pub progress: bool,
 }
 
-const TORCH: [&str; 19] = [
+const TORCH: [&str; 14] = [
     "Watchdog caught collective operation timeout",
-    "atchdog thread terminated",
     "enqueued work",
     "enqueued NCCL work",
     "atchdog got stuck",
     "Heartbeat monitor timed out",
     "no heartbeat of its watchdog",
-    "dump signal",
-    "Some NCCL operations have failed",
-    "taking the entire process down",
     "Detected mismatch between collectives",
     "to pass monitoredBarrier",
     "Timeout at collective",
@@ -41,14 +37,15 @@ const TORCH: [&str; 19] = [
     " started ranks:",
     " finished ranks:",
     "] started ",
-    "aborted its NCCL communicators",
 ];
 
-const OTHER: [&str; 114] = [
+const OTHER: [&str; 116] = [
     // fr_trace
     "Not all ranks joining",
     "group info: ",
     "missing ranks: {",
+    "Collective sequence number: ",
+    "Culprit rank ",
     // NCCL's diagnostics and RAS
     "NCCL DIAG ",
     "compiled with CUDA ",

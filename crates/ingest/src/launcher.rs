@@ -66,7 +66,8 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
     let is_rank = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
     let is_pod = label.starts_with("pod/");
     match rest.strip_prefix(':') {
-        Some(rest) if is_rank => Some((label, rest)),
+        // PyTorch's hook for exceptions puts a space behind it, which is no indent of the traceback's.
+        Some(rest) if is_rank => Some((label, rest.strip_prefix(' ').unwrap_or(rest))),
         _ if is_pod => Some((label, rest.strip_prefix(' ')?)),
         _ => None,
     }
@@ -130,10 +131,15 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
     (rest.is_empty() || rest.starts_with(' ')).then(|| (&trimmed[..digits], rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
-/// `worker-0: ` (pdsh, DeepSpeed) and `worker-0  | ` (docker compose), where a table, a comment or a version follows.
+/// `worker-0: ` (pdsh, DeepSpeed) and `worker-0  | ` (docker compose), where a table, a comment or a version follows; TorchX's
+/// `trainer/0 `, where another label follows.
 fn named(text: &str) -> Option<(&str, &str)> {
-    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-._".contains(c)))?;
+    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-._/".contains(c)))?;
     let (label, rest) = text.split_at(end);
+    if let Some((_, replica)) = label.rsplit_once('/') {
+        let rest = rest.strip_prefix(' ').filter(|rest| rest.starts_with(['[', '(']));
+        return rest.filter(|_| replica.bytes().all(|b| b.is_ascii_digit())).map(|rest| (label, rest));
+    }
     let rest = rest.strip_prefix(": ").or_else(|| rest.trim_start_matches(' ').strip_prefix("| "))?;
     let first = rest.trim_start().bytes().next()?;
     let is_address = label.matches('.').count() == 3;
@@ -143,6 +149,7 @@ fn named(text: &str) -> Option<(&str, &str)> {
         || rest.starts_with("NCCL version")
         || rest.starts_with("RCCL version")
         || rest.starts_with("[rank")
+        || logged(rest).is_some()
         || is_of_traceback(label, rest);
     (is_name && known).then_some((label, rest))
 }
@@ -201,6 +208,8 @@ mod tests {
             ("worker-0  | # nThread 1", "worker-0", "# nThread 1"),
             ("v100x16-1: NCCL version 2.27.5+cuda12.9", "v100x16-1", "NCCL version 2.27.5+cuda12.9"),
             ("[pod/nccl-0/main] # nThread 1", "pod/nccl-0/main", "# nThread 1"),
+            ("trainer/0 [default1]:[rank1]: x", "rank1", "x"),
+            ("vllm-1  | ERROR 11-08 11:01:29 [core.py:135] Worker", "vllm-1", "Worker"),
             ("      8             2     float     sum", "", "      8             2     float     sum"),
             (
                 "[0]      1048576        262144     float     sum      -1",

@@ -1,5 +1,6 @@
 //! Who prints a line that is no message of NCCL's: its form tells, a prefix or a format, never a word in it.
 
+use crate::ends;
 use busbw_model::Speaker;
 
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
@@ -16,7 +17,7 @@ const FORMS: [Form; 7] = [
 ];
 
 /// One of these, or of [`LAUNCHERS`], is in every line that has a form, unless it begins with a bracket.
-pub(crate) const MARKS: [&str; 31] = [
+pub(crate) const MARKS: [&str; 32] = [
     "Test NCCL failure ",
     "Test CUDA failure ",
     "Test failure ",
@@ -24,6 +25,7 @@ pub(crate) const MARKS: [&str; 31] = [
     "Cuda failure ",
     "libfabric:",
     ".cpp:",
+    ".cc:",
     ".hpp:",
     "torch/distributed/elastic/",
     "torch.distributed.elastic.",
@@ -58,14 +60,8 @@ pub(crate) fn of(body: &str) -> Speaker {
 
 /// `host: Test NCCL failure common.cu:958 '…'`, ` .. host pid 1234: Test failure common.cu:401` (`src/common.h`).
 fn is_nccl_tests(line: &str) -> bool {
-    let behind_host = line.split_once(": ").map_or(line, |(_, rest)| rest);
-    let behind_dots = line.starts_with(".. ");
-    let report = |text: &str| {
-        ["Test NCCL failure ", "Test CUDA failure ", "NCCL failure ", "Cuda failure "]
-            .iter()
-            .any(|head| text.strip_prefix(head).is_some_and(|rest| rest.contains(".cu:") || rest.contains(".h:")))
-    };
-    report(line) || report(behind_host) || behind_dots && behind_host.starts_with("Test failure ")
+    let behind_host = || line.split_once(": ").map_or(line, |(_, rest)| rest);
+    ends::is_of_nccl_program(line) || line.starts_with(".. ") && behind_host().starts_with("Test failure ")
 }
 
 /// `libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> …`, `[1612792.1] [host:1:0]  mm.c:1  UCX  ERROR …`; what UCX
@@ -82,7 +78,7 @@ fn is_net_library(line: &str) -> bool {
 }
 
 /// `[E ProcessGroupNCCL.cpp:616] …`, `[rank0]:[W1012 10:00:00.0 socket.cpp:752] …`, `E0101 … ProcessGroupNCCL.cpp:1] …`: glog's
-/// letter, time and place, of a C++ file.
+/// letter, time and place, of a C++ file. Horovod and TensorFlow name a path: `W horovod/common/operations.cc:588] …`.
 fn is_torch(line: &str) -> bool {
     let head = &line[..line.floor_char_boundary(160)];
     let Some((head, _)) = head.split_once(']') else { return false };
@@ -90,9 +86,10 @@ fn is_torch(line: &str) -> bool {
     let letter =
         head.starts_with(['E', 'W', 'I', 'F']) && head[1..].starts_with(|c: char| c == ' ' || c.is_ascii_digit());
     letter
-        && head
-            .rsplit_once(":")
-            .is_some_and(|(file, line)| is_number(line) && (file.ends_with(".cpp") || file.ends_with(".hpp")))
+        && head.rsplit_once(":").is_some_and(|(file, line)| {
+            let is_cpp = file.ends_with(".cpp") || file.ends_with(".hpp");
+            is_number(line) && (is_cpp || file.ends_with(".cc") && file.contains('/'))
+        })
 }
 
 /// torchrun: `E1012 10:00:01.000000 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) …`,
@@ -110,32 +107,16 @@ fn is_elastic(line: &str) -> bool {
 
 /// Crash handlers, the C++ and Rust runtimes, Python's faulthandler, a shell that reports a signal.
 fn is_crash(line: &str) -> bool {
-    let behind_process = behind_process(line).unwrap_or(line);
-    let handler = ["*** Process received signal ***", "Signal: ", "Signal code: ", "Caught signal "];
-    handler.iter().any(|start| behind_process.starts_with(start))
-        || ["terminate called ", "what():  ", "Fatal Python error: ", "*** SIG", "*** Aborted at "]
-            .iter()
-            .any(|start| line.starts_with(start))
-        || line.starts_with("thread '") && line.contains("' panicked at ")
-        || is_shell(line)
-        || line.starts_with("Segmentation fault")
-        || line.starts_with("Bus error")
-        || line.starts_with("Aborted (core dumped)")
+    const MORE: [&str; 6] =
+        ["terminate called ", "what():  ", "*** SIG", "*** Aborted at ", "Segmentation fault", "Bus error"];
+    ends::is_of_crash(line)
+        || behind_process(line).is_some_and(|rest| rest.starts_with("Signal code: "))
+        || MORE.iter().any(|start| line.starts_with(start))
 }
 
-/// `bash: line 1: 4242 Segmentation fault      (core dumped) ./train`, `train.sh: line 12: 4242 Killed …`.
-fn is_shell(line: &str) -> bool {
-    const ENDS: [&str; 6] =
-        ["Segmentation fault", "Aborted", "Killed", "Bus error", "Floating point exception", "Illegal instruction"];
-    let Some((_, rest)) = line.split_once(": line ") else { return false };
-    let Some((number, rest)) = rest.split_once(": ") else { return false };
-    let rest = rest.trim_start();
-    let behind_pid = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
-    is_number(number) && behind_pid.len() < rest.len() && ENDS.iter().any(|end| behind_pid.starts_with(end))
-}
-
-/// What mpirun and its daemons, srun and ssh begin with.
-pub(crate) const LAUNCHERS: [&str; 22] = [
+/// What mpirun and its daemons, srun, ssh and Ray begin with.
+pub(crate) const LAUNCHERS: [&str; 23] = [
+    "node_manager.cc:",
     "srun: ",
     "slurmstepd: ",
     "mpirun noticed that ",
@@ -160,10 +141,11 @@ pub(crate) const LAUNCHERS: [&str; 22] = [
     "Warning: Permanently added ",
 ];
 
-/// mpirun and its daemons, srun, ssh, shells that find no program.
+/// mpirun and its daemons, srun, ssh, Ray (`E 395 395] (raylet) node_manager.cc:3049: …`), shells that find no program.
 fn is_launcher(line: &str) -> bool {
     let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
     LAUNCHERS.iter().any(|start| line.starts_with(start))
+        || line.contains("] (raylet) ")
         || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
         || line
             .split_once(": Permission denied (publickey")
@@ -220,6 +202,7 @@ mod tests {
             ("[1693.12] [n1:77:0]  ib_md.c:1  UCX  ERROR ibv_reg_mr failed", Speaker::NetLibrary),
             ("[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught", Speaker::Torch),
             ("[W1012 10:00:00.000000000 socket.cpp:752] [c10d] The client socket", Speaker::Torch),
+            ("W horovod/common/operations.cc:588] One or more tensors were submitted", Speaker::Torch),
             (
                 "E1012 10:00:01.0 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)",
                 Speaker::Launcher,
@@ -227,6 +210,8 @@ mod tests {
             ("[n1:77:0:77] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE", Speaker::NetLibrary),
             ("[n1:77] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198", Speaker::Launcher),
             ("me@n2: Permission denied (publickey,password).", Speaker::Launcher),
+            ("E 395 395] (raylet) node_manager.cc:3049: 10 Workers (tasks / actors) killed due", Speaker::Launcher),
+            ("node_manager.cc:3040: 1 Workers (tasks / actors) killed due", Speaker::Launcher),
             ("[node1:4242] *** Process received signal ***", Speaker::Crash),
             ("[node1:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped)", Speaker::Crash),
             ("terminate called after throwing an instance of 'c10::Error'", Speaker::Crash),

@@ -97,7 +97,6 @@ fn ras_events_name_the_lost_process() {
 fn watchdogs_of_all_ranks_make_one_group() {
     let run = run_of(&["watchdog.log"]);
     assert_eq!(run.inputs[0].kinds, [InputKind::TorchWatchdog]);
-    assert!(run.torch_statements.iter().any(|s| s.rank == Some(2) && s.event == TorchEvent::FailureElsewhere(Some(0))));
     let [group] = run.process_groups.as_slice() else { panic!("{:?}", run.process_groups) };
     assert_eq!(group.name.to_string(), "default_pg");
     assert_eq!(group.ranks.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);

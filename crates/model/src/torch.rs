@@ -77,14 +77,8 @@ pub enum TorchEvent {
         /// The work at which the watchdog saw the failure.
         failed_at: Option<u64>,
     },
-    /// The watchdog ended because NCCL reported an error; its text.
-    NcclError(String),
     /// The heartbeat monitor saw no heartbeat of the watchdog (a thread that hangs in CUDA or waits for the GIL).
     NoHeartbeat,
-    /// Word of a failure came from another rank, named where the line tells.
-    FailureElsewhere(Option<u32>),
-    /// `Some NCCL operations have failed or timed out`, `taking the entire process down`: a consequence.
-    TakenDown,
     /// A line of the desync report (TORCH_NCCL_DESYNC_DEBUG=1).
     Desync(Desync),
     /// Two ranks run different collectives at once (TORCH_DISTRIBUTED_DEBUG=DETAIL).
@@ -102,6 +96,15 @@ pub enum TorchEvent {
         ranks: Vec<u32>,
         /// The sequence number.
         sequence: u64,
+    },
+    /// Ranks whose part of a collective differs from the first rank's, as `fr_trace` finds in dumps.
+    Differs {
+        /// The ranks.
+        ranks: Vec<u32>,
+        /// The sequence number.
+        sequence: u64,
+        /// In what: `SIZE_OR_SYNTAX_MISMATCH`.
+        what: String,
     },
     /// Ranks that did not reach a monitored barrier in time.
     BarrierMissed(Vec<u32>),

@@ -7,6 +7,7 @@ use busbw_model::{
     Code, CollectiveMismatch, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator,
     RasRank, Severity, SourceLine, TorchEvent, TorchWork,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 const REMEDY: &[&str] = &[
     "Look at the output of the ranks that are behind, and where they are: `py-spy dump --pid PID`",
@@ -18,7 +19,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let groups = || case.run.process_groups.iter();
     let differing = groups().find_map(mismatch).or_else(|| groups().find_map(behind));
     let waiting = differing.or_else(|| crossed(case)).or_else(|| groups().find_map(|group| waiting(case, group)));
-    let told = named(case).or(waiting).or_else(|| alone(case));
+    let told = named(case).or(waiting).or_else(|| alone(case)).or_else(|| stuck(case));
     let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators).filter_map(ras);
     told.into_iter().chain(communicators.take(1)).collect()
 }
@@ -85,7 +86,12 @@ fn waiting(case: &Case, group: &ProcessGroup) -> Option<Finding> {
 /// `collective 500 (ALLREDUCE, 1000 elements) of default_pg`.
 fn describe(work: &TorchWork, group: &ProcessGroup) -> String {
     let elements = work.numel_in.map_or(String::new(), |n| format!(", {n} element{}", if n == 1 { "" } else { "s" }));
-    format!("collective {} ({}{elements}) of {}", work.sequence, work.op, group.name)
+    format!("{} ({}{elements}) of {}", numbered(work.sequence), work.op, group.name)
+}
+
+/// `collective 500`; PyTorch 1.9 tells no number.
+fn numbered(sequence: u64) -> String {
+    if sequence == 0 { "a collective".into() } else { format!("collective {sequence}") }
 }
 
 /// `Rank 0`, `ranks 1, 2, 3`.
@@ -104,6 +110,12 @@ const STUCK: &str = "All of them called the same collective, so nobody is missin
                      stalled, or a rank that the input does not show is missing.";
 const ONE: &str = "These ranks waited for a collective until the watchdog ended them. The input does not show where the other ranks were: some never \
                    called it, or data stopped moving.";
+// `heartbeatMonitor` and `HeartbeatMonitor` in torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp.
+const NO_HEARTBEAT: &str = "PyTorch's watchdog looks at the rank's collectives and did not come back from a call of its own: the driver does not answer, \
+                            another thread holds a lock of CUDA's or Python's (the GIL), or NCCL waits for ranks that are gone.";
+// `check_current_entry_match` in torch/distributed/flight_recorder/components/utils.py: it takes the first rank to be right.
+const DIFFERS: &str = "The flight recorders differ: these ranks called another operation, size or type than the first rank of the group, or were further. \
+                       Where most ranks are named, it is the first rank that differs.";
 const CROSSED: &str = "Each of these ranks waits in two groups at once, and nobody is behind in either: kernels of two communicators wait for each other. \
                        Collectives of different groups must start in the same order on every rank, or one after the other.";
 
@@ -138,28 +150,55 @@ fn crossed(case: &Case) -> Option<Finding> {
 
 /// Time-outs without a rank, or of a group that is not named.
 fn alone(case: &Case) -> Option<Finding> {
-    let timeout = case.ends.timeouts.first()?;
-    let TorchEvent::Timeout { work, .. } = &timeout.event else { return None };
-    let who = timeout.rank.map_or("A rank".into(), |rank| format!("Rank {rank}"));
-    Some(hang(
-        0.5,
-        format!("{who} timed out in collective {} ({})", work.sequence, work.op),
-        ONE,
-        vec![&timeout.source],
-    ))
+    const MOST: usize = 3;
+    let mut waited: BTreeMap<(u64, &str), BTreeSet<u32>> = BTreeMap::new();
+    for timeout in &case.ends.timeouts {
+        if let TorchEvent::Timeout { work, .. } = &timeout.event {
+            waited.entry((work.sequence, &work.op)).or_default().extend(timeout.rank);
+        }
+    }
+    let said = |((sequence, op), who): (&(u64, &str), &BTreeSet<u32>)| {
+        format!("{} in {} ({op})", all(who), numbered(*sequence))
+    };
+    let said: Vec<String> = waited.iter().take(MOST).map(said).collect();
+    let title = format!("The watchdog timed out on {}", said.join(", on "));
+    (!said.is_empty())
+        .then(|| hang(0.5, title, ONE, case.ends.timeouts.iter().map(|timeout| &timeout.source).collect()))
 }
 
-/// Ranks that a monitored barrier waited for in vain, or that `fr_trace` misses.
+/// Watchdogs whose own calls do not return.
+fn stuck(case: &Case) -> Option<Finding> {
+    let told = case.run.torch_statements.iter().filter(|statement| statement.event == TorchEvent::NoHeartbeat);
+    let who: BTreeSet<u32> = told.clone().filter_map(|statement| statement.rank).collect();
+    let title = format!("The watchdog of {} is stuck: a call of CUDA or NCCL does not return", all(&who));
+    let sources: Vec<&SourceLine> = told.map(|statement| &statement.source).collect();
+    (!sources.is_empty()).then(|| hang(0.5, title, NO_HEARTBEAT, sources))
+}
+
+/// `ranks 1, 2`, or that it is not told which.
+fn all(who: &BTreeSet<u32>) -> String {
+    if who.is_empty() { "a rank".into() } else { ranks("rank", &who.iter().copied().collect::<Vec<_>>()) }
+}
+
+/// Ranks that a monitored barrier waited for in vain, or that `fr_trace` names.
 fn named(case: &Case) -> Option<Finding> {
     case.run.torch_statements.iter().find_map(|statement| {
-        let (gone, title) = match &statement.event {
-            TorchEvent::BarrierMissed(gone) => (gone, format!("{} did not reach the barrier", ranks("Rank", gone))),
-            TorchEvent::NotJoined { ranks: gone, sequence } => {
-                (gone, format!("Collective {sequence} of {} does not end: {}", statement.group, absent(gone)))
+        let group = &statement.group;
+        let (named, why, title) = match &statement.event {
+            TorchEvent::BarrierMissed(gone) => {
+                (gone, MISSING, format!("{} did not reach the barrier", ranks("Rank", gone)))
             }
+            TorchEvent::NotJoined { ranks: gone, sequence } => {
+                (gone, MISSING, format!("Collective {sequence} of {group} does not end: {}", absent(gone)))
+            }
+            TorchEvent::Differs { ranks: others, sequence, what } => (
+                others,
+                DIFFERS,
+                format!("{} called something else in collective {sequence} of {group}: {what}", ranks("Rank", others)),
+            ),
             _ => return None,
         };
-        (!gone.is_empty()).then(|| hang(0.85, title, MISSING, vec![&statement.source]))
+        (!named.is_empty()).then(|| hang(0.85, title, why, vec![&statement.source]))
     })
 }
 
@@ -286,11 +325,12 @@ fn ras(communicator: &RasCommunicator) -> Option<Finding> {
     }
     let launched = communicator.launched.iter().find(|launched| launched.differs())?;
     let behind = launched.behind()?;
+    let who = if behind.ranks.is_empty() { format!("{} ranks", behind.count) } else { ranks("Rank", &behind.ranks) };
     let draft = Draft {
         code: Code::HangMismatch,
         severity: Severity::Warning,
         confidence: 0.7,
-        title: format!("Rank {} launched {} {}, others {}", list(&behind.ranks), behind.value, launched.operation, launched.most()),
+        title: format!("{who} launched {} {}, others {}", behind.value, launched.operation, launched.most()),
         explanation: "RAS counts what each rank launched. A rank that launched fewer operations than the others is the one they wait for, if \
                       the difference stays when you ask again."
             .into(),

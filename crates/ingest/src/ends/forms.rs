@@ -19,6 +19,16 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
     readers.iter().find_map(|reader| reader(line)).map(EndLine::Ended)
 }
 
+/// Whether a line is a crash handler's, a runtime's that gives up, or a shell's that reports a signal.
+pub(crate) fn is_of_crash(line: &str) -> bool {
+    [crash, runtime, shell].iter().any(|reader| reader(line).is_some())
+}
+
+/// Whether nccl-tests, or an example of NCCL's, reports its failure.
+pub(crate) fn is_of_nccl_program(line: &str) -> bool {
+    nccl_program(line).is_some()
+}
+
 /// By its number: signals that a process brings on itself are crashes, the others come from outside.
 fn by_signal(number: u32, name: &str) -> Ended {
     match number {
@@ -100,10 +110,11 @@ fn shell(line: &str) -> Option<Told> {
 /// nccl-tests' `host: Test NCCL failure common.cu:958 'text'` and `NCCL failure common.cu:874 'text'`, and the examples of NCCL's documentation:
 /// `Failed, NCCL error example.cpp:62 'text'`.
 fn nccl_program(line: &str) -> Option<Told> {
-    const HEADS: [&str; 6] = [
+    const HEADS: [&str; 7] = [
         "Test NCCL failure ",
         "Test CUDA failure ",
         "NCCL failure ",
+        "Cuda failure ",
         "Failed, NCCL error ",
         "Failed: Cuda error ",
         "Failed: NCCL error ",
@@ -179,22 +190,31 @@ fn torchrun(line: &str) -> Option<Told> {
     let elastic = line.split_once("failed (exitcode: ").filter(|(before, _)| before.contains("torch"));
     let block = || line.strip_prefix("exitcode").and_then(|rest| rest.trim_start().strip_prefix(": "));
     if let Some(rest) = elastic.map(|(_, rest)| rest).or_else(block) {
-        let code = signed(rest)?;
         let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
-        let how = if code < 0 {
-            by_signal(code.unsigned_abs(), &format!("signal {}", -code))
-        } else {
-            Ended::Exit(Some(code))
-        };
-        return Some(Told { pid, ..Told::of(how) });
+        return Some(Told { pid, ..Told::of(by_code(rest)?) });
     }
     let (before, code) = line.split_once(" exits with return code = ")?;
-    before.contains("[launch.py:").then(|| Told::of(Ended::Exit(signed(code))))
+    before.contains("[launch.py:").then(|| by_code(code).map(Told::of))?
 }
 
-fn signed(text: &str) -> Option<i32> {
-    let (digits, sign) = text.strip_prefix('-').map_or((text, 1), |rest| (rest, -1));
-    leading::<i32>(digits).map(|number| number * sign)
+/// What a launcher in Python raises of a child that a signal ended: `… died with <Signals.SIGSEGV: 11>.` (`subprocess`, which
+/// torch.distributed.launch and accelerate start ranks with), `process 1 terminated with signal SIGKILL` (`torch/multiprocessing/spawn.py`).
+pub(super) fn of_child(at: Option<&str>, message: &str) -> Option<Ended> {
+    const SIGNALS: [(&str, u32); 6] =
+        [("SIGSEGV", 11), ("SIGABRT", 6), ("SIGKILL", 9), ("SIGBUS", 7), ("SIGTERM", 15), ("SIGFPE", 8)];
+    at.filter(|at| at.starts_with("launch.py:") || at.starts_with("spawn.py:"))?;
+    let heads = [" died with <Signals.", " terminated with signal "];
+    let name = heads.iter().find_map(|head| Some(message.split_once(head)?.1))?;
+    let (name, number) = SIGNALS.iter().find(|(signal, _)| name.starts_with(signal))?;
+    Some(by_signal(*number, name))
+}
+
+/// By Python's return code of a process: a signal is a negative number.
+fn by_code(text: &str) -> Option<Ended> {
+    match text.strip_prefix('-') {
+        Some(signal) => by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0)).into(),
+        None => Some(Ended::Exit(Some(leading(text)?))),
+    }
 }
 
 /// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.

@@ -7,7 +7,8 @@ mod forms;
 mod python;
 
 use busbw_model::{Ended, RankEnd, SourceLine};
-pub(crate) use python::{Follower, exception};
+pub(crate) use forms::{is_of_crash, is_of_nccl_program};
+pub(crate) use python::{Follower, beginning, exception};
 use rustc_hash::FxHashMap;
 
 /// More ends tell nothing new.
@@ -58,14 +59,10 @@ impl Told {
 }
 
 /// One of these is in every line that [`read`] knows.
-pub(crate) const WORDS: [&str; 30] = [
-    "Traceback (most",
+pub(crate) const WORDS: [&str; 26] = [
     "File \"",
     "Error",
     "Exception",
-    "exception was never",
-    "Error in atexit",
-    "Logging error",
     "Timeout",
     "KeyboardInterrupt",
     " exception",
@@ -142,8 +139,9 @@ impl EndReader {
                 if self.survived.remove(stream).is_some() || of_tracker {
                     return;
                 }
-                let how = match kind.as_str() {
-                    "KeyboardInterrupt" => Ended::Interrupted("Ctrl-C".into()),
+                let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
+                    ("KeyboardInterrupt", _) => Ended::Interrupted("Ctrl-C".into()),
+                    (_, Some(how)) => how,
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
                 self.keep(stream, Told::of(how), source);

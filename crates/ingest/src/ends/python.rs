@@ -4,15 +4,19 @@ use super::EndLine;
 use crate::text::leading;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What a line of a traceback is. `last`: it stands where the exception stands.
+/// A line that begins a traceback, or says that the next ends no process.
+pub(crate) fn beginning(body: &str) -> Option<EndLine> {
+    let text = body.trim_start();
+    match () {
+        _ if text.starts_with(HEADER) => Some(EndLine::Header),
+        _ if SURVIVED.iter().any(|start| text.starts_with(start)) => Some(EndLine::Survived),
+        _ => None,
+    }
+}
+
+/// What another line of a traceback is. `last`: it stands where the exception stands.
 pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
     let text = body.trim();
-    if text.starts_with(HEADER) {
-        return Some(EndLine::Header);
-    }
-    if SURVIVED.iter().any(|start| text.starts_with(start)) {
-        return Some(EndLine::Survived);
-    }
     if let Some(at) = frame(body) {
         return Some(EndLine::Frame(at));
     }
@@ -85,15 +89,15 @@ pub(crate) struct Follower {
 const LINES_OF_NCCL: u8 = 3;
 
 impl Follower {
-    /// Takes the next line of a stream; true where it ends a traceback.
-    pub fn ends(&mut self, stream: &str, body: &str) -> bool {
+    /// Takes the next line of a stream, and what it begins; true where it ends a traceback.
+    pub fn ends(&mut self, stream: &str, body: &str, begins: Option<&EndLine>) -> bool {
         let indent = body.len() - body.trim_start().len();
-        if SURVIVED.iter().any(|start| body.trim_start().starts_with(start)) {
+        if begins == Some(&EndLine::Survived) {
             self.survived.insert(stream.into());
-            return false;
-        }
-        if body.trim_start().starts_with(HEADER) {
+        } else if begins.is_some() {
             self.open.insert(stream.into(), indent);
+        }
+        if begins.is_some() {
             return false;
         }
         if self.open.is_empty() || self.open.get(stream).is_none_or(|header| indent > *header) {

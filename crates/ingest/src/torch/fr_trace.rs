@@ -1,12 +1,12 @@
-//! Reads what `fr_trace` prints of flight-recorder dumps: which ranks did not join a collective.
+//! Reads what `fr_trace` prints of flight-recorder dumps: which ranks did not join a collective, or joined it with something else.
 //!
-//! `torch/distributed/flight_recorder/components/utils.py` of PyTorch 2.7 and later; `tools/flight_recorder` before.
+//! `error_analysis` in `torch/distributed/flight_recorder/components/utils.py`, `EntryState.log` in `types.py` beside it, of PyTorch 2.7 and later; `tools/flight_recorder` before.
 
 use crate::TextLine;
 use crate::text::leading;
 use busbw_model::{GroupName, SourceLine, TorchEvent, TorchStatement};
 
-/// Collects what fr_trace prints of collectives that not all ranks joined.
+/// Collects what fr_trace prints of collectives that do not match.
 #[derive(Debug, Default)]
 pub(crate) struct TraceReader {
     /// The collective that the lines speak of, and its group.
@@ -18,9 +18,11 @@ impl TraceReader {
     /// Takes a line; true when it is fr_trace's.
     pub fn feed(&mut self, line: &TextLine) -> bool {
         let text = line.text.trim();
-        if let Some(rest) = text.strip_prefix("Not all ranks joining collective, sequence number: ") {
-            self.open = leading(rest).map(|sequence| (sequence, GroupName::default()));
-            return self.open.is_some();
+        const HEADS: [&str; 2] =
+            ["Not all ranks joining collective, sequence number: ", "Collective sequence number: "];
+        if let Some(sequence) = HEADS.iter().find_map(|head| leading(text.strip_prefix(head)?)) {
+            self.open = Some((sequence, GroupName::default()));
+            return true;
         }
         let Some((sequence, group)) = &mut self.open else { return false };
         if let Some(info) = text.strip_prefix("group info: ") {
@@ -29,9 +31,7 @@ impl TraceReader {
             *group = GroupName { id: None, name: owned(name), description: owned(description) };
             return true;
         }
-        let Some(ranks) = text.strip_prefix("missing ranks: {") else { return false };
-        let ranks = ranks.split(|c: char| !c.is_ascii_digit()).filter_map(|rank| rank.parse().ok()).collect();
-        let event = TorchEvent::NotJoined { ranks, sequence: *sequence };
+        let Some(event) = missing(text, *sequence).or_else(|| differs(text, *sequence)) else { return false };
         self.found.push(TorchStatement {
             rank: None,
             group: group.clone(),
@@ -46,4 +46,20 @@ impl TraceReader {
     pub fn finish(self) -> Vec<TorchStatement> {
         self.found
     }
+}
+
+/// `missing ranks: {3, 5}`.
+fn missing(text: &str, sequence: u64) -> Option<TorchEvent> {
+    let ranks = text.strip_prefix("missing ranks: {")?;
+    let ranks = ranks.split(|c: char| !c.is_ascii_digit()).filter_map(|rank| rank.parse().ok()).collect();
+    Some(TorchEvent::NotJoined { ranks, sequence })
+}
+
+/// `error msg: Culprit rank 1; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected …, Culprit rank 3; Error type: …`.
+fn differs(text: &str, sequence: u64) -> Option<TorchEvent> {
+    let culprits = text.strip_prefix("error msg: ")?.split("Culprit rank ").skip(1);
+    let mut ranks: Vec<u32> = culprits.filter_map(leading).collect();
+    ranks.sort_unstable();
+    let what = text.split_once("Error type: ")?.1.split(',').next()?.to_string();
+    Some(TorchEvent::Differs { ranks, sequence, what })
 }

@@ -80,26 +80,12 @@ fn events(text: &str, section: Option<u64>) -> Vec<(Option<u32>, TorchEvent)> {
         return vec![(Some(rank), mismatch)];
     }
     let mut found = Vec::new();
-    if let Some((rank, timeout)) = timeout(text) {
-        found.push((rank, timeout));
-    } else if let Some((_, error)) = text.split_once("watchdog thread terminated with exception: ") {
-        found.push((None, TorchEvent::NcclError(error.trim().to_string())));
-    }
-    if let Some(event) = standing(text) {
-        found.push((None, event));
-    }
-    if let Some(from) = failure_elsewhere(text) {
-        found.push((None, TorchEvent::FailureElsewhere(from)));
-    }
-    if let Some(ranks) = barrier(text) {
-        found.push((None, TorchEvent::BarrierMissed(ranks)));
-    }
+    found.extend(timeout(text));
+    found.extend(standing(text).map(|event| (None, event)));
+    found.extend(barrier(text).map(|ranks| (None, TorchEvent::BarrierMissed(ranks))));
     let has = |words: &str| text.contains(words);
     if has("watchdog got stuck") || has("Heartbeat monitor timed out") || has("no heartbeat of its watchdog") {
         found.push((None, TorchEvent::NoHeartbeat));
-    }
-    if has("Some NCCL operations have failed or timed out") || has("taking the entire process down") {
-        found.push((None, TorchEvent::TakenDown));
     }
     if found.is_empty() {
         found.extend(desync::read(unlabelled(text), section).map(|fact| (None, TorchEvent::Desync(fact))));
@@ -157,18 +143,6 @@ fn sequence(text: &str) -> Option<u64> {
         Some(_) => Some(0),
         None => leading(text).filter(|number: &u64| *number < LARGEST),
     }
-}
-
-/// The rank whose failure this one heard of; `Some(None)` where it is not named.
-fn failure_elsewhere(text: &str) -> Option<Option<u32>> {
-    let rank = |rest: &str| leading(rest.trim_start().strip_prefix("rank")?.trim_start_matches([':', ' ']));
-    if let Some((_, rest)) = text.split_once("due to a collective timeout from ") {
-        return (!rest.starts_with("this local rank")).then(|| rank(rest));
-    }
-    if text.contains("aborted its NCCL communicators previously") {
-        return Some(text.split_once("from ").and_then(|(_, rest)| rank(rest)));
-    }
-    text.contains("dump signal from another rank").then_some(None)
 }
 
 /// `[Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 30000 ms`.
@@ -240,7 +214,6 @@ mod tests {
             TorchEvent::Standing { standing: s, failed_at } => {
                 format!("at {:?}/{:?}/{:?} failed {failed_at:?}", s.enqueued, s.started, s.completed)
             }
-            TorchEvent::NcclError(text) => format!("error {text}"),
             other => format!("{other:?}"),
         };
         read(text).iter().map(|s| (s.rank, s.group.to_string(), short(&s.event))).collect()
@@ -279,37 +252,13 @@ mod tests {
                 (Some(0), "EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP", "NoHeartbeat"),
             ),
             (
-                "[rank3]:[E ProcessGroupNCCL.cpp:1414] [PG 0 Rank 3] Process group watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, NCCL version 2.20.5",
-                (
-                    Some(3),
-                    "group 0",
-                    "error NCCL error: remote process exited or there was a network error, NCCL version 2.20.5",
-                ),
-            ),
-            (
                 "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms",
                 (Some(0), "a group", "BarrierMissed([1, 3])"),
-            ),
-            (
-                "[rank2]:[E ProcessGroupNCCL.cpp:577] [Rank 2] Some NCCL operations have failed or timed out. Due to the asynchronous nature",
-                (Some(2), "a group", "TakenDown"),
             ),
         ];
         for (line, (rank, group, event)) in cases {
             assert_eq!(told(line), [(rank, group.to_string(), event.to_string())], "{line}");
         }
-    }
-
-    #[test]
-    fn a_dump_signal_tells_the_rank_that_sent_it() {
-        let line = "[rank0]:[E ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) Rank 0] Received a dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info. Last enqueued NCCL work: 58, last completed NCCL work: 58.";
-        let events: Vec<_> = read(line).into_iter().map(|s| s.event).collect();
-        let standing = Standing { enqueued: Some(58), started: None, completed: Some(58) };
-        let expected = [TorchEvent::Standing { standing, failed_at: None }, TorchEvent::FailureElsewhere(Some(3))];
-        assert_eq!(events, expected);
-        assert!(
-            !told(&line.replace(" rank 3", "this local rank")).iter().any(|(.., event)| event.contains("Elsewhere"))
-        );
     }
 
     /// A timeout is told by the work, then by its group's watchdog, then by an uncaught exception.

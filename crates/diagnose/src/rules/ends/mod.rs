@@ -145,14 +145,15 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
             "See what killed it: `dmesg -T | grep -iE 'oom|killed process'` on its host",
         ),
         Ended::Crash { what, library, .. } => {
-            let of_mpi = library.as_ref().is_some_and(|name| name.starts_with("libmpi.so"));
+            let of = |start: &str| library.as_ref().is_some_and(|name| name.starts_with(start));
+            let (of_mpi, of_nccl) = (of("libmpi.so"), of("libnccl.so") || of("librccl.so"));
             let library = library.as_ref().map_or(String::new(), |name| format!(" in {name}"));
-            let remedy = if of_mpi {
-                OTHER_MPI
-            } else {
-                "Keep the stack: `ulimit -c unlimited; export PYTHONFAULTHANDLER=1`, and look at the kernel log of its host: `dmesg -T | grep -iE 'segfault|oom|xid'`"
+            let (code, remedy) = match () {
+                _ if of_mpi => (Code::PeerDied, OTHER_MPI),
+                _ if of_nccl => (Code::VersionMismatch, OTHER_NCCL),
+                _ => (Code::PeerDied, STACK),
             };
-            (Code::PeerDied, format!("{who} crashed: {what}{library}"), CRASH, remedy)
+            (code, format!("{who} crashed: {what}{library}"), CRASH, remedy)
         }
         _ => return None,
     };
@@ -166,6 +167,9 @@ const CRASH: &str = "It is the earliest end that no other explains: the process 
 // MPI's calls take handles whose form differs between Open MPI and MPICH, and between versions: the first call of a program that was
 // built with another one reads a wild address.
 const OTHER_MPI: &str = "See that the program runs with the MPI that it was built with: `ldd PROGRAM | grep libmpi; mpirun --version`, on every host; else build it again";
+const STACK: &str = "Keep the stack: `ulimit -c unlimited; export PYTHONFAULTHANDLER=1`, and look at the kernel log of its host: `dmesg -T | grep -iE 'segfault|oom|xid'`";
+const OTHER_NCCL: &str = "The crash is NCCL's own: try the newest NCCL of the same CUDA version, and without what this run has beyond the usual (a plugin, \
+                          MNNVL, a client of RAS while it starts); keep the stack: `ulimit -c unlimited`";
 const KILLED: &str = "The process was killed from outside. What NCCL says on the other ranks follows from it.";
 
 /// Nothing shows the cause: what follows from it is all there is.

@@ -3,6 +3,7 @@
 use super::super::{Basis, Draft};
 use super::rests_on;
 use crate::case::Case;
+use crate::lines::Line;
 use crate::refute::is_after;
 use busbw_model::{Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Warning};
 
@@ -176,14 +177,14 @@ impl<'a> Quote<'a> {
     }
 
     fn last_errors(case: &'a Case) -> impl Iterator<Item = Self> {
-        let heads = case.lines.iter().filter(|line| line.text.trim_end().ends_with("Last error:"));
-        let below = |head: &crate::lines::Line| {
-            let next = |line: &&crate::lines::Line| {
-                is_after(line.source.place, head.source.place) && line.source.place.line == head.source.place.line + 1
-            };
-            case.lines.iter().find(next)
+        let is_head = |(_, line): &(usize, &Line)| line.text.trim_end().ends_with("Last error:");
+        let below = |(index, head): (usize, &Line)| {
+            let rest = case.lines[index..].iter().map(|line| (line, line.source.place));
+            let mut next = rest.skip_while(|(_, place)| *place == head.source.place);
+            next.next()
+                .filter(|(_, place)| is_after(*place, head.source.place) && place.line == head.source.place.line + 1)
         };
-        heads.filter_map(below).map(|line| {
+        case.lines.iter().enumerate().filter(is_head).filter_map(below).map(|(line, _)| {
             let from = line.text.find("Cuda failure").unwrap_or(0);
             Quote { words: line.text[from..].trim(), source: line.source, kind: of_words(&line.text), returned: false }
         })
