@@ -10,6 +10,7 @@ mod context;
 mod error;
 pub mod flags;
 mod gather;
+mod host_memory;
 pub mod job;
 pub mod json;
 pub mod limit;

@@ -135,6 +135,7 @@ impl<'a> Sweep<'a> {
 
     /// Shows who takes part.
     fn begin(&mut self, report: &mut Option<Report<'_>>, context: &Context) -> Result<()> {
+        let memory = report.as_ref().and_then(|_| self.backend.memory());
         let devices = gather_devices(self.backend)?;
         let (Some(report), Some(devices)) = (report, devices) else { return Ok(()) };
         let names = devices.iter().map(|device| device.host.as_str()).collect::<BTreeSet<_>>().len();
@@ -147,7 +148,7 @@ impl<'a> Sweep<'a> {
             self.backend.name(),
             plural(ranks),
             plural(hosts)
-        );
+        ) + &memory.map_or(String::new(), |memory| format!("\n# Host memory: {memory}"));
         report.begin(&context.program, &backend, &devices)?;
         report.header((self.max_bytes < self.setup.max_bytes).then_some(self.max_bytes))
     }

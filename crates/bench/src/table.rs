@@ -72,7 +72,8 @@ impl<'a> Table<'a> {
         written.and_then(|()| self.out.flush()).map_err(Error::Output)
     }
 
-    /// What stands above the device list. `backend` is its name and what it tells of itself.
+    /// What stands above the device list. `backend` is its name and what it tells of itself; its further
+    /// lines begin with `#`.
     pub fn preamble(&mut self, flags: &Flags, program: &str, backend: &str, libraries: &[Library]) -> Result<()> {
         let code = nccl_version(libraries);
         self.lines(&format!("# nccl-tests version {NCCL_TESTS_VERSION} nccl-headers=0 nccl-library={code}"))?;

@@ -15,7 +15,9 @@ pub struct Curve<'a> {
     pub peak: GBps,
     /// The largest size.
     pub largest: Bytes,
-    /// The median busbw of the three largest sizes: the number to compare with hardware.
+    /// The sizes that tell bandwidth, and the better half of each: the three largest, as far as they are large enough.
+    pub tail: Vec<(Bytes, GBps)>,
+    /// The median busbw of these: the number to compare with hardware.
     pub plateau: GBps,
     /// The time of the smallest size, if that is 1 KiB or less: latency.
     pub latency: Option<Micros>,
@@ -47,17 +49,27 @@ impl<'a> Curve<'a> {
         let largest = table.rows.iter().map(|r| r.size).max()?;
         let mut rows: Vec<&BenchRow> = table.rows.iter().filter(|r| r.best_busbw().is_some()).collect();
         rows.sort_by_key(|r| r.size);
-        let plateau = median(rows.iter().rev().take(3).filter_map(|r| r.best_busbw()).map(|b| b.0).collect())?;
+        let tail = tail(&rows);
+        let plateau = median(tail.iter().map(|(_, busbw)| busbw.0).collect())?;
         let smallest = rows.iter().find(|r| r.size.0 > 0)?;
         let latency = (smallest.size.0 <= 1024).then(|| smallest.halves().next()).flatten().map(|m| m.time);
         let fall = fall(&rows, peak_row.size);
-        Some(Curve { peak_row, peak, largest, plateau: GBps(plateau), latency, fall })
+        Some(Curve { peak_row, peak, largest, tail, plateau: GBps(plateau), latency, fall })
     }
 
     /// Whether sizes are large enough to judge bandwidth.
     pub fn shows_bandwidth(&self) -> bool {
         self.largest >= BANDWIDTH_FROM
     }
+}
+
+/// A sweep in large steps has few sizes of bandwidth; where there is one, smaller sizes have no say.
+fn tail(rows: &[&BenchRow]) -> Vec<(Bytes, GBps)> {
+    let measured = rows.iter().filter(|row| row.size.0 > 0).filter_map(|row| Some((row.size, row.best_busbw()?)));
+    let measured: Vec<_> = measured.collect();
+    let large = measured.iter().filter(|(size, _)| *size >= BANDWIDTH_FROM).count();
+    let used = if large == 0 { 3 } else { large.min(3) };
+    measured[measured.len().saturating_sub(used)..].to_vec()
 }
 
 fn fall<'a>(rows: &[&'a BenchRow], peak_at: Bytes) -> Option<Fall<'a>> {
@@ -117,6 +129,17 @@ mod tests {
         let fall = curve.fall.expect("a fall");
         assert!((fall.left - 34.0 / 48.2).abs() < 1e-9 && fall.both_halves);
         assert_eq!(curve.plateau, GBps(34.0));
+    }
+
+    #[test]
+    fn small_sizes_have_no_say_beside_a_large_one() {
+        for (rows, plateau) in [
+            (&[(1, 25.8), (2, 45.2), (256, 365.3)][..], 365.3),
+            (&[(1, 3.0), (2, 4.0), (4, 5.0)], 4.0),
+            (&[(16, 80.0), (32, 90.0), (64, 100.0), (128, 110.0)], 100.0),
+        ] {
+            assert_eq!(Curve::of(&table(rows)).map(|curve| curve.plateau), Some(GBps(plateau)), "{rows:?}");
+        }
     }
 
     #[test]

@@ -96,6 +96,7 @@ fn settings(root: &Value) -> BenchSettings {
         iters: unsigned(&config["iterations"]),
         validation: unsigned(&config["validation"]).map(|checks: u32| checks > 0),
         graph: unsigned(&config["graph"]),
+        memory: None,
     }
 }
 

@@ -77,7 +77,9 @@ pub use run::{Input, InputKind, Problem, Run};
 pub use stack::Stack;
 pub use statement::{Speaker, Statement};
 pub use statistics::{median, upper_quartile};
-pub use table::{BenchDevice, BenchRow, BenchSettings, BenchTable, Check, IterationStats, Measure, OutOfBounds};
+pub use table::{
+    BenchDevice, BenchRow, BenchSettings, BenchTable, Check, HostMemory, IterationStats, Measure, OutOfBounds,
+};
 pub use topology::{
     DeviceKind, PathType, PciSpot, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlCpu, XmlGpu, XmlGraph, XmlGraphs,
     XmlNet, XmlNic, XmlPci, XmlTopology,

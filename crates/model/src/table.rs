@@ -91,6 +91,37 @@ pub struct BenchSettings {
     pub validation: Option<bool>,
     /// Launches of a CUDA graph (`graph`), 0 when not used.
     pub graph: Option<u32>,
+    /// `# Host memory: …`, which busbw measures before ranks on cores begin.
+    pub memory: Option<HostMemory>,
+}
+
+/// What copies in a host's memory carried before a test began: `2 cores copy 14.2 GB/s, load 0.31`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HostMemory {
+    /// Cores that copied at once: one for each rank, as far as there are so many.
+    pub cores: u32,
+    /// Bytes that they copied together, per second.
+    pub copy: GBps,
+    /// The mean number of processes that ran or wanted to in the minute before (`/proc/loadavg`).
+    pub load: f64,
+}
+
+impl std::fmt::Display for HostMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} cores copy {:.1} GB/s, load {:.2}", self.cores, self.copy.0, self.load)
+    }
+}
+
+impl std::str::FromStr for HostMemory {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (cores, rest) = text.split_once(" cores copy ").ok_or(())?;
+        let (copy, load) = rest.split_once(" GB/s, load ").ok_or(())?;
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite()).ok_or(());
+        let (cores, copy) = (cores.trim().parse().map_err(drop)?, number(copy)?);
+        (cores > 0 && copy > 0.0).then_some(HostMemory { cores, copy: GBps(copy), load: number(load)? }).ok_or(())
+    }
 }
 
 /// One row: a size, measured out of place and in place.

@@ -2,12 +2,12 @@
 
 use crate::backend::{Backend, Device, How, Memory, NicBytes, Seated};
 use crate::split::Split;
-use crate::{Error, Flags, Result, limit};
+use crate::{Error, Flags, Result, host_memory, limit};
 use busbw_collectives::Operation;
 use busbw_collectives::algorithms::Choice;
 use busbw_collectives::communicator::{Communicator, Options};
 use busbw_launch::{Door, Meeting};
-use busbw_model::{Collective, Datatype, RedOp};
+use busbw_model::{Collective, Datatype, HostMemory, RedOp};
 use busbw_net::host::Host;
 use busbw_net::{Alarm, Exchange, tcp};
 use std::collections::BTreeSet;
@@ -130,6 +130,10 @@ impl Backend for Cpu {
 
     fn details(&self) -> String {
         self.communicator.transports()
+    }
+
+    fn memory(&mut self) -> Option<HostMemory> {
+        if self.hosts() == Some(1) { host_memory::measure(self.ranks_on_host) } else { None }
     }
 
     fn hosts(&self) -> Option<usize> {

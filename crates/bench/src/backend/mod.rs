@@ -10,7 +10,7 @@ pub use memory::Memory;
 use crate::verify::OnDevice;
 use crate::{Error, Result};
 use busbw_collectives::Operation;
-use busbw_model::{Collective, Datatype, RedOp};
+use busbw_model::{Collective, Datatype, HostMemory, RedOp};
 use serde::{Deserialize, Serialize};
 
 /// How numbers of all ranks become one.
@@ -87,6 +87,11 @@ pub trait Backend {
     /// The libraries that carry the operations and were found at run time.
     fn libraries(&self) -> Vec<Library> {
         Vec::new()
+    }
+
+    /// What this host's memory carries, where operations are copies in it. Rank 0 is asked, while the others wait for it.
+    fn memory(&mut self) -> Option<HostMemory> {
+        None
     }
 
     /// How many hosts the job has, where that is not the number of their names.

@@ -1,32 +1,119 @@
-//! Tables of ranks on CPU cores, as `busbw bench` gives them without GPUs.
+//! Tables of ranks on CPU cores, as `busbw bench` gives them without GPUs: judged by what the host's memory, or the NICs that were
+//! told, can carry.
 
+use crate::Given;
 use crate::case::Test;
-use busbw_model::{Judged, Judgement, Subject};
+use busbw_model::{GBps, Judged, Judgement, Subject};
+use busbw_predict::sockets_at_best;
 
-/// What copies between cores of a host reach, and what sockets carry between hosts, GB/s: from a core that shares its
-/// memory to a socket of a server, and from 1 Gbit/s Ethernet to all that kernel sockets carry.
-const IN_A_HOST: (f64, f64) = (1.0, 100.0);
-const BETWEEN_HOSTS: (f64, f64) = (0.08, 25.0);
+/// The share of what memory or NICs carry that sound runs reach.
+const SOUND: f64 = 0.6;
 
-/// Judges such a table by what cores usually reach.
-pub(super) fn judged(test: &Test) -> Option<Judged> {
+/// Judges such a table; `None` for others.
+pub(super) fn judged(test: &Test, given: &Given) -> Option<Judged> {
     if !test.on_cores() {
         return None;
     }
-    let (low, high) = if test.crosses_nodes() { BETWEEN_HOSTS } else { IN_A_HOST };
     let plateau = test.curve.plateau;
-    let usual = (low..=high).contains(&plateau.0);
-    let where_ = if test.crosses_nodes() { "cores of several hosts" } else { "cores of a host" };
+    let expected = if test.crosses_nodes() { by_nics(test, given) } else { by_memory(test) };
+    let share = expected.map(|expected| plateau.0 / expected.0);
+    let passed = share.is_some_and(|share| share >= SOUND);
+    let how = match (expected, share) {
+        (Some(expected), Some(share)) => {
+            format!("{plateau}, {:.0}% of the {expected} expected{}", 100.0 * share, load(test))
+        }
+        _ => format!("{plateau}"),
+    };
     Some(Judged {
         subject: Subject::Speed,
         what: format!("{} on CPU cores", test.table.collective.map_or("the collective", |c| c.name())),
-        how: format!("{plateau}; {where_} usually reach {low} to {high}"),
-        outcome: if usual { Judgement::Passed } else { Judgement::Undecided },
-        question: (!usual).then(|| {
-            format!(
-                "{plateau} between {where_}, which usually reach {low} to {high}: was the machine busy? Run again with nothing \
-                 else on it"
-            )
-        }),
+        outcome: if passed { Judgement::Passed } else { Judgement::Undecided },
+        question: (!passed).then(|| question(test, &how, expected.is_some())),
+        how,
     })
+}
+
+/// Within a host every rank's bytes pass its memory, and each rank has its part of what copies there carry: all collectives move
+/// about their busbw for each rank.
+fn by_memory(test: &Test) -> Option<GBps> {
+    let (memory, ranks) = (test.table.settings.memory?, test.table.nranks?);
+    Some(GBps(memory.copy.0 / f64::from(ranks.max(1))))
+}
+
+/// Between hosts, with a rank on each, kernel sockets carry what the NICs do, as far as a host can copy.
+fn by_nics(test: &Test, given: &Given) -> Option<GBps> {
+    let nics = given.nics.filter(|_| test.nodes == test.table.nranks)?;
+    Some(GBps((nics.rate.0 * nics.count as f64).min(sockets_at_best().0)))
+}
+
+fn load(test: &Test) -> String {
+    let memory = test.table.settings.memory.as_ref();
+    memory.map_or(String::new(), |memory| format!("; the load was {:.1} on {} cores", memory.load, memory.cores))
+}
+
+fn question(test: &Test, how: &str, expected: bool) -> String {
+    if expected {
+        return format!("{how}. Do other programs run there? Measure again with nothing else on the machine");
+    }
+    let unknown = if test.crosses_nodes() {
+        "cores of several hosts: how fast is their network? Measure with one rank per host, and tell with --nics 1x10G"
+    } else {
+        "cores of a host, and what its memory carries is not told: measure with `busbw bench`, and give its whole output"
+    };
+    format!("{how} between {unknown}")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Given, diagnose_with};
+    use busbw_model::Verdict;
+
+    /// An all-reduce on cores that reaches `busbw`, with lines of the preamble before it.
+    fn verdict(busbw: f64, hosts: [&str; 2], memory: &str, nics: Option<&str>) -> (Verdict, String) {
+        let device = |rank: usize| {
+            format!("#  Rank  {rank} Group  0 Pid 4{rank} on {} device {rank} [0000:00:00] CPU Xeon\n", hosts[rank])
+        };
+        let row = |mib: u64| {
+            let (size, time) = (mib << 20, (mib << 20) as f64 / busbw / 1e3);
+            format!(
+                " {size} {} float sum -1 {time:.1} {busbw:.2} {busbw:.2} 0 {time:.1} {busbw:.2} {busbw:.2} 0\n",
+                size / 4
+            )
+        };
+        let text = format!(
+            "# nccl-tests version 2.19.6 nccl-headers=0 nccl-library=0\n{memory}# Collective test starting: all_reduce_perf\n\
+             # nThread 1 nGpus 1 minBytes 16777216 maxBytes 67108864 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0\n\
+             #\n# Using devices\n{}{}\
+             #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
+             {}{}{}# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {busbw:.4}\n",
+            device(0),
+            device(1),
+            row(16),
+            row(32),
+            row(64)
+        );
+        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+        let given = Given { nics: nics.map(|nics| nics.parse().expect("NICs")), ..Given::default() };
+        let diagnosis = diagnose_with(&run, &given);
+        (diagnosis.verdict, diagnosis.summary)
+    }
+
+    #[test]
+    fn cores_are_judged_by_their_memory_or_their_nics() {
+        let (one, two) = (["a", "a"], ["a", "b"]);
+        let memory = "# Host memory: 2 cores copy 26.0 GB/s, load 7.60\n";
+        let (healthy, open) = (Verdict::Healthy, Verdict::Inconclusive);
+        for (busbw, hosts, memory, nics, expected, said) in [
+            (13.0, one, memory, None, healthy, "100% of the 13.00 GB/s expected"),
+            (6.5, one, memory, None, open, "the load was 7.6 on 2 cores"),
+            (0.3, one, memory, None, open, "2% of the 13.00 GB/s expected; the load was 7.6"),
+            (13.0, one, "", None, open, "what its memory carries is not told"),
+            (1.1, two, "", None, open, "--nics"),
+            (1.1, two, "", Some("1x10G"), healthy, "88% of the 1.25 GB/s"),
+            (0.55, two, "", Some("1x10G"), open, "44%"),
+        ] {
+            let (verdict, summary) = verdict(busbw, hosts, memory, nics);
+            assert!(verdict == expected && summary.contains(said), "{busbw} {hosts:?} {nics:?}: {verdict:?} {summary}");
+        }
+    }
 }

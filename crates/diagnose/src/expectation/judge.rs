@@ -10,7 +10,7 @@ pub(super) struct Hypothesis {
     pub cluster: Cluster,
     /// At the largest size.
     pub largest: PredictionRow,
-    /// Measured over predicted busbw where bandwidth counts: the median over the three largest sizes.
+    /// Measured over predicted busbw where bandwidth counts: the median over the sizes of the curve's tail.
     pub reached: f64,
     /// The same of rings, where NCCL may have taken trees or these.
     pub of_rings: Option<f64>,
@@ -38,10 +38,7 @@ pub(super) enum Fit {
 
 impl Hypothesis {
     pub fn of(test: &Test, collective: Collective, cluster: Cluster) -> Option<Self> {
-        let mut rows: Vec<_> = test.table.rows.iter().filter_map(|row| Some((row.size, row.best_busbw()?))).collect();
-        rows.retain(|(size, _)| size.0 > 0);
-        rows.sort_by_key(|(size, _)| *size);
-        let last = &rows[rows.len().saturating_sub(3)..];
+        let last = &test.curve.tail;
         let sizes: Vec<Bytes> = last.iter().map(|(size, _)| *size).collect();
         let share_of = |predicted: &[PredictionRow]| {
             let shares = last.iter().zip(predicted).map(|((_, measured), row)| measured.0 / row.busbw.0);

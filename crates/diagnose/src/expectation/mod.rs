@@ -84,7 +84,7 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &Given) -> Vec<
     let tests = case.tests.iter().filter(believed);
     let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
         Some(prospect) => prospect.judged(),
-        None => cores::judged(test).unwrap_or_else(|| question::unknown_test(test, given.cluster)),
+        None => cores::judged(test, given).unwrap_or_else(|| question::unknown_test(test, given.cluster)),
     };
     doubted.chain(tests.map(of)).collect()
 }

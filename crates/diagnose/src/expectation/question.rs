@@ -83,7 +83,7 @@ fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
             "How do the GPUs reach each other? Add the output of `nvidia-smi topo -m` and `nvidia-smi topo -p2p r`",
         );
     }
-    if a.cpu.sockets != b.cpu.sockets {
+    if a.cpu.sockets != b.cpu.sockets && a.domains() == 1 {
         return both(sockets, "Are all its GPUs on one socket? Add the output of `nvidia-smi topo -m`");
     }
     match (&a.nics, &b.nics) {

@@ -185,6 +185,11 @@ impl TableReader {
                 self.drafts[draft].table.settings.max_bytes = Some(bytes.to_owned());
                 return true;
             }
+            Note::Memory(memory) => {
+                let Some(draft) = self.latest(stream) else { return false };
+                self.drafts[draft].table.settings.memory = Some(*memory);
+                return true;
+            }
             Note::Concluded(program) => return self.conclude(stream, program),
             Note::Remark => return false,
         };
@@ -318,6 +323,7 @@ impl Draft {
                     program: table.settings.program.take(),
                     nccl_tests_version: table.settings.nccl_tests_version.take(),
                     nccl_version: table.settings.nccl_version.take(),
+                    memory: table.settings.memory,
                     ..settings
                 };
             }
@@ -333,7 +339,12 @@ impl Draft {
                 table.printed_avg_busbw = value.map(GBps);
                 table.finished = true;
             }
-            Note::UsingDevices | Note::Banner | Note::ReducedMax(_) | Note::Concluded(_) | Note::Remark => {}
+            Note::UsingDevices
+            | Note::Banner
+            | Note::ReducedMax(_)
+            | Note::Memory(_)
+            | Note::Concluded(_)
+            | Note::Remark => {}
         }
     }
 }

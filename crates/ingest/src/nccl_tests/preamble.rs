@@ -1,7 +1,7 @@
 //! The lines around the rows: version, settings, device list, header, average.
 
 use super::header::Layout;
-use busbw_model::{BenchDevice, BenchSettings, Bytes};
+use busbw_model::{BenchDevice, BenchSettings, Bytes, HostMemory};
 
 /// What a line that is no row says about a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +14,8 @@ pub(super) enum Note {
     Settings(BenchSettings),
     /// `# Reducing maxBytes to 12703629312 due to memory limitation`.
     ReducedMax(Bytes),
+    /// `# Host memory: 2 cores copy 14.2 GB/s, load 0.31`, of busbw.
+    Memory(HostMemory),
     /// `# Using devices`.
     UsingDevices,
     /// `#  Rank  0 Group  0 Pid  27414 on host device  0 [0x27] NVIDIA A100-SXM4-80GB`.
@@ -78,6 +80,7 @@ fn read_comment(body: &str) -> Option<Note> {
             let bytes = body.strip_prefix("Reducing maxBytes to ")?.split_ascii_whitespace().next()?;
             Note::ReducedMax(Bytes(bytes.parse().ok()?))
         }
+        Some("Host") => Note::Memory(body.strip_prefix("Host memory: ")?.parse().ok()?),
         Some("Blocking" | "Parallel") if body.contains(" Enabled:") => Note::Remark,
         Some("Per-Iteration") | Some("error:") => Note::Remark,
         Some("GPU") if body.starts_with("GPU memory usage") => Note::Remark,

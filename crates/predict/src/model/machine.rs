@@ -75,6 +75,11 @@ const GPUS_PER_FAR_NIC: usize = 4;
 const PCIE_PAYLOAD: f64 = 0.762;
 /// PCIe 3.0 x16, the link that staging through host memory was measured on, GB/s.
 const PCIE_3: f64 = 12.0;
+/// PCIe 4.0 x16, GB/s.
+const PCIE_4: f64 = 24.0;
+/// What copies through the memory of a host with PCIe 5.0 give a ring, GB/s: four RTX 5090 27 (NVIDIA/nccl issue 1637),
+/// eight 28, four 35 (issue 1639).
+const HOST_MEMORY_PCIE_5: f64 = 28.0;
 /// GPUs that stage at once before the host's memory is the limit.
 const STAGING_GPUS: usize = 4;
 
@@ -177,6 +182,7 @@ fn gpu_payload(cluster: &Cluster, inside: Inside, measured: &Measured) -> f64 {
             let sockets = cluster.cpu.socket_link.0;
             if cluster.cpu.sockets > 1 && cluster.gpus_per_node > 2 && sockets > 0.0 { pcie.min(sockets) } else { pcie }
         }
+        Inside::HostMemory if line > PCIE_4 => HOST_MEMORY_PCIE_5.min(line),
         Inside::HostMemory => {
             let shared = if cluster.gpus_per_node > 2 { measured.host_memory_shared.value } else { 1.0 };
             (measured.host_memory.value * shared).min(line)

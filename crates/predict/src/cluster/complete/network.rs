@@ -101,7 +101,10 @@ fn gpu_direct(facts: &Facts, transport: NetTransport, place: NicPlace, notes: &m
         notes.push("GPUDirect RDMA is taken to be on: NICs read and write GPU memory.".to_string());
         return true;
     }
-    let near = place.path <= level.unwrap_or(PathType::Pxb);
+    // Centres with Slingshot set NCCL_NET_GDR_LEVEL=PHB for everybody: docs.isambard.ac.uk (env_vars.sh), docs.cscs.ch (NCCL),
+    // NERSC's module nccl (NERSC/podman-hpc issue 136).
+    let usual = if transport == NetTransport::Slingshot { PathType::Phb } else { PathType::Pxb };
+    let near = place.path <= level.unwrap_or(usual);
     if !near {
         notes.push(format!("GPUDirect RDMA is taken to be off: NCCL does not use it over a path of {}.", place.path));
     }
