@@ -179,8 +179,8 @@ static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
         (&["NCCL_"], Wanted { variables: true, ..none }),
         (&["%|"], Wanted { progress: true, ..none }),
     ];
-    let words = lists.iter().flat_map(|(words, _)| *words);
-    let whose = lists.iter().flat_map(|(words, whose)| words.iter().map(|_| *whose)).collect();
+    let of_all = lists.iter().flat_map(|(list, whose)| list.iter().map(|word| (*word, *whose)));
+    let (words, whose): (Vec<&str>, _) = of_all.unzip();
     let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok()?;
     Some((automaton, whose))
 });

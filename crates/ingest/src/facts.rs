@@ -83,6 +83,8 @@ pub(crate) enum What {
 pub(crate) struct TextFact {
     pub stream: u32,
     pub text: Box<str>,
+    /// Nobody wants it but the reader of JSON.
+    pub json_only: bool,
 }
 
 /// A line that may belong to the end of a process, and the line.

@@ -16,50 +16,39 @@ pub(crate) struct Sample {
     header: Header,
     #[serde(default)]
     metadata: Metadata,
-    #[serde(default)]
-    coll_perf: Option<CollectivePerf>,
-    #[serde(default)]
-    p2p_perf: Option<PeerPerf>,
+    coll_perf: Option<Measured>,
+    p2p_perf: Option<Measured>,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Header {
     id: Box<str>,
-    #[serde(default)]
     comm_name: Option<Box<str>>,
     rank: u32,
-    #[serde(default)]
     n_ranks: Option<u32>,
-    #[serde(default)]
     nnodes: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 struct Metadata {
-    #[serde(default)]
     hostname: Option<Box<str>>,
 }
 
+/// What an operation and its size were.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-struct CollectivePerf {
-    coll: Box<str>,
-    coll_msg_size_bytes: u64,
-    coll_exec_time_us: f64,
-    #[serde(default)]
-    coll_timing_source: Option<Box<str>>,
-    coll_algobw_gbs: f64,
-    coll_busbw_gbs: f64,
-}
-
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct PeerPerf {
-    p2p: Box<str>,
-    p2p_msg_size_bytes: u64,
-    p2p_exec_time_us: f64,
-    #[serde(default)]
-    p2p_timing_source: Option<Box<str>>,
-    p2p_algobw_gbs: f64,
-    p2p_busbw_gbs: f64,
+struct Measured {
+    #[serde(alias = "coll", alias = "p2p")]
+    operation: Box<str>,
+    #[serde(alias = "coll_msg_size_bytes", alias = "p2p_msg_size_bytes")]
+    size: u64,
+    #[serde(alias = "coll_exec_time_us", alias = "p2p_exec_time_us")]
+    time_us: f64,
+    #[serde(alias = "coll_timing_source", alias = "p2p_timing_source")]
+    timing_source: Option<Box<str>>,
+    #[serde(alias = "coll_algobw_gbs", alias = "p2p_algobw_gbs")]
+    algbw: f64,
+    #[serde(alias = "coll_busbw_gbs", alias = "p2p_busbw_gbs")]
+    busbw: f64,
 }
 
 /// Whether a line begins as the Inspector's do.
@@ -71,34 +60,6 @@ pub(crate) fn may_belong(line: &[u8]) -> bool {
 pub(crate) fn read(object: &[u8]) -> Option<Sample> {
     let sample: Sample = serde_json::from_slice(object).ok()?;
     (sample.coll_perf.is_some() || sample.p2p_perf.is_some()).then_some(sample)
-}
-
-/// What an operation and its size were.
-struct Measured<'a> {
-    operation: &'a str,
-    size: u64,
-    /// Time in µs, algbw and busbw in GB/s.
-    values: [f64; 3],
-    timing_source: Option<&'a str>,
-}
-
-impl Sample {
-    fn measured(&self) -> Option<Measured<'_>> {
-        let collective = self.coll_perf.as_ref().map(|perf| Measured {
-            operation: &perf.coll,
-            size: perf.coll_msg_size_bytes,
-            values: [perf.coll_exec_time_us, perf.coll_algobw_gbs, perf.coll_busbw_gbs],
-            timing_source: perf.coll_timing_source.as_deref(),
-        });
-        collective.or_else(|| {
-            self.p2p_perf.as_ref().map(|perf| Measured {
-                operation: &perf.p2p,
-                size: perf.p2p_msg_size_bytes,
-                values: [perf.p2p_exec_time_us, perf.p2p_algobw_gbs, perf.p2p_busbw_gbs],
-                timing_source: perf.p2p_timing_source.as_deref(),
-            })
-        })
-    }
 }
 
 /// Ways of timing beyond this number are none: the Inspector has three.
@@ -129,13 +90,13 @@ struct Row {
 impl Samples {
     /// Adds an operation.
     pub fn add(&mut self, sample: &Sample, place: Place, line: &str) {
-        let Some(measured) = sample.measured() else { return };
+        let Some(measured) = sample.coll_perf.as_ref().or(sample.p2p_perf.as_ref()) else { return };
         let header = &sample.header;
         let next = self.runs.len();
-        let index = *self.by_key.entry((header.id.clone(), measured.operation.into())).or_insert(next);
+        let index = *self.by_key.entry((header.id.clone(), measured.operation.clone())).or_insert(next);
         if index == next {
-            self.runs
-                .push(Gathered { run: begin(header, &measured, SourceLine::new(place, line)), ..Gathered::default() });
+            let run = begin(header, measured, SourceLine::new(place, line));
+            self.runs.push(Gathered { run, ..Gathered::default() });
         }
         let gathered = &mut self.runs[index];
         if let Some(host) = &sample.metadata.hostname {
@@ -143,10 +104,11 @@ impl Samples {
         }
         let new = || Row { source: SourceLine::new(place, line), ..Row::default() };
         let row = gathered.rows.entry(measured.size).or_insert_with(new);
-        row.samples.push((header.rank, measured.values.map(|value| value as f32)));
-        if let Some(source) = measured.timing_source
+        let values = [measured.time_us, measured.algbw, measured.busbw];
+        row.samples.push((header.rank, values.map(|value| value as f32)));
+        if let Some(source) = &measured.timing_source
             && row.timing_sources.len() < MOST_SOURCES
-            && !row.timing_sources.iter().any(|known| known == source)
+            && !row.timing_sources.iter().any(|known| **known == **source)
         {
             row.timing_sources.push(source.to_string());
         }
@@ -172,7 +134,7 @@ fn begin(header: &Header, measured: &Measured, source: SourceLine) -> InspectorR
         nranks: header.n_ranks,
         nnodes: header.nnodes,
         operation: measured.operation.to_string(),
-        collective: Collective::from_name(measured.operation),
+        collective: Collective::from_name(&measured.operation),
         rows: Vec::new(),
         source,
     }

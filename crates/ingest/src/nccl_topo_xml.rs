@@ -74,44 +74,33 @@ pub struct XmlReader {
 
 #[derive(Debug)]
 struct OpenDocument {
-    kind: Kind,
+    kind: &'static Kind,
     place: Place,
     text: String,
     in_comment: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    System,
-    Graphs,
+#[derive(Debug)]
+struct Kind {
+    name: &'static str,
+    end_tag: &'static str,
 }
 
+const SYSTEM: Kind = Kind { name: "system", end_tag: "</system>" };
+const GRAPHS: Kind = Kind { name: "graphs", end_tag: "</graphs>" };
+
 impl Kind {
-    const ALL: [Kind; 2] = [Kind::System, Kind::Graphs];
-
-    fn name(self) -> &'static str {
-        match self {
-            Kind::System => "system",
-            Kind::Graphs => "graphs",
-        }
-    }
-
-    fn end_tag(self) -> &'static str {
-        match self {
-            Kind::System => "</system>",
-            Kind::Graphs => "</graphs>",
-        }
-    }
+    const ALL: [&'static Kind; 2] = [&SYSTEM, &GRAPHS];
 
     /// Where the first document begins, and of which kind it is.
-    fn find(text: &str) -> Option<(usize, Kind)> {
+    fn find(text: &str) -> Option<(usize, &'static Kind)> {
         let ends_name = |c: char| c == '>' || c == '/' || c.is_ascii_whitespace();
-        let begins = |at: usize, kind: Kind| {
-            let rest = text[at + 1..].strip_prefix(kind.name());
+        let begins = |at: usize, kind: &Kind| {
+            let rest = text[at + 1..].strip_prefix(kind.name);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(ends_name))
         };
         memchr::memchr_iter(b'<', text.as_bytes())
-            .find_map(|at| Kind::ALL.into_iter().find(|&kind| begins(at, kind)).map(|kind| (at, kind)))
+            .find_map(|at| Kind::ALL.into_iter().find(|kind| begins(at, kind)).map(|kind| (at, kind)))
     }
 }
 
@@ -131,7 +120,7 @@ impl XmlReader {
     pub fn feed(&mut self, line: &TextLine) -> bool {
         let Some(mut document) = self.open.remove(line.stream) else { return self.find_documents(line, line.text) };
         let next = Kind::find(line.text).filter(|_| !document.in_comment);
-        if next.is_some_and(|(at, _)| !line.text[..at].contains(document.kind.end_tag())) {
+        if next.is_some_and(|(at, _)| !line.text[..at].contains(document.kind.end_tag)) {
             self.found.errors.push((document.place, document.unterminated()));
             return self.find_documents(line, line.text);
         }
@@ -139,9 +128,9 @@ impl XmlReader {
             self.open.insert(line.stream.into(), document);
             return false;
         }
-        match line.text.find(document.kind.end_tag()) {
+        match line.text.find(document.kind.end_tag) {
             Some(at) if !document.in_comment => {
-                let end = at + document.kind.end_tag().len();
+                let end = at + document.kind.end_tag.len();
                 document.text.push_str(&line.text[..end]);
                 self.close(document);
                 self.find_documents(line, &line.text[end..]);
@@ -168,7 +157,7 @@ impl XmlReader {
             text = &text[start..];
             let mut document = OpenDocument { kind, place: line.place, text: String::new(), in_comment: false };
             let empty = memchr::memchr(b'>', text.as_bytes()).filter(|&at| text[..at].ends_with('/'));
-            let end_tag = || text.find(kind.end_tag()).map(|at| at + kind.end_tag().len());
+            let end_tag = || text.find(kind.end_tag).map(|at| at + kind.end_tag.len());
             let end = empty.map(|at| at + 1).or_else(end_tag);
             let Some(end) = end else {
                 document.note_comment(text);
@@ -184,7 +173,7 @@ impl XmlReader {
 
     fn keep(&mut self, stream: &str, mut document: OpenDocument, text: &str) {
         if document.text.len() + text.len() > MAX_DOCUMENT {
-            let message = format!("<{}> is longer than {} MiB", document.kind.name(), MAX_DOCUMENT >> 20);
+            let message = format!("<{}> is longer than {} MiB", document.kind.name, MAX_DOCUMENT >> 20);
             self.found.errors.push((document.place, message));
             return;
         }
@@ -195,9 +184,9 @@ impl XmlReader {
 
     fn close(&mut self, document: OpenDocument) {
         let place = document.place;
-        let error = match document.kind {
-            Kind::System => read_system(&document.text, place).map(|system| self.found.systems.push(system)).err(),
-            Kind::Graphs => read_graphs(&document.text, place).map(|graphs| self.found.graphs.push(graphs)).err(),
+        let error = match document.kind.name == SYSTEM.name {
+            true => read_system(&document.text, place).map(|system| self.found.systems.push(system)).err(),
+            false => read_graphs(&document.text, place).map(|graphs| self.found.graphs.push(graphs)).err(),
         };
         self.found.errors.extend(error.map(|error| (place, error.to_string())));
     }
@@ -229,8 +218,7 @@ impl OpenDocument {
     fn unterminated(&self) -> String {
         format!(
             "<{}> has no {}: the text was cut, or the program ended while it wrote",
-            self.kind.name(),
-            self.kind.end_tag()
+            self.kind.name, self.kind.end_tag
         )
     }
 }
@@ -241,7 +229,7 @@ impl OpenDocument {
 /// The text is no well-formed XML, its root is not `<system>`, an element has too many attributes, or bridges are nested too deeply.
 pub fn read_system(text: &str, place: Place) -> Result<XmlTopology, XmlError> {
     let document = parse(text)?;
-    let root = expect_root(&document, Kind::System)?;
+    let root = expect_root(&document, &SYSTEM)?;
     let cpus = children(root, "cpu").map(read_cpu).collect::<Result<_, _>>()?;
     Ok(XmlTopology { place, cpus })
 }
@@ -252,7 +240,7 @@ pub fn read_system(text: &str, place: Place) -> Result<XmlTopology, XmlError> {
 /// The text is no well-formed XML, its root is not `<graphs>`, or an element has too many attributes.
 pub fn read_graphs(text: &str, place: Place) -> Result<XmlGraphs, XmlError> {
     let document = parse(text)?;
-    let root = expect_root(&document, Kind::Graphs)?;
+    let root = expect_root(&document, &GRAPHS)?;
     Ok(XmlGraphs { place, graphs: children(root, "graph").map(read_graph).collect() })
 }
 
@@ -269,12 +257,12 @@ fn parse(text: &str) -> Result<Document<'_>, XmlError> {
     Ok(Document::parse_with_options(text.trim(), options)?)
 }
 
-fn expect_root<'a, 'input>(document: &'a Document<'input>, kind: Kind) -> Result<Node<'a, 'input>, XmlError> {
+fn expect_root<'a, 'input>(document: &'a Document<'input>, kind: &Kind) -> Result<Node<'a, 'input>, XmlError> {
     let root = document.root_element();
-    if root.tag_name().name() == kind.name() {
+    if root.tag_name().name() == kind.name {
         return Ok(root);
     }
-    Err(XmlError::WrongRoot { expected: kind.name(), found: root.tag_name().name().to_string() })
+    Err(XmlError::WrongRoot { expected: kind.name, found: root.tag_name().name().to_string() })
 }
 
 fn children<'a, 'input>(node: Node<'a, 'input>, name: &'static str) -> impl Iterator<Item = Node<'a, 'input>> {

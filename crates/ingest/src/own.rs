@@ -121,18 +121,14 @@ fn devices(nodes: &[Node]) -> Vec<BenchDevice> {
     nodes.iter().flat_map(|node| node.gpus.iter().filter_map(move |gpu| device(node, gpu))).collect()
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Document {
-    #[serde(default)]
     tables: Vec<Table>,
-    #[serde(default)]
     findings: Vec<Found>,
-    #[serde(default)]
     environment: BTreeMap<String, String>,
-    #[serde(default)]
     launch_environment: BTreeMap<String, String>,
     nccl: Option<Nccl>,
-    #[serde(default)]
     nodes: Vec<Node>,
 }
 

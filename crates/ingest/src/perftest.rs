@@ -38,6 +38,8 @@ pub struct PerftestReader {
 struct OpenTest {
     test: PerfTest,
     columns: Vec<Column>,
+    /// Bandwidth is in Gbit/s, not in MiB/s.
+    gbit: bool,
 }
 
 impl PerftestReader {
@@ -63,7 +65,8 @@ impl PerftestReader {
             let continues = self.open.get(line.stream).is_some_and(|open| open.test.rows.is_empty());
             let open = if continues { self.open.get_mut(line.stream) } else { Some(self.start(line)) };
             if let Some(open) = open {
-                open.columns = columns;
+                (open.columns, open.gbit) =
+                    (columns, text.split_whitespace().any(|word| word.starts_with("average[Gb/")));
             }
             return true;
         }
@@ -91,7 +94,7 @@ impl PerftestReader {
     fn start(&mut self, line: &TextLine) -> &mut OpenTest {
         self.close(line.stream);
         let test = PerfTest { place: line.place, ..PerfTest::default() };
-        self.open.entry(line.stream.into()).or_insert(OpenTest { test, columns: Vec::new() })
+        self.open.entry(line.stream.into()).or_insert(OpenTest { test, ..OpenTest::default() })
     }
 
     fn close(&mut self, stream: &str) {
@@ -126,18 +129,13 @@ impl OpenTest {
         let whole = |column| self.cell(column, &cells).and_then(|cell| cell.parse::<u64>().ok());
         let (Some(size), Some(iterations)) = (whole(Column::Size), whole(Column::Iterations)) else { return false };
         let value = |column| self.cell(column, &numbers).filter(|number| number.is_finite());
-        let row = read_row(Bytes(size), iterations, value, self.gbit_per_unit());
+        let row = read_row(Bytes(size), iterations, value, if self.gbit { 1.0 } else { GBIT_PER_MIB });
         self.test.rows.extend(row);
         true
     }
 
     fn cell<T: Copy>(&self, wanted: Column, cells: &[T]) -> Option<T> {
-        self.columns.iter().position(|column| column.is(wanted)).and_then(|at| cells.get(at)).copied()
-    }
-
-    fn gbit_per_unit(&self) -> f64 {
-        let is_gbit = |column: &Column| matches!(column, Column::Average { gbit: true });
-        if self.columns.iter().any(is_gbit) { 1.0 } else { GBIT_PER_MIB }
+        self.columns.iter().position(|column| *column == wanted).and_then(|at| cells.get(at)).copied()
     }
 }
 
@@ -147,9 +145,7 @@ enum Column {
     Size,
     Iterations,
     Peak,
-    Average {
-        gbit: bool,
-    },
+    Average,
     MessageRate,
     Min,
     Max,
@@ -161,27 +157,25 @@ enum Column {
     Other,
 }
 
-impl Column {
-    fn is(self, wanted: Column) -> bool {
-        std::mem::discriminant(&self) == std::mem::discriminant(&wanted)
-    }
+/// What is held by columns of this title, and by members of JSON of this name.
+const COLUMNS: [(&str, &str, Column); 11] = [
+    ("#bytes", "MsgSize", Column::Size),
+    ("#iterations", "n_iterations", Column::Iterations),
+    ("BW peak", "BW_peak", Column::Peak),
+    ("BW average", "BW_average", Column::Average),
+    ("MsgRate", "MsgRate", Column::MessageRate),
+    ("t min", "t_min", Column::Min),
+    ("t max", "t_max", Column::Max),
+    ("t typical", "t_typical", Column::Typical),
+    ("t avg", "t_avg", Column::AverageTime),
+    ("99% percentile", "percentile_99", Column::P99),
+    ("99.9% percentile", "percentile_99.9", Column::P999),
+];
 
+impl Column {
     fn read(title: &str) -> Self {
-        let (name, unit) = title.split_once('[').unwrap_or((title, ""));
-        match name.replace('_', " ").as_str() {
-            "#bytes" => Column::Size,
-            "#iterations" => Column::Iterations,
-            "BW peak" => Column::Peak,
-            "BW average" => Column::Average { gbit: unit.starts_with("Gb/") },
-            "MsgRate" => Column::MessageRate,
-            "t min" => Column::Min,
-            "t max" => Column::Max,
-            "t typical" => Column::Typical,
-            "t avg" => Column::AverageTime,
-            "99% percentile" => Column::P99,
-            "99.9% percentile" => Column::P999,
-            _ => Column::Other,
-        }
+        let name = title.split('[').next().unwrap_or_default().replace('_', " ");
+        COLUMNS.iter().find(|(title, ..)| *title == name).map_or(Column::Other, |(_, _, column)| *column)
     }
 }
 
@@ -193,7 +187,7 @@ fn read_row(
     gbit_per_unit: f64,
 ) -> Option<PerfRow> {
     let time = |column| value(column).map(Micros);
-    if let Some(average) = value(Column::Average { gbit: false }) {
+    if let Some(average) = value(Column::Average) {
         return Some(PerfRow::Bandwidth {
             size,
             iterations,
@@ -264,7 +258,7 @@ fn read_columns(text: &str) -> Option<Vec<Column>> {
             None => Column::read(word),
         });
     }
-    let has_value = columns.iter().any(|c| matches!(c, Column::Average { .. } | Column::AverageTime | Column::Typical));
+    let has_value = columns.iter().any(|c| matches!(c, Column::Average | Column::AverageTime | Column::Typical));
     (columns.first() == Some(&Column::Size) && has_value).then_some(columns)
 }
 
@@ -317,22 +311,11 @@ fn read_results(results: &Map<String, Value>) -> Result<PerfRow, String> {
             "'results' has no message size; run perftest without --output=bandwidth|message_rate|latency".into()
         );
     };
-    let value = |column| {
-        let key = match column {
-            Column::Peak => "BW_peak",
-            Column::Average { .. } => "BW_average",
-            Column::MessageRate => "MsgRate",
-            Column::Min => "t_min",
-            Column::Max => "t_max",
-            Column::Typical => "t_typical",
-            Column::AverageTime => "t_avg",
-            Column::P99 => "percentile_99",
-            Column::P999 => "percentile_99.9",
-            Column::Size | Column::Iterations | Column::Other => return None,
-        };
-        results.get(key).and_then(Value::as_f64)
+    let value = |wanted| {
+        let (_, key, _) = COLUMNS.iter().find(|(_, _, column)| *column == wanted)?;
+        results.get(*key).and_then(Value::as_f64)
     };
-    let unit = gbit_per_unit(size, value(Column::Average { gbit: false }), value(Column::MessageRate));
+    let unit = gbit_per_unit(size, value(Column::Average), value(Column::MessageRate));
     read_row(Bytes(size), iterations, value, unit).ok_or_else(|| "'results' has no average".to_string())
 }
 

@@ -3,10 +3,9 @@
 //! Ranks that share an output tear each other's lines, so a prefix may follow other text without a space, be cut
 //! itself, or stand several times in a line. [`pieces`] takes a line apart at its prefixes.
 
+use crate::cursor::finder;
 use crate::launcher::peel;
 use crate::nccl_log::{Level, without_repetition};
-use memchr::memmem::Finder;
-use std::sync::LazyLock;
 
 /// A part of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +42,8 @@ pub(crate) struct SpeakerRef<'a> {
 /// may be of any length and hold any number of markers.
 const FAR: usize = 512;
 
-static CUT_MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"L INFO "));
 /// What every message has in front of its level.
-pub(crate) static MARKER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"NCCL "));
+pub(crate) const MARKER: &[u8] = b"NCCL ";
 
 /// Where a message begins behind `NCCL INFO `, `NCCL WARN ` …; `None` when the word after NCCL is no level.
 fn level_at(rest: &[u8]) -> Option<(Level, usize)> {
@@ -66,7 +64,7 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
     found.clear();
     let mut plain_from = 0;
     let mut open: Option<(Head<'a>, usize)> = None;
-    for marker in MARKER.find_iter(line) {
+    for marker in finder!(MARKER).find_iter(line) {
         let Some((level, level_len)) = level_at(&line[marker + 5..]) else { continue };
         let from = open.as_ref().map_or(plain_from, |(_, start)| *start);
         let head = head(line, from, marker, level);
@@ -100,7 +98,7 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
 /// A line that begins inside the marker, because another rank's line end fell into it: ` 0: CL INFO Channel 09 : 0 1 …`.
 /// Start of what is left of the marker, and of the text behind it.
 fn cut_marker(line: &[u8]) -> Option<(usize, usize)> {
-    let at = CUT_MARKER.find(line).filter(|at| *at <= 40)?;
+    let at = finder!(b"L INFO ").find(line).filter(|at| *at <= 40)?;
     let left = line[..at].iter().rev().zip(b"CC").take_while(|(a, b)| a == b).count();
     let before = line[..at - left].last();
     matches!(before, None | Some(b' ' | b':')).then_some((at - left, at + b"L INFO ".len()))
@@ -351,119 +349,28 @@ mod tests {
         found
             .iter()
             .map(|piece| match piece {
-                Piece::Plain(plain) => format!("plain {}", text(plain)),
+                Piece::Plain(plain) => format!("plain {:?}", text(plain)),
                 Piece::Nccl(m) => {
                     let who = m.speaker.map_or("?".into(), |s| {
                         let device = s.device.map_or(String::new(), |d| format!(" [{d}]"));
                         format!("{}{}:{}:{}{device}", if s.clean { "" } else { "~" }, text(s.host), s.pid, s.tid)
                     });
                     let site = m.site.map_or(String::new(), |s| format!(" at {}", text(s)));
-                    format!("{:?} {who}{site} | {}", m.level, text(m.text))
+                    format!("{:?} {who}{site} {:?}", m.level, text(m.text))
                 }
             })
             .collect()
     }
 
-    /// Real lines, one per shape of formats.md C8.
+    /// The pieces of each line of a file stand below it.
     #[test]
     fn lines_of_the_wild_are_taken_apart() {
-        let cases: [(&str, &[&str]); 29] = [
-            (" 0: CL INFO Channel 09 :    0   1", &["plain  0: ", "Info ? | Channel 09 :    0   1"]),
-            ("KERNEL INFO x", &["plain KERNEL INFO x"]),
-            (
-                "(RayWorkerWrapper pid=539) vllm-0:539:539 [6] NCCL INFO NCCL_P2P_LEVEL set by environment to NVL [repeated 15x across cluster]",
-                &[
-                    "plain (RayWorkerWrapper pid=539) ",
-                    "Info vllm-0:539:539 [6] | NCCL_P2P_LEVEL set by environment to NVL",
-                ],
-            ),
-            (
-                " [36m(RayWorkerVllm pid=5310) [0m [pod-name]:5310:5310 [7] NCCL INFO cudaDriverVersion 12010 [32m [repeated 6x across cluster] (Ray deduplicates logs by default.) [0m",
-                &[
-                    "plain  [36m(RayWorkerVllm pid=5310) [0m ",
-                    "Info [pod-name]:5310:5310 [7] | cudaDriverVersion 12010",
-                ],
-            ),
-            ("<cluster_name>:919:1150 [0] NCCL INFO x", &["Info <cluster_name>:919:1150 [0] | x"]),
-            ("[1;35mgpu-3:7:8 [0] NCCL INFO x", &["plain [1;35m", "Info gpu-3:7:8 [0] | x"]),
-            ("[1,0]<stdout>:919:1150 [0] NCCL INFO x", &["plain [1,0]<stdout>:919:1150 [0] NCCL INFO x"]),
-            ("cgpu15:44841:44842 [0] NCCL INFO Using network IB", &["Info cgpu15:44841:44842 [0] | Using network IB"]),
-            ("[1,3]<stdout>:w-0:28:28 [2] NCCL INFO x", &["plain [1,3]<stdout>:", "Info w-0:28:28 [2] | x"]),
-            (" 0: cgpu15:1:2 [0] NCCL INFO x", &["plain  0: ", "Info cgpu15:1:2 [0] | x"]),
-            (
-                "192.168.205.202: DGX2-2:13:15 [0] NCCL INFO x",
-                &["plain 192.168.205.202: ", "Info DGX2-2:13:15 [0] | x"],
-            ),
-            (
-                "4: cgpu14:53622:56536 [0] include/socket.h:406 NCCL WARN Connect to 1.2.3.4<42> failed",
-                &["plain 4: ", "Warn cgpu14:53622:56536 [0] at include/socket.h:406 | Connect to 1.2.3.4<42> failed"],
-            ),
-            (
-                "nid004048:1379618:1379826 [0] register_mr_buffers:647 NCCL WARN NET/OFI Unable",
-                &["Warn nid004048:1379618:1379826 [0] at register_mr_buffers:647 | NET/OFI Unable"],
-            ),
-            (
-                "[2025-11-04 12:49:15] HOST-M2:14447:14447 [0] init.cc:737 NCCL WARN Duplicate GPU",
-                &["plain [2025-11-04 12:49:15] ", "Warn HOST-M2:14447:14447 [0] at init.cc:737 | Duplicate GPU"],
-            ),
-            (
-                "     2097152        524288     float     sum      -1gcn151:1904979:1905073 [0] NCCL INFO Channel",
-                &[
-                    "plain      2097152        524288     float     sum      -1",
-                    "Info ~gcn151:1904979:1905073 [0] | Channel",
-                ],
-            ),
-            (
-                "64 16 float sumoneflow-27:433602:433863 [4] NCCL INFO y",
-                &["plain 64 16 float sum", "Info ~oneflow-27:433602:433863 [4] | y"],
-            ),
-            (
-                "x3200c0s19b0n0:3134106:3134362 [x3200c0s13b0n0:6609:6609 [3] NCCL INFO cudaDriverVersion 12020",
-                &[
-                    "plain x3200c0s19b0n0:3134106:3134362 [",
-                    "Info ~x3200c0s13b0n0:6609:6609 [3] | cudaDriverVersion 12020",
-                ],
-            ),
-            (
-                "a-0:1:2 [1] NCCL INFO NET/OFI Libfabric provider b-0:6607:6607 [1] NCCL INFO cudaDriverVersion 12020",
-                &["Info a-0:1:2 [1] | NET/OFI Libfabric provider ", "Info b-0:6607:6607 [1] | cudaDriverVersion 12020"],
-            ),
-            ("64 16 10.0.0.7:433602:433863 [4] NCCL INFO y", &["plain 64 16 ", "Info 10.0.0.7:433602:433863 [4] | y"]),
-            ("859 [2] NCCL INFO comm 0x56 rank 10", &["Info ? | comm 0x56 rank 10"]),
-            (
-                "3] NCCL INFO Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read",
-                &["Info ? | Channel 02/0 : 7[3] -> 4[0] via P2P/CUMEM/read"],
-            ),
-            ("gdr114:26:27 [0] showVersion, 544 NCCL INFO x", &["Info gdr114:26:27 [0] | x"]),
-            ("node [0] NCCL INFO Kernel version: 6.8", &["Info ? | Kernel version: 6.8"]),
-            (
-                "[2026-08-23 09:56:59] node [1] /app/src/transport/p2p.cc:256 NCCL WARN hipIpcGetMemHandle failed",
-                &["Warn ? at /app/src/transport/p2p.cc:256 | hipIpcGetMemHandle failed"],
-            ),
-            ("see what the node [0] NCCL INFO says", &["plain see what the node [0] NCCL INFO says"]),
-            (
-                "   268435456      67108864     float     sum      -138dcf168f605:1541:1541 [0] NCCL INFO y",
-                &["plain    268435456      67108864     float     sum      -1", "Info ~38dcf168f605:1541:1541 [0] | y"],
-            ),
-            (
-                "  1112.41  241.31  402.18       038dcf168f605:1541:1541 [0] NCCL INFO y",
-                &["plain   1112.41  241.31  402.18       0", "Info ~38dcf168f605:1541:1541 [0] | y"],
-            ),
-            ("host:1:2 NCCL CALL ncclGroupStart()", &["Other host:1:2 | ncclGroupStart()"]),
-            ("RuntimeError: NCCL error in: ../torch", &["plain RuntimeError: NCCL error in: ../torch"]),
-        ];
-        for (line, expected) in cases {
-            assert_eq!(taken_apart(line), expected, "{line}");
+        let mut cases =
+            include_str!("../tests/data/prefixes.txt").lines().filter(|line| !line.starts_with('#')).peekable();
+        while let Some(line) = cases.next() {
+            let pieces = std::iter::from_fn(|| cases.next_if(|line| line.starts_with('\t')));
+            assert_eq!(taken_apart(line), pieces.map(str::trim_start).collect::<Vec<_>>(), "{line}");
         }
-    }
-
-    #[test]
-    fn warnings_quoted_without_a_speaker_are_still_warnings() {
-        assert_eq!(
-            taken_apart("transport/net_ib.cc:839 (ncclIbTest) NCCL WARN NET/IB : Got completion"),
-            ["Warn ? at transport/net_ib.cc:839 | NET/IB : Got completion"]
-        );
-        assert_eq!(taken_apart("NCCL WARN Call to connect returned"), ["Warn ? | Call to connect returned"]);
     }
 
     proptest! {

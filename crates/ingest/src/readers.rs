@@ -27,7 +27,7 @@ pub(crate) const DUMP_STREAM: &str = "system-dump ";
 /// Only documents have longer lines. The readers take lines apart into words, which need many times their room.
 const LONGEST_LINE: usize = 1 << 20;
 
-/// Whether a line may belong to any line-based format. Runs on every line of an input, so it looks at little.
+/// Whether a line may belong to any line-based format but JSON. Runs on every line of an input, so it looks at little.
 pub(crate) fn may_belong(text: &[u8]) -> bool {
     TableReader::may_belong(text)
         || TopoReader::may_belong(text)
@@ -35,7 +35,6 @@ pub(crate) fn may_belong(text: &[u8]) -> bool {
         || PerftestReader::may_belong(text)
         || CheckReader::may_belong(text)
         || MonitorReader::may_belong(text)
-        || JsonReader::may_belong(text)
         || StackReader::may_belong(text)
 }
 
@@ -72,8 +71,8 @@ impl Readers {
         Readers { host: HostReader::knowing(machines), ..Readers::default() }
     }
 
-    /// Offers a line to the readers until one claims it.
-    pub fn feed(&mut self, line: &TextLine) {
+    /// Offers a line to the readers until one claims it; `json_only`: to that of JSON, as no other may want it.
+    pub fn feed(&mut self, line: &TextLine, json_only: bool) {
         if line.stream.starts_with(DUMP_STREAM) {
             self.dumps.feed(line);
             return;
@@ -82,7 +81,7 @@ impl Readers {
             self.object(&object);
             return;
         }
-        if JsonReader::is_punctuation(line.text) {
+        if json_only || JsonReader::is_punctuation(line.text) {
             return;
         }
         let kind = if self.xml.feed(line) {

@@ -1,11 +1,12 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
 use crate::clean::{from_json, indent, may_be_json, without_escapes};
-use crate::cursor::text;
+use crate::cursor::{finder, lossy, text};
 use crate::evidence::{self, Wanted};
 use crate::facts::{
     BlockFacts, CommandLine, EdgeFact, EndFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, TextFact, WarnLine, What,
 };
+use crate::json_objects::JsonReader;
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
 use crate::notes::Notes;
@@ -13,13 +14,10 @@ use crate::prefix::{MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
 use crate::{command, ends, inspector, notes, speaker};
 use busbw_model::{Place, SourceLine, Speaker, Transport};
-use memchr::memmem::Finder;
 use memchr::{memchr, memchr_iter};
 use rustc_hash::FxHashMap;
-use std::sync::LazyLock;
 
-static INFO: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b" NCCL INFO "));
-const INFO_LENGTH: usize = 11;
+const INFO: &[u8] = b" NCCL INFO ";
 
 /// Prefixes longer than this are read anew on every line; so are those of logs with a time stamp on each line, whose
 /// prefixes never repeat and are forgotten when there are too many.
@@ -144,8 +142,8 @@ impl Scanner {
         {
             return Some((message, self.last_speaker));
         }
-        let at = INFO.find(&line[..line.len().min(LONGEST_CACHED_PREFIX)])?;
-        let (prefix, message) = line.split_at(at + INFO_LENGTH);
+        let at = finder!(INFO).find(&line[..line.len().min(LONGEST_CACHED_PREFIX)])?;
+        let (prefix, message) = line.split_at(at + INFO.len());
         let speaker = *self.prefixes.get(prefix)?;
         self.last_prefix.clear();
         self.last_prefix.extend_from_slice(prefix);
@@ -164,7 +162,7 @@ impl Scanner {
             self.push_edge(speaker, &edge, transport);
             return true;
         }
-        if MARKER.find(message).is_some_and(|at| !message[at..].starts_with(b"NCCL version")) {
+        if finder!(MARKER).find(message).is_some_and(|at| !message[at..].starts_with(b"NCCL version")) {
             return false;
         }
         self.count_line(speaker, true);
@@ -325,7 +323,7 @@ impl Scanner {
     fn dump_line(&mut self, message: &[u8], line: &[u8]) {
         let prefix = &line[..offset(message, line)];
         let prefix = text(&prefix[prefix.len().saturating_sub(LONGEST_CACHED_PREFIX)..]);
-        self.text(&format!("{DUMP_STREAM}{}", peel(&prefix).text), &text(message));
+        self.text(&format!("{DUMP_STREAM}{}", peel(&prefix).text), &text(message), false);
     }
 
     fn transport(&mut self, via: &[u8], line: &[u8]) -> Option<u16> {
@@ -372,7 +370,7 @@ impl Scanner {
         if plain.trim_ascii().is_empty() {
             return;
         }
-        let lossy = String::from_utf8_lossy(plain);
+        let lossy = lossy(plain);
         let untagged = without_inner_tags(&lossy);
         let peeled = peel(&lossy);
         let body = match &untagged {
@@ -388,10 +386,11 @@ impl Scanner {
             let speaker = self.driver_told.filter(|(_, line)| line + 1 == self.line).map_or(NOBODY, |(told, _)| told);
             self.push(speaker, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
         }
+        let readers = wanted.other || may_belong(body.as_bytes());
         if wanted.torch {
-            self.text(peeled.stream, &lossy);
-        } else if wanted.other || may_belong(body.as_bytes()) {
-            self.text(peeled.stream, body);
+            self.text(peeled.stream, &lossy, false);
+        } else if readers || JsonReader::may_belong(body.as_bytes()) {
+            self.text(peeled.stream, body, !readers);
         }
         if wanted.variables {
             let variables = command::variables(&lossy);
@@ -451,9 +450,9 @@ impl Scanner {
         index
     }
 
-    fn text(&mut self, stream: &str, body: &str) {
+    fn text(&mut self, stream: &str, body: &str, json_only: bool) {
         let stream = self.stream(stream);
-        self.push(NOBODY, What::Text(Box::new(TextFact { stream, text: body.into() })));
+        self.push(NOBODY, What::Text(Box::new(TextFact { stream, text: body.into(), json_only })));
     }
 }
 
@@ -470,7 +469,7 @@ fn offset(part: &[u8], line: &[u8]) -> usize {
 /// The text of a line as it is kept for evidence.
 fn kept(line: &[u8]) -> Box<str> {
     let enough = &line[..line.len().min(SourceLine::MAX_TEXT + 8)];
-    String::from_utf8_lossy(enough).trim_end().into()
+    lossy(enough).trim_end().into()
 }
 
 /// Whether text in front of a message is nothing but a launcher's label.

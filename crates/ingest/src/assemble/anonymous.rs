@@ -6,7 +6,7 @@
 use super::speakers::Speakers;
 use super::views::{View, ViewId, Views};
 use crate::facts::SpeakerFact;
-use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, Said, SizesLine, TreeLine};
+use crate::nccl_log::{InitPhase, Said};
 use busbw_model::Place;
 use rustc_hash::FxHashMap;
 
@@ -16,33 +16,16 @@ const MOST_KEPT: usize = 100_000;
 /// What lines without a prefix said, apart from the connections and rings that [`Views`] keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Anonymous {
-    lines: Vec<(Line, Place)>,
-}
-
-#[derive(Debug)]
-enum Line {
-    Init(InitLine),
-    Sizes(SizesLine),
-    Trees(Vec<TreeLine>),
-    Channels(ChannelCounts),
-    Nvls,
-    CollNet,
+    lines: Vec<(Said, Place)>,
 }
 
 impl Anonymous {
     /// Keeps what a line said about a communicator.
     pub fn said(&mut self, said: &Said, place: Place) {
-        let line = match said {
-            Said::Init(init) => Line::Init(init.clone()),
-            Said::Sizes(sizes) => Line::Sizes(*sizes),
-            Said::Trees(trees) => Line::Trees(trees.clone()),
-            Said::Channels(counts) => Line::Channels(*counts),
-            Said::Nvls(_) => Line::Nvls,
-            Said::CollNet { .. } => Line::CollNet,
-            _ => return,
-        };
-        if self.lines.len() < MOST_KEPT {
-            self.lines.push((line, place));
+        use Said::{Channels, CollNet, Init, Nvls, Sizes, Trees};
+        let is_kept = matches!(said, Init(_) | Sizes(_) | Trees(_) | Channels(_) | Nvls(_) | CollNet { .. });
+        if is_kept && self.lines.len() < MOST_KEPT {
+            self.lines.push((said.clone(), place));
         }
     }
 
@@ -79,9 +62,9 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     /// Lines that name their communicator's address and their rank.
-    fn named(&mut self, line: &Line, place: Place) {
+    fn named(&mut self, line: &Said, place: Place) {
         match line {
-            Line::Init(init) => {
+            Said::Init(init) => {
                 let begins_again =
                     |view: &View| view.complete || init.phase == InitPhase::Start && view.nranks.is_some();
                 let goes_on = |view: &View| view.address == Some(init.comm) && !begins_again(view);
@@ -89,7 +72,7 @@ impl Maker<'_> {
                 let id = known.unwrap_or_else(|| self.open(init.rank, place));
                 self.views.all[id].apply(init);
             }
-            Line::Sizes(sizes) => {
+            Said::Sizes(sizes) => {
                 let is_same = |id: &ViewId| self.views.all[*id].address == Some(sizes.comm);
                 let known = self.ids(sizes.rank).iter().copied().rfind(is_same);
                 let id = known.unwrap_or_else(|| self.open(sizes.rank, place));
@@ -100,23 +83,23 @@ impl Maker<'_> {
     }
 
     /// Lines that name a rank at most.
-    fn nameless(&mut self, line: Line, place: Place) {
+    fn nameless(&mut self, line: Said, place: Place) {
         match line {
-            Line::Trees(trees) => {
+            Said::Trees(trees) => {
                 let Some((rank, channel)) = trees.first().map(|tree| (tree.rank, tree.channel)) else { return };
                 let lacks = |view: &View| !view.trees.iter().any(|known| known.channel == channel);
                 let id = self.of_rank(rank, lacks, place);
                 self.views.all[id].trees.extend(trees);
             }
-            Line::Channels(counts) => {
+            Said::Channels(counts) => {
                 let lacking = self.views.all.iter_mut().find(|view| view.counts.is_none());
                 if let Some(view) = lacking {
                     view.counts = Some(counts);
                 }
             }
-            Line::Nvls => self.views.all.iter_mut().for_each(|view| view.nvls = true),
-            Line::CollNet => self.views.all.iter_mut().for_each(|view| view.collnet = true),
-            Line::Init(_) | Line::Sizes(_) => {}
+            Said::Nvls(_) => self.views.all.iter_mut().for_each(|view| view.nvls = true),
+            Said::CollNet { .. } => self.views.all.iter_mut().for_each(|view| view.collnet = true),
+            _ => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Communicator lines: Init START and COMPLETE, the sizes line, channel counts.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, finder};
 
 /// Whether a communicator begins or stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Fields {
     fn of(message: &[u8]) -> Option<Self> {
         let mut at = Cursor::new(message);
         if !at.eat(b"comm 0x") {
-            at.skip_past(b"comm 0x")?;
+            at.skip_past(finder!(b"comm 0x"))?;
         }
         let mut fields = Fields { comm: at.hex()?, ..Fields::default() };
         while !at.rest().is_empty() {
@@ -153,74 +153,4 @@ pub(crate) fn channel_counts(message: &[u8]) -> Option<ChannelCounts> {
         }
     }
     Some(counts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn init_lines_of_all_versions_are_read() {
-        let cases = [
-            (
-                "comm 0x7f92f8001000 rank 3 nranks 16 cudaDev 3 nvmlDev 3 - Init COMPLETE",
-                InitPhase::Complete,
-                3,
-                16,
-                None,
-            ),
-            (
-                "comm 0x152728002fb0 rank 31 nranks 32 cudaDev 7 busId cb000 - Init COMPLETE",
-                InitPhase::Complete,
-                31,
-                32,
-                None,
-            ),
-            (
-                "ncclCommInitRank comm 0x119e5f0 rank 6 nranks 8 cudaDev 2 nvmlDev 2 busId 82000 commId 0x8d5a9a426d1a16ca - Init START",
-                InitPhase::Start,
-                6,
-                8,
-                Some(0x8d5a9a426d1a16ca),
-            ),
-            (
-                "[Rank 2] ncclCommInitRankConfig comm 0x55 rank 2 nranks 4 cudaDev 2 nvmlDev 2 busId c000 commId 0x1f - Init COMPLETE",
-                InitPhase::Complete,
-                2,
-                4,
-                Some(0x1f),
-            ),
-        ];
-        for (line, phase, rank, nranks, id) in cases {
-            let init = init(line.as_bytes()).expect(line);
-            assert_eq!((init.phase, init.rank, init.nranks, init.comm_id), (phase, rank, nranks, id), "{line}");
-        }
-        let left = init(b"comm 0x1 rank 0 nranks 8 cudaDev 0 busId 6000 - Destroy COMPLETE");
-        assert_eq!(left.map(|line| line.phase), Some(InitPhase::Left));
-    }
-
-    #[test]
-    fn a_split_names_its_parent() {
-        let line = "ncclCommSplit comm 0x55a rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 parent 0x77 splitCount 1 color -5 key 0- Init START";
-        let init = init(line.as_bytes()).expect(line);
-        assert_eq!(init.split, Some(Split { parent: 0x77, count: 1, color: -5 }));
-        assert_eq!(init.comm_id, None);
-    }
-
-    #[test]
-    fn sizes_and_counts_are_read() {
-        let line = b"comm 0x4cfb4b0 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 0";
-        assert_eq!(sizes(line), Some(SizesLine { comm: 0x4cfb4b0, rank: 0, nranks: 8, nnodes: 2 }));
-        let of = |line: &[u8]| channel_counts(line).map(|c| (c.coll, c.nvls, c.p2p));
-        assert_eq!(of(b"8 coll channels, 8 p2p channels, 1 p2p channels per peer"), Some((8, None, Some(8))));
-        assert_eq!(
-            of(b"16 coll channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer"),
-            Some((16, Some(0), Some(16)))
-        );
-        assert_eq!(
-            of(b"2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 1 p2p channels per peer"),
-            Some((2, Some(0), Some(2)))
-        );
-        assert_eq!(of(b"2 p2p channels host:80host803:1"), None);
-    }
 }

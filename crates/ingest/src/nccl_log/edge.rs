@@ -1,6 +1,6 @@
 //! Connection lines: `Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM` and their forms since NCCL 2.4.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, finder};
 use busbw_model::{EdgeEnd, EdgeUse, Place, Transport, TransportKind};
 
 /// One connection line.
@@ -56,7 +56,7 @@ fn split_comm(via: &[u8]) -> (&[u8], Option<u64>) {
     if via.len() < 20 {
         return (via, None); // the suffix alone is longer
     }
-    match memchr::memmem::find(via, b" comm 0x") {
+    match finder!(b" comm 0x").find(via) {
         Some(at) => (&via[..at], Cursor::new(&via[at + 6..]).hex()),
         None => (via, None),
     }
@@ -126,80 +126,4 @@ fn plugin_and_nic(text: &str) -> Option<(&str, NetOptions<'_>)> {
         }
     }
     (suffix.is_empty() || suffix.starts_with('/')).then_some((plugin, NetOptions { nic, pxn, gdr, suffix }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Real lines, one of each form of formats.md C7 and C8.
-    #[test]
-    fn every_form_of_connection_line_is_read() {
-        use EdgeEnd::{Receive, Send};
-        let cases = [
-            ("Ring 00 : 3[1] -> 4[2] via P2P/IPC", 0, 3, 4, Send, "P2P", None, false),
-            ("Ring 00 : 7 -> 8 [send] via NET/IB/0/GDRDMA", 0, 7, 8, Send, "NET/IB", Some(0), true),
-            ("Ring 01 : 0[0] -> 1[1] via direct shared memory", 1, 0, 1, Send, "SHM", None, false),
-            ("Channel 00 : 3[8a000] -> 0[1a000] via P2P/IPC", 0, 3, 0, Send, "P2P", None, false),
-            ("Channel 05 : 8[101c0] -> 11[201d0] via P2P/IPC/read", 5, 8, 11, Send, "P2P", None, false),
-            (
-                "Channel 02 : 13[901d0] -> 4[901c0] [send] via NET/AWS Libfabric/2/GDRDMA",
-                2,
-                13,
-                4,
-                Send,
-                "NET/OFI",
-                Some(2),
-                true,
-            ),
-            ("Channel 01 : 23[cb000] -> 24[7000] [receive] via NET/IB/1", 1, 23, 24, Receive, "NET/IB", Some(1), false),
-            ("Channel 09/0 : 10[2] -> 1[1] [send] via NET/IBext/5(9)/GDRDMA", 9, 10, 1, Send, "NET/IB", Some(5), true),
-            ("Channel 02/0 : 0[0] -> 7[7] via P2P/CUMEM", 2, 0, 7, Send, "P2P", None, false),
-            ("Channel 00/1 : 0[0] -> 1[1] via SHM/direct/direct", 0, 0, 1, Send, "SHM", None, false),
-            ("Channel 02 : 0[2] -> 1[3] via SHM/direct/direct", 2, 0, 1, Send, "SHM", None, false),
-            ("Channel 00/0 : 1[1] -> 0[0] [send] via NET/Socket/0/Shared", 0, 1, 0, Send, "NET/Socket", Some(0), false),
-            ("Channel 01/1 : 1[1] -> 0[0] [send] via NET/IBext_v10/3/GDRDMA", 1, 1, 0, Send, "NET/IB", Some(3), true),
-            (
-                "Channel 01/0 : 1[41000] -> 2[81000] via P2P/IPC comm 0x55d4c7a1d6d0 nRanks 16",
-                1,
-                1,
-                2,
-                Send,
-                "P2P",
-                None,
-                false,
-            ),
-            ("Channel 00/0 : 5[5] -> 2[2] via P2P/indirect/3[3]", 0, 5, 2, Send, "P2P", None, false),
-            ("Channel 23/0 : 0[0] -> 1[1] via P2P/direct pointer", 23, 0, 1, Send, "P2P", None, false),
-        ];
-        for (line, channel, from, to, end, kind, nic, gdr) in cases {
-            let edge = read(line.as_bytes()).unwrap_or_else(|| panic!("not read: {line}"));
-            let transport = transport(edge.via, Place::default()).unwrap_or_else(|| panic!("no transport: {line}"));
-            assert_eq!((edge.channel, edge.from, edge.to, edge.end), (channel, from, to, end), "{line}");
-            assert_eq!((transport.kind.to_string().as_str(), transport.nic, transport.gdr), (kind, nic, gdr), "{line}");
-        }
-    }
-
-    #[test]
-    fn rccl_names_the_communicator() {
-        let edge = read(b"Channel 02/0 : 1[1] -> 2[2] via P2P/IPC comm 0x55d4c7a1d6d0 nRanks 02").expect("an edge");
-        assert_eq!((edge.via, edge.comm), (&b"P2P/IPC"[..], Some(0x55d4c7a1d6d0)));
-    }
-
-    #[test]
-    fn send_receive_connections_are_told_from_collective_ones() {
-        let of = |line: &[u8]| read(line).map(|e| e.use_);
-        assert_eq!(of(b"Channel 00/1 : 0[0] -> 1[1] via P2P/CUMEM"), Some(EdgeUse::PointToPoint));
-        assert_eq!(of(b"Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"), Some(EdgeUse::Collective));
-    }
-
-    #[test]
-    fn rings_and_torn_lines_are_no_edges() {
-        for line in ["Channel 00/16 :    0   7   5", "Ring 00 : 6 -> 7 -> 0", "Channel 00/0 : 0[0] -> 1[1", "Channel"] {
-            assert_eq!(read(line.as_bytes()), None, "{line}");
-        }
-        for via in ["P2P/CUMhost1", "NET/IB", "NET/IB/x", "NET/IB/0/GDRhost", "SHMhost:1:2", "NET//0", "NVL"] {
-            assert_eq!(transport(via.as_bytes(), Place::default()), None, "{via}");
-        }
-    }
 }

@@ -16,9 +16,7 @@ pub(crate) use net::NetLine;
 pub(crate) use tuning::{ChoiceLine, PatternLine};
 pub(crate) use version::{Version, read as read_version};
 
-use crate::cursor::{Cursor, text};
-use memchr::memmem;
-use std::sync::LazyLock;
+use crate::cursor::{Cursor, finder, text};
 
 /// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +84,8 @@ pub(crate) fn without_repetition(message: &[u8]) -> &[u8] {
     if !matches!(message.trim_ascii_end().last(), Some(b']' | b')' | b'm')) {
         return message;
     }
-    let Some(at) = memmem::find(message, b" [repeated ") else { return message };
-    if memmem::find(&message[at..], b"x across cluster]").is_none() {
+    let Some(at) = finder!(b" [repeated ").find(message) else { return message };
+    if finder!(b"x across cluster]").find(&message[at..]).is_none() {
         return message;
     }
     let kept = &message[..at];
@@ -123,7 +121,7 @@ fn collnet(message: &[u8]) -> Option<Said> {
     if !at.eat(b"CollNet ") {
         at.expect(b"Coll ")?;
     }
-    at.skip_past(b" via ")?;
+    at.skip_past(finder!(b" via "))?;
     let transport = edge::transport(at.rest(), busbw_model::Place::default())?;
     let network = transport.via.split('/').nth(1).unwrap_or_default().to_string();
     Some(Said::CollNet { gdr: transport.gdr, network })
@@ -172,7 +170,7 @@ fn machine(message: &[u8]) -> Option<Said> {
         b'P' if message.starts_with(b"Pattern ") => tuning::pattern(message).map(Said::Pattern),
         b'G' if message.starts_with(b"GPU Direct RDMA") => Some(Said::GpuDirect),
         b'D' if message.starts_with(b"DMA-BUF is available") => Some(Said::GpuDirect),
-        b'A'..=b'Z' if memmem::find(message, b" Bytes -> Algo ").is_some() => tuning::choice(message).map(Said::Choice),
+        b'A'..=b'Z' if finder!(b" Bytes -> Algo ").find(message).is_some() => tuning::choice(message).map(Said::Choice),
         _ => error_step(message)
             .or_else(|| crate::nccl_system_dump::DumpReader::may_belong(message).then_some(Said::SystemDump)),
     }
@@ -185,7 +183,7 @@ fn error_step(message: &[u8]) -> Option<Said> {
     at.expect(b":")?;
     let line = at.number()?;
     if at.eat(b" (") {
-        at.skip_past(b")")?;
+        at.skip_past(finder!(b")"))?;
     }
     at.expect(b" -> ")?;
     let result = at.small()?;
@@ -245,12 +243,10 @@ fn is_known(message: &[u8]) -> bool {
 /// Whether a message that busbw need not keep may still tell a cause, so that signatures look at it: a variable that
 /// NCCL refuses, a peer that a proxy lost.
 pub(crate) fn tells_of_trouble(message: &[u8]) -> bool {
-    message.starts_with(b"NCCL_") || TROUBLES.iter().any(|words| words.find(message).is_some())
+    message.starts_with(b"NCCL_")
+        || finder!(b"closed by localRank").find(message).is_some()
+        || finder!(b"NVLS multicast support is not").find(message).is_some()
 }
-
-/// Built once: many lines of a healthy log are asked.
-static TROUBLES: LazyLock<[memmem::Finder<'static>; 2]> =
-    LazyLock::new(|| ["closed by localRank", "NVLS multicast support is not"].map(memmem::Finder::new));
 
 impl Said {
     /// Whether the line may serve as evidence, so that its text is kept.
@@ -273,51 +269,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// What a message says, as one line.
+    fn told(message: &[u8]) -> String {
+        let Some(EdgeLine { channel, use_, from, to, end, via, comm }) = read_edge(message) else {
+            return format!("{:?}", read(message));
+        };
+        let transport = read_transport(via, busbw_model::Place::default());
+        let transport =
+            transport.map(|t| format!("{} {:?} nic {:?} pxn {} gdr {}", t.kind, t.via, t.nic, t.pxn, t.gdr));
+        let transport = transport.as_deref().unwrap_or("torn");
+        format!("{use_:?} {channel}: {from} -> {to} {end:?}, {transport}, comm {comm:x?}")
+    }
+
+    /// Real lines, one of each form; below each what it is read as.
     #[test]
-    fn variables_lose_the_full_stop_of_numbers_only() {
-        let cases = [
-            ("NCCL_BUFFSIZE set by environment to 8388608.", "NCCL_BUFFSIZE", "8388608"),
-            ("NCCL_IB_HCA set to mlx5_0:1,mlx5_2:1", "NCCL_IB_HCA", "mlx5_0:1,mlx5_2:1"),
-            ("NCCL_TOPO_FILE set by environment to /opt/topo.v1.", "NCCL_TOPO_FILE", "/opt/topo.v1."),
-            ("NCCL_IB_TC set by environment to -1.", "NCCL_IB_TC", "-1"),
-            ("NCCL_P2P_LEVEL set by environment to NVL [repeated 15x across cluster]", "NCCL_P2P_LEVEL", "NVL"),
-            ("NCCL_CUMEM_ENABLE set by environment to 0. [repeated 15x across cluster]", "NCCL_CUMEM_ENABLE", "0"),
-            (
-                "NCCL_ALGO set by environment to Ring [32m [repeated 6x across cluster] (Ray deduplicates logs by default.)[0m",
-                "NCCL_ALGO",
-                "Ring",
-            ),
-        ];
-        for (line, name, value) in cases {
-            assert_eq!(read(line.as_bytes()), Said::Env { name: name.into(), value: value.into() }, "{line}");
+    fn messages_of_all_versions_are_read() {
+        let cases = include_str!("../../tests/data/messages.txt").lines().filter(|line| !line.starts_with('#'));
+        for [message, expected] in cases.collect::<Vec<_>>().as_chunks().0 {
+            assert_eq!(told(message.as_bytes()), expected.trim_start(), "{message}");
         }
-    }
-
-    #[test]
-    fn error_steps_keep_file_line_and_result() {
-        let step = |site: &str, result| Said::ErrorStep { site: site.into(), result };
-        assert_eq!(read(b"transport/net.cc:783 -> 2"), step("transport/net.cc:783", 2));
-        assert_eq!(read(b"proxy.cc:684 -> 5 [Proxy Thread]"), step("proxy.cc:684", 5));
-        assert_eq!(read(b"init.cc:2572 (ncclCommInitRank) -> 6"), step("init.cc:2572", 6));
-        assert_eq!(read(b"../include/socket.h:406 -> 3"), step("../include/socket.h:406", 3));
-    }
-
-    #[test]
-    fn nvls_and_collnet_are_seen() {
-        assert_eq!(
-            read(b"NVLS comm 0x5635fc351070 headRank 2 nHeads 8 buffSize 4194304"),
-            Said::Nvls(Some(0x5635fc351070))
-        );
-        assert_eq!(read(b"Connected NVLS tree"), Said::Nvls(None));
-        let collnet = Said::CollNet { gdr: true, network: "SHARP".into() };
-        assert_eq!(read(b"CollNet 00/0 : 8 [receive] via COLLNET/SHARP/0/GDRDMA"), collnet);
-        assert_eq!(read(b"Coll 00 : 0 [send] via COLLNET/SHARP/0/GDRDMA"), collnet);
-    }
-
-    #[test]
-    fn what_is_new_is_unknown() {
-        assert_eq!(read(b"Quantum link established"), Said::Unknown);
-        assert_eq!(read(b"P2P Chunksize set to 131072"), Said::Known);
     }
 
     proptest! {

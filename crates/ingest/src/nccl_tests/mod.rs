@@ -6,13 +6,12 @@ pub(crate) mod preamble;
 mod row;
 
 use crate::TextLine;
+use crate::cursor::finder;
 use busbw_model::{BenchDevice, BenchRow, BenchSettings, BenchTable, Collective, GBps, OutOfBounds, Place, SourceLine};
 use header::Layout;
-use memchr::memmem;
 use preamble::Note;
 use row::{Context, RowBuilder};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::LazyLock;
 
 /// Reads the tables of nccl-tests out of lines of text.
 ///
@@ -110,7 +109,7 @@ impl TableReader {
             Some(b'O') => &[b"Out of bounds values"],
             _ => &[],
         };
-        words.iter().any(|word| text.starts_with(word)) || PERF.find(text).is_some()
+        words.iter().any(|word| text.starts_with(word)) || finder!(PERF).find(text).is_some()
     }
 
     /// Offers a line, or a piece of a line. True when it belongs to a table; then no other reader needs it.
@@ -292,8 +291,8 @@ impl TableReader {
     }
 }
 
-/// Ends the name of every program of nccl-tests. Building a searcher per line would cost more than the search.
-static PERF: LazyLock<memmem::Finder<'static>> = LazyLock::new(|| memmem::Finder::new(b"_perf"));
+/// Ends the name of every program of nccl-tests.
+const PERF: &[u8] = b"_perf";
 
 /// How many tables back a line may refer to: as many processes can print theirs at once.
 const MAX_WAITING: usize = 1024;
@@ -377,7 +376,7 @@ fn programs(text: &str) -> [Option<Collective>; 2] {
     /// The longest name of a program is not half as long.
     const LONGEST_NAME: usize = 64;
     let mut found = [None, None];
-    for end in PERF.find_iter(text.as_bytes()) {
+    for end in finder!(PERF).find_iter(text.as_bytes()) {
         let head = &text.as_bytes()[end.saturating_sub(LONGEST_NAME)..end];
         let start = head.iter().rposition(|b| !b.is_ascii_alphanumeric() && *b != b'_').map_or(0, |at| at + 1);
         let name = std::str::from_utf8(&head[start..]).unwrap_or_default();

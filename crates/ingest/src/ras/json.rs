@@ -1,9 +1,9 @@
 //! Reads the JSON of `ncclras -f json` (NCCL 2.28.7 and later): `rasDumpCommsToJSON` in `src/ras/client_support.cc`.
 
 use super::text::loss;
-use super::{error_name, launched, share};
+use super::{error_name, launched, report_error, share};
 use crate::json_objects::{JsonObject, Lines};
-use busbw_model::{RasCommunicator, RasError, RasProcess, RasRank, RasReport, RasStatus, SourceLine};
+use busbw_model::{RasCommunicator, RasProcess, RasRank, RasReport, RasStatus, SourceLine};
 use serde_json::Value;
 
 /// Whether an object is the answer to a query.
@@ -103,30 +103,16 @@ fn states(comm: &mut RasCommunicator, (value, rank): (&Value, u32), source: &Sou
         () if result("init_state") == SUCCESS => RasStatus::Running,
         () => RasStatus::Init,
     };
-    share(&mut comm.status, now, rank, source);
+    share(&mut comm.status, now, (1, Some(rank)), source);
     for (key, asynchronous) in [("init_state", false), ("async_error", true)] {
         let result = result(key);
-        if result == SUCCESS || result == IN_PROGRESS {
-            continue;
-        }
-        let error = error_name(result);
-        match comm.errors.iter_mut().find(|known| known.asynchronous == asynchronous && known.error == error) {
-            Some(known) => {
-                known.count += 1;
-                known.ranks.push(rank);
-            }
-            None => comm.errors.push(RasError {
-                asynchronous,
-                error: error.to_string(),
-                count: 1,
-                ranks: vec![rank],
-                source: source.clone(),
-            }),
+        if result != SUCCESS && result != IN_PROGRESS {
+            report_error(&mut comm.errors, asynchronous, error_name(result), (1, Some(rank)), source);
         }
     }
     for (operation, count) in value["collective_counts"].as_object().into_iter().flatten() {
         if let Some(shares) = launched(&mut comm.launched, operation) {
-            share(shares, count.as_u64().unwrap_or_default(), rank, source);
+            share(shares, count.as_u64().unwrap_or_default(), (1, Some(rank)), source);
         }
     }
 }

@@ -6,7 +6,7 @@ mod text;
 pub(crate) use json::{event, looks_like_event, looks_like_report, report};
 pub use text::RasReader;
 
-use busbw_model::{RasLaunched, RasShare, RasStatus, SourceLine};
+use busbw_model::{RasError, RasLaunched, RasShare, RasStatus, SourceLine};
 
 /// RAS's words for a status (`statusStr` in `src/ras/client_support.cc`; UNKNOWN up to 2.25).
 fn status(word: &str) -> Option<RasStatus> {
@@ -38,15 +38,42 @@ const MOST_SHARES: usize = 4096;
 /// NCCL has ten operations.
 const MOST_OPERATIONS: usize = 64;
 
-/// Adds a rank to the share of its value.
-fn share<T: PartialEq>(shares: &mut Vec<RasShare<T>>, value: T, rank: u32, source: &SourceLine) {
+/// Ranks that have something in common: how many, and one that is named.
+type Ranks = (u32, Option<u32>);
+
+/// Adds ranks to the share of their value.
+fn share<T: PartialEq>(shares: &mut Vec<RasShare<T>>, value: T, (count, rank): Ranks, source: &SourceLine) {
     match shares.iter().position(|share| share.value == value) {
         Some(known) => {
-            shares[known].count += 1;
-            shares[known].ranks.push(rank);
+            shares[known].count += count;
+            shares[known].ranks.extend(rank);
         }
         None if shares.len() >= MOST_SHARES => {}
-        None => shares.push(RasShare { value, count: 1, ranks: vec![rank], source: source.clone() }),
+        None => {
+            let (count, ranks) = (count.max(u32::from(rank.is_some())), rank.into_iter().collect());
+            shares.push(RasShare { value, count, ranks, source: source.clone() });
+        }
+    }
+}
+
+/// Adds ranks to those that reported an error.
+fn report_error(
+    errors: &mut Vec<RasError>,
+    asynchronous: bool,
+    error: &str,
+    (count, rank): Ranks,
+    source: &SourceLine,
+) {
+    match errors.iter().position(|known| known.asynchronous == asynchronous && known.error == error) {
+        Some(known) => {
+            errors[known].count += count;
+            errors[known].ranks.extend(rank);
+        }
+        None if errors.len() >= MOST_SHARES => {}
+        None => {
+            let (error, ranks) = (error.to_string(), rank.into_iter().collect());
+            errors.push(RasError { asynchronous, error, count, ranks, source: source.clone() });
+        }
     }
 }
 

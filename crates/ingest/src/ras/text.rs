@@ -1,11 +1,9 @@
 //! Reads the text that `ncclras` and `nc host 28028` print: `rasClientRunComms` in `src/ras/client_support.cc`, NCCL 2.24 on.
 
-use super::{MOST_SHARES, launched, share, status};
+use super::{launched, report_error, share, status};
 use crate::TextLine;
 use crate::text::leading;
-use busbw_model::{
-    RasCommunicator, RasError, RasGroup, RasJob, RasProcess, RasRank, RasReport, RasShare, RasStatus, SourceLine,
-};
+use busbw_model::{RasCommunicator, RasGroup, RasJob, RasProcess, RasRank, RasReport, RasStatus, SourceLine};
 use rustc_hash::FxHashMap;
 
 /// Collects reports from lines; excerpts may begin anywhere.
@@ -275,28 +273,14 @@ impl Open {
         let Some(comm) = self.current() else { return };
         let rank = named.as_ref().map(|rank| rank.rank);
         match about {
-            About::Status(status) => extend(&mut comm.status, status, (count, rank), source),
+            About::Status(status) => share(&mut comm.status, status, (count, rank), &source),
             About::Launched(operation, value) => {
                 if let Some(shares) = launched(&mut comm.launched, &operation) {
-                    extend(shares, value, (count, rank), source);
+                    share(shares, value, (count, rank), &source);
                 }
             }
             About::Error { asynchronous, error } => {
-                let is = |known: &RasError| known.asynchronous == asynchronous && known.error == error;
-                match comm.errors.iter().position(is) {
-                    Some(known) => {
-                        comm.errors[known].count += count;
-                        comm.errors[known].ranks.extend(rank);
-                    }
-                    None if comm.errors.len() >= MOST_SHARES => {}
-                    None => comm.errors.push(RasError {
-                        asynchronous,
-                        error,
-                        count,
-                        ranks: rank.into_iter().collect(),
-                        source,
-                    }),
-                }
+                report_error(&mut comm.errors, asynchronous, &error, (count, rank), &source);
             }
             About::Missing => {
                 comm.missing.extend(named.map(|rank| RasRank { unresponsive: true, ..rank }));
@@ -314,26 +298,6 @@ impl Open {
             self.comm = Some(self.report.communicators.len() - 1);
         }
         self.report.communicators.get_mut(self.comm?)
-    }
-}
-
-/// Adds ranks to the share of a value, which may be there already.
-fn extend<T: PartialEq>(
-    shares: &mut Vec<RasShare<T>>,
-    value: T,
-    (count, rank): (u32, Option<u32>),
-    source: SourceLine,
-) {
-    match shares.iter().position(|share| share.value == value) {
-        Some(known) => {
-            shares[known].count += count;
-            shares[known].ranks.extend(rank);
-        }
-        None if shares.len() >= MOST_SHARES => {}
-        None => match rank {
-            Some(rank) => share(shares, value, rank, &source),
-            None => shares.push(RasShare { value, count, ranks: Vec::new(), source }),
-        },
     }
 }
 
