@@ -22,7 +22,7 @@ pub(crate) struct Wanted {
     pub progress: bool,
 }
 
-const TORCH: [&str; 14] = [
+const TORCH: [&str; 10] = [
     "Watchdog caught collective operation timeout",
     "enqueued work",
     "enqueued NCCL work",
@@ -31,12 +31,8 @@ const TORCH: [&str; 14] = [
     "no heartbeat of its watchdog",
     "Detected mismatch between collectives",
     "to pass monitoredBarrier",
-    "Timeout at collective",
     "are the lagging ranks",
-    "collective #",
-    " started ranks:",
-    " finished ranks:",
-    "] started ",
+    "didn't join collective #",
 ];
 
 const OTHER: [&str; 116] = [

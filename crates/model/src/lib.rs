@@ -85,7 +85,7 @@ pub use topology::{
     XmlNet, XmlNic, XmlPci, XmlTopology,
 };
 pub use torch::{
-    CollectiveMismatch, Desync, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,
+    CollectiveMismatch, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
 pub use tuning::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};

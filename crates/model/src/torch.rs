@@ -79,8 +79,6 @@ pub enum TorchEvent {
     },
     /// The heartbeat monitor saw no heartbeat of the watchdog (a thread that hangs in CUDA or waits for the GIL).
     NoHeartbeat,
-    /// A line of the desync report (TORCH_NCCL_DESYNC_DEBUG=1).
-    Desync(Desync),
     /// Two ranks run different collectives at once (TORCH_DISTRIBUTED_DEBUG=DETAIL).
     Mismatch {
         /// What the speaking rank runs.
@@ -90,11 +88,11 @@ pub enum TorchEvent {
         /// What the other rank runs.
         theirs: TorchWork,
     },
-    /// Ranks that did not join a collective, as `fr_trace` finds in dumps.
+    /// Ranks that did not join a collective, as `fr_trace` finds in dumps, or PyTorch itself with TORCH_NCCL_DESYNC_DEBUG=1.
     NotJoined {
         /// The ranks.
         ranks: Vec<u32>,
-        /// The sequence number.
+        /// The sequence number; 0 where they joined none.
         sequence: u64,
     },
     /// Ranks whose part of a collective differs from the first rank's, as `fr_trace` finds in dumps.
@@ -120,22 +118,6 @@ pub struct Standing {
     pub started: Option<u64>,
     /// The last that completed.
     pub completed: Option<u64>,
-}
-
-/// A line of the desync report. Collectives count from 1 over all of the group's operations.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the fields are the line's words
-pub enum Desync {
-    /// `[0] Timeout at collective: ALLREDUCE, #315`.
-    TimedOut { rank: u32, op: String, collective: u64 },
-    /// `ranks [1, 2] are the lagging ranks that caused this timeout. They never joined any collectives`.
-    NeverJoined { ranks: Vec<u32> },
-    /// `[0, 1] joined but didn't finish collective #39`.
-    NotFinished { ranks: Vec<u32>, collective: u64 },
-    /// `[7] finished collective #182, but didn't join collective #183`; the number of the one not joined.
-    NotJoined { ranks: Vec<u32>, collective: u64 },
-    /// `[0, 1] started ALLREDUCE` or `finished ALLREDUCE` under `#315 started ranks:`.
-    Snapshot { ranks: Vec<u32>, op: String, collective: Option<u64>, finished: bool },
 }
 
 /// One dump of PyTorch's flight recorder: the last operations of one rank.

@@ -203,6 +203,30 @@ fn other_programs_tell_their_cause() {
         ),
         ("srun: error: Node failure on n3", "peer.died"),
         ("(raylet) A worker died or was killed while executing a task by an unexpected system error. To", "peer.died"),
+        (
+            "(raylet) [2023-07-23 15:21:29,851 E 97 97] (raylet) node_manager.cc:3084: 4 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed",
+            "peer.died",
+        ),
+        (
+            "vllm-1  | ERROR 11-08 11:01:29 [multiproc_executor.py:135] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
+            "peer.died",
+        ),
+        (
+            "2018-07-30 06:41:52.525932: W tensorflow/core/framework/op_kernel.cc:1318] OP_REQUIRES failed: Aborted: Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt",
+            "peer.died",
+        ),
+        (
+            "[1,0]<stderr>:[2019-04-13 13:56:31.861697: W horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for",
+            "hang.mismatch",
+        ),
+        (
+            "[rank3]: torch.distributed.DistBackendError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: wait timeout after 600000ms, keys: /0",
+            "hang.mismatch",
+        ),
+        (
+            "[rank3]: torch.distributed.DistBackendError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer",
+            "peer.died",
+        ),
         ("Libfabric error: (-12) Cannot allocate memory", "limits.memlock"),
         (
             "RuntimeError: The NVIDIA driver on your system is too old (found version 12080). Please update",
@@ -239,6 +263,8 @@ fn what_others_say_in_these_words_is_no_cause() {
         "WARNING data: corrupted data in shard 17, SDC detected: 0",
         "downgrading to NCCL 2.18 solved it, known bug in NCCL",
         "DataLoader worker (pid 4242) is killed by signal: Terminated.",
+        "(raylet) node_manager.cc:3040: 0 Workers (tasks / actors) killed due to memory pressure (OOM), 2 Workers crashed",
+        "data loader: One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks",
         "max locked memory       (kbytes, -l) 64",
         "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 70 params, while rank 0 has inconsistent 0 params.",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.",

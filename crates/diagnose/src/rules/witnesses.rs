@@ -189,7 +189,8 @@ fn named(case: &Case) -> Option<Finding> {
                 (gone, MISSING, format!("{} did not reach the barrier", ranks("Rank", gone)))
             }
             TorchEvent::NotJoined { ranks: gone, sequence } => {
-                (gone, MISSING, format!("Collective {sequence} of {group} does not end: {}", absent(gone)))
+                let number = if *sequence == 0 { "A collective".into() } else { format!("Collective {sequence}") };
+                (gone, MISSING, format!("{number} of {group} does not end: {}", absent(gone)))
             }
             TorchEvent::Differs { ranks: others, sequence, what } => (
                 others,
@@ -408,6 +409,43 @@ mod tests {
             assert!(finding.title.ends_with(title), "{mine}: {}", finding.title);
             assert_eq!(finding.evidence.len(), 1, "{mine}");
             assert!(!finding.remedy.iter().any(|advice| advice.contains("DETAIL")), "{mine}: {:?}", finding.remedy);
+        }
+    }
+
+    /// What a line or block leads to first, by the title of the finding.
+    #[test]
+    fn who_is_late_is_told_by_every_witness() {
+        let timeout = |rank: u32, number: u32| {
+            format!(
+                "[rank{rank}]:[E ProcessGroupNCCL.cpp:607] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=9) ran for 9 milliseconds before timing out.\n[rank{rank}]:[E ProcessGroupNCCL.cpp:1664] [PG 1 Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: {number}, last enqueued NCCL work: {number}, last completed NCCL work: 1.\n"
+            )
+        };
+        let trace = |what: &str| {
+            format!(
+                "Collective sequence number: 9 has errors\ninternal record id: 4\ngroup info: 0:default_pg\ncollective: nccl:all_reduce\nerror msg: {what}\n"
+            )
+        };
+        let cases = [
+            (timeout(0, 16) + &timeout(1, 17), "The watchdog timed out on rank 0 in collective 16 (ALLREDUCE), on rank 1 in collective 17 (ALLREDUCE)"),
+            (timeout(4, 16) + &timeout(1, 16), "The watchdog timed out on ranks 1, 4 in collective 16 (ALLREDUCE)"),
+            (
+                "[rank4]:[E ProcessGroupNCCL.cpp:1316] [PG 5 Rank 0] Heartbeat monitor timed out! Process will be terminated\n".into(),
+                "The watchdog of rank 4 is stuck: a call of CUDA or NCCL does not return",
+            ),
+            (
+                trace("Culprit rank 3; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected 4, Culprit rank 1; Error type: SIZE_OR_SYNTAX_MISMATCH"),
+                "Ranks 1, 3 called something else in collective 9 of default_pg: SIZE_OR_SYNTAX_MISMATCH",
+            ),
+            ("\t     [7] finished collective #182, but didn't join collective #183 (count from 1)\n".into(), "Collective 183 of a group does not end: rank 7 is missing"),
+            (
+                "\t - To our best knowledge, ranks [2, 3] are the lagging ranks that caused this timeout. They never joined any collectives\n".into(),
+                "A collective of a group does not end: ranks 2, 3 are missing",
+            ),
+        ];
+        for (text, title) in cases {
+            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+            let found = rule(&Case::new(&run));
+            assert_eq!(found.first().map(|finding| finding.title.as_str()), Some(title), "{text}");
         }
     }
 

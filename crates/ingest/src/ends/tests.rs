@@ -48,6 +48,18 @@ fn a_line_tells_an_end_by_its_form() {
             "n1: [2026-04-10 17:16:00,329] [ERROR] [launch.py:341:sigkill_handler] ['python3', 'train.py'] exits with return code = 1",
             "?: Exit(Some(1))",
         ),
+        (
+            "[2023-04-07 13:09:33,220] [ERROR] [launch.py:324:sigkill_handler] ['python3', 'run.py'] exits with return code = -11",
+            "?: crash signal 11 in ?",
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"/a/launch.py\", line 249, in main\n    cmd=cmd)\nsubprocess.CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.",
+            "?: Killed(\"SIGKILL\")",
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"/a/build.py\", line 9, in main\nsubprocess.CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.",
+            "?: exception subprocess.CalledProcessError at build.py:9",
+        ),
         ("train.sh: line 12:  4242 Bus error      (core dumped) python train.py", "pid 4242: crash Bus error in ?"),
         (
             "[n1:77:0:78] Caught signal 11 (Segmentation fault: address not mapped)",

@@ -2,6 +2,7 @@
 //!
 //! `error_analysis` in `torch/distributed/flight_recorder/components/utils.py`, `EntryState.log` in `types.py` beside it, of PyTorch 2.7 and later; `tools/flight_recorder` before.
 
+use super::ranks_in;
 use crate::TextLine;
 use crate::text::leading;
 use busbw_model::{GroupName, SourceLine, TorchEvent, TorchStatement};
@@ -50,9 +51,7 @@ impl TraceReader {
 
 /// `missing ranks: {3, 5}`.
 fn missing(text: &str, sequence: u64) -> Option<TorchEvent> {
-    let ranks = text.strip_prefix("missing ranks: {")?;
-    let ranks = ranks.split(|c: char| !c.is_ascii_digit()).filter_map(|rank| rank.parse().ok()).collect();
-    Some(TorchEvent::NotJoined { ranks, sequence })
+    Some(TorchEvent::NotJoined { ranks: ranks_in(text.strip_prefix("missing ranks: {")?), sequence })
 }
 
 /// `error msg: Culprit rank 1; Error type: SIZE_OR_SYNTAX_MISMATCH, Expected …, Culprit rank 3; Error type: …`.

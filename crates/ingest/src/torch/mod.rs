@@ -1,6 +1,5 @@
 //! What PyTorch tells of collectives: its NCCL watchdog's lines, its flight recorder's dumps, and both put together.
 
-mod desync;
 mod fingerprint;
 mod flight_recorder;
 mod fr_trace;
@@ -14,6 +13,11 @@ pub(crate) use fr_trace::TraceReader;
 pub(crate) use groups::ProcessGroups;
 pub(crate) use pickle::looks_like as looks_like_pickle;
 pub use watchdog::WatchdogReader;
+
+/// The ranks of a list, however it is written: `3, 5}`, ` 1, 2`.
+fn ranks_in(list: &str) -> Vec<u32> {
+    list.split(|c: char| !c.is_ascii_digit()).filter_map(|rank| rank.parse().ok()).collect()
+}
 
 /// The operation's name as the watchdog prints it (`opTypeToString` in `torch/csrc/distributed/c10d/Work.cpp`), from the
 /// flight recorder's name: `nccl:all_reduce` is `ALLREDUCE`, `nccl:_all_gather_base` is `_ALLGATHER_BASE`.

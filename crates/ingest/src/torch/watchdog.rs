@@ -3,7 +3,7 @@
 //! `torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp` of PyTorch 1.9 to 2.12. The rank in a line's brackets counts within
 //! the process group; the label `[rank4]:` that PyTorch itself puts in front counts within the job, and goes before it.
 
-use super::{desync, fingerprint};
+use super::{fingerprint, ranks_in};
 use crate::TextLine;
 use crate::text::{leading, part_digits};
 use busbw_model::{GroupName, SourceLine, Standing, TorchEvent, TorchStatement, TorchWork};
@@ -29,20 +29,13 @@ pub struct WatchdogReader {
     found: Vec<TorchStatement>,
     /// Where a rank's statement stands in `found`: ranks say things twice, and uncaught exceptions say them again.
     known: FxHashMap<(Option<u32>, String), usize>,
-    /// The collective of the desync snapshot's section, by stream.
-    sections: FxHashMap<Box<str>, u64>,
 }
 
 impl WatchdogReader {
     /// Takes a line; true when it is PyTorch's.
     pub fn feed(&mut self, line: &TextLine) -> bool {
-        if let Some(collective) = desync::section(line.text) {
-            self.sections.insert(line.stream.into(), collective);
-            return true;
-        }
-        let section = self.sections.get(line.stream).copied();
         let (group_rank, group) = speaker(line.text);
-        let events = events(line.text, section);
+        let events = events(line.text);
         let belongs = !events.is_empty();
         for (speaker, event) in events {
             let rank = label(line.text).or_else(|| label(line.stream)).or(speaker).or(group_rank);
@@ -75,7 +68,7 @@ impl WatchdogReader {
 }
 
 /// Everything that a line says, with the rank that says it where that stands in the sentence itself.
-fn events(text: &str, section: Option<u64>) -> Vec<(Option<u32>, TorchEvent)> {
+fn events(text: &str) -> Vec<(Option<u32>, TorchEvent)> {
     if let Some((rank, mismatch)) = fingerprint::read(text) {
         return vec![(Some(rank), mismatch)];
     }
@@ -87,9 +80,7 @@ fn events(text: &str, section: Option<u64>) -> Vec<(Option<u32>, TorchEvent)> {
     if has("watchdog got stuck") || has("Heartbeat monitor timed out") || has("no heartbeat of its watchdog") {
         found.push((None, TorchEvent::NoHeartbeat));
     }
-    if found.is_empty() {
-        found.extend(desync::read(unlabelled(text), section).map(|fact| (None, TorchEvent::Desync(fact))));
-    }
+    found.extend(not_joined(text).map(|event| (None, event)));
     found
 }
 
@@ -149,8 +140,18 @@ fn sequence(text: &str) -> Option<u64> {
 fn barrier(text: &str) -> Option<Vec<u32>> {
     let (before, _) = text.split_once(" failed to pass monitoredBarrier")?;
     let (_, ranks) = before.rsplit_once("Rank")?;
-    let ranks: Vec<u32> = ranks.split(|c: char| !c.is_ascii_digit()).filter_map(|rank| rank.parse().ok()).collect();
-    (!ranks.is_empty()).then_some(ranks)
+    Some(ranks_in(ranks)).filter(|ranks| !ranks.is_empty())
+}
+
+/// `[7] finished collective #182, but didn't join collective #183 (count from 1)`, `ranks [2, 3] are the lagging ranks that caused this
+/// timeout. They never joined any collectives`: `retrieveDesyncReport` in `torch/csrc/distributed/c10d/TraceUtils.h`.
+fn not_joined(text: &str) -> Option<TorchEvent> {
+    let (before, sequence) = match text.split_once("but didn't join collective #") {
+        Some((before, number)) => (before, leading(number)?),
+        None => (text.split_once(" are the lagging ranks that caused this timeout. They never joined any")?.0, 0),
+    };
+    let ranks = ranks_in(before.rsplit_once('[')?.1.split_once(']')?.0);
+    Some(TorchEvent::NotJoined { ranks, sequence })
 }
 
 /// Rank and group of `[PG ID 0 PG GUID 0(default_pg) Rank 7]`, `[PG 0 Rank 7]`, `[PG 2 (TP) Rank 1]`, `[Rank 7]`.
@@ -183,19 +184,10 @@ fn label(text: &str) -> Option<u32> {
     (rest.is_empty() || rest.starts_with(']')).then(|| number.parse().ok())?
 }
 
-/// A line of the desync report without the label and the place in the source that the first one has in front.
-fn unlabelled(text: &str) -> &str {
-    let text = text
-        .split_once("]:")
-        .filter(|(label, _)| label.trim_start().starts_with("[rank"))
-        .map_or(text, |(_, rest)| rest);
-    text.split_once(".cpp:").and_then(|(_, rest)| rest.split_once("] ")).map_or(text, |(_, rest)| rest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use busbw_model::{Desync, Place};
+    use busbw_model::Place;
     use proptest::prelude::*;
 
     fn read(text: &str) -> Vec<TorchStatement> {
@@ -255,6 +247,14 @@ mod tests {
                 "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 30000 ms",
                 (Some(0), "a group", "BarrierMissed([1, 3])"),
             ),
+            (
+                "             [7, 9] finished collective #182, but didn't join collective #183 (count from 1)",
+                (None, "a group", "NotJoined { ranks: [7, 9], sequence: 183 }"),
+            ),
+            (
+                "\t - To our best knowledge, ranks [2, 3] are the lagging ranks that caused this timeout. They never joined any collectives",
+                (None, "a group", "NotJoined { ranks: [2, 3], sequence: 0 }"),
+            ),
         ];
         for (line, (rank, group, event)) in cases {
             assert_eq!(told(line), [(rank, group.to_string(), event.to_string())], "{line}");
@@ -271,24 +271,6 @@ mod tests {
         let found = read(&lines);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].group, GroupName { id: Some(2), name: Some("22".into()), description: Some("TP".into()) });
-    }
-
-    #[test]
-    fn the_desync_report_is_read_in_place() {
-        let report = "[rank0]:[E515 18:36:47.343377708 ProcessGroupNCCL.cpp:1937] Rank 0
-         - [0] Timeout at collective: ALLREDUCE, #315
-             [7] finished collective #182, but didn't join collective #183 (count from 1)
-           #315 started ranks:
-             [0, 1, 2] started ALLREDUCE";
-        let events: Vec<_> = read(report).into_iter().map(|s| s.event).collect();
-        let snapshot =
-            Desync::Snapshot { ranks: vec![0, 1, 2], op: "ALLREDUCE".into(), collective: Some(315), finished: false };
-        let expected = [
-            Desync::TimedOut { rank: 0, op: "ALLREDUCE".into(), collective: 315 },
-            Desync::NotJoined { ranks: vec![7], collective: 183 },
-            snapshot,
-        ];
-        assert_eq!(events, expected.map(TorchEvent::Desync));
     }
 
     proptest! {

@@ -157,7 +157,8 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
         }
         _ => return None,
     };
-    let draft = Draft { code, severity: Severity::Error, confidence: 0.8, title, explanation: explanation.into() };
+    let confidence = if code == Code::VersionMismatch { 0.5 } else { 0.8 };
+    let draft = Draft { code, severity: Severity::Error, confidence, title, explanation: explanation.into() };
     Some(draft.finding(evidence, &[remedy]))
 }
 
@@ -168,8 +169,9 @@ const CRASH: &str = "It is the earliest end that no other explains: the process 
 // built with another one reads a wild address.
 const OTHER_MPI: &str = "See that the program runs with the MPI that it was built with: `ldd PROGRAM | grep libmpi; mpirun --version`, on every host; else build it again";
 const STACK: &str = "Keep the stack: `ulimit -c unlimited; export PYTHONFAULTHANDLER=1`, and look at the kernel log of its host: `dmesg -T | grep -iE 'segfault|oom|xid'`";
-const OTHER_NCCL: &str = "The crash is NCCL's own: try the newest NCCL of the same CUDA version, and without what this run has beyond the usual (a plugin, \
-                          MNNVL, a client of RAS while it starts); keep the stack: `ulimit -c unlimited`";
+// Faults of NCCL's own: NVIDIA/nccl issues 1669 (a client of RAS asks while it starts) and 2186 (MNNVL with a degraded fabric).
+const OTHER_NCCL: &str = "Read NCCL's last lines before the crash, then try the newest NCCL of the same CUDA version, and without what this run has beyond \
+                          the usual (a plugin, MNNVL, a client of RAS while it starts); keep the stack: `ulimit -c unlimited`";
 const KILLED: &str = "The process was killed from outside. What NCCL says on the other ranks follows from it.";
 
 /// Nothing shows the cause: what follows from it is all there is.
