@@ -16,7 +16,7 @@ const FORMS: [Form; 7] = [
 ];
 
 /// One of these, or of [`LAUNCHERS`], is in every line that has a form, unless it begins with a bracket.
-pub(crate) const MARKS: [&str; 31] = [
+pub(crate) const MARKS: [&str; 32] = [
     "Test NCCL failure ",
     "Test CUDA failure ",
     "Test failure ",
@@ -48,6 +48,7 @@ pub(crate) const MARKS: [&str; 31] = [
     "Permission denied (publickey",
     "NVRM: ",
     " kernel: ",
+    " nv-fabricmanager[",
 ];
 
 /// The speaker of a line: the job's own program where no form fits.
@@ -76,9 +77,16 @@ fn is_net_library(line: &str) -> bool {
             && line.split_once(" UCX ").is_some_and(|(_, rest)| {
                 ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
             })
+        || is_nvshmem(line)
         || behind_process(line)
             .and_then(|rest| rest.split_once(".c:"))
             .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// `/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 …`: NVSHMEM names its file with the path of the build.
+fn is_nvshmem(line: &str) -> bool {
+    line.starts_with('/')
+        && line.split_once(".cpp:").is_some_and(|(path, _)| path.contains("nvshmem") && !path.contains(' '))
 }
 
 /// `[E ProcessGroupNCCL.cpp:616] …`, `[rank0]:[W1012 10:00:00.0 socket.cpp:752] …`, `E0101 … ProcessGroupNCCL.cpp:1] …`: glog's
@@ -184,7 +192,9 @@ fn is_kernel(line: &str) -> bool {
     };
     uptime.is_some_and(|(time, _)| is_uptime(time) || is_date(time))
         || line.starts_with("NVRM: ")
-        || line.split_once(" kernel: ").is_some_and(|(head, _)| head.len() < 80)
+        || [" kernel: ", " nv-fabricmanager["]
+            .iter()
+            .any(|program| line.split_once(program).is_some_and(|(head, _)| head.len() < 80))
 }
 
 /// `Mon Nov 23 05:00:00 2026` of `dmesg -T`.
@@ -225,6 +235,11 @@ mod tests {
                 Speaker::Launcher,
             ),
             ("[n1:77:0:77] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE", Speaker::NetLibrary),
+            (
+                "/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed",
+                Speaker::NetLibrary,
+            ),
+            ("Sep 30 10:00:01 node1 nv-fabricmanager[4211]: Connected to 1 node.", Speaker::Kernel),
             ("[n1:77] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198", Speaker::Launcher),
             ("me@n2: Permission denied (publickey,password).", Speaker::Launcher),
             ("[node1:4242] *** Process received signal ***", Speaker::Crash),
