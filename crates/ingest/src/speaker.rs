@@ -5,18 +5,23 @@ use busbw_model::Speaker;
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
 type Form = (Speaker, fn(&str) -> bool);
 
-const FORMS: [Form; 7] = [
+const FORMS: [Form; 8] = [
     (Speaker::NcclTests, is_nccl_tests),
     (Speaker::NetLibrary, is_net_library),
     (Speaker::Launcher, is_elastic),
     (Speaker::Torch, is_torch),
+    (Speaker::Python, |line| line.contains(XLA_QUOTES)),
     (Speaker::Crash, is_crash),
     (Speaker::Launcher, is_launcher),
     (Speaker::Kernel, is_kernel),
 ];
 
+/// What XLA puts between its own error and NCCL's last warning (`xla/service/gpu/nccl_utils.cc`), in exceptions of JAX and TensorFlow.
+const XLA_QUOTES: &str = "Last NCCL warning(error) log entry (may be unrelated)";
+
 /// One of these, or of [`LAUNCHERS`], is in every line that has a form, unless it begins with a bracket.
-pub(crate) const MARKS: [&str; 32] = [
+pub(crate) const MARKS: [&str; 33] = [
+    XLA_QUOTES,
     "Test NCCL failure ",
     "Test CUDA failure ",
     "Test failure ",
@@ -238,6 +243,10 @@ mod tests {
             (
                 "/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed",
                 Speaker::NetLibrary,
+            ),
+            (
+                "JaxRuntimeError: INTERNAL: NCCL operation ncclAllReduce() failed: invalid usage. Last NCCL warning(error) log entry (may be unrelated) 'x'.",
+                Speaker::Python,
             ),
             ("Sep 30 10:00:01 node1 nv-fabricmanager[4211]: Connected to 1 node.", Speaker::Kernel),
             ("[n1:77] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198", Speaker::Launcher),
