@@ -370,6 +370,7 @@ pub struct Surrounding {
     #[serde(default)]
     pub never: Vec<String>,
     pub each: Option<String>,
+    pub pass: Option<String>,
     pub hand_on: Option<String>,
 }
 
