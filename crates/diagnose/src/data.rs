@@ -371,6 +371,7 @@ pub struct Surrounding {
     #[serde(default)]
     pub never: Vec<String>,
     pub each: Option<String>,
+    pub pass: Option<String>,
     pub hand_on: Option<String>,
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
     let around = Around::of(case);
     for finding in findings.iter_mut() {
         let fitting = finding.remedy.iter().filter(|remedy| fits(case, remedy) && !around.excludes(remedy));
-        let fitting: Vec<String> = fitting.map(|remedy| around.each_host(remedy)).collect();
+        let fitting: Vec<String> = fitting.map(|remedy| around.of_launcher(remedy)).collect();
         // Advice that is all done already is still better than none.
         if !fitting.is_empty() {
             finding.remedy = fitting;
@@ -59,10 +59,13 @@ impl Around {
         self.0.iter().find(|surrounding| surrounding.kind == Kind::Launcher).copied()
     }
 
-    /// A command on every host, as the launcher at hand runs it.
-    fn each_host(&self, remedy: &str) -> String {
-        let each = self.launcher().and_then(|launcher| launcher.each.as_deref());
-        each.map_or(remedy.into(), |each| remedy.replace(ON_EACH_HOST, each))
+    /// A command on every host, and one that hands a variable on, as the launcher at hand has them.
+    fn of_launcher(&self, remedy: &str) -> String {
+        let Some(launcher) = self.launcher() else { return remedy.into() };
+        let one = launcher.pass.as_deref().filter(|_| remedy.matches("-x ").count() == 1);
+        let own =
+            |form: Option<&str>, mpirun: &str, text: String| form.map_or(text.clone(), |own| text.replace(mpirun, own));
+        own(one, "mpirun -x ", own(launcher.each.as_deref(), ON_EACH_HOST, remedy.into()))
     }
 
     /// How the first variable that is advised reaches all ranks. Those of one host have the shell's.
@@ -168,8 +171,9 @@ mod tests {
             let remedies = fitted(line, &["Wait longer: `export NCCL_IB_TIMEOUT=22`"]);
             assert!(remedies.len() == 2 && remedies[1].contains(said), "{line}: {remedies:?}");
         }
-        let told = fitted("$ srun -N 2 ./x", &["See it: `mpirun --map-by ppr:1:node ulimit -l`"]);
-        assert_eq!(told, ["See it: `srun --ntasks-per-node=1 ulimit -l`"]);
+        let told =
+            fitted("$ srun -N 2 ./x", &["See it: `mpirun --map-by ppr:1:node ulimit -l`", "Set it: `mpirun -x A=1 …`"]);
+        assert_eq!(told, ["See it: `srun --ntasks-per-node=1 ulimit -l`", "Set it: `srun --export=ALL,A=1 …`"]);
     }
 
     #[test]

@@ -6,18 +6,23 @@ use busbw_model::Speaker;
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
 type Form = (Speaker, fn(&str) -> bool);
 
-const FORMS: [Form; 7] = [
+const FORMS: [Form; 8] = [
     (Speaker::NcclTests, is_nccl_tests),
     (Speaker::NetLibrary, is_net_library),
     (Speaker::Launcher, is_elastic),
     (Speaker::Torch, is_torch),
+    (Speaker::Python, |line| line.contains(XLA_QUOTES)),
     (Speaker::Crash, is_crash),
     (Speaker::Launcher, is_launcher),
     (Speaker::Kernel, is_kernel),
 ];
 
+/// What XLA puts between its own error and NCCL's last warning (`xla/service/gpu/nccl_utils.cc`), in exceptions of JAX and TensorFlow.
+const XLA_QUOTES: &str = "Last NCCL warning(error) log entry (may be unrelated)";
+
 /// One of these, or of [`LAUNCHERS`], is in every line that has a form, unless it begins with a bracket.
-pub(crate) const MARKS: [&str; 32] = [
+pub(crate) const MARKS: [&str; 34] = [
+    XLA_QUOTES,
     "Test NCCL failure ",
     "Test CUDA failure ",
     "Test failure ",
@@ -50,6 +55,7 @@ pub(crate) const MARKS: [&str; 32] = [
     "Permission denied (publickey",
     "NVRM: ",
     " kernel: ",
+    " nv-fabricmanager[",
 ];
 
 /// The speaker of a line: the job's own program where no form fits.
@@ -72,9 +78,16 @@ fn is_net_library(line: &str) -> bool {
             && line.split_once(" UCX ").is_some_and(|(_, rest)| {
                 ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
             })
+        || is_nvshmem(line)
         || behind_process(line)
             .and_then(|rest| rest.split_once(".c:"))
             .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// `/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 …`: NVSHMEM names its file with the path of the build.
+fn is_nvshmem(line: &str) -> bool {
+    line.starts_with('/')
+        && line.split_once(".cpp:").is_some_and(|(path, _)| path.contains("nvshmem") && !path.contains(' '))
 }
 
 /// `[E ProcessGroupNCCL.cpp:616] …`, `[rank0]:[W1012 10:00:00.0 socket.cpp:752] …`, `E0101 … ProcessGroupNCCL.cpp:1] …`: glog's
@@ -166,7 +179,9 @@ fn is_kernel(line: &str) -> bool {
     };
     uptime.is_some_and(|(time, _)| is_uptime(time) || is_date(time))
         || line.starts_with("NVRM: ")
-        || line.split_once(" kernel: ").is_some_and(|(head, _)| head.len() < 80)
+        || [" kernel: ", " nv-fabricmanager["]
+            .iter()
+            .any(|program| line.split_once(program).is_some_and(|(head, _)| head.len() < 80))
 }
 
 /// `Mon Nov 23 05:00:00 2026` of `dmesg -T`.
@@ -208,6 +223,15 @@ mod tests {
                 Speaker::Launcher,
             ),
             ("[n1:77:0:77] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE", Speaker::NetLibrary),
+            (
+                "/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed",
+                Speaker::NetLibrary,
+            ),
+            (
+                "JaxRuntimeError: INTERNAL: NCCL operation ncclAllReduce() failed: invalid usage. Last NCCL warning(error) log entry (may be unrelated) 'x'.",
+                Speaker::Python,
+            ),
+            ("Sep 30 10:00:01 node1 nv-fabricmanager[4211]: Connected to 1 node.", Speaker::Kernel),
             ("[n1:77] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198", Speaker::Launcher),
             ("me@n2: Permission denied (publickey,password).", Speaker::Launcher),
             ("E 395 395] (raylet) node_manager.cc:3049: 10 Workers (tasks / actors) killed due", Speaker::Launcher),

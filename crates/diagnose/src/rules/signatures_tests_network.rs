@@ -312,6 +312,15 @@ fn other_programs_tell_their_cause() {
         ("Failed to modify QP 59 to RTR", "roce.perftest-qp"),
         (" Port number 1 state is Down", "nic.perftest-port"),
         ("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error", "gpu.lost"),
+        (
+            "Abort(2139535) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:",
+            "mpi.init",
+        ),
+        (
+            "find_provider(2683)..........: OFI fi_getinfo() failed (ofi_init.c:2683:find_provider:No data available)",
+            "mpi.provider",
+        ),
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver.mixed"),
         ("ORTE has lost communication with a remote daemon.", "peer.daemon"),
         ("If srun is being used to launch application, 4 singletons will be started.", "mpi.pmi"),
         ("ssh: Could not resolve hostname nccl-worker-3.nccl: Name or service not known", "mpi.name"),
