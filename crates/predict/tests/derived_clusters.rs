@@ -93,7 +93,10 @@ fn from_topologies() {
             "1x8 A100, switch of 8 300, 8 x 200 Gbit/s InfiniBand PIX gdr",
         ),
         ("crates/ingest/tests/data/smi_topo/2080ti-x2-pix-smi-topo.txt", "1x2 RTX 2080 Ti, pcie 12, no network"),
-        ("crates/ingest/tests/data/smi_topo/alcf-polaris-topo.txt", "1x4 A100, mesh 300, 2 x 200 Gbit/s Slingshot PHB"),
+        (
+            "crates/ingest/tests/data/smi_topo/alcf-polaris-topo.txt",
+            "1x4 A100, mesh 300, 2 x 200 Gbit/s Slingshot PHB gdr",
+        ),
         ("crates/ingest/tests/data/smi_topo/aws-g5.48xlarge-smi-topo.txt", "1x8 A10, pcie 24, no network"),
         ("crates/ingest/tests/data/smi_topo/aws-p3.16xlarge-smi-topo.txt", "1x8 V100, mesh 150, no network"),
         ("crates/ingest/tests/data/smi_topo/aws-p4d.24xlarge-smi-topo.txt", "1x8 A100, switch of 8 300, no network"),

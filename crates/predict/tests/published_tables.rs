@@ -161,14 +161,14 @@ fn other_words_for_the_same() {
         ("GB300 NVL72", "nvlink5 NVL72 1800GB/s", 4, "nodes = 18", "switch 900 nvls", "none"),
         ("B300 (HGX)", "nvlink5 NVSwitch 1.8TB/s", 8, none, "switch 900 nvls", "none"),
         ("B200 (BM.GPU.B200.8)", "nvlink5 NVSwitch 1800GB/s", 8, "nodes = 2", "switch 900 nvls", "8x400 Roce gdr"),
-        ("A100 (Perlmutter)", "nvlink3 NV4 all-to-all", 4, "nodes = 2", "mesh 300", "4x200 Slingshot"),
+        ("A100 (Perlmutter)", "nvlink3 NV4 all-to-all", 4, "nodes = 2", "mesh 300", "4x200 Slingshot gdr"),
         (
             "A100 (Perlmutter)",
             "nvlink3, 4 GPUs",
             4,
-            "nodes = 2\ntransport = \"other\"\nfabric = \"Slingshot 11\"\nalgo_env = \"NCCL_NET_GDR_LEVEL=PHB\"",
+            "nodes = 2\ntransport = \"other\"\nfabric = \"Slingshot 11\"\nalgo_env = \"NCCL_NET_GDR_LEVEL=PXB\"",
             "mesh 300",
-            "4x200 Slingshot gdr",
+            "4x200 Slingshot",
         ),
         (
             "H100 (A3 Mega)",

@@ -16,8 +16,11 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 
 fn congestion(run: &Run, test: &Test) -> Option<Finding> {
     let fall = test.curve.fall.as_ref()?;
-    if !test.crosses_nodes() || test.network() == Some(Network::Socket) || single_flow(run, test) {
+    if !test.crosses_nodes() || test.network() == Some(Network::Socket) {
         return None;
+    }
+    if single_flow(run, test) {
+        return dropped(run, test);
     }
     let crossings = test.comm.map(Communicator::crossings).unwrap_or_default();
     let paths = Paths::of(test.comm, &crossings);
@@ -42,6 +45,31 @@ fn congestion(run: &Run, test: &Test) -> Option<Finding> {
 pub(super) fn single_flow(run: &Run, test: &Test) -> bool {
     let nics = run.nodes.iter().map(|node| node.nics.len()).max().unwrap_or(0);
     test.nodes == Some(2) && (test.table.nranks == Some(2) || nics == 1)
+}
+
+/// Below this share of its peak a curve shows no links that are shared: packets are lost and sent again.
+const COLLAPSE: f64 = 0.2;
+
+/// RoCE without flow control, where nothing else shares the link (a maintainer's answer in NVIDIA/nccl issue 378).
+fn dropped(run: &Run, test: &Test) -> Option<Finding> {
+    let fall = test.curve.fall.as_ref().filter(|fall| fall.left < COLLAPSE)?;
+    let mut links = run.nodes.iter().flat_map(|node| &node.nics).filter_map(|nic| nic.link.as_deref());
+    links.any(|link| link == "RoCE").then(|| Finding {
+        code: Code::RoceConfig,
+        severity: Severity::Warning,
+        confidence: 0.65,
+        title: format!("busbw collapses from {} to {} over RoCE, as where packets are dropped", test.curve.peak, fall.last),
+        explanation: "One NIC of each host carries everything, so no links are shared. RoCE needs a network that drops nothing: \
+                      without priority flow control or pause frames, messages that outgrow the switch's buffers are sent again and \
+                      again."
+            .into(),
+        evidence: evidence(run, test),
+        remedy: vec![
+            "Set flow control for RoCE's priority on all NICs and all switch ports between them, and see it: `mlnx_qos -i eth0`".into(),
+            "See whether packets are lost: `ethtool -S eth0 | grep -E 'discard|pause'` before and after the test".into(),
+        ],
+        expected_gain: None,
+    })
 }
 
 /// The GPU pairs over which rings leave their node.
@@ -212,6 +240,14 @@ mod tests {
             let rows: String = times.iter().map(|(mib, time)| row(*mib, *time, factor)).collect();
             let run = busbw_ingest::read_bytes(&[("table", (head.to_string() + &rows).as_bytes())]).expect("text");
             assert_eq!(rule(&Case::new(&run)).iter().any(|f| f.code == Code::FabricCongestion), told, "{ranks}");
+            // One NIC of a host on RoCE: nothing is shared.
+            let nic = "a:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE ; OOB eth1:10.0.0.1<0>\n";
+            let devices: String = (0..2)
+                .map(|rank| format!("#  Rank {rank} Pid 1 on node{rank} device 0 [0x10] Tesla V100-SXM2-32GB\n"))
+                .collect();
+            let text = format!("{nic}# Using devices\n{devices}{head}{rows}");
+            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+            assert_eq!(rule(&Case::new(&run)).first().map(|finding| finding.code), Some(Code::RoceConfig));
         }
     }
 }
