@@ -44,7 +44,7 @@ const TORCH: [&str; 19] = [
     "aborted its NCCL communicators",
 ];
 
-const OTHER: [&str; 114] = [
+const OTHER: [&str; 115] = [
     // fr_trace
     "Not all ranks joining",
     "group info: ",
@@ -142,6 +142,7 @@ const OTHER: [&str; 114] = [
     "<inactive>",
     " CNS",
     "Pending",
+    " Slowdown  ",
     "Recovery Errors",
     "ROCm System Management",
     "Concise Info",
