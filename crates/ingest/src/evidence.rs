@@ -35,7 +35,7 @@ const TORCH: [&str; 10] = [
     "didn't join collective #",
 ];
 
-const OTHER: [&str; 116] = [
+const OTHER: [&str; 117] = [
     // fr_trace
     "Not all ranks joining",
     "group info: ",
@@ -158,6 +158,7 @@ const OTHER: [&str; 116] = [
     "AER: ",
     "PCIe Bus Error: ",
     "ut of memory: Kill",
+    " Slowdown  ",
 ];
 
 /// What begins a line of a command's output, or is a prompt with a command.

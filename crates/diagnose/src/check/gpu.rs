@@ -13,6 +13,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         persistence(&node.gpu.devices, sheet);
     }
     sensors(&node.gpu.devices, sheet);
+    slowdowns(&node.gpu.devices, sheet);
     ecc(&node.gpu.devices, sheet);
     nvlink(node, sheet);
     link_errors(&node.gpu.devices, sheet);
@@ -80,6 +81,19 @@ fn sensors(devices: &[GpuDevice], sheet: &mut Sheet) {
             true => sheet.ok(ITEM, "temperature and clocks can be read"),
             false if one_answers => sheet.warn(ITEM, "tell no temperature and no clocks", Some(Code::GpuError), REMEDY),
             false => sheet.skip(ITEM, "of no GPU can be read: does the driver work? `sudo dmesg | grep amdgpu`"),
+        }
+    }
+}
+
+/// Heat, or a lack of power, that slows GPUs down; the cap on power that each has slows them down as well, and rightly.
+fn slowdowns(devices: &[GpuDevice], sheet: &mut Sheet) {
+    const REMEDY: &str = "See what heats it, or what its power supply lacks: fans, inlets, neighbours, cables: `nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE`; leave the node out meanwhile";
+    for gpu in devices {
+        let sheet = sheet.about(format!("GPU {}", gpu.index));
+        match gpu.slowdowns.as_deref() {
+            None => {}
+            Some([]) => sheet.ok("clocks", "no slowdown by heat or lack of power"),
+            Some(reasons) => sheet.warn("clocks", listed(reasons), Some(Code::StragglerNode), REMEDY),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     for interface in &node.interfaces {
         counters::check(interface, sheet);
     }
-    ports::without_port(node, sheet);
+    ports::told_by_commands(node, sheet);
     let down = node.interfaces.iter().filter(|interface| is_outward(interface) && !is_up(interface));
     let down: Vec<&str> = down.map(|interface| interface.name.as_str()).collect();
     if !down.is_empty() {

@@ -63,7 +63,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     for port in ports.iter().filter(|port| port.is_active() && port.is_roce() || port.has_v2()) {
         gid(node, *port, sheet);
     }
-    for port in active.iter().filter(|port| port.is_roce()) {
+    for port in active.iter().filter(|port| port.is_roce() && !node.partial) {
         quality_of_service(node, *port, sheet);
     }
 }
@@ -198,15 +198,13 @@ fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
 /// What keeps RoCE from losing packets.
 pub(crate) const QOS: &str = "QoS";
 
-/// What sysfs or `mlnx_qos` shows of the settings that keep RoCE lossless. Only some drivers show them.
+/// What sysfs shows of the settings that keep RoCE lossless. Only some drivers show them.
 fn quality_of_service(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     let interface = at.interface(node);
     let mut told = interface.map(settings).unwrap_or_default();
     told.extend(at.port.traffic_class.map(|class| format!("traffic class {class} (DSCP {})", class >> 2)));
     told.extend(at.port.roce_tos.map(|tos| format!("default ToS {tos} (DSCP {})", tos >> 2)));
-    // The line that tells it names the interface.
-    let name = interface.filter(|_| node.partial).map_or_else(|| at.name(), |interface| interface.name.clone());
-    let sheet = sheet.about(name);
+    let sheet = sheet.about(at.name());
     match interface.filter(|interface| is_lossy(interface)) {
         _ if told.is_empty() => sheet.skip(QOS, "its driver shows none in sysfs; `mlnx_qos -i IFACE` does"),
         Some(interface) => sheet.warn(QOS, told.join(", "), None, lossless(interface)),
@@ -214,17 +212,16 @@ fn quality_of_service(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     }
 }
 
-/// Interfaces that a command tells of, and nothing of the state of the RDMA port behind them.
-pub(super) fn without_port(node: &NodeFacts, sheet: &mut Sheet) {
+/// What `mlnx_qos` shows of them: of interfaces, whether or not another command tells of the RDMA port behind.
+pub(super) fn told_by_commands(node: &NodeFacts, sheet: &mut Sheet) {
+    let of = |device| move |port| Port { device, port };
     for interface in node.interfaces.iter().filter(|_| node.partial) {
-        let ports = || node.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| Port { device, port }));
-        let its = || ports().filter(|port| port.interface(node).is_some_and(|other| other.name == interface.name));
-        if its().any(|port| port.is_active() && port.is_roce()) {
-            continue;
-        }
+        let mut ports = node.rdma.iter().flat_map(|device| device.ports.iter().map(of(device)));
+        let is_its = |port: Port| port.interface(node).is_some_and(|other| other.name == interface.name);
+        let is_rdma = interface.rdma.is_some() || ports.any(is_its);
         let told = settings(interface).join(", ");
         let sheet = sheet.about(&interface.name);
-        if is_lossy(interface) && (interface.rdma.is_some() || its().next().is_some()) {
+        if is_lossy(interface) && is_rdma {
             sheet.warn(QOS, told, None, lossless(interface));
         } else if is_lossy(interface) {
             let why = "does RDMA use this interface? Give the output of `ibdev2netdev`, and the run's log";

@@ -118,7 +118,8 @@ fn a_healthy_node_has_no_trouble() {
 
 #[test]
 fn each_fault_is_one_line() {
-    let cases: [(Edit, &str); 39] = [
+    let cases: [(Edit, &str); 40] = [
+        (|n| n.gpu.devices[0].slowdowns = Some(vec!["HW Thermal Slowdown".into()]), "warn clocks: HW Thermal Slowdown"),
         (
             |n| n.gpu.devices[0].ecc = Some(Ecc { enabled: true, pending: Some(true), ..Ecc::default() }),
             "warn ECC: memory waits to be replaced: GPU 0",

@@ -133,6 +133,7 @@ fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         ("Remapped Rows", "Remapping Failure Occurred" | "Pending") | (_, "Pending Page Blacklist") => "ECC",
         ("Volatile", key) if key.contains("Uncorrectable") => "ECC",
         ("Fabric", "State" | "Status") => "NVLink fabric",
+        (_, key) if key.ends_with(" Slowdown") => "clocks",
         ("Link Width", "Max" | "Current") => "link",
         ("MIG Mode", "Current") => "MIG",
         ("PCIe Generation", "Max" | "Current") | (_, "Product Name") => "",
@@ -153,6 +154,9 @@ fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
         ("Volatile", _) => {
             let errors = &mut gpu.ecc.get_or_insert_with(ecc).uncorrected;
             *errors = value.parse::<u64>().ok().map(|more| errors.unwrap_or(0).saturating_add(more)).or(*errors);
+        }
+        (_, key) if key.ends_with(" Slowdown") => {
+            gpu.slowdowns.get_or_insert_default().extend((value == "Active").then(|| key.to_string()));
         }
         ("Fabric", "State") => {
             let state = value.to_ascii_lowercase();

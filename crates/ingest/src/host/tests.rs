@@ -205,6 +205,11 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-1)
 fn memory_that_waits_and_links_that_were_trained_again() {
     let text = "\
 GPU 00000000:18:00.0
+    Clocks Event Reasons
+        SW Power Cap                      : Active
+        HW Slowdown                       : Not Active
+            HW Thermal Slowdown           : Not Active
+            HW Power Brake Slowdown       : Active
     Retired Pages
         Single Bit ECC                    : 4
         Pending Page Blacklist            : No
@@ -224,6 +229,7 @@ GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-abcdefab-cdef-abdc-abcd-abababababab)
     let gpu = &machine(text).facts.gpu.devices[0];
     let ecc = Ecc { enabled: true, remapping_failed: Some(false), pending: Some(true), ..Ecc::default() };
     assert_eq!((gpu.ecc.clone(), gpu.link_errors), (Some(ecc), Some(2)));
+    assert_eq!(gpu.slowdowns, Some(vec!["HW Power Brake Slowdown".to_string()]));
 }
 
 /// ROCm/ROCm issue 4268 (the table), ROCm 4.2 (issue 1503) and rocm_smi.py of ROCm 6.2.

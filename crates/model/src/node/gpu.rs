@@ -46,6 +46,9 @@ pub struct GpuDevice {
     /// Whether its sensors and clocks can be read; not, where it hangs or has fallen off the bus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readable: Option<bool>,
+    /// Why it runs below its clocks because of heat or a lack of power, by nvidia-smi's names; none where nothing tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slowdowns: Option<Vec<String>>,
     /// Errors of its NVLinks or XGMI links that sending again did not mend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_errors: Option<u64>,

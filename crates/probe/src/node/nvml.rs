@@ -2,6 +2,7 @@
 
 use busbw_model::NO_LIBRARIES;
 use busbw_model::node::{Ecc, GpuDevice, GpuFabric, GpuFacts, Known, NvLinkState, PciFunction, PeerAccess};
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, P2pCapabilitiesIndex, P2pStatus};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
@@ -57,8 +58,21 @@ fn facts(nvml: &Nvml, device: &Device) -> GpuDevice {
         fabric: fabric(nvml, device),
         mig: device.mig_mode().ok().map(|mode| mode.current == 1),
         readable: None,
+        slowdowns: slowdowns(device),
         link_errors: field(device, NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL),
     }
+}
+
+/// The reasons that are faults, by nvidia-smi's names.
+fn slowdowns(device: &Device) -> Option<Vec<String>> {
+    const FAULTS: [(ThrottleReasons, &str); 4] = [
+        (ThrottleReasons::HW_SLOWDOWN, "HW Slowdown"),
+        (ThrottleReasons::HW_THERMAL_SLOWDOWN, "HW Thermal Slowdown"),
+        (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "HW Power Brake Slowdown"),
+        (ThrottleReasons::SW_THERMAL_SLOWDOWN, "SW Thermal Slowdown"),
+    ];
+    let reasons = device.current_throttle_reasons().ok()?;
+    Some(FAULTS.iter().filter(|(fault, _)| reasons.contains(*fault)).map(|(_, name)| name.to_string()).collect())
 }
 
 /// NVML writes the domain with eight digits and large letters, sysfs with four and small ones.
