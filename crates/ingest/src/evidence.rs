@@ -24,11 +24,11 @@ pub(crate) struct Wanted {
 
 /// Words of PyTorch, parted by `||`.
 const TORCH: [&str; 5] = [
-    "Watchdog caught collective operation timeout||atchdog thread terminated||enqueued work||enqueued NCCL work",
+    "atchdog caught collective operation timeout||atchdog thread terminated||enqueued work||enqueued NCCL work",
     "atchdog got stuck||Heartbeat monitor timed out||no heartbeat of its watchdog||dump signal",
     "Some NCCL operations have failed||taking the entire process down||Detected mismatch between collectives",
     "to pass monitoredBarrier||Timeout at collective||are the lagging ranks||collective #|| started ranks:",
-    " finished ranks:||] started ||aborted its NCCL communicators",
+    " finished ranks:||] started ||] finished ||aborted its NCCL communicators",
 ];
 
 /// Words of other readers, parted by `||`.
