@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
 }
 
 const TORCH: [&str; 10] = [
-    "Watchdog caught collective operation timeout",
+    "atchdog caught collective operation timeout",
     "enqueued work",
     "enqueued NCCL work",
     "atchdog got stuck",

@@ -83,8 +83,17 @@ pub(crate) enum What {
 pub(crate) struct TextFact {
     pub stream: u32,
     pub text: Box<str>,
-    /// Nobody wants it but the reader of JSON.
-    pub json_only: bool,
+    pub offered: Offered,
+}
+
+/// Which readers a line of text is offered to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// That of JSON.
+    Json,
+    /// All but PyTorch's, whose words it lacks.
+    Lines,
+    All,
 }
 
 /// A line that may belong to the end of a process, and the line.

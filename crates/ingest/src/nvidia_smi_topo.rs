@@ -46,7 +46,8 @@ impl TopoReader {
     pub fn may_belong(text: &[u8]) -> bool {
         let text = text.trim_ascii_start();
         match text.first() {
-            Some(b'|' | 0x1b) => true,
+            Some(b'|') => text.split(|b| *b == b'|').map(<[u8]>::trim_ascii).any(may_be_cell),
+            Some(0x1b) => true,
             Some(b'[') => text.starts_with(b"[4m") || text.starts_with(b"[0m"),
             Some(b'A'..=b'Z') => {
                 let starts = |known: &[&str]| known.iter().any(|start| text.starts_with(start.as_bytes()));
@@ -78,6 +79,12 @@ impl TopoReader {
         self.found.sort_by_key(|matrix| matrix.place);
         self.found
     }
+}
+
+/// Whether a cell of a Markdown table may be of a matrix: a device, a path, or a part of the rule below the header.
+fn may_be_cell(cell: &[u8]) -> bool {
+    ["GPU", "NIC", "NV", "--", ":-"].iter().any(|start| cell.starts_with(start.as_bytes()))
+        || LEGEND_KEYS.iter().any(|key| cell == key.as_bytes())
 }
 
 /// What stands in a cell of a row.

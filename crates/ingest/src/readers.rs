@@ -1,6 +1,7 @@
 //! The readers of line-based formats, as one: every line that may belong to a format is offered to each.
 
 use crate::ends::EndReader;
+use crate::facts::Offered;
 use crate::host::HostReader;
 use crate::inspector;
 use crate::inspector::Sample;
@@ -71,8 +72,8 @@ impl Readers {
         Readers { host: HostReader::knowing(machines), ..Readers::default() }
     }
 
-    /// Offers a line to the readers until one claims it; `json_only`: to that of JSON, as no other may want it.
-    pub fn feed(&mut self, line: &TextLine, json_only: bool) {
+    /// Offers a line to readers until one claims it.
+    pub fn feed(&mut self, line: &TextLine, offered: Offered) {
         if line.stream.starts_with(DUMP_STREAM) {
             self.dumps.feed(line);
             return;
@@ -81,7 +82,7 @@ impl Readers {
             self.object(&object);
             return;
         }
-        if json_only || JsonReader::is_punctuation(line.text) {
+        if offered == Offered::Json || JsonReader::is_punctuation(line.text) {
             return;
         }
         let kind = if self.xml.feed(line) {
@@ -104,7 +105,7 @@ impl Readers {
             InputKind::NcclDiag
         } else if self.traces.feed(line) {
             InputKind::FlightRecorder
-        } else if self.torch.feed(line) {
+        } else if offered == Offered::All && self.torch.feed(line) {
             InputKind::TorchWatchdog
         } else if self.ras.feed(line) {
             InputKind::NcclRas

@@ -4,7 +4,8 @@ use crate::clean::{from_json, indent, may_be_json, without_escapes};
 use crate::cursor::{finder, lossy, text};
 use crate::evidence::{self, Wanted};
 use crate::facts::{
-    BlockFacts, CommandLine, EdgeFact, EndFact, Event, NOBODY, SaidLine, SpeakerFact, Spoken, TextFact, WarnLine, What,
+    BlockFacts, CommandLine, EdgeFact, EndFact, Event, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, TextFact,
+    WarnLine, What,
 };
 use crate::json_objects::JsonReader;
 use crate::launcher::{peel, without_inner_tags};
@@ -323,7 +324,7 @@ impl Scanner {
     fn dump_line(&mut self, message: &[u8], line: &[u8]) {
         let prefix = &line[..offset(message, line)];
         let prefix = text(&prefix[prefix.len().saturating_sub(LONGEST_CACHED_PREFIX)..]);
-        self.text(&format!("{DUMP_STREAM}{}", peel(&prefix).text), &text(message), false);
+        self.text(&format!("{DUMP_STREAM}{}", peel(&prefix).text), &text(message), Offered::Lines);
     }
 
     fn transport(&mut self, via: &[u8], line: &[u8]) -> Option<u16> {
@@ -386,11 +387,12 @@ impl Scanner {
             let speaker = self.driver_told.filter(|(_, line)| line + 1 == self.line).map_or(NOBODY, |(told, _)| told);
             self.push(speaker, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
         }
-        let readers = wanted.other || may_belong(body.as_bytes());
         if wanted.torch {
-            self.text(peeled.stream, &lossy, false);
-        } else if readers || JsonReader::may_belong(body.as_bytes()) {
-            self.text(peeled.stream, body, !readers);
+            self.text(peeled.stream, &lossy, Offered::All);
+        } else if wanted.other || may_belong(body.as_bytes()) {
+            self.text(peeled.stream, body, Offered::Lines);
+        } else if JsonReader::may_belong(body.as_bytes()) {
+            self.text(peeled.stream, body, Offered::Json);
         }
         if wanted.variables {
             let variables = command::variables(&lossy);
@@ -450,9 +452,9 @@ impl Scanner {
         index
     }
 
-    fn text(&mut self, stream: &str, body: &str, json_only: bool) {
+    fn text(&mut self, stream: &str, body: &str, offered: Offered) {
         let stream = self.stream(stream);
-        self.push(NOBODY, What::Text(Box::new(TextFact { stream, text: body.into(), json_only })));
+        self.push(NOBODY, What::Text(Box::new(TextFact { stream, text: body.into(), offered })));
     }
 }
 

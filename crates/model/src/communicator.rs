@@ -1,7 +1,7 @@
 //! Communicators: their ranks, rings, trees and the edges between ranks.
 
 use crate::place::Place;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
 /// One communicator, put together from what its ranks logged.
@@ -341,13 +341,9 @@ impl Communicator {
 
     /// The hosts of its ranks, each once, in the order of ranks.
     pub fn hosts<'a>(&self, run: &'a crate::Run) -> Vec<&'a str> {
-        let mut hosts: Vec<&str> = Vec::new();
-        for node in self.ranks.values().filter_map(|rank| run.nodes.get(rank.node? as usize)) {
-            if !hosts.contains(&node.host.as_str()) {
-                hosts.push(&node.host);
-            }
-        }
-        hosts
+        let mut seen = HashSet::new();
+        let nodes = self.ranks.values().filter_map(|rank| run.nodes.get(rank.node? as usize));
+        nodes.map(|node| node.host.as_str()).filter(|host| seen.insert(*host)).collect()
     }
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.

@@ -122,7 +122,7 @@ impl Assembler {
                 }
                 What::Text(line) => {
                     let stream = ids.streams.get(line.stream as usize).map_or("", |s| s);
-                    self.readers.feed(&TextLine { place, stream, text: &line.text }, line.json_only);
+                    self.readers.feed(&TextLine { place, stream, text: &line.text }, line.offered);
                 }
                 What::Inspector(sample) => {
                     self.samples.add(&sample.0, place, &sample.1);
