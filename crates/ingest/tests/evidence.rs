@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a file that is missing fails its test
 
 use busbw_ingest::{ReadOptions, Source, read, read_bytes};
-use busbw_model::{InputKind, MismatchKind, RasShare, RasStatus, Run, TorchEvent, WorkState};
+use busbw_model::{InputKind, MismatchKind, RasShare, RasStatus, Run, WorkState};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 

@@ -88,12 +88,11 @@ fn sensors(devices: &[GpuDevice], sheet: &mut Sheet) {
 /// Heat, or a lack of power, that slows GPUs down; the cap on power that each has slows them down as well, and rightly.
 fn slowdowns(devices: &[GpuDevice], sheet: &mut Sheet) {
     const REMEDY: &str = "See what heats it, or what its power supply lacks: fans, inlets, neighbours, cables: `nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE`; leave the node out meanwhile";
-    for gpu in devices {
+    for (gpu, reasons) in devices.iter().filter_map(|gpu| Some((gpu, gpu.slowdowns.as_deref()?))) {
         let sheet = sheet.about(format!("GPU {}", gpu.index));
-        match gpu.slowdowns.as_deref() {
-            None => {}
-            Some([]) => sheet.ok("clocks", "no slowdown by heat or lack of power"),
-            Some(reasons) => sheet.warn("clocks", listed(reasons), Some(Code::StragglerNode), REMEDY),
+        match reasons {
+            [] => sheet.ok("clocks", "no slowdown by heat or lack of power"),
+            reasons => sheet.warn("clocks", listed(reasons), Some(Code::StragglerNode), REMEDY),
         }
     }
 }

@@ -220,13 +220,16 @@ pub(super) fn told_by_commands(node: &NodeFacts, sheet: &mut Sheet) {
         let is_its = |port: Port| port.interface(node).is_some_and(|other| other.name == interface.name);
         let is_rdma = interface.rdma.is_some() || ports.any(is_its);
         let told = settings(interface).join(", ");
+        if told.is_empty() {
+            continue;
+        }
         let sheet = sheet.about(&interface.name);
         if is_lossy(interface) && is_rdma {
             sheet.warn(QOS, told, None, lossless(interface));
         } else if is_lossy(interface) {
             let why = "does RDMA use this interface? Give the output of `ibdev2netdev`, and the run's log";
             sheet.skip(QOS, format!("({told}): {why}"));
-        } else if !told.is_empty() {
+        } else {
             sheet.ok(QOS, told);
         }
     }

@@ -16,7 +16,7 @@ impl<'a> Sheet<'a> {
         Sheet { area, host, device: None, items: Vec::new() }
     }
 
-    /// Says which device the next line is about.
+    /// Says which device the next line is about. A line has to follow.
     pub fn about(&mut self, device: impl Into<String>) -> &mut Self {
         self.device = Some(device.into());
         self
