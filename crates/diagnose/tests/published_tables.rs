@@ -139,6 +139,7 @@ fn one_run_has_one_answer_however_much_of_it_is_told() {
     let told =
         Given { nics: "8x400G".parse().ok(), gpus_per_node: Some(8), gpu: Some("H100".into()), ..Given::default() };
     let h100 = devices(2, 8, "NVIDIA H100 80GB HBM3");
+    let (cores, memory) = (devices(1, 4, "CPU Xeon"), "# Host memory: 4 cores copy 33.0 GB/s, load 0.31\n");
     let (sound, half, fall) =
         ([(1, 450.0), (8, 469.0)], [(1, 216.0), (8, 231.0)], [(1, 300.0), (2, 480.0), (8, 300.0), (16, 280.0)]);
     use Verdict::{Degraded, Failed, Healthy, Inconclusive};
@@ -159,7 +160,9 @@ fn one_run_has_one_answer_however_much_of_it_is_told() {
         ("a pair of DGX Spark", table(&devices(2, 1, "NVIDIA GB10"), 2.0, &[(1, 23.5), (4, 23.7)], 0), &plain, Healthy),
         ("a slow pair of them", table(&devices(2, 1, "NVIDIA GB10"), 2.0, &[(1, 3.0), (4, 3.0)], 0), &plain, Degraded),
         ("MI300X", table(&devices(1, 8, "AMD Instinct MI300X"), 8.0, &[(1, 310.0), (8, 320.0)], 0), &plain, Healthy),
-        ("cores", table(&devices(1, 4, "CPU Xeon"), 4.0, &[(1, 11.0), (2, 12.0)], 0), &plain, Healthy),
+        ("cores", table(&cores, 4.0, &[(1, 11.0), (2, 12.0)], 0), &plain, Inconclusive),
+        ("cores and their memory", table(&(cores.clone() + memory), 4.0, &[(1, 11.0), (2, 12.0)], 0), &plain, Healthy),
+        ("cores far below", table(&(cores.clone() + memory), 4.0, &[(1, 0.3), (2, 0.3)], 0), &plain, Inconclusive),
     ];
     for (what, text, given, expected) in cases {
         assert_eq!(verdict(&text, given), expected, "{what}");
