@@ -2,7 +2,7 @@
 
 use crate::output;
 use busbw_diagnose::labelled::{self, LabelledCase};
-use busbw_diagnose::{Book, Cause, Given, diagnose_with};
+use busbw_diagnose::{Book, Cause};
 use busbw_model::{Diagnosis, Finding};
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::{Value, json};
@@ -117,8 +117,7 @@ impl<'a> Answer<'a> {
     fn of(case: &'a LabelledCase, book: &Book) -> Result<Self, String> {
         let texts: Vec<(&str, &[u8])> = case.inputs.iter().map(|(name, text)| (&**name, &**text)).collect();
         let run = busbw_ingest::read_bytes(&texts).map_err(|e| format!("{}: {e}", case.id))?;
-        let diagnosis = diagnose_with(&run, &Given { book: Some(book), ..Given::default() });
-        let misses = case.label.misses(&diagnosis);
+        let (diagnosis, misses) = case.label.answer(&run, book);
         Ok(Answer { case, diagnosis, misses })
     }
 

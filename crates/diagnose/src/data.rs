@@ -3,7 +3,7 @@
 //! The build script includes this file, so that what busbw could not read stops the build. It therefore uses nothing else of
 //! this crate.
 
-use busbw_model::{Code, Severity};
+use busbw_model::{Code, Severity, Speaker};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
@@ -48,7 +48,7 @@ pub fn built_in<T: DeserializeOwned>(name: &str, text: &str) -> T {
 }
 
 /// `rdma.toml:12:5`: where a byte of a text is.
-fn place(name: &str, text: &str, at: usize) -> String {
+pub fn place(name: &str, text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     format!("{name}:{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
@@ -170,7 +170,7 @@ pub enum Until {
 #[serde(deny_unknown_fields)]
 pub struct Printed {
     /// Who prints it.
-    pub by: By,
+    pub by: Speaker,
     /// The text; `{}` stands for anything.
     #[serde(deserialize_with = "distinct")]
     pub text: Template,
@@ -184,60 +184,6 @@ impl Printed {
     fn of(&self, error: &str) -> Result<Printed, String> {
         let text = Template::try_from(self.text.text.replace("{error}", error))?;
         Ok(Printed { text, ..self.clone() })
-    }
-}
-
-/// Who prints a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "&'static str")]
-#[allow(missing_docs)] // rules/README.md has a table of them
-pub enum By {
-    Nccl,
-    NcclWarn,
-    NcclInfo,
-    NcclTests,
-    NetLibrary,
-    Torch,
-    Python,
-    Crash,
-    Launcher,
-    Kernel,
-}
-
-impl By {
-    /// All of them, as files of signatures write them.
-    pub const ALL: [(By, &'static str); 10] = [
-        (By::Nccl, "nccl"),
-        (By::NcclWarn, "nccl.warn"),
-        (By::NcclInfo, "nccl.info"),
-        (By::NcclTests, "nccl-tests"),
-        (By::NetLibrary, "net-library"),
-        (By::Torch, "torch"),
-        (By::Python, "python"),
-        (By::Crash, "crash"),
-        (By::Launcher, "launcher"),
-        (By::Kernel, "kernel"),
-    ];
-
-    /// As files of signatures write it.
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(by, _)| *by == self).map_or("", |(_, name)| name)
-    }
-}
-
-impl From<By> for &'static str {
-    fn from(by: By) -> Self {
-        by.as_str()
-    }
-}
-
-impl TryFrom<String> for By {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        let known = Self::ALL.iter().find(|(_, known)| *known == name).map(|(by, _)| *by);
-        let names = || Self::ALL.map(|(_, name)| name).join(", ");
-        known.ok_or_else(|| format!("unknown speaker `{name}`, choose one of {}", names()))
     }
 }
 

@@ -7,6 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod named;
+
 mod check;
 mod cluster;
 mod collective;
