@@ -40,6 +40,8 @@ pub struct Label {
     pub absent: Vec<Code>,
     /// The verdict.
     pub verdict_is: Option<Verdict>,
+    /// Words of the first line.
+    pub summary: Option<String>,
     /// The ids of the causes whose texts are in the input, refuted or not; all of them.
     pub causes: Option<BTreeSet<String>>,
     /// What must be among the findings.
@@ -55,15 +57,20 @@ pub struct Wanted {
     pub code: Code,
     /// Its severity, where it counts.
     pub severity: Option<Severity>,
-    /// Words of its title, explanation or remedy.
+    /// Words of its title, explanation, remedy or lines.
     #[serde(default)]
     pub says: String,
+    /// Words that it must not have there.
+    pub unsaid: Option<String>,
 }
 
 impl Wanted {
     fn is(&self, finding: &Finding) -> bool {
-        let said = |text: &String| text.contains(&self.says);
-        let told = [&finding.title, &finding.explanation].into_iter().chain(&finding.remedy).any(said);
+        let lines = finding.evidence.iter().map(|evidence| &*evidence.source.text);
+        let steps = finding.remedy.iter().map(String::as_str);
+        let texts = [&*finding.title, &*finding.explanation].into_iter().chain(steps).chain(lines);
+        let has = |words: &String| texts.clone().any(|text| text.contains(words));
+        let told = has(&self.says) && !self.unsaid.as_ref().is_some_and(has);
         self.code == finding.code && self.severity.is_none_or(|severity| severity == finding.severity) && told
     }
 }
@@ -187,9 +194,11 @@ impl Label {
 
     /// Itself; an error where it expects nothing.
     fn expecting(self, place: &impl Display) -> Result<Self, String> {
-        let codes = self.not.is_empty() && self.absent.is_empty() && self.finds.is_empty();
-        if codes && self.label.is_none() && self.verdict_is.is_none() && self.causes.is_none() {
-            return Err(format!("{place}: it expects nothing; give label, not, absent, finds, causes or verdict_is"));
+        let lists = self.not.is_empty() && self.absent.is_empty() && self.finds.is_empty() && self.causes.is_none();
+        if lists && self.label.is_none() && self.verdict_is.is_none() && self.summary.is_none() {
+            return Err(format!(
+                "{place}: it expects nothing; give label, not, absent, finds, causes, summary or verdict_is"
+            ));
         }
         Ok(self)
     }
@@ -217,6 +226,9 @@ impl Label {
         }
         if let Some(verdict) = self.verdict_is.filter(|verdict| *verdict != answer.verdict) {
             misses.push(format!("expected the verdict {}, got {}", verdict.as_str(), answer.verdict.as_str()));
+        }
+        if self.summary.as_ref().is_some_and(|words| !answer.summary.contains(words)) {
+            misses.push(format!("expected the first line {:?}, got {:?}", self.summary, answer.summary));
         }
         let unwanted = answer.findings.iter().filter(|finding| {
             let alarm = finding.severity >= Severity::Warning;

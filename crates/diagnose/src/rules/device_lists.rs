@@ -134,7 +134,3 @@ fn separate(group: &[&List], launches: &[Launch]) -> Option<Finding> {
     let command = launch.map(|launch| Evidence::noted(launch.line.source.clone(), "one launch"));
     Some(draft.finding(rank_0.chain(command).collect(), REMEDY))
 }
-
-#[cfg(test)]
-#[path = "device_lists_tests.rs"]
-mod tests;

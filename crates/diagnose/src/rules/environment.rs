@@ -223,54 +223,6 @@ mod tests {
     }
 
     #[test]
-    fn variables_without_effect_are_told() {
-        let cases = [
-            ("NCCL_SOCKET_IFNAMES=eth0", Some("NCCL knows no NCCL_SOCKET_IFNAMES")),
-            ("NCCL_TREE_THRESHOLD=0", Some("NCCL_TREE_THRESHOLD has no effect on NCCL 2.18")),
-            ("NCCL_RAS_ENABLE=0", Some("NCCL_RAS_ENABLE has no effect on NCCL 2.18")),
-            ("NCCL_IB_TIMEOUT=22", None),
-        ];
-        for (setting, title) in cases {
-            let text = format!("NCCL version 2.18.3+cuda12.2\nexport {setting}\n");
-            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-            let found = unknown(&Case::new(&run));
-            assert_eq!(found.first().map(|f| f.title.as_str()), title, "{setting}");
-        }
-    }
-
-    #[test]
-    fn sockets_by_force_weigh_on_large_machines() {
-        let log = |settings: &str, gpus: u32| -> String {
-            let of_rank = |rank: u32| {
-                let (host, next) = (rank / gpus, (rank + 1) % (2 * gpus));
-                let via = if host == next / gpus { "P2P/CUMEM" } else { "NET/Socket/0" };
-                format!(
-                    "gpu-{host}:{rank}:1 [0] NCCL INFO {settings}\n\
-                     gpu-{host}:{rank}:1 [0] NCCL INFO comm 0x1{rank} rank {rank} nranks {} cudaDev 0 busId 1 commId 0x7 - Init COMPLETE\n\
-                     gpu-{host}:{rank}:1 [0] NCCL INFO Channel 00/0 : {rank}[0] -> {next}[0] [send] via {via}\n",
-                    2 * gpus
-                )
-            };
-            (0..2 * gpus).map(of_rank).collect()
-        };
-        let disabled = "NCCL_IB_DISABLE set by environment to 1.";
-        let named = format!("{disabled}\ngpu-0:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to tailscale0");
-        let cases = [
-            (log(disabled, 8), true),
-            (log("NCCL_NET set by environment to Socket", 8), true),
-            (log(disabled, 2), false),
-            (log(&named, 8), false),
-            (log("cudaDriverVersion 12090", 8), false),
-        ];
-        let sizes =
-            "gpu-0:0:1 [0] NCCL INFO comm 0x10 rank 0 nRanks 16 nNodes 4294967295 localRanks 1 localRank 0 MNNVL 0\n";
-        for (text, told) in cases.into_iter().chain([(sizes.to_string() + &log(disabled, 8), false)]) {
-            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-            assert_eq!(!forced(&Case::new(&run)).is_empty(), told, "{text}");
-        }
-    }
-
-    #[test]
     fn every_variable_is_judged_once() {
         let text = "NCCL version 2.18.3+cuda12.2\nexport NCCL_IB_DISABLE=1 NCCL_IB_HCAS=mlx5_0 NCCL_DEBUG=INFO\n\
                     export NCCL_DEBUG=INFO NCCL_ASYNC_ERROR_HANDLING=1 NCCL_RAS_ENABLE=0\n";

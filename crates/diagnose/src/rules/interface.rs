@@ -228,7 +228,3 @@ const REMEDY: [&str; 2] = [
     "List the interfaces with their addresses: `ip -brief address`",
     "Name the one that all nodes share: `export NCCL_SOCKET_IFNAME=eth0` (or exclude others: `export NCCL_SOCKET_IFNAME=^docker,lo,veth,virbr`)",
 ];
-
-#[cfg(test)]
-#[path = "interface_tests.rs"]
-mod tests;

@@ -88,15 +88,3 @@ fn repeated(matching: &[&Line]) -> String {
     let total: u64 = matching.iter().map(|line| line.count).sum();
     if total > 1 { format!(" The input has {total} such lines.") } else { String::new() }
 }
-
-#[cfg(test)]
-#[path = "signatures_tests.rs"]
-mod tests;
-
-#[cfg(test)]
-#[path = "signatures_tests_network.rs"]
-mod tests_network;
-
-#[cfg(test)]
-#[path = "signatures_tests_gpu.rs"]
-mod tests_gpu;

@@ -235,7 +235,3 @@ impl<'a> Start<'a> {
         ]
     }
 }
-
-#[cfg(test)]
-#[path = "start_tests.rs"]
-mod tests;
