@@ -37,6 +37,7 @@ pub fn check(name: &str, text: &str) -> Result<(), String> {
         Some("advice.toml") => parse::<Questions>(name, text).map(drop),
         Some("variables.toml") => parse::<Variables>(name, text).map(drop),
         Some("environment.toml") => parse::<Settings>(name, text).map(drop),
+        Some("findings.toml") => parse::<Signatures>(name, text).map(drop),
         Some("forms.toml") => parse::<Forms>(name, text).map(drop),
         _ => causes([(name, text)]).map(drop),
     }
@@ -94,11 +95,11 @@ struct Forms {
     cuda: Vec<Printed>,
 }
 
-/// A file of `rules/signatures/`.
+/// A file of `rules/signatures/`, or `rules/findings.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Signatures {
-    cause: Vec<Spanned<Cause>>,
+pub struct Signatures {
+    pub cause: Vec<Spanned<Cause>>,
 }
 
 /// A trouble that programs print, what it means and what helps.

@@ -3,11 +3,12 @@
 //! Messages that outgrow the buffers of NICs and switches need a steady rate. Where flows are hashed over equal-cost
 //! links (ECMP), two large ones on a link get half each, and every ring waits for its slowest connection.
 
+use super::found;
 use crate::case::{Case, Network, Test};
 use crate::words::listed;
-use busbw_model::{Code, Communicator, Crossing, Evidence, Finding, Run, Severity};
+use busbw_model::{Communicator, Crossing, Evidence, Finding, Run};
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Finds tables over several nodes whose busbw falls behind its peak.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -21,21 +22,15 @@ fn congestion(run: &Run, test: &Test) -> Option<Finding> {
     }
     let crossings = test.comm.map(Communicator::crossings).unwrap_or_default();
     let paths = Paths::of(test.comm, &crossings);
-    let (peak, last) = (test.curve.peak, fall.last);
-    let title = format!(
-        "busbw falls from {peak} at {} to {last} at {}: large flows between the nodes share links",
-        test.curve.peak_row.size, fall.last_row.size
-    );
-    Some(Finding {
-        code: Code::FabricCongestion,
-        severity: Severity::Warning,
-        confidence: confidence(test, &paths),
-        title,
-        explanation: explanation(test, &crossings, &paths),
-        evidence: evidence(run, test),
-        remedy: remedy(),
-        expected_gain: None,
-    })
+    let words: [(&str, &dyn Display); 5] = [
+        ("peak", &test.curve.peak),
+        ("at", &test.curve.peak_row.size),
+        ("last", &fall.last),
+        ("last_at", &fall.last_row.size),
+        ("why", &explanation(test, &crossings, &paths)),
+    ];
+    let confidence = confidence(test, &paths);
+    Some(Finding { confidence, ..found("fabric.shared", &words, evidence(run, test)) })
 }
 
 /// Whether one flow goes each way: between two hosts of one rank, or of one NIC, nothing is shared.
@@ -171,47 +166,4 @@ fn evidence(run: &Run, test: &Test) -> Vec<Evidence> {
         }
     }
     evidence
-}
-
-fn remedy() -> Vec<String> {
-    [
-        "Cable by rail: NIC i of every node to switch i, so that GPUs of the same index meet on one switch and no large flow \
-         crosses between switches. In the field report behind this rule that took four GPUs per machine from 34 to about 195 GB/s, \
-         what NICs wired back to back reach.",
-        "Where cables must stay, spread each connection over more flows, so that hashing has more to work with: \
-         `export NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_SPLIT_DATA_ON_QPS=1`",
-        "Turn on adaptive routing or packet spraying on the switches (InfiniBand SL with AR, Spectrum-X RoCE adaptive routing), \
-         then `export NCCL_IB_ADAPTIVE_ROUTING=1`",
-        "See it happen: while the test runs, watch the counters of every port on both nodes; CNPs and out-of-sequence packets that \
-         rise with large sizes show links that are shared. `for d in /sys/class/infiniband/*/ports/1/hw_counters; do echo \"$d \
-         cnp=$(cat $d/np_cnp_sent 2>/dev/null) ooo=$(cat $d/out_of_sequence 2>/dev/null)\"; done`",
-        "Rule out a slow NIC: run `ib_write_bw` between the paired NICs of the two nodes, one pair at a time and then all at once; \
-         alone each should reach its line rate.",
-    ]
-    .map(str::to_string)
-    .to_vec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::case::Case;
-
-    /// Three nodes of eight GPUs (NVIDIA/nccl issue 1453): the table alone, without its list of devices.
-    #[test]
-    fn a_fall_is_seen_without_a_list_of_devices_where_no_node_has_so_many_ranks() {
-        let head = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
-        let row = |mib: u64, time: f64, factor: f64| {
-            let (bytes, algbw) = (mib << 20, (mib << 20) as f64 / time / 1e3);
-            let half = format!("{time:.1} {algbw:.2} {:.2} 0", algbw * factor);
-            format!("{bytes} {} float sum -1 {half} {half}\n", bytes / 4)
-        };
-        for (ranks, told) in [(24.0, true), (16.0, true), (8.0, false)] {
-            let factor = 2.0 * (ranks - 1.0) / ranks;
-            let times = [(16, 1335.0), (32, 2180.0), (64, 24410.0), (128, 49264.0), (256, 125_807.0)];
-            let rows: String = times.iter().map(|(mib, time)| row(*mib, *time, factor)).collect();
-            let run = busbw_ingest::read_bytes(&[("table", (head.to_string() + &rows).as_bytes())]).expect("text");
-            assert_eq!(rule(&Case::new(&run)).iter().any(|f| f.code == Code::FabricCongestion), told, "{ranks}");
-        }
-    }
 }

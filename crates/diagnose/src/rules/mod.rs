@@ -29,7 +29,12 @@ pub(crate) mod wire_test;
 mod witnesses;
 
 use crate::case::Case;
+use crate::data::{Cause, Signatures, built_in};
 use busbw_model::{Code, Evidence, Finding, Severity};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::LazyLock;
+use toml::Spanned;
 
 /// A rule.
 pub type Rule = fn(&Case) -> Vec<Finding>;
@@ -102,6 +107,30 @@ pub const ALL: &[Entry] = &[
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),
 ];
+
+/// What rules say, by its id.
+static SAID: LazyLock<HashMap<String, Cause>> = LazyLock::new(|| {
+    let file = built_in::<Signatures>("rules/findings.toml", include_str!("../../../../rules/findings.toml"));
+    file.cause.into_iter().map(Spanned::into_inner).map(|said| (said.id.clone(), said)).collect()
+});
+
+/// The finding of an id in `rules/findings.toml`, with the words for its gaps.
+fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
+    let Some(said) = SAID.get(id) else { unreachable!("a test holds that rules/findings.toml has {id}") };
+    let fill = |text: &String| {
+        words.iter().fold(text.clone(), |text, (gap, word)| text.replace(&format!("{{{gap}}}"), &word.to_string()))
+    };
+    Finding {
+        code: said.code,
+        severity: said.severity,
+        confidence: said.confidence,
+        title: fill(&said.title),
+        explanation: fill(&said.explanation),
+        evidence,
+        remedy: said.remedy.iter().map(fill).collect(),
+        expected_gain: None,
+    }
+}
 
 /// A finding in the making: what every rule says of it.
 struct Draft {
