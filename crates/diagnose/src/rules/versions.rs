@@ -1,19 +1,13 @@
 //! Processes of one job that load different versions of NCCL.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{Code, Communicator, Evidence, Finding, Library, Place, Severity, VersionLine};
+use busbw_model::{Communicator, Evidence, Finding, Library, Place, Severity, VersionLine};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Hosts and ranks that a title names at most, for each version.
 const MOST_NAMED: usize = 4;
-
-const REMEDY: &[&str] = &[
-    "See which NCCL each host loads, in the job's own environment: `mpirun --map-by ppr:1:node bash -c 'hostname; ldconfig -p | grep libnccl; echo $LD_LIBRARY_PATH'`",
-    "In Python: `python -c 'import torch; print(torch.cuda.nccl.version())'` on every node",
-    "Use one container image, or one environment, on all nodes",
-];
 
 /// Ranks of one communicator with different versions; without a communicator, hosts that spoke at the same time.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -127,16 +121,7 @@ fn mixed<T: std::fmt::Display>(loaders: &Loaders<T>, noun: &str, failed: bool, c
         format!("{release} on {noun}{}", listed(who.iter(), MOST_NAMED))
     };
     let said: Vec<String> = loaders.iter().map(said).collect();
-    let draft = Draft {
-        code: Code::VersionMismatch,
-        severity: if failed { Severity::Error } else { Severity::Warning },
-        confidence,
-        title: format!("Ranks of one job load different versions of NCCL: {}", said.join(", ")),
-        explanation: "All ranks of a communicator must load the same NCCL: what they tell each other as they meet, and how they move data \
-                      later, changes from version to version. Mixed versions end in truncated messages, time-outs, hangs or wrong data; \
-                      where a run goes well, nothing promises that the next one does."
-            .into(),
-    };
+    let severity = if failed { Severity::Error } else { Severity::Warning };
     let evidence = loaders.values().map(|(line, _)| Evidence::noted(line.source.clone(), release(line).0)).collect();
-    Some(draft.finding(evidence, REMEDY))
+    Some(Finding { severity, confidence, ..found("versions.mixed", &[("said", &said.join(", "))], evidence) })
 }
