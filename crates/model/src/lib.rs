@@ -90,4 +90,4 @@ pub use torch::{
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
 pub use tuning::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
-pub use units::{Bytes, GBps, Micros, ParseBytesError, gbit};
+pub use units::{Bytes, GBps, Micros, ParseBytesError, counted, gbit};
