@@ -7,8 +7,48 @@ use crate::units::{Bytes, GBps};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The codes, each by its name in Rust, its name elsewhere and what it means.
+/// Hands all codes to a macro, each by its name in Rust, its name elsewhere and what it means.
+#[macro_export]
 macro_rules! codes {
+    ($of:ident) => {
+        $of! {
+            NetSocketFallback "net.socket-fallback" "traffic between nodes goes over TCP sockets instead of RDMA"
+            NetWrongInterface "net.wrong-interface" "NCCL uses an interface that does not lead to the other nodes"
+            NetUnreachable "net.unreachable" "ranks cannot reach each other"
+            NetPlugin "net.plugin" "the network plugin is missing, fails or does not fit"
+            GdrDisabled "gdr.disabled" "NICs do not read and write GPU memory directly"
+            PcieAcs "pcie.acs" "PCIe access control (ACS) or the IOMMU stands between devices"
+            NicFar "nic.far" "GPUs reach their NIC through the CPU or another NUMA node"
+            NicUnused "nic.unused" "NICs of the node carry no traffic"
+            PcieDegraded "pcie.degraded" "a PCIe link runs below its width or speed"
+            TopoVirtualized "topo.virtualized" "a virtual machine hides the real topology"
+            P2pDisabled "p2p.disabled" "GPUs of one node do not talk directly"
+            NvlinkFabric "nvlink.fabric" "NVLink, NVSwitch or the fabric manager is not working"
+            FabricCongestion "fabric.congestion" "flows share links of the fabric unevenly"
+            RoceConfig "roce.config" "RoCE settings (GID, MTU, traffic class) do not fit"
+            IbTransportError "ib.transport-error" "an RDMA transfer failed"
+            LimitsMemlock "limits.memlock" "the limit of locked memory is too low"
+            LimitsShm "limits.shm" "/dev/shm is too small"
+            LimitsFiles "limits.files" "the limit of open files is too low"
+            EnvOverride "env.override" "an environment variable overrides what NCCL would choose"
+            ChannelsTooFew "channels.too-few" "too few channels to fill the links"
+            VersionMismatch "version.mismatch" "ranks or libraries have versions that do not fit"
+            GpuDuplicate "gpu.duplicate" "two ranks use one GPU"
+            GpuError "gpu.error" "a GPU or the CUDA driver reports an error"
+            HangMismatch "hang.mismatch" "ranks wait for different collectives"
+            RankFailed "rank.failed" "a rank's program failed: an exception of its own"
+            PeerDied "peer.died" "a rank went away; others notice"
+            MpiLaunch "mpi.launch" "the launcher did not start one communicator of all ranks"
+            NicRate "nic.rate" "a NIC runs below its rate"
+            StragglerNode "straggler.node" "one node is slower than the others"
+            SocketTuning "socket.tuning" "sockets carry less than they could"
+            DataCorruption "data.corruption" "results were wrong"
+            OkAsExpected "ok.as-expected" "the run does what such hardware does"
+        }
+    };
+}
+
+macro_rules! declare {
     ($($code:ident $name:literal $meaning:literal)*) => {
         /// What a finding is about. The codes are a contract: programs outside this repository match on them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -25,40 +65,7 @@ macro_rules! codes {
     };
 }
 
-codes! {
-    NetSocketFallback "net.socket-fallback" "traffic between nodes goes over TCP sockets instead of RDMA"
-    NetWrongInterface "net.wrong-interface" "NCCL uses an interface that does not lead to the other nodes"
-    NetUnreachable "net.unreachable" "ranks cannot reach each other"
-    NetPlugin "net.plugin" "the network plugin is missing, fails or does not fit"
-    GdrDisabled "gdr.disabled" "NICs do not read and write GPU memory directly"
-    PcieAcs "pcie.acs" "PCIe access control (ACS) or the IOMMU stands between devices"
-    NicFar "nic.far" "GPUs reach their NIC through the CPU or another NUMA node"
-    NicUnused "nic.unused" "NICs of the node carry no traffic"
-    PcieDegraded "pcie.degraded" "a PCIe link runs below its width or speed"
-    TopoVirtualized "topo.virtualized" "a virtual machine hides the real topology"
-    P2pDisabled "p2p.disabled" "GPUs of one node do not talk directly"
-    NvlinkFabric "nvlink.fabric" "NVLink, NVSwitch or the fabric manager is not working"
-    FabricCongestion "fabric.congestion" "flows share links of the fabric unevenly"
-    RoceConfig "roce.config" "RoCE settings (GID, MTU, traffic class) do not fit"
-    IbTransportError "ib.transport-error" "an RDMA transfer failed"
-    LimitsMemlock "limits.memlock" "the limit of locked memory is too low"
-    LimitsShm "limits.shm" "/dev/shm is too small"
-    LimitsFiles "limits.files" "the limit of open files is too low"
-    EnvOverride "env.override" "an environment variable overrides what NCCL would choose"
-    ChannelsTooFew "channels.too-few" "too few channels to fill the links"
-    VersionMismatch "version.mismatch" "ranks or libraries have versions that do not fit"
-    GpuDuplicate "gpu.duplicate" "two ranks use one GPU"
-    GpuError "gpu.error" "a GPU or the CUDA driver reports an error"
-    HangMismatch "hang.mismatch" "ranks wait for different collectives"
-    RankFailed "rank.failed" "a rank's program failed: an exception of its own"
-    PeerDied "peer.died" "a rank went away; others notice"
-    MpiLaunch "mpi.launch" "the launcher did not start one communicator of all ranks"
-    NicRate "nic.rate" "a NIC runs below its rate"
-    StragglerNode "straggler.node" "one node is slower than the others"
-    SocketTuning "socket.tuning" "sockets carry less than they could"
-    DataCorruption "data.corruption" "results were wrong"
-    OkAsExpected "ok.as-expected" "the run does what such hardware does"
-}
+codes!(declare);
 
 impl Code {
     /// The code that is written so; `None` for a text that is no code.
