@@ -1,10 +1,11 @@
 //! Variables that override what NCCL would choose: `rules/environment.toml` says which values do what.
 
-use super::Draft;
+use super::found;
 use crate::case::{Case, Network, network_of};
 use crate::data::{self, Needs, Setting, Settings, When};
 use crate::variables::{nearest_variable, variable};
-use busbw_model::{Code, Communicator, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
+use busbw_model::{Communicator, EnvSetting, Evidence, Finding, Severity, Variable, VariableStanding};
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
@@ -117,11 +118,12 @@ pub fn unknown(case: &Case) -> Vec<Finding> {
     for setting in &case.run.nccl.env {
         let Some((title, advice)) = misspelt(setting).or_else(|| outdated(setting, version?)) else { continue };
         if !findings.iter().any(|f| f.title == title) {
-            let explanation =
-                "NCCL does not tell of variables that it does not know: such a setting has no effect.".into();
-            let draft =
-                Draft { code: Code::EnvOverride, severity: Severity::Info, confidence: 0.4, title, explanation };
-            findings.push(draft.finding(vec![Evidence::noted(setting.source.clone(), "no effect")], &[&advice]));
+            let words: [(&str, &dyn Display); 2] = [("title", &title), ("advice", &advice)];
+            findings.push(found(
+                "variable.unknown",
+                &words,
+                vec![Evidence::noted(setting.source.clone(), "no effect")],
+            ));
         }
     }
     findings
@@ -195,21 +197,11 @@ impl Needs {
 }
 
 fn finding(setting: &EnvSetting, known: &Setting) -> Finding {
-    let EnvSetting { name, value, .. } = setting;
-    let (confidence, advice) = match known.hurts() {
-        true => (0.82, "Unless it is there for a reason, run once without it and compare"),
-        false => (0.5, "Leave it if it was chosen by measuring; else measure once without it"),
-    };
-    Finding {
-        code: Code::EnvOverride,
-        severity: known.severity,
-        confidence,
-        title: format!("{name}={value} overrides what NCCL would choose"),
-        explanation: format!("The variable {}.", known.effect),
-        evidence: vec![Evidence::noted(setting.source.clone(), "set here")],
-        remedy: vec![format!("{advice}: `unset {name}`")],
-        expected_gain: None,
-    }
+    let id = if known.hurts() { "variable.hurts" } else { "variable.fixes" };
+    let words: [(&str, &dyn Display); 3] =
+        [("name", &setting.name), ("value", &setting.value), ("effect", &known.effect)];
+    let finding = found(id, &words, vec![Evidence::noted(setting.source.clone(), "set here")]);
+    Finding { severity: known.severity, ..finding }
 }
 
 #[cfg(test)]
