@@ -8,7 +8,7 @@ use crate::case::{Case, Network, Test};
 use crate::words::listed;
 use busbw_model::{Communicator, Crossing, Evidence, Finding, Run};
 use std::collections::BTreeSet;
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 /// Finds tables over several nodes whose busbw falls behind its peak.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -22,15 +22,24 @@ fn congestion(run: &Run, test: &Test) -> Option<Finding> {
     }
     let crossings = test.comm.map(Communicator::crossings).unwrap_or_default();
     let paths = Paths::of(test.comm, &crossings);
-    let words: [(&str, &dyn Display); 5] = [
+    let of = |count: fn(&Paths) -> usize| paths.as_ref().map_or(0, count);
+    let rail = test.comm.is_some_and(|comm| crossings.iter().all(|c| changes_rail(comm, c)));
+    let words: [(&str, &dyn Display); 11] = [
         ("peak", &test.curve.peak),
         ("at", &test.curve.peak_row.size),
         ("last", &fall.last),
         ("last_at", &fall.last_row.size),
-        ("why", &explanation(test, &crossings, &paths)),
+        ("halves", &if fall.both_halves { BOTH_HALVES } else { "" }),
+        ("channels", &of(|paths| paths.channels)),
+        ("crossings", &crossings.len()),
+        ("pairs", &listed(crossings.iter().map(|c| format!("{}→{}", c.from, c.to)), 16)),
+        ("parallel", &in_words(of(|paths| paths.pairs_per_direction))),
+        ("each", &of(|paths| paths.channels_per_pair)),
+        ("rail", &if rail { CHANGES_RAIL } else { "" }),
     ];
+    let id = if paths.is_some() { "fabric.shared-rings" } else { "fabric.shared" };
     let confidence = confidence(test, &paths);
-    Some(Finding { confidence, ..found("fabric.shared", &words, evidence(run, test)) })
+    Some(Finding { confidence, ..found(id, &words, evidence(run, test)) })
 }
 
 /// Whether one flow goes each way: between two hosts of one rank, or of one NIC, nothing is shared.
@@ -80,58 +89,14 @@ fn confidence(test: &Test, paths: &Option<Paths>) -> f64 {
     confidence
 }
 
-fn explanation(test: &Test, crossings: &[Crossing], paths: &Option<Paths>) -> String {
-    let mut text = String::from(
-        "A sound fabric gives a curve that rises and stays: once messages are large, every further doubling takes twice \
-         the time. This one rises and then falls",
-    );
-    if test.curve.fall.as_ref().is_some_and(|f| f.both_halves) {
-        text.push_str(", out of place and in place alike, so it is no chance of one measurement");
-    }
-    text.push_str(
-        ". GPUs and NVLink do not slow down as messages grow; what does is a network in which flows share links: \
-         switches hash each flow onto one of several equal-cost links (ECMP), short messages fit the buffers, long ones \
-         do not, and then a link that carries two flows gives each half while another link stays idle. A ring moves at \
-         the pace of its slowest connection.",
-    );
-    if let (Some(comm), Some(paths)) = (test.comm, paths) {
-        let _ = write!(
-            text,
-            "\n\nThe {} rings of the log leave a node over {} ordered rank pairs only: {}. ",
-            paths.channels,
-            crossings.len(),
-            list_pairs(crossings)
-        );
-        let _ = write!(
-            text,
-            "So {} GPU pairs in each direction carry all traffic between the nodes, {} channels on each",
-            in_words(paths.pairs_per_direction),
-            paths.channels_per_pair
-        );
-        text.push_str(": few flows, all of them large, which hashing spreads badly.");
-        if crossings.iter().all(|c| changes_rail(comm, c)) {
-            text.push_str(
-                " None of them connects GPUs of the same index, so with NICs near their GPUs the traffic changes rail \
-                 and has to pass from switch to switch.",
-            );
-        }
-    } else {
-        text.push_str(
-            "\n\nThe input holds no ring lines (`Channel 00/16 : 0 7 5 …`), so which ranks meet across nodes is not \
-             known. Run once with NCCL_DEBUG=INFO and give that log as well: it names the rank pairs that share the links.",
-        );
-    }
-    text
-}
+const BOTH_HALVES: &str = ", out of place and in place alike, so it is no chance of one measurement";
+const CHANGES_RAIL: &str = " None of them connects GPUs of the same index, so with NICs near their GPUs the traffic changes rail and has to pass \
+                            from switch to switch.";
 
 /// Whether a crossing leads to a GPU of another index on its node.
 fn changes_rail(comm: &Communicator, crossing: &Crossing) -> bool {
     let device = |rank| comm.ranks.get(&rank).and_then(|r| r.device);
     matches!((device(crossing.from), device(crossing.to)), (Some(a), Some(b)) if a != b)
-}
-
-fn list_pairs(crossings: &[Crossing]) -> String {
-    listed(crossings.iter().map(|c| format!("{}→{}", c.from, c.to)), 16)
 }
 
 fn in_words(count: usize) -> String {

@@ -120,15 +120,23 @@ fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> F
     let fill = |text: &String| {
         words.iter().fold(text.clone(), |text, (gap, word)| text.replace(&format!("{{{gap}}}"), &word.to_string()))
     };
-    Finding {
-        code: said.code,
-        severity: said.severity,
-        confidence: said.confidence,
-        title: fill(&said.title),
-        explanation: fill(&said.explanation),
-        evidence,
-        remedy: said.remedy.iter().map(fill).collect(),
-        expected_gain: None,
+    let remedy = said.remedy.iter().map(fill).collect();
+    Finding { title: fill(&said.title), explanation: fill(&said.explanation), remedy, ..said.finding(evidence) }
+}
+
+impl Cause {
+    /// The finding of it, as its file words it.
+    fn finding(&self, evidence: Vec<Evidence>) -> Finding {
+        Finding {
+            code: self.code,
+            severity: self.severity,
+            confidence: self.confidence,
+            title: self.title.clone(),
+            explanation: self.explanation.clone(),
+            evidence,
+            remedy: self.remedy.clone(),
+            expected_gain: None,
+        }
     }
 }
 
