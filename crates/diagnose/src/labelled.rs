@@ -134,11 +134,17 @@ pub fn load(path: &Path) -> Result<Vec<LabelledCase>, String> {
     }
     let mut cases = Vec::new();
     for path in sorted(path)? {
-        if path.join("case.toml").exists() || path.extension().is_some_and(|ending| ending == "toml") {
+        let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+        if path.join("case.toml").exists() || is_toml && text(&path)?.contains("[[case]]") {
             cases.extend(load(&path)?);
         }
     }
-    let none = || format!("{}: no case is here; a case is a folder with case.toml and input/", path.display());
+    let none = || {
+        format!(
+            "{}: no case is here; a case is a folder with case.toml and input/, or [[case]] in a file",
+            path.display()
+        )
+    };
     if cases.is_empty() { Err(none()) } else { Ok(cases) }
 }
 
