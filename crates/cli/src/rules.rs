@@ -2,7 +2,7 @@
 
 use crate::output;
 use busbw_diagnose::labelled::{self, LabelledCase};
-use busbw_diagnose::{Book, Cause, Given, diagnose_with};
+use busbw_diagnose::{Book, Cause};
 use busbw_model::{Diagnosis, Finding};
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::{Value, json};
@@ -40,10 +40,10 @@ Exit status:
 enum What {
     /// Diagnose cases and compare the answers with the expected ones
     #[command(
-        after_help = "A case is a folder with case.toml and input/. case.toml:\n  label = \"nic.rate\"        the code of the first finding, or \"none\"\n  also = [\"net.plugin\"]     other codes that may stand first\n  not = [\"gpu.error\"]       codes that no error or warning may have\n  absent = [\"nic.rate\"]     codes that no finding may have, notes included\n  verdict_is = \"failed\"     healthy, no-errors, degraded, failed or inconclusive"
+        after_help = "A case is a folder with case.toml and input/. case.toml:\n  label = \"nic.rate\"        the code of the first finding, or \"none\"\n  also = [\"net.plugin\"]     other codes that may stand first\n  not = [\"gpu.error\"]       codes that no error or warning may have\n  absent = [\"nic.rate\"]     codes that no finding may have, notes included\n  finds = [{ code = \"nic.rate\", says = \"…\" }]  findings that must be there\n  causes = [\"nic.rate.module\"]  all causes whose texts are in the input\n  verdict_is = \"failed\"     healthy, no-errors, degraded, failed or inconclusive\n\nA file of short cases holds the input as well: rules/README.md"
     )]
     Test {
-        /// A case, or a folder of cases
+        /// A case, a file of short cases, or a folder of both
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
         #[command(flatten)]
@@ -125,8 +125,7 @@ impl<'a> Answer<'a> {
     fn of(case: &'a LabelledCase, book: &Book) -> Result<Self, String> {
         let texts: Vec<(&str, &[u8])> = case.inputs.iter().map(|(name, text)| (&**name, &**text)).collect();
         let run = busbw_ingest::read_bytes(&texts).map_err(|e| format!("{}: {e}", case.id))?;
-        let diagnosis = diagnose_with(&run, &Given { book: Some(book), ..Given::default() });
-        let misses = case.label.misses(&diagnosis);
+        let (diagnosis, misses) = case.label.answer(&run, book);
         Ok(Answer { case, diagnosis, misses })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::rules::start::Start;
-use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subject};
+use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subject, counted};
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
@@ -32,13 +32,11 @@ fn answers(case: &Case) -> Option<Judged> {
     let report = case.run.ras_reports.last()?;
     let of_communicators = report.communicators.iter().filter_map(|comm| comm.size).max();
     let ranks = report.groups.iter().map(|group| group.ranks).max().or(of_communicators)?;
-    let outcome = if report.is_clean() { Judgement::Passed } else { Judgement::Failed };
-    let how = if report.is_clean() {
-        format!("all {ranks} ranks answer RAS without an error")
-    } else {
-        "RAS reports trouble".into()
+    let (how, outcome) = match report.is_clean() {
+        true => (format!("all {ranks} ranks answer RAS without an error"), Judgement::Passed),
+        false => ("RAS reports trouble".into(), Judgement::Failed),
     };
-    Some(Judged { subject: Subject::Course, what: "what RAS sees".into(), how, outcome, question: None })
+    Some(judged(Subject::Course, "what RAS sees".into(), how, outcome, None))
 }
 
 /// More GPUs than any cluster has.
@@ -58,19 +56,13 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
         (0, rows, _) => format!("all ranks measured {}", counted(rows, "size")),
         (ranks, ..) => format!("{} came up", counted(ranks, "rank")),
     };
-    if let Some(claimed) =
-        case.run.communicators.iter().filter_map(|comm| comm.nranks).max().filter(|n| *n > MOST_RANKS)
-    {
-        return Some(Judged {
-            subject: Subject::Course,
-            what: format!("the start of {claimed} ranks"),
-            how: format!("{ranks} seen"),
-            outcome: Judgement::Undecided,
-            question: Some(format!(
-                "The log claims {claimed} ranks, more than any cluster has, and {ranks} are seen: was it edited? Give the whole \
-                 output of all ranks"
-            )),
-        });
+    let most = case.run.communicators.iter().filter_map(|comm| comm.nranks).max();
+    if let Some(claimed) = most.filter(|claimed| *claimed > MOST_RANKS) {
+        let what = format!("the start of {claimed} ranks");
+        let question = format!(
+            "The log claims {claimed} ranks, more than any cluster has, and {ranks} are seen: was it edited? Give the whole output of all ranks"
+        );
+        return Some(judged(Subject::Course, what, format!("{ranks} seen"), Judgement::Undecided, Some(question)));
     }
     let failed = findings.iter().any(|finding| finding.severity == Severity::Error);
     let stuck = starts.iter().any(|start| !start.up.is_empty() && !start.failed.is_empty()) && measured == 0;
@@ -85,7 +77,11 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     };
     let question = (outcome == Judgement::Undecided)
         .then(|| format!("{how}. Does the run hang there, or does the log only end there?"));
-    Some(Judged { subject: Subject::Course, what, how, outcome, question })
+    Some(judged(Subject::Course, what, how, outcome, question))
+}
+
+fn judged(subject: Subject, what: String, how: String, outcome: Judgement, question: Option<String>) -> Judged {
+    Judged { subject, what, how, outcome, question }
 }
 
 /// Rows that were checked and have no wrong element.
@@ -97,16 +93,9 @@ fn results(case: &Case) -> Option<Judged> {
     let rows: usize = case.run.tables.iter().map(checked).sum();
     let wrong = case.run.tables.iter().any(|table| table.total_wrong() > 0);
     let refused = case.run.tables.iter().any(|table| table.out_of_bounds.as_ref().is_some_and(|bounds| !bounds.ok));
-    (rows > 0).then(|| Judged {
-        subject: Subject::Results,
-        what: "results".into(),
-        how: if wrong || refused { "wrong elements".into() } else { format!("0 wrong in {}", counted(rows, "row")) },
-        outcome: if wrong || refused { Judgement::Failed } else { Judgement::Passed },
-        question: None,
-    })
-}
-
-/// `1 row`, `2 rows`.
-fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+    let (how, outcome) = match wrong || refused {
+        true => ("wrong elements".into(), Judgement::Failed),
+        false => (format!("0 wrong in {}", counted(rows, "row")), Judgement::Passed),
+    };
+    (rows > 0).then(|| judged(Subject::Results, "results".into(), how, outcome, None))
 }

@@ -3,7 +3,7 @@
 //! The build script includes this file, so that what busbw could not read stops the build. It therefore uses nothing else of
 //! this crate.
 
-use busbw_model::{Code, Severity};
+use busbw_model::{Code, Severity, Speaker};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
@@ -38,6 +38,7 @@ pub fn check(name: &str, text: &str) -> Result<(), String> {
         Some("variables.toml") => parse::<Variables>(name, text).map(drop),
         Some("environment.toml") => parse::<Settings>(name, text).map(drop),
         Some("surroundings.toml") => parse::<Surroundings>(name, text).map(drop),
+        Some("findings.toml") => parse::<Signatures>(name, text).map(drop),
         Some("forms.toml") => parse::<Forms>(name, text).map(drop),
         Some("counters.toml") => parse::<Counters>(name, text).map(drop),
         _ => causes([(name, text)]).map(drop),
@@ -50,7 +51,7 @@ pub fn built_in<T: DeserializeOwned>(name: &str, text: &str) -> T {
 }
 
 /// `rdma.toml:12:5`: where a byte of a text is.
-fn place(name: &str, text: &str, at: usize) -> String {
+pub fn place(name: &str, text: &str, at: usize) -> String {
     let before = text.get(..at).unwrap_or(text);
     let line = before.rsplit('\n').next().unwrap_or_default();
     format!("{name}:{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
@@ -96,11 +97,11 @@ struct Forms {
     cuda: Vec<Printed>,
 }
 
-/// A file of `rules/signatures/`.
+/// A file of `rules/signatures/`, or `rules/findings.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Signatures {
-    cause: Vec<Spanned<Cause>>,
+pub struct Signatures {
+    pub cause: Vec<Spanned<Cause>>,
 }
 
 /// A trouble that programs print, what it means and what helps.
@@ -172,7 +173,7 @@ pub enum Until {
 #[serde(deny_unknown_fields)]
 pub struct Printed {
     /// Who prints it.
-    pub by: By,
+    pub by: Speaker,
     /// The text; `{}` stands for anything.
     #[serde(deserialize_with = "distinct")]
     pub text: Template,
@@ -186,60 +187,6 @@ impl Printed {
     fn of(&self, error: &str) -> Result<Printed, String> {
         let text = Template::try_from(self.text.text.replace("{error}", error))?;
         Ok(Printed { text, ..self.clone() })
-    }
-}
-
-/// Who prints a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "&'static str")]
-#[allow(missing_docs)] // rules/README.md has a table of them
-pub enum By {
-    Nccl,
-    NcclWarn,
-    NcclInfo,
-    NcclTests,
-    NetLibrary,
-    Torch,
-    Python,
-    Crash,
-    Launcher,
-    Kernel,
-}
-
-impl By {
-    /// All of them, as files of signatures write them.
-    pub const ALL: [(By, &'static str); 10] = [
-        (By::Nccl, "nccl"),
-        (By::NcclWarn, "nccl.warn"),
-        (By::NcclInfo, "nccl.info"),
-        (By::NcclTests, "nccl-tests"),
-        (By::NetLibrary, "net-library"),
-        (By::Torch, "torch"),
-        (By::Python, "python"),
-        (By::Crash, "crash"),
-        (By::Launcher, "launcher"),
-        (By::Kernel, "kernel"),
-    ];
-
-    /// As files of signatures write it.
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(by, _)| *by == self).map_or("", |(_, name)| name)
-    }
-}
-
-impl From<By> for &'static str {
-    fn from(by: By) -> Self {
-        by.as_str()
-    }
-}
-
-impl TryFrom<String> for By {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        let known = Self::ALL.iter().find(|(_, known)| *known == name).map(|(by, _)| *by);
-        let names = || Self::ALL.map(|(_, name)| name).join(", ");
-        known.ok_or_else(|| format!("unknown speaker `{name}`, choose one of {}", names()))
     }
 }
 

@@ -31,7 +31,7 @@ mod xid;
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
 pub use data::check as check_rules;
-pub use data::{By, Cause, Printed, Template, Until, Variable};
+pub use data::{Cause, Printed, Template, Until, Variable};
 pub use pages::page;
 pub use rules::transport::network_in_use;
 pub use variables::{nearest_variable, variable};

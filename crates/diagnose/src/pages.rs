@@ -9,45 +9,14 @@ use busbw_model::Code;
 /// assert!(page.starts_with("# gdr.disabled") && page.contains("nvidia-peermem"));
 /// ```
 pub fn page(code: Code) -> &'static str {
-    macro_rules! page {
-        ($name:literal) => {
-            include_str!(concat!("../../../docs/findings/", $name, ".md"))
+    macro_rules! pages {
+        ($($code:ident $name:literal $meaning:literal)*) => {
+            match code {
+                $(Code::$code => include_str!(concat!("../../../docs/findings/", $name, ".md")),)*
+            }
         };
     }
-    match code {
-        Code::NetSocketFallback => page!("net.socket-fallback"),
-        Code::NetWrongInterface => page!("net.wrong-interface"),
-        Code::NetUnreachable => page!("net.unreachable"),
-        Code::NetPlugin => page!("net.plugin"),
-        Code::GdrDisabled => page!("gdr.disabled"),
-        Code::PcieAcs => page!("pcie.acs"),
-        Code::NicFar => page!("nic.far"),
-        Code::NicUnused => page!("nic.unused"),
-        Code::PcieDegraded => page!("pcie.degraded"),
-        Code::TopoVirtualized => page!("topo.virtualized"),
-        Code::P2pDisabled => page!("p2p.disabled"),
-        Code::NvlinkFabric => page!("nvlink.fabric"),
-        Code::FabricCongestion => page!("fabric.congestion"),
-        Code::RoceConfig => page!("roce.config"),
-        Code::IbTransportError => page!("ib.transport-error"),
-        Code::LimitsMemlock => page!("limits.memlock"),
-        Code::LimitsShm => page!("limits.shm"),
-        Code::LimitsFiles => page!("limits.files"),
-        Code::EnvOverride => page!("env.override"),
-        Code::ChannelsTooFew => page!("channels.too-few"),
-        Code::VersionMismatch => page!("version.mismatch"),
-        Code::GpuDuplicate => page!("gpu.duplicate"),
-        Code::GpuError => page!("gpu.error"),
-        Code::HangMismatch => page!("hang.mismatch"),
-        Code::RankFailed => page!("rank.failed"),
-        Code::PeerDied => page!("peer.died"),
-        Code::MpiLaunch => page!("mpi.launch"),
-        Code::NicRate => page!("nic.rate"),
-        Code::StragglerNode => page!("straggler.node"),
-        Code::SocketTuning => page!("socket.tuning"),
-        Code::DataCorruption => page!("data.corruption"),
-        Code::OkAsExpected => page!("ok.as-expected"),
-    }
+    busbw_model::codes!(pages)
 }
 
 #[cfg(test)]

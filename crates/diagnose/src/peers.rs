@@ -3,7 +3,7 @@
 //! Nodes of a cluster are bought alike and should be equally fast, so that the others say what one should reach. Medians
 //! decide: half of the peers may be in any state without moving the answer.
 
-use busbw_model::{BenchTable, Blame, LinkRun, PeerGroup, Run, SlowPeer, SourceLine, median};
+use busbw_model::{BenchTable, Blame, LinkRun, PeerGroup, Run, SlowPeer, SourceLine, counted, median};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Fewer peers tell nothing of what is usual.
@@ -60,7 +60,7 @@ fn of_table(table: &BenchTable) -> Option<(Kind, Reading)> {
     let (row, busbw) = table.peak().filter(|(_, busbw)| busbw.0.is_finite())?;
     let (collective, ranks) = (table.collective?.name(), table.nranks?);
     let last = table.rows.last()?.size;
-    let nodes = if hosts.len() == 1 { "1 node".into() } else { format!("{} nodes", hosts.len()) };
+    let nodes = counted(hosts.len(), "node");
     let gpu = &table.devices.first()?.name;
     let what = format!("{collective} to {last} on {ranks} ranks of {nodes}, {gpu}: peak busbw");
     let reading = Reading { hosts: hosts.into_iter().collect(), value: busbw.0, source: row.source.clone() };

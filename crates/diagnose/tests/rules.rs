@@ -2,9 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-use busbw_diagnose::{Book, By, Given, check_rules, diagnose_with};
-use busbw_model::Code;
+use busbw_diagnose::{Book, Given, check_rules, diagnose_with, labelled};
+use busbw_model::{Code, Speaker};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,7 @@ fn schema_and_busbw_refuse_the_same() {
         ),
         ("[\"A step\"]", "[]", "x.toml:8:10: the list is empty"),
         ("[\"A step\"]", "[\"\"]", "x.toml:8:10: a step is empty"),
-        ("kernel", "linux", "x.toml:9:19: unknown speaker `linux`"),
+        ("kernel", "linux", "x.toml:9:19: unknown value `linux`"),
         ("a text of {} words", "{}", "x.toml:9:36: an empty text"),
         ("a text of {} words", "abc", "x.toml:9:36: the text has fewer than"),
         ("source = \"Linux\"", "sauce = \"Linux\"", "x.toml:9:58: unknown key `sauce`"),
@@ -121,12 +122,50 @@ fn schema_and_readme_name_every_code_and_speaker() {
     assert_eq!(cause["code"]["enum"], json!(codes));
     let advice = schema("advice");
     assert_eq!(advice["properties"]["advice"]["items"]["properties"]["codes"]["items"]["enum"], json!(codes));
-    let speakers = By::ALL.map(|(_, name)| name);
+    let speakers: Vec<&str> =
+        Speaker::ALL.into_iter().filter(|by| *by != Speaker::Program).map(Speaker::as_str).collect();
     assert_eq!(cause["printed"]["items"]["properties"]["by"]["enum"], json!(speakers));
     let readme = fs::read_to_string(rules().join("README.md")).unwrap();
     let keys = cause.as_object().unwrap().keys().map(String::as_str);
     for name in keys.chain(speakers) {
         assert!(readme.contains(&format!("`{name}`")), "rules/README.md does not explain {name}");
+    }
+}
+
+/// `busbw rules test rules/cases`: a line, a log or several, and what busbw must say of them.
+#[test]
+fn every_case_has_its_answer() {
+    let cases = labelled::load(&rules().join("cases")).unwrap();
+    assert!(cases.len() > 400, "{}", cases.len());
+    let misses = cases.iter().flat_map(|case| {
+        let texts: Vec<(&str, &[u8])> = case.inputs.iter().map(|(name, text)| (&**name, &**text)).collect();
+        let (_, misses) = case.label.answer(&busbw_ingest::read_bytes(&texts).unwrap(), Book::built_in());
+        misses.into_iter().map(|miss| format!("{}: {miss}", case.id))
+    });
+    assert_eq!(misses.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// Rules in Rust name their words in findings.toml by id, and fill gaps by name: neither may be missing on one side.
+#[test]
+fn rules_and_findings_name_the_same() {
+    let sources =
+        fs::read_dir(rules().join("../crates/diagnose/src/rules")).unwrap().map(|entry| entry.unwrap().path());
+    let sources = sources.filter(|path| path.is_file()).map(|path| fs::read_to_string(path).unwrap());
+    let source: String = sources.map(|text| text.split("#[cfg(test)]").next().unwrap().to_string()).collect();
+    let quoted: BTreeSet<&str> = source.split('"').collect();
+    let file: toml::Table = toml::from_str(&fs::read_to_string(rules().join("findings.toml")).unwrap()).unwrap();
+    let causes = file["cause"].as_array().unwrap();
+    let ids: BTreeSet<&str> = causes.iter().map(|cause| cause["id"].as_str().unwrap()).collect();
+    let room = |id: &str| id.split_once('.').map(|(room, _)| room.to_string());
+    let rooms: BTreeSet<Option<String>> = ids.iter().map(|id| room(id)).collect();
+    let is_id =
+        |text: &&&str| text.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c)) && text.contains('.');
+    let named = quoted.iter().filter(is_id).filter(|text| rooms.contains(&room(text))).copied();
+    assert_eq!(named.collect::<BTreeSet<_>>(), ids);
+    for cause in causes {
+        let text = ["title", "explanation"].map(|key| cause[key].as_str().unwrap()).concat();
+        let gaps = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
+        gaps.for_each(|(gap, _)| assert!(quoted.contains(gap), "{cause}: {gap}"));
     }
 }
 

@@ -1,64 +1,29 @@
 //! Collectives, datatypes and reductions, and the factor that turns algbw into busbw.
 
 use crate::units::GBps;
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A collective operation as nccl-tests names and measures it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the names are NCCL's own
-pub enum Collective {
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    #[serde(rename = "alltoall")]
-    AllToAll,
-    #[serde(rename = "alltoallv")]
-    AllToAllV,
-    Broadcast,
-    Reduce,
-    #[serde(rename = "sendrecv")]
-    SendRecv,
-    Gather,
-    Scatter,
-    #[serde(rename = "hypercube")]
-    HyperCube,
+named! {
+    /// A collective operation as nccl-tests names and measures it.
+    #[allow(missing_docs)] // the names are NCCL's own
+    pub enum Collective {
+        AllReduce = "all_reduce",
+        AllGather = "all_gather",
+        ReduceScatter = "reduce_scatter",
+        AllToAll = "alltoall",
+        AllToAllV = "alltoallv",
+        Broadcast = "broadcast",
+        Reduce = "reduce",
+        SendRecv = "sendrecv",
+        Gather = "gather",
+        Scatter = "scatter",
+        HyperCube = "hypercube",
+    }
+    /// The name without `_perf`: `all_reduce`, `alltoall` …
+    name
 }
 
 impl Collective {
-    /// Every collective, in the order nccl-tests lists its programs.
-    pub const ALL: [Collective; 11] = [
-        Collective::AllReduce,
-        Collective::AllGather,
-        Collective::ReduceScatter,
-        Collective::AllToAll,
-        Collective::AllToAllV,
-        Collective::Broadcast,
-        Collective::Reduce,
-        Collective::SendRecv,
-        Collective::Gather,
-        Collective::Scatter,
-        Collective::HyperCube,
-    ];
-
-    /// The name without `_perf`: `all_reduce`, `alltoall` …
-    pub fn name(self) -> &'static str {
-        match self {
-            Collective::AllReduce => "all_reduce",
-            Collective::AllGather => "all_gather",
-            Collective::ReduceScatter => "reduce_scatter",
-            Collective::AllToAll => "alltoall",
-            Collective::AllToAllV => "alltoallv",
-            Collective::Broadcast => "broadcast",
-            Collective::Reduce => "reduce",
-            Collective::SendRecv => "sendrecv",
-            Collective::Gather => "gather",
-            Collective::Scatter => "scatter",
-            Collective::HyperCube => "hypercube",
-        }
-    }
-
     /// Reads a name as people, nccl-tests and NCCL write it: `all_reduce`, `all_reduce_perf`, `AllReduce`, `allreduce`.
     /// Case, `_`, `-` and a trailing `perf` do not matter; a name that is no collective gives `None`.
     ///
@@ -123,77 +88,41 @@ impl fmt::Display for Collective {
     }
 }
 
-/// The type of one element, named as nccl-tests prints it (`test_typenames` in its `src/common.cu`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the names are NCCL's own
-pub enum Datatype {
-    Int8,
-    Uint8,
-    Int32,
-    Uint32,
-    Int64,
-    Uint64,
-    Half,
-    Float,
-    Double,
-    Bfloat16,
-    F8e4m3,
-    F8e5m2,
+named! {
+    /// The type of one element, named as nccl-tests prints it (`test_typenames` in its `src/common.cu`).
+    #[allow(missing_docs)] // the names are NCCL's own
+    pub enum Datatype {
+        Int8 = "int8",
+        Uint8 = "uint8",
+        Int32 = "int32",
+        Uint32 = "uint32",
+        Int64 = "int64",
+        Uint64 = "uint64",
+        Half = "half",
+        Float = "float",
+        Double = "double",
+        Bfloat16 = "bfloat16",
+        F8e4m3 = "f8e4m3",
+        F8e5m2 = "f8e5m2",
+    }
+    /// nccl-tests' present name of the datatype.
+    name
 }
 
 impl Datatype {
-    /// Every datatype, in the order of nccl-tests' `-d all`.
-    pub const ALL: [Datatype; 12] = [
-        Datatype::Int8,
-        Datatype::Uint8,
-        Datatype::Int32,
-        Datatype::Uint32,
-        Datatype::Int64,
-        Datatype::Uint64,
-        Datatype::Half,
-        Datatype::Float,
-        Datatype::Double,
-        Datatype::Bfloat16,
-        Datatype::F8e4m3,
-        Datatype::F8e5m2,
-    ];
-
     /// Reads nccl-tests' name of a datatype, those of old versions (`char`, `int`, `bf16`, `fp8_e4m3`) included.
     pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "int8" | "char" => Datatype::Int8,
-            "uint8" => Datatype::Uint8,
-            "int32" | "int" => Datatype::Int32,
-            "uint32" => Datatype::Uint32,
-            "int64" => Datatype::Int64,
-            "uint64" => Datatype::Uint64,
-            "half" | "float16" => Datatype::Half,
-            "float" | "float32" => Datatype::Float,
-            "double" | "float64" => Datatype::Double,
-            "bfloat16" | "bf16" => Datatype::Bfloat16,
-            "f8e4m3" | "fp8_e4m3" | "fp8e4m3" => Datatype::F8e4m3,
-            "f8e5m2" | "fp8_e5m2" | "fp8e5m2" => Datatype::F8e5m2,
-            _ => return None,
+        Self::ALL.into_iter().find(|datatype| datatype.name() == name).or(match name {
+            "char" => Some(Datatype::Int8),
+            "int" => Some(Datatype::Int32),
+            "float16" => Some(Datatype::Half),
+            "float32" => Some(Datatype::Float),
+            "float64" => Some(Datatype::Double),
+            "bf16" => Some(Datatype::Bfloat16),
+            "fp8_e4m3" | "fp8e4m3" => Some(Datatype::F8e4m3),
+            "fp8_e5m2" | "fp8e5m2" => Some(Datatype::F8e5m2),
+            _ => None,
         })
-    }
-
-    /// nccl-tests' present name of the datatype.
-    pub fn name(self) -> &'static str {
-        match self {
-            Datatype::Int8 => "int8",
-            Datatype::Uint8 => "uint8",
-            Datatype::Int32 => "int32",
-            Datatype::Uint32 => "uint32",
-            Datatype::Int64 => "int64",
-            Datatype::Uint64 => "uint64",
-            Datatype::Half => "half",
-            Datatype::Float => "float",
-            Datatype::Double => "double",
-            Datatype::Bfloat16 => "bfloat16",
-            Datatype::F8e4m3 => "f8e4m3",
-            Datatype::F8e5m2 => "f8e5m2",
-        }
     }
 
     /// Bytes of one element.
@@ -207,48 +136,26 @@ impl Datatype {
     }
 }
 
-/// The reduction of a collective, named as nccl-tests prints it (`test_opnames` in its `src/common.cu`).
-/// A collective without a reduction has none; a table shows that as `none` or as an empty cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // the names are NCCL's own
-pub enum RedOp {
-    Sum,
-    Prod,
-    Max,
-    Min,
-    Avg,
-    #[serde(rename = "mulsum")]
-    MulSum,
+named! {
+    /// The reduction of a collective, named as nccl-tests prints it (`test_opnames` in its `src/common.cu`).
+    /// A collective without a reduction has none; a table shows that as `none` or as an empty cell.
+    #[allow(missing_docs)] // the names are NCCL's own
+    pub enum RedOp {
+        Sum = "sum",
+        Prod = "prod",
+        Max = "max",
+        Min = "min",
+        Avg = "avg",
+        MulSum = "mulsum",
+    }
+    /// nccl-tests' name of the reduction.
+    name
 }
 
 impl RedOp {
-    /// Every reduction, in the order of nccl-tests' `-o all`.
-    pub const ALL: [RedOp; 6] = [RedOp::Sum, RedOp::Prod, RedOp::Max, RedOp::Min, RedOp::Avg, RedOp::MulSum];
-
     /// Reads nccl-tests' name of a reduction; `none` and unknown names give `None`.
     pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "sum" => RedOp::Sum,
-            "prod" => RedOp::Prod,
-            "max" => RedOp::Max,
-            "min" => RedOp::Min,
-            "avg" => RedOp::Avg,
-            "mulsum" => RedOp::MulSum,
-            _ => return None,
-        })
-    }
-
-    /// nccl-tests' name of the reduction.
-    pub fn name(self) -> &'static str {
-        match self {
-            RedOp::Sum => "sum",
-            RedOp::Prod => "prod",
-            RedOp::Max => "max",
-            RedOp::Min => "min",
-            RedOp::Avg => "avg",
-            RedOp::MulSum => "mulsum",
-        }
+        Self::ALL.into_iter().find(|op| op.name() == name)
     }
 }
 

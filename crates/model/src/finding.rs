@@ -7,117 +7,67 @@ use crate::units::{Bytes, GBps};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a finding is about. The codes are a contract: programs outside this repository match on them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[allow(missing_docs)] // documented once, in docs/findings.md and in `Code::meaning`
-pub enum Code {
-    #[serde(rename = "net.socket-fallback")]
-    NetSocketFallback,
-    #[serde(rename = "net.wrong-interface")]
-    NetWrongInterface,
-    #[serde(rename = "net.unreachable")]
-    NetUnreachable,
-    #[serde(rename = "net.plugin")]
-    NetPlugin,
-    #[serde(rename = "gdr.disabled")]
-    GdrDisabled,
-    #[serde(rename = "pcie.acs")]
-    PcieAcs,
-    #[serde(rename = "nic.far")]
-    NicFar,
-    #[serde(rename = "nic.unused")]
-    NicUnused,
-    #[serde(rename = "pcie.degraded")]
-    PcieDegraded,
-    #[serde(rename = "topo.virtualized")]
-    TopoVirtualized,
-    #[serde(rename = "p2p.disabled")]
-    P2pDisabled,
-    #[serde(rename = "nvlink.fabric")]
-    NvlinkFabric,
-    #[serde(rename = "fabric.congestion")]
-    FabricCongestion,
-    #[serde(rename = "roce.config")]
-    RoceConfig,
-    #[serde(rename = "ib.transport-error")]
-    IbTransportError,
-    #[serde(rename = "limits.memlock")]
-    LimitsMemlock,
-    #[serde(rename = "limits.shm")]
-    LimitsShm,
-    #[serde(rename = "limits.files")]
-    LimitsFiles,
-    #[serde(rename = "env.override")]
-    EnvOverride,
-    #[serde(rename = "channels.too-few")]
-    ChannelsTooFew,
-    #[serde(rename = "version.mismatch")]
-    VersionMismatch,
-    #[serde(rename = "gpu.duplicate")]
-    GpuDuplicate,
-    #[serde(rename = "gpu.error")]
-    GpuError,
-    #[serde(rename = "hang.mismatch")]
-    HangMismatch,
-    #[serde(rename = "rank.failed")]
-    RankFailed,
-    #[serde(rename = "peer.died")]
-    PeerDied,
-    #[serde(rename = "mpi.launch")]
-    MpiLaunch,
-    #[serde(rename = "nic.rate")]
-    NicRate,
-    #[serde(rename = "straggler.node")]
-    StragglerNode,
-    #[serde(rename = "socket.tuning")]
-    SocketTuning,
-    #[serde(rename = "data.corruption")]
-    DataCorruption,
-    #[serde(rename = "ok.as-expected")]
-    OkAsExpected,
+/// Hands all codes to a macro, each by its name in Rust, its name elsewhere and what it means.
+#[macro_export]
+macro_rules! codes {
+    ($of:ident) => {
+        $of! {
+            NetSocketFallback "net.socket-fallback" "traffic between nodes goes over TCP sockets instead of RDMA"
+            NetWrongInterface "net.wrong-interface" "NCCL uses an interface that does not lead to the other nodes"
+            NetUnreachable "net.unreachable" "ranks cannot reach each other"
+            NetPlugin "net.plugin" "the network plugin is missing, fails or does not fit"
+            GdrDisabled "gdr.disabled" "NICs do not read and write GPU memory directly"
+            PcieAcs "pcie.acs" "PCIe access control (ACS) or the IOMMU stands between devices"
+            NicFar "nic.far" "GPUs reach their NIC through the CPU or another NUMA node"
+            NicUnused "nic.unused" "NICs of the node carry no traffic"
+            PcieDegraded "pcie.degraded" "a PCIe link runs below its width or speed"
+            TopoVirtualized "topo.virtualized" "a virtual machine hides the real topology"
+            P2pDisabled "p2p.disabled" "GPUs of one node do not talk directly"
+            NvlinkFabric "nvlink.fabric" "NVLink, NVSwitch or the fabric manager is not working"
+            FabricCongestion "fabric.congestion" "flows share links of the fabric unevenly"
+            RoceConfig "roce.config" "RoCE settings (GID, MTU, traffic class) do not fit"
+            IbTransportError "ib.transport-error" "an RDMA transfer failed"
+            LimitsMemlock "limits.memlock" "the limit of locked memory is too low"
+            LimitsShm "limits.shm" "/dev/shm is too small"
+            LimitsFiles "limits.files" "the limit of open files is too low"
+            EnvOverride "env.override" "an environment variable overrides what NCCL would choose"
+            ChannelsTooFew "channels.too-few" "too few channels to fill the links"
+            VersionMismatch "version.mismatch" "ranks or libraries have versions that do not fit"
+            GpuDuplicate "gpu.duplicate" "two ranks use one GPU"
+            GpuError "gpu.error" "a GPU or the CUDA driver reports an error"
+            HangMismatch "hang.mismatch" "ranks wait for different collectives"
+            RankFailed "rank.failed" "a rank's program failed: an exception of its own"
+            PeerDied "peer.died" "a rank went away; others notice"
+            MpiLaunch "mpi.launch" "the launcher did not start one communicator of all ranks"
+            NicRate "nic.rate" "a NIC runs below its rate"
+            StragglerNode "straggler.node" "one node is slower than the others"
+            SocketTuning "socket.tuning" "sockets carry less than they could"
+            DataCorruption "data.corruption" "results were wrong"
+            OkAsExpected "ok.as-expected" "the run does what such hardware does"
+        }
+    };
 }
 
-impl Code {
-    /// Every code with what it means, in a few words.
-    pub const ALL: [(Code, &'static str, &'static str); 32] = [
-        (Code::NetSocketFallback, "net.socket-fallback", "traffic between nodes goes over TCP sockets instead of RDMA"),
-        (
-            Code::NetWrongInterface,
-            "net.wrong-interface",
-            "NCCL uses an interface that does not lead to the other nodes",
-        ),
-        (Code::NetUnreachable, "net.unreachable", "ranks cannot reach each other"),
-        (Code::NetPlugin, "net.plugin", "the network plugin is missing, fails or does not fit"),
-        (Code::GdrDisabled, "gdr.disabled", "NICs do not read and write GPU memory directly"),
-        (Code::PcieAcs, "pcie.acs", "PCIe access control (ACS) or the IOMMU stands between devices"),
-        (Code::NicFar, "nic.far", "GPUs reach their NIC through the CPU or another NUMA node"),
-        (Code::NicUnused, "nic.unused", "NICs of the node carry no traffic"),
-        (Code::PcieDegraded, "pcie.degraded", "a PCIe link runs below its width or speed"),
-        (Code::TopoVirtualized, "topo.virtualized", "a virtual machine hides the real topology"),
-        (Code::P2pDisabled, "p2p.disabled", "GPUs of one node do not talk directly"),
-        (Code::NvlinkFabric, "nvlink.fabric", "NVLink, NVSwitch or the fabric manager is not working"),
-        (Code::FabricCongestion, "fabric.congestion", "flows share links of the fabric unevenly"),
-        (Code::RoceConfig, "roce.config", "RoCE settings (GID, MTU, traffic class) do not fit"),
-        (Code::IbTransportError, "ib.transport-error", "an RDMA transfer failed"),
-        (Code::LimitsMemlock, "limits.memlock", "the limit of locked memory is too low"),
-        (Code::LimitsShm, "limits.shm", "/dev/shm is too small"),
-        (Code::LimitsFiles, "limits.files", "the limit of open files is too low"),
-        (Code::EnvOverride, "env.override", "an environment variable overrides what NCCL would choose"),
-        (Code::ChannelsTooFew, "channels.too-few", "too few channels to fill the links"),
-        (Code::VersionMismatch, "version.mismatch", "ranks or libraries have versions that do not fit"),
-        (Code::GpuDuplicate, "gpu.duplicate", "two ranks use one GPU"),
-        (Code::GpuError, "gpu.error", "a GPU or the CUDA driver reports an error"),
-        (Code::HangMismatch, "hang.mismatch", "ranks wait for different collectives"),
-        (Code::RankFailed, "rank.failed", "a rank's program failed: an exception of its own"),
-        (Code::PeerDied, "peer.died", "a rank went away; others notice"),
-        (Code::MpiLaunch, "mpi.launch", "the launcher did not start one communicator of all ranks"),
-        (Code::NicRate, "nic.rate", "a NIC runs below its rate"),
-        (Code::StragglerNode, "straggler.node", "one node is slower than the others"),
-        (Code::SocketTuning, "socket.tuning", "sockets carry less than they could"),
-        (Code::DataCorruption, "data.corruption", "results were wrong"),
-        (Code::OkAsExpected, "ok.as-expected", "the run does what such hardware does"),
-    ];
+macro_rules! declare {
+    ($($code:ident $name:literal $meaning:literal)*) => {
+        /// What a finding is about. The codes are a contract: programs outside this repository match on them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[allow(missing_docs)] // documented once, in docs/findings.md and in `Code::meaning`
+        pub enum Code {
+            $(#[serde(rename = $name)] $code,)*
+        }
 
+        impl Code {
+            /// Every code with what it means, in a few words.
+            pub const ALL: [(Code, &'static str, &'static str); [$($name),*].len()] =
+                [$((Code::$code, $name, $meaning)),*];
+        }
+    };
+}
+
+codes!(declare);
+
+impl Code {
     /// The code that is written so; `None` for a text that is no code.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, text, _)| *text == name).map(|(code, ..)| *code)
@@ -140,27 +90,18 @@ impl fmt::Display for Code {
     }
 }
 
-/// How much a finding matters. Ordered: an error weighs most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// Costs speed or will cost a run.
-    Warning,
-    /// The run failed, or its results are wrong.
-    Error,
-}
-
-impl Severity {
-    /// `error`, `warning` or `info`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Severity::Info => "info",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
+named! {
+    /// How much a finding matters. Ordered: an error weighs most.
+    pub enum Severity {
+        /// Good to know.
+        Info = "info",
+        /// Costs speed or will cost a run.
+        Warning = "warning",
+        /// The run failed, or its results are wrong.
+        Error = "error",
     }
+    /// `error`, `warning` or `info`.
+    as_str
 }
 
 /// A conclusion of a rule.
@@ -231,35 +172,27 @@ pub struct Gain {
     pub basis: String,
 }
 
-/// The state of the run as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Speed or machines were judged and passed.
-    Healthy,
-    /// Ranks came up and nothing is wrong; there is no measurement of speed to judge.
-    NoErrors,
-    /// It works, but slower than it should, or with a fault that costs later.
-    Degraded,
-    /// The run or a machine failed, or results are wrong.
-    Failed,
-    /// Speed or end cannot be judged from what is given.
-    #[default]
-    Inconclusive,
+named! {
+    /// The state of the run as a whole.
+    #[derive(Default)]
+    pub enum Verdict {
+        /// Speed or machines were judged and passed.
+        Healthy = "healthy",
+        /// Ranks came up and nothing is wrong; there is no measurement of speed to judge.
+        NoErrors = "no-errors",
+        /// It works, but slower than it should, or with a fault that costs later.
+        Degraded = "degraded",
+        /// The run or a machine failed, or results are wrong.
+        Failed = "failed",
+        /// Speed or end cannot be judged from what is given.
+        #[default]
+        Inconclusive = "inconclusive",
+    }
+    /// The word in JSON: `healthy`, `no-errors`, `degraded`, `failed` or `inconclusive`.
+    as_str
 }
 
 impl Verdict {
-    /// The word in JSON: `healthy`, `no-errors`, `degraded`, `failed` or `inconclusive`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Verdict::Healthy => "healthy",
-            Verdict::NoErrors => "no-errors",
-            Verdict::Degraded => "degraded",
-            Verdict::Failed => "failed",
-            Verdict::Inconclusive => "inconclusive",
-        }
-    }
-
     /// The words of the first line of text and page.
     pub fn title(self) -> &'static str {
         match self {

@@ -7,6 +7,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod named;
+
 mod check;
 mod cluster;
 mod collective;
@@ -89,4 +92,4 @@ pub use torch::{
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
 pub use tuning::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
-pub use units::{Bytes, GBps, Micros, ParseBytesError, gbit};
+pub use units::{Bytes, GBps, Micros, ParseBytesError, counted, gbit};

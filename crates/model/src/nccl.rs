@@ -2,24 +2,18 @@
 
 use crate::place::{Place, SourceLine};
 
-/// NCCL or its AMD relative.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Library {
-    /// NVIDIA's NCCL.
-    #[default]
-    Nccl,
-    /// AMD's RCCL.
-    Rccl,
-}
-
-impl Library {
-    /// `nccl` or `rccl`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Library::Nccl => "nccl",
-            Library::Rccl => "rccl",
-        }
+named! {
+    /// NCCL or its AMD relative.
+    #[derive(Default)]
+    pub enum Library {
+        /// NVIDIA's NCCL.
+        #[default]
+        Nccl = "nccl",
+        /// AMD's RCCL.
+        Rccl = "rccl",
     }
+    /// `nccl` or `rccl`.
+    name
 }
 
 /// A process or thread that logs: the prefix `host:pid:tid [dev]`.

@@ -42,26 +42,18 @@ pub struct SlowPeer {
     pub source: SourceLine,
 }
 
-/// What the measurements of others say of a slow one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blame {
-    /// The node: it is slow with whomever it was measured with, or alone.
-    Node,
-    /// What lies between the nodes: each of them is fast with others.
-    Between,
-    /// One of them, or what lies between: somebody was measured with nobody else.
-    Open,
-}
-
-impl Blame {
-    /// The name in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Blame::Node => "node",
-            Blame::Between => "between",
-            Blame::Open => "open",
-        }
+named! {
+    /// What the measurements of others say of a slow one.
+    pub enum Blame {
+        /// The node: it is slow with whomever it was measured with, or alone.
+        Node = "node",
+        /// What lies between the nodes: each of them is fast with others.
+        Between = "between",
+        /// One of them, or what lies between: somebody was measured with nobody else.
+        Open = "open",
     }
+    /// The name in JSON.
+    as_str
 }
 
 impl SlowPeer {

@@ -90,52 +90,30 @@ pub struct Input {
     pub bytes: u64,
 }
 
-/// A format that an input may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)] // each is named after its format
-pub enum InputKind {
-    NcclTests,
-    NcclTestsJson,
-    NcclLog,
-    TopoMatrix,
-    TopoXml,
-    GraphXml,
-    Perftest,
-    RdmaCheck,
-    RdmaMonitor,
-    NcclRas,
-    NcclDiag,
-    NcclInspector,
-    TorchWatchdog,
-    FlightRecorder,
-    HostFacts,
-    Stacks,
-    Busbw,
-}
-
-impl InputKind {
-    /// The name in reports and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            InputKind::NcclTests => "nccl-tests",
-            InputKind::NcclTestsJson => "nccl-tests-json",
-            InputKind::NcclLog => "nccl-log",
-            InputKind::TopoMatrix => "nvidia-smi-topo",
-            InputKind::TopoXml => "nccl-topo-xml",
-            InputKind::GraphXml => "nccl-graph-xml",
-            InputKind::Perftest => "perftest",
-            InputKind::RdmaCheck => "rdma-check",
-            InputKind::RdmaMonitor => "rdma-monitor",
-            InputKind::NcclRas => "nccl-ras",
-            InputKind::NcclDiag => "nccl-diag",
-            InputKind::NcclInspector => "nccl-inspector",
-            InputKind::TorchWatchdog => "torch-watchdog",
-            InputKind::FlightRecorder => "torch-flight-recorder",
-            InputKind::HostFacts => "host-facts",
-            InputKind::Stacks => "stacks",
-            InputKind::Busbw => "busbw",
-        }
+named! {
+    /// A format that an input may hold.
+    #[allow(missing_docs)] // each is named after its format
+    pub enum InputKind {
+        NcclTests = "nccl-tests",
+        NcclTestsJson = "nccl-tests-json",
+        NcclLog = "nccl-log",
+        TopoMatrix = "nvidia-smi-topo",
+        TopoXml = "nccl-topo-xml",
+        GraphXml = "nccl-graph-xml",
+        Perftest = "perftest",
+        RdmaCheck = "rdma-check",
+        RdmaMonitor = "rdma-monitor",
+        NcclRas = "nccl-ras",
+        NcclDiag = "nccl-diag",
+        NcclInspector = "nccl-inspector",
+        TorchWatchdog = "torch-watchdog",
+        FlightRecorder = "torch-flight-recorder",
+        HostFacts = "host-facts",
+        Stacks = "stacks",
+        Busbw = "busbw",
     }
+    /// The name in reports and JSON.
+    name
 }
 
 impl fmt::Display for InputKind {

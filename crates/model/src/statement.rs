@@ -1,32 +1,36 @@
 //! What a line says and who says it: the evidence that signatures look at.
 
 use crate::place::SourceLine;
-use serde::Deserialize;
 
-/// Who printed a line. Its form tells (a prefix, a format), never a word in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Speaker {
-    /// NCCL or RCCL, as a warning: `host:pid:tid [dev] file.cc:1 NCCL WARN …`.
-    NcclWarn,
-    /// NCCL or RCCL in passing: `NCCL INFO`.
-    NcclInfo,
-    /// nccl-tests, `host: Test NCCL failure common.cu:1 '…'`.
-    NcclTests,
-    /// A network library below NCCL: `libfabric:pid:…`, `[time] [host:pid] file.c:1 UCX ERROR …`.
-    NetLibrary,
-    /// PyTorch's C++ log: `[rank0]:[E… ProcessGroupNCCL.cpp:1] …`.
-    Torch,
-    /// The exception that ended a Python process.
-    Python,
-    /// A crash handler, the C++ or Rust runtime, or a shell that reports a signal.
-    Crash,
-    /// mpirun, srun, torchrun, Ray, kubelet, ssh.
-    Launcher,
-    /// The kernel: `[12.3] NVRM: …`, `kernel: …`.
-    Kernel,
-    /// The job's own program, or a person. Never evidence of an error.
-    Program,
+named! {
+    /// Who printed a line. Its form tells (a prefix, a format), never a word in it.
+    pub enum Speaker {
+        /// NCCL at any level: rules ask for it, lines have one of the next two.
+        Nccl = "nccl",
+        /// NCCL or RCCL, as a warning: `host:pid:tid [dev] file.cc:1 NCCL WARN …`.
+        NcclWarn = "nccl.warn",
+        /// NCCL or RCCL in passing: `NCCL INFO`.
+        NcclInfo = "nccl.info",
+        /// nccl-tests, `host: Test NCCL failure common.cu:1 '…'`.
+        NcclTests = "nccl-tests",
+        /// A network library below NCCL: `libfabric:pid:…`, `[time] [host:pid] file.c:1 UCX ERROR …`.
+        NetLibrary = "net-library",
+        /// PyTorch's C++ log: `[rank0]:[E… ProcessGroupNCCL.cpp:1] …`.
+        Torch = "torch",
+        /// The exception that ended a Python process.
+        Python = "python",
+        /// A crash handler, the C++ or Rust runtime, or a shell that reports a signal.
+        Crash = "crash",
+        /// mpirun, srun, torchrun, Ray, kubelet, ssh.
+        Launcher = "launcher",
+        /// The kernel: `[12.3] NVRM: …`, `kernel: …`.
+        Kernel = "kernel",
+        /// The job's own program, or a person. Never evidence of an error: rules cannot ask for it.
+        #[serde(skip)]
+        Program = "program",
+    }
+    /// As files of signatures write it.
+    as_str
 }
 
 /// A line that no reader makes a fact of, kept because its speaker may tell of a cause.

@@ -115,6 +115,11 @@ pub fn gbit(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// `1 rank`, `2 ranks`.
+pub fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

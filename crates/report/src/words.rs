@@ -4,16 +4,12 @@ pub(crate) mod comparison;
 pub(crate) mod tuning;
 
 use crate::style::clean_line;
+pub(crate) use busbw_model::counted;
 use busbw_model::{
     BenchTable, Blame, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Finding, Gain, GdrUse,
     Input, Node, PeerGroup, Place, Run, Severity,
 };
 use std::collections::{BTreeMap, BTreeSet};
-
-/// `1 rank`, `2 ranks`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
 
 /// Decimals that give a figure as many digits that count; none where its whole part has them.
 pub(crate) fn decimals(value: f64, digits: i32) -> usize {

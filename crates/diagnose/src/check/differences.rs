@@ -9,8 +9,12 @@ use std::collections::BTreeMap;
 struct Kind {
     area: Area,
     fails: bool,
-    code: Option<Code>,
+    code: Code,
     remedy: &'static str,
+}
+
+const fn kind((area, fails, code): (Area, bool, Code), remedy: &'static str) -> Kind {
+    Kind { area, fails, code, remedy }
 }
 
 /// A thing of a node and its value.
@@ -20,94 +24,60 @@ struct Trait {
     value: String,
 }
 
-static GPUS: Kind = Kind {
-    area: Area::Gpu,
-    fails: true,
-    code: Some(Code::GpuError),
-    remedy: "Nodes of a job need the same number and kind of GPUs: leave the odd node out until it is repaired",
-};
-static DRIVER: Kind = Kind {
-    area: Area::Gpu,
-    fails: false,
-    code: Some(Code::VersionMismatch),
-    remedy: "Install one version of the driver on all nodes",
-};
-static NCCL: Kind = Kind {
-    area: Area::Cuda,
-    fails: true,
-    code: Some(Code::VersionMismatch),
-    remedy: "All ranks must load the same NCCL: install one version everywhere, or share one: `export LD_LIBRARY_PATH=/shared/nccl/lib:$LD_LIBRARY_PATH`",
-};
-static HCAS: Kind = Kind {
-    area: Area::Rdma,
-    fails: true,
-    code: Some(Code::NicUnused),
-    remedy: "NCCL joins rails by the NICs' order: every node needs the same devices, up and with the same names, or the same choice: `export NCCL_IB_HCA=mlx5_0,mlx5_1`",
-};
-static PORT_STATE: Kind = Kind {
-    area: Area::Rdma,
-    fails: true,
-    code: Some(Code::IbTransportError),
-    remedy: "A rail works where it works on all nodes: see cable and switch port of the odd one: `sudo mlxlink -d DEVICE -m -c`",
-};
-static PORT_RATE: Kind = Kind {
-    area: Area::Rdma,
-    fails: true,
-    code: Some(Code::NicRate),
-    remedy: "The slowest node sets the pace of all: see cable, transceiver and switch port: `sudo mlxlink -d DEVICE -m -c`",
-};
-static PORT: Kind = Kind {
-    area: Area::Rdma,
-    fails: true,
-    code: Some(Code::RoceConfig),
-    remedy: "Set the odd node's port as the others' are",
-};
-static GID: Kind = Kind {
-    area: Area::Rdma,
-    fails: false,
-    code: Some(Code::RoceConfig),
-    remedy: "One NCCL_IB_GID_INDEX for all nodes will not do: leave the choice to NCCL (2.21 and later): `unset NCCL_IB_GID_INDEX`",
-};
-static FIRMWARE: Kind = Kind {
-    area: Area::Rdma,
-    fails: false,
-    code: Some(Code::VersionMismatch),
-    remedy: "Bring the cards to one firmware: `sudo mlxfwmanager --online -u`",
-};
-static MTU: Kind = Kind {
-    area: Area::Net,
-    fails: true,
-    code: Some(Code::NetUnreachable),
-    remedy: "Give the interface one MTU on all nodes: large packets to the node with the smaller one are lost without a word: `sudo ip link set IFACE mtu MTU`",
-};
-static SPEED: Kind = Kind {
-    area: Area::Net,
-    fails: true,
-    code: Some(Code::NicRate),
-    remedy: "The slowest node sets the pace of all: see cable and switch port: `ethtool IFACE`",
-};
-static MEMLOCK: Kind = Kind { area: Area::Limits, fails: false, code: Some(Code::LimitsMemlock), remedy: SAME_LIMITS };
-static NOFILE: Kind = Kind { area: Area::Limits, fails: false, code: Some(Code::LimitsFiles), remedy: SAME_LIMITS };
+static GPUS: Kind = kind(
+    (Area::Gpu, true, Code::GpuError),
+    "Nodes of a job need the same number and kind of GPUs: leave the odd node out until it is repaired",
+);
+static DRIVER: Kind = kind((Area::Gpu, false, Code::VersionMismatch), "Install one version of the driver on all nodes");
+static NCCL: Kind = kind(
+    (Area::Cuda, true, Code::VersionMismatch),
+    "All ranks must load the same NCCL: install one version everywhere, or share one: `export LD_LIBRARY_PATH=/shared/nccl/lib:$LD_LIBRARY_PATH`",
+);
+static HCAS: Kind = kind(
+    (Area::Rdma, true, Code::NicUnused),
+    "NCCL joins rails by the NICs' order: every node needs the same devices, up and with the same names, or the same choice: `export NCCL_IB_HCA=mlx5_0,mlx5_1`",
+);
+static PORT_STATE: Kind = kind(
+    (Area::Rdma, true, Code::IbTransportError),
+    "A rail works where it works on all nodes: see cable and switch port of the odd one: `sudo mlxlink -d DEVICE -m -c`",
+);
+static PORT_RATE: Kind = kind(
+    (Area::Rdma, true, Code::NicRate),
+    "The slowest node sets the pace of all: see cable, transceiver and switch port: `sudo mlxlink -d DEVICE -m -c`",
+);
+static PORT: Kind = kind((Area::Rdma, true, Code::RoceConfig), "Set the odd node's port as the others' are");
+static GID: Kind = kind(
+    (Area::Rdma, false, Code::RoceConfig),
+    "One NCCL_IB_GID_INDEX for all nodes will not do: leave the choice to NCCL (2.21 and later): `unset NCCL_IB_GID_INDEX`",
+);
+static FIRMWARE: Kind = kind(
+    (Area::Rdma, false, Code::VersionMismatch),
+    "Bring the cards to one firmware: `sudo mlxfwmanager --online -u`",
+);
+static MTU: Kind = kind(
+    (Area::Net, true, Code::NetUnreachable),
+    "Give the interface one MTU on all nodes: large packets to the node with the smaller one are lost without a word: `sudo ip link set IFACE mtu MTU`",
+);
+static SPEED: Kind = kind(
+    (Area::Net, true, Code::NicRate),
+    "The slowest node sets the pace of all: see cable and switch port: `ethtool IFACE`",
+);
+static MEMLOCK: Kind = kind((Area::Limits, false, Code::LimitsMemlock), SAME_LIMITS);
+static NOFILE: Kind = kind((Area::Limits, false, Code::LimitsFiles), SAME_LIMITS);
 const SAME_LIMITS: &str =
     "Set the same limits on all nodes, in /etc/security/limits.d and in the service that starts jobs";
-static MPI: Kind = Kind {
-    area: Area::Mpi,
-    fails: true,
-    code: Some(Code::MpiLaunch),
-    remedy: "mpirun starts its own daemon on each node, which must be of the same version: install one everywhere, or name it: `mpirun --prefix /opt/openmpi …`",
-};
-static VARIABLE: Kind = Kind {
-    area: Area::Environment,
-    fails: true,
-    code: Some(Code::EnvOverride),
-    remedy: "Ranks that are set differently choose differently and may hang: hand the variable to all ranks (`mpirun -x NAME`, `srun --export=ALL`) and see /etc/nccl.conf and shell profiles",
-};
-static SYSTEM: Kind = Kind {
-    area: Area::Clock,
-    fails: false,
-    code: Some(Code::StragglerNode),
-    remedy: "Bring the nodes to one kernel and one setting: the odd one is often the slow one",
-};
+static MPI: Kind = kind(
+    (Area::Mpi, true, Code::MpiLaunch),
+    "mpirun starts its own daemon on each node, which must be of the same version: install one everywhere, or name it: `mpirun --prefix /opt/openmpi …`",
+);
+static VARIABLE: Kind = kind(
+    (Area::Environment, true, Code::EnvOverride),
+    "Ranks that are set differently choose differently and may hang: hand the variable to all ranks (`mpirun -x NAME`, `srun --export=ALL`) and see /etc/nccl.conf and shell profiles",
+);
+static SYSTEM: Kind = kind(
+    (Area::Clock, false, Code::StragglerNode),
+    "Bring the nodes to one kernel and one setting: the odd one is often the slow one",
+);
 
 /// Variables that are a process's own.
 const OWN: [&str; 3] = ["NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE"];
@@ -163,7 +133,7 @@ fn odd_one(kind: &Kind, item: &str, values: Vec<(String, String)>) -> Option<Odd
         differ,
         remedy: kind.remedy.to_owned(),
         fails: kind.fails,
-        code: kind.code,
+        code: Some(kind.code),
     })
 }
 

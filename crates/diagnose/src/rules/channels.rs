@@ -1,8 +1,8 @@
 //! Too few channels to fill the links of a node.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
-use busbw_model::{Code, EnvSetting, Evidence, Finding, Severity};
+use busbw_model::{EnvSetting, Evidence, Finding};
 
 /// Rings over NVSwitch need more channels than this; NCCL chooses 8 to 32 there (`src/graph/search.cc`).
 const FEW: u32 = 4;
@@ -20,29 +20,13 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 fn few(case: &Case, limit: Option<&EnvSetting>) -> Option<Finding> {
     let comm = case.largest()?;
     let (channels, nranks) = (comm.coll_channels?, comm.nranks?);
-    let several = nranks >= 4 * comm.nnodes.unwrap_or(1);
+    let several = nranks / 4 >= comm.nnodes.unwrap_or(1);
     (channels < FEW && several && (case.has_nvlink() || limit.is_some())).then(|| finding(channels, limit))
 }
 
 fn finding(channels: u32, limit: Option<&EnvSetting>) -> Finding {
     let evidence: Vec<Evidence> =
         limit.map(|setting| Evidence::noted(setting.source.clone(), "limits the channels")).into_iter().collect();
-    Draft {
-        code: Code::ChannelsTooFew,
-        severity: Severity::Warning,
-        confidence: if limit.is_some() { 0.8 } else { 0.6 },
-        title: format!("{channels} channels leave links idle"),
-        explanation: "Each channel is a ring or tree that one block of GPU threads drives, over one NIC and one path through the node. \
-                      Machines with NVSwitch need 8 and more to fill their links; a variable, a wrong topology or a GPU that is far \
-                      from the others makes NCCL take fewer."
-            .into(),
-    }
-    .finding(
-        evidence,
-        &[
-            "Remove what limits them: `unset NCCL_MAX_NCHANNELS NCCL_MAX_CTAS NCCL_MAX_NRINGS`",
-            "See why the search found few: `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH`",
-            "Try more and measure: `export NCCL_MIN_CTAS=16` (`NCCL_MIN_NCHANNELS` up to NCCL 2.16)",
-        ],
-    )
+    let confidence = if limit.is_some() { 0.8 } else { 0.6 };
+    Finding { confidence, ..found("channels.few", &[("channels", &channels)], evidence) }
 }

@@ -2,20 +2,13 @@
 //!
 //! With MPI, rank 0 prints one header and the devices of all ranks. Without, each process prints its own, from rank 0 on.
 
-use super::Draft;
+use super::found;
 use super::launch_command::Launch;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{BenchDevice, BenchTable, Code, Evidence, Finding, Place, Severity};
+use busbw_model::{BenchDevice, BenchTable, Evidence, Finding, Place, Severity};
 use std::collections::BTreeSet;
-
-/// What to do about processes that do not know of each other.
-pub(super) const REMEDY: &[&str] = &[
-    "See whether the program is built with MPI, and with which: `ldd ./all_reduce_perf | grep mpi`",
-    "If that shows nothing, build it with MPI: `make clean; make MPI=1 MPI_HOME=/path/to/mpi`",
-    "Start it with the launcher of that MPI: a program for Open MPI 4 under the mpirun of Open MPI 5, or under srun without `--mpi=pmix`, runs alone in each process as well (`srun --mpi=list` shows what Slurm offers)",
-    "See that ranks know each other: `mpirun -np 2 --host nodeA,nodeB ./mpi_hello`",
-];
+use std::fmt::Display;
 
 /// Hosts and lines of evidence that the finding shows at most.
 const MOST_NAMED: usize = 4;
@@ -114,27 +107,10 @@ fn separate(group: &[&List], launches: &[Launch]) -> Option<Finding> {
     }
     let hosts: BTreeSet<&str> = first.iter().map(|device| device.host.as_str()).collect();
     let asked = launch.map_or(String::new(), |launch| format!(" The command asks for {} processes.", launch.processes));
-    let draft = Draft {
-        code: Code::MpiLaunch,
-        severity: if launch.is_some() { Severity::Error } else { Severity::Warning },
-        confidence: 0.95,
-        title: format!(
-            "{} processes each ran a test of their own, from rank 0 on ({})",
-            first.len(),
-            listed(hosts.iter(), MOST_NAMED)
-        ),
-        explanation: format!(
-            "nccl-tests that is built with MPI prints one list of devices, in which every rank stands once. Here {} processes each print \
-             their own, from rank 0 on: they know nothing of each other. Every figure is that of one process and its GPUs; nothing \
-             moved between them, however good the speed looks.{asked}",
-            first.len()
-        ),
-    };
+    let severity = if launch.is_some() { Severity::Error } else { Severity::Warning };
+    let hosts = listed(hosts.iter(), MOST_NAMED);
+    let words: [(&str, &dyn Display); 3] = [("processes", &first.len()), ("hosts", &hosts), ("asked", &asked)];
     let rank_0 = first.iter().take(MOST_NAMED).map(|d| Evidence::noted(d.source.clone(), "a rank 0"));
     let command = launch.map(|launch| Evidence::noted(launch.line.source.clone(), "one launch"));
-    Some(draft.finding(rank_0.chain(command).collect(), REMEDY))
+    Some(Finding { severity, ..found("launch.lists", &words, rank_0.chain(command).collect()) })
 }
-
-#[cfg(test)]
-#[path = "device_lists_tests.rs"]
-mod tests;

@@ -1,12 +1,13 @@
 //! Variables that override what NCCL would choose: `rules/environment.toml` says which values do what.
 
-use super::Draft;
+use super::found;
 use crate::case::{Case, Network, network_of};
 use crate::data::{self, Needs, Setting, Settings, When};
 use crate::variables::{nearest_variable, variable};
 use busbw_model::{
-    Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, Severity, TransportKind, Variable, VariableStanding,
+    Communicator, EnvOrigin, EnvSetting, Evidence, Finding, Severity, TransportKind, Variable, VariableStanding,
 };
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
@@ -127,11 +128,12 @@ pub fn unknown(case: &Case) -> Vec<Finding> {
     for setting in &case.run.nccl.env {
         let Some((title, advice)) = misspelt(setting).or_else(|| outdated(setting, version?)) else { continue };
         if !findings.iter().any(|f| f.title == title) {
-            let explanation =
-                "NCCL does not tell of variables that it does not know: such a setting has no effect.".into();
-            let draft =
-                Draft { code: Code::EnvOverride, severity: Severity::Info, confidence: 0.4, title, explanation };
-            findings.push(draft.finding(vec![Evidence::noted(setting.source.clone(), "no effect")], &[&advice]));
+            let words: [(&str, &dyn Display); 2] = [("title", &title), ("advice", &advice)];
+            findings.push(found(
+                "variable.unknown",
+                &words,
+                vec![Evidence::noted(setting.source.clone(), "no effect")],
+            ));
         }
     }
     findings
@@ -205,21 +207,11 @@ impl Needs {
 }
 
 fn finding(setting: &EnvSetting, known: &Setting) -> Finding {
-    let EnvSetting { name, value, .. } = setting;
-    let (confidence, advice) = match known.hurts() {
-        true => (0.82, "Unless it is there for a reason, run once without it and compare"),
-        false => (0.5, "Leave it if it was chosen by measuring; else measure once without it"),
-    };
-    Finding {
-        code: Code::EnvOverride,
-        severity: known.severity,
-        confidence,
-        title: format!("{name}={value} overrides what NCCL would choose"),
-        explanation: format!("The variable {}.", known.effect),
-        evidence: vec![Evidence::noted(setting.source.clone(), "set here")],
-        remedy: vec![format!("{advice}: `unset {name}`")],
-        expected_gain: None,
-    }
+    let id = if known.hurts() { "variable.hurts" } else { "variable.fixes" };
+    let words: [(&str, &dyn Display); 3] =
+        [("name", &setting.name), ("value", &setting.value), ("effect", &known.effect)];
+    let finding = found(id, &words, vec![Evidence::noted(setting.source.clone(), "set here")]);
+    Finding { severity: known.severity, ..finding }
 }
 
 #[cfg(test)]
@@ -230,54 +222,6 @@ mod tests {
     fn the_list_of_variables_is_read() {
         assert!(SETTINGS.len() > 10);
         assert!(SETTINGS.iter().all(|s| !s.name.is_empty() && !s.effect.ends_with('.')));
-    }
-
-    #[test]
-    fn variables_without_effect_are_told() {
-        let cases = [
-            ("NCCL_SOCKET_IFNAMES=eth0", Some("NCCL knows no NCCL_SOCKET_IFNAMES")),
-            ("NCCL_TREE_THRESHOLD=0", Some("NCCL_TREE_THRESHOLD has no effect on NCCL 2.18")),
-            ("NCCL_RAS_ENABLE=0", Some("NCCL_RAS_ENABLE has no effect on NCCL 2.18")),
-            ("NCCL_IB_TIMEOUT=22", None),
-        ];
-        for (setting, title) in cases {
-            let text = format!("NCCL version 2.18.3+cuda12.2\nexport {setting}\n");
-            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-            let found = unknown(&Case::new(&run));
-            assert_eq!(found.first().map(|f| f.title.as_str()), title, "{setting}");
-        }
-    }
-
-    #[test]
-    fn sockets_by_force_weigh_on_large_machines() {
-        let log = |settings: &str, gpus: u32| -> String {
-            let of_rank = |rank: u32| {
-                let (host, next) = (rank / gpus, (rank + 1) % (2 * gpus));
-                let via = if host == next / gpus { "P2P/CUMEM" } else { "NET/Socket/0" };
-                format!(
-                    "gpu-{host}:{rank}:1 [0] NCCL INFO {settings}\n\
-                     gpu-{host}:{rank}:1 [0] NCCL INFO comm 0x1{rank} rank {rank} nranks {} cudaDev 0 busId 1 commId 0x7 - Init COMPLETE\n\
-                     gpu-{host}:{rank}:1 [0] NCCL INFO Channel 00/0 : {rank}[0] -> {next}[0] [send] via {via}\n",
-                    2 * gpus
-                )
-            };
-            (0..2 * gpus).map(of_rank).collect()
-        };
-        let disabled = "NCCL_IB_DISABLE set by environment to 1.";
-        let named = format!("{disabled}\ngpu-0:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to tailscale0");
-        let cases = [
-            (log(disabled, 8), true),
-            (log("NCCL_NET set by environment to Socket", 8), true),
-            (log(disabled, 2), false),
-            (log(&named, 8), false),
-            (log("cudaDriverVersion 12090", 8), false),
-        ];
-        let sizes =
-            "gpu-0:0:1 [0] NCCL INFO comm 0x10 rank 0 nRanks 16 nNodes 4294967295 localRanks 1 localRank 0 MNNVL 0\n";
-        for (text, told) in cases.into_iter().chain([(sizes.to_string() + &log(disabled, 8), false)]) {
-            let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-            assert_eq!(!forced(&Case::new(&run)).is_empty(), told, "{text}");
-        }
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! Interfaces that NCCL takes for its sockets and that lead nowhere.
 
-use super::Draft;
+use super::found;
 use crate::case::{Case, network_of};
 use crate::interfaces::Inner;
 use crate::lines::Line;
-use busbw_model::{
-    Code, Communicator, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, Speaker,
-};
+use busbw_model::{Communicator, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, Speaker};
 use std::collections::HashSet;
+use std::fmt::Display;
 
 /// The variable that names interfaces.
 const IFNAME: &str = "NCCL_SOCKET_IFNAME";
@@ -28,8 +27,10 @@ pub fn taken(case: &Case) -> Vec<Finding> {
         Inner::LinkLocal => (taken.first || apart) && !meant(taken.nic),
         Inner::Containers => (taken.first || apart || networked) && !meant(taken.nic),
     };
-    let found = listed(case).into_iter().filter(misleading);
-    let worst = found.max_by_key(|taken| (taken.first, taken.count, std::cmp::Reverse(taken.line.source.place)));
+    let worst = listed(case)
+        .into_iter()
+        .filter(misleading)
+        .max_by_key(|taken| (taken.first, taken.count, std::cmp::Reverse(taken.line.source.place)));
     worst.map(|taken| taken.finding(set, failure.filter(|line| taken.could_fail(line)))).into_iter().collect()
 }
 
@@ -47,52 +48,9 @@ pub fn without_address(case: &Case) -> Vec<Finding> {
     let evidence = std::iter::once(Evidence::noted(line.source.clone(), format!("family {family}")));
     let setting = set.map(|set| Evidence::new(set.source.clone()));
     let evidence: Vec<Evidence> = evidence.chain(setting).collect();
-    let finding = match set {
-        Some(set) => no_such_interface(&set.value, &family).finding(
-            evidence,
-            &[
-                &format!("See which interfaces each host has: `mpirun --map-by ppr:1:node bash -c 'hostname; ip -brief address'`, and which lacks {}", set.value),
-                "Name one that all hosts have, or the beginning that their names share: `export NCCL_SOCKET_IFNAME=eth`",
-                "See that the variable is the same in the job on every host: `mpirun --map-by ppr:1:node bash -c 'hostname; env | grep NCCL_SOCKET'`",
-            ],
-        ),
-        None => no_address(&family).finding(
-            evidence,
-            &[
-                "Look at the output of the other ranks, from the first WARN on: the rank whose address is missing says why",
-                "Compare the NCCL that each host loads: `mpirun --map-by ppr:1:node bash -c 'hostname; ldconfig -p | grep libnccl'`, in Python `torch.cuda.nccl.version()`",
-                "List the interfaces on every host, and inside the container: `ip -brief address`",
-            ],
-        ),
-    };
-    vec![finding]
-}
-
-fn no_such_interface(value: &str, family: &str) -> Draft {
-    Draft {
-        code: Code::NetWrongInterface,
-        severity: Severity::Error,
-        confidence: 0.88,
-        title: format!("A host has no interface that {IFNAME}={value} admits"),
-        explanation: format!(
-            "A rank connects to an address of family {family}, which is neither IPv4 (2) nor IPv6 (10): it was never filled in. NCCL looked for \
-             an interface that the setting admits, found none on that host, and went on without an address."
-        ),
-    }
-}
-
-fn no_address(family: &str) -> Draft {
-    Draft {
-        code: Code::NetUnreachable,
-        severity: Severity::Error,
-        confidence: 0.6,
-        title: "A rank got no valid address of another".into(),
-        explanation: format!(
-            "A rank connects to an address of family {family}, which is neither IPv4 (2) nor IPv6 (10): it was never filled in, or \
-             misread. The other rank found no interface for its sockets, left before it told its address, or loads another version of NCCL, \
-             whose messages have another form."
-        ),
-    }
+    let value = set.map_or("", |set| &set.value);
+    let id = if set.is_some() { "interface.none" } else { "interface.no-address" };
+    vec![found(id, &[("value", &value), ("family", &family)], evidence)]
 }
 
 /// Whether no connection leaves the node: as communicators say, or as all their connections show.
@@ -182,53 +140,24 @@ impl Taken<'_> {
         let (name, why) = (&self.nic.name, self.inner.why());
         let address = self.nic.address.as_ref().map_or(String::new(), |address| format!(" ({address})"));
         let excluding = set.filter(|set| set.value.starts_with('^') && self.inner == Inner::Loopback);
-        let draft = Draft {
-            code: Code::NetWrongInterface,
-            severity: if failure.is_some() { Severity::Error } else { Severity::Warning },
-            confidence: match (self.count, failure) {
-                (_, Some(_)) => 0.93,
-                (1, None) if self.inner != Inner::Loopback => 0.75,
-                (_, None) => 0.92,
-            },
-            title: format!("NCCL uses {name}{address}, {why}"),
-            explanation: format!(
-                "NCCL takes every interface that is up, or those that {IFNAME} names; ranks meet over the first, and connections are spread \
-                 over all. {name} is {why}: a peer on another node cannot be reached through it, and connections fail or hang.{}",
-                self.why_loopback(excluding)
-            ),
+        let severity = if failure.is_some() { Severity::Error } else { Severity::Warning };
+        let confidence = match (self.count, failure) {
+            (_, Some(_)) => 0.93,
+            (1, None) if self.inner != Inner::Loopback => 0.75,
+            (_, None) => 0.92,
         };
-        let exclude = excluding.map(|set| {
-            format!("Exclude lo as well: `export {IFNAME}={},lo` (an image may set it in /etc/nccl.conf)", set.value)
-        });
-        let remedy = exclude.iter().map(String::as_str).chain(REMEDY).collect::<Vec<_>>();
+        let id = match (self.inner, excluding) {
+            (Inner::Loopback, Some(_)) => "interface.loopback-admitted",
+            (Inner::Loopback, None) => "interface.loopback",
+            _ => "interface.taken",
+        };
+        let value = excluding.map_or("", |set| &set.value);
+        let words: [(&str, &dyn Display); 4] =
+            [("name", name), ("address", &address), ("why", &why), ("value", &value)];
         let shown = Evidence::noted(self.line.source.clone(), format!("{name}: {why}"));
         let setting = excluding.map(|set| Evidence::noted(set.source.clone(), "lo is not excluded"));
         let failed = failure.map(|line| Evidence::new(line.source.clone()));
-        draft.finding(std::iter::once(shown).chain(setting).chain(failed).collect(), &remedy)
-    }
-
-    /// How NCCL came to take loopback (`src/misc/socket.cc`).
-    fn why_loopback(&self, excluding: Option<&EnvSetting>) -> String {
-        match (self.inner, excluding) {
-            (Inner::Loopback, Some(set)) => format!(
-                " {IFNAME}={} excludes what it names and admits all else, and so admits lo, which NCCL by itself takes only where nothing \
-                 else is up.",
-                set.value
-            ),
-            (Inner::Loopback, None) => format!(
-                " By itself NCCL takes lo only where nothing else is up. A {IFNAME} that excludes names without lo among them (`^docker0`) \
-                 admits it; images set such a value in /etc/nccl.conf."
-            ),
-            _ => String::new(),
-        }
+        let evidence = std::iter::once(shown).chain(setting).chain(failed).collect();
+        Finding { severity, confidence, ..found(id, &words, evidence) }
     }
 }
-
-const REMEDY: [&str; 2] = [
-    "List the interfaces with their addresses: `ip -brief address`",
-    "Name the one that all nodes share: `export NCCL_SOCKET_IFNAME=eth0` (or exclude others: `export NCCL_SOCKET_IFNAME=^docker,lo,veth,virbr`)",
-];
-
-#[cfg(test)]
-#[path = "interface_tests.rs"]
-mod tests;

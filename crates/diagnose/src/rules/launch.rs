@@ -1,16 +1,17 @@
 //! Processes that each ran a test of their own instead of one test together.
 
-use super::Draft;
-use super::device_lists::{self, REMEDY};
+use super::device_lists;
+use super::found;
 use super::launch_command::Launch;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{BenchTable, Code, Ended, Evidence, Finding, Place, RankEnd, Severity, SourceLine};
+use busbw_model::{BenchTable, Ended, Evidence, Finding, Place, RankEnd, SourceLine};
+use std::fmt::Display;
 
 /// Several results where a launcher was to start one job. Where devices are listed, the lists tell.
 pub fn repeated(case: &Case) -> Vec<Finding> {
     let launches = Launch::all(case);
-    let found = launches.iter().enumerate().find_map(|(index, launch)| {
+    let results = launches.iter().enumerate().find_map(|(index, launch)| {
         let next = launches.get(index + 1).map(Launch::place).filter(|p| p.input == launch.place().input);
         let end = next.map_or(u64::MAX, |place| place.line);
         let within =
@@ -21,7 +22,7 @@ pub fn repeated(case: &Case) -> Vec<Finding> {
         let listed = case.run.tables.iter().any(|table| within(table.place) && !table.devices.is_empty());
         (alike && !listed).then(|| separate(launch, averages.len()))
     });
-    found.into_iter().collect()
+    results.into_iter().collect()
 }
 
 /// More GPUs asked for than a host has: every process of nccl-tests takes `-t` times `-g` of them, counted on from its place on the host.
@@ -34,17 +35,7 @@ pub fn too_many(case: &Case) -> Vec<Finding> {
     if each < 2 || processes < 2 {
         return Vec::new();
     }
-    let draft = Draft {
-        code: Code::MpiLaunch,
-        severity: Severity::Error,
-        confidence: 0.9,
-        title: format!("Each process asks for {each} GPUs, and several start on a host: more GPUs than it has"),
-        explanation: "nccl-tests gives every process its own GPUs: processes of a host times `-t` times `-g` must not exceed the host's GPUs. CUDA \
-                      refused the first that is not there (invalid device ordinal)."
-            .into(),
-    };
-    let remedy = "Start one process per GPU with `-g 1`, or one process per host with `-g` and the number of its GPUs";
-    vec![draft.finding(vec![Evidence::new(first.source.clone())], &[remedy])]
+    vec![found("launch.too-many", &[("each", &each)], vec![Evidence::new(first.source.clone())])]
 }
 
 /// Ranks that lie beyond the size of their world: `Invalid rank requested : 7/4` (`src/init.cc`).
@@ -57,26 +48,11 @@ pub fn beyond(case: &Case) -> Vec<Finding> {
     let beyond: Vec<i64> = ranks.iter().filter(|(_, other)| *other == size).map(|(rank, _)| *rank).collect();
     let noun = if beyond.len() == 1 { "rank" } else { "ranks" };
     let named = listed(beyond.iter(), 8);
-    let draft = Draft {
-        code: Code::MpiLaunch,
-        severity: Severity::Error,
-        confidence: 0.95,
-        title: format!("NCCL was asked for {noun} {named} in a world of {size}: RANK and WORLD_SIZE do not fit"),
-        explanation: format!(
-            "Ranks count from 0 to {}; rank {rank} is none of {size}. More processes were started than they were told: one for each visible \
-             GPU, with another number as world size, or ranks that count over all nodes with the size of one node.",
-            size - 1
-        ),
-    };
+    let words: [(&str, &dyn Display); 5] =
+        [("noun", &noun), ("named", &named), ("size", &size), ("last", &(size - 1)), ("rank", &rank)];
     let evidence = lines().take(4).map(|(line, _)| Evidence::noted(line.source.clone(), "rank / world size")).collect();
-    vec![draft.finding(evidence, BEYOND)]
+    vec![found("launch.beyond", &words, evidence)]
 }
-
-const BEYOND: &[&str] = &[
-    "Let one launcher set both, and take them from the environment: `torchrun --nnodes=2 --nproc_per_node=8 train.py`",
-    "Where the program starts its processes itself: make the world size nodes times processes, and show it only the GPUs that it is to use: `export CUDA_VISIBLE_DEVICES=0,1,2,3`",
-    "Print what each process got: `echo $(hostname) rank $RANK of $WORLD_SIZE, local $LOCAL_RANK`",
-];
 
 /// The rank and the number of ranks.
 fn rank_of_world(text: &str) -> Option<(i64, i64)> {
@@ -98,18 +74,8 @@ fn all_alike(averages: &[f64]) -> bool {
 }
 
 fn separate(launch: &Launch, results: usize) -> Finding {
-    let draft = Draft {
-        code: Code::MpiLaunch,
-        severity: Severity::Warning,
-        confidence: 0.88,
-        title: format!("{results} results for one launch: every process ran a test of its own"),
-        explanation: format!(
-            "The command starts {} processes, and {results} print a result. nccl-tests that is built with MPI prints one, from rank 0; built \
-             without, each process tests the GPUs that it sees and knows nothing of the others. The figures are those of single processes.",
-            launch.processes,
-        ),
-    };
-    draft.finding(vec![Evidence::noted(launch.line.source.clone(), "one launch")], REMEDY)
+    let words: [(&str, &dyn Display); 2] = [("results", &results), ("processes", &launch.processes)];
+    found("launch.results", &words, vec![Evidence::noted(launch.line.source.clone(), "one launch")])
 }
 
 /// Tables of one rank, in which nothing moves.
@@ -124,59 +90,8 @@ fn still(case: &Case) -> Option<Finding> {
     let tables: Vec<&BenchTable> = case.run.tables.iter().filter(one_rank).filter(|t| still(t)).collect();
     let first =
         tables.first().filter(|_| tables.len() == case.run.tables.iter().filter(|t| !t.rows.is_empty()).count())?;
-    let draft = Draft {
-        code: Code::MpiLaunch,
-        severity: Severity::Warning,
-        confidence: if tables.len() > 1 { 0.85 } else { 0.7 },
-        title: "The test ran on a single rank, so busbw is 0".into(),
-        explanation: "With one rank nothing leaves the GPU, and nccl-tests prints a busbw of 0. Where several ranks were meant, the launcher \
-                      did not tell the processes of each other: a build without MPI, another MPI's mpirun, or `-g 1` without a launcher."
-            .into(),
-    };
+    let confidence = if tables.len() > 1 { 0.85 } else { 0.7 };
     let source =
         first.rows.first().map_or_else(|| SourceLine { place: first.place, text: "".into() }, |row| row.source.clone());
-    Some(draft.finding(vec![Evidence::noted(source, "one rank")], REMEDY))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(text: &str, rule: crate::rules::Rule) -> Option<(Severity, String)> {
-        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-        rule(&Case::new(&run)).into_iter().next().map(|finding| (finding.severity, finding.title))
-    }
-
-    #[test]
-    fn a_rank_beyond_its_world_is_named_with_both_numbers() {
-        let warns = |rank: u32, size: u32| {
-            format!("gpu-a:{rank}:9 [0] init.cc:981 NCCL WARN Invalid rank requested : {rank}/{size}\n")
-        };
-        let cases = [
-            (warns(9, 8), "rank 9 in a world of 8"),
-            (warns(11, 8) + &warns(10, 8), "ranks 10, 11 in a world of 8"),
-            ("Last error:\nInvalid rank requested : -1/16\n".to_string(), "rank -1 in a world of 16"),
-        ];
-        for (text, numbers) in cases {
-            let (severity, title) = found(&text, beyond).unwrap_or_else(|| panic!("{text}"));
-            assert_eq!((severity, title.contains(numbers)), (Severity::Error, true), "{title}");
-        }
-        assert_eq!(found("Invalid rank requested : none", beyond), None);
-    }
-
-    /// Ends of tables without a list of devices tell by their number; with lists, the lists tell.
-    #[test]
-    fn results_are_counted_where_no_device_is_listed() {
-        let launch = "$ mpirun -np 2 ./all_reduce_perf -g 4\n";
-        let end = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 147.2\n#\n";
-        let devices = "# Using devices\n#  Rank  0 Pid  5 on gpu-a device  0 [0x0f] H100\n#  Rank  1 Pid  6 on gpu-a device  1 [0x1f] H100\n";
-        let cases = [
-            (format!("{launch}{end}{end}"), true),
-            (format!("{launch}{end}"), false),
-            (format!("{launch}{devices}{end}{end}"), false),
-        ];
-        for (text, told) in cases {
-            assert_eq!(found(&text, repeated).is_some(), told, "{text}");
-        }
-    }
+    Some(Finding { confidence, ..found("launch.alone", &[], vec![Evidence::noted(source, "one rank")]) })
 }

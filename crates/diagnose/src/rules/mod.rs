@@ -29,7 +29,12 @@ pub(crate) mod wire_test;
 mod witnesses;
 
 use crate::case::Case;
+use crate::data::{Cause, Signatures, built_in};
 use busbw_model::{Code, Evidence, Finding, Severity};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::LazyLock;
+use toml::Spanned;
 
 /// A rule.
 pub type Rule = fn(&Case) -> Vec<Finding>;
@@ -103,6 +108,38 @@ pub const ALL: &[Entry] = &[
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),
 ];
+
+/// What rules say, by its id.
+static SAID: LazyLock<HashMap<String, Cause>> = LazyLock::new(|| {
+    let file = built_in::<Signatures>("rules/findings.toml", include_str!("../../../../rules/findings.toml"));
+    file.cause.into_iter().map(Spanned::into_inner).map(|said| (said.id.clone(), said)).collect()
+});
+
+/// The finding of an id in `rules/findings.toml`, with the words for its gaps.
+fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
+    let Some(said) = SAID.get(id) else { unreachable!("a test holds that rules/findings.toml has {id}") };
+    let fill = |text: &String| {
+        words.iter().fold(text.clone(), |text, (gap, word)| text.replace(&format!("{{{gap}}}"), &word.to_string()))
+    };
+    let remedy = said.remedy.iter().map(fill).collect();
+    Finding { title: fill(&said.title), explanation: fill(&said.explanation), remedy, ..said.finding(evidence) }
+}
+
+impl Cause {
+    /// The finding of it, as its file words it.
+    fn finding(&self, evidence: Vec<Evidence>) -> Finding {
+        Finding {
+            code: self.code,
+            severity: self.severity,
+            confidence: self.confidence,
+            title: self.title.clone(),
+            explanation: self.explanation.clone(),
+            evidence,
+            remedy: self.remedy.clone(),
+            expected_gain: None,
+        }
+    }
+}
 
 /// A finding in the making: what every rule says of it.
 struct Draft {

@@ -1,12 +1,11 @@
 //! NICs that NCCL lists and no connection uses.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
 use crate::interfaces::Inner;
-use busbw_model::{
-    Code, Communicator, Edge, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, TransportKind,
-};
+use busbw_model::{Communicator, Edge, Evidence, Finding, NetworkLine, NetworkStatement, Nic, TransportKind};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 /// Communicators over several nodes whose connections use fewer NICs than their hosts list.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -38,28 +37,13 @@ fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
     if listed < 2 || enough {
         return None;
     }
-    let draft = Draft {
-        code: Code::NicUnused,
-        severity: Severity::Warning,
-        confidence: 0.75,
-        title: format!("NCCL found {listed} NICs and uses {}", used.len()),
-        explanation: format!(
-            "The log lists {listed} devices for {network}, and every connection between nodes goes through {}. A channel has one NIC; NICs \
-             stay idle when the search finds no path that uses them, when they are far from all GPUs, or when there are fewer channels than NICs.",
-            used.iter().map(|nic| format!("{network}/{nic}")).collect::<Vec<_>>().join(", ")
-        ),
-    };
+    let in_use = used.iter().map(|nic| format!("{network}/{nic}")).collect::<Vec<_>>().join(", ");
+    let words: [(&str, &dyn Display); 4] =
+        [("listed", &listed), ("used", &used.len()), ("network", &network), ("in_use", &in_use)];
     let first = comm.transports.iter().find(|t| t.kind.is_network()).and_then(|t| case.run.line(t.first));
     let mut evidence = vec![Evidence::noted(line.source.clone(), "what NCCL found")];
     evidence.extend(first.map(|line| Evidence::noted(line, "what it uses")));
-    Some(draft.finding(
-        evidence,
-        &[
-            "See what the search found: `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH`",
-            "Try more channels, and rings that change NICs: `export NCCL_MIN_NCHANNELS=4 NCCL_CROSS_NIC=1`",
-            "Try a newer NCCL: the search of early versions kept all rings on the first interface",
-        ],
-    ))
+    Some(found("nic.idle", &words, evidence))
 }
 
 /// The longest list of a host of the communicator.
@@ -82,40 +66,4 @@ fn listed<'a>(case: &'a Case, comm: &Communicator, network: &str) -> Option<(&'a
             _ => None,
         })
         .max_by_key(|(_, count)| *count)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Four ranks on two hosts with two NICs each; every rank logs what it sends, and those of `silent` nothing.
-    fn found(network: &str, devices: &str, nic: u32, silent: &[u32]) -> Option<String> {
-        let of_rank = |rank: u32| {
-            let (host, next) = (format!("gpu-{}", rank / 2), (rank + 1) % 4);
-            let says = |text: String| format!("{host}:{rank}:{rank} [{}] NCCL INFO {text}\n", rank % 2);
-            let via = if rank.is_multiple_of(2) { "P2P/CUMEM".into() } else { format!("NET/{network}/{nic}") };
-            let lines = [
-                format!("NET/{network} : Using {devices}"),
-                format!(
-                    "ncclCommInitRank comm 0x1{rank} rank {rank} nranks 4 cudaDev 0 busId 1000 commId 0x7 - Init COMPLETE"
-                ),
-                format!("Channel 00/0 : {rank}[0] -> {next}[0] [send] via {via}"),
-            ];
-            lines.map(says).concat()
-        };
-        let log: String = (0..4).filter(|rank| !silent.contains(rank)).map(of_rank).collect();
-        let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("a log");
-        rule(&Case::new(&run)).into_iter().next().map(|finding| finding.title)
-    }
-
-    #[test]
-    fn a_nic_is_idle_only_where_every_rank_tells_what_it_uses() {
-        let two = "[0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>";
-        let used = Some("NCCL found 2 NICs and uses 1".to_string());
-        assert_eq!(found("IB", two, 0, &[]), used);
-        assert_eq!(found("IB", two, 0, &[2]), None, "rank 2 says nothing");
-        assert_eq!(found("IB", two, 2, &[]), None, "device 2 is fused from both");
-        assert_eq!(found("Socket", "[0]eth0:10.0.0.1<0> [1]eth1:10.0.1.1<0>", 0, &[]), used);
-        assert_eq!(found("Socket", "[0]eth0:10.0.0.1<0> [1]docker0:172.17.0.1<0>", 0, &[]), None);
-    }
 }

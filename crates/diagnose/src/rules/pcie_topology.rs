@@ -1,10 +1,8 @@
 //! PCIe links as NCCL sees them: virtual machines that hide them, and links below what their siblings have.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
-use busbw_model::{
-    Code, DeviceKind, Evidence, Finding, Severity, SourceLine, SystemDump, SystemNode, TopoDevice, XmlPci, XmlTopology,
-};
+use busbw_model::{DeviceKind, Evidence, Finding, SourceLine, SystemDump, SystemNode, TopoDevice, XmlPci, XmlTopology};
 
 /// NCCL's figure for a link of 2.5 GT/s x1, GB/s, and a little more: what virtual machines show (`src/graph/topo.cc`).
 const HIDDEN_GBS: f64 = 0.5;
@@ -39,22 +37,7 @@ fn hidden(case: &Case) -> Option<Finding> {
         .map(|p| p.source.clone())
         .or_else(|| dump.map(|d| line_of(case, d.place)))
         .or_else(|| xml.map(|x| line_of(case, x.place)))?;
-    let draft = Draft {
-        code: Code::TopoVirtualized,
-        severity: Severity::Warning,
-        confidence: 0.85,
-        title: "NCCL sees PCIe links that no real machine has: a virtual machine hides the topology".into(),
-        explanation: "Links of 2.5 GT/s with one lane, or without a speed, are what hypervisors show for the bridges that they invent. NCCL \
-                      believes them: it takes such a link for a bottleneck of some 0.2 GB/s, keeps GPUDirect RDMA off and builds few channels."
-            .into(),
-    };
-    Some(draft.finding(
-        vec![Evidence::noted(source, "no real link")],
-        &[
-            "Ask the provider for the topology file of this instance type and give it to NCCL on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
-            "Where you write one yourself, leave out the link between CPU and bridge that limits everything: give it the real link_speed and link_width",
-        ],
-    ))
+    Some(found("topo.hidden", &[], vec![Evidence::noted(source, "no real link")]))
 }
 
 /// `nvidia-smi topo -m` names several NUMA nodes for every GPU: no host bridge says whose it is. Virtual machines show that,
@@ -66,22 +49,8 @@ fn without_numa(case: &Case) -> Option<Finding> {
         let mut gpus = matrix.of_kind(DeviceKind::Gpu).peekable();
         gpus.peek().is_some() && gpus.all(|gpu| names_several(&gpu))
     })?;
-    let draft = Draft {
-        code: Code::TopoVirtualized,
-        severity: Severity::Info,
-        confidence: 0.5,
-        title: "No GPU says to which NUMA node it belongs".into(),
-        explanation: "Each host bridge belongs to one NUMA node, and firmware usually says to which. Here it does not, as in most virtual \
-                      machines: NCCL takes GPUs and NICs for equally near, and ranks may run on cores far from their GPU."
-            .into(),
-    };
-    Some(draft.finding(
-        vec![Evidence::noted(case.line_of(matrix), "`NUMA Affinity` names several nodes for every GPU")],
-        &[
-            "In a virtual machine, give NCCL the provider's topology file on every node: `export NCCL_TOPO_FILE=/etc/nccl/topo.xml`",
-            "See what NCCL sees: `export NCCL_TOPO_DUMP_FILE=system.xml`, then look for GPUs and NICs directly below the CPU",
-        ],
-    ))
+    let shown = Evidence::noted(case.line_of(matrix), "`NUMA Affinity` names several nodes for every GPU");
+    Some(found("topo.no-numa", &[], vec![shown]))
 }
 
 fn line_of(case: &Case, place: busbw_model::Place) -> SourceLine {
@@ -118,27 +87,13 @@ fn odd(devices: &[(String, f64)]) -> Option<String> {
 }
 
 fn degraded(source: SourceLine, what: &str) -> Finding {
-    let draft = Draft {
-        code: Code::PcieDegraded,
-        severity: Severity::Warning,
-        confidence: 0.7,
-        title: format!("The PCIe link of {what} is slower than that of its siblings"),
-        explanation: "Devices of one kind have the same link in a sound machine. This one came up with fewer lanes or at a lower speed: a \
-                      riser, a dirty contact, a slot that is wired for less. (GPUs lower the speed while idle: look under load.)"
-            .into(),
-    };
-    draft.finding(
-        vec![Evidence::noted(source, "the topology")],
-        &[
-            "Compare capability and state: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`",
-            "Reseat the card, and compare with another node",
-        ],
-    )
+    found("pcie.sibling", &[("what", &what)], vec![Evidence::noted(source, "the topology")])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use busbw_model::{Code, Severity};
 
     #[test]
     fn gpus_without_a_numa_node_are_noted() {

@@ -67,16 +67,9 @@ impl<'a> Found<'a> {
         let first = standing.first()?;
         let evidence = standing.iter().take(4).map(|line| Evidence::new(line.source.clone())).collect();
         let host = first.host.map_or(String::new(), |host| format!(" (first on {host})"));
-        Some(Finding {
-            code: cause.code,
-            severity: cause.severity,
-            confidence: cause.confidence,
-            title: format!("{}{host}", cause.title),
-            explanation: format!("{}{}", cause.explanation, repeated(&standing)),
-            evidence,
-            remedy: cause.remedy.clone(),
-            expected_gain: None,
-        })
+        let title = format!("{}{host}", cause.title);
+        let explanation = format!("{}{}", cause.explanation, repeated(&standing));
+        Some(Finding { title, explanation, ..cause.finding(evidence) })
     }
 }
 
@@ -98,15 +91,3 @@ fn repeated(matching: &[&Line]) -> String {
     let total: u64 = matching.iter().map(|line| line.count).sum();
     if total > 1 { format!(" The input has {total} such lines.") } else { String::new() }
 }
-
-#[cfg(test)]
-#[path = "signatures_tests.rs"]
-mod tests;
-
-#[cfg(test)]
-#[path = "signatures_tests_network.rs"]
-mod tests_network;
-
-#[cfg(test)]
-#[path = "signatures_tests_gpu.rs"]
-mod tests_gpu;

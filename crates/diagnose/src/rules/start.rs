@@ -1,11 +1,10 @@
 //! Ranks that did not come up: who died, who waits, where, and for whom.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{
-    Code, Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, Severity, SourceLine, Stage, Warning,
-};
+use busbw_model::{Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, SourceLine, Stage, Warning};
+use std::fmt::Display;
 
 /// Ranks that a title names at most.
 const MOST_NAMED: usize = 8;
@@ -95,26 +94,9 @@ impl<'a> Start<'a> {
             return None;
         }
         let who = self.named(&gone);
-        let draft = Draft {
-            code: Code::PeerDied,
-            severity: Severity::Error,
-            confidence: 0.93,
-            title: format!("{who} ended during init without a word; the others lost the connection"),
-            explanation: format!(
-                "{} of {} ranks returned an error from init because a connection was closed. {who} returned none: the process was killed, or \
-                 ended outside NCCL.",
-                self.failed.len(),
-                self.nranks
-            ),
-        };
-        let evidence = vec![Evidence::noted(warning.source.clone(), "a consequence")];
-        Some(draft.finding(
-            evidence,
-            &[
-                "Look at the end of that process's own output, and at its exit status in the launcher's",
-                "See whether the kernel killed it: `dmesg -T | grep -iE 'killed process|out of memory|segfault'`",
-            ],
-        ))
+        let words: [(&str, &dyn Display); 3] =
+            [("who", &who), ("failed", &self.failed.len()), ("nranks", &self.nranks)];
+        Some(found("start.lost", &words, vec![Evidence::noted(warning.source.clone(), "a consequence")]))
     }
 
     /// All ranks began, or all but a few, and none gets past the meeting over TCP.
@@ -125,38 +107,21 @@ impl<'a> Start<'a> {
             return None;
         }
         let came = self.silent.len();
-        let (code, title) = match self.absent.is_empty() {
-            true => (
-                Code::NetUnreachable,
-                format!("All {} ranks began init, and none found the others: they hang in the bootstrap", self.nranks),
-            ),
-            false => (
-                Code::HangMismatch,
-                format!(
-                    "{} never came: {came} of {} ranks wait in the bootstrap",
-                    self.named(&self.absent),
-                    self.nranks
-                ),
-            ),
-        };
-        let draft = Draft {
-            code,
-            severity: Severity::Error,
-            confidence: if self.hosts(&self.silent).len() > 1 { 0.75 } else { 0.55 },
-            title,
-            explanation: format!(
-                "After `Init START` ranks meet over TCP: each tells rank 0's process its address, and then connects to the next rank, at ports that \
-                 the system chooses. No rank got past this: {}. A firewall that drops what comes in, or an address that other hosts cannot reach, \
-                 shows like this, and so does a rank that does not call init. If the log only ends here, give all of it.",
-                self.places()
-            ),
-        };
-        let remedy: Vec<String> = self.how_to_test();
-        let remedy: Vec<&str> = remedy.iter().map(String::as_str).collect();
-        Some(draft.finding(
-            self.addresses().into_iter().map(|(_, line)| Evidence::noted(line.clone(), "where ranks meet")).collect(),
-            &remedy,
-        ))
+        let hosts = self.comm.hosts(self.case.run);
+        let addresses = self.addresses();
+        let words: [(&str, &dyn Display); 7] = [
+            ("nranks", &self.nranks),
+            ("absent", &self.named(&self.absent)),
+            ("came", &came),
+            ("places", &self.places()),
+            ("host", hosts.first().unwrap_or(&"a host")),
+            ("other", hosts.get(1).unwrap_or(&"the other host")),
+            ("address", &addresses.first().map_or("ADDRESS", |(address, _)| address)),
+        ];
+        let id = if self.absent.is_empty() { "start.nobody-met" } else { "start.never-came" };
+        let confidence = if self.hosts(&self.silent).len() > 1 { 0.75 } else { 0.55 };
+        let evidence = addresses.iter().map(|(_, line)| Evidence::noted((*line).clone(), "where ranks meet")).collect();
+        Some(Finding { confidence, ..found(id, &words, evidence) })
     }
 
     /// Most came up, and these did not.
@@ -166,22 +131,9 @@ impl<'a> Start<'a> {
             return None;
         }
         let absent: Vec<u32> = (0..self.nranks).filter(|rank| !self.up.contains(rank)).collect();
-        let draft = Draft {
-            code: Code::PeerDied,
-            severity: Severity::Warning,
-            confidence: 0.55,
-            title: format!("{} never finished initialising, {complete} of {} did", self.named(&absent), self.nranks),
-            explanation: "Most ranks printed `Init COMPLETE` for this communicator, these did not. They died, hang, or cannot be reached: what \
-                          their own output says first is the cause, what the others say follows from it."
-                .into(),
-        };
-        Some(draft.finding(
-            Vec::new(),
-            &[
-                "Look at the output of these ranks first, from the first WARN on",
-                "See where they are: `py-spy dump --pid PID` or `gdb -p PID -batch -ex bt`",
-            ],
-        ))
+        let words: [(&str, &dyn Display); 3] =
+            [("absent", &self.named(&absent)), ("complete", &complete), ("nranks", &self.nranks)];
+        Some(found("start.unfinished", &words, Vec::new()))
     }
 
     fn host(&self, rank: u32) -> Option<&'a str> {
@@ -223,19 +175,4 @@ impl<'a> Start<'a> {
         };
         lines.filter_map(address).take(2).collect()
     }
-
-    fn how_to_test(&self) -> Vec<String> {
-        let hosts = self.comm.hosts(self.case.run);
-        let address = self.addresses().first().map_or("ADDRESS", |(address, _)| address);
-        let other = hosts.get(1).unwrap_or(&"the other host");
-        vec![
-            format!("Try a port from {other}: `nc -l 20000` on {}, then `nc -zv {address} 20000`, and the other way round", hosts.first().unwrap_or(&"a host")),
-            "Look for a firewall on both hosts: `nft list ruleset; iptables -S`. NCCL takes any free port: let the hosts of the job reach each other on all".into(),
-            "See where each rank waits: `py-spy dump --native --pid PID`".into(),
-        ]
-    }
 }
-
-#[cfg(test)]
-#[path = "start_tests.rs"]
-mod tests;

@@ -1,11 +1,13 @@
 //! Which network carries the traffic between nodes, and whether it should.
 
+use super::found;
 use crate::case::{Case, Network, Test, network_of};
 use busbw_model::{
     BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
     Severity, SourceLine, TransportKind,
 };
 use busbw_predict::sockets_at_best;
+use std::fmt::Display;
 
 /// The log says that ranks of different nodes talk over sockets.
 pub fn logged(case: &Case) -> Vec<Finding> {
@@ -54,21 +56,13 @@ fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {
     let avoidable = matches!(why, Why::Disabled(_) | Why::Forced(_)) || case.has_rdma();
     let mut evidence: Vec<Evidence> = evidence.into_iter().collect();
     evidence.extend(why.evidence());
-    Finding {
-        code: Code::NetSocketFallback,
-        severity: if avoidable { Severity::Warning } else { Severity::Info },
-        confidence: if avoidable { why.confidence() } else { 0.5 },
-        title: format!("Ranks of different nodes talk over TCP sockets: {}", why.in_short()),
-        explanation: format!(
-            "NCCL connects ranks of different nodes through RDMA where it finds an HCA (`via NET/IB`), and through TCP sockets where \
-             it does not (`via NET/Socket`). Sockets copy every byte through the CPU and reach a fraction of RDMA's bandwidth at \
-             several times its latency. {}",
-            why.explanation()
-        ),
-        evidence,
-        remedy: why.remedy(),
-        expected_gain: None,
-    }
+    let (id, name, value) = match &why {
+        Why::Disabled(setting) | Why::Forced(setting) => ("sockets.asked", &*setting.name, &*setting.value),
+        Why::NoDevice(_) => ("sockets.no-device", "", ""),
+        Why::Unknown => ("sockets.unsaid", "", ""),
+    };
+    let finding = found(id, &[("name", &name), ("value", &value)], evidence);
+    if avoidable { finding } else { Finding { severity: Severity::Info, confidence: 0.5, ..finding } }
 }
 
 /// Why sockets are in use.
@@ -97,33 +91,6 @@ impl<'a> Why<'a> {
         no_device.map_or(Why::Unknown, |line| Why::NoDevice(&line.source))
     }
 
-    fn confidence(&self) -> f64 {
-        match self {
-            Why::Disabled(_) | Why::Forced(_) => 0.95,
-            Why::NoDevice(_) => 0.85,
-            Why::Unknown => 0.7,
-        }
-    }
-
-    fn in_short(&self) -> String {
-        match self {
-            Why::Disabled(setting) | Why::Forced(setting) => format!("{}={} asks for it", setting.name, setting.value),
-            Why::NoDevice(_) => "NCCL found no RDMA device".to_string(),
-            Why::Unknown => "RDMA is not in use".to_string(),
-        }
-    }
-
-    fn explanation(&self) -> &'static str {
-        match self {
-            Why::Disabled(_) | Why::Forced(_) => "Here a variable asks for it, so no HCA was even tried.",
-            Why::NoDevice(_) => {
-                "Here NCCL looked for RDMA devices and found none: there is no HCA, its driver is not loaded, or a container does not \
-                 show it (/dev/infiniband) or lacks its user-space libraries (libibverbs, rdma-core)."
-            }
-            Why::Unknown => "The log does not say why no HCA is in use.",
-        }
-    }
-
     fn evidence(&self) -> Option<Evidence> {
         match self {
             Why::Disabled(setting) | Why::Forced(setting) => {
@@ -131,25 +98,6 @@ impl<'a> Why<'a> {
             }
             Why::NoDevice(line) => Some(Evidence::noted((*line).clone(), "no HCA found")),
             Why::Unknown => None,
-        }
-    }
-
-    fn remedy(&self) -> Vec<String> {
-        let see = "See which devices the node, and the container, have: `ls /sys/class/infiniband /dev/infiniband; ibv_devinfo | grep -E 'hca_id|state|link_layer'`";
-        match self {
-            Why::Disabled(setting) | Why::Forced(setting) => vec![
-                format!("Remove the variable from the job's environment, mpirun line and nccl.conf: `unset {}`", setting.name),
-                see.to_string(),
-            ],
-            Why::NoDevice(_) | Why::Unknown => vec![
-                see.to_string(),
-                "In a container: pass the devices and install the user-space libraries: `docker run --device=/dev/infiniband --ulimit memlock=-1 …` \
-                 and `apt-get install -y libibverbs1 ibverbs-providers librdmacm1`"
-                    .to_string(),
-                "Run once with `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET` and look for a line that begins with NET/IB".to_string(),
-                "If the machines have no RDMA, sockets can carry more with several of them: `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4`"
-                    .to_string(),
-            ],
         }
     }
 }
@@ -168,18 +116,8 @@ fn above_sockets(test: &Test) -> bool {
 
 /// `busbw bench` without GPUs: sockets are its network, whatever NICs there are.
 fn engine(test: &Test) -> Finding {
-    Finding {
-        code: Code::NetSocketFallback,
-        severity: Severity::Info,
-        confidence: 0.95,
-        title: format!("{} over TCP sockets, as ranks on CPU cores talk", test.curve.peak),
-        explanation: "busbw's own engine has ranks on CPU cores, and knows no RDMA. So the table tells that the job starts, and what \
-                      sockets carry between these hosts; it tells nothing of NCCL."
-            .to_string(),
-        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the best it reaches")],
-        remedy: vec!["On hosts with GPUs, run NCCL: add `--backend nccl`".to_string()],
-        expected_gain: None,
-    }
+    let shown = Evidence::noted(test.curve.peak_row.source.clone(), "the best it reaches");
+    found("sockets.engine", &[("peak", &test.curve.peak)], vec![shown])
 }
 
 /// Two runs on the same machines, one several times faster: the fast one shows what the network can do.
@@ -222,35 +160,29 @@ fn siblings(a: &Test, b: &Test) -> bool {
 }
 
 fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
-    let ratio = fast.curve.peak.0 / slow.curve.peak.0;
     let (slow_path, fast_path) = (run.path(slow.table.place), run.path(fast.table.place));
+    let latency = slow.curve.latency.map_or(String::new(), |l| format!(" with {:.0} µs for the smallest size", l.0));
+    let words: [(&str, &dyn Display); 8] = [
+        ("slow_path", &slow_path),
+        ("fast_path", &fast_path),
+        ("slow", &slow.curve.peak),
+        ("fast", &fast.curve.peak),
+        ("collective", &slow.table.collective.map_or("a collective", |c| c.name())),
+        ("ratio", &format!("{:.0}", fast.curve.peak.0 / slow.curve.peak.0)),
+        ("gbit", &format!("{:.0}", slow.curve.peak.gbit_per_s())),
+        ("latency", &latency),
+    ];
+    let evidence = vec![
+        Evidence::noted(slow.curve.peak_row.source.clone(), "the best without RDMA"),
+        Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA"),
+    ];
     Finding {
-        code: Code::NetSocketFallback,
-        severity: Severity::Warning,
-        confidence: 0.9,
-        title: format!("{slow_path} did not use RDMA: {} where the same GPUs reach {} in {fast_path}", slow.curve.peak, fast.curve.peak),
-        explanation: format!(
-            "Both inputs measure {} on the same GPUs of the same hosts, and one is {ratio:.0} times faster. What the nodes are made of is \
-             the same, so the network path differs: {} ({:.0} Gbit/s){} is what TCP sockets carry, {} between nodes is out of their reach.",
-            slow.table.collective.map_or("a collective", |c| c.name()),
-            slow.curve.peak,
-            slow.curve.peak.gbit_per_s(),
-            slow.curve.latency.map_or(String::new(), |l| format!(" with {:.0} µs for the smallest size", l.0)),
-            fast.curve.peak,
-        ),
-        evidence: vec![
-            Evidence::noted(slow.curve.peak_row.source.clone(), "the best without RDMA"),
-            Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA"),
-        ],
-        remedy: vec![
-            "Compare the environments of the two runs: `NCCL_IB_DISABLE=1`, `NCCL_NET=Socket` or an `NCCL_IB_HCA` that matches no device turns RDMA off".to_string(),
-            "Where RDMA was meant: `unset NCCL_IB_DISABLE NCCL_NET`, and check with NCCL_DEBUG=INFO that connections end in NET/IB".to_string(),
-        ],
         expected_gain: Some(Gain {
             from_busbw: slow.curve.peak,
             to_busbw: (fast.curve.peak, fast.curve.peak),
             basis: format!("{fast_path} measured it on the same GPUs"),
         }),
+        ..found("sockets.sibling", &words, evidence)
     }
 }
 

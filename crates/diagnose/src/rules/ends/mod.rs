@@ -226,6 +226,3 @@ fn interrupted(case: &Case) -> Option<Finding> {
         &["Nothing to fix, unless it hung before: then see where each rank was: `py-spy dump --pid PID`"],
     ))
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,9 +2,11 @@
 //!
 //! A cause is a trouble that programs print; each text of it belongs to a speaker ([`crate::data`] declares both).
 
-use crate::data::{By, Cause, Printed, Template, causes};
+use crate::data::{Cause, Printed, Template, causes};
+use crate::lines;
 use aho_corasick::AhoCorasick;
-use busbw_model::Speaker;
+use busbw_model::{Run, Speaker};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// The files that are compiled in, with their paths: all of `rules/signatures`.
@@ -15,22 +17,17 @@ static BUILT_IN: LazyLock<Book> = LazyLock::new(|| match causes(FILES.iter().cop
     Err(error) => unreachable!("the build script read these files: {error}"),
 });
 
-impl By {
-    /// Whether a line of this speaker may hold the text. Programs quote what NCCL warned of in their own errors.
-    fn allows(self, speaker: Speaker) -> bool {
-        use Speaker::{Crash, NcclInfo, NcclTests, NcclWarn, Python, Torch};
-        match self {
-            By::Nccl => matches!(speaker, NcclWarn | NcclInfo | NcclTests | Torch | Python | Crash),
-            By::NcclWarn => matches!(speaker, NcclWarn | NcclTests | Torch | Python | Crash),
-            By::NcclInfo => speaker == NcclInfo,
-            By::NcclTests => speaker == NcclTests,
-            By::NetLibrary => speaker == Speaker::NetLibrary || matches!(speaker, NcclWarn | NcclInfo),
-            By::Torch => matches!(speaker, Torch | Python | Crash | Speaker::Launcher),
-            By::Python => matches!(speaker, Python | Torch),
-            By::Crash => matches!(speaker, Crash | Speaker::Launcher),
-            By::Launcher => speaker == Speaker::Launcher,
-            By::Kernel => speaker == Speaker::Kernel,
-        }
+/// Whether a line of this speaker may hold a text of another. Programs quote what NCCL warned of in their own errors.
+fn allows(by: Speaker, speaker: Speaker) -> bool {
+    use Speaker::{Crash, Launcher, Nccl, NcclInfo, NcclTests, NcclWarn, NetLibrary, Python, Torch};
+    match by {
+        Nccl => matches!(speaker, NcclWarn | NcclInfo | NcclTests | Torch | Python | Crash),
+        NcclWarn => matches!(speaker, NcclWarn | NcclTests | Torch | Python | Crash),
+        NetLibrary => matches!(speaker, NetLibrary | NcclWarn | NcclInfo),
+        Torch => matches!(speaker, Torch | Python | Crash | Launcher),
+        Python => matches!(speaker, Python | Torch),
+        Crash => matches!(speaker, Crash | Launcher),
+        _ => by == speaker,
     }
 }
 
@@ -158,6 +155,15 @@ impl Book {
     }
 }
 
+impl Book {
+    /// The ids of the causes whose texts are in a run, refuted or not.
+    pub fn told(&self, run: &Run) -> BTreeSet<String> {
+        let found = lines::of(run).into_iter().flat_map(|line| self.read(line.speaker, &line.text));
+        let printed = found.filter(|(_, role)| matches!(role, Role::Printed(_)));
+        printed.map(|(cause, _)| self.causes[cause].id.clone()).collect()
+    }
+}
+
 impl Cause {
     /// Whether the text of a role is in a line.
     fn holds(&self, role: Role, speaker: Speaker, line: &str) -> bool {
@@ -168,7 +174,7 @@ impl Cause {
         match role {
             Role::Printed(at) => {
                 let Printed { by, text, .. } = &self.printed[at];
-                (speaker == Speaker::Program || by.allows(speaker))
+                (speaker == Speaker::Program || allows(*by, speaker))
                     && said(text)
                     && !self.unless.iter().any(|text| text.find(line).is_some())
             }
