@@ -13,7 +13,7 @@ use busbw_net::interfaces;
 use busbw_net::shm::{Buffer, Group};
 use busbw_net::tcp::{self, Net};
 use busbw_net::wait::Cores;
-use busbw_net::{Alarm, Exchange, Result, Token};
+use busbw_net::{Cancellation, Exchange, Result, Token};
 use std::sync::Arc;
 
 /// How to make a communicator.
@@ -21,7 +21,7 @@ pub struct Options {
     /// What connections must show.
     pub token: Token,
     /// Ends every wait when the job fails.
-    pub alarm: Arc<Alarm>,
+    pub cancel: Arc<Cancellation>,
     /// This rank's host.
     pub host: Host,
     /// Which algorithms may be used.
@@ -75,13 +75,13 @@ impl Communicator {
             let (names, family) = (options.interface_names.as_deref(), options.address_family.as_deref());
             let chosen = interfaces::choose(&interfaces::list()?, names, family)?;
             let config = tcp::Config { spare_cores: cores_left.unwrap_or(0), ..options.tcp };
-            let net = Net::new(chosen, config, options.token, Arc::clone(&options.alarm), cores)?;
+            let net = Net::new(chosen, config, options.token, Arc::clone(&options.cancel), cores)?;
             lanes = connections.open(net, exchange)?;
         }
-        let group = Group::join(local, options.token, Arc::clone(&options.alarm), cores)?;
+        let group = Group::join(local, options.token, Arc::clone(&options.cancel), cores)?;
         let host = HostGroup::new(group)?;
         let rail = rail(&layout, rank);
-        let links = Links::new(rank, size, lanes, connections, options.alarm, cores);
+        let links = Links::new(rank, size, lanes, connections, options.cancel, cores);
         Ok(Communicator {
             rank,
             size,

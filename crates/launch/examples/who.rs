@@ -5,7 +5,7 @@
 
 use busbw_launch::local::Local;
 use busbw_launch::{Door, Error, Meeting, Place, Settings};
-use busbw_net::{Alarm, Exchange};
+use busbw_net::{Cancellation, Exchange};
 use std::time::Duration;
 
 struct Arguments(Vec<String>);
@@ -55,7 +55,7 @@ fn run(arguments: &Arguments) -> Result<i32, Error> {
 }
 
 fn rank(door: &Door, place: &Place, thread: usize, arguments: &Arguments) -> Result<(), Error> {
-    let mut meeting = door.join(thread, Alarm::new())?;
+    let mut meeting = door.join(thread, Cancellation::new())?;
     let rank = meeting.rank();
     let all = meeting.all_gather(rank.to_string().as_bytes())?;
     let numbers: Vec<String> = all.iter().map(|number| String::from_utf8_lossy(number).into_owned()).collect();
@@ -84,7 +84,7 @@ fn fault(mut meeting: Meeting, rank: usize, arguments: &Arguments) -> Result<(),
     }
     if arguments.number("--hang") == Some(rank) {
         // Alive, and never where the others wait.
-        while meeting.alarm().reason().is_none() {
+        while meeting.cancellation().reason().is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }

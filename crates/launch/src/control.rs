@@ -3,7 +3,7 @@
 use crate::watch::Watch;
 use crate::wire::{self, Inbox, Key, Member, ToMember, ToServer};
 use crate::words;
-use busbw_net::{Alarm, Error, Result};
+use busbw_net::{Cancellation, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// While waiting for the server, the alarm is looked at this often.
+/// While waiting for the server, the cancellation is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What has come from the server and was not asked for yet.
@@ -32,7 +32,7 @@ pub(crate) struct Link {
     writing: Mutex<()>,
     arrived: Mutex<Arrived>,
     news: Condvar,
-    pub alarm: Arc<Alarm>,
+    pub cancel: Arc<Cancellation>,
     pub timeout: Duration,
     /// In an operation, as the rank itself says.
     pub operating: AtomicBool,
@@ -45,13 +45,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub fn new(stream: TcpStream, alarm: Arc<Alarm>, timeout: Duration) -> Self {
+    pub fn new(stream: TcpStream, cancel: Arc<Cancellation>, timeout: Duration) -> Self {
         Link {
             stream,
             writing: Mutex::default(),
             arrived: Mutex::default(),
             news: Condvar::new(),
-            alarm,
+            cancel,
             timeout,
             operating: AtomicBool::new(false),
             exchanging: AtomicBool::new(false),
@@ -82,9 +82,9 @@ impl Link {
                 return Ok(found);
             }
             if let Some(verdict) = &arrived.verdict {
-                return Err(Error::Alarm(verdict.clone()));
+                return Err(Error::Cancelled(verdict.clone()));
             }
-            self.alarm.check()?;
+            self.cancel.check()?;
             arrived = self.news.wait_timeout(arrived, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -109,7 +109,7 @@ impl Link {
     fn fail(&self, reason: String) {
         let mut arrived = self.arrived();
         if arrived.verdict.is_none() {
-            self.alarm.raise(&*reason);
+            self.cancel.trigger(&*reason);
             arrived.verdict = Some(reason);
             self.news.notify_all();
         }
@@ -118,7 +118,7 @@ impl Link {
     /// A sign of life, unless something longer is being sent, which is one too.
     fn beat(&self) -> std::io::Result<()> {
         let waiting = self.operating.load(Ordering::Relaxed) || self.exchanging.load(Ordering::Relaxed);
-        let frame = wire::frame(&ToServer::Beat { progress: self.alarm.progress(), waiting })?;
+        let frame = wire::frame(&ToServer::Beat { progress: self.cancel.progress(), waiting })?;
         match self.writing.try_lock() {
             Ok(_one_frame_at_a_time) => (&self.stream).write_all(&frame),
             Err(_) => Ok(()),
@@ -159,7 +159,7 @@ pub(crate) fn run(link: &Link, mut inbox: Inbox, address: &str) {
         }
         if now >= next_beat {
             next_beat = now + interval;
-            if let Some(reason) = link.alarm.reason() {
+            if let Some(reason) = link.cancel.reason() {
                 link.tell(&reason);
             }
             // A broken connection shows when it is read.

@@ -6,7 +6,7 @@ use crate::place::{Lookup, Place};
 use crate::server::{Log, Plan, Server};
 use crate::wire::{self, Hello, Inbox, Member, ToMember, ToServer};
 use crate::{Error, Meeting, Result, host, silence, words};
-use busbw_net::{Alarm, Token};
+use busbw_net::{Cancellation, Token};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -114,11 +114,11 @@ impl Door {
     }
 
     /// Takes the seat of this process's rank-thread number `thread`, and waits until every rank of the job is there.
-    /// `alarm` is raised when another rank dies, falls silent or fails.
+    /// `cancel` is triggered when another rank dies, falls silent or fails.
     ///
     /// # Errors
     /// Says which ranks are missing, or which disagree, and what to check.
-    pub fn join(&self, thread: usize, alarm: Arc<Alarm>) -> Result<Meeting> {
+    pub fn join(&self, thread: usize, cancel: Arc<Cancellation>) -> Result<Meeting> {
         if thread >= self.settings.ranks_per_process {
             let ranks = self.settings.ranks_per_process;
             return Err(Error::Usage(format!("this process has {ranks} ranks, and no number {thread}")));
@@ -132,7 +132,7 @@ impl Door {
         let hello = Hello { rank: rank as u32, size: self.size() as u32, member: self.member.clone() };
         let hello = wire::frame(&ToServer::Hello(hello)).map_err(system)?;
         (&stream).write_all(&hello).map_err(system)?;
-        let meeting = Meeting::sit(stream, inbox, address, (rank, self.size()), (alarm, self.settings.timeout));
+        let meeting = Meeting::sit(stream, inbox, address, (rank, self.size()), (cancel, self.settings.timeout));
         meeting.map_err(|error| Error::Job(error.to_string()))
     }
 

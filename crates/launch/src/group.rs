@@ -87,7 +87,7 @@ impl Group {
     }
 
     fn step(&mut self, step: Step, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.link.alarm.check()?;
+        self.link.cancel.check()?;
         self.steps += 1;
         let key = Key { group: self.path.clone(), number: self.steps };
         let (members, index) = (self.ranks.len() as u32, self.rank as u32);
@@ -98,7 +98,7 @@ impl Group {
         let given = match sent {
             Ok(()) => self.link.wait(|arrived| arrived.steps.remove(&key)),
             Err(error) => match self.link.verdict(std::time::Duration::from_secs(1)) {
-                Some(verdict) => Err(Error::Alarm(verdict)),
+                Some(verdict) => Err(Error::Cancelled(verdict)),
                 None => Err(error),
             },
         };

@@ -3,7 +3,7 @@
 use crate::control::{self, Link};
 use crate::group::Group;
 use crate::wire::{Inbox, Member, ToServer};
-use busbw_net::{Alarm, Error, Exchange, Result};
+use busbw_net::{Cancellation, Error, Exchange, Result};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// How long a rank that has failed waits for the server's word on who failed first.
 const WORD_OF_THE_SERVER: Duration = Duration::from_secs(2);
 
-/// One rank's seat. Every rank of the job holds one; when one of them dies, falls silent or fails, the [`Alarm`]s of all
-/// others are raised with one line that names it.
+/// One rank's seat. Every rank of the job holds one; when one of them dies, falls silent or fails, the [`Cancellation`]s of all
+/// others are triggered with one line that names it.
 ///
 /// Dropping a meeting without [`Meeting::leave`] looks to the others like the death of this rank.
 pub struct Meeting {
@@ -31,10 +31,10 @@ impl Meeting {
         inbox: Inbox,
         server: SocketAddr,
         seat: (usize, usize),
-        (alarm, timeout): (Arc<Alarm>, Duration),
+        (cancel, timeout): (Arc<Cancellation>, Duration),
     ) -> Result<Self> {
         let (rank, size) = seat;
-        let link = Arc::new(Link::new(stream, alarm, timeout));
+        let link = Arc::new(Link::new(stream, cancel, timeout));
         let shared = Arc::clone(&link);
         let control = std::thread::Builder::new()
             .name(format!("control {rank}"))
@@ -85,7 +85,7 @@ impl Meeting {
     }
 
     /// Says that an operation begins in which this rank may wait for others. From then on, a job in which nobody's
-    /// [`Alarm::advance`] is called for the timeout counts as stuck.
+    /// [`Cancellation::advance`] is called for the timeout counts as stuck.
     pub fn enter(&self) {
         self.link.operating.store(true, Ordering::Relaxed);
     }
@@ -95,9 +95,9 @@ impl Meeting {
         self.link.operating.store(false, Ordering::Relaxed);
     }
 
-    /// This rank's alarm.
-    pub fn alarm(&self) -> &Arc<Alarm> {
-        &self.link.alarm
+    /// This rank's cancellation.
+    pub fn cancellation(&self) -> &Arc<Cancellation> {
+        &self.link.cancel
     }
 
     /// Waits until every rank has said goodbye, then leaves.
@@ -107,7 +107,7 @@ impl Meeting {
     pub fn leave(self) -> Result<()> {
         self.link.operating.store(false, Ordering::Relaxed);
         self.link.exchanging.store(true, Ordering::Relaxed);
-        self.link.alarm.check()?;
+        self.link.cancel.check()?;
         self.link.send(&ToServer::Goodbye)?;
         self.link.wait(|arrived| arrived.all_left.then_some(()))
     }
@@ -116,7 +116,7 @@ impl Meeting {
     /// Gives what the whole job failed of, for this rank to report: if another rank died first, that.
     pub fn fail(self, reason: &str) -> String {
         self.link.tell(reason);
-        self.link.alarm.raise(reason);
+        self.link.cancel.trigger(reason);
         self.link.verdict(WORD_OF_THE_SERVER).unwrap_or_else(|| reason.to_owned())
     }
 }

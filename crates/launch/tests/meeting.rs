@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
 
 use busbw_launch::{Door, Launcher, Meeting, Place, Settings, Way};
-use busbw_net::{Alarm, Exchange, Token};
+use busbw_net::{Cancellation, Exchange, Token};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
@@ -57,7 +57,7 @@ impl Job {
             let (job, work) = (Arc::clone(self), Arc::clone(&work));
             std::thread::spawn(move || {
                 let door = job.open(rank, "-b 8 -e 1G").map_err(|error| error.to_string())?;
-                let meeting = door.join(0, Alarm::new()).map_err(|error| error.to_string())?;
+                let meeting = door.join(0, Cancellation::new()).map_err(|error| error.to_string())?;
                 Ok(work(meeting))
             })
         };
@@ -126,12 +126,12 @@ fn threads_of_one_process_are_ranks() {
     let settings = Settings { ranks_per_process: 5, ..Settings::default() };
     let door = Door::open(&place, &host(0), settings).unwrap();
     assert_eq!((door.size(), door.first_rank()), (5, 0));
-    assert!(door.join(5, Alarm::new()).is_err());
+    assert!(door.join(5, Cancellation::new()).is_err());
     std::thread::scope(|scope| {
         for thread in 0..5 {
             let door = &door;
             scope.spawn(move || {
-                let mut meeting = door.join(thread, Alarm::new()).unwrap();
+                let mut meeting = door.join(thread, Cancellation::new()).unwrap();
                 assert_eq!(meeting.all_gather(&[thread as u8]).unwrap().concat(), [0, 1, 2, 3, 4]);
                 meeting.leave().unwrap();
             });
@@ -175,9 +175,9 @@ fn strangers_are_dropped_and_logged_and_delay_nobody() {
 
 /// Waits in a barrier that never comes about, and gives the reason.
 fn wait_in_vain(mut meeting: Meeting) -> String {
-    let alarm = Arc::clone(meeting.alarm());
+    let cancel = Arc::clone(meeting.cancellation());
     let error = meeting.barrier().unwrap_err().to_string();
-    assert_eq!(alarm.reason(), Some(error.clone()));
+    assert_eq!(cancel.reason(), Some(error.clone()));
     error
 }
 
@@ -214,10 +214,10 @@ fn an_error_of_a_rank_is_told_to_all_others() {
 }
 
 #[test]
-fn an_alarm_raised_elsewhere_in_the_process_is_told_too() {
+fn cancelling_elsewhere_in_the_process_is_told_too() {
     let results = Job::patient(3).run(0..3, |meeting| {
         if meeting.rank() == 1 {
-            meeting.alarm().raise("the shared memory is gone");
+            meeting.cancellation().trigger("the shared memory is gone");
         }
         wait_in_vain_of(meeting)
     });
@@ -281,11 +281,11 @@ fn ranks_that_live_and_get_nothing_done_are_named() {
     let results = Job::new(3, Duration::from_secs(3)).run(0..3, |meeting| {
         if meeting.rank() == 1 {
             // Alive, in no operation, while the others wait.
-            let alarm = Arc::clone(meeting.alarm());
-            while alarm.reason().is_none() {
+            let cancel = Arc::clone(meeting.cancellation());
+            while cancel.reason().is_none() {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            return alarm.reason().unwrap();
+            return cancel.reason().unwrap();
         }
         wait_in_vain(meeting)
     });
@@ -296,12 +296,12 @@ fn ranks_that_live_and_get_nothing_done_are_named() {
     // All in an operation: who has done least.
     let results = Job::new(2, Duration::from_secs(3)).run(0..2, |meeting| {
         meeting.enter();
-        (0..2 + meeting.rank()).for_each(|_| meeting.alarm().advance());
-        let alarm = Arc::clone(meeting.alarm());
-        while alarm.reason().is_none() {
+        (0..2 + meeting.rank()).for_each(|_| meeting.cancellation().advance());
+        let cancel = Arc::clone(meeting.cancellation());
+        while cancel.reason().is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        alarm.reason().unwrap()
+        cancel.reason().unwrap()
     });
     assert!(results.iter().all(|line| line.as_ref().unwrap().starts_with("rank 0 on host h0")), "{results:?}");
 }
@@ -325,7 +325,7 @@ fn flags_that_disagree_end_every_rank_with_both() {
         let job = Arc::clone(&job);
         std::thread::spawn(move || {
             let door = job.open(rank, if rank == 2 { "-b 8 -e 2G" } else { "-b 8 -e 1G" }).unwrap();
-            door.join(0, Alarm::new()).map(drop).unwrap_err().to_string()
+            door.join(0, Cancellation::new()).map(drop).unwrap_err().to_string()
         })
     };
     for line in finish((0..3).map(start).collect::<Vec<_>>()) {
@@ -345,7 +345,7 @@ fn sizes_that_disagree_and_ranks_that_come_twice() {
         let place = Place { rank: 3, size: 4, ..too_large.place(3) };
         let door =
             Door::open(&place, &host(3), Settings { flags: "-b 8 -e 1G".into(), ..Settings::default() }).unwrap();
-        door.join(0, Alarm::new()).map(drop).unwrap_err().to_string()
+        door.join(0, Cancellation::new()).map(drop).unwrap_err().to_string()
     });
     let line = job.run([0], |_| ())[0].clone().unwrap_err();
     assert!(line.contains("takes part in a job of 4 ranks, rank 0 in one of 2"), "{line}");

@@ -8,7 +8,7 @@ use crate::{Error, Result, rdma, signals};
 use busbw_launch::{Began, Door, Invocation, Meeting, Place, Settings, host};
 use busbw_model::LinkRun;
 use busbw_net::interfaces::{self, Interface};
-use busbw_net::{Alarm, Exchange, Token};
+use busbw_net::{Cancellation, Exchange, Token};
 use busbw_probe::Root;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -61,8 +61,8 @@ fn take_part(
     variable: Variable<'_>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Ended> {
-    let alarm = Alarm::new();
-    signals::raise(&alarm)?;
+    let cancel = Cancellation::new();
+    signals::cancel_on_signal(&cancel)?;
     let interface = interface(variable)?;
     let listener = (place.rank == 0).then(|| listen(&interface)).transpose()?;
     let control = listener.as_ref().map(TcpListener::local_addr).transpose();
@@ -79,23 +79,23 @@ fn take_part(
     let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
     let door = Door::open(place, variable, settings)?;
     let token = door.token();
-    let all = introduce(door.join(0, Arc::clone(&alarm))?, &mine)?;
+    let all = introduce(door.join(0, Arc::clone(&cancel))?, &mine)?;
     let Some(rank_0) = all.first().and_then(|first| first.control) else {
         return Err(Error::Nothing("rank 0 did not say where it listens".into()));
     };
-    let agent = Agent::new(interface, token, Arc::clone(&alarm));
+    let agent = Agent::new(interface, token, Arc::clone(&cancel));
     let timeout = call.plan.timeout;
     let Some(listener) = listener else {
         agent.follow(connect(rank_0, token, place.rank, timeout)?)?;
         return Ok(Ended::Status(0));
     };
-    let lead = Lead { plan: &call.plan, alarm: &alarm, progress };
+    let lead = Lead { plan: &call.plan, cancel: &cancel, progress };
     std::thread::scope(|scope| {
         // Rank 0 is an end as well, and led as the others are. What it has to say, its pairs say.
         scope.spawn(move || connect(rank_0, token, 0, timeout).and_then(|connection| agent.follow(connection)));
         let run = lead.gather(&listener, token, all).and_then(|peers| lead.run(peers));
         if run.is_err() {
-            alarm.raise("the run has failed");
+            cancel.trigger("the run has failed");
         }
         run.map(Ended::Measured)
     })

@@ -20,9 +20,9 @@ pub enum Error {
         /// Who.
         peer: String,
     },
-    /// The job's [`crate::Alarm`] was raised: another part of the job has failed, and waiting is over.
+    /// The job's [`crate::Cancellation`] was triggered: another part of the job has failed, and waiting is over.
     #[error("{0}")]
-    Alarm(String),
+    Cancelled(String),
     /// A call of the operating system failed.
     #[error("{doing}: {source}")]
     System {

@@ -8,7 +8,7 @@ use busbw_launch::{Began, Door, Invocation, Meeting, Place, Settings};
 use busbw_model::{
     Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
 };
-use busbw_net::{Alarm, Exchange};
+use busbw_net::{Cancellation, Exchange};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub fn run(call: &Call, variable: Variable<'_>, progress: &dyn Fn(Progress<'_>))
 fn take_part(call: &Call, place: &Place, variable: Variable<'_>, progress: &dyn Fn(Progress<'_>)) -> Result<Ended> {
     let timeout = stage::patience_of_ranks(call.plan.patience);
     let door = Door::open(place, variable, Settings { timeout, ..Settings::default() })?;
-    let meeting = door.join(0, Alarm::new())?;
+    let meeting = door.join(0, Cancellation::new())?;
     let first = place.rank == 0;
     let mut rank = Rank { call, side: Side::of_rank(place.rank), meeting, done: 0, progress };
     let run = match rank.run() {

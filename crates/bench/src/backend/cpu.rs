@@ -9,7 +9,7 @@ use busbw_collectives::communicator::{Communicator, Options};
 use busbw_launch::{Door, Meeting};
 use busbw_model::{Collective, Datatype, HostMemory, RedOp};
 use busbw_net::host::Host;
-use busbw_net::{Alarm, Exchange, tcp};
+use busbw_net::{Cancellation, Exchange, tcp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ impl Cpu {
     /// # Errors
     /// Says which rank cannot be reached or disagrees, or which setting cannot be followed.
     pub fn join(door: &Door, thread: usize, flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let alarm = Alarm::new();
+        let cancel = Cancellation::new();
         let choice = choice(flags, variable)?;
         let tcp = tcp_config(flags, variable)?;
         let color = Split::read(variable)?.color((door.first_rank() / door.ranks_per_process()) as u32);
-        let mut meeting = door.join(thread, Arc::clone(&alarm))?;
+        let mut meeting = door.join(thread, Arc::clone(&cancel))?;
         let (rank, size) = (Exchange::rank(&meeting), Exchange::size(&meeting));
         let member = meeting.members()[rank].clone();
         let ranks_on_host = meeting.members().iter().filter(|other| other.host_id == member.host_id).count();
@@ -44,7 +44,7 @@ impl Cpu {
             let host = Host::here(&member.host, member.host_id);
             let (interface_names, address_family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
             let token = door.token();
-            let options = Options { token, alarm, host, choice, tcp, interface_names, address_family };
+            let options = Options { token, cancel, host, choice, tcp, interface_names, address_family };
             Communicator::join(&mut group, &mut local, options)
         });
         let communicator = match joined {

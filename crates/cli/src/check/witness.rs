@@ -4,7 +4,7 @@ use super::Found;
 use busbw_launch::{Door, Meeting, Place, Settings, host};
 use busbw_model::NodeFacts;
 use busbw_model::node::{Hello, Known};
-use busbw_net::{Alarm, Exchange};
+use busbw_net::{Cancellation, Exchange};
 use busbw_probe::Root;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ pub fn gather(patience: Duration) -> Result<Option<Found>, String> {
     }
     let settings = Settings { timeout: patience, flags: "check".into(), ..Settings::default() };
     let door = Door::open(&place, &look, settings).map_err(|e| e.to_string())?;
-    let meeting = door.join(0, Alarm::new()).map_err(|e| e.to_string())?;
+    let meeting = door.join(0, Cancellation::new()).map_err(|e| e.to_string())?;
     together(meeting, &name)
 }
 

@@ -137,7 +137,7 @@ impl<'a> Direct<'a> {
             let bytes = step.min(start + len - from);
             // SAFETY: handed on.
             unsafe { self.reduce_step(first_taker, from, bytes)? };
-            self.group.alarm().advance();
+            self.group.cancellation().advance();
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl<'a> Direct<'a> {
             // SAFETY: as above.
             Place::There(address) => unsafe { self.group.read(giver, address, to, bytes)? },
         }
-        self.group.alarm().advance();
+        self.group.cancellation().advance();
         Ok(())
     }
 }

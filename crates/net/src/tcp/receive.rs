@@ -9,7 +9,7 @@ use super::rooms::{GroupedRoom, ReceiveShared, check_group};
 use super::send::Parts;
 use super::{MOST_REQUESTS, deal};
 use crate::transport::{Receiver, Request};
-use crate::{Alarm, Result};
+use crate::{Cancellation, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ pub struct RecvComm {
     data_sockets: usize,
     peer: String,
     address: String,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
 }
 
 impl RecvComm {
@@ -55,7 +55,7 @@ impl RecvComm {
             data_sockets,
             peer: parts.address.clone(),
             address: parts.address,
-            alarm: parts.alarm,
+            cancel: parts.cancel,
         })
     }
 
@@ -114,7 +114,7 @@ impl RecvComm {
         }
         self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
-            self.alarm.advance();
+            self.cancel.advance();
         }
         let ended = self.control.ended() && self.shared.ended_sockets.load(Ordering::Acquire) == self.data_sockets;
         self.finish();

@@ -10,7 +10,7 @@ use super::socket;
 use super::wire::{ChunkHeader, InlineHeader};
 use super::{MOST_REQUESTS, checksum, deal};
 use crate::transport::{Request, Sender};
-use crate::{Alarm, Result};
+use crate::{Cancellation, Result};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -161,7 +161,7 @@ pub struct SendComm {
     crew: Crew<SendLane>,
     peer: String,
     address: String,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
 }
 
 /// What a new connection is made of.
@@ -170,7 +170,7 @@ pub(super) struct Parts {
     pub data: Vec<OwnedFd>,
     pub threads: usize,
     pub address: String,
-    pub alarm: Arc<Alarm>,
+    pub cancel: Arc<Cancellation>,
     /// Whether messages carry checksums.
     pub checksum: bool,
     /// How helpers are found, where their number is not given.
@@ -214,7 +214,7 @@ impl SendComm {
             crew,
             peer: parts.address.clone(),
             address: parts.address,
-            alarm: parts.alarm,
+            cancel: parts.cancel,
         })
     }
 
@@ -250,7 +250,7 @@ impl SendComm {
         moved += self.crew.progress(|| self.shared.sent_bytes.load(Ordering::Relaxed))?;
         self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
-            self.alarm.advance();
+            self.cancel.advance();
         }
         self.finish();
         Ok(())

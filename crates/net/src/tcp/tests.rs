@@ -27,7 +27,7 @@ fn loopback() -> Vec<Interface> {
 
 fn net(config: Config) -> Net {
     let token = Token::from_bytes([7; 16]);
-    Net::new(loopback(), config, token, Alarm::new(), wait::Cores::Own).unwrap()
+    Net::new(loopback(), config, token, Cancellation::new(), wait::Cores::Own).unwrap()
 }
 
 fn pair(net: &Net) -> (SendComm, RecvComm) {
@@ -372,7 +372,7 @@ fn works_over_ipv6() {
         eprintln!("not run: this machine has no IPv6");
         return;
     }
-    let net = Net::new(vec![lo], config(0, 2), Token::from_bytes([7; 16]), Alarm::new(), Cores::Own).unwrap();
+    let net = Net::new(vec![lo], config(0, 2), Token::from_bytes([7; 16]), Cancellation::new(), Cores::Own).unwrap();
     let (mut send, mut receive) = pair(&net);
     carry(&mut send, &mut receive, &[8, 300_000], 0);
 }

@@ -3,7 +3,7 @@
 
 use crate::{Error, Result};
 use busbw_gpu::nccl::Nccl;
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use busbw_net::wait::{Cores, Waiter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// What a rank wants to have called.
 pub type Call = Box<dyn FnOnce() -> busbw_gpu::Result<()> + Send>;
 
-/// How often a thread that waits for NCCL looks at its alarm.
+/// How often a thread that waits for NCCL looks at its cancellation.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Ranks whose calls are made together.
@@ -31,7 +31,7 @@ pub struct Crew {
 pub struct Seat {
     crew: Arc<Crew>,
     number: usize,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
 }
 
 impl Crew {
@@ -60,9 +60,9 @@ impl Crew {
 }
 
 impl Seat {
-    /// Rank `number` of a crew, whose waits end with `alarm`.
-    pub fn new(crew: &Arc<Crew>, number: usize, alarm: &Arc<Alarm>) -> Self {
-        Seat { crew: Arc::clone(crew), number, alarm: Arc::clone(alarm) }
+    /// Rank `number` of a crew, whose waits end with `cancel`.
+    pub fn new(crew: &Arc<Crew>, number: usize, cancel: &Arc<Cancellation>) -> Self {
+        Seat { crew: Arc::clone(crew), number, cancel: Arc::clone(cancel) }
     }
 
     /// Whether this rank is all of the crew.
@@ -73,7 +73,7 @@ impl Seat {
     /// Has `call` made in a group with those of all other ranks of the crew; returns when all have returned.
     ///
     /// # Errors
-    /// NCCL's, on every rank; or the alarm.
+    /// NCCL's, on every rank; or the cancellation.
     pub fn together(&self, call: Call) -> Result<()> {
         self.meet(call, |crew, calls| Ok(crew.group(calls)))
     }
@@ -91,14 +91,14 @@ impl Seat {
     }
 
     /// As [`Seat::together`], for calls that may block for ever when a peer dies, and that nobody can end: they run on a
-    /// thread that is left behind when the alarm is raised, or after `patience`.
+    /// thread that is left behind when the job is cancelled, or after `patience`.
     ///
     /// # Errors
     /// As of [`Seat::together`], or that it took too long.
     pub fn together_apart(&self, call: Call, patience: Option<Duration>) -> Result<()> {
         self.meet(call, |crew, calls| {
             let crew = Arc::clone(crew);
-            apart(&self.alarm, patience, move || crew.group(calls))
+            apart(&self.cancel, patience, move || crew.group(calls))
         })
     }
 
@@ -112,7 +112,7 @@ impl Seat {
         let round = crew.round.load(Ordering::Acquire);
         *lock(&crew.calls[self.number]) = Some(call);
         crew.arrived.fetch_add(1, Ordering::AcqRel);
-        let mut waiter = Waiter::new(&self.alarm, Cores::Shared);
+        let mut waiter = Waiter::new(&self.cancel, Cores::Shared);
         if self.number > 0 {
             while crew.round.load(Ordering::Acquire) == round {
                 waiter.pause()?;
@@ -132,17 +132,17 @@ impl Seat {
     }
 }
 
-/// Does `work`, which may block for ever, on a thread that is left behind when the alarm is raised, or after `patience`.
+/// Does `work`, which may block for ever, on a thread that is left behind when the job is cancelled, or after `patience`.
 ///
 /// # Errors
-/// The alarm, or that there is no thread.
+/// The cancellation, or that there is no thread.
 pub fn apart(
-    alarm: &Alarm,
+    cancel: &Cancellation,
     patience: Option<Duration>,
     work: impl FnOnce() -> std::result::Result<(), String> + Send + 'static,
 ) -> Result<std::result::Result<(), String>> {
     let (tell, told) = channel();
-    // Nobody listens any more where the alarm was raised.
+    // Nobody listens any more once the job is cancelled.
     let work = move || drop(tell.send(work()));
     let started = std::thread::Builder::new().name("nccl".into()).spawn(work);
     started.map_err(|error| Error::Job(format!("a thread for NCCL cannot be started: {error}")))?;
@@ -154,7 +154,7 @@ pub fn apart(
             Err(RecvTimeoutError::Timeout) if patience.is_some_and(|most| since.elapsed() > most) => {
                 return Ok(Err(not_connected(since.elapsed())));
             }
-            Err(RecvTimeoutError::Timeout) => alarm.check()?,
+            Err(RecvTimeoutError::Timeout) => cancel.check()?,
         }
     }
 }

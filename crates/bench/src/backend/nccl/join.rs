@@ -13,7 +13,7 @@ use busbw_gpu::cuda::{Gpu, Stream};
 use busbw_gpu::nccl::{Communicator, Feature};
 use busbw_launch::Door;
 use busbw_nccl_abi::library::{Config, UNIQUE_ID_BYTES, UniqueId};
-use busbw_net::{Alarm, Exchange as _};
+use busbw_net::{Cancellation, Exchange as _};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,7 +49,7 @@ impl Nccl {
 }
 
 fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> Result<Parts> {
-    let alarm = Arc::clone(talk.meeting().alarm());
+    let cancel = Arc::clone(talk.meeting().cancellation());
     let seen = talk.describe();
     let gpu = process.device(seen.device, thread)?.open().map_err(failed)?;
     gpu.make_current().map_err(failed)?;
@@ -58,10 +58,10 @@ fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> R
     let stream = Arc::new(stream);
     let (rank, nranks) = (talk.rank(), talk.nranks());
     let id = share_id(talk, process, seen.group, rank)?;
-    let communicator = Arc::new(begin(process, thread, &alarm, (id, rank, nranks), (&gpu, flags))?);
+    let communicator = Arc::new(begin(process, thread, &cancel, (id, rank, nranks), (&gpu, flags))?);
     let (checker, no_checker) = checker(process, &stream);
     let (crew, number) = process.running(thread);
-    let guard = Guard::over(&communicator, &alarm)
+    let guard = Guard::over(&communicator, &cancel)
         .map_err(|error| Error::Job(format!("a thread that watches over NCCL cannot be started: {error}")))?;
     let device = gpu.device();
     let device = Device { device: device.index, bus_id: device.bus_id.clone(), name: device.name.clone(), ..seen };
@@ -70,12 +70,12 @@ fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> R
         checker,
         marks: Vec::new(),
         spare_marks: Vec::new(),
-        progress: Progress::new(&alarm),
+        progress: Progress::new(&cancel),
         guard,
-        seat: Seat::new(crew, number, &alarm),
+        seat: Seat::new(crew, number, &cancel),
         communicator,
         stream,
-        alarm,
+        cancel,
         premul_sums: HashMap::new(),
         memory: Kind::of(flags),
         device,
@@ -128,12 +128,12 @@ fn share_id(talk: &mut Cpu, process: &Process, group: u32, rank: usize) -> Resul
 fn begin(
     process: &Process,
     thread: usize,
-    alarm: &Arc<Alarm>,
+    cancel: &Arc<Cancellation>,
     (id, rank, nranks): (UniqueId, usize, usize),
     (gpu, flags): (&Gpu, &Flags),
 ) -> Result<Communicator> {
     let (crew, number) = process.beginning(thread);
-    let seat = Seat::new(crew, number, alarm);
+    let seat = Seat::new(crew, number, cancel);
     let (nccl, gpu, policy) = (Arc::clone(&process.nccl), gpu.clone(), flags.cta_policy);
     let begun = Arc::new(Mutex::new(None));
     let place = Arc::clone(&begun);

@@ -23,7 +23,7 @@ use busbw_gpu::cuda::{Event, Graph, Stream};
 use busbw_gpu::nccl::{Communicator, Feature};
 use busbw_model::{Datatype, RedOp};
 use busbw_nccl_abi::library as abi;
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use busbw_net::wait::{Cores, Waiter};
 use check::Checker;
 use crew::Seat;
@@ -56,7 +56,7 @@ struct Parts {
     communicator: Arc<Communicator>,
     stream: Arc<Stream>,
     seat: Seat,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     /// `mulsum`, for each datatype that has been used.
     premul_sums: HashMap<Datatype, abi::RedOp>,
     memory: Kind,
@@ -126,7 +126,7 @@ impl Parts {
 
     /// Waits for the stream, with an eye on NCCL and on the job.
     fn synchronize(&mut self) -> Result<()> {
-        let mut waiter = Waiter::new(&self.alarm, Cores::Shared);
+        let mut waiter = Waiter::new(&self.cancel, Cores::Shared);
         let mut looks = 0u32;
         let mut wait = || -> Result<()> {
             while !self.stream.is_done().map_err(failed)? {
@@ -134,7 +134,7 @@ impl Parts {
                 if looks.is_multiple_of(LOOKS) {
                     self.communicator.check().map_err(failed)?;
                     self.progress.look().map_err(failed)?;
-                    self.alarm.check()?;
+                    self.cancel.check()?;
                 }
                 waiter.pause()?;
             }
@@ -157,7 +157,7 @@ impl Parts {
         }
         self.graph = None;
         let communicator = Arc::clone(&self.communicator);
-        let ended = crew::apart(&self.alarm, None, move || communicator.destroy().map_err(|error| error.to_string()))?;
+        let ended = crew::apart(&self.cancel, None, move || communicator.destroy().map_err(|error| error.to_string()))?;
         ended.map_err(Error::Job)
     }
 }
