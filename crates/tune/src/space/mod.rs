@@ -1,11 +1,13 @@
 //! What may be set: variables with their values, and which combinations make sense.
 
-mod expression;
-mod file;
-mod ready;
+mod builtin;
+mod condition;
+mod toml;
+mod variable;
 
-pub use expression::Condition;
-pub use ready::{NAMES, ready_made};
+pub use builtin::NAMES;
+pub use condition::Condition;
+pub use variable::{Limits, Variable};
 
 use std::collections::BTreeSet;
 
@@ -25,36 +27,6 @@ pub struct Space {
     pub constraints: Vec<Condition>,
 }
 
-/// A variable of the environment.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Variable {
-    /// `NCCL_SOCKET_NTHREADS`.
-    pub name: String,
-    /// Values to try.
-    pub values: Vec<String>,
-    /// What it does.
-    pub meaning: Option<String>,
-    /// What it may be.
-    pub limits: Limits,
-    /// When it is set at all: where this does not hold it is left to NCCL.
-    pub when: Option<Condition>,
-    /// Whether it is taken as it is although NCCL reads no such variable.
-    pub unchecked: bool,
-}
-
-/// What values a variable may have.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Limits {
-    /// The least number.
-    pub min: Option<f64>,
-    /// The greatest.
-    pub max: Option<f64>,
-    /// The words, where it takes words.
-    pub words: Vec<String>,
-    /// Where this is said.
-    pub source: Option<String>,
-}
-
 /// A combination of values. Empty: everything is left as it is, which is the default.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Setting {
@@ -65,7 +37,7 @@ pub struct Setting {
 /// Why a space is none. Every message says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
-    /// No such ready-made space, and no such file.
+    /// No such built-in space, and no such file.
     #[error("{0}: no space of that name and no such file; choose one of {names}, or name a TOML file", names = NAMES.join(", "))]
     NotFound(String),
     /// The file cannot be read.
@@ -133,14 +105,14 @@ pub enum SpaceError {
 }
 
 impl Space {
-    /// A ready-made space by its name, or that of a TOML file.
+    /// A built-in space by its name, or that of a TOML file.
     ///
     /// # Errors
     /// There is none, or the file is no space.
     pub fn open(name: &str) -> Result<Self, SpaceError> {
-        match ready_made(name) {
+        match builtin::open(name) {
             Some(space) => Ok(space),
-            None => file::read(name),
+            None => toml::read(name),
         }
     }
 
@@ -157,7 +129,7 @@ impl Space {
                 name: name.to_string(),
                 values,
                 meaning: busbw_diagnose::variable(name).and_then(|known| known.meaning.clone()),
-                limits: ready::limits(name),
+                limits: builtin::limits(name),
                 when: None,
                 unchecked: false,
             }),
@@ -237,50 +209,6 @@ fn known(condition: &Condition, variables: &[Variable], order: &'static str) -> 
             order,
             known: variables.iter().map(|variable| variable.name.as_str()).collect::<Vec<_>>().join(", "),
         }),
-    }
-}
-
-impl Variable {
-    fn check(&self) -> Result<(), SpaceError> {
-        let name = &self.name;
-        let sound = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(sound) {
-            return Err(SpaceError::BadName(name.clone()));
-        }
-        if self.values.is_empty() {
-            return Err(SpaceError::NoValues(name.clone()));
-        }
-        if name.starts_with("NCCL_") && !self.unchecked && busbw_diagnose::variable(name).is_none() {
-            let nearest = busbw_diagnose::nearest_variable(name).map(|variable| variable.name.clone());
-            return Err(SpaceError::Unknown { name: name.clone(), nearest });
-        }
-        self.values.iter().try_for_each(|value| {
-            self.limits.check(value).map_err(|reason| SpaceError::Limit {
-                name: name.clone(),
-                value: value.clone(),
-                reason,
-            })
-        })
-    }
-}
-
-impl Limits {
-    fn check(&self, value: &str) -> Result<(), String> {
-        let source = self.source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
-        if !self.words.is_empty() && !self.words.iter().any(|word| word.eq_ignore_ascii_case(value)) {
-            return Err(format!("choose one of {}{source}", self.words.join(", ")));
-        }
-        let range = match (self.min, self.max) {
-            (None, None) => return Ok(()),
-            (Some(min), None) => format!("from {min} up"),
-            (None, Some(max)) => format!("up to {max}"),
-            (Some(min), Some(max)) => format!("from {min} to {max}"),
-        };
-        let within = |number: f64| self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
-        match value.parse() {
-            Ok(number) if within(number) => Ok(()),
-            _ => Err(format!("NCCL takes numbers {range}{source}")),
-        }
     }
 }
 
@@ -379,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ready_made_space_is_sound() {
+    fn every_built_in_space_is_sound() {
         for name in NAMES {
             let space = Space::open(name).unwrap_or_else(|error| panic!("{name}: {error}"));
             let settings = space.settings().unwrap_or_else(|error| panic!("{name}: {error}"));

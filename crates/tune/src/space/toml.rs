@@ -1,6 +1,6 @@
 //! A space as a TOML file.
 
-use super::{Condition, Limits, Space, SpaceError, Variable, ready};
+use super::{Condition, Limits, Space, SpaceError, Variable, builtin};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -67,7 +67,7 @@ pub fn read(path: &str) -> Result<Space, SpaceError> {
 
 /// Reads the text of a file.
 pub fn parse(name: &str, text: &str) -> Result<Space, SpaceError> {
-    let file: File = toml::from_str(text).map_err(|error| {
+    let file: File = ::toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         SpaceError::File(format!("{place}{}", error.message()))
@@ -83,7 +83,7 @@ pub fn parse(name: &str, text: &str) -> Result<Space, SpaceError> {
 impl Entry {
     fn into_variable(self) -> Result<Variable, SpaceError> {
         let own = Limits { min: self.min, max: self.max, words: self.words, source: self.source };
-        let limits = if own == Limits::default() { ready::limits(&self.name) } else { own };
+        let limits = if own == Limits::default() { builtin::limits(&self.name) } else { own };
         let known = || busbw_diagnose::variable(&self.name).and_then(|known| known.meaning.clone());
         Ok(Variable {
             meaning: self.meaning.or_else(known),
