@@ -2,7 +2,7 @@
 
 use crate::alerts::Alert;
 use crate::known::Quantity;
-use crate::moment::{HostLoad, Moment, Moved, Owner, Place, Row};
+use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 use crate::time::rfc3339;
 use busbw_probe::counters::{Gpu, Job};
 use serde::Serialize;
@@ -29,7 +29,7 @@ struct Document<'a> {
     gpus: &'a [Gpu],
     queue_pairs: Vec<Pairs<'a>>,
     jobs: &'a [Job],
-    alerts: Vec<Alarm<'a>>,
+    alerts: Vec<AlertView<'a>>,
 }
 
 #[derive(Serialize)]
@@ -68,7 +68,7 @@ struct Pairs<'a> {
 }
 
 #[derive(Serialize)]
-struct Alarm<'a> {
+struct AlertView<'a> {
     place: String,
     counter: &'a str,
     what: &'a str,
@@ -93,7 +93,7 @@ impl<'a> Document<'a> {
             gpus: &moment.gpus,
             queue_pairs: moment.owners.iter().map(Pairs::new).collect(),
             jobs: &moment.jobs,
-            alerts: moment.alerts.iter().map(Alarm::new).collect(),
+            alerts: moment.alerts.iter().map(AlertView::new).collect(),
         }
     }
 }
@@ -102,9 +102,9 @@ impl<'a> Lane<'a> {
     fn new(row: &'a Row) -> Self {
         let count = |moved: &'a Moved| (moved.name.as_ref(), Count { value: moved.value, moved: moved.moved });
         Lane {
-            name: row.place.to_string(),
+            name: row.device.to_string(),
             kind: if row.is_rdma() { "rdma" } else { "interface" },
-            below: row.below.as_ref().map(Place::to_string),
+            below: row.below.as_ref().map(Device::to_string),
             member_of: row.member_of.as_deref(),
             state: &row.state,
             link_gbit_s: row.link_gbit_s,
@@ -135,10 +135,10 @@ impl<'a> Pairs<'a> {
     }
 }
 
-impl<'a> Alarm<'a> {
+impl<'a> AlertView<'a> {
     fn new(alert: &'a Alert) -> Self {
-        Alarm {
-            place: alert.place.to_string(),
+        AlertView {
+            place: alert.device.to_string(),
             counter: &alert.counter,
             what: &alert.what,
             code: alert.code.as_str(),

@@ -10,7 +10,7 @@ pub use svg::svg;
 
 use crate::alerts::Alert;
 use crate::known::Quantity;
-use crate::moment::{Moment, Place, Row};
+use crate::moment::{Device, Moment, Row};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -91,7 +91,7 @@ pub struct Screen {
     latest: Moment,
     frozen: Option<Box<Moment>>,
     past: Vec<Alert>,
-    history: HashMap<Place, VecDeque<(f64, f64)>>,
+    history: HashMap<Device, VecDeque<(f64, f64)>>,
     order: Order,
     selected: usize,
     scroll: u16,
@@ -112,13 +112,13 @@ impl Screen {
     /// Takes a moment, with all alerts so far, the latest last.
     pub fn show(&mut self, moment: Moment, alerts: Vec<Alert>) {
         for row in moment.rows.iter().filter(|_| moment.interval_us.is_some()) {
-            let past = self.history.entry(row.place.clone()).or_default();
+            let past = self.history.entry(row.device.clone()).or_default();
             past.push_back((row.tx_gbit_s().unwrap_or(0.0), row.rx_gbit_s().unwrap_or(0.0)));
             if past.len() > HISTORY {
                 past.pop_front();
             }
         }
-        self.history.retain(|place, _| moment.rows.iter().any(|row| row.place == *place));
+        self.history.retain(|device, _| moment.rows.iter().any(|row| row.device == *device));
         (self.latest, self.past) = (moment, alerts);
     }
 
@@ -173,15 +173,15 @@ impl Screen {
         // Rates are finite, and the sort is stable.
         tops.sort_by(|a, b| self.order.key(b).total_cmp(&self.order.key(a)));
         let below = |top: &Row| {
-            let place = top.place.clone();
-            rows.iter().filter(move |row| row.below.as_ref() == Some(&place))
+            let device = top.device.clone();
+            rows.iter().filter(move |row| row.below.as_ref() == Some(&device))
         };
         tops.into_iter().flat_map(|top| std::iter::once(top).chain(below(top))).collect()
     }
 
     /// What a port sent and received in Gbit/s: now, or on the mean of the last intervals.
     fn rates(&self, row: &Row) -> (Option<f64>, Option<f64>) {
-        let past = self.history.get(&row.place).filter(|past| self.mean && !past.is_empty());
+        let past = self.history.get(&row.device).filter(|past| self.mean && !past.is_empty());
         let Some(past) = past else { return (row.tx_gbit_s(), row.rx_gbit_s()) };
         let of = past.len().min(MEAN_OF);
         let (sent, received) =
@@ -192,7 +192,7 @@ impl Screen {
     /// Alerts that stand, then those that are over, the latest first.
     fn alerts(&self) -> Vec<(&Alert, bool)> {
         let standing = &self.moment().alerts;
-        let is_over = |alert: &&Alert| !standing.iter().any(|s| s.place == alert.place && s.counter == alert.counter);
+        let is_over = |alert: &&Alert| !standing.iter().any(|s| s.device == alert.device && s.counter == alert.counter);
         let mut over: Vec<&Alert> = self.past.iter().filter(is_over).collect();
         over.sort_by_key(|alert| Reverse(alert.last_us));
         standing.iter().map(|alert| (alert, true)).chain(over.into_iter().map(|alert| (alert, false))).collect()
