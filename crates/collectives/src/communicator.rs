@@ -135,8 +135,8 @@ impl Communicator {
             // SAFETY: passed on to the caller.
             Algorithm::Direct => unsafe { self.host.run(operation) },
             Algorithm::TwoLevel => {
-                let place = self.layout.place(self.rank);
-                let mut rails = Subset::new(&mut self.links, &self.rail, place.host);
+                let me = self.layout.host_rank(self.rank);
+                let mut rails = Subset::new(&mut self.links, &self.rail, me.host);
                 // SAFETY: as above.
                 unsafe { algorithms::two_level(&self.layout, self.rank, &mut self.host, &mut rails, operation) }
             }
@@ -163,8 +163,8 @@ impl Communicator {
 
     fn connect_host(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.host_is_connected, true) {
-            let here = self.layout.place(self.rank).host;
-            let ranks: Vec<usize> = (0..self.size).filter(|&rank| self.layout.place(rank).host == here).collect();
+            let here = self.layout.host_rank(self.rank).host;
+            let ranks: Vec<usize> = (0..self.size).filter(|&rank| self.layout.host_rank(rank).host == here).collect();
             let lanes = self.links.lanes();
             self.links.connector_mut().connect_host(self.host.group(), &ranks, lanes)?;
         }
@@ -181,9 +181,9 @@ impl algorithms::HostCollectives for HostGroup {
 
 /// The ranks with `rank`'s number on their hosts, by host. Hosts that have none are left out.
 fn rail(layout: &Layout, rank: usize) -> Vec<usize> {
-    let local = layout.place(rank).local;
-    let mut ranks: Vec<usize> = (0..layout.ranks()).filter(|&other| layout.place(other).local == local).collect();
-    ranks.sort_by_key(|&other| layout.place(other).host);
+    let local = layout.host_rank(rank).local;
+    let mut ranks: Vec<usize> = (0..layout.ranks()).filter(|&other| layout.host_rank(other).local == local).collect();
+    ranks.sort_by_key(|&other| layout.host_rank(other).host);
     ranks
 }
 
