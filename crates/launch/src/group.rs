@@ -1,4 +1,4 @@
-//! Ranks of a meeting that exchange among themselves: all of them, those of one host, those of one split.
+//! Ranks of a job that exchange among themselves: all of them, those of one host, those of one split.
 
 use crate::control::Link;
 use crate::wire::{Key, Part, Step, ToServer};
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 /// Some of a job's ranks, numbered anew from 0. Its steps are those of every member, in the same order.
 pub struct Group {
     link: Arc<Link>,
-    /// Ranks of the meeting, by number in this group.
+    /// Ranks of the job, by number in this group.
     ranks: Vec<usize>,
     rank: usize,
     path: Vec<(u32, i64)>,
@@ -23,7 +23,7 @@ impl Group {
         Group { link, ranks: (0..size).collect(), rank, path: Vec::new(), steps: 0, splits: 0 }
     }
 
-    /// The members, as ranks of the meeting, in the order of their numbers here.
+    /// The members, as ranks of the job, in the order of their numbers here.
     pub fn ranks(&self) -> &[usize] {
         &self.ranks
     }

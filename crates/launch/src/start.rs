@@ -2,9 +2,9 @@
 
 use crate::command::{self, Starter, this_program};
 use crate::hosts::Hosts;
+use crate::job_rank::Lookup;
 use crate::local::Local;
-use crate::place::Lookup;
-use crate::{Error, Place, Result};
+use crate::{Error, JobRank, Result};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct Invocation {
 #[derive(Debug)]
 pub enum Began {
     /// This process is a rank, or was started without saying where others are.
-    Here(Place),
+    Here(JobRank),
     /// The command line that would have started the job.
     CommandLine(String),
     /// The ranks that this process started have ended: the exit status.
@@ -51,12 +51,12 @@ impl Invocation {
     /// # Errors
     /// One line that says what is wrong with the hosts, or what is missing to start ranks on them.
     pub fn begin(&self, look: Lookup) -> Result<Began> {
-        let place = Place::detect(look)?;
+        let job_rank = JobRank::detect(look)?;
         // A launcher that has started one process may have started a shell: srun does, for the shell of an allocation.
-        match (place.size, &self.hosts, self.np) {
+        match (job_rank.size, &self.hosts, self.np) {
             (1, Some(hosts), _) => self.on_hosts(hosts, look),
             (1, None, Some(np)) if np > 1 => self.on_this_host(np, look).map(Began::Ended),
-            _ => Ok(Began::Here(place)),
+            _ => Ok(Began::Here(job_rank)),
         }
     }
 

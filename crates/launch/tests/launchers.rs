@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
 
 use busbw_launch::command::{Starter, Tool};
-use busbw_launch::place::Lookup;
+use busbw_launch::job_rank::Lookup;
 use busbw_launch::{Began, Invocation};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;

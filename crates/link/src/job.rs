@@ -5,7 +5,7 @@ use crate::lead::{Lead, OPENING, Progress};
 use crate::plan::Plan;
 use crate::wire::{Connection, Introduction};
 use crate::{Error, Result, rdma, signals};
-use busbw_launch::{Began, Door, Invocation, Meeting, Place, Settings, host};
+use busbw_launch::{Began, Invocation, JobRank, ProcessGroup, Rendezvous, Settings, host};
 use busbw_model::LinkRun;
 use busbw_net::interfaces::{self, Interface};
 use busbw_net::{Cancellation, Exchange, Token};
@@ -46,25 +46,25 @@ pub fn run(call: &Call, variable: Variable<'_>, progress: &(dyn Fn(Progress) + S
     match call.invocation.begin(variable)? {
         Began::CommandLine(line) => Ok(Ended::CommandLine(line)),
         Began::Ended(status) => Ok(Ended::Status(status)),
-        Began::Here(place) if place.size == 1 => Err(Error::Usage(
+        Began::Here(job_rank) if job_rank.size == 1 => Err(Error::Usage(
             "a link has two ends: name the hosts (busbw link a b), start it with mpirun or srun, or try it out with --np 2"
                 .into(),
         )),
-        Began::Here(place) => take_part(call, &place, variable, progress),
+        Began::Here(job_rank) => take_part(call, &job_rank, variable, progress),
     }
 }
 
 /// Meets the other ranks, then leads or is led.
 fn take_part(
     call: &Call,
-    place: &Place,
+    job_rank: &JobRank,
     variable: Variable<'_>,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Ended> {
     let cancel = Cancellation::new();
     signals::cancel_on_signal(&cancel)?;
     let interface = interface(variable)?;
-    let listener = (place.rank == 0).then(|| listen(&interface)).transpose()?;
+    let listener = (job_rank.rank == 0).then(|| listen(&interface)).transpose()?;
     let control = listener.as_ref().map(TcpListener::local_addr).transpose();
     let control = control.map_err(|e| Error::system("ask where rank 0 listens", e))?;
     let mine = Introduction {
@@ -73,20 +73,20 @@ fn take_part(
         interface: interface.name.clone(),
         address: interface.address,
         rate_gbit_s: rate_gbit_s(&interface),
-        rdma: rdma::find(&Root::live(), &call.plan.rdma, place.local_rank),
+        rdma: rdma::find(&Root::live(), &call.plan.rdma, job_rank.local_rank),
         control,
     };
     let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
-    let door = Door::open(place, variable, settings)?;
-    let token = door.token();
-    let all = introduce(door.join(0, Arc::clone(&cancel))?, &mine)?;
+    let rendezvous = Rendezvous::open(job_rank, variable, settings)?;
+    let token = rendezvous.token();
+    let all = introduce(rendezvous.join(0, Arc::clone(&cancel))?, &mine)?;
     let Some(rank_0) = all.first().and_then(|first| first.control) else {
         return Err(Error::Nothing("rank 0 did not say where it listens".into()));
     };
     let agent = Agent::new(interface, token, Arc::clone(&cancel));
     let timeout = call.plan.timeout;
     let Some(listener) = listener else {
-        agent.follow(connect(rank_0, token, place.rank, timeout)?)?;
+        agent.follow(connect(rank_0, token, job_rank.rank, timeout)?)?;
         return Ok(Ended::Status(0));
     };
     let lead = Lead { plan: &call.plan, cancel: &cancel, progress };
@@ -101,10 +101,10 @@ fn take_part(
     })
 }
 
-fn introduce(mut meeting: Meeting, mine: &Introduction) -> Result<Vec<Introduction>> {
+fn introduce(mut world: ProcessGroup, mine: &Introduction) -> Result<Vec<Introduction>> {
     let strange = |error: postcard::Error| Error::Nothing(format!("the ranks do not run the same busbw: {error}"));
-    let all = meeting.all_gather(&postcard::to_stdvec(mine).map_err(strange)?)?;
-    meeting.leave()?;
+    let all = world.all_gather(&postcard::to_stdvec(mine).map_err(strange)?)?;
+    world.leave()?;
     all.iter().map(|one| postcard::from_bytes(one).map_err(strange)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! What rank 0 and the ranks say to each other: orders and answers, each a frame of its own.
 //!
-//! The meeting of `busbw-launch` fails as a whole when one rank dies. Here the others shall go on, so that ranks only
+//! A process group of `busbw-launch` fails as a whole when one rank dies. Here the others shall go on, so that ranks only
 //! introduce themselves there, and then are led by rank 0 over a connection each.
 
 use crate::perftest::{Perftest, PerftestFigures};

@@ -4,7 +4,7 @@ use crate::rules::{self, Rule};
 use crate::stage::{self, Actor, Casting};
 use crate::wire::{Act, Ending, Outcome, Part, Side};
 use crate::{Error, Result};
-use busbw_launch::{Began, Door, Invocation, Meeting, Place, Settings};
+use busbw_launch::{Began, Invocation, JobRank, ProcessGroup, Rendezvous, Settings};
 use busbw_model::{
     Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
 };
@@ -85,28 +85,33 @@ pub fn run(call: &Call, variable: Variable<'_>, progress: &dyn Fn(Progress<'_>))
     match call.invocation.begin(variable)? {
         Began::CommandLine(line) => Ok(Ended::CommandLine(line)),
         Began::Ended(status) => Ok(Ended::Status(status)),
-        Began::Here(place) if place.size == 2 => take_part(call, &place, variable, progress),
-        Began::Here(place) => Err(Error::Usage(format!(
+        Began::Here(job_rank) if job_rank.size == 2 => take_part(call, &job_rank, variable, progress),
+        Began::Here(job_rank) => Err(Error::Usage(format!(
             "plugins are tried between two ranks, and this job has {}: start two, or name two hosts",
-            place.size
+            job_rank.size
         ))),
     }
 }
 
-fn take_part(call: &Call, place: &Place, variable: Variable<'_>, progress: &dyn Fn(Progress<'_>)) -> Result<Ended> {
+fn take_part(
+    call: &Call,
+    job_rank: &JobRank,
+    variable: Variable<'_>,
+    progress: &dyn Fn(Progress<'_>),
+) -> Result<Ended> {
     let timeout = stage::patience_of_ranks(call.plan.patience);
-    let door = Door::open(place, variable, Settings { timeout, ..Settings::default() })?;
-    let meeting = door.join(0, Cancellation::new())?;
-    let first = place.rank == 0;
-    let mut rank = Rank { call, side: Side::of_rank(place.rank), meeting, done: 0, progress };
+    let rendezvous = Rendezvous::open(job_rank, variable, Settings { timeout, ..Settings::default() })?;
+    let world = rendezvous.join(0, Cancellation::new())?;
+    let first = job_rank.rank == 0;
+    let mut rank = Rank { call, side: Side::of_rank(job_rank.rank), world, done: 0, progress };
     let run = match rank.run() {
         Ok(run) => run,
         Err(error) => {
-            let reason = rank.meeting.fail(&error.to_string());
+            let reason = rank.world.fail(&error.to_string());
             return Err(Error::Usage(reason));
         }
     };
-    rank.meeting.leave()?;
+    rank.world.leave()?;
     Ok(if first { Ended::Found(run) } else { Ended::Status(0) })
 }
 
@@ -114,7 +119,7 @@ fn take_part(call: &Call, place: &Place, variable: Variable<'_>, progress: &dyn 
 struct Rank<'a> {
     call: &'a Call,
     side: Side,
-    meeting: Meeting,
+    world: ProcessGroup,
     done: usize,
     progress: &'a dyn Fn(Progress<'_>),
 }
@@ -122,8 +127,7 @@ struct Rank<'a> {
 impl Rank<'_> {
     fn run(&mut self) -> Result<PluginRun> {
         let plan = &self.call.plan;
-        let hosts =
-            [0, 1].map(|rank: usize| self.meeting.members().get(rank).map(|m| m.host.clone()).unwrap_or_default());
+        let hosts = [0, 1].map(|rank: usize| self.world.ranks().get(rank).map(|m| m.host.clone()).unwrap_or_default());
         let mut plugins = Vec::new();
         for candidate in &plan.candidates {
             plugins.push(self.examine(candidate)?);
@@ -234,11 +238,11 @@ impl Rank<'_> {
     }
 
     fn play(&mut self, actor: &mut Actor, act: Act, doing: &str) -> Result<[Ending; 2]> {
-        if self.meeting.rank() == 0 {
+        if self.world.rank() == 0 {
             (self.progress)(Progress { done: self.done, all: self.steps(), doing });
         }
         self.done += 1;
-        stage::play(&mut self.meeting, actor, act)
+        stage::play(&mut self.world, actor, act)
     }
 
     /// Steps of a run in which no plugin fails.

@@ -2,7 +2,7 @@
 
 use crate::wire::{self, Act, Ending, FromActor, Outcome, Part, ToActor};
 use crate::{Error, Result};
-use busbw_launch::Meeting;
+use busbw_launch::ProcessGroup;
 use busbw_net::Exchange;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -144,18 +144,18 @@ impl Drop for Actor {
 }
 
 /// Has both ends' actors do `act`; what came of it on either side, the first end first. Both ranks call it.
-pub(crate) fn play(meeting: &mut Meeting, actor: &mut Actor, act: Act) -> Result<[Ending; 2]> {
+pub(crate) fn play(world: &mut ProcessGroup, actor: &mut Actor, act: Act) -> Result<[Ending; 2]> {
     actor.order(act);
     let mut mine = actor.next();
     loop {
         let told = wire::encode(&mine).map_err(|error| Error::system("tell the other rank", error))?;
-        let all = meeting.all_gather(&told)?;
+        let all = world.all_gather(&told)?;
         let turns: Vec<Turn> = all
             .iter()
             .map(|bytes| wire::decode(bytes))
             .collect::<io::Result<_>>()
             .map_err(|error| Error::system("understand the other rank (do both run the same busbw?)", error))?;
-        let theirs = turns.get(1 - meeting.rank()).cloned();
+        let theirs = turns.get(1 - world.rank()).cloned();
         match (mine, theirs, turns.as_slice()) {
             (_, _, [Turn::Over(first), Turn::Over(second)]) => return Ok([first.clone(), second.clone()]),
             (Turn::Over(ending), _, _) => mine = Turn::Over(ending),

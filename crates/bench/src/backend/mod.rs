@@ -226,7 +226,7 @@ fn no_graphs(name: &str) -> Error {
 }
 
 /// A backend that has a place in a job of several processes.
-pub trait Seated: Backend {
+pub trait JobBackend: Backend {
     /// Says that operations begin: from now on a job in which nobody gets on counts as stuck.
     fn begin(&self);
 

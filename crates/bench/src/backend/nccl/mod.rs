@@ -3,8 +3,8 @@
 //! Small talk between ranks goes over the embedded engine ([`Cpu`]), as nccl-tests' goes over MPI.
 
 mod check;
-mod crew;
 mod environment;
+mod group_calls;
 mod guard;
 mod join;
 mod memory;
@@ -15,7 +15,7 @@ mod progress;
 pub use process::Process;
 
 use crate::backend::cpu::Cpu;
-use crate::backend::{Backend, Device, How, Library, Memory, NicBytes, Seated};
+use crate::backend::{Backend, Device, How, JobBackend, Library, Memory, NicBytes};
 use crate::verify::{OnDevice, premul_scalar};
 use crate::{Error, Result};
 use busbw_collectives::Operation;
@@ -26,7 +26,7 @@ use busbw_nccl_abi::library as abi;
 use busbw_net::Cancellation;
 use busbw_net::wait::{Cores, Waiter};
 use check::Checker;
-use crew::Seat;
+use group_calls::Caller;
 use guard::Guard;
 use memory::Kind;
 use operation::Part;
@@ -45,7 +45,7 @@ pub struct Nccl {
     parts: Parts,
 }
 
-/// All of a rank but its seat in the job. What comes first is dropped first.
+/// All of a rank but its part in the job. What comes first is dropped first.
 struct Parts {
     graph: Option<Graph>,
     checker: Option<Checker>,
@@ -55,7 +55,7 @@ struct Parts {
     guard: Guard,
     communicator: Arc<Communicator>,
     stream: Arc<Stream>,
-    seat: Seat,
+    caller: Caller,
     cancel: Arc<Cancellation>,
     /// `mulsum`, for each datatype that has been used.
     premul_sums: HashMap<Datatype, abi::RedOp>,
@@ -81,12 +81,12 @@ impl Parts {
         self.guard.during(calls).inspect_err(|_| self.communicator.abort())
     }
 
-    /// A call that is the same for a whole crew: made once, by its first rank.
-    fn once_for_crew(&self, call: impl FnOnce() -> busbw_gpu::Result<()> + Send + 'static) -> Result<()> {
-        if self.seat.is_alone() {
+    /// A call that is the same for a whole group of ranks: made once, by the first.
+    fn once_for_group(&self, call: impl FnOnce() -> busbw_gpu::Result<()> + Send + 'static) -> Result<()> {
+        if self.caller.is_alone() {
             return self.in_nccl(|| call().map_err(failed));
         }
-        self.in_nccl(|| self.seat.once(Box::new(call)))
+        self.in_nccl(|| self.caller.once(Box::new(call)))
     }
 
     /// NCCL's reduction, made for this rank where it is `mulsum`.
@@ -106,14 +106,14 @@ impl Parts {
         let redop = self.redop(operation.redop, operation.datatype)?;
         let part = Part::new((&self.communicator, &self.stream), self.rank, operation, redop);
         for step in 0..operation::steps(operation.collective, self.communicator.nranks()) {
-            if self.seat.is_alone() {
+            if self.caller.is_alone() {
                 // SAFETY: the caller's promise.
                 self.in_nccl(|| unsafe { part.queue(step) }.map_err(failed))?;
             } else {
                 let part = part.clone();
                 // SAFETY: the caller's promise.
                 let call = Box::new(move || unsafe { part.queue(step) });
-                self.in_nccl(|| self.seat.together(call))?;
+                self.in_nccl(|| self.caller.together(call))?;
                 // The calls of the others are for other GPUs.
                 self.stream.gpu().make_current().map_err(failed)?;
             }
@@ -157,7 +157,8 @@ impl Parts {
         }
         self.graph = None;
         let communicator = Arc::clone(&self.communicator);
-        let ended = crew::apart(&self.cancel, None, move || communicator.destroy().map_err(|error| error.to_string()))?;
+        let ended =
+            group_calls::apart(&self.cancel, None, move || communicator.destroy().map_err(|error| error.to_string()))?;
         ended.map_err(Error::Job)
     }
 }
@@ -249,12 +250,12 @@ impl Backend for Nccl {
 
     fn group_start(&mut self) -> Result<()> {
         let nccl = Arc::clone(self.parts.communicator.nccl());
-        self.parts.once_for_crew(move || nccl.group_start())
+        self.parts.once_for_group(move || nccl.group_start())
     }
 
     fn group_end(&mut self) -> Result<()> {
         let nccl = Arc::clone(self.parts.communicator.nccl());
-        self.parts.once_for_crew(move || nccl.group_end())
+        self.parts.once_for_group(move || nccl.group_end())
     }
 
     unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
@@ -321,7 +322,7 @@ impl Backend for Nccl {
     }
 }
 
-impl Seated for Nccl {
+impl JobBackend for Nccl {
     fn begin(&self) {
         self.talk.begin();
     }

@@ -3,7 +3,7 @@
 mod pmi;
 mod pmix;
 
-use crate::place::Way;
+use crate::job_rank::Discovery;
 use crate::{Error, Result};
 use std::sync::mpsc;
 use std::time::Instant;
@@ -28,13 +28,13 @@ trait Store {
 }
 
 /// Shares `mine` (rank 0's) with every process of the job. Every process calls it.
-pub(crate) fn share(way: &Way, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
+pub(crate) fn share(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
     // A store has no time limit of its own, and a process that was never started would hold all others in the fence. The
     // thread that waits there is left behind when time is up: its process is about to end.
     let (answer, answered) = mpsc::channel();
-    let (way, mine) = (way.clone(), mine.map(str::to_owned));
+    let (discovery, mine) = (discovery.clone(), mine.map(str::to_owned));
     let work = move || {
-        let _ = answer.send(exchange(&way, rank, mine.as_deref(), deadline));
+        let _ = answer.send(exchange(&discovery, rank, mine.as_deref(), deadline));
     };
     std::thread::Builder::new()
         .name("key-value store".into())
@@ -48,12 +48,12 @@ pub(crate) fn share(way: &Way, rank: usize, mine: Option<&str>, deadline: Instan
     })
 }
 
-fn exchange(way: &Way, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
-    let mut store: Box<dyn Store> = match way {
-        Way::Pmix { namespace } => Box::new(pmix::Session::start(namespace)?),
-        Way::Pmi1 { fd } => Box::new(pmi::Pmi1::start(*fd, deadline)?),
-        Way::Pmi2 { fd, job } => Box::new(pmi::Pmi2::start(*fd, job, rank, deadline)?),
-        Way::Alone | Way::Fixed { .. } | Way::Derived { .. } => {
+fn exchange(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
+    let mut store: Box<dyn Store> = match discovery {
+        Discovery::Pmix { namespace } => Box::new(pmix::Session::start(namespace)?),
+        Discovery::Pmi1 { fd } => Box::new(pmi::Pmi1::start(*fd, deadline)?),
+        Discovery::Pmi2 { fd, job } => Box::new(pmi::Pmi2::start(*fd, job, rank, deadline)?),
+        Discovery::Alone | Discovery::Fixed { .. } | Discovery::Derived { .. } => {
             return Err(Error::Join("this job has no key-value store".into()));
         }
     };

@@ -17,7 +17,7 @@ pub type Call = Box<dyn FnOnce() -> busbw_gpu::Result<()> + Send>;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Ranks whose calls are made together.
-pub struct Crew {
+pub struct GroupCalls {
     nccl: Arc<Nccl>,
     calls: Vec<Mutex<Option<Call>>>,
     arrived: AtomicUsize,
@@ -26,18 +26,18 @@ pub struct Crew {
     ended: Mutex<std::result::Result<(), String>>,
 }
 
-/// A rank's seat in a crew.
+/// One rank of those whose calls are made together.
 #[derive(Clone)]
-pub struct Seat {
-    crew: Arc<Crew>,
+pub struct Caller {
+    group: Arc<GroupCalls>,
     number: usize,
     cancel: Arc<Cancellation>,
 }
 
-impl Crew {
-    /// A crew of `size` ranks.
+impl GroupCalls {
+    /// For calls of `size` ranks.
     pub fn new(nccl: &Arc<Nccl>, size: usize) -> Arc<Self> {
-        Arc::new(Crew {
+        Arc::new(GroupCalls {
             nccl: Arc::clone(nccl),
             calls: (0..size).map(|_| Mutex::new(None)).collect(),
             arrived: AtomicUsize::new(0),
@@ -46,43 +46,41 @@ impl Crew {
         })
     }
 
-    fn group(&self, calls: Vec<Call>) -> std::result::Result<(), String> {
+    fn call_all(&self, calls: Vec<Call>) -> std::result::Result<(), String> {
         let called = self.nccl.group(|| calls.into_iter().try_for_each(|call| call()));
         called.map_err(|error| error.to_string())
     }
-}
 
-impl Crew {
     /// How many ranks it has.
     pub fn size(&self) -> usize {
         self.calls.len()
     }
 }
 
-impl Seat {
-    /// Rank `number` of a crew, whose waits end with `cancel`.
-    pub fn new(crew: &Arc<Crew>, number: usize, cancel: &Arc<Cancellation>) -> Self {
-        Seat { crew: Arc::clone(crew), number, cancel: Arc::clone(cancel) }
+impl Caller {
+    /// Rank `number` of a group, whose waits end with `cancel`.
+    pub fn new(group: &Arc<GroupCalls>, number: usize, cancel: &Arc<Cancellation>) -> Self {
+        Caller { group: Arc::clone(group), number, cancel: Arc::clone(cancel) }
     }
 
-    /// Whether this rank is all of the crew.
+    /// Whether this rank is all of the group.
     pub fn is_alone(&self) -> bool {
-        self.crew.calls.len() == 1
+        self.group.calls.len() == 1
     }
 
-    /// Has `call` made in a group with those of all other ranks of the crew; returns when all have returned.
+    /// Has `call` made in a group with those of all other ranks of the group; returns when all have returned.
     ///
     /// # Errors
     /// NCCL's, on every rank; or the cancellation.
     pub fn together(&self, call: Call) -> Result<()> {
-        self.meet(call, |crew, calls| Ok(crew.group(calls)))
+        self.meet(call, |group, calls| Ok(group.call_all(calls)))
     }
 
-    /// Has one call made for the whole crew, by its first rank, outside of any group of this crew's; returns when it has
+    /// Has one call made for all ranks of the group, by the first, outside of ncclGroupStart and ncclGroupEnd; returns when it has
     /// returned. Every rank brings the same.
     ///
     /// # Errors
-    /// As of [`Seat::together`].
+    /// As of [`Caller::together`].
     pub fn once(&self, call: Call) -> Result<()> {
         self.meet(call, |_, calls| {
             let first = calls.into_iter().next();
@@ -90,15 +88,15 @@ impl Seat {
         })
     }
 
-    /// As [`Seat::together`], for calls that may block for ever when a peer dies, and that nobody can end: they run on a
+    /// As [`Caller::together`], for calls that may block for ever when a peer dies, and that nobody can end: they run on a
     /// thread that is left behind when the job is cancelled, or after `patience`.
     ///
     /// # Errors
-    /// As of [`Seat::together`], or that it took too long.
+    /// As of [`Caller::together`], or that it took too long.
     pub fn together_apart(&self, call: Call, patience: Option<Duration>) -> Result<()> {
-        self.meet(call, |crew, calls| {
-            let crew = Arc::clone(crew);
-            apart(&self.cancel, patience, move || crew.group(calls))
+        self.meet(call, |group, calls| {
+            let group = Arc::clone(group);
+            apart(&self.cancel, patience, move || group.call_all(calls))
         })
     }
 
@@ -106,28 +104,28 @@ impl Seat {
     fn meet(
         &self,
         call: Call,
-        work: impl FnOnce(&Arc<Crew>, Vec<Call>) -> Result<std::result::Result<(), String>>,
+        work: impl FnOnce(&Arc<GroupCalls>, Vec<Call>) -> Result<std::result::Result<(), String>>,
     ) -> Result<()> {
-        let crew = &self.crew;
-        let round = crew.round.load(Ordering::Acquire);
-        *lock(&crew.calls[self.number]) = Some(call);
-        crew.arrived.fetch_add(1, Ordering::AcqRel);
+        let group = &self.group;
+        let round = group.round.load(Ordering::Acquire);
+        *lock(&group.calls[self.number]) = Some(call);
+        group.arrived.fetch_add(1, Ordering::AcqRel);
         let mut waiter = Waiter::new(&self.cancel, Cores::Shared);
         if self.number > 0 {
-            while crew.round.load(Ordering::Acquire) == round {
+            while group.round.load(Ordering::Acquire) == round {
                 waiter.pause()?;
             }
         } else {
-            while crew.arrived.load(Ordering::Acquire) < crew.calls.len() {
+            while group.arrived.load(Ordering::Acquire) < group.calls.len() {
                 waiter.pause()?;
             }
-            crew.arrived.store(0, Ordering::Release);
-            let calls = crew.calls.iter().filter_map(|call| lock(call).take()).collect();
-            let ended = work(crew, calls)?;
-            *lock(&crew.ended) = ended;
-            crew.round.fetch_add(1, Ordering::AcqRel);
+            group.arrived.store(0, Ordering::Release);
+            let calls = group.calls.iter().filter_map(|call| lock(call).take()).collect();
+            let ended = work(group, calls)?;
+            *lock(&group.ended) = ended;
+            group.round.fetch_add(1, Ordering::AcqRel);
         }
-        let ended = lock(&crew.ended).clone();
+        let ended = lock(&group.ended).clone();
         ended.map_err(Error::Job)
     }
 }

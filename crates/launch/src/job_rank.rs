@@ -27,7 +27,7 @@ pub enum Launcher {
 
 /// How the processes of the job find one another.
 #[derive(Debug, Clone)]
-pub enum Way {
+pub enum Discovery {
     /// There is one process.
     Alone,
     /// At `address` (`host:port`), where rank 0 listens.
@@ -67,7 +67,7 @@ pub enum Way {
 
 /// Who this process is in its job.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct JobRank {
     /// This process's number, from 0.
     pub rank: usize,
     /// How many processes there are.
@@ -79,22 +79,22 @@ pub struct Place {
     /// Who started it.
     pub launcher: Launcher,
     /// How it finds the others.
-    pub way: Way,
+    pub discovery: Discovery,
 }
 
-impl Place {
+impl JobRank {
     /// Reads the environment. Our own variables come first, then torchrun's, Open MPI's or PMIx', MPICH's and Slurm's;
     /// without any, this is a job of one process.
     ///
     /// # Errors
     /// Names the variable that is malformed, that is missing beside the others of its launcher, or that contradicts one.
-    pub fn detect(look: Lookup) -> Result<Place> {
+    pub fn detect(look: Lookup) -> Result<JobRank> {
         let variables = Variables { look };
-        let place = match variables.ours()? {
-            Some(place) => place,
-            None => variables.launched()?.unwrap_or_else(Place::alone),
+        let job_rank = match variables.ours()? {
+            Some(job_rank) => job_rank,
+            None => variables.launched()?.unwrap_or_else(JobRank::alone),
         };
-        variables.with_fixed_way(place)?.checked(&variables)
+        variables.with_fixed_discovery(job_rank)?.checked(&variables)
     }
 
     /// Whether every process of the job is on this host, as far as the launcher says.
@@ -102,18 +102,25 @@ impl Place {
         self.local_size == Some(self.size)
     }
 
-    fn alone() -> Place {
-        Place { rank: 0, size: 1, local_rank: 0, local_size: Some(1), launcher: Launcher::Alone, way: Way::Alone }
+    fn alone() -> JobRank {
+        JobRank {
+            rank: 0,
+            size: 1,
+            local_rank: 0,
+            local_size: Some(1),
+            launcher: Launcher::Alone,
+            discovery: Discovery::Alone,
+        }
     }
 
-    fn checked(mut self, variables: &Variables) -> Result<Place> {
+    fn checked(mut self, variables: &Variables) -> Result<JobRank> {
         let name = self.launcher.rank_variable();
         let shown = || variables.get(name).unwrap_or_default();
         if self.size == 0 || self.rank >= self.size {
             return Err(Error::variable(name, &shown(), format!("is no rank of a job of {} processes", self.size)));
         }
         if self.size == 1 {
-            self.way = Way::Alone;
+            self.discovery = Discovery::Alone;
             self.local_size = Some(1);
         }
         Ok(self)
@@ -162,7 +169,7 @@ impl Variables<'_> {
     }
 
     /// BUSBW_RANK and its companions.
-    fn ours(&self) -> Result<Option<Place>> {
+    fn ours(&self) -> Result<Option<JobRank>> {
         let Some(rank) = self.number("BUSBW_RANK")? else {
             for name in ["BUSBW_SIZE", "BUSBW_LOCAL_RANK"] {
                 if self.get(name).is_some() {
@@ -172,29 +179,29 @@ impl Variables<'_> {
             return Ok(None);
         };
         let size = self.needed("BUSBW_SIZE", "BUSBW_RANK")?;
-        let place = Place {
+        let job_rank = JobRank {
             rank,
             size,
             local_rank: self.number("BUSBW_LOCAL_RANK")?.unwrap_or(0),
             local_size: self.number("BUSBW_LOCAL_SIZE")?,
             launcher: Launcher::Busbw,
-            way: Way::Alone,
+            discovery: Discovery::Alone,
         };
         if size > 1 && self.get("BUSBW_RENDEZVOUS").is_none() {
             return Err(self.alone_is_wrong("BUSBW_RANK", "BUSBW_RENDEZVOUS and BUSBW_TOKEN"));
         }
-        Ok(Some(place))
+        Ok(Some(job_rank))
     }
 
-    /// BUSBW_RENDEZVOUS and BUSBW_TOKEN take the place of a launcher's own way.
-    fn with_fixed_way(&self, mut place: Place) -> Result<Place> {
+    /// BUSBW_RENDEZVOUS and BUSBW_TOKEN replace what the launcher offers.
+    fn with_fixed_discovery(&self, mut job_rank: JobRank) -> Result<JobRank> {
         let (address, token) = match (self.get("BUSBW_RENDEZVOUS"), self.get("BUSBW_TOKEN")) {
             (Some(address), Some(token)) => (address, token),
-            (None, None) => return Ok(place),
+            (None, None) => return Ok(job_rank),
             (Some(_), None) => return Err(self.alone_is_wrong("BUSBW_RENDEZVOUS", "BUSBW_TOKEN")),
             (None, Some(_)) => return Err(self.alone_is_wrong("BUSBW_TOKEN", "BUSBW_RENDEZVOUS")),
         };
-        if place.launcher == Launcher::Alone {
+        if job_rank.launcher == Launcher::Alone {
             let problem = "is set, but no launcher says which rank this is: set BUSBW_RANK and BUSBW_SIZE, or unset it";
             return Err(Error::variable("BUSBW_RENDEZVOUS", &address, problem));
         }
@@ -204,12 +211,12 @@ impl Variables<'_> {
             return Err(Error::variable("BUSBW_RENDEZVOUS", &address, problem));
         }
         let token = token.parse().map_err(|e| Error::variable("BUSBW_TOKEN", "…", format!("cannot be used: {e}")))?;
-        let listener = self.number("BUSBW_LISTENER")?.filter(|_| place.rank == 0).map(|fd| fd as i32);
-        place.way = Way::Fixed { address, token, listener };
-        Ok(place)
+        let listener = self.number("BUSBW_LISTENER")?.filter(|_| job_rank.rank == 0).map(|fd| fd as i32);
+        job_rank.discovery = Discovery::Fixed { address, token, listener };
+        Ok(job_rank)
     }
 
-    fn launched(&self) -> Result<Option<Place>> {
+    fn launched(&self) -> Result<Option<JobRank>> {
         let torchrun = self.torchrun()?;
         let other = match self.open_mpi()? {
             None => self.slurm_or_mpich()?,
@@ -230,7 +237,7 @@ impl Variables<'_> {
         if by_agent { Ok(Some(torchrun.clone())) } else { Ok(Some(other.clone())) }
     }
 
-    fn torchrun(&self) -> Result<Option<Place>> {
+    fn torchrun(&self) -> Result<Option<JobRank>> {
         let there = |name| self.get(name).is_some();
         let complete = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"].into_iter().all(there);
         if !complete {
@@ -247,17 +254,17 @@ impl Variables<'_> {
         if port.parse::<u16>().is_err() {
             return Err(Error::variable("MASTER_PORT", &port, "is no port; it is a number from 1 to 65535"));
         }
-        Ok(Some(Place {
+        Ok(Some(JobRank {
             rank: self.needed("RANK", "WORLD_SIZE")?,
             size: self.needed("WORLD_SIZE", "RANK")?,
             local_rank: self.number("LOCAL_RANK")?.unwrap_or(0),
             local_size: self.number("LOCAL_WORLD_SIZE")?,
             launcher: Launcher::Torchrun,
-            way: Way::Derived { token: derive::token(self.look, derive::TORCHRUN), host },
+            discovery: Discovery::Derived { token: derive::token(self.look, derive::TORCHRUN), host },
         }))
     }
 
-    fn open_mpi(&self) -> Result<Option<Place>> {
+    fn open_mpi(&self) -> Result<Option<JobRank>> {
         let namespace = self.get("PMIX_NAMESPACE").filter(|_| self.get("PMIX_RANK").is_some());
         let Some(rank) = self.number("OMPI_COMM_WORLD_RANK")? else {
             if self.get("OMPI_COMM_WORLD_SIZE").is_some() {
@@ -272,19 +279,19 @@ impl Variables<'_> {
             return Ok(None);
         };
         let size = self.needed("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK")?;
-        let way = match namespace {
-            Some(namespace) => Way::Pmix { namespace },
-            None if size == 1 => Way::Alone,
-            None if self.get("BUSBW_RENDEZVOUS").is_some() => Way::Alone,
+        let discovery = match namespace {
+            Some(namespace) => Discovery::Pmix { namespace },
+            None if size == 1 => Discovery::Alone,
+            None if self.get("BUSBW_RENDEZVOUS").is_some() => Discovery::Alone,
             None => return Err(self.no_way("OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE and PMIX_RANK", "mpirun")),
         };
-        Ok(Some(Place {
+        Ok(Some(JobRank {
             rank,
             size,
             local_rank: self.number("OMPI_COMM_WORLD_LOCAL_RANK")?.unwrap_or(0),
             local_size: self.number("OMPI_COMM_WORLD_LOCAL_SIZE")?,
             launcher: Launcher::OpenMpi,
-            way,
+            discovery,
         }))
     }
 
@@ -298,16 +305,16 @@ impl Variables<'_> {
 
     /// srun --mpi=pmi2 and MPICH set the same PMI_* variables; only Slurm's PMI_JOBID is the step's own, and only hydra
     /// counts its local ranks.
-    fn slurm_or_mpich(&self) -> Result<Option<Place>> {
+    fn slurm_or_mpich(&self) -> Result<Option<JobRank>> {
         let slurm = self.slurm()?;
         let by_hydra = self.get("MPI_LOCALRANKID").is_some() || self.get("PMI_JOBID").is_none();
         match slurm {
-            Some(place) if !(by_hydra && self.get("PMI_RANK").is_some()) => Ok(Some(place)),
+            Some(job_rank) if !(by_hydra && self.get("PMI_RANK").is_some()) => Ok(Some(job_rank)),
             slurm => Ok(self.mpich()?.or(slurm)),
         }
     }
 
-    fn mpich(&self) -> Result<Option<Place>> {
+    fn mpich(&self) -> Result<Option<JobRank>> {
         let Some(rank) = self.number("PMI_RANK")? else {
             if self.get("PMI_SIZE").is_some() {
                 return Err(self.alone_is_wrong("PMI_SIZE", "PMI_RANK"));
@@ -315,47 +322,47 @@ impl Variables<'_> {
             return Ok(None);
         };
         let size = self.needed("PMI_SIZE", "PMI_RANK")?;
-        let way = match self.number("PMI_FD")? {
-            Some(fd) => Way::Pmi1 { fd: fd as i32 },
-            None if size == 1 || self.get("BUSBW_RENDEZVOUS").is_some() => Way::Alone,
+        let discovery = match self.number("PMI_FD")? {
+            Some(fd) => Discovery::Pmi1 { fd: fd as i32 },
+            None if size == 1 || self.get("BUSBW_RENDEZVOUS").is_some() => Discovery::Alone,
             None => return Err(self.no_way("PMI_RANK", "PMI_FD", "mpirun")),
         };
-        Ok(Some(Place {
+        Ok(Some(JobRank {
             rank,
             size,
             local_rank: self.number("MPI_LOCALRANKID")?.unwrap_or(0),
             local_size: self.number("MPI_LOCALNRANKS")?,
             launcher: Launcher::Mpich,
-            way,
+            discovery,
         }))
     }
 
     /// A task of srun. The shell of an allocation and a batch script have SLURM_NTASKS too, and the script even
     /// SLURM_PROCID=0, but neither is a step of that many tasks: that is what SLURM_STEP_NUM_TASKS says.
-    fn slurm(&self) -> Result<Option<Place>> {
+    fn slurm(&self) -> Result<Option<JobRank>> {
         let (Some(rank), Some(size)) = (self.number("SLURM_PROCID")?, self.number("SLURM_STEP_NUM_TASKS")?) else {
             return Ok(None);
         };
-        let way = match (self.get("PMIX_NAMESPACE"), self.get("PMI_JOBID"), self.number("PMI_FD")?) {
-            (Some(namespace), _, _) => Way::Pmix { namespace },
-            (None, Some(job), Some(fd)) => Way::Pmi2 { fd: fd as i32, job },
+        let discovery = match (self.get("PMIX_NAMESPACE"), self.get("PMI_JOBID"), self.number("PMI_FD")?) {
+            (Some(namespace), _, _) => Discovery::Pmix { namespace },
+            (None, Some(job), Some(fd)) => Discovery::Pmi2 { fd: fd as i32, job },
             _ => {
                 let nodes = self.get("SLURM_STEP_NODELIST").or_else(|| self.get("SLURM_NODELIST"));
                 let nodes = nodes.ok_or_else(|| self.alone_is_wrong("SLURM_PROCID", "SLURM_STEP_NODELIST"))?;
                 let hosts = crate::hostlist::expand(&nodes)
                     .map_err(|problem| Error::variable("SLURM_STEP_NODELIST", &nodes, problem))?;
                 let host = hosts.into_iter().next().unwrap_or_default();
-                Way::Derived { token: derive::token(self.look, derive::SLURM), host }
+                Discovery::Derived { token: derive::token(self.look, derive::SLURM), host }
             }
         };
         let local_size = self.get("SLURM_GTIDS").map(|tasks| tasks.split(',').count());
-        Ok(Some(Place {
+        Ok(Some(JobRank {
             rank,
             size,
             local_rank: self.number("SLURM_LOCALID")?.unwrap_or(0),
             local_size,
             launcher: Launcher::Srun,
-            way,
+            discovery,
         }))
     }
 }

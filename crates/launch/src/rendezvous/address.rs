@@ -1,13 +1,13 @@
 //! Where rank 0 listens, and how the others come to know: by an agreed address, a key-value store, or derived ports.
 
-use crate::place::{Place, Way};
+use crate::job_rank::{Discovery, JobRank};
 use crate::{Error, Result, derive, host, keyvalue};
 use busbw_net::Token;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Instant;
 
-/// The meeting point.
+/// What a process needs to reach rank 0.
 pub(super) struct Found {
     pub token: Token,
     /// Addresses to try, in turn.
@@ -23,12 +23,14 @@ impl Found {
     }
 }
 
-pub(super) fn find(place: &Place, bind: Option<IpAddr>, deadline: Instant) -> Result<Found> {
-    match &place.way {
-        Way::Alone => Found::listening(bind_loopback()?, Token::random()?),
-        Way::Fixed { address, token, listener } => fixed(place.rank, address, *token, *listener),
-        Way::Derived { token, host } => derived(place, bind, host, *token),
-        way @ (Way::Pmix { .. } | Way::Pmi1 { .. } | Way::Pmi2 { .. }) => published(place, way, bind, deadline),
+pub(super) fn find(job_rank: &JobRank, bind: Option<IpAddr>, deadline: Instant) -> Result<Found> {
+    match &job_rank.discovery {
+        Discovery::Alone => Found::listening(bind_loopback()?, Token::random()?),
+        Discovery::Fixed { address, token, listener } => fixed(job_rank.rank, address, *token, *listener),
+        Discovery::Derived { token, host } => derived(job_rank, bind, host, *token),
+        discovery @ (Discovery::Pmix { .. } | Discovery::Pmi1 { .. } | Discovery::Pmi2 { .. }) => {
+            published(job_rank, discovery, bind, deadline)
+        }
     }
 }
 
@@ -39,11 +41,11 @@ fn bind_loopback() -> Result<TcpListener> {
 }
 
 /// Where rank 0 of this job should listen when the others learn the address from it.
-fn own_address(place: &Place, bind: Option<IpAddr>) -> Result<IpAddr> {
+fn own_address(job_rank: &JobRank, bind: Option<IpAddr>) -> Result<IpAddr> {
     if let Some(chosen) = bind {
         return Ok(chosen);
     }
-    if place.one_host() {
+    if job_rank.one_host() {
         return Ok(Ipv4Addr::LOCALHOST.into());
     }
     host::outward_address().ok_or_else(|| {
@@ -103,15 +105,15 @@ fn inherited(fd: i32) -> Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn published(place: &Place, way: &Way, bind: Option<IpAddr>, deadline: Instant) -> Result<Found> {
-    if place.rank == 0 {
-        let ip = own_address(place, bind)?;
+fn published(job_rank: &JobRank, discovery: &Discovery, bind: Option<IpAddr>, deadline: Instant) -> Result<Found> {
+    if job_rank.rank == 0 {
+        let ip = own_address(job_rank, bind)?;
         let listener = TcpListener::bind((ip, 0)).map_err(|e| Error::system(format!("listen on {ip}"), e))?;
         let found = Found::listening(listener, Token::random()?)?;
-        keyvalue::share(way, 0, Some(&format!("{}/{}", found.addresses[0], found.token)), deadline)?;
+        keyvalue::share(discovery, 0, Some(&format!("{}/{}", found.addresses[0], found.token)), deadline)?;
         return Ok(found);
     }
-    let text = keyvalue::share(way, place.rank, None, deadline)?;
+    let text = keyvalue::share(discovery, job_rank.rank, None, deadline)?;
     let parts = text.split_once('/').and_then(|(address, token)| Some((address.parse().ok()?, token.parse().ok()?)));
     let (address, token): (SocketAddr, Token) = parts.ok_or_else(|| {
         Error::Join(format!("rank 0 published {text:?}, no address: start the same busbw on every rank"))
@@ -119,16 +121,16 @@ fn published(place: &Place, way: &Way, bind: Option<IpAddr>, deadline: Instant) 
     Ok(Found { token, addresses: vec![address], listener: None })
 }
 
-fn derived(place: &Place, bind: Option<IpAddr>, name: &str, token: Token) -> Result<Found> {
+fn derived(job_rank: &JobRank, bind: Option<IpAddr>, name: &str, token: Token) -> Result<Found> {
     let ports = derive::ports(&token);
-    let (ips, same_everywhere) = addresses_of(place, name)?;
-    if place.rank != 0 {
+    let (ips, same_everywhere) = addresses_of(job_rank, name)?;
+    if job_rank.rank != 0 {
         let addresses = ports.iter().flat_map(|&port| ips.iter().map(move |&ip| SocketAddr::new(ip, port))).collect();
         return Ok(Found { token, addresses, listener: None });
     }
     // A host often resolves its own name to the loopback, by which the others cannot come.
-    let only_loopback = ips.iter().all(IpAddr::is_loopback) && !place.one_host() && !same_everywhere;
-    let ips = if only_loopback { vec![own_address(place, bind)?] } else { ips };
+    let only_loopback = ips.iter().all(IpAddr::is_loopback) && !job_rank.one_host() && !same_everywhere;
+    let ips = if only_loopback { vec![own_address(job_rank, bind)?] } else { ips };
     let mut last = None;
     for &port in &ports {
         for &ip in &ips {
@@ -147,12 +149,12 @@ fn derived(place: &Place, bind: Option<IpAddr>, name: &str, token: Token) -> Res
 }
 
 /// The addresses of rank 0's host, and whether every host takes the name to mean the same.
-fn addresses_of(place: &Place, name: &str) -> Result<(Vec<IpAddr>, bool)> {
+fn addresses_of(job_rank: &JobRank, name: &str) -> Result<(Vec<IpAddr>, bool)> {
     let ips = |addresses: Vec<SocketAddr>| addresses.into_iter().map(|address| address.ip()).collect();
     if let Some(addresses) = host::resolve(name, 0) {
         return Ok((ips(addresses), name == "localhost" || name.parse::<IpAddr>().is_ok()));
     }
-    let by_slurm = (place.launcher == crate::Launcher::Srun).then(|| slurm_address(name)).flatten();
+    let by_slurm = (job_rank.launcher == crate::Launcher::Srun).then(|| slurm_address(name)).flatten();
     if let Some(addresses) = by_slurm.and_then(|address| host::resolve(&address, 0)) {
         return Ok((ips(addresses), true));
     }

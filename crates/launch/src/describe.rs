@@ -1,18 +1,18 @@
-//! How errors of a meeting speak of ranks: who, on which host, which process.
+//! How errors name ranks: who, on which host, which process.
 
-use crate::wire::Member;
+use crate::wire::RankInfo;
 use std::time::Duration;
 
 /// As many ranks are named in one line.
 const MOST: usize = 8;
 
 /// `rank 3 on host h2 (pid 123)`, with its address where that is not this host's own.
-pub(crate) fn rank(rank: usize, member: Option<&Member>) -> String {
-    match member {
-        Some(member) if member.address.is_loopback() => {
-            format!("rank {rank} on host {} (pid {})", member.host, member.pid)
+pub(crate) fn rank(rank: usize, info: Option<&RankInfo>) -> String {
+    match info {
+        Some(info) if info.address.is_loopback() => {
+            format!("rank {rank} on host {} (pid {})", info.host, info.pid)
         }
-        Some(member) => format!("rank {rank} on host {} (pid {}, {})", member.host, member.pid, member.address),
+        Some(info) => format!("rank {rank} on host {} (pid {}, {})", info.host, info.pid, info.address),
         None => format!("rank {rank}"),
     }
 }
@@ -77,15 +77,15 @@ mod tests {
 
     #[test]
     fn a_rank_of_another_host_has_its_address() {
-        let member = |address: &str| Member {
+        let info = |address: &str| RankInfo {
             host: "h2".into(),
             pid: 123,
             flags: String::new(),
             host_id: 0,
             address: address.parse().unwrap(),
         };
-        assert_eq!(rank(3, Some(&member("127.0.0.1"))), "rank 3 on host h2 (pid 123)");
-        assert_eq!(rank(3, Some(&member("10.77.0.2"))), "rank 3 on host h2 (pid 123, 10.77.0.2)");
+        assert_eq!(rank(3, Some(&info("127.0.0.1"))), "rank 3 on host h2 (pid 123)");
+        assert_eq!(rank(3, Some(&info("10.77.0.2"))), "rank 3 on host h2 (pid 123, 10.77.0.2)");
         assert_eq!(rank(3, None), "rank 3");
     }
 }

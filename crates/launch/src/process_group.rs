@@ -1,8 +1,8 @@
-//! A rank's seat in its job's meeting: small exchanges, and word of who has died.
+//! A rank's membership in its job: small exchanges, and word of who has died.
 
 use crate::control::{self, Link};
 use crate::group::Group;
-use crate::wire::{Inbox, Member, ToServer};
+use crate::wire::{Inbox, RankInfo, ToServer};
 use busbw_net::{Cancellation, Error, Exchange, Result};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -13,27 +13,26 @@ use std::time::Duration;
 /// How long a rank that has failed waits for the server's word on who failed first.
 const WORD_OF_THE_SERVER: Duration = Duration::from_secs(2);
 
-/// One rank's seat. Every rank of the job holds one; when one of them dies, falls silent or fails, the [`Cancellation`]s of all
+/// What one rank has of its job. When a rank dies, falls silent or fails, the [`Cancellation`]s of all
 /// others are triggered with one line that names it.
 ///
-/// Dropping a meeting without [`Meeting::leave`] looks to the others like the death of this rank.
-pub struct Meeting {
+/// Dropping it without [`ProcessGroup::leave`] looks to the others like the death of this rank.
+pub struct ProcessGroup {
     link: Arc<Link>,
     control: Option<JoinHandle<()>>,
     world: Group,
-    members: Vec<Member>,
+    ranks: Vec<RankInfo>,
 }
 
-impl Meeting {
-    /// Takes a seat over a connection that has been let in; waits until every rank is there.
-    pub(crate) fn sit(
+impl ProcessGroup {
+    /// Joins over a connection that has shown the token; waits until every rank is there.
+    pub(crate) fn start(
         stream: TcpStream,
         inbox: Inbox,
         server: SocketAddr,
-        seat: (usize, usize),
+        (rank, size): (usize, usize),
         (cancel, timeout): (Arc<Cancellation>, Duration),
     ) -> Result<Self> {
-        let (rank, size) = seat;
         let link = Arc::new(Link::new(stream, cancel, timeout));
         let shared = Arc::clone(&link);
         let control = std::thread::Builder::new()
@@ -41,14 +40,14 @@ impl Meeting {
             .spawn(move || control::run(&shared, inbox, &server.to_string()))
             .map_err(|e| Error::system("start the control thread", e))?;
         let world = Group::world(Arc::clone(&link), rank, size);
-        let mut meeting = Meeting { link, control: Some(control), world, members: Vec::new() };
-        meeting.members = meeting.link.wait(|arrived| arrived.table.take())?;
-        Ok(meeting)
+        let mut group = ProcessGroup { link, control: Some(control), world, ranks: Vec::new() };
+        group.ranks = group.link.wait(|arrived| arrived.table.take())?;
+        Ok(group)
     }
 
     /// Every rank of the job, by number.
-    pub fn members(&self) -> &[Member] {
-        &self.members
+    pub fn ranks(&self) -> &[RankInfo] {
+        &self.ranks
     }
 
     /// Waits until every rank is here.
@@ -80,7 +79,7 @@ impl Meeting {
     /// # Errors
     /// When the job fails: the reason.
     pub fn split_by_host(&mut self) -> Result<Group> {
-        let ids: Vec<u64> = self.members.iter().map(|member| member.host_id).collect();
+        let ids: Vec<u64> = self.ranks.iter().map(|info| info.host_id).collect();
         self.world.split_by(&ids)
     }
 
@@ -121,7 +120,7 @@ impl Meeting {
     }
 }
 
-impl Drop for Meeting {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.link.close();
         if let Some(control) = self.control.take() {
@@ -131,7 +130,7 @@ impl Drop for Meeting {
     }
 }
 
-impl Exchange for Meeting {
+impl Exchange for ProcessGroup {
     fn rank(&self) -> usize {
         self.world.rank()
     }

@@ -3,7 +3,7 @@
 mod forward;
 mod signals;
 
-use crate::place::{Lookup, Place};
+use crate::job_rank::{JobRank, Lookup};
 use crate::{Error, Result};
 use busbw_net::Token;
 use forward::Forwarder;
@@ -86,11 +86,11 @@ impl Local {
         if self.np == 0 {
             return Err(Error::Usage("--np 0 starts nothing: give at least 1".into()));
         }
-        let place = Place::detect(look)?;
-        if place.size > 1 {
+        let job_rank = JobRank::detect(look)?;
+        if job_rank.size > 1 {
             return Err(Error::Usage(format!(
                 "--np {} would start as many ranks in each of the {} processes of {:?}: leave --np away, or start busbw once",
-                self.np, place.size, place.launcher
+                self.np, job_rank.size, job_rank.launcher
             )));
         }
         let signals = Signals::block()?;

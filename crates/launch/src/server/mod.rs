@@ -1,11 +1,11 @@
-//! The meeting's server, a thread of rank 0's process: lets the ranks in, passes their parts on, and says who has died.
+//! The rendezvous server, a thread of rank 0's process: lets the ranks in, passes their parts on, and says who has died.
 
 mod connection;
 mod steps;
 
+use crate::describe;
 use crate::watch::{Blame, Watch};
-use crate::wire::{self, Hello, Member, Opening, ToMember, ToServer};
-use crate::words;
+use crate::wire::{self, Hello, Opening, RankInfo, ToRank, ToServer};
 use busbw_net::Token;
 use connection::{Connection, Ended};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -33,30 +33,30 @@ pub(crate) struct Plan {
     pub flags: String,
     pub timeout: Duration,
     pub log: Log,
-    /// Set when rank 0's process has no more use for the meeting.
+    /// Set when rank 0's process has no more use for the server.
     pub stop: Arc<AtomicBool>,
 }
 
 /// A rank that has arrived.
-struct Seat {
-    member: Member,
+struct Joined {
+    info: RankInfo,
     left: bool,
     /// Told of an error itself, so its end is no cause.
     failed: bool,
 }
 
-/// How the meeting ended.
+/// How the job ended.
 struct End {
     at: Instant,
-    why: ToMember,
+    why: ToRank,
 }
 
 pub(crate) struct Server {
     plan: Plan,
     listener: TcpListener,
     connections: Vec<Connection>,
-    seats: Vec<Option<Seat>>,
-    /// Ranks that have arrived, be they seated or refused.
+    joined: Vec<Option<Joined>>,
+    /// Ranks that have arrived, be they admitted or refused.
     came: Vec<bool>,
     steps: Steps,
     opened: Instant,
@@ -73,7 +73,7 @@ impl Server {
         let now = Instant::now();
         Server {
             connections: Vec::new(),
-            seats: (0..plan.size).map(|_| None).collect(),
+            joined: (0..plan.size).map(|_| None).collect(),
             came: vec![false; plan.size],
             steps: Steps::of(plan.size),
             opened: now,
@@ -89,13 +89,13 @@ impl Server {
     /// Serves until everyone has left or been told why the job failed.
     pub fn run(mut self) {
         while !self.finished() {
-            if let Err(error) = self.turn() {
-                self.fail(format!("rank 0's meeting failed: {error}"));
+            if let Err(error) = self.poll_once() {
+                self.fail(format!("rank 0's rendezvous server failed: {error}"));
             }
         }
     }
 
-    fn turn(&mut self) -> nix::Result<()> {
+    fn poll_once(&mut self) -> nix::Result<()> {
         let mut waited: Vec<PollFd> = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         waited.extend(self.connections.iter().map(|c| {
             let out = if c.has_output() { PollFlags::POLLOUT } else { PollFlags::empty() };
@@ -147,7 +147,7 @@ impl Server {
             let message = self.connections[at].inbox.message::<ToServer>();
             match (message, self.connections[at].rank) {
                 (Ok(None), _) => return,
-                (Ok(Some(ToServer::Hello(hello))), None) => self.seat(at, hello, now),
+                (Ok(Some(ToServer::Hello(hello))), None) => self.admit(at, hello, now),
                 (Ok(Some(message)), Some(rank)) => self.take(rank, message, now),
                 // Refused, and about to read why.
                 (Ok(Some(_)), None) if self.end.is_some() => {}
@@ -167,13 +167,13 @@ impl Server {
             Opening::Stranger => connection.ended = Some(Ended::Stranger),
             Opening::Ours => {
                 connection.opened = true;
-                connection.send(&ToMember::Welcome(*self.plan.token.as_bytes()));
+                connection.send(&ToRank::Welcome(*self.plan.token.as_bytes()));
             }
             Opening::Version(other) => {
                 connection.ended = Some(Ended::Closed);
                 let (peer, ours) = (connection.peer, wire::VERSION);
                 self.fail(format!(
-                    "a rank at {peer} runs a busbw whose meetings are of version {other}, rank 0's are of version {ours}: \
+                    "a rank at {peer} runs busbw with rendezvous version {other}, rank 0 has version {ours}: \
                      install the same busbw on every host"
                 ));
             }
@@ -181,10 +181,10 @@ impl Server {
         self.connections[at].opened
     }
 
-    fn seat(&mut self, at: usize, hello: Hello, now: Instant) {
+    fn admit(&mut self, at: usize, hello: Hello, now: Instant) {
         let (rank, size) = (hello.rank as usize, hello.size as usize);
-        let mut member = hello.member;
-        member.address = self.connections[at].peer.ip();
+        let mut info = hello.info;
+        info.address = self.connections[at].peer.ip();
         if let Some(came) = self.came.get_mut(rank) {
             *came = true;
         }
@@ -193,9 +193,9 @@ impl Server {
             self.connections[at].send(&end.why);
             return;
         }
-        let who = words::rank(rank, Some(&member));
-        if member.flags != self.plan.flags {
-            let (theirs, ours) = (&member.flags, &self.plan.flags);
+        let who = describe::rank(rank, Some(&info));
+        if info.flags != self.plan.flags {
+            let (theirs, ours) = (&info.flags, &self.plan.flags);
             self.connections[at].rank = (rank < self.plan.size).then_some(rank);
             return self.fail(format!(
                 "{who} was started with {theirs:?}, rank 0 with {ours:?}: start every rank with the same flags"
@@ -207,16 +207,16 @@ impl Server {
                 "{who} takes part in a job of {size} ranks, rank 0 in one of {ours}: start all with one command, and the same -t and -g"
             ));
         }
-        if let Some(Seat { member: first, .. }) = &self.seats[rank] {
-            let first = words::rank(rank, Some(first));
+        if let Some(Joined { info: first, .. }) = &self.joined[rank] {
+            let first = describe::rank(rank, Some(first));
             return self
                 .fail(format!("{who} arrived where {first} is already: give each process its own rank (BUSBW_RANK)"));
         }
         self.connections[at].rank = Some(rank);
-        self.seats[rank] = Some(Seat { member, left: false, failed: false });
-        if self.seats.iter().all(Option::is_some) {
-            let table = self.seats.iter().flatten().map(|seat| seat.member.clone()).collect();
-            self.send_all(&ToMember::Table(table));
+        self.joined[rank] = Some(Joined { info, left: false, failed: false });
+        if self.joined.iter().all(Option::is_some) {
+            let table = self.joined.iter().flatten().map(|joined| joined.info.clone()).collect();
+            self.send_all(&ToRank::Table(table));
             self.watch = Some(Watch::new(self.plan.size, self.plan.timeout, now));
         }
     }
@@ -250,8 +250,8 @@ impl Server {
             },
             ToServer::Fail(reason) => {
                 let who = self.who(rank);
-                if let Some(seat) = &mut self.seats[rank] {
-                    seat.failed = true;
+                if let Some(joined) = &mut self.joined[rank] {
+                    joined.failed = true;
                 }
                 self.report.get_or_insert((now, rank, format!("{who}: {reason}")));
             }
@@ -260,26 +260,26 @@ impl Server {
     }
 
     fn goodbye(&mut self, rank: usize, now: Instant) {
-        if let Some(seat) = &mut self.seats[rank] {
-            seat.left = true;
+        if let Some(joined) = &mut self.joined[rank] {
+            joined.left = true;
         }
         if let Some(watch) = &mut self.watch {
             watch.left(rank, now);
         }
-        if self.end.is_none() && self.seats.iter().all(|seat| seat.as_ref().is_some_and(|seat| seat.left)) {
-            self.send_all(&ToMember::AllLeft);
-            self.end = Some(End { at: now, why: ToMember::AllLeft });
+        if self.end.is_none() && self.joined.iter().all(|joined| joined.as_ref().is_some_and(|joined| joined.left)) {
+            self.send_all(&ToRank::AllLeft);
+            self.end = Some(End { at: now, why: ToRank::AllLeft });
         }
     }
 
     fn beat(&mut self, now: Instant) {
         if now >= self.next_beat {
             self.next_beat = now + Watch::beat_interval(self.plan.timeout);
-            self.send_all(&ToMember::Beat);
+            self.send_all(&ToRank::Beat);
         }
     }
 
-    /// Takes away connections that have ended; a member's end without a goodbye ends the job.
+    /// Takes away connections that have ended; a rank's end without a goodbye ends the job.
     fn remove_ended(&mut self, now: Instant) {
         for at in (0..self.connections.len()).rev() {
             let connection = &self.connections[at];
@@ -293,20 +293,20 @@ impl Server {
                     connection.peer
                 )),
                 (None, _) => {}
-                (Some(rank), ended) => self.member_ended(rank, ended),
+                (Some(rank), ended) => self.rank_ended(rank, ended),
             }
         }
     }
 
-    fn member_ended(&mut self, rank: usize, ended: Ended) {
-        let Some(seat) = &self.seats[rank] else { return };
-        if seat.left || seat.failed {
+    fn rank_ended(&mut self, rank: usize, ended: Ended) {
+        let Some(joined) = &self.joined[rank] else { return };
+        if joined.left || joined.failed {
             return;
         }
-        let who = words::rank(rank, Some(&seat.member));
+        let who = describe::rank(rank, Some(&joined.info));
         self.fail(match ended {
-            Ended::Unreachable => words::silent(&[who], self.plan.timeout),
-            Ended::Closed | Ended::Stranger => words::ended(&who),
+            Ended::Unreachable => describe::silent(&[who], self.plan.timeout),
+            Ended::Closed | Ended::Stranger => describe::ended(&who),
         });
     }
 
@@ -337,18 +337,18 @@ impl Server {
         if self.plan.stop.load(Ordering::Acquire) {
             let who = self.who(0);
             // In the words for a closed connection, which may not have been seen yet.
-            self.fail(words::ended(&who));
+            self.fail(describe::ended(&who));
         }
     }
 
     fn missing(&self) -> String {
-        let missing: Vec<usize> = (0..self.plan.size).filter(|&rank| self.seats[rank].is_none()).collect();
+        let missing: Vec<usize> = (0..self.plan.size).filter(|&rank| self.joined[rank].is_none()).collect();
         let address = self.listener.local_addr().map_or("rank 0".into(), |address| address.to_string());
         format!(
             "{} did not arrive within {}: check that every rank was started and still runs (its output), and that its host \
              can connect to {address} (firewall, NCCL_SOCKET_IFNAME)",
-            words::numbers(&missing),
-            words::seconds(self.plan.timeout)
+            describe::numbers(&missing),
+            describe::seconds(self.plan.timeout)
         )
     }
 
@@ -365,19 +365,19 @@ impl Server {
         let who = |ranks: &[usize]| ranks.iter().map(|&rank| self.who(rank)).collect::<Vec<_>>();
         match blame {
             Blame::Silent(ranks, time) => {
-                self.cut_off(ranks, *time).unwrap_or_else(|| words::silent(&who(ranks), *time))
+                self.cut_off(ranks, *time).unwrap_or_else(|| describe::silent(&who(ranks), *time))
             }
-            Blame::Stuck(ranks, time) => words::stuck(&who(ranks), *time),
+            Blame::Stuck(ranks, time) => describe::stuck(&who(ranks), *time),
         }
     }
 
     /// When nobody of at least two other hosts is heard, it is this host that is cut off.
     fn cut_off(&self, silent: &[usize], time: Duration) -> Option<String> {
-        let here = &self.seats.first()?.as_ref()?.member;
+        let here = &self.joined.first()?.as_ref()?.info;
         let elsewhere =
-            |rank: &usize| self.seats[*rank].as_ref().is_some_and(|seat| seat.member.host_id != here.host_id);
+            |rank: &usize| self.joined[*rank].as_ref().is_some_and(|joined| joined.info.host_id != here.host_id);
         let others: Vec<usize> = (0..self.plan.size).filter(elsewhere).collect();
-        let mut hosts: Vec<u64> = others.iter().flat_map(|&rank| &self.seats[rank]).map(|s| s.member.host_id).collect();
+        let mut hosts: Vec<u64> = others.iter().flat_map(|&rank| &self.joined[rank]).map(|s| s.info.host_id).collect();
         hosts.sort_unstable();
         hosts.dedup();
         let whole = hosts.len() >= 2 && silent == others;
@@ -385,7 +385,7 @@ impl Server {
             format!(
                 "no rank of the {} other hosts has answered for {}: host {} ({}), where rank 0 runs, is cut off from them",
                 hosts.len(),
-                words::seconds(time),
+                describe::seconds(time),
                 here.host,
                 here.address
             )
@@ -393,7 +393,7 @@ impl Server {
     }
 
     fn who(&self, rank: usize) -> String {
-        words::rank(rank, self.seats[rank].as_ref().map(|seat| &seat.member))
+        describe::rank(rank, self.joined[rank].as_ref().map(|joined| &joined.info))
     }
 
     /// Ends the job with `reason`, unless it has ended.
@@ -401,7 +401,7 @@ impl Server {
         if self.end.is_some() {
             return;
         }
-        let why = ToMember::Failed(reason);
+        let why = ToRank::Failed(reason);
         // Also to those who were let in and have not said yet who they are.
         for connection in self.connections.iter_mut().filter(|connection| connection.opened) {
             connection.send(&why);
@@ -410,11 +410,11 @@ impl Server {
         self.end = Some(End { at: Instant::now(), why });
     }
 
-    fn send_all(&mut self, message: &ToMember) {
+    fn send_all(&mut self, message: &ToRank) {
         self.send_some(message, |_| true);
     }
 
-    fn send_some(&mut self, message: &ToMember, which: impl Fn(usize) -> bool) {
+    fn send_some(&mut self, message: &ToRank, which: impl Fn(usize) -> bool) {
         match wire::frame(message).map(Arc::new) {
             Ok(frame) => {
                 for connection in self.connections.iter_mut().filter(|c| c.rank.is_some_and(&which)) {
