@@ -2,10 +2,10 @@
 
 use super::control::Control;
 use super::cross::{self, Way};
-use super::home::{Home, current_core};
 use super::join;
 use super::link::{FREED_AT_ONCE, Link, Message, Peer};
 use super::memory::Mapping;
+use super::preferred_core::{PreferredCore, current_core};
 use super::receiver::RecvComm;
 use super::sender::SendComm;
 use super::socket;
@@ -32,7 +32,7 @@ pub(super) struct Shared {
     size: usize,
     cancel: Arc<Cancellation>,
     cores: Cores,
-    home: Option<Home>,
+    preferred_core: Option<PreferredCore>,
     own: Control,
     registry: Arc<Registry>,
     peers: Vec<Option<Peer>>,
@@ -78,11 +78,11 @@ impl Group {
             gone: Arc::clone(&peer.gone),
         };
         let watch = Some(Watch::start(peers.iter().flatten().map(watched).collect(), Arc::clone(&cancel))?);
-        let (home, registry) = (Home::of(rank), Arc::default());
-        if let Some(home) = &home {
-            home.go();
+        let (preferred_core, registry) = (PreferredCore::of(rank), Arc::default());
+        if let Some(preferred) = &preferred_core {
+            preferred.move_there();
         }
-        let shared = Shared { rank, size, cancel, cores, home, own, registry, peers, cross_memory, watch };
+        let shared = Shared { rank, size, cancel, cores, preferred_core, own, registry, peers, cross_memory, watch };
         Ok(Group { shared: Arc::new(shared) })
     }
 
@@ -347,10 +347,10 @@ impl Shared {
 
     /// Leaves the core if `peer` waits on it as well, where ranks are to have their own.
     fn part_from(&self, peer: &Peer) {
-        if let (Some(home), Cores::Own) = (&self.home, self.cores) {
+        if let (Some(preferred), Cores::Own) = (&self.preferred_core, self.cores) {
             let core = current_core();
             self.own.core().store(core, Ordering::Relaxed);
-            home.part_from(core, peer.control.core().load(Ordering::Relaxed));
+            preferred.part_from(core, peer.control.core().load(Ordering::Relaxed));
         }
     }
 }

@@ -31,8 +31,8 @@ pub(super) fn meet(
     let name: [u8; 16] = random()?;
     let listener = socket::listen_at(&name, size + STRAYS)?;
     let names = exchange.all_gather(&name)?;
-    let meeting =
-        Meeting { rank, size, token, cancel, own, deadline: Instant::now() + Duration::from_secs(PATIENCE_S) };
+    let joining =
+        Joining { rank, size, token, cancel, own, deadline: Instant::now() + Duration::from_secs(PATIENCE_S) };
     let mut peers: Vec<Option<Peer>> = (0..size).map(|_| None).collect();
     for (lower, name) in names.iter().enumerate().take(rank) {
         let known = format!("local rank {lower}");
@@ -40,8 +40,8 @@ pub(super) fn meet(
         if !same_user(&connection)? {
             return Err(Error::Protocol { peer: known, what: "its name from another user's process".into() });
         }
-        meeting.hello(&connection, &known)?;
-        let Some((shown, control)) = meeting.heard(&connection, &known, Duration::from_secs(PATIENCE_S))? else {
+        joining.hello(&connection, &known)?;
+        let Some((shown, control)) = joining.heard(&connection, &known, Duration::from_secs(PATIENCE_S))? else {
             return Err(Error::Protocol {
                 peer: known,
                 what: "nothing or a wrong token when it was connected to".into(),
@@ -50,9 +50,9 @@ pub(super) fn meet(
         if shown != lower {
             return Err(Error::Protocol { peer: known, what: format!("that it is local rank {shown}") });
         }
-        peers[lower] = Some(meeting.peer(lower, control, connection)?);
+        peers[lower] = Some(joining.peer(lower, control, connection)?);
     }
-    meeting.accept(&listener, &mut peers)?;
+    joining.accept(&listener, &mut peers)?;
     Ok(peers)
 }
 
@@ -78,7 +78,7 @@ fn same_user(connection: &OwnedFd) -> Result<bool> {
     Ok(socket::credentials(connection)?.uid() == nix::unistd::geteuid().as_raw())
 }
 
-struct Meeting<'a> {
+struct Joining<'a> {
     rank: usize,
     size: usize,
     token: Token,
@@ -87,7 +87,7 @@ struct Meeting<'a> {
     deadline: Instant,
 }
 
-impl Meeting<'_> {
+impl Joining<'_> {
     /// Shows the token and this rank's number, with its control page.
     fn hello(&self, connection: &OwnedFd, peer: &str) -> Result<()> {
         let message = [&self.token.as_bytes()[..], &(self.rank as u64).to_ne_bytes()].concat();

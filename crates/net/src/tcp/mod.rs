@@ -9,10 +9,8 @@
 //! moves them all. Where it is to be found out (`Config::measured`), a connection begins without, and gets helpers one by
 //! one as long as each makes it faster.
 
-mod checksum;
 mod config;
 mod connect;
-mod crew;
 mod failure;
 mod growth;
 mod handle;
@@ -30,6 +28,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod workers;
 mod zero_copy;
 
 pub use config::Config;

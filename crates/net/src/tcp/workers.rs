@@ -6,15 +6,15 @@ use super::helpers::{Helpers, Lane};
 use crate::{Error, Result};
 use std::time::Instant;
 
-/// The hands of one end of a connection.
-pub(super) struct Crew<L: Lane> {
+/// Those of one end of a connection.
+pub(super) struct Workers<L: Lane> {
     /// The share of whoever calls `test`.
     own: Option<L>,
     helpers: Helpers<L>,
     growth: Option<Growth>,
 }
 
-impl<L: Lane> Crew<L> {
+impl<L: Lane> Workers<L> {
     /// A helper for each lane; without `threads`, the caller moves the only one, and gets help as `growth` advises.
     pub fn new(mut lanes: Vec<L>, threads: usize, growth: Option<Growth>) -> Result<Self> {
         let mut helpers = Helpers::new();
@@ -22,11 +22,11 @@ impl<L: Lane> Crew<L> {
         for lane in lanes {
             helpers.start(lane).map_err(|(error, _)| error)?;
         }
-        Ok(Crew { own, helpers, growth })
+        Ok(Workers { own, helpers, growth })
     }
 
     /// How many move bytes at once.
-    pub fn hands(&self) -> usize {
+    pub fn count(&self) -> usize {
         (self.helpers.len() + usize::from(self.own.is_some())).max(1)
     }
 
@@ -35,7 +35,7 @@ impl<L: Lane> Crew<L> {
         self.helpers.wake();
     }
 
-    /// Moves what the caller can move, without waiting; the number of bytes. `total` is what all hands have moved so far.
+    /// Moves what the caller can move, without waiting; the number of bytes. `total` is what all of them have moved so far.
     pub fn progress(&mut self, total: impl Fn() -> u64) -> std::result::Result<usize, Failure> {
         let Some(own) = &mut self.own else { return Ok(0) };
         let moved = own.progress()?;

@@ -118,8 +118,8 @@ fn helpers_that_come_and_go_lose_nothing() {
         let sizes: Vec<usize> = (0..200).map(|i| i * 3001).collect();
         let mut steps = 0;
         carry_while(&mut send, &mut receive, &sizes, 77, |send, receive| {
-            send.crew().follow(advice[steps % advice.len()]).unwrap();
-            receive.crew().follow(advice[(steps + steps / 7) % advice.len()]).unwrap();
+            send.workers().follow(advice[steps % advice.len()]).unwrap();
+            receive.workers().follow(advice[(steps + steps / 7) % advice.len()]).unwrap();
             steps += 1;
         });
     }
