@@ -5,7 +5,7 @@ use crate::backend::cpu::{self, Cpu};
 use crate::backend::nccl::{self, Nccl};
 use crate::flags::BackendName;
 use crate::{Context, Error, Flags, Outcome, Result};
-use busbw_launch::{Began, Invocation, JobRank, Rendezvous, Settings};
+use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started};
 use busbw_model::Collective;
 use std::ffi::OsString;
 use std::io::Write;
@@ -59,7 +59,7 @@ fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
 
 /// Prints the command line that runs this on other hosts, or becomes it.
 fn on_hosts(call: &Call, list: &str, variable: Variable<'_>, out: &mut dyn Write) -> Result<i32> {
-    if let Began::CommandLine(line) = call.invocation().on_hosts(list, variable)? {
+    if let Started::CommandLine(line) = call.invocation().on_hosts(list, variable)? {
         writeln!(out, "{line}").map_err(Error::Output)?;
     }
     Ok(0)

@@ -47,7 +47,7 @@ impl Error {
     }
 
     /// Wraps the operating system's error with what was tried.
-    pub(crate) fn system(doing: impl Into<String>, source: io::Error) -> Self {
+    pub fn system(doing: impl Into<String>, source: io::Error) -> Self {
         Error::System { doing: doing.into(), source }
     }
 }

@@ -34,5 +34,5 @@ pub use group::Group;
 pub use job_rank::{Discovery, JobRank, Launcher};
 pub use process_group::ProcessGroup;
 pub use rendezvous::{Rendezvous, Settings};
-pub use start::{Began, Invocation};
+pub use start::{Invocation, Started};
 pub use wire::RankInfo;

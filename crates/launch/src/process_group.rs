@@ -4,6 +4,8 @@ use crate::control::{self, Link};
 use crate::group::Group;
 use crate::wire::{Inbox, RankInfo, ToServer};
 use busbw_net::{Cancellation, Error, Exchange, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -64,6 +66,16 @@ impl ProcessGroup {
     /// When the job fails, or `root` is no rank.
     pub fn gather(&mut self, root: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.world.gather(root, mine)
+    }
+
+    /// What every rank gives, by number.
+    ///
+    /// # Errors
+    /// When the job fails, or the ranks run different versions of busbw.
+    pub fn all_gather_values<T: Serialize + DeserializeOwned>(&mut self, mine: &T) -> crate::Result<Vec<T>> {
+        let differ = |error| crate::Error::Job(format!("the ranks do not run the same busbw: {error}"));
+        let all = self.all_gather(&postcard::to_stdvec(mine).map_err(differ)?)?;
+        all.iter().map(|one| postcard::from_bytes(one).map_err(differ)).collect()
     }
 
     /// The ranks that give the same `color`, in the order of their `key`, then of their ranks.

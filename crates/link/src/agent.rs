@@ -43,7 +43,7 @@ impl Agent {
     /// # Errors
     /// Rank 0 is gone, or the run was interrupted.
     pub fn follow(mut self, mut rank_0: Connection) -> Result<()> {
-        let gone = |lost: Lost| Error::Nothing(format!("rank 0: {lost}"));
+        let gone = |lost: Lost| Error::Job(format!("rank 0: {lost}"));
         loop {
             let answer = match rank_0.receive(None, &self.cancel).map_err(gone)? {
                 Order::Leave => return Ok(()),

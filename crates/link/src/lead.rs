@@ -51,9 +51,9 @@ impl Lead<'_> {
         while connections.iter().any(Option::is_none) {
             self.cancel.check()?;
             if Instant::now() >= deadline {
-                let missing = connections.iter().zip(&ranks).filter(|(seat, _)| seat.is_none());
+                let missing = connections.iter().zip(&ranks).filter(|(connection, _)| connection.is_none());
                 let missing: Vec<&str> = missing.map(|(_, rank)| rank.host.as_str()).collect();
-                return Err(Error::Nothing(format!(
+                return Err(Error::Job(format!(
                     "{} cannot connect to rank 0: check routes and firewalls, or choose another interface with \
                      NCCL_SOCKET_IFNAME",
                     missing.join(", ")
@@ -65,8 +65,8 @@ impl Lead<'_> {
             };
             // Whoever shows no token of this job is let go.
             let Some((rank, connection)) = self.admit(stream, token) else { continue };
-            if let Some(seat) = connections.get_mut(rank) {
-                *seat = Some(connection);
+            if let Some(awaited) = connections.get_mut(rank) {
+                *awaited = Some(connection);
             }
         }
         let peer = |(introduction, connection)| Peer::new(introduction, connection, Arc::clone(self.cancel));
@@ -194,7 +194,7 @@ fn transport(choice: Choice, peers: &[Peer]) -> Result<LinkTransport> {
         Choice::Rdma if peers.iter().filter(|peer| peer.introduction.rdma.is_ok()).count() >= 2 => {
             Ok(LinkTransport::Rdma)
         }
-        Choice::Rdma => Err(Error::Nothing(problems().join("; "))),
+        Choice::Rdma => Err(Error::Job(problems().join("; "))),
         Choice::Auto => {
             let hardware = |peer: &Peer| peer.introduction.rdma.as_ref().is_ok_and(|end| end.hardware);
             Ok(if peers.iter().all(hardware) { LinkTransport::Rdma } else { LinkTransport::Tcp })

@@ -6,7 +6,6 @@
 //! [`judge()`] says which host or which link is slow.
 
 mod agent;
-mod error;
 pub mod job;
 mod judge;
 mod lead;
@@ -18,11 +17,10 @@ mod perftest;
 mod plan;
 mod rdma;
 mod rounds;
-mod signals;
 mod tcp;
 mod wire;
 
-pub use error::{Error, Result};
+pub use busbw_launch::{Error, Result};
 pub use judge::judge;
 pub use lead::Progress;
 pub use plan::{Choice, Plan, RdmaChoice};

@@ -145,7 +145,7 @@ fn both<S: Send, R>(
     std::thread::scope(|scope| {
         let sending = send.map(|send| scope.spawn(send));
         let received = receive.map(|receive| receive()).transpose();
-        let panicked = || Err(Error::Nothing("the sending thread panicked".into()));
+        let panicked = || Err(Error::Job("the sending thread panicked".into()));
         let sent = sending.map(|sending| sending.join().unwrap_or_else(|_| panicked())).transpose();
         // The sender's error is the better one: without it, the receiver would only have waited.
         Ok((sent?, received?))

@@ -99,11 +99,11 @@ impl<'a> Start<'a> {
         Some(found("start.lost", &words, vec![Evidence::noted(warning.source.clone(), "a consequence")]))
     }
 
-    /// All ranks began, or all but a few, and none gets past the meeting over TCP.
+    /// All ranks began, or all but a few, and none gets past the bootstrap over TCP.
     fn hang(&self) -> Option<Finding> {
-        let meeting = self.comm.ranks.values().all(|rank| rank.stage == Stage::Bootstrap && rank.pid.is_some());
+        let bootstrapping = self.comm.ranks.values().all(|rank| rank.stage == Stage::Bootstrap && rank.pid.is_some());
         let nearly_all = self.absent.len() * 4 <= self.nranks as usize;
-        if !meeting || !nearly_all || self.nranks < 2 {
+        if !bootstrapping || !nearly_all || self.nranks < 2 {
             return None;
         }
         let came = self.silent.len();

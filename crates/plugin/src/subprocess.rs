@@ -1,10 +1,10 @@
-//! The process that loads a plugin: it does what its rank orders, and ends.
+//! The process that loads a plugin: it runs the steps that its rank asks for, and ends.
 
 use crate::api::{Failed, Memory, Plugin, Receiver, Registration, Request, Room, Sender, Watchdog};
 use crate::job::PEER_GONE;
-use crate::measure::Stand;
+use crate::measure::Measurement;
 use crate::rules;
-use crate::wire::{self, Act, FromActor, Outcome, Part, Side, ToActor};
+use crate::wire::{self, FromSubprocess, Outcome, Setup, Side, Step, ToSubprocess};
 use busbw_model::RuleOutcome;
 use std::io;
 use std::os::fd::FromRawFd;
@@ -13,18 +13,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// NCCL's number of a communicator, of which actors need one each.
+/// NCCL's number of a communicator, of which subprocesses need one each.
 const COMMUNICATOR: u64 = 0xB0B;
 
 /// Long enough for a message to be on its way, on a busy machine too.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// Why an act ended before its end.
+/// Why a step ended early.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The plugin does not what it should.
+    /// The plugin does not do what it should.
     Wrong(String),
-    /// The other end's act is over.
+    /// The other end's step is over.
     PeerGone,
     /// The rank is gone, and with it the reason to be here.
     RankGone,
@@ -42,68 +42,69 @@ impl From<io::Error> for Stop {
     }
 }
 
-pub(crate) type Acted<T> = Result<T, Stop>;
+/// What a part of a test case gives.
+pub(crate) type CaseResult<T> = Result<T, Stop>;
 
-/// Runs an actor, whose rank is at the other end of standard input. Called by the hidden flag that ranks start actors with.
+/// Serves the rank at the other end of standard input. Called by the hidden flag with which ranks start subprocesses.
 pub fn run() -> ExitCode {
     // SAFETY: standard input is the socket that the rank made for this process, and nothing else here reads it.
     let mut rank = unsafe { UnixStream::from_raw_fd(0) };
     // A rank that is gone leaves nobody to tell.
-    let Ok(ToActor::Part(part)) = wire::receive(&mut rank) else { return ExitCode::from(2) };
-    let _ = play(rank, part);
+    let Ok(ToSubprocess::Setup(setup)) = wire::receive(&mut rank) else { return ExitCode::from(2) };
+    let _ = serve(rank, setup);
     // Threads of the plugin may still run; the process ends without asking them.
     ExitCode::SUCCESS
 }
 
-fn play(mut rank: UnixStream, part: Part) -> Acted<()> {
-    watch(&rank, part.patience)?;
-    let mut plugin = match Plugin::open(&part.path, part.version) {
+fn serve(mut rank: UnixStream, setup: Setup) -> CaseResult<()> {
+    watch(&rank, setup.patience)?;
+    let mut plugin = match Plugin::open(&setup.path, setup.version) {
         Ok(plugin) => plugin,
         Err(error) => return refuse(&mut rank, &error),
     };
     if let Err(Failed(error)) = plugin.init(COMMUNICATOR) {
         return refuse(&mut rank, &error);
     }
-    let mut scene = Scene { plugin, part, rank };
-    let mut stand = None;
+    let mut case = Case { plugin, setup, rank };
+    let mut measurement = None;
     loop {
-        let ToActor::Act(act) = wire::receive(&mut scene.rank)? else { continue };
-        let outcome = match scene.act(act, &mut stand) {
+        let ToSubprocess::Step(step) = wire::receive(&mut case.rank)? else { continue };
+        let outcome = match case.run(step, &mut measurement) {
             Ok(outcome) => outcome,
-            Err(Stop::Wrong(what)) if matches!(act, Act::Rule(_)) => Outcome::Rule(RuleOutcome::Broken(what)),
+            Err(Stop::Wrong(what)) if matches!(step, Step::Rule(_)) => Outcome::Rule(RuleOutcome::Broken(what)),
             Err(Stop::Wrong(what)) => Outcome::Failed(what),
             Err(Stop::PeerGone) => Outcome::Failed(PEER_GONE.into()),
             Err(Stop::RankGone) => return Err(Stop::RankGone),
         };
-        wire::send(&mut scene.rank, &FromActor::Done(outcome))?;
+        wire::send(&mut case.rank, &FromSubprocess::Done(outcome))?;
     }
 }
 
 /// Answers whatever is asked with the reason why the plugin cannot be used.
-fn refuse(rank: &mut UnixStream, why: &str) -> Acted<()> {
+fn refuse(rank: &mut UnixStream, why: &str) -> CaseResult<()> {
     loop {
-        if let ToActor::Act(_) = wire::receive(rank)? {
-            wire::send(rank, &FromActor::Done(Outcome::Failed(why.to_owned())))?;
+        if let ToSubprocess::Step(_) = wire::receive(rank)? {
+            wire::send(rank, &FromSubprocess::Done(Outcome::Failed(why.to_owned())))?;
         }
     }
 }
 
 /// A call that does not come back is told to the rank, and the process ends: nothing else can be done with it.
-fn watch(rank: &UnixStream, patience: Duration) -> Acted<()> {
+fn watch(rank: &UnixStream, patience: Duration) -> CaseResult<()> {
     let rank = rank.try_clone()?;
-    let bark = move |call: &'static str| {
+    let expired = move |call: &'static str| {
         let told = format!("{call} did not come back within {} s; no call may wait", patience.as_secs_f64());
-        // The act's own thread is in the plugin and writes nothing now.
-        let _ = wire::send(&mut &rank, &FromActor::Done(Outcome::Lost(told)));
+        // The step's own thread is in the plugin and writes nothing now.
+        let _ = wire::send(&mut &rank, &FromSubprocess::Done(Outcome::Lost(told)));
         std::process::exit(1);
     };
-    Ok(Watchdog::start(patience, Arc::new(bark))?)
+    Ok(Watchdog::start(patience, Arc::new(expired))?)
 }
 
-/// What an act works with: the plugin, this end, and the other end's ear.
-pub(crate) struct Scene {
+/// What a step works with: the plugin, which end this is, and the way to the other end.
+pub(crate) struct Case {
     pub plugin: Plugin,
-    pub part: Part,
+    pub setup: Setup,
     rank: UnixStream,
 }
 
@@ -114,91 +115,93 @@ pub(crate) enum End {
     Receiver(Receiver),
 }
 
-impl Scene {
-    fn act(&mut self, act: Act, stand: &mut Option<Stand>) -> Acted<Outcome> {
+impl Case {
+    fn run(&mut self, step: Step, measurement: &mut Option<Measurement>) -> CaseResult<Outcome> {
         let missing = || Stop::Wrong("a measurement was asked for before the connection".into());
-        match act {
-            Act::Offer => Ok(Outcome::Offer(self.plugin.offer()?)),
-            Act::Rule(number) => match rules::ALL.get(number) {
+        match step {
+            Step::Offer => Ok(Outcome::Offer(self.plugin.offer()?)),
+            Step::Rule(number) => match rules::ALL.get(number) {
                 Some(rule) => (rule.run)(self).map(Outcome::Rule),
                 None => Err(Stop::Wrong(format!("there is no rule {number}; do both ends run the same busbw?"))),
             },
-            Act::Connect { most_bytes, in_flight } => {
-                *stand = Some(Stand::connect(self, most_bytes, in_flight)?);
+            Step::Connect { most_bytes, in_flight } => {
+                *measurement = Some(Measurement::connect(self, most_bytes, in_flight)?);
                 Ok(Outcome::Connected)
             }
-            Act::Bandwidth { bytes, duration } => stand.as_mut().ok_or_else(missing)?.bandwidth(self, bytes, duration),
-            Act::Latency { duration } => stand.as_mut().ok_or_else(missing)?.latency(self, duration),
-            Act::MessageRate { duration } => stand.as_mut().ok_or_else(missing)?.message_rate(self, duration),
+            Step::Bandwidth { bytes, duration } => {
+                measurement.as_mut().ok_or_else(missing)?.bandwidth(self, bytes, duration)
+            }
+            Step::Latency { duration } => measurement.as_mut().ok_or_else(missing)?.latency(self, duration),
+            Step::MessageRate { duration } => measurement.as_mut().ok_or_else(missing)?.message_rate(self, duration),
         }
     }
 
     pub fn side(&self) -> Side {
-        self.part.side
+        self.setup.side
     }
 
     pub fn is_first(&self) -> bool {
-        self.part.side == Side::First
+        self.setup.side == Side::First
     }
 
     pub fn device(&self) -> i32 {
-        self.part.device
+        self.setup.device
     }
 
-    /// Says something to the other end and hears what it says.
-    pub fn exchange(&mut self, word: &[u8]) -> Acted<Vec<u8>> {
-        wire::send(&mut self.rank, &FromActor::Word(word.to_vec()))?;
+    /// Sends bytes to the other end and receives what it sends.
+    pub fn exchange(&mut self, mine: &[u8]) -> CaseResult<Vec<u8>> {
+        wire::send(&mut self.rank, &FromSubprocess::Relay(mine.to_vec()))?;
         match wire::receive(&mut self.rank)? {
-            ToActor::Word(Some(word)) => Ok(word),
+            ToSubprocess::Relay(Some(relayed)) => Ok(relayed),
             _ => Err(Stop::PeerGone),
         }
     }
 
     /// Waits until the other end is as far.
-    pub fn meet(&mut self) -> Acted<()> {
+    pub fn barrier(&mut self) -> CaseResult<()> {
         self.exchange(&[]).map(drop)
     }
 
     /// Has this process killed, as a peer may be at any time.
-    pub fn be_killed(&mut self) -> Acted<()> {
-        wire::send(&mut self.rank, &FromActor::Kill)?;
-        wire::receive::<ToActor>(&mut self.rank)?;
+    pub fn be_killed(&mut self) -> CaseResult<()> {
+        wire::send(&mut self.rank, &FromSubprocess::Kill)?;
+        wire::receive::<ToSubprocess>(&mut self.rank)?;
         Err(Stop::RankGone)
     }
 
     /// Tries until something is there, as NCCL's proxy does: it gives up its core when nothing moves.
-    pub fn until<T>(&self, what: &str, mut attempt: impl FnMut() -> Acted<Option<T>>) -> Acted<T> {
-        let deadline = Instant::now() + self.part.patience;
+    pub fn until<T>(&self, what: &str, mut attempt: impl FnMut() -> CaseResult<Option<T>>) -> CaseResult<T> {
+        let deadline = Instant::now() + self.setup.patience;
         loop {
             if let Some(found) = attempt()? {
                 return Ok(found);
             }
             if Instant::now() > deadline {
-                return Err(Stop::Wrong(format!("{what} did not come within {} s", self.part.patience.as_secs_f64())));
+                return Err(Stop::Wrong(format!("{what} did not come within {} s", self.setup.patience.as_secs_f64())));
             }
             std::thread::yield_now();
         }
     }
 
     /// A connection from the first end to the second.
-    pub fn one_way(&mut self) -> Acted<End> {
+    pub fn one_way(&mut self) -> CaseResult<End> {
         self.connection(Side::First)
     }
 
     /// A connection that `sender` sends on.
-    pub fn connection(&mut self, sender: Side) -> Acted<End> {
+    pub fn connection(&mut self, sender: Side) -> CaseResult<End> {
         if self.side() == sender {
             let told = self.exchange(&[])?;
             let mut handle = told.try_into().map_err(|_| Stop::PeerGone)?;
-            let sender = self.until("a connection", || Ok(self.plugin.connect(self.part.device, &mut handle)?))?;
-            self.meet()?;
+            let sender = self.until("a connection", || Ok(self.plugin.connect(self.setup.device, &mut handle)?))?;
+            self.barrier()?;
             return Ok(End::Sender(sender));
         }
-        let (handle, listener) = self.plugin.listen(self.part.device)?;
+        let (handle, listener) = self.plugin.listen(self.setup.device)?;
         self.exchange(&handle)?;
         let receiver = self.until("a connection", || Ok(self.plugin.accept(listener)?))?;
         self.plugin.close_listen(listener)?;
-        self.meet()?;
+        self.barrier()?;
         Ok(End::Receiver(receiver))
     }
 
@@ -211,17 +214,17 @@ impl Scene {
     }
 
     /// Posts a send, waiting while the plugin is busy.
-    pub fn send(&self, sender: Sender, memory: Memory, tag: i32, registration: Registration) -> Acted<Request> {
+    pub fn send(&self, sender: Sender, memory: Memory, tag: i32, registration: Registration) -> CaseResult<Request> {
         self.until("room for a send", || Ok(self.plugin.isend(sender, memory, tag, registration)?))
     }
 
     /// Posts a group of receives, waiting while the plugin is busy.
-    pub fn receive(&self, receiver: Receiver, rooms: &[Room]) -> Acted<Request> {
+    pub fn receive(&self, receiver: Receiver, rooms: &[Room]) -> CaseResult<Request> {
         self.until("room for a receive", || Ok(self.plugin.irecv(receiver, rooms)?))
     }
 
     /// Waits until a request of `n` messages is done; their sizes.
-    pub fn finish(&self, request: Request, n: usize, what: &str) -> Acted<Vec<usize>> {
+    pub fn finish(&self, request: Request, n: usize, what: &str) -> CaseResult<Vec<usize>> {
         self.until(what, || Ok(self.plugin.test(request, n)?))
     }
 }

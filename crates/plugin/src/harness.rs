@@ -1,6 +1,7 @@
-//! A rank's side of a play: starts an actor, has it act while the other rank's does, and notices when it crashes or hangs.
+//! A rank's side of a test: starts a subprocess that loads the plugin, has it run the steps that the other rank's runs too, and
+//! notices when it crashes or hangs.
 
-use crate::wire::{self, Act, Ending, FromActor, Outcome, Part, ToActor};
+use crate::wire::{self, Ending, FromSubprocess, Outcome, Setup, Step, ToSubprocess};
 use crate::{Error, Result};
 use busbw_launch::ProcessGroup;
 use busbw_net::Exchange;
@@ -15,74 +16,74 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// An actor may take this many times its plugin's patience before it is counted as lost: its own watchdog comes first.
+/// A subprocess may take this many times its plugin's patience before it is counted as lost: its own watchdog comes first.
 const BEYOND_PATIENCE: u32 = 4;
 
 /// A process whose socket is closed has ended within that, on a busy machine too.
 const END: Duration = Duration::from_secs(5);
 
-/// How ranks start actors: their program, and the arguments that make it one.
-pub(crate) struct Casting<'a> {
+/// How ranks start subprocesses.
+pub(crate) struct SubprocessCommand<'a> {
     pub program: &'a Path,
     pub arguments: &'a [OsString],
     pub environment: &'a [(String, String)],
 }
 
-/// What ranks tell each other at each step of a play.
+/// How far a rank's subprocess is with a step, as the ranks tell each other.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-enum Turn {
-    Word(Vec<u8>),
-    Over(Ending),
+enum Status {
+    /// It waits for what the other subprocess sends, and sends this.
+    Relay(Vec<u8>),
+    Done(Ending),
 }
 
-/// An actor's process.
-pub(crate) struct Actor {
+/// The process that loads a plugin.
+pub(crate) struct Subprocess {
     child: Child,
     socket: UnixStream,
-    /// When it got its last order.
-    ordered: Instant,
+    /// When its last step began.
+    began: Instant,
     /// Why nothing more can be asked of it.
     lost: Option<Outcome>,
 }
 
-impl Actor {
-    /// Starts an actor. It dies with this process.
-    pub fn start(casting: &Casting<'_>, part: &Part) -> Result<Self> {
+impl Subprocess {
+    /// Starts it. It dies with this process.
+    pub fn start(how: &SubprocessCommand<'_>, setup: &Setup) -> Result<Self> {
         let starting = |error| Error::system("start the process that loads the plugin", error);
-        let (mut socket, theirs) = UnixStream::pair().map_err(starting)?;
-        socket.set_read_timeout(Some(part.patience * BEYOND_PATIENCE)).map_err(starting)?;
-        let mut command = Command::new(casting.program);
-        command.args(casting.arguments).envs(casting.environment.iter().map(|(name, value)| (name, value)));
+        let (socket, theirs) = UnixStream::pair().map_err(starting)?;
+        socket.set_read_timeout(Some(setup.patience * BEYOND_PATIENCE)).map_err(starting)?;
+        let mut command = Command::new(how.program);
+        command.args(how.arguments).envs(how.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).process_group(0);
         // SAFETY: between fork and exec this makes one system call.
         unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)) };
         let child = command.spawn().map_err(starting)?;
         drop(command);
-        // An actor that is dead already is found out when it is first asked.
-        let _ = wire::send(&mut socket, &ToActor::Part(part.clone()));
-        Ok(Actor { child, socket, ordered: Instant::now(), lost: None })
+        let mut subprocess = Subprocess { child, socket, began: Instant::now(), lost: None };
+        subprocess.send(&ToSubprocess::Setup(setup.clone()));
+        Ok(subprocess)
     }
 
-    fn order(&mut self, act: Act) {
-        self.ordered = Instant::now();
-        // As above.
-        let _ = wire::send(&mut self.socket, &ToActor::Act(act));
+    fn begin(&mut self, step: Step) {
+        self.began = Instant::now();
+        self.send(&ToSubprocess::Step(step));
     }
 
-    fn hear(&mut self, word: Option<Vec<u8>>) {
-        // As above.
-        let _ = wire::send(&mut self.socket, &ToActor::Word(word));
+    fn send(&mut self, message: &ToSubprocess) {
+        // If it is dead, its next answer shows that.
+        let _ = wire::send(&mut self.socket, message);
     }
 
-    /// What it says next; a crash or a silence is an end as well.
-    fn next(&mut self) -> Turn {
+    /// What it answers next; a crash or a silence ends the step as well.
+    fn next(&mut self) -> Status {
         if let Some(lost) = &self.lost {
-            return self.over(lost.clone());
+            return self.done(lost.clone());
         }
         let lost = match wire::receive(&mut self.socket) {
-            Ok(FromActor::Word(word)) => return Turn::Word(word),
-            Ok(FromActor::Done(outcome)) => return self.over(outcome),
-            Ok(FromActor::Kill) => {
+            Ok(FromSubprocess::Relay(relayed)) => return Status::Relay(relayed),
+            Ok(FromSubprocess::Done(outcome)) => return self.done(outcome),
+            Ok(FromSubprocess::Kill) => {
                 self.kill();
                 Outcome::Killed
             }
@@ -92,11 +93,11 @@ impl Actor {
             Err(_) => Outcome::Lost(self.crashed()),
         };
         self.lost = Some(lost.clone());
-        self.over(lost)
+        self.done(lost)
     }
 
-    fn over(&self, outcome: Outcome) -> Turn {
-        Turn::Over(Ending { outcome, after: self.ordered.elapsed() })
+    fn done(&self, outcome: Outcome) -> Status {
+        Status::Done(Ending { outcome, after: self.began.elapsed() })
     }
 
     fn silent(&mut self) -> String {
@@ -118,7 +119,7 @@ impl Actor {
         }
     }
 
-    /// How it ended: an actor whose socket is closed or says nonsense has ended, or ends soon. A plugin that closed what is
+    /// How it ended: a subprocess whose socket is closed or gives nonsense has ended, or ends soon. A plugin that closed what is
     /// not its own goes on.
     fn end(&mut self) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + END;
@@ -137,41 +138,33 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for Subprocess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-/// Has both ends' actors do `act`; what came of it on either side, the first end first. Both ranks call it.
-pub(crate) fn play(world: &mut ProcessGroup, actor: &mut Actor, act: Act) -> Result<[Ending; 2]> {
-    actor.order(act);
-    let mut mine = actor.next();
+/// Has both ranks' subprocesses run `step`; what came of it on either side, the first end first. Both ranks call it.
+pub(crate) fn run_step(world: &mut ProcessGroup, subprocess: &mut Subprocess, step: Step) -> Result<[Ending; 2]> {
+    subprocess.begin(step);
+    let mut mine = subprocess.next();
     loop {
-        let told = wire::encode(&mine).map_err(|error| Error::system("tell the other rank", error))?;
-        let all = world.all_gather(&told)?;
-        let turns: Vec<Turn> = all
-            .iter()
-            .map(|bytes| wire::decode(bytes))
-            .collect::<io::Result<_>>()
-            .map_err(|error| Error::system("understand the other rank (do both run the same busbw?)", error))?;
-        let theirs = turns.get(1 - world.rank()).cloned();
-        match (mine, theirs, turns.as_slice()) {
-            (_, _, [Turn::Over(first), Turn::Over(second)]) => return Ok([first.clone(), second.clone()]),
-            (Turn::Over(ending), _, _) => mine = Turn::Over(ending),
-            (Turn::Word(_), Some(Turn::Word(word)), _) => {
-                actor.hear(Some(word));
-                mine = actor.next();
-            }
-            (Turn::Word(_), _, _) => {
-                actor.hear(None);
-                mine = actor.next();
-            }
+        let statuses = world.all_gather_values(&mine)?;
+        if let [Status::Done(first), Status::Done(second)] = statuses.as_slice() {
+            return Ok([first.clone(), second.clone()]);
+        }
+        if let Status::Relay(_) = mine {
+            let relayed = match statuses.get(1 - world.rank()) {
+                Some(Status::Relay(relayed)) => Some(relayed.clone()),
+                _ => None,
+            };
+            subprocess.send(&ToSubprocess::Relay(relayed));
+            mine = subprocess.next();
         }
     }
 }
 
-/// How long a rank may wait for the other: as long as an actor may take, and some for the processes.
+/// How long a rank may wait for the other: as long as a subprocess may take, and some for the processes.
 pub(crate) fn patience_of_ranks(patience: Duration) -> Duration {
     patience * (BEYOND_PATIENCE + 1) + Duration::from_secs(30)
 }
@@ -181,9 +174,9 @@ mod tests {
     use super::*;
     use crate::wire::Side;
 
-    /// What comes of a shell's script that plays the actor.
+    /// What comes of a shell's script in place of the subprocess.
     fn outcome_of(script: &str) -> Outcome {
-        let part = Part {
+        let setup = Setup {
             path: "none".into(),
             version: None,
             device: 0,
@@ -191,17 +184,17 @@ mod tests {
             patience: Duration::from_secs(15),
         };
         let arguments = ["-c".into(), script.into()];
-        let casting = Casting { program: Path::new("sh"), arguments: &arguments, environment: &[] };
-        let mut actor = Actor::start(&casting, &part).unwrap();
-        actor.order(Act::Offer);
-        match actor.next() {
-            Turn::Over(ending) => ending.outcome,
-            Turn::Word(word) => panic!("{word:?} from {script}"),
+        let command = SubprocessCommand { program: Path::new("sh"), arguments: &arguments, environment: &[] };
+        let mut subprocess = Subprocess::start(&command, &setup).unwrap();
+        subprocess.begin(Step::Offer);
+        match subprocess.next() {
+            Status::Done(ending) => ending.outcome,
+            Status::Relay(relayed) => panic!("{relayed:?} from {script}"),
         }
     }
 
     #[test]
-    fn an_actor_that_cannot_be_understood_is_lost_and_not_waited_for() {
+    fn a_subprocess_that_cannot_be_understood_is_lost_and_not_waited_for() {
         let lives = "the process that uses the plugin lives on, but no longer speaks to its rank";
         for (script, says) in [
             ("exit 3", "the plugin ended its process (exit status: 3)"),
