@@ -90,7 +90,7 @@ impl Link {
         }
         self.hand_over()?;
         let handed = self.posted - self.kept.len() as u64;
-        // What is not handed over yet makes way by what was handed over last.
+        // A request that waits here for room in the transport gets it once the last one handed over is done.
         let Some(last) = handed.checked_sub(1).map(|last| last.min(number)) else { return Ok(false) };
         let size = match &mut self.end {
             End::Send(sender) => sender.test(Number(last))?,

@@ -13,7 +13,7 @@ pub enum Error {
     Variable {
         /// The variable's name.
         variable: String,
-        /// Its value.
+        /// The value that it has.
         value: String,
         /// What is wrong with it and what to do, to be read after the value: `is no number; …`.
         problem: String,

@@ -39,7 +39,7 @@ impl Peer {
         }
     }
 
-    /// Both.
+    /// Gives an order and waits for its answer.
     pub fn ask(&mut self, order: &Order, takes: Duration) -> Result<Answer, String> {
         self.tell(order)?;
         self.answer(takes)

@@ -16,7 +16,7 @@ const MOST_KEPT: usize = 1000;
 pub struct Alert {
     /// Whose.
     pub device: Device,
-    /// Which.
+    /// The counter's name.
     pub counter: String,
     /// What it counts.
     pub what: String,

@@ -58,7 +58,7 @@ impl fmt::Display for Device {
 /// A port or an interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// What its counters belong to.
     pub device: Device,
     /// The row that it is shown below: the RDMA port of an interface, or the bond of a member.
     pub below: Option<Device>,

@@ -34,7 +34,7 @@ pub struct Sweep<'a> {
 /// A trial that ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// Which.
+    /// Its round and setting.
     pub key: Key,
     /// How it ended.
     pub outcome: Outcome,
@@ -72,9 +72,9 @@ pub enum SweepError {
     /// A trial's files.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The first trial ran well and gave no value: neither will the others.

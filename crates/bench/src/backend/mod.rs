@@ -1,4 +1,4 @@
-//! What the benchmark asks of whatever carries a collective: memory, running an operation, and small talk between
+//! What the benchmark asks of whatever carries a collective: memory, running an operation, and small exchanges between
 //! ranks.
 
 pub mod cpu;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Settings of the engine that NCCL reads too, with other values: the engine only carries small talk here.
+/// Settings of the engine that NCCL reads too, with other values: the engine only carries small exchanges here.
 const NCCLS_OWN: [&str; 3] = ["NCCL_ALGO", "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"];
 
 impl Nccl {
@@ -36,28 +36,28 @@ impl Nccl {
     ) -> Result<Self> {
         let plain = Flags { algo: None, threads: None, sockets: None, ..flags.clone() };
         let own = |name: &str| if NCCLS_OWN.contains(&name) { None } else { variable(name) };
-        let mut talk = Cpu::join(rendezvous, thread, &plain, &own)?;
+        let mut engine = Cpu::join(rendezvous, thread, &plain, &own)?;
         let process = match process {
             Ok(process) => process,
-            Err(error) => return Err(Error::Job(talk.fail(&error.to_string()))),
+            Err(error) => return Err(Error::Job(engine.fail(&error.to_string()))),
         };
-        match connect(&mut talk, thread, flags, process) {
-            Ok(parts) => Ok(Nccl { talk, parts }),
-            Err(error) => Err(Error::Job(talk.fail(&error.to_string()))),
+        match connect(&mut engine, thread, flags, process) {
+            Ok(parts) => Ok(Nccl { engine, parts }),
+            Err(error) => Err(Error::Job(engine.fail(&error.to_string()))),
         }
     }
 }
 
-fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> Result<Parts> {
-    let cancel = Arc::clone(talk.world().cancellation());
-    let seen = talk.describe();
+fn connect(engine: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> Result<Parts> {
+    let cancel = Arc::clone(engine.world().cancellation());
+    let seen = engine.describe();
     let gpu = process.device(seen.device, thread)?.open().map_err(failed)?;
     gpu.make_current().map_err(failed)?;
-    let ranks_on_gpu = count_sharing(talk, &gpu, flags)?;
+    let ranks_on_gpu = count_sharing(engine, &gpu, flags)?;
     let stream = if flags.stream_null > 0 { Stream::null(&gpu) } else { gpu.stream().map_err(failed)? };
     let stream = Arc::new(stream);
-    let (rank, nranks) = (talk.rank(), talk.nranks());
-    let id = share_id(talk, process, seen.group, rank)?;
+    let (rank, nranks) = (engine.rank(), engine.nranks());
+    let id = share_id(engine, process, seen.group, rank)?;
     let communicator = Arc::new(begin(process, thread, &cancel, (id, rank, nranks), (&gpu, flags))?);
     let (checker, no_checker) = checker(process, &stream);
     let (group, number) = process.running(thread);
@@ -88,10 +88,10 @@ fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> R
 }
 
 /// How many ranks have this rank's GPU.
-fn count_sharing(talk: &mut Cpu, gpu: &Gpu, flags: &Flags) -> Result<usize> {
-    let (rank, bus_id) = (talk.describe().rank, &gpu.device().bus_id);
-    let places = talk.world().all_gather(bus_id.as_bytes())?;
-    let ranks = talk.world().ranks();
+fn count_sharing(engine: &mut Cpu, gpu: &Gpu, flags: &Flags) -> Result<usize> {
+    let (rank, bus_id) = (engine.describe().rank, &gpu.device().bus_id);
+    let places = engine.world().all_gather(bus_id.as_bytes())?;
+    let ranks = engine.world().ranks();
     let is_here = |other: &usize| ranks[*other].host_id == ranks[rank].host_id && places[*other] == bus_id.as_bytes();
     let sharing: Vec<usize> = (0..places.len()).filter(is_here).collect();
     match sharing[..] {
@@ -108,12 +108,12 @@ fn count_sharing(talk: &mut Cpu, gpu: &Gpu, flags: &Flags) -> Result<usize> {
 }
 
 /// The id of the group's communicator, from its first rank.
-fn share_id(talk: &mut Cpu, process: &Process, group: u32, rank: usize) -> Result<UniqueId> {
+fn share_id(engine: &mut Cpu, process: &Process, group: u32, rank: usize) -> Result<UniqueId> {
     let mut mine = group.to_le_bytes().to_vec();
     if rank == 0 {
         mine.extend(process.nccl.unique_id().map_err(failed)?.internal);
     }
-    let all = talk.world().all_gather(&mine)?;
+    let all = engine.world().all_gather(&mine)?;
     let of_group = |bytes: &Vec<u8>| {
         let (color, id) = bytes.split_first_chunk::<4>()?;
         (u32::from_le_bytes(*color) == group).then(|| id.first_chunk::<UNIQUE_ID_BYTES>().copied()).flatten()

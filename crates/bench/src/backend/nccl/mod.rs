@@ -1,6 +1,6 @@
 //! NCCL on GPUs: a thread per rank, each with a GPU.
 //!
-//! Small talk between ranks goes over the embedded engine ([`Cpu`]), as nccl-tests' goes over MPI.
+//! Small exchanges between ranks go over the embedded engine ([`Cpu`]), as those of nccl-tests go over MPI.
 
 mod check;
 mod environment;
@@ -41,7 +41,7 @@ const LEFT_TO_CUDA: u64 = 1 << 30;
 
 /// One rank on a GPU.
 pub struct Nccl {
-    talk: Cpu,
+    engine: Cpu,
     parts: Parts,
 }
 
@@ -146,8 +146,8 @@ impl Parts {
     }
 
     /// What goes over the engine: when it fails, so does what this rank has on its GPU.
-    fn talked<T>(&self, said: Result<T>) -> Result<T> {
-        said.inspect_err(|_| self.communicator.abort())
+    fn over_engine<T>(&self, given: Result<T>) -> Result<T> {
+        given.inspect_err(|_| self.communicator.abort())
     }
 
     /// Ends the rank's part. Operations are done.
@@ -184,7 +184,7 @@ impl Backend for Nccl {
     }
 
     fn hosts(&self) -> Option<usize> {
-        self.talk.hosts()
+        self.engine.hosts()
     }
 
     fn rank(&self) -> usize {
@@ -268,22 +268,22 @@ impl Backend for Nccl {
     }
 
     fn barrier(&mut self) -> Result<()> {
-        let said = self.talk.barrier();
-        self.parts.talked(said)
+        let given = self.engine.barrier();
+        self.parts.over_engine(given)
     }
 
     fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()> {
-        let said = self.talk.all_reduce_f64(values, how);
-        self.parts.talked(said)
+        let given = self.engine.all_reduce_f64(values, how);
+        self.parts.over_engine(given)
     }
 
     fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let said = self.talk.gather(mine);
-        self.parts.talked(said)
+        let given = self.engine.gather(mine);
+        self.parts.over_engine(given)
     }
 
     fn nics(&mut self) -> Result<Vec<NicBytes>> {
-        self.talk.nics()
+        self.engine.nics()
     }
 
     fn mark(&mut self) -> Result<bool> {
@@ -324,22 +324,22 @@ impl Backend for Nccl {
 
 impl JobBackend for Nccl {
     fn begin(&self) {
-        self.talk.begin();
+        self.engine.begin();
     }
 
     fn leave(mut self) -> Result<()> {
         if let Err(error) = self.parts.end() {
             return Err(Error::Job(self.fail(&error.to_string())));
         }
-        let Nccl { talk, parts } = self;
+        let Nccl { engine, parts } = self;
         drop(parts);
-        talk.leave()
+        engine.leave()
     }
 
     fn fail(self, reason: &str) -> String {
-        let Nccl { talk, parts } = self;
+        let Nccl { engine, parts } = self;
         parts.communicator.abort();
-        let told = talk.fail(reason);
+        let told = engine.fail(reason);
         drop(parts);
         told
     }
