@@ -1,8 +1,8 @@
 //! Rank, size and local rank of a process, and how the processes of a job find each other.
 //!
 //! Three steps, each a value that is passed to the next: [`JobRank`] says who this process is, from the environment that
-//! mpirun, srun, torchrun or our own [`local`] spawn leaves; [`Rendezvous`] brings the job's ranks together; [`ProcessGroup`] is what a rank then
-//! has of its job: it exchanges small things through it, and learns who has died.
+//! mpirun, srun, torchrun or our own [`local`] spawn leaves; [`Rendezvous`] brings the job's ranks
+//! together; through its [`ProcessGroup`] a rank exchanges small things with the others, and learns who has died.
 //!
 //! [`hosts`] and [`command`] build the command line that starts such a job on other hosts; [`frames`] is how processes say whole
 //! messages over a stream.
