@@ -1,6 +1,6 @@
 //! What is known of the machines, judged as `busbw check` judges it: whatever a run of some time measured.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
 use crate::check::{QOS, check, odd_ones};
 use crate::words::listed;
@@ -12,9 +12,6 @@ use busbw_model::{
 
 /// Devices and lines of evidence that a finding shows at most.
 const MOST_SHOWN: usize = 6;
-const EXPLANATION: &str =
-    "`busbw check` says so of the same facts. They hold for the machine, whatever a run of some time measured.";
-
 /// What was checked of a machine.
 type Item<'a> = (&'a Machine, CheckItem);
 
@@ -75,7 +72,8 @@ fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
 
 fn finding(severity: Severity, code: Code, title: String, evidence: Vec<Evidence>, remedy: &str) -> Finding {
     let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
-    Draft { code, severity, confidence, title, explanation: EXPLANATION.into() }.finding(evidence, &[remedy])
+    let finding = found("hosts.checked", &[("title", &title), ("remedy", &remedy)], evidence);
+    Finding { code, severity, confidence, ..finding }
 }
 
 /// `node1 mlx5_0/1`.

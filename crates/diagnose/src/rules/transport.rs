@@ -1,9 +1,9 @@
 //! Which network carries the traffic between nodes, and whether it should.
 
-use super::found;
+use super::{found, sound};
 use crate::case::{Case, Network, Test, network_of};
 use busbw_model::{
-    BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
+    BenchDevice, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
     Severity, SourceLine, TransportKind,
 };
 use busbw_predict::sockets_at_best;
@@ -188,19 +188,12 @@ fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
 
 fn faster_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
     let (slow_path, fast_path) = (run.path(slow.table.place), run.path(fast.table.place));
-    Finding {
-        code: Code::OkAsExpected,
-        severity: Severity::Info,
-        confidence: 0.9,
-        title: format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.peak, fast.nodes.unwrap_or(2)),
-        explanation: format!(
-            "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
-            slow.curve.peak
-        ),
-        evidence: vec![Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA")],
-        remedy: Vec::new(),
-        expected_gain: None,
-    }
+    let title = format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.peak, fast.nodes.unwrap_or(2));
+    let why = format!(
+        "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
+        slow.curve.peak
+    );
+    sound(0.9, title, why, vec![Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA")])
 }
 
 /// Says which network carried the traffic, where nothing is wrong with it.
@@ -220,18 +213,11 @@ fn in_use(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
         (None, _) if above_sockets(test) => "more than TCP sockets carry, so RDMA or its like was in use",
         _ => return Vec::new(),
     };
-    vec![Finding {
-        code: Code::OkAsExpected,
-        severity: Severity::Info,
-        confidence: if test.network().is_some() { 0.9 } else { 0.7 },
-        title: format!("{} between {} nodes: {how}", test.curve.peak, test.nodes.unwrap_or(2)),
-        explanation: "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
-                      once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone."
-            .to_string(),
-        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the peak")],
-        remedy: Vec::new(),
-        expected_gain: None,
-    }]
+    const WHY: &str = "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
+                       once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone.";
+    let title = format!("{} between {} nodes: {how}", test.curve.peak, test.nodes.unwrap_or(2));
+    let confidence = if test.network().is_some() { 0.9 } else { 0.7 };
+    vec![sound(confidence, title, WHY, vec![Evidence::noted(test.curve.peak_row.source.clone(), "the peak")])]
 }
 
 #[cfg(test)]
