@@ -44,6 +44,8 @@ pub struct Label {
     pub summary: Option<String>,
     /// The ids of the causes whose texts are in the input, refuted or not; all of them.
     pub causes: Option<BTreeSet<String>>,
+    /// What `--nics` tells.
+    pub nics: Option<String>,
     /// What must be among the findings.
     #[serde(default)]
     pub finds: Vec<Wanted>,
@@ -211,7 +213,8 @@ impl Label {
 
     /// The answer to a run by a book, and what it misses, a line each; none where it is right.
     pub fn answer(&self, run: &Run, book: &Book) -> (Diagnosis, Vec<String>) {
-        let answer = diagnose_with(run, &Given { book: Some(book), ..Given::default() });
+        let nics = self.nics.as_ref().and_then(|nics| nics.parse().ok());
+        let answer = diagnose_with(run, &Given { book: Some(book), nics, ..Given::default() });
         let told = book.told(run);
         let mut misses = self.misses(&answer);
         if self.causes.as_ref().is_some_and(|causes| !causes.iter().eq(&told)) {

@@ -182,16 +182,14 @@ struct Offer<'a> {
 
 impl<'a> Offer<'a> {
     fn of(case: &'a Case, comm: &Communicator, host: &'a str) -> Option<Self> {
-        let lists = || case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
-        let using = lists().filter_map(|line| match &line.statement {
-            NetworkStatement::Using(nics) if line.network == "IB" => Some((&line.source, nics)),
-            _ => None,
-        });
-        let lists: Vec<_> = using.collect();
+        let of_host = |line: &&NetworkLine| line.host.as_deref() == Some(host) && line.network == "IB";
+        let mut lists =
+            case.run.nccl.networks.iter().filter(of_host).filter(|line| !line.listed().is_empty()).peekable();
+        let line = &lists.peek()?.source;
         // A NIC that NCCL fuses of several is named after them: `mlx5_0+mlx5_1`.
-        let parts = lists.iter().flat_map(|(_, nics)| *nics).flat_map(|nic| nic.name.split('+').map(|n| (n, nic.port)));
+        let parts = lists.flat_map(NetworkLine::listed).flat_map(|nic| nic.name.split('+').map(|n| (n, nic.port)));
         let ranks = comm.ranks.values().filter(|rank| host_of(case, rank) == Some(host)).count();
-        Some(Offer { host, ranks, line: lists.first()?.0, devices: parts.collect() })
+        Some(Offer { host, ranks, line, devices: parts.collect() })
     }
 }
 
@@ -226,7 +224,3 @@ fn devices(case: &Case, comm: &Communicator) -> Option<Finding> {
         [("said", &said), ("poor", &poor.host), ("value", &value), ("hosts", &hosts)];
     Some(found(id, &words, evidence.collect()))
 }
-
-#[cfg(test)]
-#[path = "odd_one_tests.rs"]
-mod tests;
