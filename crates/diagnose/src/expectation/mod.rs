@@ -224,11 +224,12 @@ impl Prospect<'_> {
         let expected = self.expected();
         let suspect = suspects::most_alike(self.cluster(), self.collective, &self.ends(), self.test.comm);
         let (code, likeness) = match &suspect {
-            Some(suspect) => (suspect.code, suspect.likeness(plateau)),
+            Some(suspect) => (suspect.trouble.code, suspect.likeness(plateau)),
             None if self.cluster().domains() > 1 => (Code::NicRate, String::new()),
             None => (Code::P2pDisabled, String::new()),
         };
-        let cause = suspect.as_ref().map_or("the cause is not visible".into(), |s| format!("as with {}", s.words));
+        let cause =
+            suspect.as_ref().map_or("the cause is not visible".into(), |s| format!("as with {}", s.trouble.words));
         Finding {
             code,
             severity: Severity::Warning,
@@ -236,7 +237,7 @@ impl Prospect<'_> {
             title: format!("{}: {plateau} of {} expected, {cause}", self.what(), expected.busbw),
             explanation: format!("Predicted for {}; limited by {}.{likeness}", self.how(), expected.bottleneck),
             evidence: self.evidence(),
-            remedy: suspect.map_or_else(general_remedy, |suspect| suspect.remedy()),
+            remedy: suspect.map_or_else(general_remedy, |suspect| vec![suspect.trouble.remedy.into()]),
             expected_gain: Some(self.gain(expected.busbw)),
         }
     }

@@ -100,13 +100,10 @@ fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
 fn differences(case: &Case) -> impl Iterator<Item = Finding> {
     let named = || case.run.machines.iter().filter(|machine| !machine.facts.host.is_empty());
     let nodes: Vec<NodeFacts> = named().map(|machine| machine.facts.clone()).collect();
-    odd_ones(&nodes).into_iter().filter_map(|odd| {
-        let OddOne { item, majority, differ, remedy, fails, code, .. } = odd;
+    odd_ones(&nodes).into_iter().filter_map(|(id, OddOne { item, majority, differ, .. })| {
         let differ = listed(differ.iter().map(|(host, value)| format!("{host} {value}")), MOST_SHOWN);
         let others = majority.map_or(String::new(), |value| format!(", the others {value}"));
-        let title = format!("Machines differ: {item}: {differ}{others}");
-        let severity = if fails { Severity::Error } else { Severity::Warning };
-        Some(finding(severity, code?, title, Vec::new(), &remedy))
+        Some(found(id?, &[("item", &item), ("differ", &differ), ("others", &others)], Vec::new()))
     })
 }
 

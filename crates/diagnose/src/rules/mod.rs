@@ -116,7 +116,7 @@ static SAID: LazyLock<HashMap<String, Cause>> = LazyLock::new(|| {
 });
 
 /// The finding of an id in `rules/findings.toml`, with the words for its gaps.
-fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
+pub(crate) fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
     let Some(said) = SAID.get(id) else { unreachable!("a test holds that rules/findings.toml has {id}") };
     let fill = |text: &String| {
         words.iter().fold(text.clone(), |text, (gap, word)| text.replace(&format!("{{{gap}}}"), &word.to_string()))
