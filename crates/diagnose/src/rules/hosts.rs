@@ -9,9 +9,11 @@ use busbw_model::{
     CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
     SourceLine, Subject, Told,
 };
+use std::fmt::Display;
 
 /// Devices and lines of evidence that a finding shows at most.
 const MOST_SHOWN: usize = 6;
+
 /// What was checked of a machine.
 type Item<'a> = (&'a Machine, CheckItem);
 
@@ -46,7 +48,9 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         let subjects = listed(subjects.iter(), 2);
         let title = format!("{subjects}{}{name} {}", if subjects.is_empty() { "" } else { ": " }, first.detail);
         let evidence = items.iter().flat_map(|(machine, item)| evidence(machine, item)).take(MOST_SHOWN).collect();
-        Some(finding(severity, code, title, evidence, first.outcome.remedy()?))
+        let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
+        let words: [(&str, &dyn Display); 2] = [("title", &title), ("remedy", &first.outcome.remedy()?)];
+        Some(Finding { code, severity, confidence, ..found("hosts.checked", &words, evidence) })
     });
     of_items.chain(differences(case)).collect()
 }
@@ -68,12 +72,6 @@ fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
         Outcome::Fail { .. } | Outcome::Warn { .. } => Some((Severity::Warning, code)),
         Outcome::Ok | Outcome::Skip { .. } => None,
     }
-}
-
-fn finding(severity: Severity, code: Code, title: String, evidence: Vec<Evidence>, remedy: &str) -> Finding {
-    let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
-    let finding = found("hosts.checked", &[("title", &title), ("remedy", &remedy)], evidence);
-    Finding { code, severity, confidence, ..finding }
 }
 
 /// `node1 mlx5_0/1`.

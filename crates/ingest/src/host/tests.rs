@@ -2,7 +2,7 @@
 
 use super::*;
 use busbw_model::node::*;
-use busbw_model::{LinkLayer, PcieLink, Place};
+use busbw_model::{PcieLink, Place};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
