@@ -125,7 +125,7 @@ impl std::str::FromStr for HostMemory {
 }
 
 /// One row: a size, measured out of place and in place.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct BenchRow {
     /// Size as nccl-tests prints it; for all-gather, reduce-scatter and all-to-all that is the whole buffer of all ranks.
     pub size: Bytes,
