@@ -31,8 +31,7 @@ fn main() -> std::process::ExitCode {
 fn run(arguments: &Arguments) -> Result<i32, Error> {
     let look = |name: &str| std::env::var(name).ok();
     if let (Some(np), None) = (arguments.number("--np"), look("BUSBW_RANK")) {
-        let program =
-            std::env::current_exe().map_err(|source| Error::System { doing: "find myself".into(), source })?;
+        let program = std::env::current_exe().map_err(|source| Error::system("find myself", source))?;
         let passed = std::env::args_os().skip(1).collect();
         return Local { np, program, arguments: passed, environment: Vec::new() }.run(&look);
     }

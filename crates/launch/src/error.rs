@@ -27,15 +27,7 @@ pub enum Error {
     /// What the user asked for cannot be followed: a host list, a command.
     #[error("{0}")]
     Usage(String),
-    /// A call of the operating system failed.
-    #[error("{doing}: {source}")]
-    System {
-        /// What was tried, on what.
-        doing: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// An error of the token or of the exchange.
+    /// The operating system, a token or an exchange failed.
     #[error(transparent)]
     Net(#[from] busbw_net::Error),
 }
@@ -48,6 +40,6 @@ impl Error {
 
     /// Wraps the operating system's error with what was tried.
     pub fn system(doing: impl Into<String>, source: io::Error) -> Self {
-        Error::System { doing: doing.into(), source }
+        busbw_net::Error::system(doing, source).into()
     }
 }
