@@ -29,7 +29,7 @@ struct Document<'a> {
     gpus: &'a [Gpu],
     queue_pairs: Vec<Pairs<'a>>,
     jobs: &'a [Job],
-    alerts: Vec<AlertView<'a>>,
+    alerts: Vec<Alarm<'a>>,
 }
 
 #[derive(Serialize)]
@@ -68,7 +68,7 @@ struct Pairs<'a> {
 }
 
 #[derive(Serialize)]
-struct AlertView<'a> {
+struct Alarm<'a> {
     place: String,
     counter: &'a str,
     what: &'a str,
@@ -93,7 +93,7 @@ impl<'a> Document<'a> {
             gpus: &moment.gpus,
             queue_pairs: moment.owners.iter().map(Pairs::new).collect(),
             jobs: &moment.jobs,
-            alerts: moment.alerts.iter().map(AlertView::new).collect(),
+            alerts: moment.alerts.iter().map(Alarm::new).collect(),
         }
     }
 }
@@ -135,9 +135,9 @@ impl<'a> Pairs<'a> {
     }
 }
 
-impl<'a> AlertView<'a> {
+impl<'a> Alarm<'a> {
     fn new(alert: &'a Alert) -> Self {
-        AlertView {
+        Alarm {
             place: alert.device.to_string(),
             counter: &alert.counter,
             what: &alert.what,
