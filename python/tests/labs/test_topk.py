@@ -1,10 +1,9 @@
 """Selection on CPU tensors, held against `torch.topk`."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from busbw.compress.cpu import select, select_above  # noqa: E402 - it needs torch
+from busbw.compress.cpu import select, select_above
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 LARGE = 150_000

@@ -92,7 +92,7 @@ def environment() -> dict[str, str]:
 def open_mpi() -> list[str]:
     """The command line of Open MPI's mpirun with two ranks."""
     if shutil.which("mpirun") is None:
-        pytest.skip("mpirun is not installed")
+        pytest.skip("mpirun is missing; make setup installs it")
     if "Open MPI" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
         pytest.skip("mpirun is not Open MPI's")
     return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
@@ -126,8 +126,8 @@ def test_real_launchers(launcher: Callable[[], list[str]]) -> None:
 def slurm() -> Iterator[dict[str, str]]:
     """A Slurm cluster of two nodes; the environment of those who use it."""
     if os.getuid() != 0 or shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin") is None:
-        pytest.skip("needs root, and Slurm (make test installs it on Debian)")
-    lab = [str(Path(__file__).parents[2] / "tests/lab/slurmlab")]
+        pytest.skip("needs root, and Slurm (make setup installs it)")
+    lab = [str(Path(__file__).parents[3] / "tests/lab/slurmlab")]
     variables = {**environment(), "SLURMLAB": "87"}
     subprocess.run([*lab, "up", "2"], env=variables, check=True, timeout=150, capture_output=True)
     try:
