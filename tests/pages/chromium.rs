@@ -128,7 +128,7 @@ impl Page {
 
 /// Where pictures are kept: `target/screenshots`.
 pub fn album() -> PathBuf {
-    let folder = crate::lab::root_folder().join("target/screenshots");
+    let folder = crate::skip::root_folder().join("target/screenshots");
     std::fs::create_dir_all(&folder).expect("a folder for pictures");
     folder
 }
