@@ -1,6 +1,5 @@
 //! Samples made by hand: a RoCE node with a bond of two ports, and an InfiniBand port.
 
-
 use busbw_probe::counters::{Bond, Counters, Gpu, Host, Interface, Job, Port, QueuePairs, Sample};
 use std::sync::Arc;
 
