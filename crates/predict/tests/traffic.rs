@@ -4,7 +4,7 @@
 mod clusters;
 
 use busbw_model::{
-    Channel, ChannelSet, Communicator, Edge, EdgeEnd, EdgeUse, GBps, Place, Rank, Ring, Transport, TransportKind,
+    Channel, ChannelSet, Communicator, Edge, EdgeEnd, EdgeUse, GBps, Place, Rank, Ring, Transport, TransportKind, Tree,
     TreeLinks,
 };
 use busbw_predict::cluster::{Cluster, GpuLinks, Routing, Wiring};
@@ -106,14 +106,15 @@ fn small_log() -> Communicator {
         comm.ranks.insert(rank, rank_of);
     }
     let ring = Ring { ranks: vec![0, 1, 2, 3], complete: true, place: Place::default() };
-    let tree = vec![
-        (0, TreeLinks::new(None, [Some(1), Some(2), None])),
-        (1, TreeLinks::new(Some(0), [None; 3])),
-        (2, TreeLinks::new(Some(0), [Some(3), None, None])),
-        (3, TreeLinks::new(Some(2), [None; 3])),
+    let links = [
+        TreeLinks::new(None, [Some(1), Some(2), None]),
+        TreeLinks::new(Some(0), [None; 3]),
+        TreeLinks::new(Some(0), [Some(3), None, None]),
+        TreeLinks::new(Some(2), [None; 3]),
     ];
-    comm.channels.insert(0, Channel { ring: Some(ring.clone()), tree });
-    comm.channels.insert(1, Channel { ring: Some(ring), tree: Vec::new() });
+    comm.trees = (0..).zip(links).map(|(rank, links)| Tree { rank, links, channels: ChannelSet::of(0) }).collect();
+    comm.channels.insert(0, Channel { ring: Some(ring.clone()) });
+    comm.channels.insert(1, Channel { ring: Some(ring) });
     comm
 }
 

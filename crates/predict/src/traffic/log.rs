@@ -6,7 +6,7 @@ use super::trees::message_per_busbw;
 use super::{Domains, Flow, Flows, Pattern, Traffic, check_size, trees};
 use crate::cluster::{Cluster, GpuLinks};
 use crate::simulation::SimulationError;
-use busbw_model::{Communicator, EdgeEnd};
+use busbw_model::{ChannelSet, Communicator, EdgeEnd, Tree};
 use seats::{NamedNics, Seats};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -32,9 +32,11 @@ impl Traffic {
     /// # Errors
     /// Trees cross nodes but the cluster has no NICs, or there are too many flows.
     pub fn trees_of_communicator(comm: &Communicator, cluster: &Cluster) -> Result<Traffic, SimulationError> {
-        let channels = comm.channels.values().filter(|channel| !channel.tree.is_empty()).count().max(1);
+        let mut channels = ChannelSet::default();
+        comm.trees.iter().for_each(|tree| channels.add(tree.channels));
+        let channels = channels.len().max(1);
         let ranks = comm.nranks.map_or(comm.ranks.len(), |ranks| ranks as usize);
-        let share = message_per_busbw(ranks) / channels as f64;
+        let share = message_per_busbw(ranks) / f64::from(channels);
         let (flows, mut assumptions) = flows(comm, cluster, &tree_hops(comm), share)?;
         assumptions.insert(0, format!("The trees of the log's {channels} channels carry equal parts."));
         let gpu_load = trees::gpu_load(cluster, &Domains::of(cluster)?);
@@ -48,12 +50,10 @@ type Hops = BTreeMap<(u32, u32), Vec<u16>>;
 /// Parents and children send to each other.
 fn tree_hops(comm: &Communicator) -> Hops {
     let mut found: BTreeSet<(u32, u32, u16)> = BTreeSet::new();
-    for (&id, channel) in &comm.channels {
-        for (rank, links) in &channel.tree {
-            for other in links.parent().into_iter().chain(links.children()) {
-                if comm.node_of(*rank).zip(comm.node_of(other)).is_some_and(|(a, b)| a != b) {
-                    found.extend([(*rank, other, id), (other, *rank, id)]);
-                }
+    for Tree { rank, links, channels } in &comm.trees {
+        for other in links.parent().into_iter().chain(links.children()) {
+            if comm.node_of(*rank).zip(comm.node_of(other)).is_some_and(|(a, b)| a != b) {
+                found.extend(channels.iter().flat_map(|id| [(*rank, other, id), (other, *rank, id)]));
             }
         }
     }
