@@ -75,10 +75,10 @@ pub(crate) fn quick(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
     })
 }
 
-/// Whether text in front of a message is nothing but a launcher's label.
+/// Whether text in front of a message is nothing but a launcher's label, or a name and a colon.
 fn is_label(before: &[u8]) -> bool {
     let body = behind_labels(before).trim_ascii();
-    body.is_empty() || body.ends_with(b":")
+    body.is_empty() || body.strip_suffix(b":").is_some_and(|name| name.iter().all(|b| is_host_byte(*b)))
 }
 
 fn whole(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {

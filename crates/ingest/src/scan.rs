@@ -109,7 +109,7 @@ impl Scanner {
         if self.repeats_edge(line) {
             return;
         }
-        if let Some((message, speaker)) = self.known_prefix(line)
+        if let Some((message, speaker)) = self.whole_prefix(line)
             && self.known_message(line, message, speaker)
         {
             return;
@@ -131,8 +131,8 @@ impl Scanner {
         self.whole_line(line);
     }
 
-    /// The message and the speaker of a line whose whole prefix was met before.
-    fn known_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
+    /// The message and the speaker of a line with a whole prefix.
+    fn whole_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
         if !self.last_prefix.is_empty()
             && let Some(message) = line.strip_prefix(self.last_prefix.as_slice())
         {
@@ -156,7 +156,10 @@ impl Scanner {
             self.count_line(speaker, true);
             self.push_edge(speaker, &edge, transport);
             if matches!(message.get(CHANNEL.len() + 2), Some(b'/' | b' ')) {
-                self.remember_edge(line, message);
+                self.last_edge.0.clear();
+                self.last_edge.0.extend_from_slice(line);
+                self.last_edge.1 = offset(message, line) + CHANNEL.len();
+                self.events_then = self.facts.events.len();
             }
             return true;
         }
@@ -175,14 +178,6 @@ impl Scanner {
         self.push(speaker, What::Edge(Edge { transport, ..edge.edge }));
     }
 
-    /// Keeps a connection line, to know the next by it.
-    fn remember_edge(&mut self, line: &[u8], message: &[u8]) {
-        self.last_edge.0.clear();
-        self.last_edge.0.extend_from_slice(line);
-        self.last_edge.1 = offset(message, line) + CHANNEL.len();
-        self.events_then = self.facts.events.len();
-    }
-
     /// Ranks tell a connection in a line per channel, one after the other: a line that differs from the last event's in its
     /// channel's two digits alone is that connection again.
     fn repeats_edge(&mut self, line: &[u8]) -> bool {
@@ -191,12 +186,9 @@ impl Scanner {
         if !same || events.len() != self.events_then || last[at + 2..] != line[at + 2..] || last[..at] != line[..at] {
             return false;
         }
-        let (tens, ones) = (line[at].wrapping_sub(b'0'), line[at + 1].wrapping_sub(b'0'));
-        let Some(Event { speaker, what: What::Edge(edge), .. }) = events.last_mut().filter(|_| tens < 10 && ones < 10)
-        else {
-            return false;
-        };
-        edge.channels.add(ChannelSet::of(u16::from(tens * 10 + ones)));
+        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = line[at..at + 2] else { return false };
+        let Some(Event { speaker, what: What::Edge(edge), .. }) = events.last_mut() else { return false };
+        edge.channels.add(ChannelSet::of(u16::from((tens - b'0') * 10 + ones - b'0')));
         let speaker = *speaker;
         self.count_line(speaker, true);
         true

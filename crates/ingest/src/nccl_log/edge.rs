@@ -68,10 +68,8 @@ pub(crate) fn transport(via: &[u8], first: Place) -> Option<Transport> {
     if let Some(how) = text.strip_prefix("P2P/") {
         let how = how.split(['/', '[']).next().unwrap_or(how);
         let known = ["IPC", "CUMEM", "direct pointer", "indirect", "common device", "DMA", "MNNVL"];
-        // `P2P/indirect/3[b000]` names a relay rank.
-        return known.contains(&how).then(|| {
-            local(TransportKind::P2p(how.to_string()), if how == "indirect" { "P2P/indirect" } else { text })
-        });
+        let via = if how == "indirect" { "P2P/indirect" } else { text }; // `P2P/indirect/3[b000]` names a relay rank
+        return known.contains(&how).then(|| local(TransportKind::P2p(how.to_string()), via));
     }
     if text == "SHM" || text.starts_with("SHM/") || text == "direct shared memory" {
         let plain = text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'/' || b == b' ');
