@@ -104,7 +104,7 @@ fn small_log() -> Communicator {
     }
     let ring = Ring { ranks: vec![0, 1, 2, 3], complete: true, place: Place::default() };
     for channel in 0..2 {
-        comm.channels.insert(channel, Channel { ring: Some(ring.clone()), tree: Vec::new() });
+        comm.channels.insert(channel, Channel { ring: Some(ring.clone()) });
     }
     comm
 }

@@ -6,7 +6,7 @@ use super::{SCHEMA, evidence};
 use crate::words;
 use busbw_model::{
     BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, GdrUse, Gpu, Input, Measure, Nic, Node, Place,
-    Run, SourceLine, Transport, TransportKind,
+    Run, SourceLine, Transport, TransportKind, TreeLinks,
 };
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -321,7 +321,7 @@ impl Serialize for CommunicatorView<'_> {
         let comm = self.0;
         let ranks = comm.nranks.unwrap_or(u32::try_from(comm.ranks.len()).unwrap_or(u32::MAX));
         let with_trees = ranks <= MAX_TREE_RANKS;
-        let channel = move |(id, channel): (&u16, _)| ChannelView::new(*id, channel, with_trees);
+        let channel = move |(id, channel): (&u16, _)| ChannelView::new(comm, *id, channel, with_trees);
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("id", &comm.id)?;
         map.serialize_entry("nranks", &comm.nranks)?;
@@ -393,20 +393,15 @@ struct TreeView {
 }
 
 impl<'a> ChannelView<'a> {
-    fn new(id: u16, channel: &'a Channel, with_tree: bool) -> Self {
-        let tree = || {
-            let link = |(rank, links): &(u32, busbw_model::TreeLinks)| TreeView {
-                rank: *rank,
-                up: links.parent(),
-                down: links.children().collect(),
-            };
-            channel.tree.iter().map(link).collect()
-        };
+    fn new(comm: &Communicator, id: u16, channel: &'a Channel, with_tree: bool) -> Self {
+        let link =
+            |(rank, links): (u32, TreeLinks)| TreeView { rank, up: links.parent(), down: links.children().collect() };
+        let tree: Vec<TreeView> = comm.tree(id).filter(|_| with_tree).map(link).collect();
         ChannelView {
             id,
             ring: channel.ring.as_ref().map(|ring| ring.ranks.as_slice()),
             ring_complete: channel.ring.as_ref().filter(|ring| !ring.complete).map(|_| false),
-            tree: (with_tree && !channel.tree.is_empty()).then(tree),
+            tree: (!tree.is_empty()).then_some(tree),
         }
     }
 }

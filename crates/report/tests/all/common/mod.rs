@@ -144,7 +144,7 @@ pub fn field_run() -> Run {
         nnodes: Some(2),
         coll_channels: Some(16),
         ranks: (0..16).map(|r| (r, Rank { node: Some(r / 8), device: Some(r % 8), ..Rank::default() })).collect(),
-        channels: (0..16).map(|c| (c, Channel { ring: Some(ring(c)), ..Channel::default() })).collect(),
+        channels: (0..16).map(|c| (c, Channel { ring: Some(ring(c)) })).collect(),
         ..Communicator::default()
     };
     Run {
@@ -254,7 +254,8 @@ pub fn full_run() -> Run {
     let comm = &mut run.communicators[0];
     connect(comm);
     let links = |rank: u32| TreeLinks::new(rank.checked_sub(1), [Some(rank + 1).filter(|r| *r < 16), None, None]);
-    comm.channels.get_mut(&0).unwrap().tree = (0..16).map(|rank| (rank, links(rank))).collect();
+    let channels = busbw_model::ChannelSet::of(0);
+    comm.trees = (0..16).map(|rank| Tree { rank, links: links(rank), channels }).collect();
     run
 }
 
@@ -297,15 +298,16 @@ pub fn large_run(nodes: u32, gpus: u32, channels: u16) -> Run {
         complete: true,
         place: Place::default(),
     };
-    let tree = TreeLinks::new(None, [None; 3]);
-    let channel = |c| Channel { ring: Some(ring(c)), tree: (0..ranks).map(|rank| (rank, tree)).collect() };
+    let (links, mut all) = (TreeLinks::new(None, [None; 3]), busbw_model::ChannelSet::default());
+    (0..channels).for_each(|c| all.add(busbw_model::ChannelSet::of(c)));
     let comm = Communicator {
         id: "0xabcdef".into(),
         nranks: Some(ranks),
         nnodes: Some(nodes),
         coll_channels: Some(channels.into()),
         ranks: (0..ranks).map(|r| (r, Rank { node: Some(r / gpus), ..Rank::default() })).collect(),
-        channels: (0..channels).map(|c| (c, channel(c))).collect(),
+        channels: (0..channels).map(|c| (c, Channel { ring: Some(ring(c)) })).collect(),
+        trees: (0..ranks).map(|rank| Tree { rank, links, channels: all }).collect(),
         ..Communicator::default()
     };
     let input = Input { path: "large.log".into(), kinds: vec![InputKind::NcclLog], lines: 90_000, bytes: 9_000_000 };
