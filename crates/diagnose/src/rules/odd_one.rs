@@ -7,7 +7,7 @@ use busbw_model::{
     Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Rank, Severity,
     SourceLine,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 
 /// Variables that must be alike on all ranks of a communicator, or they disagree about what to send. Ranks tell each other
