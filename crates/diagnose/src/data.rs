@@ -203,6 +203,9 @@ impl TryFrom<String> for Template {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Self, &'static str> {
+        if ["%s", "%d", "%u", "%x"].iter().any(|gap| text.contains(gap)) {
+            return Err("what changes is written {}, not as printf's %s or %d");
+        }
         let pieces: Vec<String> = text.split("{}").filter(|piece| !piece.is_empty()).map(str::to_string).collect();
         if pieces.is_empty() { Err("an empty text stands in every line") } else { Ok(Template { text, pieces }) }
     }
