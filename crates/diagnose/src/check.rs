@@ -79,7 +79,7 @@ fn unheard(silent: &Silent) -> CheckItem {
     );
     CheckItem {
         area: Area::Mpi,
-        item: "hello",
+        item: "hello".into(),
         host: host.clone(),
         device: None,
         detail: silent.why.clone(),

@@ -1,9 +1,9 @@
 //! Answers that busbw kept as JSON: `busbw.explain/1` of explain and doctor, `busbw.check/1`, `busbw.link/1`.
 
+use busbw_model::answer::known;
 use busbw_model::{
-    BenchDevice, BenchRow, BenchTable, Bytes, Check, Code, Collective, Datatype, EnvOrigin, EnvSetting, GBps, Library,
-    Link, LinkEnd, LinkFigures, LinkRun, LinkTransport, Measure, Micros, Place, RedOp, Run, SavedFinding, Severity,
-    SourceLine, VersionLine,
+    BenchDevice, BenchRow, BenchTable, CheckItem, Code, Collective, EnvOrigin, EnvSetting, GBps, Gpu, Grade, Library,
+    Link, LinkEnd, LinkRun, LinkTransport, Node, Place, Run, SavedFinding, Severity, SourceLine, VersionLine,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -49,12 +49,10 @@ pub(crate) fn read(schema: Schema, text: &str, input: u32, run: &mut Run) -> ser
         }
         Schema::Check => {
             let Checked { items } = serde_json::from_str(text)?;
-            run.saved_findings.extend(items.into_iter().filter_map(|item| item.finding(place)));
+            run.saved_findings.extend(items.into_iter().filter_map(|item| called_for(item, place)));
         }
         Schema::Link => {
             let Links { transport, ends, links, findings } = serde_json::from_str(text)?;
-            let ends = ends.into_iter().map(LinkEnd::from).collect();
-            let links = links.into_iter().map(Link::from).collect();
             run.link_runs.push((SourceLine::new(place, ""), LinkRun { transport, ends, links, interrupted: None }));
             let found = findings.into_iter().filter_map(Found::known);
             run.saved_findings.extend(found.map(|finding| saved(finding, &None, place)));
@@ -111,6 +109,18 @@ fn saved((code, severity, text): (Code, Severity, String), host: &Option<String>
     SavedFinding { host: host.clone(), code, severity, text, source }
 }
 
+/// What calls for action and leads to a finding.
+fn called_for(item: CheckItem, place: Place) -> Option<SavedFinding> {
+    let severity = match item.outcome.grade() {
+        Grade::Fail => Severity::Error,
+        Grade::Warn => Severity::Warning,
+        Grade::Ok | Grade::Skip => return None,
+    };
+    let device = item.device.map_or(String::new(), |device| format!(" of {device}"));
+    let text = format!("{}{device}: {}", item.item, item.detail);
+    Some(saved((item.outcome.code()?, severity, text), &Some(item.host), place))
+}
+
 /// The ranks of the nodes' GPUs: what the table's device list was made of.
 fn devices(nodes: &[Node]) -> Vec<BenchDevice> {
     let device = |node: &Node, gpu: &Gpu| {
@@ -120,6 +130,8 @@ fn devices(nodes: &[Node]) -> Vec<BenchDevice> {
     };
     nodes.iter().flat_map(|node| node.gpus.iter().filter_map(move |gpu| device(node, gpu))).collect()
 }
+
+// Of each answer, the members that are read: their types are those that are written.
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -139,23 +151,9 @@ struct Nccl {
 }
 
 #[derive(Deserialize)]
-struct Node {
-    host: String,
-    #[serde(default)]
-    gpus: Vec<Gpu>,
-}
-
-#[derive(Deserialize)]
-struct Gpu {
-    rank: Option<u32>,
-    device: Option<u32>,
-    bus_id: Option<String>,
-    name: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct Found {
-    code: String,
+    #[serde(default, deserialize_with = "known")]
+    code: Option<Code>,
     severity: Option<Severity>,
     title: String,
 }
@@ -163,142 +161,38 @@ struct Found {
 impl Found {
     /// Of a code that this version knows.
     fn known(self) -> Option<(Code, Severity, String)> {
-        Some((Code::from_name(&self.code)?, self.severity.unwrap_or(Severity::Info), self.title))
+        Some((self.code?, self.severity.unwrap_or(Severity::Info), self.title))
     }
 }
 
 #[derive(Deserialize)]
 struct Table {
-    collective: Option<String>,
+    #[serde(default, deserialize_with = "known")]
+    collective: Option<Collective>,
     nranks: Option<u32>,
-    rows: Vec<Row>,
-    avg_busbw_gbs: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    size_bytes: u64,
-    count: Option<u64>,
-    datatype: Option<String>,
-    redop: Option<String>,
-    out_of_place: Option<Half>,
-    in_place: Option<Half>,
-}
-
-#[derive(Deserialize)]
-struct Half {
-    time_us: Option<f64>,
-    algbw_gbs: Option<f64>,
-    busbw_gbs: Option<f64>,
+    rows: Vec<BenchRow>,
+    avg_busbw_gbs: Option<GBps>,
 }
 
 impl From<Table> for BenchTable {
-    fn from(table: Table) -> Self {
-        BenchTable {
-            collective: table.collective.as_deref().and_then(Collective::from_name),
-            nranks: table.nranks,
-            rows: table.rows.into_iter().map(BenchRow::from).collect(),
-            printed_avg_busbw: table.avg_busbw_gbs.map(GBps),
-            ..BenchTable::default()
-        }
-    }
-}
-
-impl From<Row> for BenchRow {
-    fn from(row: Row) -> Self {
-        BenchRow {
-            doubted: false,
-            size: Bytes(row.size_bytes),
-            count: row.count,
-            datatype: row.datatype.as_deref().and_then(Datatype::from_name),
-            redop: row.redop.as_deref().and_then(RedOp::from_name),
-            root: None,
-            out_of_place: row.out_of_place.and_then(Half::measure),
-            in_place: row.in_place.and_then(Half::measure),
-            source: SourceLine::default(),
-        }
-    }
-}
-
-impl Half {
-    fn measure(self) -> Option<Measure> {
-        Some(Measure {
-            time: Micros(self.time_us?),
-            algbw: GBps(self.algbw_gbs?),
-            busbw: GBps(self.busbw_gbs?),
-            check: Check::NotDone,
-            iterations: None,
-        })
+    fn from(Table { collective, nranks, rows, avg_busbw_gbs }: Table) -> Self {
+        BenchTable { collective, nranks, rows, printed_avg_busbw: avg_busbw_gbs, ..BenchTable::default() }
     }
 }
 
 #[derive(Deserialize)]
 struct Checked {
     #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    item: String,
-    host: String,
-    device: Option<String>,
-    detail: String,
-    result: String,
-    code: Option<String>,
-}
-
-impl Item {
-    /// What calls for action and leads to a finding.
-    fn finding(self, place: Place) -> Option<SavedFinding> {
-        let severity = match self.result.as_str() {
-            "fail" => Severity::Error,
-            "warn" => Severity::Warning,
-            _ => return None,
-        };
-        let device = self.device.map_or(String::new(), |device| format!(" of {device}"));
-        let text = format!("{}{device}: {}", self.item, self.detail);
-        Some(saved((Code::from_name(&self.code?)?, severity, text), &Some(self.host), place))
-    }
+    items: Vec<CheckItem>,
 }
 
 #[derive(Deserialize)]
 struct Links {
     transport: LinkTransport,
-    ends: Vec<End>,
-    links: Vec<Measured>,
+    ends: Vec<LinkEnd>,
+    links: Vec<Link>,
     #[serde(default)]
     findings: Vec<Found>,
-}
-
-#[derive(Deserialize)]
-struct End {
-    host: String,
-    nic: String,
-    address: String,
-    rate_gbit_s: Option<f64>,
-    trouble: Option<String>,
-}
-
-impl From<End> for LinkEnd {
-    fn from(End { host, nic, address, rate_gbit_s, trouble }: End) -> Self {
-        LinkEnd { host, nic, address, rate_gbit_s, trouble }
-    }
-}
-
-#[derive(Deserialize)]
-struct Measured {
-    from: usize,
-    to: usize,
-    error: Option<String>,
-    gbit_s: Option<f64>,
-}
-
-impl From<Measured> for Link {
-    fn from(Measured { from, to, error, gbit_s }: Measured) -> Self {
-        let figures = gbit_s.map(|gbit_s| LinkFigures { gbit_s, ..LinkFigures::default() });
-        Link { from, to, outcome: figures.ok_or(error.unwrap_or_default()) }
-    }
 }
 
 #[cfg(test)]
@@ -321,8 +215,8 @@ mod tests {
     #[test]
     fn a_check_gives_what_calls_for_action() {
         let text = r#"{"schema": "busbw.check/1", "items": [
-            {"item": "link", "host": "a", "device": "mlx5_0", "detail": "x8 of x16", "result": "fail", "code": "pcie.degraded"},
-            {"item": "port", "host": "a", "device": null, "detail": "Active", "result": "ok", "code": null}]}"#;
+            {"area": "pcie", "item": "link", "host": "a", "device": "mlx5_0", "detail": "x8 of x16", "result": "fail", "code": "pcie.degraded"},
+            {"area": "rdma", "item": "port", "host": "a", "device": null, "detail": "Active", "result": "ok", "code": null}]}"#;
         let mut run = Run::default();
         read(Schema::Check, text, 3, &mut run).expect("such a document");
         let found: Vec<_> = run.saved_findings.iter().map(|f| (f.host.as_deref(), f.code, &*f.text)).collect();

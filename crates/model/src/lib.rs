@@ -10,6 +10,7 @@
 #[macro_use]
 mod named;
 
+pub mod answer;
 mod check;
 mod cluster;
 mod collective;
@@ -40,7 +41,7 @@ mod torch;
 mod tuning;
 mod units;
 
-pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
+pub use check::{Area, CheckItem, Checked, Grade, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
@@ -60,7 +61,7 @@ pub use finding::{
 };
 pub use host::{LinkLayer, Machine, PcieLink, Told};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
-pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
+pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, TuningChoice,
     VersionLine, Warning, Who,

@@ -1,6 +1,7 @@
 //! The counters that busbw knows: what each counts, what it gives, and when it should not move. Data: `rules/counters.toml`.
 
 use busbw_model::{Code, Severity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -40,7 +41,7 @@ impl Family {
 }
 
 /// What a counter gives, whatever its name is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// Bytes sent.

@@ -13,7 +13,7 @@ const SCHEMA: &str = include_str!("../../../docs/schema/check-1.schema.json");
 
 fn item(area: Area, item: &'static str, host: &str, device: &str, detail: &str, outcome: Outcome) -> CheckItem {
     let device = Some(device).filter(|device| !device.is_empty()).map(str::to_owned);
-    CheckItem { area, item, host: host.into(), device, detail: detail.into(), outcome }
+    CheckItem { area, item: item.into(), host: host.into(), device, detail: detail.into(), outcome }
 }
 
 /// Six hosts with two ports each: on one a port is down, and one did not answer.

@@ -52,7 +52,14 @@ impl<'a> Sheet<'a> {
 
     fn write(&mut self, item: &'static str, detail: String, outcome: Outcome) {
         let device = self.device.take();
-        self.items.push(CheckItem { area: self.area, item, host: self.host.to_owned(), device, detail, outcome });
+        self.items.push(CheckItem {
+            area: self.area,
+            item: item.into(),
+            host: self.host.to_owned(),
+            device,
+            detail,
+            outcome,
+        });
     }
 }
 

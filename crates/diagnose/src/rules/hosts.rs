@@ -9,6 +9,7 @@ use busbw_model::{
     CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
     SourceLine, Subject, Told,
 };
+use std::borrow::Cow;
 
 /// Devices and lines of evidence that a finding shows at most.
 const MOST_SHOWN: usize = 6;
@@ -29,17 +30,17 @@ fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
 }
 
 fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a Told> {
-    machine.lines(item.item, item.device.as_deref())
+    machine.lines(&item.item, item.device.as_deref())
 }
 
 /// A finding per item that is not as it should be, whatever the number of machines and devices.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let mut kinds: Vec<(&'static str, Severity, Code, Vec<Item>)> = Vec::new();
+    let mut kinds: Vec<(Cow<'static, str>, Severity, Code, Vec<Item>)> = Vec::new();
     for (machine, item) in checked(case) {
         let Some((severity, code)) = severity(case, &item) else { continue };
-        match kinds.iter_mut().find(|kind| (kind.0, kind.1, kind.2) == (item.item, severity, code)) {
+        match kinds.iter_mut().find(|kind| (&kind.0, kind.1, kind.2) == (&item.item, severity, code)) {
             Some((.., alike)) => alike.push((machine, item)),
-            None => kinds.push((item.item, severity, code, vec![(machine, item)])),
+            None => kinds.push((item.item.clone(), severity, code, vec![(machine, item)])),
         }
     }
     let of_items = kinds.into_iter().filter_map(|(name, severity, code, items)| {

@@ -102,7 +102,7 @@ impl<'a> Row<'a> {
 
     /// Whether the item says the same, maybe of another device; then the remedy for the first is an example for all.
     fn says(&self, item: &CheckItem) -> bool {
-        (self.area, self.item, self.detail) == (item.area, item.item, &item.detail)
+        (self.area, self.item, self.detail) == (item.area, &*item.item, &item.detail)
             && alike(self.outcome, &item.outcome)
             && self.devices.is_empty() == item.device.is_none()
     }
