@@ -2,8 +2,8 @@
 
 use busbw_model::answer::known;
 use busbw_model::{
-    BenchDevice, BenchRow, BenchTable, CheckItem, Code, Collective, EnvOrigin, EnvSetting, GBps, Gpu, Grade, Library,
-    Link, LinkEnd, LinkRun, LinkTransport, Node, Place, Run, SavedFinding, Severity, SourceLine, VersionLine,
+    BenchDevice, BenchRow, BenchTable, CheckItem, Code, Collective, EnvOrigin, EnvSetting, GBps, Gpu, Link, LinkEnd,
+    LinkRun, LinkTransport, NcclVersion, Node, Outcome, Place, Run, SavedFinding, Severity, SourceLine, VersionLine,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -88,15 +88,10 @@ pub fn explained(text: &str) -> serde_json::Result<Explained> {
     let setting =
         |((name, value), origin)| EnvSetting { name, value, origin, source: SourceLine::default(), hosts: Vec::new() };
     run.nccl.env = by_log.chain(by_command).map(setting).collect();
-    let versions = nccl.into_iter().flat_map(|nccl| nccl.versions);
-    let version = |version| VersionLine {
-        version,
-        cuda: None,
-        library: Library::default(),
-        processes: Vec::new(),
-        source: SourceLine::default(),
+    let line = |NcclVersion { version, cuda, library }| {
+        Some(VersionLine { version: version?, cuda, library, processes: Vec::new(), source: SourceLine::default() })
     };
-    run.nccl.versions = versions.map(version).collect();
+    run.nccl.versions = nccl.and_then(line).into_iter().collect();
     let only_host = match nodes.as_slice() {
         [only] => Some(only.host.clone()),
         _ => None,
@@ -111,14 +106,14 @@ fn saved((code, severity, text): (Code, Severity, String), host: &Option<String>
 
 /// What calls for action and leads to a finding.
 fn called_for(item: CheckItem, place: Place) -> Option<SavedFinding> {
-    let severity = match item.outcome.grade() {
-        Grade::Fail => Severity::Error,
-        Grade::Warn => Severity::Warning,
-        Grade::Ok | Grade::Skip => return None,
+    let severity = match item.outcome {
+        Outcome::Fail => Severity::Error,
+        Outcome::Warn => Severity::Warning,
+        Outcome::Ok | Outcome::Skip => return None,
     };
     let device = item.device.map_or(String::new(), |device| format!(" of {device}"));
     let text = format!("{}{device}: {}", item.item, item.detail);
-    Some(saved((item.outcome.code()?, severity, text), &Some(item.host), place))
+    Some(saved((item.code?, severity, text), &Some(item.host), place))
 }
 
 /// The ranks of the nodes' GPUs: what the table's device list was made of.
@@ -140,14 +135,8 @@ struct Document {
     findings: Vec<Found>,
     environment: BTreeMap<String, String>,
     launch_environment: BTreeMap<String, String>,
-    nccl: Option<Nccl>,
+    nccl: Option<NcclVersion>,
     nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Nccl {
-    #[serde(default)]
-    versions: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -210,6 +199,24 @@ mod tests {
         for (text, schema) in cases {
             assert_eq!(Schema::of(text.as_bytes()), schema, "{text}");
         }
+    }
+
+    #[test]
+    fn an_answer_of_explain_gives_figures_versions_and_what_was_found() {
+        let text = r#"{"schema": "busbw.explain/1",
+            "nccl": {"version": "2.27.7", "cuda": "12.4", "library": "nccl"},
+            "tables": [{"collective": "all_reduce", "nranks": 8, "avg_busbw_gbs": 1.5, "rows": [
+                {"size_bytes": 8, "count": 2, "datatype": "of later", "redop": "sum", "root": 3,
+                 "out_of_place": {"time_us": 2.0, "algbw_gbs": 1.0, "busbw_gbs": 1.75, "wrong": 4},
+                 "in_place": {"time_us": null, "algbw_gbs": 1.0, "busbw_gbs": null, "wrong": null}}]}],
+            "findings": [{"code": "pcie.acs", "severity": "warning", "title": "ACS is on"}, {"code": "of.later", "title": ""}]}"#;
+        let Explained { run, findings, .. } = explained(text).expect("such a document");
+        assert_eq!(run.nccl.versions[0].version, "2.27.7");
+        assert_eq!(findings, [(Code::PcieAcs, Severity::Warning, "ACS is on".to_string())]);
+        let row = &run.tables[0].rows[0];
+        assert_eq!((row.count, row.datatype, row.root, &row.in_place), (Some(2), None, None, &None));
+        let half = row.out_of_place.as_ref().expect("its figures are numbers");
+        assert_eq!((half.busbw, half.check), (GBps(1.75), busbw_model::Check::NotDone));
     }
 
     #[test]

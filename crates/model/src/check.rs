@@ -39,36 +39,9 @@ impl Area {
     }
 }
 
-/// How a check came out. Only what calls for action has a remedy, and all that does has one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(into = "Told", from = "Told")]
-pub enum Outcome {
-    /// As it should be.
-    Ok,
-    /// It may cost speed, or a run.
-    Warn {
-        /// What to do; text in backquotes can be pasted into a shell.
-        remedy: String,
-        /// The finding of `busbw explain` that it leads to.
-        code: Option<Code>,
-    },
-    /// It will cost speed, or a run.
-    Fail {
-        /// What to do.
-        remedy: String,
-        /// The finding of `busbw explain` that it leads to.
-        code: Option<Code>,
-    },
-    /// It could not be checked.
-    Skip {
-        /// Why.
-        why: String,
-    },
-}
-
 named! {
-    /// An outcome in a word.
-    pub enum Grade {
+    /// How a check came out.
+    pub enum Outcome {
         /// As it should be.
         Ok = "ok",
         /// It may cost speed, or a run.
@@ -80,77 +53,6 @@ named! {
     }
     /// `ok`, `warn`, `fail` or `skip`.
     as_str
-}
-
-/// An outcome as JSON has it.
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Told {
-    /// How it came out. warn: it may cost speed, or a run. fail: it will. skip: it could not be checked.
-    result: Grade,
-    /// Why it was skipped.
-    why: Option<String>,
-    /// What to do; text in backquotes can be pasted into a shell. There is one for every warning and failure.
-    remedy: Option<String>,
-    /// The finding of `busbw explain` that it leads to.
-    #[serde(default, deserialize_with = "known")]
-    code: Option<Code>,
-}
-
-impl From<Outcome> for Told {
-    fn from(outcome: Outcome) -> Self {
-        let (result, code) = (outcome.grade(), outcome.code());
-        let (why, remedy) = match outcome {
-            Outcome::Ok => (None, None),
-            Outcome::Warn { remedy, .. } | Outcome::Fail { remedy, .. } => (None, Some(remedy)),
-            Outcome::Skip { why } => (Some(why), None),
-        };
-        Told { result, why, remedy, code }
-    }
-}
-
-impl From<Told> for Outcome {
-    fn from(Told { result, why, remedy, code }: Told) -> Self {
-        let remedy = remedy.unwrap_or_default();
-        match result {
-            Grade::Ok => Outcome::Ok,
-            Grade::Warn => Outcome::Warn { remedy, code },
-            Grade::Fail => Outcome::Fail { remedy, code },
-            Grade::Skip => Outcome::Skip { why: why.unwrap_or_default() },
-        }
-    }
-}
-
-impl Outcome {
-    /// The outcome in a word.
-    pub fn grade(&self) -> Grade {
-        match self {
-            Outcome::Ok => Grade::Ok,
-            Outcome::Warn { .. } => Grade::Warn,
-            Outcome::Fail { .. } => Grade::Fail,
-            Outcome::Skip { .. } => Grade::Skip,
-        }
-    }
-
-    /// `ok`, `warn`, `fail` or `skip`.
-    pub fn as_str(&self) -> &'static str {
-        self.grade().as_str()
-    }
-
-    /// What to do, where there is something to do.
-    pub fn remedy(&self) -> Option<&str> {
-        match self {
-            Outcome::Warn { remedy, .. } | Outcome::Fail { remedy, .. } => Some(remedy),
-            Outcome::Ok | Outcome::Skip { .. } => None,
-        }
-    }
-
-    /// The finding that it leads to.
-    pub fn code(&self) -> Option<Code> {
-        match self {
-            Outcome::Warn { code, .. } | Outcome::Fail { code, .. } => *code,
-            Outcome::Ok | Outcome::Skip { .. } => None,
-        }
-    }
 }
 
 /// One line of the table: something of a node that was checked.
@@ -167,8 +69,23 @@ pub struct CheckItem {
     /// What was found: `ACTIVE, LinkUp`.
     pub detail: String,
     /// How it came out.
-    #[serde(flatten)]
+    #[serde(rename = "result")]
     pub outcome: Outcome,
+    /// Why it was skipped.
+    pub why: Option<String>,
+    /// What to do; text in backquotes can be pasted into a shell. Only what calls for action has a remedy, and all that does has one.
+    pub remedy: Option<String>,
+    /// The finding of `busbw explain` that it leads to.
+    #[serde(default, deserialize_with = "known")]
+    pub code: Option<Code>,
+}
+
+impl CheckItem {
+    /// Something that is as it should be.
+    pub fn ok(area: Area, item: &'static str, host: &str, device: Option<String>, detail: String) -> Self {
+        let (item, host, outcome) = (item.into(), host.into(), Outcome::Ok);
+        CheckItem { area, item, host, device, detail, outcome, why: None, remedy: None, code: None }
+    }
 }
 
 /// A thing that should be equal on all nodes and is not.
@@ -208,7 +125,7 @@ fn differ<S: Serializer>(nodes: &[(String, String)], serializer: S) -> Result<S:
 }
 
 fn fail_or_warn<S: Serializer>(fails: &bool, serializer: S) -> Result<S::Ok, S::Error> {
-    if *fails { Grade::Fail } else { Grade::Warn }.serialize(serializer)
+    if *fails { Outcome::Fail } else { Outcome::Warn }.serialize(serializer)
 }
 
 /// The whole answer.
@@ -227,10 +144,10 @@ impl Checked {
     pub fn counts(&self) -> [usize; 4] {
         let mut counts = [0; 4];
         for item in &self.items {
-            counts[item.outcome.grade() as usize] += 1;
+            counts[item.outcome as usize] += 1;
         }
         for odd in &self.odd_ones {
-            counts[if odd.fails { Grade::Fail } else { Grade::Warn } as usize] += 1;
+            counts[if odd.fails { Outcome::Fail } else { Outcome::Warn } as usize] += 1;
         }
         counts
     }

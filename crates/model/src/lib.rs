@@ -41,7 +41,7 @@ mod torch;
 mod tuning;
 mod units;
 
-pub use check::{Area, CheckItem, Checked, Grade, OddOne, Outcome};
+pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
@@ -63,8 +63,8 @@ pub use host::{LinkLayer, Machine, PcieLink, Told};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
 pub use nccl::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, TuningChoice,
-    VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NcclVersion, NetworkLine, NetworkStatement,
+    TuningChoice, VersionLine, Warning, Who,
 };
 pub use net_plugin::{
     PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,

@@ -50,7 +50,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         let subjects = listed(subjects.iter(), 2);
         let title = format!("{subjects}{}{name} {}", if subjects.is_empty() { "" } else { ": " }, first.detail);
         let evidence = items.iter().flat_map(|(machine, item)| evidence(machine, item)).take(MOST_SHOWN).collect();
-        Some(finding(severity, code, title, evidence, first.outcome.remedy()?))
+        Some(finding(severity, code, title, evidence, first.remedy.as_deref()?))
     });
     of_items.chain(differences(case)).collect()
 }
@@ -59,18 +59,16 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 /// missed: a table that is complete shows that neither did much. RoCE that may lose packets matters to a run that uses it.
 fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
-    if item.item == QOS && item.outcome.remedy().is_some() {
+    if item.item == QOS && item.remedy.is_some() {
         let severity = if measured { Severity::Info } else { Severity::Warning };
         let nics = || case.run.nodes.iter().flat_map(|node| &node.nics);
         return nics().any(|nic| nic.link.as_deref() == Some("RoCE")).then_some((severity, Code::RoceConfig));
     }
-    let code = item.outcome.code()?;
+    let code = item.code?;
     match item.outcome {
-        Outcome::Fail { .. } if !measured || !matches!(code, Code::PcieAcs | Code::PeerDied) => {
-            Some((Severity::Error, code))
-        }
-        Outcome::Fail { .. } | Outcome::Warn { .. } => Some((Severity::Warning, code)),
-        Outcome::Ok | Outcome::Skip { .. } => None,
+        Outcome::Fail if !measured || !matches!(code, Code::PcieAcs | Code::PeerDied) => Some((Severity::Error, code)),
+        Outcome::Fail | Outcome::Warn => Some((Severity::Warning, code)),
+        Outcome::Ok | Outcome::Skip => None,
     }
 }
 
@@ -126,7 +124,7 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
         let passed = items.iter().filter(|item| item.outcome == Outcome::Ok).count();
         let fails = |item: &&CheckItem| severity(case, item).is_some_and(|(severity, _)| severity > Severity::Info);
         let failed = items.iter().filter(fails).count();
-        let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && !fails(item));
+        let minor = items.iter().filter(|item| item.remedy.is_some() && !fails(item));
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
         let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
         let open = items.iter().find_map(|item| question(case, machine, item, passed == 0));
@@ -161,9 +159,9 @@ fn run_unseen(case: &Case) -> Option<Judged> {
 
 /// What a command told and nobody can judge, where there is no run that would tell; a note, where nothing else was told.
 fn question(case: &Case, machine: &Machine, item: &CheckItem, alone: bool) -> Option<String> {
-    let why = match &item.outcome {
-        Outcome::Skip { why } => why.clone(),
-        Outcome::Warn { code: None, .. } if alone => format!("{}: does a run suffer? Give its output", item.detail),
+    let why = match item.outcome {
+        Outcome::Skip => item.why.clone()?,
+        Outcome::Warn if alone && item.code.is_none() => format!("{}: does a run suffer? Give its output", item.detail),
         _ => return None,
     };
     let is_open = machine.facts.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();

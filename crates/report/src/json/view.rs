@@ -7,7 +7,7 @@ use crate::words;
 use busbw_model::answer::Answer;
 use busbw_model::{
     Advice, BenchRow, BenchTable, Channel, Collective, Communicator, Crossing, Diagnosis, EnvOrigin, Expected,
-    ExpectedRow, ExpectedTable, GdrUse, Input, InputKind, Judged, Library, Node, Place, Run, SourceLine, Transport,
+    ExpectedRow, ExpectedTable, GdrUse, Input, InputKind, Judged, NcclVersion, Node, Place, Run, SourceLine, Transport,
     TransportKind, TreeLinks, Verdict,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -73,7 +73,7 @@ pub(super) struct Explain<'a> {
     /// Machines that ranks ran on, in order of appearance.
     nodes: &'a [Node],
     /// The library; null when neither a line of its log nor a version was read.
-    nccl: Option<NcclView<'a>>,
+    nccl: Option<NcclVersion>,
     /// Environment variables that NCCL's log says it found: the first value of each.
     environment: Environment<'a>,
     /// Environment variables of launch commands that the inputs show (`-x NAME=value`, `export NAME=value`): the first value
@@ -125,7 +125,7 @@ impl<'a> Explain<'a> {
             findings: List::of(&diagnosis.findings, |finding| FindingView::new(run, finding)),
             tables: List(Box::new(move || Box::new(tables().map(table)))),
             nodes: &run.nodes,
-            nccl: NcclView::new(run),
+            nccl: nccl(run),
             environment: Environment { run, origin: EnvOrigin::NcclLog },
             launch_environment: Environment { run, origin: EnvOrigin::CommandLine },
             variables: List::of(&diagnosis.variables, |variable| VariableView::new(run, variable)),
@@ -228,28 +228,14 @@ impl<'a> TableView<'a> {
     }
 }
 
-/// The library that ran.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Nccl")]
-struct NcclView<'a> {
-    /// The first version that its log printed, else the one nccl-tests printed.
-    version: Option<&'a str>,
-    /// CUDA version it was built for.
-    cuda: Option<&'a str>,
-    /// NCCL, or AMD's RCCL.
-    library: Library,
-}
-
-impl<'a> NcclView<'a> {
-    /// `None` when neither a line of NCCL's log nor a version was read.
-    fn new(run: &'a Run) -> Option<Self> {
-        let first = run.nccl.versions.first();
-        let from_tables = || run.tables.iter().find_map(|table| table.settings.nccl_version.as_deref());
-        let version = first.map(|line| line.version.as_str()).or_else(from_tables);
-        let read = version.is_some() || run.nccl.lines > 0;
-        let cuda = first.and_then(|line| line.cuda.as_deref());
-        read.then(|| NcclView { version, cuda, library: run.nccl.library() })
-    }
+/// `None` when neither a line of NCCL's log nor a version was read.
+fn nccl(run: &Run) -> Option<NcclVersion> {
+    let first = run.nccl.versions.first();
+    let from_tables = || run.tables.iter().find_map(|table| table.settings.nccl_version.clone());
+    let version = first.map(|line| line.version.clone()).or_else(from_tables);
+    let read = version.is_some() || run.nccl.lines > 0;
+    let cuda = first.and_then(|line| line.cuda.clone());
+    read.then(|| NcclVersion { version, cuda, library: run.nccl.library() })
 }
 
 /// The first value of every variable from one origin, in order of appearance.
