@@ -1,5 +1,5 @@
-//! Habits of the house that a program can hold: short files, `unsafe` that is counted, a reference of commands that is the help,
-//! faults that are named as their tests are.
+//! Habits of the house that a program can hold: short files, modules of one style, words of the glossary, `unsafe` that is
+//! counted, a reference of commands that is the help, faults that are named as their tests are.
 
 #![allow(clippy::unwrap_used)] // in helpers of tests too
 
@@ -51,6 +51,45 @@ fn no_file_is_too_long_to_read() {
     let long = |file: &&PathBuf| read(file).lines().count() > MOST_LINES;
     let long: Vec<_> = files.iter().filter(long).collect();
     assert!(long.is_empty(), "more than {MOST_LINES} lines; split them by what they do: {long:?}");
+}
+
+/// Crates whose modules still have either style.
+const MIXED_MODULES: [&str; 6] = ["cli", "diagnose", "model", "predict", "probe", "report"];
+
+#[test]
+fn a_module_with_others_in_it_is_a_folder_with_mod_rs() {
+    let is_mixed =
+        |file: &PathBuf| MIXED_MODULES.iter().any(|name| file.starts_with(root_folder().join("crates").join(name)));
+    let files = sources(&root_folder().join("crates"), &[".rs"]);
+    let beside: Vec<_> = files.iter().filter(|file| !is_mixed(file) && file.with_extension("").is_dir()).collect();
+    assert!(beside.is_empty(), "x.rs beside a folder x; make it x/mod.rs: {beside:?}");
+}
+
+/// The words of a text: names are taken apart at underscores and capitals, texts in quotes are left out.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let plain = regex::Regex::new(r#""([^"\\\n]|\\.)*""#).unwrap().replace_all(text, "").into_owned();
+    let word = regex::Regex::new("[A-Z]?[a-z]+|[A-Z]+").unwrap();
+    word.find_iter(&plain).map(|found| found.as_str().to_lowercase()).collect::<Vec<_>>().into_iter()
+}
+
+#[test]
+fn words_that_the_glossary_refuses_are_nowhere() {
+    let page = root_folder().join("docs/glossary.md");
+    let table = read(&page).split_once("| not | but |").unwrap().1.to_owned();
+    let rows = table.lines().skip(2).filter_map(|row| row.trim_matches(['|', ' ']).split_once(" | "));
+    let refused: BTreeMap<&str, &str> = rows.collect();
+    assert!(refused.len() > 5, "{refused:?}");
+    let crates = fs::read_dir(root_folder().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let code = crates.flat_map(|folder| sources(&folder, &[".rs"]));
+    let docs = sources(&root_folder().join("docs"), &[".md"]).into_iter().filter(|file| *file != page);
+    for file in code.chain(docs) {
+        let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        for word in words(&format!("{name}\n{}", read(&file))) {
+            if let Some(instead) = refused.get(word.as_str()) {
+                panic!("{}: '{word}'; write {instead} (docs/glossary.md)", file.display());
+            }
+        }
+    }
 }
 
 /// Blocks, functions and implementations that are `unsafe`, in the sources of a crate.

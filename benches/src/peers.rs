@@ -9,7 +9,7 @@ mod turn;
 pub use plan::{Plan, Step};
 pub use program::{Kit, Program};
 pub use report::{Report, markdown, summary};
-pub use scenario::{Case, Contestant, Goal, Place, SCENARIOS, cases};
+pub use scenario::{Case, Contestant, Goal, RunsOn, SCENARIOS, cases};
 pub use turn::Times;
 
 use crate::lab::LabError;

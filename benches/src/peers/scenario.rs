@@ -22,7 +22,7 @@ const FLOW_RATE: &str = "250";
 /// Where ranks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum RunsOn {
     /// All of them on this machine.
     Machine,
     /// One on each host of a lab without limits.
@@ -41,7 +41,7 @@ pub struct Contestant {
     /// The program.
     pub program: Program,
     /// Where it runs.
-    pub place: Place,
+    pub place: RunsOn,
 }
 
 /// What busbw is to reach at one size.
@@ -94,24 +94,24 @@ impl Case {
     ///
     /// # Errors
     /// One does not come up.
-    pub fn labs(&self, root: &Path) -> Result<Vec<(Place, Lab)>, PeersError> {
-        let mut places: Vec<Place> = Vec::new();
+    pub fn labs(&self, root: &Path) -> Result<Vec<(RunsOn, Lab)>, PeersError> {
+        let mut places: Vec<RunsOn> = Vec::new();
         for contestant in &self.contestants {
-            if contestant.place != Place::Machine && !places.contains(&contestant.place) {
+            if contestant.place != RunsOn::Machine && !places.contains(&contestant.place) {
                 places.push(contestant.place);
             }
         }
-        let lab = |(number, place): (usize, Place)| Ok((place, Lab::up(root, number, self.ranks, place.options())?));
+        let lab = |(number, place): (usize, RunsOn)| Ok((place, Lab::up(root, number, self.ranks, place.options())?));
         places.into_iter().enumerate().map(lab).collect()
     }
 }
 
-impl Place {
+impl RunsOn {
     fn options(self) -> &'static [&'static str] {
         match self {
-            Place::Machine | Place::Hosts => &[],
-            Place::HostsWithRate => &["--rate", RATE.0],
-            Place::HostsWithFlowRate => &["--flow-rate", FLOW_RATE],
+            RunsOn::Machine | RunsOn::Hosts => &[],
+            RunsOn::HostsWithRate => &["--rate", RATE.0],
+            RunsOn::HostsWithFlowRate => &["--flow-rate", FLOW_RATE],
         }
     }
 }
@@ -130,23 +130,23 @@ pub fn cases(scenario: &str, programs: &[Program]) -> Vec<Case> {
     let everything = |scenario, ranks, place| {
         let first = case(scenario, Collective::AllReduce, ranks, place, SIZES.to_vec());
         // Every second size between hosts, where a turn takes longest.
-        let step = if place == Place::Machine { 1 } else { 2 };
+        let step = if place == RunsOn::Machine { 1 } else { 2 };
         let sizes: Vec<u64> = large(64 * KIB).into_iter().step_by(step).collect();
         let rest = others.map(|collective| case(scenario, collective, ranks, place, sizes.clone()));
         std::iter::once(first).chain(rest).collect()
     };
     match scenario {
-        "shm-2" => everything("shm-2", 2, Place::Machine),
-        "shm-4" => everything("shm-4", 4, Place::Machine),
-        "net-2" => everything("net-2", 2, Place::Hosts),
+        "shm-2" => everything("shm-2", 2, RunsOn::Machine),
+        "shm-4" => everything("shm-4", 4, RunsOn::Machine),
+        "net-2" => everything("net-2", 2, RunsOn::Hosts),
         "net-2-rate" => {
-            vec![case("net-2-rate", Collective::AllReduce, 2, Place::HostsWithRate, large(16 * MIB))]
+            vec![case("net-2-rate", Collective::AllReduce, 2, RunsOn::HostsWithRate, large(16 * MIB))]
         }
         "net-2-flow" => {
-            let mut case = case("net-2-flow", Collective::AllReduce, 2, Place::HostsWithFlowRate, large(16 * MIB));
+            let mut case = case("net-2-flow", Collective::AllReduce, 2, RunsOn::HostsWithFlowRate, large(16 * MIB));
             if programs.contains(&Program::Busbw) {
                 let unlimited =
-                    Contestant { name: "busbw without limit", program: Program::Busbw, place: Place::Hosts };
+                    Contestant { name: "busbw without limit", program: Program::Busbw, place: RunsOn::Hosts };
                 case.contestants.insert(1, unlimited);
             }
             vec![case]
@@ -155,7 +155,7 @@ pub fn cases(scenario: &str, programs: &[Program]) -> Vec<Case> {
     }
 }
 
-fn contestants(programs: &[Program], place: Place) -> Vec<Contestant> {
+fn contestants(programs: &[Program], place: RunsOn) -> Vec<Contestant> {
     let all = [Program::Busbw, Program::OpenMpi, Program::Mpich, Program::Gloo];
     let chosen = all.into_iter().filter(|program| programs.contains(program));
     chosen.map(|program| Contestant { name: program.name(), program, place }).collect()

@@ -3,7 +3,7 @@
 use super::PeersError;
 use super::plan::Step;
 use super::program::{Job, Kit, Program};
-use super::scenario::{Case, Contestant, Place};
+use super::scenario::{Case, Contestant, RunsOn};
 use crate::lab::Lab;
 use crate::program::FileError;
 use busbw_model::{BenchRow, Collective};
@@ -32,7 +32,7 @@ pub fn take(
     case: &Case,
     steps: &[Step],
     kit: &Kit,
-    labs: &[(Place, Lab)],
+    labs: &[(RunsOn, Lab)],
 ) -> Result<Times, PeersError> {
     let lab = labs.iter().find(|(place, _)| *place == contestant.place).map(|(_, lab)| lab);
     let mut times = Times::new();

@@ -1,11 +1,11 @@
 //! A whole run: starts the job or takes this process's place in it, and measures with each of its ranks.
 
-use crate::backend::Seated;
+use crate::backend::JobBackend;
 use crate::backend::cpu::{self, Cpu};
 use crate::backend::nccl::{self, Nccl};
 use crate::flags::BackendName;
 use crate::{Context, Error, Flags, Outcome, Result};
-use busbw_launch::{Began, Door, Invocation, Place, Settings};
+use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started};
 use busbw_model::Collective;
 use std::ffi::OsString;
 use std::io::Write;
@@ -41,11 +41,11 @@ pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) ->
     if let Some(list) = &call.flags.hosts {
         return on_hosts(call, list, variable, out);
     }
-    let place = Place::detect(variable)?;
+    let job_rank = JobRank::detect(variable)?;
     match call.flags.np.map(|np| np as usize) {
         // Within a job of several, this says that there are others than asked for.
-        Some(np) if np != place.size => start_local(call, np, variable),
-        _ => measure(call, &place, variable, out),
+        Some(np) if np != job_rank.size => start_local(call, np, variable),
+        _ => measure(call, &job_rank, variable, out),
     }
 }
 
@@ -59,46 +59,46 @@ fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
 
 /// Prints the command line that runs this on other hosts, or becomes it.
 fn on_hosts(call: &Call, list: &str, variable: Variable<'_>, out: &mut dyn Write) -> Result<i32> {
-    if let Began::CommandLine(line) = call.invocation().on_hosts(list, variable)? {
+    if let Started::CommandLine(line) = call.invocation().on_hosts(list, variable)? {
         writeln!(out, "{line}").map_err(Error::Output)?;
     }
     Ok(0)
 }
 
 /// Measures with every rank of this process.
-fn measure(call: &Call, place: &Place, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
+fn measure(call: &Call, job_rank: &JobRank, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
     let flags = &call.flags;
     match flags.backend {
         BackendName::Cpu => {
-            let door = open_door(call, place, variable)?;
-            every_rank(call, out, |thread| Cpu::join(&door, thread, flags, variable))
+            let rendezvous = rendezvous(call, job_rank, variable)?;
+            every_rank(call, out, |thread| Cpu::join(&rendezvous, thread, flags, variable))
         }
         BackendName::Nccl => {
-            // Before the door, which starts threads: it sets variables. They are for NCCL: ranks that share a GPU are on one host.
+            // Before the rendezvous, which starts threads: it sets variables. They are for NCCL: ranks that share a GPU are on one host.
             let host_id = variable("NCCL_HOSTID");
-            let process = nccl::Process::open(flags, place, variable);
+            let process = nccl::Process::open(flags, job_rank, variable);
             let variable: Variable<'_> = &|name| if name == "NCCL_HOSTID" { host_id.clone() } else { variable(name) };
-            if place.size == 1 && process.is_err() {
+            if job_rank.size == 1 && process.is_err() {
                 return process.map(|_| 1);
             }
-            let door = open_door(call, place, variable)?;
-            every_rank(call, out, |thread| Nccl::join(&door, thread, flags, variable, &process))
+            let rendezvous = rendezvous(call, job_rank, variable)?;
+            every_rank(call, out, |thread| Nccl::join(&rendezvous, thread, flags, variable, &process))
         }
     }
 }
 
-fn open_door(call: &Call, place: &Place, variable: Variable<'_>) -> Result<Door> {
+fn rendezvous(call: &Call, job_rank: &JobRank, variable: Variable<'_>) -> Result<Rendezvous> {
     let settings = Settings {
         timeout: call.flags.patience().unwrap_or(NO_TIMEOUT),
         ranks_per_process: call.flags.ranks_per_process(),
         flags: call.spelled_flags(),
         ..Settings::default()
     };
-    Ok(Door::open(place, variable, settings)?)
+    Ok(Rendezvous::open(job_rank, variable, settings)?)
 }
 
 /// Measures with each rank of this process in a thread of its own; `join` takes the place of one.
-fn every_rank<R: Seated>(
+fn every_rank<R: JobBackend>(
     call: &Call,
     out: &mut (dyn Write + Send),
     join: impl Fn(usize) -> Result<R> + Sync,
@@ -118,7 +118,7 @@ fn every_rank<R: Seated>(
     Ok(i32::from(!outcomes.iter().all(|outcome| outcome.ok)))
 }
 
-fn one_rank<R: Seated>(call: &Call, join: impl FnOnce() -> Result<R>, out: &mut dyn Write) -> Result<Outcome> {
+fn one_rank<R: JobBackend>(call: &Call, join: impl FnOnce() -> Result<R>, out: &mut dyn Write) -> Result<Outcome> {
     let mut rank = join()?;
     rank.begin();
     if let Some(note) = rank.note(call.collective).filter(|_| rank.describe().rank == 0) {

@@ -10,7 +10,7 @@ use crate::row::{Half, NicTraffic, PerIteration};
 use crate::shape::Shape;
 use crate::statistics::Iterations;
 use crate::traffic::Traffic;
-use crate::verify::{Data, Place};
+use crate::verify::{Data, RankBuffers};
 use busbw_collectives::Operation;
 use busbw_model::{Collective, GBps, RedOp};
 use std::time::Instant;
@@ -277,9 +277,9 @@ impl Bench<'_> {
         }
     }
 
-    /// The place of this rank in the operation.
-    fn place<'s>(&self, shape: &'s Shape, in_place: bool) -> Place<'s> {
-        Place {
+    /// The buffers of this rank in the operation.
+    fn rank_buffers<'s>(&self, shape: &'s Shape, in_place: bool) -> RankBuffers<'s> {
+        RankBuffers {
             collective: self.collective,
             shape,
             element: self.element(),
@@ -292,14 +292,14 @@ impl Bench<'_> {
 
     /// Zeros what this rank gets, and puts there, or into the send buffer, what it gives.
     fn fill(&mut self, shape: &Shape, in_place: bool, repetition: u64) -> Result<()> {
-        let place = self.place(shape, in_place);
+        let buffers = self.rank_buffers(shape, in_place);
         let (send, receive) = self.origins();
-        let to = if in_place { receive.wrapping_add(shape.send_offset * place.rank) } else { send };
+        let to = if in_place { receive.wrapping_add(shape.send_offset * buffers.rank) } else { send };
         self.data.set_repetition(repetition);
         // SAFETY: both buffers hold the bytes of the shape, and no operation is under way.
         unsafe {
             self.backend.zero(receive, shape.receive_bytes)?;
-            self.data.write(self.backend, &place.gives(), to)
+            self.data.write(self.backend, &buffers.gives(), to)
         }
     }
 
@@ -307,15 +307,15 @@ impl Bench<'_> {
     /// all ranks, `None` where nothing is checked.
     fn check(&mut self, shape: &Shape, in_place: bool) -> Result<Option<u64>> {
         *self.repetition += 1;
-        let place = self.place(shape, in_place);
-        let expected = place.expects();
+        let buffers = self.rank_buffers(shape, in_place);
+        let expected = buffers.expects();
         let mut total = 0.0;
         for _ in 0..self.flags.check {
             self.fill(shape, in_place, *self.repetition)?;
             self.start_checked(shape, in_place)?;
             self.complete()?;
             let Some(expected) = &expected else { continue };
-            let from = self.origins().1.wrapping_add(if in_place { shape.receive_offset * place.rank } else { 0 });
+            let from = self.origins().1.wrapping_add(if in_place { shape.receive_offset * buffers.rank } else { 0 });
             // SAFETY: the parts are those of the receive buffer, and no operation is under way.
             let wrong = unsafe { self.data.count_wrong(self.backend, expected, from)? };
             *self.failed_checks += u64::from(wrong > 0);

@@ -5,7 +5,7 @@ use crate::progress::Bar;
 use crate::values::{message_size, seconds};
 use crate::{explain, output};
 use busbw_launch::Invocation;
-use busbw_link::job::{self, Call, Ended};
+use busbw_link::job::{self, Call};
 use busbw_link::{Choice, Plan, Progress, RdmaChoice, judge};
 use busbw_model::{Bytes, LinkRun, Verdict};
 use busbw_report::{html, json, text};
@@ -139,11 +139,7 @@ pub fn run(flags: &Link) -> Result<ExitCode, String> {
     let bar = Bar::new(1, "round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");
     let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| show(&bar, progress));
     drop(bar);
-    match ended.map_err(|error| error.to_string())? {
-        Ended::Measured(run) => answer(flags, &run),
-        Ended::CommandLine(line) => output::write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
-        Ended::Status(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
-    }
+    output::finish(ended, |run| answer(flags, &run))
 }
 
 fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {

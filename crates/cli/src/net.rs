@@ -6,7 +6,7 @@ use crate::values::{message_size, seconds};
 use crate::{explain, output};
 use busbw_launch::Invocation;
 use busbw_model::{Bytes, PluginRun};
-use busbw_plugin::{Call, Candidate, Ended, Plan, Progress, actor, job, rule_names};
+use busbw_plugin::{Call, Candidate, Plan, Progress, job, rule_names, subprocess};
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
@@ -23,7 +23,7 @@ use std::time::Duration;
 #[command(after_help = EXAMPLES)]
 pub struct Net {
     /// A plugin; several are compared. Variables for it follow an @: x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4
-    #[arg(long = "plugin", value_name = "PATH", required_unless_present = "act", value_parser = candidate,
+    #[arg(long = "plugin", value_name = "PATH", required_unless_present = "is_subprocess", value_parser = candidate,
           value_hint = ValueHint::FilePath)]
     plugins: Vec<Candidate>,
 
@@ -85,8 +85,8 @@ pub struct Net {
     output: TableOutput,
 
     /// Be the process that loads a plugin
-    #[arg(long, hide = true)]
-    act: bool,
+    #[arg(long = "act", hide = true)]
+    is_subprocess: bool,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -134,7 +134,7 @@ impl Net {
         };
         let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(",")).or_else(|| self.list.clone());
         let invocation = Invocation::of_two_ends(hosts, Some(2), self.dry_run).map_err(|error| error.to_string())?;
-        Ok(Call { plan, invocation, actor_arguments: vec!["net".into(), "--act".into()] })
+        Ok(Call { plan, invocation, subprocess_arguments: vec!["net".into(), "--act".into()] })
     }
 
     fn rules(&self) -> Vec<String> {
@@ -148,19 +148,15 @@ impl Net {
 
 /// Runs the subcommand.
 pub fn run(flags: &Net) -> Result<ExitCode, String> {
-    if flags.act {
-        return Ok(actor::run());
+    if flags.is_subprocess {
+        return Ok(subprocess::run());
     }
     let call = flags.call()?;
     let bar = Bar::new(1, "{bar:30} {pos} of {len}, {elapsed}, {wide_msg}");
     let show = |progress: Progress<'_>| bar.show(progress.done, progress.all, progress.doing.to_owned());
     let ended = job::run(&call, &|name| std::env::var(name).ok(), &show);
     drop(bar);
-    match ended.map_err(|error| error.to_string())? {
-        Ended::Found(run) => answer(flags, &run),
-        Ended::CommandLine(line) => output::write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
-        Ended::Status(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
-    }
+    output::finish(ended, |run| answer(flags, &run))
 }
 
 fn answer(flags: &Net, run: &PluginRun) -> Result<ExitCode, String> {

@@ -8,7 +8,7 @@ use busbw_collectives::host::HostGroup;
 use busbw_model::{Collective, Datatype, RedOp, median};
 use busbw_net::shm::Group;
 use busbw_net::wait::Cores;
-use busbw_net::{Alarm, Error, Exchange, Result, Token};
+use busbw_net::{Cancellation, Error, Exchange, Result, Token};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
@@ -111,7 +111,7 @@ fn main() -> Result<()> {
 fn run(exchange: &mut Pipes, token: Token, flags: &Flags) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = if flags.size <= cores { Cores::Own } else { Cores::Shared };
-    let mut group = HostGroup::new(Group::join(exchange, token, Alarm::new(), cores)?)?;
+    let mut group = HostGroup::new(Group::join(exchange, token, Cancellation::new(), cores)?)?;
     let (least, most, factor) = flags.bytes;
     let (send, receive) = (group.alloc(most)?, group.alloc(most)?);
     let (size, rank) = (group.size(), group.rank());

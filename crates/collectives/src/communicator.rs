@@ -13,7 +13,7 @@ use busbw_net::interfaces;
 use busbw_net::shm::{Buffer, Group};
 use busbw_net::tcp::{self, Net};
 use busbw_net::wait::Cores;
-use busbw_net::{Alarm, Exchange, Result, Token};
+use busbw_net::{Cancellation, Exchange, Result, Token};
 use std::sync::Arc;
 
 /// How to make a communicator.
@@ -21,7 +21,7 @@ pub struct Options {
     /// What connections must show.
     pub token: Token,
     /// Ends every wait when the job fails.
-    pub alarm: Arc<Alarm>,
+    pub cancel: Arc<Cancellation>,
     /// This rank's host.
     pub host: Host,
     /// Which algorithms may be used.
@@ -75,13 +75,13 @@ impl Communicator {
             let (names, family) = (options.interface_names.as_deref(), options.address_family.as_deref());
             let chosen = interfaces::choose(&interfaces::list()?, names, family)?;
             let config = tcp::Config { spare_cores: cores_left.unwrap_or(0), ..options.tcp };
-            let net = Net::new(chosen, config, options.token, Arc::clone(&options.alarm), cores)?;
+            let net = Net::new(chosen, config, options.token, Arc::clone(&options.cancel), cores)?;
             lanes = connections.open(net, exchange)?;
         }
-        let group = Group::join(local, options.token, Arc::clone(&options.alarm), cores)?;
+        let group = Group::join(local, options.token, Arc::clone(&options.cancel), cores)?;
         let host = HostGroup::new(group)?;
         let rail = rail(&layout, rank);
-        let links = Links::new(rank, size, lanes, connections, options.alarm, cores);
+        let links = Links::new(rank, size, lanes, connections, options.cancel, cores);
         Ok(Communicator {
             rank,
             size,
@@ -135,8 +135,8 @@ impl Communicator {
             // SAFETY: passed on to the caller.
             Algorithm::Direct => unsafe { self.host.run(operation) },
             Algorithm::TwoLevel => {
-                let place = self.layout.place(self.rank);
-                let mut rails = Subset::new(&mut self.links, &self.rail, place.host);
+                let me = self.layout.host_rank(self.rank);
+                let mut rails = Subset::new(&mut self.links, &self.rail, me.host);
                 // SAFETY: as above.
                 unsafe { algorithms::two_level(&self.layout, self.rank, &mut self.host, &mut rails, operation) }
             }
@@ -163,8 +163,8 @@ impl Communicator {
 
     fn connect_host(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.host_is_connected, true) {
-            let here = self.layout.place(self.rank).host;
-            let ranks: Vec<usize> = (0..self.size).filter(|&rank| self.layout.place(rank).host == here).collect();
+            let here = self.layout.host_rank(self.rank).host;
+            let ranks: Vec<usize> = (0..self.size).filter(|&rank| self.layout.host_rank(rank).host == here).collect();
             let lanes = self.links.lanes();
             self.links.connector_mut().connect_host(self.host.group(), &ranks, lanes)?;
         }
@@ -181,9 +181,9 @@ impl algorithms::HostCollectives for HostGroup {
 
 /// The ranks with `rank`'s number on their hosts, by host. Hosts that have none are left out.
 fn rail(layout: &Layout, rank: usize) -> Vec<usize> {
-    let local = layout.place(rank).local;
-    let mut ranks: Vec<usize> = (0..layout.ranks()).filter(|&other| layout.place(other).local == local).collect();
-    ranks.sort_by_key(|&other| layout.place(other).host);
+    let local = layout.host_rank(rank).local;
+    let mut ranks: Vec<usize> = (0..layout.ranks()).filter(|&other| layout.host_rank(other).local == local).collect();
+    ranks.sort_by_key(|&other| layout.host_rank(other).host);
     ranks
 }
 

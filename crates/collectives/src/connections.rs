@@ -142,7 +142,7 @@ mod tests {
     use busbw_net::interfaces::Interface;
     use busbw_net::shm::ThreadExchange;
     use busbw_net::wait::Cores;
-    use busbw_net::{Alarm, Token, tcp};
+    use busbw_net::{Cancellation, Token, tcp};
     use std::sync::Arc;
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Duration;
@@ -155,13 +155,19 @@ mod tests {
     }
 
     /// The sums that rank `rank` of two gets, which has `devices` devices.
-    fn sums(rank: usize, devices: u8, token: Token, alarm: &Arc<Alarm>, exchange: &mut ThreadExchange) -> Vec<i32> {
+    fn sums(
+        rank: usize,
+        devices: u8,
+        token: Token,
+        cancel: &Arc<Cancellation>,
+        exchange: &mut ThreadExchange,
+    ) -> Vec<i32> {
         let devices = (1..=devices).map(interface).collect();
-        let net = Net::new(devices, tcp::Config::default(), token, Arc::clone(alarm), Cores::Shared).unwrap();
+        let net = Net::new(devices, tcp::Config::default(), token, Arc::clone(cancel), Cores::Shared).unwrap();
         let mut connections = Connections::new(rank, vec!["rank 0".into(), "rank 1".into()]);
         let lanes = connections.open(net, exchange).unwrap();
         assert_eq!(lanes, 2, "as many as the rank with the most devices has");
-        let mut links = Links::new(rank, 2, lanes, connections, Arc::clone(alarm), Cores::Shared);
+        let mut links = Links::new(rank, 2, lanes, connections, Arc::clone(cancel), Cores::Shared);
         let mut numbers: Vec<i32> = (0..100_000).map(|number| number + rank as i32).collect();
         let place: *mut u8 = numbers.as_mut_ptr().cast();
         let operation = Operation {
@@ -182,17 +188,17 @@ mod tests {
 
     #[test]
     fn hosts_with_more_and_fewer_devices_divide_data_alike() {
-        let (alarm, token) = (Alarm::new(), Token::random().unwrap());
+        let (cancel, token) = (Cancellation::new(), Token::random().unwrap());
         let (done, is_done) = channel::<()>();
         std::thread::scope(|scope| {
-            let alarm = &alarm;
-            let ranks = ThreadExchange::among(2, alarm).into_iter().enumerate().map(|(rank, mut exchange)| {
-                scope.spawn(move || sums(rank, rank as u8 + 1, token, alarm, &mut exchange))
+            let cancel = &cancel;
+            let ranks = ThreadExchange::among(2, cancel).into_iter().enumerate().map(|(rank, mut exchange)| {
+                scope.spawn(move || sums(rank, rank as u8 + 1, token, cancel, &mut exchange))
             });
             let ranks: Vec<_> = ranks.collect();
             scope.spawn(move || {
                 if is_done.recv_timeout(Duration::from_secs(30)) == Err(RecvTimeoutError::Timeout) {
-                    alarm.raise("the ranks wait for messages that never come");
+                    cancel.trigger("the ranks wait for messages that never come");
                 }
             });
             for rank in ranks {

@@ -2,7 +2,7 @@
 
 use crate::mesh::{Mesh, Request};
 use busbw_net::wait::Cores;
-use busbw_net::{Alarm, Receiver, Request as Number, Result, Sender, Waiter};
+use busbw_net::{Cancellation, Receiver, Request as Number, Result, Sender, Waiter};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct Links<C> {
     /// Links with requests under way: whoever waits moves them all.
     busy: Vec<u32>,
     scratch: Scratch,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     cores: Cores,
 }
 
@@ -90,7 +90,7 @@ impl Link {
         }
         self.hand_over()?;
         let handed = self.posted - self.kept.len() as u64;
-        // What is not handed over yet makes way by what was handed over last.
+        // A request that waits here for room in the transport gets it once the last one handed over is done.
         let Some(last) = handed.checked_sub(1).map(|last| last.min(number)) else { return Ok(false) };
         let size = match &mut self.end {
             End::Send(sender) => sender.test(Number(last))?,
@@ -106,7 +106,7 @@ impl Link {
 
 impl<C: Connector> Links<C> {
     /// Links of rank `rank` of `size`, with `lanes` connections between two ranks; none is made yet.
-    pub fn new(rank: usize, size: usize, lanes: usize, connector: C, alarm: Arc<Alarm>, cores: Cores) -> Self {
+    pub fn new(rank: usize, size: usize, lanes: usize, connector: C, cancel: Arc<Cancellation>, cores: Cores) -> Self {
         Links {
             rank,
             size,
@@ -117,7 +117,7 @@ impl<C: Connector> Links<C> {
             receivers: vec![None; size * lanes],
             busy: Vec::new(),
             scratch: Scratch::default(),
-            alarm,
+            cancel,
             cores,
         }
     }
@@ -163,8 +163,8 @@ impl<C: Connector> Links<C> {
 
     /// Repeats `step` until it gives something, moving what is under way in between.
     fn until<T>(&mut self, mut step: impl FnMut(&mut Self) -> Result<Option<T>>) -> Result<T> {
-        let alarm = Arc::clone(&self.alarm);
-        let mut waiter = Waiter::new(&alarm, self.cores);
+        let cancel = Arc::clone(&self.cancel);
+        let mut waiter = Waiter::new(&cancel, self.cores);
         loop {
             if let Some(found) = step(self)? {
                 return Ok(found);
@@ -187,7 +187,7 @@ impl<C: Connector> Links<C> {
             if link.test(link.posted - 1)? {
                 link.busy = false;
                 self.busy.swap_remove(at);
-                self.alarm.advance();
+                self.cancel.advance();
             } else {
                 at += 1;
             }
@@ -238,7 +238,7 @@ impl<C: Connector> Mesh for Links<C> {
 
     fn test(&mut self, request: Request) -> Result<bool> {
         if self.links[request.connection as usize].test(request.number)? {
-            self.alarm.advance();
+            self.cancel.advance();
             return Ok(true);
         }
         self.move_all()?;
@@ -252,7 +252,7 @@ impl<C: Connector> Mesh for Links<C> {
 
     fn pause(&mut self) -> Result<()> {
         std::thread::yield_now();
-        self.alarm.check()
+        self.cancel.check()
     }
 
     fn scratch(&mut self, len: usize) -> *mut u8 {

@@ -7,7 +7,7 @@ use busbw_collectives::communicator::{Communicator, Options};
 use busbw_model::{Collective, Datatype, RedOp};
 use busbw_net::host::Host;
 use busbw_net::shm::ThreadExchange;
-use busbw_net::{Alarm, Token, tcp};
+use busbw_net::{Cancellation, Token, tcp};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -16,13 +16,13 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// Joins a rank per entry of `hosts`, which gives the number of its host, and runs `work` on each.
 fn on_ranks<T: Send>(hosts: &[u64], algo: &str, work: impl Fn(&mut Communicator) -> T + Sync) -> Vec<T> {
-    let alarm = Alarm::new();
+    let cancel = Cancellation::new();
     let token = Token::random().unwrap();
-    let world = ThreadExchange::among(hosts.len(), &alarm);
+    let world = ThreadExchange::among(hosts.len(), &cancel);
     let mut locals: Vec<Option<ThreadExchange>> = hosts.iter().map(|_| None).collect();
     for host in 0..=*hosts.iter().max().unwrap() {
         let ranks: Vec<usize> = (0..hosts.len()).filter(|&rank| hosts[rank] == host).collect();
-        for (rank, exchange) in ranks.iter().zip(ThreadExchange::among(ranks.len(), &alarm)) {
+        for (rank, exchange) in ranks.iter().zip(ThreadExchange::among(ranks.len(), &cancel)) {
             locals[*rank] = Some(exchange);
         }
     }
@@ -31,11 +31,11 @@ fn on_ranks<T: Send>(hosts: &[u64], algo: &str, work: impl Fn(&mut Communicator)
         let seats = world.into_iter().zip(locals).zip(hosts);
         let ranks: Vec<_> = seats
             .map(|((mut exchange, local), &host)| {
-                let alarm = Arc::clone(&alarm);
+                let cancel = Arc::clone(&cancel);
                 scope.spawn(move || {
                     let options = Options {
                         token,
-                        alarm,
+                        cancel,
                         host: Host::here(&format!("h{host}"), host),
                         choice: algorithms::parse(algo).unwrap(),
                         tcp: tcp::Config::default(),

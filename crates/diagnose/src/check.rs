@@ -57,7 +57,7 @@ pub fn check(nodes: &[NodeFacts], hello: &Hello) -> Checked {
     }
     let silent = hello.silent.iter().map(|silent| &silent.host);
     let hosts = nodes.iter().map(|node| &node.host).chain(silent).cloned().collect();
-    Checked { hosts, items, odd_ones: odd_ones(nodes) }
+    Checked { hosts, items, odd_ones: odd_ones(nodes).into_iter().map(|(_, odd)| odd).collect() }
 }
 
 fn heard(hello: &Hello, sheet: &mut Sheet) {

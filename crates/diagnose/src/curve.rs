@@ -93,7 +93,8 @@ fn busbw(half: &Option<Measure>) -> Option<GBps> {
     half.as_ref().map(|m| m.busbw)
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The middle one, of two the larger.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
@@ -101,7 +102,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use busbw_model::{Check, SourceLine};
+    use busbw_model::Check;
 
     fn table(rows: &[(u64, f64)]) -> BenchTable {
         let measure = |busbw| {
@@ -109,15 +110,10 @@ mod tests {
             Some(Measure { time, algbw, busbw: GBps(busbw), check, iterations: None })
         };
         let row = |&(mib, busbw): &(u64, f64)| BenchRow {
-            doubted: false,
             size: Bytes(mib << 20),
-            count: None,
-            datatype: None,
-            redop: None,
-            root: None,
             out_of_place: measure(busbw),
             in_place: measure(busbw),
-            source: SourceLine::default(),
+            ..BenchRow::default()
         };
         BenchTable { rows: rows.iter().map(row).collect(), ..BenchTable::default() }
     }

@@ -3,6 +3,7 @@
 //! The build script includes this file, so that what busbw could not read stops the build. It therefore uses nothing else of
 //! this crate.
 
+use busbw_model::counters::Counters;
 use busbw_model::{Code, Severity, Speaker};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -407,33 +408,4 @@ fn distinct<'de, D: Deserializer<'de>>(from: D) -> Result<Template, D::Error> {
     let long = text.literal() >= SHORTEST;
     let short = || D::Error::custom(format!("the text has fewer than {SHORTEST} characters; take more of the line"));
     if long { Ok(text) } else { Err(short()) }
-}
-
-/// `rules/counters.toml`, as far as one look at a machine needs it; `busbw monitor` reads all of it.
-#[derive(Debug, Deserialize)]
-#[allow(missing_docs)] // the head of the file explains its keys
-pub struct Counters {
-    pub cause: Vec<CounterCause>,
-    pub counter: Vec<Counter>,
-}
-
-/// Why counters rise that should not.
-#[derive(Debug, Deserialize)]
-#[allow(missing_docs)]
-pub struct CounterCause {
-    pub name: String,
-    pub code: Code,
-    pub remedy: String,
-}
-
-/// A counter.
-#[derive(Debug, Deserialize)]
-#[allow(missing_docs)]
-pub struct Counter {
-    #[serde(rename = "in")]
-    pub family: String,
-    pub name: String,
-    pub cause: Option<String>,
-    #[serde(default)]
-    pub per_second: f64,
 }

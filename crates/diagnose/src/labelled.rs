@@ -1,7 +1,7 @@
 //! Cases whose answer is known: folders with `case.toml`, which says the answer, and `input/`, which holds what a user could
 //! show; and files of short cases, with the input in them.
 
-use crate::{Book, Given, data, diagnose_with};
+use crate::{Book, Given, NicsOfHost, data, diagnose_with};
 use busbw_model::{Code, Diagnosis, Finding, Run, Severity, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -44,6 +44,9 @@ pub struct Label {
     pub summary: Option<String>,
     /// The ids of the causes whose texts are in the input, refuted or not; all of them.
     pub causes: Option<BTreeSet<String>>,
+    /// What `--nics` tells.
+    #[serde(default, deserialize_with = "told_nics")]
+    pub nics: Option<NicsOfHost>,
     /// What must be among the findings.
     #[serde(default)]
     pub finds: Vec<Wanted>,
@@ -119,6 +122,10 @@ fn code_or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Expe
     let code = || Code::from_name(&name).map(Expected::Code);
     let unknown = || serde::de::Error::custom(format!("{name} is no code; `busbw explain --code x` lists them"));
     if name == "none" { Ok(Some(Expected::Nothing)) } else { code().ok_or_else(unknown).map(Some) }
+}
+
+fn told_nics<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<NicsOfHost>, D::Error> {
+    String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Reads the case that a folder is, the short cases of a file, or all cases in a folder, in the order of their names.
@@ -211,7 +218,7 @@ impl Label {
 
     /// The answer to a run by a book, and what it misses, a line each; none where it is right.
     pub fn answer(&self, run: &Run, book: &Book) -> (Diagnosis, Vec<String>) {
-        let answer = diagnose_with(run, &Given { book: Some(book), ..Given::default() });
+        let answer = diagnose_with(run, &Given { book: Some(book), nics: self.nics, ..Given::default() });
         let told = book.told(run);
         let mut misses = self.misses(&answer);
         if self.causes.as_ref().is_some_and(|causes| !causes.iter().eq(&told)) {

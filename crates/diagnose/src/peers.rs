@@ -188,24 +188,9 @@ mod tests {
             host: host.clone(),
             ..Default::default()
         };
-        let half = Measure {
-            time: Micros(1.0),
-            algbw: GBps(busbw),
-            busbw: GBps(busbw),
-            check: Check::NotDone,
-            iterations: None,
-        };
-        let row = BenchRow {
-            doubted: false,
-            size: Bytes(1 << 30),
-            count: None,
-            datatype: None,
-            redop: None,
-            root: None,
-            out_of_place: Some(half),
-            in_place: None,
-            source: SourceLine::default(),
-        };
+        let (time, busbw, check) = (Micros(1.0), GBps(busbw), Check::NotDone);
+        let half = Measure { time, algbw: busbw, busbw, check, iterations: None };
+        let row = BenchRow { size: Bytes(1 << 30), out_of_place: Some(half), ..BenchRow::default() };
         BenchTable {
             collective: Some(Collective::AllReduce),
             nranks: Some(hosts.len() as u32),

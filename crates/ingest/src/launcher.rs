@@ -18,6 +18,7 @@ pub(crate) fn peel(line: &str) -> Peeled<'_> {
         let text = peeled.text;
         let Some((label, rest)) = std_stream(text)
             .or_else(|| bracketed(text))
+            .or_else(|| of_stream(text))
             .or_else(|| prepended(text))
             .or_else(|| parenthesised(text))
             .or_else(|| time(text).or_else(|| logged(text)).map(|rest| ("", rest)))
@@ -53,6 +54,13 @@ fn is_ctime(text: &str) -> bool {
         other => *other == byte,
     };
     text.len() == CTIME.len() && CTIME.iter().zip(text.bytes()).all(fits)
+}
+
+/// `opt-1_3b.0 [stderr] `, as milabench writes.
+fn of_stream(text: &str) -> Option<(&str, &str)> {
+    let (label, rest) = text.split_once(" [std")?;
+    let rest = rest.strip_prefix("out] ").or_else(|| rest.strip_prefix("err] "))?;
+    (!label.is_empty() && label.len() <= 64 && !label.contains(' ')).then_some((label, rest))
 }
 
 /// `[rank3]:`, `[default3]:`, `[pod/name/container] `, `[3] `.

@@ -4,8 +4,8 @@
 //! `--threads N` ranks per process, `--timeout SECONDS`, `--die RANK`, `--hang RANK`, `--fail RANK` to try a fault, `--quiet`.
 
 use busbw_launch::local::Local;
-use busbw_launch::{Door, Error, Meeting, Place, Settings};
-use busbw_net::{Alarm, Exchange};
+use busbw_launch::{Error, JobRank, ProcessGroup, Rendezvous, Settings};
+use busbw_net::{Cancellation, Exchange};
 use std::time::Duration;
 
 struct Arguments(Vec<String>);
@@ -31,12 +31,11 @@ fn main() -> std::process::ExitCode {
 fn run(arguments: &Arguments) -> Result<i32, Error> {
     let look = |name: &str| std::env::var(name).ok();
     if let (Some(np), None) = (arguments.number("--np"), look("BUSBW_RANK")) {
-        let program =
-            std::env::current_exe().map_err(|source| Error::System { doing: "find myself".into(), source })?;
+        let program = std::env::current_exe().map_err(|source| Error::system("find myself", source))?;
         let passed = std::env::args_os().skip(1).collect();
         return Local { np, program, arguments: passed, environment: Vec::new() }.run(&look);
     }
-    let place = Place::detect(&look)?;
+    let job_rank = JobRank::detect(&look)?;
     let settings = Settings {
         timeout: Duration::from_secs(arguments.number("--timeout").unwrap_or(20) as u64),
         ranks_per_process: arguments.number("--threads").unwrap_or(1),
@@ -44,50 +43,50 @@ fn run(arguments: &Arguments) -> Result<i32, Error> {
         ..Settings::default()
     };
     let threads = settings.ranks_per_process;
-    let door = Door::open(&place, &look, settings)?;
+    let rendezvous = Rendezvous::open(&job_rank, &look, settings)?;
     std::thread::scope(|scope| {
-        let (door, place) = (&door, &place);
-        let start = |thread| scope.spawn(move || rank(door, place, thread, arguments));
+        let (rendezvous, job_rank) = (&rendezvous, &job_rank);
+        let start = |thread| scope.spawn(move || rank(rendezvous, job_rank, thread, arguments));
         let ranks: Vec<_> = (0..threads).map(start).collect();
         ranks.into_iter().try_for_each(|rank| rank.join().expect("a rank's thread does not panic"))
     })?;
     Ok(0)
 }
 
-fn rank(door: &Door, place: &Place, thread: usize, arguments: &Arguments) -> Result<(), Error> {
-    let mut meeting = door.join(thread, Alarm::new())?;
-    let rank = meeting.rank();
-    let all = meeting.all_gather(rank.to_string().as_bytes())?;
+fn rank(rendezvous: &Rendezvous, job_rank: &JobRank, thread: usize, arguments: &Arguments) -> Result<(), Error> {
+    let mut world = rendezvous.join(thread, Cancellation::new())?;
+    let rank = world.rank();
+    let all = world.all_gather(rank.to_string().as_bytes())?;
     let numbers: Vec<String> = all.iter().map(|number| String::from_utf8_lossy(number).into_owned()).collect();
-    let host = meeting.split_by_host()?;
+    let host = world.split_by_host()?;
     if rank == 0 {
-        let members: Vec<String> = meeting.members().iter().map(|m| format!("{}:{}", m.host, m.pid)).collect();
+        let members: Vec<String> = world.ranks().iter().map(|m| format!("{}:{}", m.host, m.pid)).collect();
         println!(
             "launcher {:?} way {} size {} gathered {} here {} members {}",
-            place.launcher,
-            format!("{:?}", place.way).split([' ', '{']).next().unwrap_or_default(),
-            meeting.size(),
+            job_rank.launcher,
+            format!("{:?}", job_rank.discovery).split([' ', '{']).next().unwrap_or_default(),
+            world.size(),
             numbers.join(","),
             host.size(),
             members.join(" ")
         );
     }
-    fault(meeting, rank, arguments)
+    fault(world, rank, arguments)
 }
 
-fn fault(mut meeting: Meeting, rank: usize, arguments: &Arguments) -> Result<(), Error> {
+fn fault(mut world: ProcessGroup, rank: usize, arguments: &Arguments) -> Result<(), Error> {
     if arguments.number("--die") == Some(rank) {
         std::process::abort();
     }
     if arguments.number("--fail") == Some(rank) {
-        return Err(Error::Job(meeting.fail("a fault on request")));
+        return Err(Error::Job(world.fail("a fault on request")));
     }
     if arguments.number("--hang") == Some(rank) {
         // Alive, and never where the others wait.
-        while meeting.alarm().reason().is_none() {
+        while world.cancellation().reason().is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    meeting.barrier()?;
-    Ok(meeting.leave()?)
+    world.barrier()?;
+    Ok(world.leave()?)
 }

@@ -1,9 +1,9 @@
-//! A member's connection to the meeting's server, and the thread that reads it and gives signs of life.
+//! A rank's connection to the rendezvous server, and the thread that reads it and gives signs of life.
 
+use crate::describe;
 use crate::watch::Watch;
-use crate::wire::{self, Inbox, Key, Member, ToMember, ToServer};
-use crate::words;
-use busbw_net::{Alarm, Error, Result};
+use crate::wire::{self, Inbox, Key, RankInfo, ToRank, ToServer};
+use busbw_net::{Cancellation, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// While waiting for the server, the alarm is looked at this often.
+/// While waiting for the server, the cancellation is looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What has come from the server and was not asked for yet.
 #[derive(Default)]
 pub(crate) struct Arrived {
-    pub table: Option<Vec<Member>>,
+    pub table: Option<Vec<RankInfo>>,
     pub steps: HashMap<Key, Vec<Vec<u8>>>,
     /// Why the job failed: what the server says, or that the server is gone.
     pub verdict: Option<String>,
@@ -32,11 +32,11 @@ pub(crate) struct Link {
     writing: Mutex<()>,
     arrived: Mutex<Arrived>,
     news: Condvar,
-    pub alarm: Arc<Alarm>,
+    pub cancel: Arc<Cancellation>,
     pub timeout: Duration,
     /// In an operation, as the rank itself says.
     pub operating: AtomicBool,
-    /// In a step of the meeting.
+    /// In a step of the process group.
     pub exchanging: AtomicBool,
     /// An error of this rank's own was told to the others.
     told: AtomicBool,
@@ -45,13 +45,13 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub fn new(stream: TcpStream, alarm: Arc<Alarm>, timeout: Duration) -> Self {
+    pub fn new(stream: TcpStream, cancel: Arc<Cancellation>, timeout: Duration) -> Self {
         Link {
             stream,
             writing: Mutex::default(),
             arrived: Mutex::default(),
             news: Condvar::new(),
-            alarm,
+            cancel,
             timeout,
             operating: AtomicBool::new(false),
             exchanging: AtomicBool::new(false),
@@ -82,9 +82,9 @@ impl Link {
                 return Ok(found);
             }
             if let Some(verdict) = &arrived.verdict {
-                return Err(Error::Alarm(verdict.clone()));
+                return Err(Error::Cancelled(verdict.clone()));
             }
-            self.alarm.check()?;
+            self.cancel.check()?;
             arrived = self.news.wait_timeout(arrived, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -109,7 +109,7 @@ impl Link {
     fn fail(&self, reason: String) {
         let mut arrived = self.arrived();
         if arrived.verdict.is_none() {
-            self.alarm.raise(&*reason);
+            self.cancel.trigger(&*reason);
             arrived.verdict = Some(reason);
             self.news.notify_all();
         }
@@ -118,7 +118,7 @@ impl Link {
     /// A sign of life, unless something longer is being sent, which is one too.
     fn beat(&self) -> std::io::Result<()> {
         let waiting = self.operating.load(Ordering::Relaxed) || self.exchanging.load(Ordering::Relaxed);
-        let frame = wire::frame(&ToServer::Beat { progress: self.alarm.progress(), waiting })?;
+        let frame = wire::frame(&ToServer::Beat { progress: self.cancel.progress(), waiting })?;
         match self.writing.try_lock() {
             Ok(_one_frame_at_a_time) => (&self.stream).write_all(&frame),
             Err(_) => Ok(()),
@@ -130,7 +130,7 @@ impl Link {
 fn server_name(link: &Link, address: &str) -> String {
     let arrived = link.arrived();
     match arrived.table.as_ref().and_then(|table| table.first()) {
-        Some(member) => words::rank(0, Some(member)),
+        Some(info) => describe::rank(0, Some(info)),
         None => format!("rank 0 at {address}"),
     }
 }
@@ -141,9 +141,10 @@ pub(crate) fn run(link: &Link, mut inbox: Inbox, address: &str) {
     let (mut heard, mut looked) = (Instant::now(), Instant::now());
     let mut next_beat = heard;
     let mut bytes = vec![0; 64 << 10];
-    let mut here: Vec<Member> = Vec::new();
-    let name =
-        |here: &[Member]| here.first().map_or_else(|| server_name(link, address), |zero| words::rank(0, Some(zero)));
+    let mut here: Vec<RankInfo> = Vec::new();
+    let name = |here: &[RankInfo]| {
+        here.first().map_or_else(|| server_name(link, address), |zero| describe::rank(0, Some(zero)))
+    };
     loop {
         if let Err(problem) = take_all(link, &mut inbox, &mut here) {
             return link.fail(format!("{} sent {problem}; check that every rank runs the same busbw", name(&here)));
@@ -155,11 +156,11 @@ pub(crate) fn run(link: &Link, mut inbox: Inbox, address: &str) {
         }
         looked = now;
         if now.duration_since(heard) >= link.timeout {
-            return link.fail(words::silent(&[name(&here)], link.timeout));
+            return link.fail(describe::silent(&[name(&here)], link.timeout));
         }
         if now >= next_beat {
             next_beat = now + interval;
-            if let Some(reason) = link.alarm.reason() {
+            if let Some(reason) = link.cancel.reason() {
                 link.tell(&reason);
             }
             // A broken connection shows when it is read.
@@ -188,8 +189,8 @@ fn server_ended(link: &Link, error: Option<std::io::Error>, name: &str) {
     }
     let unreachable = [ErrorKind::TimedOut, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
     link.fail(match error {
-        Some(error) if unreachable.contains(&error.kind()) => words::silent(&[name.to_owned()], link.timeout),
-        _ => words::ended(name),
+        Some(error) if unreachable.contains(&error.kind()) => describe::silent(&[name.to_owned()], link.timeout),
+        _ => describe::ended(name),
     });
 }
 
@@ -203,20 +204,20 @@ fn readable(stream: &TcpStream, patience: Duration) -> nix::Result<bool> {
     }
 }
 
-fn take_all(link: &Link, inbox: &mut Inbox, here: &mut Vec<Member>) -> std::result::Result<(), String> {
-    while let Some(message) = inbox.message::<ToMember>()? {
+fn take_all(link: &Link, inbox: &mut Inbox, here: &mut Vec<RankInfo>) -> std::result::Result<(), String> {
+    while let Some(message) = inbox.message::<ToRank>()? {
         let mut arrived = link.arrived();
         match message {
-            ToMember::Welcome(_) | ToMember::Beat => continue,
-            ToMember::Table(table) => {
+            ToRank::Welcome(_) | ToRank::Beat => continue,
+            ToRank::Table(table) => {
                 here.clone_from(&table);
                 arrived.table = Some(table);
             }
-            ToMember::Take { key, parts } => {
+            ToRank::Take { key, parts } => {
                 arrived.steps.insert(key, parts);
             }
-            ToMember::AllLeft => arrived.all_left = true,
-            ToMember::Failed(reason) => {
+            ToRank::AllLeft => arrived.all_left = true,
+            ToRank::Failed(reason) => {
                 drop(arrived);
                 link.fail(reason);
                 continue;

@@ -13,7 +13,7 @@ pub enum Error {
     Variable {
         /// The variable's name.
         variable: String,
-        /// Its value.
+        /// The value that it has.
         value: String,
         /// What is wrong with it and what to do, to be read after the value: `is no number; …`.
         problem: String,
@@ -27,15 +27,7 @@ pub enum Error {
     /// What the user asked for cannot be followed: a host list, a command.
     #[error("{0}")]
     Usage(String),
-    /// A call of the operating system failed.
-    #[error("{doing}: {source}")]
-    System {
-        /// What was tried, on what.
-        doing: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// An error of the token or of the exchange.
+    /// The operating system, a token or an exchange failed.
     #[error(transparent)]
     Net(#[from] busbw_net::Error),
 }
@@ -47,7 +39,7 @@ impl Error {
     }
 
     /// Wraps the operating system's error with what was tried.
-    pub(crate) fn system(doing: impl Into<String>, source: io::Error) -> Self {
-        Error::System { doing: doing.into(), source }
+    pub fn system(doing: impl Into<String>, source: io::Error) -> Self {
+        busbw_net::Error::system(doing, source).into()
     }
 }

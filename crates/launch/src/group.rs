@@ -1,4 +1,4 @@
-//! Ranks of a meeting that exchange among themselves: all of them, those of one host, those of one split.
+//! Ranks of a job that exchange among themselves: all of them, those of one host, those of one split.
 
 use crate::control::Link;
 use crate::wire::{Key, Part, Step, ToServer};
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 /// Some of a job's ranks, numbered anew from 0. Its steps are those of every member, in the same order.
 pub struct Group {
     link: Arc<Link>,
-    /// Ranks of the meeting, by number in this group.
+    /// Ranks of the job, by number in this group.
     ranks: Vec<usize>,
     rank: usize,
     path: Vec<(u32, i64)>,
@@ -23,7 +23,7 @@ impl Group {
         Group { link, ranks: (0..size).collect(), rank, path: Vec::new(), steps: 0, splits: 0 }
     }
 
-    /// The members, as ranks of the meeting, in the order of their numbers here.
+    /// The members, as ranks of the job, in the order of their numbers here.
     pub fn ranks(&self) -> &[usize] {
         &self.ranks
     }
@@ -87,7 +87,7 @@ impl Group {
     }
 
     fn step(&mut self, step: Step, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.link.alarm.check()?;
+        self.link.cancel.check()?;
         self.steps += 1;
         let key = Key { group: self.path.clone(), number: self.steps };
         let (members, index) = (self.ranks.len() as u32, self.rank as u32);
@@ -98,7 +98,7 @@ impl Group {
         let given = match sent {
             Ok(()) => self.link.wait(|arrived| arrived.steps.remove(&key)),
             Err(error) => match self.link.verdict(std::time::Duration::from_secs(1)) {
-                Some(verdict) => Err(Error::Alarm(verdict)),
+                Some(verdict) => Err(Error::Cancelled(verdict)),
                 None => Err(error),
             },
         };

@@ -47,7 +47,7 @@ impl Hosts {
         let (noun, verb) = if unknown.len() == 1 { ("host", "does") } else { ("hosts", "do") };
         Err(Error::Usage(format!(
             "--hosts: the {noun} {} {verb} not resolve: correct the name, or add it to DNS or /etc/hosts",
-            crate::words::list(&unknown)
+            crate::describe::list(&unknown)
         )))
     }
 }

@@ -1,12 +1,16 @@
-//! How a command that is to run with several ranks begins: here, as ranks that it starts itself, or on hosts that are named.
+//! How a command that runs with several ranks begins and ends: as a rank of a job, as ranks that it starts here itself, or on
+//! hosts that are named.
 
 use crate::command::{self, Starter, this_program};
 use crate::hosts::Hosts;
+use crate::job_rank::Lookup;
 use crate::local::Local;
-use crate::place::Lookup;
-use crate::{Error, Place, Result};
+use crate::{Error, JobRank, Result};
+use busbw_net::Cancellation;
+use nix::sys::signal::{SigSet, Signal};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How a command was called, as far as it matters for its ranks.
 #[derive(Debug, Clone)]
@@ -25,15 +29,49 @@ pub struct Invocation {
     pub arguments: Vec<OsString>,
 }
 
-/// What came of it.
+/// What a command has come to.
 #[derive(Debug)]
-pub enum Began {
-    /// This process is a rank, or was started without saying where others are.
-    Here(Place),
+pub enum Started<T> {
+    /// This process is a rank: at first its [`JobRank`], in the end the answer of rank 0.
+    Here(T),
     /// The command line that would have started the job.
     CommandLine(String),
-    /// The ranks that this process started have ended: the exit status.
+    /// Nothing more to say: the exit status of a rank, or of the ranks that this process started.
     Ended(i32),
+}
+
+impl<T> Started<T> {
+    /// Goes on with what a rank does.
+    ///
+    /// # Errors
+    /// Those of `next`.
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Result<Started<U>>) -> Result<Started<U>> {
+        match self {
+            Started::Here(value) => next(value),
+            Started::CommandLine(line) => Ok(Started::CommandLine(line)),
+            Started::Ended(status) => Ok(Started::Ended(status)),
+        }
+    }
+}
+
+/// Has SIGINT, SIGTERM and SIGHUP cancel the run, so that it ends in order; a second one ends the process. Called before any
+/// thread is started, for all of them must leave the signals to one.
+///
+/// # Errors
+/// The system's.
+pub fn cancel_on_signal(cancel: &Arc<Cancellation>) -> Result<()> {
+    let awaited: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+    awaited.thread_block().map_err(|error| Error::system("wait for signals", error.into()))?;
+    let cancel = Arc::clone(cancel);
+    std::thread::spawn(move || {
+        while let Ok(signal) = awaited.wait() {
+            if cancel.reason().is_some() {
+                std::process::exit(128 + signal as i32);
+            }
+            cancel.trigger(format!("interrupted by {signal}"));
+        }
+    });
+    Ok(())
 }
 
 impl Invocation {
@@ -50,13 +88,13 @@ impl Invocation {
     ///
     /// # Errors
     /// One line that says what is wrong with the hosts, or what is missing to start ranks on them.
-    pub fn begin(&self, look: Lookup) -> Result<Began> {
-        let place = Place::detect(look)?;
+    pub fn begin(&self, look: Lookup) -> Result<Started<JobRank>> {
+        let job_rank = JobRank::detect(look)?;
         // A launcher that has started one process may have started a shell: srun does, for the shell of an allocation.
-        match (place.size, &self.hosts, self.np) {
+        match (job_rank.size, &self.hosts, self.np) {
             (1, Some(hosts), _) => self.on_hosts(hosts, look),
-            (1, None, Some(np)) if np > 1 => self.on_this_host(np, look).map(Began::Ended),
-            _ => Ok(Began::Here(place)),
+            (1, None, Some(np)) if np > 1 => self.on_this_host(np, look).map(Started::Ended),
+            _ => Ok(Started::Here(job_rank)),
         }
     }
 
@@ -73,7 +111,7 @@ impl Invocation {
     ///
     /// # Errors
     /// As of [`Invocation::begin`].
-    pub fn on_hosts(&self, list: &str, look: Lookup) -> Result<Began> {
+    pub fn on_hosts(&self, list: &str, look: Lookup) -> Result<Started<JobRank>> {
         let hosts: Hosts = list.parse()?;
         if hosts.ranks() < self.fewest {
             return Err(Error::Usage(format!("{list}: this needs {} ends; name another host", self.fewest)));
@@ -84,7 +122,7 @@ impl Invocation {
         let command: Vec<String> = std::iter::once(program).chain(arguments).collect();
         let words = starter.command_line(&hosts, &command::variables(), &command);
         if self.dry_run {
-            return Ok(Began::CommandLine(command::shell_quoted(&words)));
+            return Ok(Started::CommandLine(command::shell_quoted(&words)));
         }
         hosts.resolve()?;
         Err(command::become_command(&words))

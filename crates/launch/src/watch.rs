@@ -31,7 +31,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// How often members and server give a sign of life, for a timeout.
+    /// How often ranks and server give a sign of life, for a timeout.
     pub fn beat_interval(timeout: Duration) -> Duration {
         (timeout / 5).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }

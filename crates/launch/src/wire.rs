@@ -1,11 +1,11 @@
-//! What a member and the meeting's server say to each other: an opening of fixed size, then frames.
+//! What a rank and the rendezvous server say to each other: an opening of fixed size, then frames.
 
 use crate::frames;
 use busbw_net::Token;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// First bytes of every connection to a meeting.
+/// First bytes of every connection to the server.
 pub(crate) const MAGIC: [u8; 8] = *b"busbwjob";
 /// Changes with every change of the frames: ranks of different versions do not meet.
 pub(crate) const VERSION: u16 = 2;
@@ -16,7 +16,7 @@ const LONGEST_FRAME: usize = 1 << 30;
 
 /// One rank of a job, as it described itself to the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct RankInfo {
     /// Name of its host, as the launcher or the host itself names it.
     pub host: String,
     /// Its process.
@@ -29,12 +29,12 @@ pub struct Member {
     pub address: IpAddr,
 }
 
-/// What a member says of itself first.
+/// What a rank says of itself first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub rank: u32,
     pub size: u32,
-    pub member: Member,
+    pub info: RankInfo,
 }
 
 /// What the members of a group do together.
@@ -65,7 +65,7 @@ pub(crate) struct Part {
     pub data: Vec<u8>,
 }
 
-/// From a member to the server.
+/// From a rank to the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToServer {
     Hello(Hello),
@@ -79,13 +79,13 @@ pub(crate) enum ToServer {
     Goodbye,
 }
 
-/// From the server to a member.
+/// From the server to a rank.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum ToMember {
+pub(crate) enum ToRank {
     /// The token was right.
     Welcome([u8; Token::SIZE]),
     /// Everyone is here.
-    Table(Vec<Member>),
+    Table(Vec<RankInfo>),
     /// Alive.
     Beat,
     /// What a step gives.
@@ -96,7 +96,7 @@ pub(crate) enum ToMember {
     AllLeft,
 }
 
-/// The opening that a member sends.
+/// The opening that a rank sends.
 pub(crate) fn opening(token: &Token) -> Vec<u8> {
     [&MAGIC[..], &VERSION.to_le_bytes(), token.as_bytes()].concat()
 }

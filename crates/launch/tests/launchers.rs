@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
 
 use busbw_launch::command::{Starter, Tool};
-use busbw_launch::place::Lookup;
-use busbw_launch::{Began, Invocation};
+use busbw_launch::job_rank::Lookup;
+use busbw_launch::{Invocation, Started};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -98,7 +98,7 @@ fn ranks_are_started_where_a_launcher_has_started_one_process() {
     let nowhere = |_: &str| None;
     for look in [&shell as Lookup, &nowhere as Lookup] {
         let began = here.begin(look).unwrap();
-        assert!(matches!(began, Began::Ended(0)), "{began:?}");
+        assert!(matches!(began, Started::Ended(0)), "{began:?}");
     }
 }
 

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
 
-use busbw_launch::{Door, Launcher, Meeting, Place, Settings, Way};
-use busbw_net::{Alarm, Exchange, Token};
+use busbw_launch::{Discovery, JobRank, Launcher, ProcessGroup, Rendezvous, Settings};
+use busbw_net::{Cancellation, Exchange, Token};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
@@ -33,32 +33,32 @@ impl Job {
         Job::new(size, Duration::from_secs(60))
     }
 
-    fn place(&self, rank: usize) -> Place {
+    fn job_rank(&self, rank: usize) -> JobRank {
         let listener = if rank == 0 { self.listener.lock().unwrap().take() } else { None };
-        let way = Way::Fixed { address: self.address.to_string(), token: self.token, listener };
-        Place { rank, size: self.size, local_rank: rank, local_size: None, launcher: Launcher::Busbw, way }
+        let discovery = Discovery::Fixed { address: self.address.to_string(), token: self.token, listener };
+        JobRank { rank, size: self.size, local_rank: rank, local_size: None, launcher: Launcher::Busbw, discovery }
     }
 
-    fn open(&self, rank: usize, flags: &str) -> busbw_launch::Result<Door> {
+    fn open(&self, rank: usize, flags: &str) -> busbw_launch::Result<Rendezvous> {
         let lines = Arc::clone(&self.lines);
         let log = Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()));
         let settings = Settings { timeout: self.timeout, flags: flags.into(), log, ..Settings::default() };
-        Door::open(&self.place(rank), &host(rank), settings)
+        Rendezvous::open(&self.job_rank(rank), &host(rank), settings)
     }
 
     /// Runs `work` as each of `ranks`, and gives what each returns.
     fn run<T: Send + 'static>(
         self: &Arc<Self>,
         ranks: impl IntoIterator<Item = usize>,
-        work: impl Fn(Meeting) -> T + Send + Sync + 'static,
+        work: impl Fn(ProcessGroup) -> T + Send + Sync + 'static,
     ) -> Vec<Result<T, String>> {
         let work = Arc::new(work);
         let start = |rank| {
             let (job, work) = (Arc::clone(self), Arc::clone(&work));
             std::thread::spawn(move || {
-                let door = job.open(rank, "-b 8 -e 1G").map_err(|error| error.to_string())?;
-                let meeting = door.join(0, Alarm::new()).map_err(|error| error.to_string())?;
-                Ok(work(meeting))
+                let rendezvous = job.open(rank, "-b 8 -e 1G").map_err(|error| error.to_string())?;
+                let world = rendezvous.join(0, Cancellation::new()).map_err(|error| error.to_string())?;
+                Ok(work(world))
             })
         };
         finish(ranks.into_iter().map(start).collect())
@@ -77,22 +77,22 @@ fn host(rank: usize) -> impl Fn(&str) -> Option<String> {
 #[test]
 fn everyone_gets_what_everyone_gives() {
     for size in 1..=8 {
-        let results = Job::patient(size).run(0..size, move |mut meeting| {
-            let rank = meeting.rank();
-            assert_eq!(meeting.size(), size);
-            let hosts: Vec<String> = meeting.members().iter().map(|member| member.host.clone()).collect();
+        let results = Job::patient(size).run(0..size, move |mut world| {
+            let rank = world.rank();
+            assert_eq!(world.size(), size);
+            let hosts: Vec<String> = world.ranks().iter().map(|info| info.host.clone()).collect();
             assert_eq!(hosts, (0..size).map(|rank| format!("h{}", rank / 2)).collect::<Vec<_>>());
             for round in 0..3 {
-                let gathered = meeting.all_gather(&vec![rank as u8; rank + round]).unwrap();
+                let gathered = world.all_gather(&vec![rank as u8; rank + round]).unwrap();
                 assert_eq!(gathered, (0..size).map(|rank| vec![rank as u8; rank + round]).collect::<Vec<_>>());
             }
-            meeting.barrier().unwrap();
+            world.barrier().unwrap();
             let root = size - 1;
-            let gathered = meeting.gather(root, &[rank as u8]).unwrap();
+            let gathered = world.gather(root, &[rank as u8]).unwrap();
             let all = (0..size).map(|rank| vec![rank as u8]).collect::<Vec<_>>();
             assert_eq!(gathered, if rank == root { all } else { vec![] });
-            assert!(meeting.gather(size, b"").is_err());
-            meeting.leave().unwrap();
+            assert!(world.gather(size, b"").is_err());
+            world.leave().unwrap();
         });
         assert!(results.iter().all(Result::is_ok), "{results:?}");
     }
@@ -100,12 +100,12 @@ fn everyone_gets_what_everyone_gives() {
 
 #[test]
 fn groups_of_a_split_exchange_by_themselves() {
-    let results = Job::patient(6).run(0..6, |mut meeting| {
-        let rank = meeting.rank();
-        let mut host = meeting.split_by_host().unwrap();
+    let results = Job::patient(6).run(0..6, |mut world| {
+        let rank = world.rank();
+        let mut host = world.split_by_host().unwrap();
         assert_eq!(host.ranks(), [rank / 2 * 2, rank / 2 * 2 + 1]);
         // Even and odd ranks, the last first.
-        let mut parity = meeting.split(rank as i64 % 2, -(rank as i64)).unwrap();
+        let mut parity = world.split(rank as i64 % 2, -(rank as i64)).unwrap();
         let expected: Vec<usize> = (0..6).rev().filter(|other| other % 2 == rank % 2).collect();
         assert_eq!(parity.ranks(), expected);
         assert_eq!(parity.ranks()[parity.rank()], rank);
@@ -115,25 +115,25 @@ fn groups_of_a_split_exchange_by_themselves() {
         let alone = parity.split(rank as i64, 0).unwrap();
         assert_eq!((alone.size(), alone.ranks()), (1, &[rank][..]));
         host.barrier().unwrap();
-        meeting.leave().unwrap();
+        world.leave().unwrap();
     });
     assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
 
 #[test]
 fn threads_of_one_process_are_ranks() {
-    let place = Place::detect(&|_| None).unwrap();
+    let job_rank = JobRank::detect(&|_| None).unwrap();
     let settings = Settings { ranks_per_process: 5, ..Settings::default() };
-    let door = Door::open(&place, &host(0), settings).unwrap();
-    assert_eq!((door.size(), door.first_rank()), (5, 0));
-    assert!(door.join(5, Alarm::new()).is_err());
+    let rendezvous = Rendezvous::open(&job_rank, &host(0), settings).unwrap();
+    assert_eq!((rendezvous.size(), rendezvous.first_rank()), (5, 0));
+    assert!(rendezvous.join(5, Cancellation::new()).is_err());
     std::thread::scope(|scope| {
         for thread in 0..5 {
-            let door = &door;
+            let rendezvous = &rendezvous;
             scope.spawn(move || {
-                let mut meeting = door.join(thread, Alarm::new()).unwrap();
-                assert_eq!(meeting.all_gather(&[thread as u8]).unwrap().concat(), [0, 1, 2, 3, 4]);
-                meeting.leave().unwrap();
+                let mut world = rendezvous.join(thread, Cancellation::new()).unwrap();
+                assert_eq!(world.all_gather(&[thread as u8]).unwrap().concat(), [0, 1, 2, 3, 4]);
+                world.leave().unwrap();
             });
         }
     });
@@ -150,10 +150,10 @@ fn strangers_are_dropped_and_logged_and_delay_nobody() {
     let mut other = TcpStream::connect(job.address).unwrap();
     other.write_all(&[b"busbwjob\x02\x00".as_slice(), Token::random().unwrap().as_bytes()].concat()).unwrap();
     drop(TcpStream::connect(job.address).unwrap());
-    let results = job.run(0..3, move |mut meeting| {
-        meeting.barrier().unwrap();
+    let results = job.run(0..3, move |mut world| {
+        world.barrier().unwrap();
         // The silent one is dropped after a while, in the middle of the job.
-        if meeting.rank() == 0 {
+        if world.rank() == 0 {
             for mut stranger in [&silent, &talker, &other] {
                 stranger.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
                 let ended = stranger.read(&mut [0; 8]);
@@ -162,7 +162,7 @@ fn strangers_are_dropped_and_logged_and_delay_nobody() {
                 );
             }
         }
-        meeting.leave().unwrap();
+        world.leave().unwrap();
     });
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     let lines = job.lines.lock().unwrap();
@@ -174,21 +174,21 @@ fn strangers_are_dropped_and_logged_and_delay_nobody() {
 }
 
 /// Waits in a barrier that never comes about, and gives the reason.
-fn wait_in_vain(mut meeting: Meeting) -> String {
-    let alarm = Arc::clone(meeting.alarm());
-    let error = meeting.barrier().unwrap_err().to_string();
-    assert_eq!(alarm.reason(), Some(error.clone()));
+fn wait_in_vain(mut world: ProcessGroup) -> String {
+    let cancel = Arc::clone(world.cancellation());
+    let error = world.barrier().unwrap_err().to_string();
+    assert_eq!(cancel.reason(), Some(error.clone()));
     error
 }
 
 #[test]
 fn a_rank_that_dies_is_named_to_all_others() {
     for victim in 0..4 {
-        let results = Job::patient(4).run(0..4, move |meeting| {
-            if meeting.rank() == victim {
-                drop(meeting)
+        let results = Job::patient(4).run(0..4, move |world| {
+            if world.rank() == victim {
+                drop(world)
             } else {
-                return Some(wait_in_vain(meeting));
+                return Some(wait_in_vain(world));
             };
             None
         });
@@ -205,21 +205,21 @@ fn a_rank_that_dies_is_named_to_all_others() {
 
 #[test]
 fn an_error_of_a_rank_is_told_to_all_others() {
-    let results = Job::patient(4).run(0..4, |meeting| match meeting.rank() {
-        2 => meeting.fail("cannot map 1 GiB"),
-        _ => wait_in_vain(meeting),
+    let results = Job::patient(4).run(0..4, |world| match world.rank() {
+        2 => world.fail("cannot map 1 GiB"),
+        _ => wait_in_vain(world),
     });
     let expected = format!("rank 2 on host h1 (pid {}): cannot map 1 GiB", std::process::id());
     assert_eq!(results, vec![Ok(expected); 4]);
 }
 
 #[test]
-fn an_alarm_raised_elsewhere_in_the_process_is_told_too() {
-    let results = Job::patient(3).run(0..3, |meeting| {
-        if meeting.rank() == 1 {
-            meeting.alarm().raise("the shared memory is gone");
+fn cancelling_elsewhere_in_the_process_is_told_too() {
+    let results = Job::patient(3).run(0..3, |world| {
+        if world.rank() == 1 {
+            world.cancellation().trigger("the shared memory is gone");
         }
-        wait_in_vain_of(meeting)
+        wait_in_vain_of(world)
     });
     let told = format!("rank 1 on host h0 (pid {}): the shared memory is gone", std::process::id());
     assert_eq!(results[0], Ok(told.clone()));
@@ -227,22 +227,22 @@ fn an_alarm_raised_elsewhere_in_the_process_is_told_too() {
 }
 
 /// As [`wait_in_vain`], but stays seated until the others must have been told.
-fn wait_in_vain_of(mut meeting: Meeting) -> String {
-    let error = meeting.barrier().unwrap_err().to_string();
-    meeting.fail(&error)
+fn wait_in_vain_of(mut world: ProcessGroup) -> String {
+    let error = world.barrier().unwrap_err().to_string();
+    world.fail(&error)
 }
 
 #[test]
 fn the_first_cause_wins_over_its_consequences() {
-    // Rank 3 dies; ranks 1 and 2 notice by themselves, and report it before the meeting does.
-    let results = Job::patient(4).run(0..4, |meeting| match meeting.rank() {
+    // Rank 3 dies; ranks 1 and 2 notice by themselves, and report it before the server does.
+    let results = Job::patient(4).run(0..4, |world| match world.rank() {
         3 => {
             std::thread::sleep(Duration::from_millis(100));
-            drop(meeting);
+            drop(world);
             String::new()
         }
-        0 => wait_in_vain(meeting),
-        rank => meeting.fail(&format!("10.0.0.4:4711 closed the connection (seen by {rank})")),
+        0 => wait_in_vain(world),
+        rank => world.fail(&format!("10.0.0.4:4711 closed the connection (seen by {rank})")),
     });
     for result in &results[..3] {
         assert!(result.as_ref().unwrap().starts_with("rank 3 on host h1"), "{result:?}");
@@ -278,30 +278,30 @@ fn a_silent_rank_is_named_after_the_timeout() {
 
 #[test]
 fn ranks_that_live_and_get_nothing_done_are_named() {
-    let results = Job::new(3, Duration::from_secs(3)).run(0..3, |meeting| {
-        if meeting.rank() == 1 {
+    let results = Job::new(3, Duration::from_secs(3)).run(0..3, |world| {
+        if world.rank() == 1 {
             // Alive, in no operation, while the others wait.
-            let alarm = Arc::clone(meeting.alarm());
-            while alarm.reason().is_none() {
+            let cancel = Arc::clone(world.cancellation());
+            while cancel.reason().is_none() {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            return alarm.reason().unwrap();
+            return cancel.reason().unwrap();
         }
-        wait_in_vain(meeting)
+        wait_in_vain(world)
     });
     for result in results {
         let line = result.unwrap();
         assert!(line.starts_with("rank 1 on host h0") && line.contains("got nothing done for 3 s"), "{line}");
     }
     // All in an operation: who has done least.
-    let results = Job::new(2, Duration::from_secs(3)).run(0..2, |meeting| {
-        meeting.enter();
-        (0..2 + meeting.rank()).for_each(|_| meeting.alarm().advance());
-        let alarm = Arc::clone(meeting.alarm());
-        while alarm.reason().is_none() {
+    let results = Job::new(2, Duration::from_secs(3)).run(0..2, |world| {
+        world.enter();
+        (0..2 + world.rank()).for_each(|_| world.cancellation().advance());
+        let cancel = Arc::clone(world.cancellation());
+        while cancel.reason().is_none() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        alarm.reason().unwrap()
+        cancel.reason().unwrap()
     });
     assert!(results.iter().all(|line| line.as_ref().unwrap().starts_with("rank 0 on host h0")), "{results:?}");
 }
@@ -324,8 +324,8 @@ fn flags_that_disagree_end_every_rank_with_both() {
     let start = |rank: usize| {
         let job = Arc::clone(&job);
         std::thread::spawn(move || {
-            let door = job.open(rank, if rank == 2 { "-b 8 -e 2G" } else { "-b 8 -e 1G" }).unwrap();
-            door.join(0, Alarm::new()).map(drop).unwrap_err().to_string()
+            let rendezvous = job.open(rank, if rank == 2 { "-b 8 -e 2G" } else { "-b 8 -e 1G" }).unwrap();
+            rendezvous.join(0, Cancellation::new()).map(drop).unwrap_err().to_string()
         })
     };
     for line in finish((0..3).map(start).collect::<Vec<_>>()) {
@@ -342,10 +342,11 @@ fn sizes_that_disagree_and_ranks_that_come_twice() {
     let job = Job::patient(2);
     let too_large = Arc::clone(&job);
     let thread = std::thread::spawn(move || {
-        let place = Place { rank: 3, size: 4, ..too_large.place(3) };
-        let door =
-            Door::open(&place, &host(3), Settings { flags: "-b 8 -e 1G".into(), ..Settings::default() }).unwrap();
-        door.join(0, Alarm::new()).map(drop).unwrap_err().to_string()
+        let job_rank = JobRank { rank: 3, size: 4, ..too_large.job_rank(3) };
+        let rendezvous =
+            Rendezvous::open(&job_rank, &host(3), Settings { flags: "-b 8 -e 1G".into(), ..Settings::default() })
+                .unwrap();
+        rendezvous.join(0, Cancellation::new()).map(drop).unwrap_err().to_string()
     });
     let line = job.run([0], |_| ())[0].clone().unwrap_err();
     assert!(line.contains("takes part in a job of 4 ranks, rank 0 in one of 2"), "{line}");
@@ -358,9 +359,9 @@ fn sizes_that_disagree_and_ranks_that_come_twice() {
 
 #[test]
 fn steps_that_disagree_are_an_error_and_no_hang() {
-    let results = Job::patient(2).run(0..2, |mut meeting| match meeting.rank() {
-        0 => meeting.barrier().unwrap_err().to_string(),
-        _ => meeting.all_gather(b"").unwrap_err().to_string(),
+    let results = Job::patient(2).run(0..2, |mut world| match world.rank() {
+        0 => world.barrier().unwrap_err().to_string(),
+        _ => world.all_gather(b"").unwrap_err().to_string(),
     });
     for result in results {
         assert!(result.as_ref().unwrap().contains("where others asked for"), "{result:?}");
@@ -371,9 +372,9 @@ fn steps_that_disagree_are_an_error_and_no_hang() {
 fn two_hundred_meetings_leave_neither_descriptors_nor_threads() {
     let held = || ["fd", "task"].map(|kind| std::fs::read_dir(format!("/proc/self/{kind}")).unwrap().count());
     let once = || {
-        let results = Job::patient(2).run(0..2, |mut meeting| {
-            meeting.barrier().unwrap();
-            meeting.leave().unwrap();
+        let results = Job::patient(2).run(0..2, |mut world| {
+            world.barrier().unwrap();
+            world.leave().unwrap();
         });
         assert!(results.iter().all(Result::is_ok), "{results:?}");
     };

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
 
-use busbw_launch::{Place, Way};
+use busbw_launch::{Discovery, JobRank};
 use std::collections::HashMap;
 
 /// A recorded environment, changed by `changes`: `NAME=value` sets, `NAME` unsets.
@@ -20,23 +20,26 @@ fn environment(file: &str, changes: &[&str]) -> HashMap<String, String> {
     variables
 }
 
-fn detect(file: &str, changes: &[&str]) -> busbw_launch::Result<Place> {
+fn detect(file: &str, changes: &[&str]) -> busbw_launch::Result<JobRank> {
     let variables = environment(file, changes);
-    Place::detect(&|name| variables.get(name).cloned())
+    JobRank::detect(&|name| variables.get(name).cloned())
 }
 
-/// `launcher rank/size local_rank/local_size way`.
-fn shown(place: &Place) -> String {
-    let way = match &place.way {
-        Way::Alone => "alone".into(),
-        Way::Fixed { address, token, listener } => format!("at {address} with {token} {listener:?}"),
-        Way::Pmix { namespace } => format!("pmix {namespace}"),
-        Way::Pmi1 { fd } => format!("pmi1 {fd}"),
-        Way::Pmi2 { fd, job } => format!("pmi2 {fd} {job}"),
-        Way::Derived { host, .. } => format!("derived {host}"),
+/// `launcher rank/size local_rank/local_size discovery`.
+fn shown(job_rank: &JobRank) -> String {
+    let discovery = match &job_rank.discovery {
+        Discovery::Alone => "alone".into(),
+        Discovery::Fixed { address, token, listener } => format!("at {address} with {token} {listener:?}"),
+        Discovery::Pmix { namespace } => format!("pmix {namespace}"),
+        Discovery::Pmi1 { fd } => format!("pmi1 {fd}"),
+        Discovery::Pmi2 { fd, job } => format!("pmi2 {fd} {job}"),
+        Discovery::Derived { host, .. } => format!("derived {host}"),
     };
-    let local_size = place.local_size.map_or("?".into(), |size| size.to_string());
-    format!("{:?} {}/{} {}/{local_size} {way}", place.launcher, place.rank, place.size, place.local_rank)
+    let local_size = job_rank.local_size.map_or("?".into(), |size| size.to_string());
+    format!(
+        "{:?} {}/{} {}/{local_size} {discovery}",
+        job_rank.launcher, job_rank.rank, job_rank.size, job_rank.local_rank
+    )
 }
 
 const TOKEN: &str = "BUSBW_TOKEN=000102030405060708090a0b0c0d0e0f";
@@ -44,7 +47,7 @@ const SHOWN: &str = "000102030405060708090a0b0c0d0e0f";
 
 #[test]
 fn recorded_environments() {
-    for (file, place) in [
+    for (file, expected) in [
         ("", "Alone 0/1 0/1 alone"),
         ("openmpi-4.1", "OpenMpi 1/2 1/2 pmix 912982017"),
         ("mpich-4.0", "Mpich 1/2 1/2 pmi1 8"),
@@ -56,7 +59,7 @@ fn recorded_environments() {
         ("salloc-shell", "Alone 0/1 0/1 alone"),
         ("sbatch-script", "Alone 0/1 0/1 alone"),
     ] {
-        assert_eq!(shown(&detect(file, &[]).unwrap()), place, "{file}");
+        assert_eq!(shown(&detect(file, &[]).unwrap()), expected, "{file}");
     }
 }
 
@@ -64,7 +67,7 @@ fn recorded_environments() {
 fn changed_environments() {
     let at = ["BUSBW_RENDEZVOUS=10.0.0.1:4711", TOKEN];
     let with = |more: &[&'static str]| [&at[..], more].concat();
-    for (file, changes, place) in [
+    for (file, changes, expected) in [
         ("", with(&["BUSBW_RANK=2", "BUSBW_SIZE=4"]), format!("Busbw 2/4 0/? at 10.0.0.1:4711 with {SHOWN} None")),
         (
             "",
@@ -110,7 +113,7 @@ fn changed_environments() {
         ),
         ("srun-none", vec!["SLURM_STEP_NODELIST=gpu-[007-010,3],x"], "Srun 3/4 1/2 derived gpu-007".into()),
     ] {
-        assert_eq!(shown(&detect(file, &changes).unwrap()), place, "{file} {changes:?}");
+        assert_eq!(shown(&detect(file, &changes).unwrap()), expected, "{file} {changes:?}");
     }
 }
 
@@ -169,9 +172,9 @@ fn broken_environments_name_variable_and_value() {
 
 #[test]
 fn ranks_of_a_job_derive_one_token_and_those_of_another_do_not() {
-    let token = |file: &str, changes: &[&str]| match detect(file, changes).unwrap().way {
-        Way::Derived { token, .. } => token.to_string(),
-        way => panic!("{way:?}"),
+    let token = |file: &str, changes: &[&str]| match detect(file, changes).unwrap().discovery {
+        Discovery::Derived { token, .. } => token.to_string(),
+        other => panic!("{other:?}"),
     };
     let other_rank =
         ["SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_GTIDS=0,1", "SLURM_SRUN_COMM_PORT=1"];

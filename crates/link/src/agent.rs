@@ -6,7 +6,7 @@ use crate::tcp::{End, Kept, Task};
 use crate::wire::{Answer, Connection, Lost, Order};
 use crate::{Error, Result, losses};
 use busbw_net::interfaces::Interface;
-use busbw_net::{Alarm, Token};
+use busbw_net::{Cancellation, Token};
 use busbw_probe::Root;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Agent {
     pub interface: Interface,
     pub token: Token,
     /// Raised when the whole run ends.
-    pub alarm: Arc<Alarm>,
+    pub cancel: Arc<Cancellation>,
     /// Ready for a connection.
     end: Option<End>,
     /// The last connection, which its other end may still need.
@@ -34,8 +34,8 @@ struct Server {
 }
 
 impl Agent {
-    pub fn new(interface: Interface, token: Token, alarm: Arc<Alarm>) -> Self {
-        Agent { interface, token, alarm, end: None, kept: None, server: None }
+    pub fn new(interface: Interface, token: Token, cancel: Arc<Cancellation>) -> Self {
+        Agent { interface, token, cancel, end: None, kept: None, server: None }
     }
 
     /// Follows orders until the last.
@@ -43,9 +43,9 @@ impl Agent {
     /// # Errors
     /// Rank 0 is gone, or the run was interrupted.
     pub fn follow(mut self, mut rank_0: Connection) -> Result<()> {
-        let gone = |lost: Lost| Error::Nothing(format!("rank 0: {lost}"));
+        let gone = |lost: Lost| Error::Job(format!("rank 0: {lost}"));
         loop {
-            let answer = match rank_0.receive(None, &self.alarm).map_err(gone)? {
+            let answer = match rank_0.receive(None, &self.cancel).map_err(gone)? {
                 Order::Leave => return Ok(()),
                 order => self.obey(order).unwrap_or_else(Answer::Failed),
             };
@@ -66,7 +66,7 @@ impl Agent {
 
     fn listen(&mut self, flows: u32, limit: Duration) -> std::result::Result<Answer, String> {
         self.kept = None;
-        let limit = Limit::start(limit, &self.alarm);
+        let limit = Limit::start(limit, &self.cancel);
         let end = End::listen(&self.interface, flows, self.token, limit).map_err(|error| error.to_string())?;
         let handle = end.handle();
         self.end = Some(end);
@@ -83,17 +83,17 @@ impl Agent {
     fn serve(&mut self, test: Perftest, limit: Duration) -> std::result::Result<Answer, String> {
         // One that is left from a pair that failed goes first.
         self.server = None;
-        let limit = Limit::start(limit, &self.alarm);
+        let limit = Limit::start(limit, &self.cancel);
         let before = counters(&test);
-        let (process, address) = test.serve(self.interface.address, limit.alarm())?;
+        let (process, address) = test.serve(self.interface.address, limit.cancellation())?;
         self.server = Some(Server { process, limit, test, before });
         Ok(Answer::Serving(address))
     }
 
     fn drive(&self, test: &Perftest, server: SocketAddr, limit: Duration) -> std::result::Result<Answer, String> {
-        let limit = Limit::start(limit, &self.alarm);
+        let limit = Limit::start(limit, &self.cancel);
         let before = counters(test);
-        let mut figures = test.drive(server, limit.alarm())?;
+        let mut figures = test.drive(server, limit.cancellation())?;
         figures.losses = losses::moved(&before, &counters(test));
         Ok(Answer::Driven(figures))
     }
@@ -105,7 +105,7 @@ impl Agent {
         if failed {
             drop(process);
         } else {
-            process.end(limit.alarm())?;
+            process.end(limit.cancellation())?;
         }
         Ok(Answer::Concluded(losses::moved(&before, &counters(&test))))
     }

@@ -4,11 +4,13 @@ use crate::agent::Agent;
 use crate::lead::{Lead, OPENING, Progress};
 use crate::plan::Plan;
 use crate::wire::{Connection, Introduction};
-use crate::{Error, Result, rdma, signals};
-use busbw_launch::{Began, Door, Invocation, Meeting, Place, Settings, host};
+use crate::{Error, Result, rdma};
+use busbw_launch::job_rank::Lookup;
+use busbw_launch::start::cancel_on_signal;
+use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started, host};
 use busbw_model::LinkRun;
 use busbw_net::interfaces::{self, Interface};
-use busbw_net::{Alarm, Exchange, Token};
+use busbw_net::{Cancellation, Token};
 use busbw_probe::Root;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,45 +28,31 @@ pub struct Call {
     pub invocation: Invocation,
 }
 
-/// What came of a call.
-pub enum Ended {
-    /// On rank 0: what was measured.
-    Measured(LinkRun),
-    /// The command line that would have started the job.
-    CommandLine(String),
-    /// This process only started ranks, or is one of those that rank 0 led: the exit status.
-    Status(i32),
-}
-
-type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// Runs it. `progress` is told of each pair, on rank 0.
+/// Runs it. `progress` is told of each pair, on rank 0, which has the answer in the end.
 ///
 /// # Errors
 /// One line that says what failed, where, and what to do.
-pub fn run(call: &Call, variable: Variable<'_>, progress: &(dyn Fn(Progress) + Sync)) -> Result<Ended> {
-    match call.invocation.begin(variable)? {
-        Began::CommandLine(line) => Ok(Ended::CommandLine(line)),
-        Began::Ended(status) => Ok(Ended::Status(status)),
-        Began::Here(place) if place.size == 1 => Err(Error::Usage(
+pub fn run(call: &Call, variable: Lookup<'_>, progress: &(dyn Fn(Progress) + Sync)) -> Result<Started<LinkRun>> {
+    call.invocation.begin(variable)?.and_then(|job_rank| match job_rank.size {
+        1 => Err(Error::Usage(
             "a link has two ends: name the hosts (busbw link a b), start it with mpirun or srun, or try it out with --np 2"
                 .into(),
         )),
-        Began::Here(place) => take_part(call, &place, variable, progress),
-    }
+        _ => take_part(call, &job_rank, variable, progress),
+    })
 }
 
-/// Meets the other ranks, then leads or is led.
+/// Gets to know the other ranks, then leads or is led.
 fn take_part(
     call: &Call,
-    place: &Place,
-    variable: Variable<'_>,
+    job_rank: &JobRank,
+    variable: Lookup<'_>,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Ended> {
-    let alarm = Alarm::new();
-    signals::raise(&alarm)?;
+) -> Result<Started<LinkRun>> {
+    let cancel = Cancellation::new();
+    cancel_on_signal(&cancel)?;
     let interface = interface(variable)?;
-    let listener = (place.rank == 0).then(|| listen(&interface)).transpose()?;
+    let listener = (job_rank.rank == 0).then(|| listen(&interface)).transpose()?;
     let control = listener.as_ref().map(TcpListener::local_addr).transpose();
     let control = control.map_err(|e| Error::system("ask where rank 0 listens", e))?;
     let mine = Introduction {
@@ -73,43 +61,38 @@ fn take_part(
         interface: interface.name.clone(),
         address: interface.address,
         rate_gbit_s: rate_gbit_s(&interface),
-        rdma: rdma::find(&Root::live(), &call.plan.rdma, place.local_rank),
+        rdma: rdma::find(&Root::live(), &call.plan.rdma, job_rank.local_rank),
         control,
     };
     let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
-    let door = Door::open(place, variable, settings)?;
-    let token = door.token();
-    let all = introduce(door.join(0, Arc::clone(&alarm))?, &mine)?;
+    let rendezvous = Rendezvous::open(job_rank, variable, settings)?;
+    let token = rendezvous.token();
+    let mut world = rendezvous.join(0, Arc::clone(&cancel))?;
+    let all = world.all_gather_values(&mine)?;
+    world.leave()?;
     let Some(rank_0) = all.first().and_then(|first| first.control) else {
-        return Err(Error::Nothing("rank 0 did not say where it listens".into()));
+        return Err(Error::Job("rank 0 did not say where it listens".into()));
     };
-    let agent = Agent::new(interface, token, Arc::clone(&alarm));
+    let agent = Agent::new(interface, token, Arc::clone(&cancel));
     let timeout = call.plan.timeout;
     let Some(listener) = listener else {
-        agent.follow(connect(rank_0, token, place.rank, timeout)?)?;
-        return Ok(Ended::Status(0));
+        agent.follow(connect(rank_0, token, job_rank.rank, timeout)?)?;
+        return Ok(Started::Ended(0));
     };
-    let lead = Lead { plan: &call.plan, alarm: &alarm, progress };
+    let lead = Lead { plan: &call.plan, cancel: &cancel, progress };
     std::thread::scope(|scope| {
         // Rank 0 is an end as well, and led as the others are. What it has to say, its pairs say.
         scope.spawn(move || connect(rank_0, token, 0, timeout).and_then(|connection| agent.follow(connection)));
         let run = lead.gather(&listener, token, all).and_then(|peers| lead.run(peers));
         if run.is_err() {
-            alarm.raise("the run has failed");
+            cancel.trigger("the run has failed");
         }
-        run.map(Ended::Measured)
+        run.map(Started::Here)
     })
 }
 
-fn introduce(mut meeting: Meeting, mine: &Introduction) -> Result<Vec<Introduction>> {
-    let strange = |error: postcard::Error| Error::Nothing(format!("the ranks do not run the same busbw: {error}"));
-    let all = meeting.all_gather(&postcard::to_stdvec(mine).map_err(strange)?)?;
-    meeting.leave()?;
-    all.iter().map(|one| postcard::from_bytes(one).map_err(strange)).collect()
-}
-
 /// The interface that NCCL would take first.
-fn interface(variable: Variable<'_>) -> Result<Interface> {
+fn interface(variable: Lookup<'_>) -> Result<Interface> {
     let (names, family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
     let chosen = interfaces::choose(&interfaces::list()?, names.as_deref(), family.as_deref())?;
     chosen.into_iter().next().ok_or_else(|| Error::Usage("no network interface to use; set NCCL_SOCKET_IFNAME".into()))

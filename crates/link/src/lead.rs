@@ -8,7 +8,7 @@ use crate::rounds::rounds;
 use crate::wire::{Connection, Introduction};
 use crate::{Error, Result};
 use busbw_model::{Link, LinkEnd, LinkRun, LinkTransport};
-use busbw_net::{Alarm, Token};
+use busbw_net::{Cancellation, Token};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ pub struct Progress {
 /// What rank 0 needs to lead.
 pub(crate) struct Lead<'a> {
     pub plan: &'a Plan,
-    pub alarm: &'a Arc<Alarm>,
+    pub cancel: &'a Arc<Cancellation>,
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 
@@ -49,11 +49,11 @@ impl Lead<'_> {
         let deadline = Instant::now() + self.plan.timeout.max(Duration::from_secs(10));
         let mut connections: Vec<Option<Connection>> = ranks.iter().map(|_| None).collect();
         while connections.iter().any(Option::is_none) {
-            self.alarm.check()?;
+            self.cancel.check()?;
             if Instant::now() >= deadline {
-                let missing = connections.iter().zip(&ranks).filter(|(seat, _)| seat.is_none());
+                let missing = connections.iter().zip(&ranks).filter(|(connection, _)| connection.is_none());
                 let missing: Vec<&str> = missing.map(|(_, rank)| rank.host.as_str()).collect();
-                return Err(Error::Nothing(format!(
+                return Err(Error::Job(format!(
                     "{} cannot connect to rank 0: check routes and firewalls, or choose another interface with \
                      NCCL_SOCKET_IFNAME",
                     missing.join(", ")
@@ -65,11 +65,11 @@ impl Lead<'_> {
             };
             // Whoever shows no token of this job is let go.
             let Some((rank, connection)) = self.admit(stream, token) else { continue };
-            if let Some(seat) = connections.get_mut(rank) {
-                *seat = Some(connection);
+            if let Some(awaited) = connections.get_mut(rank) {
+                *awaited = Some(connection);
             }
         }
-        let peer = |(introduction, connection)| Peer::new(introduction, connection, Arc::clone(self.alarm));
+        let peer = |(introduction, connection)| Peer::new(introduction, connection, Arc::clone(self.cancel));
         Ok(ranks.into_iter().zip(connections.into_iter().flatten()).map(peer).collect())
     }
 
@@ -115,7 +115,7 @@ impl Lead<'_> {
         for (end, peer) in run.ends.iter_mut().zip(&peers) {
             end.trouble = locked(peer).trouble.clone().or(end.trouble.take());
         }
-        run.interrupted = self.alarm.reason();
+        run.interrupted = self.cancel.reason();
         Ok(run)
     }
 
@@ -143,7 +143,7 @@ impl Lead<'_> {
         [a, b]: [&Mutex<Peer>; 2],
         plan: &Plan,
     ) -> [std::result::Result<busbw_model::LinkFigures, String>; 2] {
-        if let Some(reason) = self.alarm.reason() {
+        if let Some(reason) = self.cancel.reason() {
             return [Err(reason.clone()), Err(reason)];
         }
         pair::measure(transport, &mut locked(a), &mut locked(b), plan)
@@ -194,7 +194,7 @@ fn transport(choice: Choice, peers: &[Peer]) -> Result<LinkTransport> {
         Choice::Rdma if peers.iter().filter(|peer| peer.introduction.rdma.is_ok()).count() >= 2 => {
             Ok(LinkTransport::Rdma)
         }
-        Choice::Rdma => Err(Error::Nothing(problems().join("; "))),
+        Choice::Rdma => Err(Error::Job(problems().join("; "))),
         Choice::Auto => {
             let hardware = |peer: &Peer| peer.introduction.rdma.as_ref().is_ok_and(|end| end.hardware);
             Ok(if peers.iter().all(hardware) { LinkTransport::Rdma } else { LinkTransport::Tcp })

@@ -1,7 +1,7 @@
 //! A rank, as rank 0 sees it: asked one thing after the other, and lost for good once it does not answer.
 
 use crate::wire::{Answer, Connection, Introduction, Lost, Order};
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct Peer {
     pub introduction: Introduction,
     connection: Option<Connection>,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     /// Why it is lost.
     pub trouble: Option<String>,
 }
 
 impl Peer {
-    pub fn new(introduction: Introduction, connection: Connection, alarm: Arc<Alarm>) -> Self {
-        Peer { introduction, connection: Some(connection), alarm, trouble: None }
+    pub fn new(introduction: Introduction, connection: Connection, cancel: Arc<Cancellation>) -> Self {
+        Peer { introduction, connection: Some(connection), cancel, trouble: None }
     }
 
     /// Gives an order, whose answer is waited for with [`Peer::answer`].
@@ -30,8 +30,8 @@ impl Peer {
 
     /// Waits for the answer to what takes so long.
     pub fn answer(&mut self, takes: Duration) -> Result<Answer, String> {
-        let alarm = Arc::clone(&self.alarm);
-        let answered = self.connection()?.receive(Some(Instant::now() + takes + GRACE), &alarm);
+        let cancel = Arc::clone(&self.cancel);
+        let answered = self.connection()?.receive(Some(Instant::now() + takes + GRACE), &cancel);
         match answered {
             Ok(Answer::Failed(reason)) => Err(format!("{}: {reason}", self.introduction.host)),
             Ok(answer) => Ok(answer),
@@ -39,7 +39,7 @@ impl Peer {
         }
     }
 
-    /// Both.
+    /// Gives an order and waits for its answer.
     pub fn ask(&mut self, order: &Order, takes: Duration) -> Result<Answer, String> {
         self.tell(order)?;
         self.answer(takes)
@@ -66,7 +66,7 @@ impl Peer {
 
     fn lost(&mut self, lost: &Lost) -> String {
         self.connection = None;
-        if let Lost::Alarm(reason) = lost {
+        if let Lost::Cancelled(reason) = lost {
             // The run ends; the rank is not to blame.
             return reason.clone();
         }

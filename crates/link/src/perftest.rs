@@ -4,7 +4,7 @@ use crate::rdma::RdmaEnd;
 use busbw_ingest::TextLine;
 use busbw_ingest::perftest::PerftestReader;
 use busbw_model::{Bytes, LinkLatency, PerfRow, Place};
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use busbw_probe::Root;
 use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
@@ -89,7 +89,7 @@ impl Perftest {
     ///
     /// # Errors
     /// It ended, or what else kept it from listening.
-    pub fn serve(&self, address: IpAddr, alarm: &Alarm) -> Result<(Process, SocketAddr), String> {
+    pub fn serve(&self, address: IpAddr, cancel: &Cancellation) -> Result<(Process, SocketAddr), String> {
         let mut ended = String::new();
         for _ in 0..TRIES {
             let port = free_port(address)?;
@@ -99,10 +99,10 @@ impl Perftest {
                     return Ok((process, SocketAddr::new(address, port)));
                 }
                 if process.child.try_wait().map_err(|e| e.to_string())?.is_some() {
-                    ended = process.end(alarm).err().unwrap_or_else(|| "ended at once".into());
+                    ended = process.end(cancel).err().unwrap_or_else(|| "ended at once".into());
                     break;
                 }
-                alarm.check().map_err(|error| format!("{} does not listen: {error}", self.program()))?;
+                cancel.check().map_err(|error| format!("{} does not listen: {error}", self.program()))?;
                 std::thread::sleep(LOOK_EVERY);
             }
         }
@@ -113,13 +113,13 @@ impl Perftest {
     ///
     /// # Errors
     /// What perftest says, or that its output has no result.
-    pub fn drive(&self, server: SocketAddr, alarm: &Alarm) -> Result<PerftestFigures, String> {
+    pub fn drive(&self, server: SocketAddr, cancel: &Cancellation) -> Result<PerftestFigures, String> {
         let mut arguments = self.arguments(server.port());
         if server.is_ipv6() {
             arguments.push("--ipv6-addr".into());
         }
         arguments.push(server.ip().to_string());
-        let printed = Process::start(self.program(), &arguments)?.end(alarm)?;
+        let printed = Process::start(self.program(), &arguments)?.end(cancel)?;
         figures(&printed).ok_or_else(|| format!("{} printed no result: {}", self.program(), one_line(&printed)))
     }
 }
@@ -194,13 +194,13 @@ impl Process {
     /// Waits for its end, and gives what it printed.
     ///
     /// # Errors
-    /// It failed, with what it said; or the alarm was raised, and it was killed.
-    pub fn end(mut self, alarm: &Alarm) -> Result<String, String> {
+    /// It failed, with what it said; or it was cancelled and killed.
+    pub fn end(mut self, cancel: &Cancellation) -> Result<String, String> {
         let status = loop {
             if let Some(status) = self.child.try_wait().map_err(|e| format!("cannot wait for {}: {e}", self.program))? {
                 break status;
             }
-            if let Err(error) = alarm.check() {
+            if let Err(error) = cancel.check() {
                 return Err(format!("{} was ended: {error}", self.program));
             }
             std::thread::sleep(LOOK_EVERY);

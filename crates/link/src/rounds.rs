@@ -1,6 +1,6 @@
 //! Which pairs are measured at the same time: every pair once, in rounds in which no end has two.
 
-/// The rounds of a tournament of `ends` ends by the circle method: one end keeps its seat, the others move on by one seat
+/// The rounds of a tournament of `ends` ends by the circle method: one end keeps its position, the others move on by one
 /// after each round, and who faces whom is a pair. With an odd number, one end rests in each round.
 ///
 /// ```
@@ -12,18 +12,20 @@ pub fn rounds(ends: usize) -> Vec<Vec<(usize, usize)>> {
     if ends < 2 {
         return Vec::new();
     }
-    let seats = ends.next_multiple_of(2);
+    let positions = ends.next_multiple_of(2);
     let round = |number: usize| {
-        // Seat 0 never moves; the others are shifted by the number of the round.
-        let at = |seat: usize| if seat == 0 { 0 } else { 1 + (seat - 1 + number * (seats - 2)) % (seats - 1) };
-        let pairs = (0..seats / 2).map(|seat| (at(seat), at(seats - 1 - seat)));
+        // Position 0 never moves; the others are shifted by the number of the round.
+        let at = |position: usize| {
+            if position == 0 { 0 } else { 1 + (position - 1 + number * (positions - 2)) % (positions - 1) }
+        };
+        let pairs = (0..positions / 2).map(|position| (at(position), at(positions - 1 - position)));
         // The last number of an odd list is nobody.
         let mut pairs: Vec<_> =
             pairs.filter(|&(a, b)| a < ends && b < ends).map(|(a, b)| (a.min(b), a.max(b))).collect();
         pairs.sort_unstable();
         pairs
     };
-    (0..seats - 1).map(round).collect()
+    (0..positions - 1).map(round).collect()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use busbw_model::{Bytes, LinkLatency, Micros};
 use busbw_net::interfaces::Interface;
 use busbw_net::tcp::{Config, Handle, Listener, MOST_REQUESTS, Net, RecvComm, SendComm};
 use busbw_net::wait::{Cores, Waiter};
-use busbw_net::{Alarm, Receiver, Sender, Token};
+use busbw_net::{Cancellation, Receiver, Sender, Token};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl End {
             sockets_per_thread: Some((flows / threads) as usize),
             ..Config::default()
         };
-        let alarm = Arc::clone(limit.alarm());
-        let net = Net::new(vec![interface.clone()], config, token, alarm, Cores::Shared)?;
+        let cancel = Arc::clone(limit.cancellation());
+        let net = Net::new(vec![interface.clone()], config, token, cancel, Cores::Shared)?;
         let listener = net.listen(0)?;
         Ok(End { net, listener, limit })
     }
@@ -82,10 +82,10 @@ impl End {
     pub fn run(mut self, task: Task, to: Option<&[u8]>, from: bool) -> Result<(Moved, Kept)> {
         let before = losses::tcp();
         let (sender, receiver) = self.connect(to, from)?;
-        let alarm = Arc::clone(self.limit.alarm());
+        let cancel = Arc::clone(self.limit.cancellation());
         let (mut moved, kept) = match (task, sender, receiver) {
             (Task::PingPong { leads, duration }, Some(sender), Some(receiver)) => {
-                let mut trip = RoundTrip { sender, receiver, alarm: &alarm };
+                let mut trip = RoundTrip { sender, receiver, cancel: &cancel };
                 let latency = if leads { Some(trip.lead(duration)?) } else { trip.follow().map(|()| None)? };
                 let RoundTrip { sender, receiver, .. } = trip;
                 let kept = Kept { _sender: Some(sender), _receiver: Some((receiver, Vec::new())) };
@@ -95,8 +95,8 @@ impl End {
             (Task::Stream { size, duration }, sender, receiver) => {
                 let length = size.0.max(1) as usize;
                 let (sender, received) = both(
-                    sender.map(|sender| || send(sender, length, duration, &alarm)),
-                    receiver.map(|receiver| || receive(receiver, length, duration, &alarm)),
+                    sender.map(|sender| || send(sender, length, duration, &cancel)),
+                    receiver.map(|receiver| || receive(receiver, length, duration, &cancel)),
                 )?;
                 let (received_gbit_s, receiver) = received.unzip();
                 (Moved { received_gbit_s, ..Moved::default() }, Kept { _sender: sender, _receiver: receiver })
@@ -112,7 +112,7 @@ impl End {
         let handle = to.map(Handle::from_bytes).transpose()?;
         let mut connecting = handle.map(|handle| self.net.connect(0, &handle, 0)).transpose()?;
         let (mut sender, mut receiver) = (None, None);
-        let mut waiter = Waiter::new(self.limit.alarm(), Cores::Shared);
+        let mut waiter = Waiter::new(self.limit.cancellation(), Cores::Shared);
         loop {
             if let (None, Some(connecting)) = (&sender, &mut connecting) {
                 sender = connecting.poll()?;
@@ -145,7 +145,7 @@ fn both<S: Send, R>(
     std::thread::scope(|scope| {
         let sending = send.map(|send| scope.spawn(send));
         let received = receive.map(|receive| receive()).transpose();
-        let panicked = || Err(Error::Nothing("the sending thread panicked".into()));
+        let panicked = || Err(Error::Job("the sending thread panicked".into()));
         let sent = sending.map(|sending| sending.join().unwrap_or_else(|_| panicked())).transpose();
         // The sender's error is the better one: without it, the receiver would only have waited.
         Ok((sent?, received?))
@@ -158,12 +158,12 @@ fn window(length: usize) -> usize {
 }
 
 /// Sends messages for `duration`, then an empty one, which says that this was all.
-fn send(sender: SendComm, length: usize, duration: Duration, alarm: &Alarm) -> Result<SendComm> {
+fn send(sender: SendComm, length: usize, duration: Duration, cancel: &Cancellation) -> Result<SendComm> {
     let message = vec![0x5a; length];
     // Declared behind the message, so that it is dropped before it, and its helpers with it.
     let mut sender = sender;
     let mut under_way = VecDeque::new();
-    let mut waiter = Waiter::new(alarm, Cores::Shared);
+    let mut waiter = Waiter::new(cancel, Cores::Shared);
     let until = Instant::now() + duration;
     let mut last_posted = false;
     while !last_posted || !under_way.is_empty() {
@@ -178,7 +178,7 @@ fn send(sender: SendComm, length: usize, duration: Duration, alarm: &Alarm) -> R
         match under_way.front().map(|&request| sender.test(request)).transpose()?.flatten() {
             Some(_) => {
                 under_way.pop_front();
-                alarm.advance();
+                cancel.advance();
             }
             None => waiter.pause()?,
         }
@@ -188,12 +188,12 @@ fn send(sender: SendComm, length: usize, duration: Duration, alarm: &Alarm) -> R
 
 /// Receives until the empty message, and gives what arrived, in Gbit/s. A fifth of the time is left for TCP to find its
 /// speed.
-fn receive(receiver: RecvComm, length: usize, duration: Duration, alarm: &Alarm) -> Result<(f64, Receiving)> {
+fn receive(receiver: RecvComm, length: usize, duration: Duration, cancel: &Cancellation) -> Result<(f64, Receiving)> {
     let mut rooms = vec![vec![0; length]; window(length)];
     let mut under_way = VecDeque::new();
     // Declared behind the rooms, so that it is dropped before them, and its helpers with it.
     let mut receiver = receiver;
-    let mut waiter = Waiter::new(alarm, Cores::Shared);
+    let mut waiter = Waiter::new(cancel, Cores::Shared);
     let mut arrivals = Arrivals::new(Instant::now(), duration / 5);
     let (mut posted, mut taken) = (0, 0);
     loop {
@@ -208,7 +208,7 @@ fn receive(receiver: RecvComm, length: usize, duration: Duration, alarm: &Alarm)
             Some(0) => return Ok((arrivals.gbit_s(), (receiver, rooms))),
             Some(bytes) => {
                 arrivals.add(bytes as u64, Instant::now());
-                alarm.advance();
+                cancel.advance();
                 under_way.pop_front();
                 taken += 1;
             }
@@ -254,7 +254,7 @@ impl Arrivals {
 struct RoundTrip<'a> {
     sender: SendComm,
     receiver: RecvComm,
-    alarm: &'a Alarm,
+    cancel: &'a Cancellation,
 }
 
 impl RoundTrip<'_> {
@@ -280,7 +280,7 @@ impl RoundTrip<'_> {
 
     fn send(&mut self, length: usize) -> Result<()> {
         let message = [0x5a; SMALL];
-        let mut waiter = Waiter::new(self.alarm, Cores::Own);
+        let mut waiter = Waiter::new(self.cancel, Cores::Own);
         let request = loop {
             // SAFETY: the message is on this stack until the request is done below. Messages this small are sent by
             // whoever calls `test`, never by a helper thread.
@@ -292,13 +292,13 @@ impl RoundTrip<'_> {
         while self.sender.test(request)?.is_none() {
             waiter.pause()?;
         }
-        self.alarm.advance();
+        self.cancel.advance();
         Ok(())
     }
 
     fn receive(&mut self) -> Result<usize> {
         let mut room = [0; SMALL];
-        let mut waiter = Waiter::new(self.alarm, Cores::Own);
+        let mut waiter = Waiter::new(self.cancel, Cores::Own);
         let request = loop {
             // SAFETY: as in `send`.
             match unsafe { self.receiver.irecv(room.as_mut_ptr(), room.len(), 0) }? {
@@ -334,7 +334,7 @@ mod tests {
         let all = interfaces::list().unwrap();
         let lo = interfaces::choose(&all, Some("=lo"), Some("AF_INET")).unwrap().remove(0);
         let end = || {
-            let limit = Limit::start(Duration::from_secs(60), &Alarm::new());
+            let limit = Limit::start(Duration::from_secs(60), &Cancellation::new());
             End::listen(&lo, flows, Token::from_bytes([7; 16]), limit).unwrap()
         };
         (end(), end())
@@ -375,7 +375,7 @@ mod tests {
     fn a_peer_that_never_comes_is_an_error_in_time() {
         let all = interfaces::list().unwrap();
         let lo = interfaces::choose(&all, Some("=lo"), Some("AF_INET")).unwrap().remove(0);
-        let limit = Limit::start(Duration::from_millis(1), &Alarm::new());
+        let limit = Limit::start(Duration::from_millis(1), &Cancellation::new());
         let end = End::listen(&lo, 1, Token::from_bytes([7; 16]), limit).unwrap();
         let task = Task::Stream { size: Bytes(64), duration: Duration::ZERO };
         let Err(error) = end.run(task, None, true) else { panic!("nobody came") };

@@ -1,6 +1,6 @@
 //! What rank 0 and the ranks say to each other: orders and answers, each a frame of its own.
 //!
-//! The meeting of `busbw-launch` fails as a whole when one rank dies. Here the others shall go on, so that ranks only
+//! A process group of `busbw-launch` fails as a whole when one rank dies. Here the others shall go on, so that ranks only
 //! introduce themselves there, and then are led by rank 0 over a connection each.
 
 use crate::perftest::{Perftest, PerftestFigures};
@@ -8,7 +8,7 @@ use crate::rdma::RdmaEnd;
 use crate::tcp::{Moved, Task};
 use busbw_launch::frames::{self, Inbox};
 use busbw_launch::silence;
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// No frame is longer: one that says so comes from no busbw.
 const LONGEST_FRAME: usize = 1 << 24;
-/// While waiting for a frame, the alarm and the deadline are looked at this often.
+/// While waiting for a frame, the cancellation and the deadline are looked at this often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How a rank introduces itself to all.
@@ -72,7 +72,7 @@ pub(crate) enum Lost {
     #[error("has not answered for {} s: stopped, or its host or cable is cut off", .0.as_secs())]
     Silent(Duration),
     #[error("{0}")]
-    Alarm(String),
+    Cancelled(String),
     #[error("sent {0}; check that every rank runs the same busbw")]
     Strange(String),
     #[error("{0}")]
@@ -102,15 +102,19 @@ impl Connection {
     }
 
     /// Waits for a frame until `deadline`, or without one as long as the other side is there.
-    pub fn receive<T: DeserializeOwned>(&mut self, deadline: Option<Instant>, alarm: &Alarm) -> Result<T, Lost> {
+    pub fn receive<T: DeserializeOwned>(
+        &mut self,
+        deadline: Option<Instant>,
+        cancel: &Cancellation,
+    ) -> Result<T, Lost> {
         let began = Instant::now();
         let mut block = [0; 4096];
         loop {
             if let Some(message) = self.received.message().map_err(Lost::Strange)? {
                 return Ok(message);
             }
-            if let Some(reason) = alarm.reason() {
-                return Err(Lost::Alarm(reason));
+            if let Some(reason) = cancel.reason() {
+                return Err(Lost::Cancelled(reason));
             }
             match self.stream.read(&mut block) {
                 Ok(0) => return Err(Lost::Ended),
@@ -152,29 +156,31 @@ mod tests {
     #[test]
     fn orders_arrive_and_an_end_is_noticed() {
         let (mut rank_0, mut rank) = pair();
-        let alarm = Alarm::new();
+        let cancel = Cancellation::new();
         rank_0.send(&Order::Listen { flows: 4, limit: Duration::ZERO }).unwrap();
         rank_0.send(&Order::Leave).unwrap();
-        assert!(matches!(rank.receive(None, &alarm).unwrap(), Order::Listen { flows: 4, .. }));
-        assert!(matches!(rank.receive(None, &alarm).unwrap(), Order::Leave));
+        assert!(matches!(rank.receive(None, &cancel).unwrap(), Order::Listen { flows: 4, .. }));
+        assert!(matches!(rank.receive(None, &cancel).unwrap(), Order::Leave));
         let soon = Instant::now();
-        assert!(matches!(rank.receive::<Order>(Some(soon), &alarm), Err(Lost::Silent(_))));
+        assert!(matches!(rank.receive::<Order>(Some(soon), &cancel), Err(Lost::Silent(_))));
         drop(rank_0);
-        assert!(matches!(rank.receive::<Order>(None, &alarm), Err(Lost::Ended)));
+        assert!(matches!(rank.receive::<Order>(None, &cancel), Err(Lost::Ended)));
     }
 
     #[test]
     fn what_is_no_frame_is_refused() {
         let (mut rank_0, mut rank) = pair();
         rank_0.stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert!(matches!(rank.receive::<Order>(None, &Alarm::new()), Err(Lost::Strange(_))));
+        assert!(matches!(rank.receive::<Order>(None, &Cancellation::new()), Err(Lost::Strange(_))));
     }
 
     #[test]
-    fn an_alarm_ends_the_wait() {
+    fn cancelling_ends_the_wait() {
         let (_rank_0, mut rank) = pair();
-        let alarm = Alarm::new();
-        alarm.raise("interrupted");
-        assert!(matches!(rank.receive::<Order>(None, &alarm), Err(Lost::Alarm(reason)) if reason == "interrupted"));
+        let cancel = Cancellation::new();
+        cancel.trigger("interrupted");
+        assert!(
+            matches!(rank.receive::<Order>(None, &cancel), Err(Lost::Cancelled(reason)) if reason == "interrupted")
+        );
     }
 }

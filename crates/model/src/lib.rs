@@ -16,6 +16,7 @@ mod cluster;
 mod collective;
 mod communicator;
 mod comparison;
+pub mod counters;
 mod diagnostics;
 mod end;
 mod environment;

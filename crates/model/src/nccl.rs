@@ -96,6 +96,13 @@ pub struct NetworkLine {
     pub source: SourceLine,
 }
 
+impl NetworkLine {
+    /// The devices or interfaces that it lists.
+    pub fn listed(&self) -> &[crate::Nic] {
+        if let NetworkStatement::Using(nics) = &self.statement { nics } else { &[] }
+    }
+}
+
 /// What a network line states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkStatement {

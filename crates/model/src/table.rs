@@ -130,7 +130,7 @@ impl std::str::FromStr for HostMemory {
 /// One row: a size, measured out of place and in place.
 ///
 /// A table that busbw kept as JSON gives its figures only: what was said of their checks and spread was judged then.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BenchRow {
     /// Size in bytes as nccl-tests prints it; for all-gather, reduce-scatter and all-to-all that is the whole buffer of all ranks.
     #[serde(rename = "size_bytes")]

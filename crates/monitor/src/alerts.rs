@@ -1,7 +1,7 @@
 //! Alerts: a counter moved that should not.
 
 use crate::known::{Cause, Counter, Family, Known};
-use crate::moment::Place;
+use crate::moment::Device;
 use busbw_model::{Code, Severity};
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,8 +15,8 @@ const MOST_KEPT: usize = 1000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
     /// Whose.
-    pub place: Place,
-    /// Which.
+    pub device: Device,
+    /// The counter's name.
     pub counter: String,
     /// What it counts.
     pub what: String,
@@ -128,30 +128,30 @@ impl AlertLog {
     }
 
     /// Takes note of how a counter moved, and raises an alert if that is too fast.
-    pub fn note(&mut self, place: &Place, counter: &Counter, name: &str, moved: u64, per_second: f64, time_us: u64) {
+    pub fn note(&mut self, device: &Device, counter: &Counter, name: &str, moved: u64, per_second: f64, time_us: u64) {
         let too_fast = moved > 0 && self.thresholds.of(counter, name).is_some_and(|most| per_second > most);
         if let Some(cause) = Known::get().cause(counter).filter(|_| too_fast) {
-            self.raise(place, name, &counter.meaning, cause, (moved, per_second), time_us);
+            self.raise(device, name, &counter.meaning, cause, (moved, per_second), time_us);
         }
     }
 
     /// Raises an alert that a port went down.
-    pub fn port_down(&mut self, place: &Place, state: &str, time_us: u64) {
+    pub fn port_down(&mut self, device: &Device, state: &str, time_us: u64) {
         if let Some(cause) = Known::get().cause_named("down") {
-            self.raise(place, "state", &format!("the port is {state}"), cause, (1, 0.0), time_us);
+            self.raise(device, "state", &format!("the port is {state}"), cause, (1, 0.0), time_us);
         }
     }
 
-    fn raise(&mut self, place: &Place, name: &str, what: &str, cause: &Cause, how: (u64, f64), time_us: u64) {
+    fn raise(&mut self, device: &Device, name: &str, what: &str, cause: &Cause, how: (u64, f64), time_us: u64) {
         let (moved, per_second) = how;
-        let same = self.standing.iter_mut().find(|alert| alert.place == *place && alert.counter == name);
+        let same = self.standing.iter_mut().find(|alert| alert.device == *device && alert.counter == name);
         if let Some(alert) = same {
             alert.moved = alert.moved.saturating_add(moved);
             (alert.per_second, alert.last_us) = (per_second, time_us);
             return;
         }
         let alert = Alert {
-            place: place.clone(),
+            device: device.clone(),
             counter: name.to_owned(),
             what: what.to_owned(),
             code: cause.code,

@@ -3,7 +3,7 @@
 
 use crate::alerts::Alert;
 use crate::known::Quantity;
-use crate::moment::{HostLoad, Moment, Moved, Owner, Place, Row};
+use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 use crate::time::rfc3339;
 use busbw_model::answer::{self, Answer, Document};
 use busbw_model::{Code, Severity};
@@ -175,9 +175,9 @@ impl<'a> Lane<'a> {
     fn new(row: &'a Row) -> Self {
         let count = |moved: &'a Moved| (moved.name.as_ref(), Count { value: moved.value, moved: moved.moved });
         Lane {
-            name: row.place.to_string(),
+            name: row.device.to_string(),
             kind: if row.is_rdma() { "rdma" } else { "interface" },
-            below: row.below.as_ref().map(Place::to_string),
+            below: row.below.as_ref().map(Device::to_string),
             member_of: row.member_of.as_deref(),
             state: &row.state,
             link_gbit_s: row.link_gbit_s,
@@ -211,7 +211,7 @@ impl<'a> Pairs<'a> {
 impl<'a> Alarm<'a> {
     fn new(alert: &'a Alert) -> Self {
         Alarm {
-            place: alert.place.to_string(),
+            place: alert.device.to_string(),
             counter: &alert.counter,
             what: &alert.what,
             code: alert.code,

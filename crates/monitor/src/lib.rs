@@ -23,7 +23,7 @@ mod time;
 mod tracker;
 
 pub use alerts::{Alert, ThresholdError, Thresholds, list_alerts};
-pub use moment::{HostLoad, Moment, Moved, Owner, Place, Row};
+pub use moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 pub use perfetto::Trace;
 pub use prometheus::{Snapshot, text as prometheus_text};
 pub use recording::{Recorder, Recording, RecordingError};

@@ -30,9 +30,9 @@ pub struct Moment {
     pub alerts: Vec<Alert>,
 }
 
-/// What counters belong to.
+/// What counters belong to: a port, an interface, or the host itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum Device {
     /// A port of an RDMA device.
     Port {
         /// `mlx5_0`.
@@ -46,12 +46,12 @@ pub enum Place {
     Host,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Port { device, port } => f.pad(&format!("{device}/{port}")),
-            Place::Interface(name) => f.pad(name),
-            Place::Host => f.pad("host"),
+            Device::Port { device, port } => f.pad(&format!("{device}/{port}")),
+            Device::Interface(name) => f.pad(name),
+            Device::Host => f.pad("host"),
         }
     }
 }
@@ -59,10 +59,10 @@ impl fmt::Display for Place {
 /// A port or an interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Which.
-    pub place: Place,
+    /// What its counters belong to.
+    pub device: Device,
     /// The row that it is shown below: the RDMA port of an interface, or the bond of a member.
-    pub below: Option<Place>,
+    pub below: Option<Device>,
     /// The bond that it is a member of.
     pub member_of: Option<String>,
     /// `ACTIVE`, `up` …
@@ -102,7 +102,7 @@ impl Row {
 
     /// Whether it is a port of an RDMA device.
     pub fn is_rdma(&self) -> bool {
-        matches!(self.place, Place::Port { .. })
+        matches!(self.device, Device::Port { .. })
     }
 
     /// Whether its link is up. A virtual interface does not know.

@@ -50,7 +50,7 @@ impl<W: Write> Trace<W> {
         }
         let alert = |alert: &Alert| {
             let args = json!({"code": alert.code.as_str(), "what": alert.what, "meaning": alert.meaning, "remedy": alert.remedy});
-            (format!("{} {}", alert.place, alert.counter), args)
+            (format!("{} {}", alert.device, alert.counter), args)
         };
         self.slices(ALERTS, moment.alerts.iter().map(alert).collect())?;
         let job = |job: &Job| {
@@ -65,13 +65,13 @@ impl<W: Write> Trace<W> {
         for row in &moment.rows {
             for (direction, rate) in [("tx", row.tx_gbit_s()), ("rx", row.rx_gbit_s())] {
                 if let Some(rate) = rate {
-                    self.counter(&format!("{} {direction} Gbit/s", row.place), rate)?;
+                    self.counter(&format!("{} {direction} Gbit/s", row.device), rate)?;
                 }
             }
             for (name, rate) in [("lost/s", crate::screen::lost(row)), ("congestion/s", crate::screen::congested(row))]
             {
                 if let Some(rate) = rate.filter(|_| row.is_rdma()) {
-                    self.counter(&format!("{} {name}", row.place), rate)?;
+                    self.counter(&format!("{} {name}", row.device), rate)?;
                 }
             }
         }

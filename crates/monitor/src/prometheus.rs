@@ -151,7 +151,7 @@ fn own(metrics: &mut Metrics, snapshot: &Snapshot) {
         metrics.gauge("busbw_job_processes", help, &[("what", what)], f64::from(processes));
     }
     for alert in &snapshot.alerts {
-        let place = alert.place.to_string();
+        let place = alert.device.to_string();
         let labels = [("place", place.as_str()), ("counter", alert.counter.as_str()), ("code", alert.code.as_str())];
         metrics.gauge("busbw_alert_moved", "By how much a counter moved that should not.", &labels, alert.moved as f64);
     }

@@ -192,8 +192,8 @@ fn is_whole(sample: &Sample) -> bool {
 fn change(before: &Sample, now: &Sample) -> Option<Change> {
     let same_ports = before.ports.len() == now.ports.len()
         && before.ports.iter().zip(&now.ports).all(|(a, b)| {
-            let same_place = a.device == b.device && a.port == b.port && a.state == b.state;
-            same_place
+            let same_port = a.device == b.device && a.port == b.port && a.state == b.state;
+            same_port
                 && a.physical_state == b.physical_state
                 && a.rate_gbit_s == b.rate_gbit_s
                 && a.link_layer == b.link_layer

@@ -50,17 +50,17 @@ pub enum SessionError {
     /// A file that is written.
     #[error("{path}: {error}; choose a place that can be written")]
     File {
-        /// Which.
+        /// The file or folder.
         path: String,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The address that Prometheus is to be served at.
     #[error("--prometheus {address}: {error}; choose a free port of an address of this host")]
     Address {
-        /// Which.
+        /// The address that was asked for.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// What shows moments.

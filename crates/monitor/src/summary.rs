@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 /// Traffic of each port, and alerts, in lines for people.
 pub fn of(tracker: &Tracker) -> String {
     let mut out = String::new();
-    for (place, (sent, received)) in tracker.traffic() {
-        let _ = writeln!(out, "{place}: sent {}, received {}", bytes(sent), bytes(received));
+    for (device, (sent, received)) in tracker.traffic() {
+        let _ = writeln!(out, "{device}: sent {}, received {}", bytes(sent), bytes(received));
     }
     for alert in tracker.alerts() {
         let (from, to) = (time_of_day(alert.since_us), time_of_day(alert.last_us));
@@ -17,7 +17,7 @@ pub fn of(tracker: &Tracker) -> String {
             out,
             "{} {} {}: {} (+{}, {when} UTC; busbw explain --code {})",
             alert.severity.as_str(),
-            alert.place,
+            alert.device,
             alert.counter,
             alert.what,
             alert.moved,

@@ -22,7 +22,7 @@ pub fn block(moment: &Moment) -> String {
 
 /// What the values in brackets stand for, in their order.
 pub fn legend(moment: &Moment) -> String {
-    let lanes: Vec<String> = lanes(moment).iter().map(|row| row.place.to_string()).collect();
+    let lanes: Vec<String> = lanes(moment).iter().map(|row| row.device.to_string()).collect();
     format!("lanes: {}\n", if lanes.is_empty() { "none".to_owned() } else { lanes.join(" / ") })
 }
 
@@ -34,7 +34,7 @@ fn lanes(moment: &Moment) -> Vec<&Row> {
         let members: Vec<&Row> = moment
             .rows
             .iter()
-            .filter(|row| row.below.as_ref() == Some(&top.place) && row.member_of.is_some())
+            .filter(|row| row.below.as_ref() == Some(&top.device) && row.member_of.is_some())
             .collect();
         (!members.is_empty() && members.iter().all(|row| counts(row))).then_some(members)
     };

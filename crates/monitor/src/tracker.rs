@@ -2,7 +2,7 @@
 
 use crate::alerts::{Alert, AlertLog, Thresholds};
 use crate::known::{Counter, Family, Known, Quantity};
-use crate::moment::{HostLoad, Moment, Moved, Owner, Place, Row};
+use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 use busbw_probe::counters::{Bond, Counters, Host, Interface, Port, QueuePairs, Sample};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Follows samples.
 #[derive(Debug, Default)]
 pub struct Tracker {
-    groups: HashMap<(Place, Family), Group>,
-    states: HashMap<Place, String>,
+    groups: HashMap<(Device, Family), Group>,
+    states: HashMap<Device, String>,
     before: Option<Before>,
     alerts: AlertLog,
     first_us: Option<u64>,
@@ -74,12 +74,12 @@ impl Tracker {
     }
 
     /// Bytes sent and received since the first sample, where any were.
-    pub fn traffic(&self) -> BTreeMap<Place, (u64, u64)> {
-        let mut traffic: BTreeMap<Place, (u64, u64)> = BTreeMap::new();
-        for ((place, _), group) in &self.groups {
+    pub fn traffic(&self) -> BTreeMap<Device, (u64, u64)> {
+        let mut traffic: BTreeMap<Device, (u64, u64)> = BTreeMap::new();
+        for ((device, _), group) in &self.groups {
             let (sent, received) = (group.moved_in_all(Quantity::TxBytes), group.moved_in_all(Quantity::RxBytes));
             if sent > 0 || received > 0 {
-                let sums = traffic.entry(place.clone()).or_default();
+                let sums = traffic.entry(device.clone()).or_default();
                 *sums = (sums.0.saturating_add(sent), sums.1.saturating_add(received));
             }
         }
@@ -91,12 +91,12 @@ impl Tracker {
         let mut shown: Vec<&str> = Vec::new();
         for port in &sample.ports {
             let row = self.port(port, sample);
-            let place = row.place.clone();
+            let device = row.device.clone();
             let first = rows.len();
             rows.push(row);
             for interface in sample.interfaces.iter().filter(|interface| carries(interface, port)) {
                 shown.push(&interface.name);
-                rows.push(self.interface(interface, Some(place.clone())));
+                rows.push(self.interface(interface, Some(device.clone())));
             }
             complete(&mut rows[first..], port.interface.as_deref());
         }
@@ -112,20 +112,20 @@ impl Tracker {
         for interface in sample.interfaces.iter().filter(|i| !is_below(i) && !shown.contains(&i.name.as_str())) {
             rows.push(self.interface(interface, None));
             for member in members(interface) {
-                rows.push(self.interface(member, Some(Place::Interface(interface.name.clone()))));
+                rows.push(self.interface(member, Some(Device::Interface(interface.name.clone()))));
             }
         }
         rows
     }
 
     fn port(&mut self, port: &Port, sample: &Sample) -> Row {
-        let place = Place::Port { device: port.device.clone(), port: port.port };
-        let before = self.states.insert(place.clone(), port.state.clone());
+        let device = Device::Port { device: port.device.clone(), port: port.port };
+        let before = self.states.insert(device.clone(), port.state.clone());
         if port.state != "ACTIVE" && before.is_some_and(|before| before == "ACTIVE") {
-            self.alerts.port_down(&place, &port.state, sample.time_us);
+            self.alerts.port_down(&device, &port.state, sample.time_us);
         }
         let mut rates = BTreeMap::new();
-        let counters = self.advance(&place, Family::Rdma, &port.counters, &mut rates);
+        let counters = self.advance(&device, Family::Rdma, &port.counters, &mut rates);
         let on_device = sample.queue_pairs.iter().filter(|pairs| pairs.device == port.device);
         Row {
             below: None,
@@ -136,15 +136,15 @@ impl Tracker {
             bytes_of: None,
             queue_pairs: on_device.map(|pairs| pairs.count).sum(),
             counters,
-            place,
+            device,
         }
     }
 
-    fn interface(&mut self, interface: &Interface, below: Option<Place>) -> Row {
-        let place = Place::Interface(interface.name.clone());
+    fn interface(&mut self, interface: &Interface, below: Option<Device>) -> Row {
+        let device = Device::Interface(interface.name.clone());
         let mut rates = BTreeMap::new();
-        let mut counters = self.advance(&place, Family::Interface, &interface.counters, &mut rates);
-        counters.extend(self.advance(&place, Family::Driver, &interface.driver, &mut rates));
+        let mut counters = self.advance(&device, Family::Interface, &interface.counters, &mut rates);
+        counters.extend(self.advance(&device, Family::Driver, &interface.driver, &mut rates));
         let member_of = match &interface.bond {
             Some(Bond::Member(bond)) => Some(bond.clone()),
             _ => None,
@@ -158,14 +158,14 @@ impl Tracker {
             bytes_of: None,
             queue_pairs: 0,
             counters,
-            place,
+            device,
         }
     }
 
     /// Moves a group of counters on; adds what they give to `rates`.
     fn advance(
         &mut self,
-        place: &Place,
+        device: &Device,
         family: Family,
         counters: &Counters,
         rates: &mut BTreeMap<Quantity, f64>,
@@ -173,11 +173,11 @@ impl Tracker {
         if counters.names.is_empty() {
             return Vec::new();
         }
-        let group = self.groups.entry((place.clone(), family)).or_insert_with(|| Group::new(family, counters));
+        let group = self.groups.entry((device.clone(), family)).or_insert_with(|| Group::new(family, counters));
         if group.advance(family, counters) {
             for (moved, known) in group.moved.iter().zip(&group.known) {
                 if let (Some(known), Some(by), Some(per_second)) = (known, moved.moved, moved.per_second) {
-                    self.alerts.note(place, known, &moved.name, by, per_second, counters.time_us);
+                    self.alerts.note(device, known, &moved.name, by, per_second, counters.time_us);
                 }
             }
         }
@@ -186,7 +186,7 @@ impl Tracker {
     }
 
     fn host(&mut self, host: &Host) -> HostLoad {
-        let counters = self.advance(&Place::Host, Family::Tcp, &host.tcp, &mut BTreeMap::new());
+        let counters = self.advance(&Device::Host, Family::Tcp, &host.tcp, &mut BTreeMap::new());
         let per_second = |name: &str| counters.iter().find(|c| c.name.as_ref() == name).and_then(|c| c.per_second);
         let (again, sent) = (per_second("RetransSegs"), per_second("OutSegs"));
         let cpu_pct = self.before.as_ref().and_then(|before| {
@@ -217,7 +217,7 @@ impl Tracker {
     }
 
     fn forget_the_gone(&mut self, rows: &[Row]) {
-        self.states.retain(|place, _| rows.iter().any(|row| row.place == *place));
+        self.states.retain(|device, _| rows.iter().any(|row| row.device == *device));
     }
 }
 
@@ -243,7 +243,7 @@ fn complete(rows: &mut [Row], interface: Option<&str>) {
         }
     }
     if port.rate(TxBytes).is_none() && port.rate(RxBytes).is_none() {
-        let own = below.iter().find(|row| Some(row.place.to_string().as_str()) == interface);
+        let own = below.iter().find(|row| Some(row.device.to_string().as_str()) == interface);
         for (quantity, rate) in own.iter().flat_map(|row| &row.rates) {
             if matches!(quantity, TxBytes | RxBytes) {
                 port.rates.insert(*quantity, *rate);

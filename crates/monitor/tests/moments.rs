@@ -7,7 +7,7 @@ mod common;
 use busbw_ingest::{TextLine, rdma_monitor::MonitorReader};
 use busbw_model::{Code, Place as LinePlace};
 use busbw_monitor::known::Quantity;
-use busbw_monitor::{Moment, Place, Recorder, Recording, RecordingError, Row, Thresholds, Tracker, json, text};
+use busbw_monitor::{Device, Moment, Recorder, Recording, RecordingError, Row, Thresholds, Tracker, json, text};
 use busbw_probe::counters::{Counters, Sample};
 use common::{BEGIN_US, counters, node, node_with_a_silent_gpu};
 
@@ -17,13 +17,13 @@ fn told(samples: impl IntoIterator<Item = Sample>) -> Moment {
 }
 
 fn row<'a>(moment: &'a Moment, name: &str) -> &'a Row {
-    moment.rows.iter().find(|row| row.place.to_string() == name).unwrap()
+    moment.rows.iter().find(|row| row.device.to_string() == name).unwrap()
 }
 
 #[test]
 fn rows_are_ports_with_their_interfaces_and_rates_are_of_the_interval() {
     let moment = told([node(0), node(2)]);
-    let names: Vec<String> = moment.rows.iter().map(|row| row.place.to_string()).collect();
+    let names: Vec<String> = moment.rows.iter().map(|row| row.device.to_string()).collect();
     assert_eq!(names, ["mlx5_4/1", "mlx5_bond_0/1", "bond0", "eth0", "eth1", "mgmt0"]);
     let bond = row(&moment, "mlx5_bond_0/1");
     assert_eq!((bond.tx_gbit_s(), bond.rate(Quantity::CnpHandled)), (Some(80.0), Some(4632.0)));
@@ -31,7 +31,7 @@ fn rows_are_ports_with_their_interfaces_and_rates_are_of_the_interval() {
     assert_eq!((bond.rate(Quantity::RxPause), bond.queue_pairs), (Some(4.0), 20));
     // A member shows its wire, the bond itself what TCP sent.
     assert_eq!((row(&moment, "eth1").tx_gbit_s(), row(&moment, "bond0").tx_gbit_s()), (Some(42.0), Some(16e-6)));
-    assert_eq!(row(&moment, "eth0").below, Some(bond.place.clone()));
+    assert_eq!(row(&moment, "eth0").below, Some(bond.device.clone()));
     assert_eq!(row(&moment, "mgmt0").below, None);
     assert_eq!((moment.host.cpu_pct, moment.host.tcp_retransmitted_pct), (Some(1.0), Some(0.2)));
     assert_eq!((moment.owners[0].cpu_pct, moment.owners[1].cpu_pct), (Some(99.0), None));
@@ -241,7 +241,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Sample>, RecordingError> {
 
 #[test]
 fn traffic_is_what_moved_since_the_first_sample() {
-    let port = Place::Port { device: "mlx5_bond_0".into(), port: 1 };
+    let port = Device::Port { device: "mlx5_bond_0".into(), port: 1 };
     let traffic = |samples: Vec<Sample>| {
         let mut tracker = Tracker::default();
         samples.iter().for_each(|sample| drop(tracker.feed(sample)));
@@ -267,7 +267,7 @@ fn a_member_is_shown_without_its_bond() {
         sample
     };
     let moment = told([lone(1), lone(2)]);
-    let names: Vec<String> = moment.rows.iter().map(|row| row.place.to_string()).collect();
+    let names: Vec<String> = moment.rows.iter().map(|row| row.device.to_string()).collect();
     assert_eq!((names, row(&moment, "eth1").tx_gbit_s()), (vec!["eth1".to_owned()], Some(42.0)));
 }
 

@@ -42,7 +42,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let result = match &error {
-            Error::Closed { .. } | Error::Silent { .. } | Error::Corrupt { .. } | Error::Alarm(_) => {
+            Error::Closed { .. } | Error::Silent { .. } | Error::Corrupt { .. } | Error::Cancelled(_) => {
                 NcclResult::REMOTE_ERROR
             }
             Error::System { .. } => NcclResult::SYSTEM_ERROR,

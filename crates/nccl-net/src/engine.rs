@@ -7,7 +7,7 @@ use busbw_nccl_abi::net::TRAFFIC_CLASS_UNDEF;
 use busbw_net::interfaces::{self, Interface};
 use busbw_net::tcp::{Config, Connecting, Handle, Net, SendComm};
 use busbw_net::wait::Cores;
-use busbw_net::{Alarm, Token};
+use busbw_net::{Cancellation, Token};
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -61,7 +61,7 @@ impl Engine {
         let config = settings::read(variable)?;
         log::info(&format!("Using {}", describe(&chosen)));
         let devices = chosen.iter().enumerate().map(|(number, interface)| Device::new(number, interface)).collect();
-        let net = Net::new(chosen, config, Token::random()?, Alarm::new(), Cores::Own)?;
+        let net = Net::new(chosen, config, Token::random()?, Cancellation::new(), Cores::Own)?;
         Ok(Engine { net, devices, attempts: Mutex::default(), traffic_class_told: Once::new() })
     }
 

@@ -10,7 +10,7 @@
 
 use busbw_net::tcp::{Config, Handle, Net, RecvComm, SendComm};
 use busbw_net::wait::{Cores, Waiter};
-use busbw_net::{Alarm, Receiver, Request, Sender, Token, interfaces};
+use busbw_net::{Cancellation, Receiver, Request, Sender, Token, interfaces};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -75,7 +75,7 @@ struct Peer {
     send: SendComm,
     receive: RecvComm,
     sent: Option<Request>,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     cores: Cores,
 }
 
@@ -104,15 +104,15 @@ impl Peer {
         let variable = |name: &str| std::env::var(name).ok();
         let names = variable("NCCL_SOCKET_IFNAME");
         let chosen = interfaces::choose(&interfaces::list()?, names.as_deref(), Some("AF_INET"))?;
-        let alarm = Alarm::new();
+        let cancel = Cancellation::new();
         let token = Token::from_bytes(token);
-        let net = Net::new(chosen, settings.net.clone(), token, alarm.clone(), settings.cores)?;
+        let net = Net::new(chosen, settings.net.clone(), token, cancel.clone(), settings.cores)?;
         let mut listener = net.listen(0)?;
         stream.write_all(&listener.handle().to_bytes())?;
         let mut handle = [0; Handle::SIZE];
         stream.read_exact(&mut handle)?;
         let mut connecting = net.connect(0, &Handle::from_bytes(&handle)?, 0)?;
-        let mut waiter = Waiter::new(&alarm, Cores::Shared);
+        let mut waiter = Waiter::new(&cancel, Cores::Shared);
         let (mut send, mut receive) = (None, None);
         while send.is_none() || receive.is_none() {
             send = send.map_or_else(|| connecting.poll(), |send| Ok(Some(send)))?;
@@ -120,7 +120,7 @@ impl Peer {
             waiter.pause()?;
         }
         let (Some(send), Some((receive, _))) = (send, receive) else { return Err("not connected".into()) };
-        Ok(Peer { rank, send, receive, sent: None, alarm, cores: settings.cores })
+        Ok(Peer { rank, send, receive, sent: None, cancel, cores: settings.cores })
     }
 
     fn post_send(&mut self, data: &[f32]) -> Outcome<Request> {
@@ -141,7 +141,7 @@ impl Peer {
     }
 
     fn wait(&mut self, sent: Option<Request>, received: Option<Request>) -> Outcome<()> {
-        let mut waiter = Waiter::new(&self.alarm, self.cores);
+        let mut waiter = Waiter::new(&self.cancel, self.cores);
         loop {
             // Both ends move on every look.
             let sent = sent.map_or(Ok(Some(0)), |request| self.send.test(request))?;
@@ -217,8 +217,8 @@ impl Peer {
 
     /// Waits for a receive while the sends go on.
     fn wait_receive(&mut self, received: Request, outgoing: &mut VecDeque<(*const f32, usize)>) -> Outcome<()> {
-        let alarm = Arc::clone(&self.alarm);
-        let mut waiter = Waiter::new(&alarm, self.cores);
+        let cancel = Arc::clone(&self.cancel);
+        let mut waiter = Waiter::new(&cancel, self.cores);
         loop {
             self.post_outgoing(outgoing)?;
             if self.receive.test(received)?.is_some() {

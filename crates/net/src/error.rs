@@ -17,12 +17,12 @@ pub enum Error {
     /// The peer's host does not answer any more: it is down, or the network between is.
     #[error("{peer} does not answer any more; look at that host and at the network between")]
     Silent {
-        /// Who.
+        /// The other rank, or its address.
         peer: String,
     },
-    /// The job's [`crate::Alarm`] was raised: another part of the job has failed, and waiting is over.
+    /// The job's [`crate::Cancellation`] was triggered: another part of the job has failed, and waiting is over.
     #[error("{0}")]
-    Alarm(String),
+    Cancelled(String),
     /// A call of the operating system failed.
     #[error("{doing}: {source}")]
     System {
@@ -34,7 +34,7 @@ pub enum Error {
     /// What arrived is not what the protocol allows: another program, another version, or another job.
     #[error("{peer} sent {what}; check that every rank runs the same busbw")]
     Protocol {
-        /// Who.
+        /// The other rank, or its address.
         peer: String,
         /// What came.
         what: String,
@@ -42,7 +42,7 @@ pub enum Error {
     /// What arrived does not fit what was posted for it: the two sides run different operations or settings.
     #[error("{peer} sent {what}; the ranks differ in what they run, or in settings such as NCCL_ALGO and NCCL_PROTO")]
     Mismatch {
-        /// Who.
+        /// The other rank, or its address.
         peer: String,
         /// What came, and what was expected.
         what: String,
@@ -50,7 +50,7 @@ pub enum Error {
     /// A checksum found that bytes changed on their way.
     #[error("{what} from {peer} was damaged on its way; look for errors of the NICs, cables and memory of both hosts")]
     Corrupt {
-        /// Who.
+        /// The other rank, or its address.
         peer: String,
         /// What came damaged.
         what: String,

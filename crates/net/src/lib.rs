@@ -19,4 +19,4 @@ pub mod wait;
 pub use error::{Error, Result};
 pub use token::Token;
 pub use transport::{Exchange, Receiver, Request, Sender};
-pub use wait::{Alarm, Waiter};
+pub use wait::{Cancellation, Waiter};

@@ -5,40 +5,40 @@ use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Raised once when the job fails: every wait of every thread of the process ends with its reason.
+/// Triggered once when the job fails: every wait of every thread of the process ends with its reason.
 ///
 /// It also counts what this rank has got done, so that the job can tell a slow rank from a stuck one.
 #[derive(Default)]
-pub struct Alarm {
-    raised: AtomicBool,
+pub struct Cancellation {
+    cancelled: AtomicBool,
     reason: Mutex<Option<String>>,
     progress: AtomicU64,
 }
 
-impl Alarm {
-    /// An alarm that nobody has raised.
+impl Cancellation {
+    /// Not cancelled yet.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
     /// Ends every wait with `reason`. The first reason stays.
-    pub fn raise(&self, reason: impl Into<String>) {
+    pub fn trigger(&self, reason: impl Into<String>) {
         let mut kept = self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         kept.get_or_insert_with(|| reason.into());
-        self.raised.store(true, Ordering::Release);
+        self.cancelled.store(true, Ordering::Release);
     }
 
-    /// The reason, if the alarm was raised.
+    /// The reason, if the job is cancelled.
     pub fn reason(&self) -> Option<String> {
-        if !self.raised.load(Ordering::Acquire) {
+        if !self.cancelled.load(Ordering::Acquire) {
             return None;
         }
         self.reason.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    /// `Err` with the reason, if the alarm was raised.
+    /// `Err` with the reason, if the job is cancelled.
     pub fn check(&self) -> Result<()> {
-        self.reason().map_or(Ok(()), |reason| Err(Error::Alarm(reason)))
+        self.reason().map_or(Ok(()), |reason| Err(Error::Cancelled(reason)))
     }
 
     /// Notes that something was done: a chunk sent, received or reduced.
@@ -46,7 +46,7 @@ impl Alarm {
         self.progress.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often [`Alarm::advance`] was called.
+    /// How often [`Cancellation::advance`] was called.
     pub fn progress(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }
@@ -63,7 +63,7 @@ pub enum Cores {
 
 /// One wait: call [`Waiter::pause`] until what is waited for is there.
 pub struct Waiter<'a> {
-    alarm: &'a Alarm,
+    cancel: &'a Cancellation,
     spins_before_yield: u32,
     between_yields: u32,
     spins: u32,
@@ -78,16 +78,16 @@ impl<'a> Waiter<'a> {
     /// Where cores are shared, a peer on another core may still answer within a cache miss or two.
     const PATIENCE_SHARED: u32 = 16;
 
-    /// A wait that ends when `alarm` is raised.
-    pub fn new(alarm: &'a Alarm, cores: Cores) -> Self {
+    /// A wait that ends when `cancel` is triggered.
+    pub fn new(cancel: &'a Cancellation, cores: Cores) -> Self {
         let (spins_before_yield, between_yields) = match cores {
             Cores::Own => (Self::PATIENCE, Self::BETWEEN_YIELDS),
             Cores::Shared => (Self::PATIENCE_SHARED, 1),
         };
-        Waiter { alarm, spins_before_yield, between_yields, spins: 0 }
+        Waiter { cancel, spins_before_yield, between_yields, spins: 0 }
     }
 
-    /// Lets a little time pass, and fails when the alarm was raised.
+    /// Lets a little time pass, and fails when the job is cancelled.
     #[inline]
     pub fn pause(&mut self) -> Result<()> {
         self.spins = self.spins.wrapping_add(1);
@@ -96,7 +96,7 @@ impl<'a> Waiter<'a> {
             return Ok(());
         }
         std::thread::yield_now();
-        self.alarm.check()
+        self.cancel.check()
     }
 }
 
@@ -105,15 +105,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_raised_alarm_ends_a_wait_with_its_first_reason() {
+    fn cancelling_ends_a_wait_with_its_first_reason() {
         for cores in [Cores::Own, Cores::Shared] {
-            let alarm = Alarm::new();
-            let raiser = Arc::clone(&alarm);
+            let cancel = Cancellation::new();
+            let canceller = Arc::clone(&cancel);
             let thread = std::thread::spawn(move || {
-                raiser.raise("rank 3 on host b has died");
-                raiser.raise("something later");
+                canceller.trigger("rank 3 on host b has died");
+                canceller.trigger("something later");
             });
-            let mut waiter = Waiter::new(&alarm, cores);
+            let mut waiter = Waiter::new(&cancel, cores);
             let error = loop {
                 if let Err(error) = waiter.pause() {
                     break error;

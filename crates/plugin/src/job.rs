@@ -1,14 +1,15 @@
-//! A whole run: two ranks that hold plugins against the rules, and then against each other.
+//! A whole run: two ranks test plugins by NCCL's rules, and then measure them in turn.
 
+use crate::harness::{self, Subprocess, SubprocessCommand};
 use crate::rules::{self, Rule};
-use crate::stage::{self, Actor, Casting};
-use crate::wire::{Act, Ending, Outcome, Part, Side};
+use crate::wire::{Ending, Outcome, Setup, Side, Step};
 use crate::{Error, Result};
-use busbw_launch::{Began, Door, Invocation, Meeting, Place, Settings};
+use busbw_launch::job_rank::Lookup;
+use busbw_launch::{Invocation, JobRank, ProcessGroup, Rendezvous, Settings, Started};
 use busbw_model::{
     Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
 };
-use busbw_net::{Alarm, Exchange};
+use busbw_net::{Cancellation, Exchange};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,18 +52,8 @@ pub struct Call {
     pub plan: Plan,
     /// Where its ranks are to run.
     pub invocation: Invocation,
-    /// The arguments that make this program run [`crate::actor::run`].
-    pub actor_arguments: Vec<OsString>,
-}
-
-/// What came of a call.
-pub enum Ended {
-    /// On rank 0: what was found.
-    Found(PluginRun),
-    /// The command line that would have started the job.
-    CommandLine(String),
-    /// This process only started ranks, or is not rank 0: the exit status.
-    Status(i32),
+    /// The arguments that make this program run [`crate::subprocess::run`].
+    pub subprocess_arguments: Vec<OsString>,
 }
 
 /// How far rank 0 is.
@@ -75,46 +66,46 @@ pub struct Progress<'a> {
     pub doing: &'a str,
 }
 
-type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// Runs it. `progress` is told of each step, on rank 0.
+/// Runs it. `progress` is told of each step, on rank 0, which has the answer in the end.
 ///
 /// # Errors
 /// One line that says what failed, where, and what to do. A plugin that fails is no error, but a finding.
-pub fn run(call: &Call, variable: Variable<'_>, progress: &dyn Fn(Progress<'_>)) -> Result<Ended> {
-    match call.invocation.begin(variable)? {
-        Began::CommandLine(line) => Ok(Ended::CommandLine(line)),
-        Began::Ended(status) => Ok(Ended::Status(status)),
-        Began::Here(place) if place.size == 2 => take_part(call, &place, variable, progress),
-        Began::Here(place) => Err(Error::Usage(format!(
-            "plugins are tried between two ranks, and this job has {}: start two, or name two hosts",
-            place.size
+pub fn run(call: &Call, variable: Lookup<'_>, progress: &dyn Fn(Progress<'_>)) -> Result<Started<PluginRun>> {
+    call.invocation.begin(variable)?.and_then(|job_rank| match job_rank.size {
+        2 => take_part(call, &job_rank, variable, progress),
+        size => Err(Error::Usage(format!(
+            "plugins are tried between two ranks, and this job has {size}: start two, or name two hosts"
         ))),
-    }
+    })
 }
 
-fn take_part(call: &Call, place: &Place, variable: Variable<'_>, progress: &dyn Fn(Progress<'_>)) -> Result<Ended> {
-    let timeout = stage::patience_of_ranks(call.plan.patience);
-    let door = Door::open(place, variable, Settings { timeout, ..Settings::default() })?;
-    let meeting = door.join(0, Alarm::new())?;
-    let first = place.rank == 0;
-    let mut rank = Rank { call, side: Side::of_rank(place.rank), meeting, done: 0, progress };
+fn take_part(
+    call: &Call,
+    job_rank: &JobRank,
+    variable: Lookup<'_>,
+    progress: &dyn Fn(Progress<'_>),
+) -> Result<Started<PluginRun>> {
+    let timeout = harness::patience_of_ranks(call.plan.patience);
+    let rendezvous = Rendezvous::open(job_rank, variable, Settings { timeout, ..Settings::default() })?;
+    let world = rendezvous.join(0, Cancellation::new())?;
+    let first = job_rank.rank == 0;
+    let mut rank = Rank { call, side: Side::of_rank(job_rank.rank), world, done: 0, progress };
     let run = match rank.run() {
         Ok(run) => run,
         Err(error) => {
-            let reason = rank.meeting.fail(&error.to_string());
-            return Err(Error::Usage(reason));
+            let reason = rank.world.fail(&error.to_string());
+            return Err(Error::Job(reason));
         }
     };
-    rank.meeting.leave()?;
-    Ok(if first { Ended::Found(run) } else { Ended::Status(0) })
+    rank.world.leave()?;
+    Ok(if first { Started::Here(run) } else { Started::Ended(0) })
 }
 
 /// One of the two ranks. Both go through the same steps, as each sees what came of either side.
 struct Rank<'a> {
     call: &'a Call,
     side: Side,
-    meeting: Meeting,
+    world: ProcessGroup,
     done: usize,
     progress: &'a dyn Fn(Progress<'_>),
 }
@@ -122,8 +113,7 @@ struct Rank<'a> {
 impl Rank<'_> {
     fn run(&mut self) -> Result<PluginRun> {
         let plan = &self.call.plan;
-        let hosts =
-            [0, 1].map(|rank: usize| self.meeting.members().get(rank).map(|m| m.host.clone()).unwrap_or_default());
+        let hosts = [0, 1].map(|rank: usize| self.world.ranks().get(rank).map(|m| m.host.clone()).unwrap_or_default());
         let mut plugins = Vec::new();
         for candidate in &plan.candidates {
             plugins.push(self.examine(candidate)?);
@@ -137,14 +127,14 @@ impl Rank<'_> {
     fn examine(&mut self, candidate: &Candidate) -> Result<PluginReport> {
         let path = candidate.path.display().to_string();
         let offer = {
-            let mut actor = self.cast(candidate)?;
-            offered(self.play(&mut actor, Act::Offer, &format!("{path}: offer"))?)
+            let mut subprocess = self.start(candidate)?;
+            offered(self.run_step(&mut subprocess, Step::Offer, &format!("{path}: offer"))?)
         };
         let mut rules = Vec::new();
         if offer.is_ok() {
             for (number, rule) in self.rules_to_try().collect::<Vec<_>>() {
-                let mut actor = self.cast(candidate)?;
-                let outcome = self.play(&mut actor, Act::Rule(number), &format!("{path}: {}", rule.name))?;
+                let mut subprocess = self.start(candidate)?;
+                let outcome = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
                 rules.push(report(rule, outcome));
             }
         }
@@ -166,31 +156,31 @@ impl Rank<'_> {
     fn measure(&mut self, plugins: &mut [PluginReport]) -> Result<()> {
         let plan = &self.call.plan;
         let Some(largest) = plan.sizes.iter().max() else { return Ok(()) };
-        let connect = Act::Connect { most_bytes: largest.0 as usize, in_flight: plan.in_flight };
-        let mut stands: Vec<Stand<'_>> = Vec::new();
+        let connect = Step::Connect { most_bytes: largest.0 as usize, in_flight: plan.in_flight };
+        let mut measured: Vec<Measured<'_>> = Vec::new();
         for (candidate, report) in plan.candidates.iter().zip(plugins) {
             if report.offer.is_ok() {
-                stands.push(Stand { actor: self.cast(candidate)?, report });
+                measured.push(Measured { subprocess: self.start(candidate)?, report });
             }
         }
-        for stand in &mut stands {
-            self.step(stand, connect, |_, _| ())?;
+        for plugin in &mut measured {
+            self.measure_step(plugin, connect, |_, _| ())?;
         }
         for &size in &plan.sizes {
             for _ in 0..plan.repetitions {
-                for stand in &mut stands {
-                    let act = Act::Bandwidth { bytes: size.0 as usize, duration: plan.duration };
-                    self.step(stand, act, |figures, outcome| figures.add_bandwidth(size, &outcome))?;
+                for plugin in &mut measured {
+                    let step = Step::Bandwidth { bytes: size.0 as usize, duration: plan.duration };
+                    self.measure_step(plugin, step, |figures, outcome| figures.add_bandwidth(size, &outcome))?;
                 }
             }
         }
-        for stand in &mut stands {
-            self.step(stand, Act::Latency { duration: plan.duration }, |figures, outcome| {
+        for plugin in &mut measured {
+            self.measure_step(plugin, Step::Latency { duration: plan.duration }, |figures, outcome| {
                 if let [Outcome::Latency(latency), _] = outcome {
                     figures.latency = Some(latency);
                 }
             })?;
-            self.step(stand, Act::MessageRate { duration: plan.duration }, |figures, outcome| {
+            self.measure_step(plugin, Step::MessageRate { duration: plan.duration }, |figures, outcome| {
                 if let [_, Outcome::MessageRate(rate)] = outcome {
                     figures.messages_per_second = Some(rate);
                 }
@@ -199,46 +189,46 @@ impl Rank<'_> {
         Ok(())
     }
 
-    /// One act of a plugin that has not failed before; its failure ends its part.
-    fn step(
+    /// One step of a plugin that has not failed before; a failure is its last step.
+    fn measure_step(
         &mut self,
-        stand: &mut Stand<'_>,
-        act: Act,
+        plugin: &mut Measured<'_>,
+        step: Step,
         keep: impl FnOnce(&mut PluginFigures, [Outcome; 2]),
     ) -> Result<()> {
-        let Ok(figures) = &mut stand.report.figures else { return Ok(()) };
-        let doing = format!("{}: {}", stand.report.label, act.describe());
-        let endings = self.play(&mut stand.actor, act, &doing)?;
+        let Ok(figures) = &mut plugin.report.figures else { return Ok(()) };
+        let doing = format!("{}: {}", plugin.report.label, step.describe());
+        let endings = self.run_step(&mut plugin.subprocess, step, &doing)?;
         match failure(&endings) {
-            Some(why) => stand.report.figures = Err(why),
+            Some(why) => plugin.report.figures = Err(why),
             None => keep(figures, endings.map(|ending| ending.outcome)),
         }
         Ok(())
     }
 
-    fn cast(&self, candidate: &Candidate) -> Result<Actor> {
+    fn start(&self, candidate: &Candidate) -> Result<Subprocess> {
         let plan = &self.call.plan;
-        let part = Part {
+        let setup = Setup {
             path: candidate.path.clone(),
             version: plan.version,
             device: plan.device,
             side: self.side,
             patience: plan.patience,
         };
-        let casting = Casting {
+        let command = SubprocessCommand {
             program: &self.call.invocation.program,
-            arguments: &self.call.actor_arguments,
+            arguments: &self.call.subprocess_arguments,
             environment: &candidate.settings,
         };
-        Actor::start(&casting, &part)
+        Subprocess::start(&command, &setup)
     }
 
-    fn play(&mut self, actor: &mut Actor, act: Act, doing: &str) -> Result<[Ending; 2]> {
-        if self.meeting.rank() == 0 {
+    fn run_step(&mut self, subprocess: &mut Subprocess, step: Step, doing: &str) -> Result<[Ending; 2]> {
+        if self.world.rank() == 0 {
             (self.progress)(Progress { done: self.done, all: self.steps(), doing });
         }
         self.done += 1;
-        stage::play(&mut self.meeting, actor, act)
+        harness::run_step(&mut self.world, subprocess, step)
     }
 
     /// Steps of a run in which no plugin fails.
@@ -251,8 +241,8 @@ impl Rank<'_> {
 }
 
 /// A plugin that is being measured.
-struct Stand<'a> {
-    actor: Actor,
+struct Measured<'a> {
+    subprocess: Subprocess,
     report: &'a mut PluginReport,
 }
 
@@ -283,7 +273,7 @@ impl Gather for PluginFigures {
     }
 }
 
-/// Why an act failed: that a process was lost, else what was noticed first. What the other end then notices follows from it.
+/// Why a step failed: that a process was lost, else what was noticed first. What the other end then notices follows from it.
 fn failure(endings: &[Ending; 2]) -> Option<String> {
     let failures = endings.iter().filter_map(|ending| match &ending.outcome {
         Outcome::Lost(why) => Some((0, ending.after, why)),
@@ -295,7 +285,7 @@ fn failure(endings: &[Ending; 2]) -> Option<String> {
     failures.min().map(|(_, _, why)| why.clone())
 }
 
-/// What an actor says when its peer's act ended before its own.
+/// What a subprocess gives when the other end's step ended before its own.
 pub(crate) const PEER_GONE: &str = "the other end gave up";
 
 fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, String> {

@@ -1,4 +1,4 @@
-//! What a rank and its actor tell each other, over the socket that is the actor's standard input.
+//! What a rank and its subprocess send each other, over the socket that is the subprocess's standard input.
 
 use busbw_launch::frames;
 use busbw_model::{Bytes, LinkLatency, PluginOffer, RuleOutcome};
@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Longer frames than this are none of ours.
 const LONGEST_FRAME: usize = 1 << 20;
 
-/// What an actor is started for.
+/// What a subprocess is started for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct Setup {
     /// The plugin's file.
     pub path: PathBuf,
     /// The version of the interface, if one was asked for.
@@ -38,9 +38,9 @@ impl Side {
     }
 }
 
-/// What an actor is to do, one after the other.
+/// What a subprocess is to do, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Act {
+pub(crate) enum Step {
     /// Say what the plugin offers.
     Offer,
     /// Try a rule, by its number in the list.
@@ -55,43 +55,43 @@ pub(crate) enum Act {
     MessageRate { duration: Duration },
 }
 
-impl Act {
+impl Step {
     /// In words, for progress.
     pub fn describe(self) -> String {
         match self {
-            Act::Offer => "what it offers".into(),
-            Act::Rule(number) => format!("rule {number}"),
-            Act::Connect { .. } => "connect".into(),
-            Act::Bandwidth { bytes, .. } => format!("bandwidth of {}", Bytes(bytes as u64)),
-            Act::Latency { .. } => "latency".into(),
-            Act::MessageRate { .. } => "message rate".into(),
+            Step::Offer => "what it offers".into(),
+            Step::Rule(number) => format!("rule {number}"),
+            Step::Connect { .. } => "connect".into(),
+            Step::Bandwidth { bytes, .. } => format!("bandwidth of {}", Bytes(bytes as u64)),
+            Step::Latency { .. } => "latency".into(),
+            Step::MessageRate { .. } => "message rate".into(),
         }
     }
 }
 
-/// From a rank to its actor.
+/// From a rank to its subprocess.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum ToActor {
-    /// The first thing that is said.
-    Part(Part),
+pub(crate) enum ToSubprocess {
+    /// The first message.
+    Setup(Setup),
     /// Something to do.
-    Act(Act),
-    /// What the other end's actor said; nothing when that has ended its act.
-    Word(Option<Vec<u8>>),
+    Step(Step),
+    /// What the other end's subprocess sent; nothing when that has ended its step.
+    Relay(Option<Vec<u8>>),
 }
 
-/// From an actor to its rank.
+/// From a subprocess to its rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum FromActor {
-    /// For the other end's actor, whose word is waited for.
-    Word(Vec<u8>),
-    /// The act is over.
+pub(crate) enum FromSubprocess {
+    /// For the other end's subprocess, whose bytes are waited for.
+    Relay(Vec<u8>),
+    /// The step is over.
     Done(Outcome),
-    /// Kill me: the act needs a peer that dies.
+    /// Kill me: the step needs a peer that dies.
     Kill,
 }
 
-/// What came of an act on one side.
+/// What came of a step on one side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     Offer(PluginOffer),
@@ -107,11 +107,11 @@ pub(crate) enum Outcome {
     Failed(String),
     /// The process that used the plugin crashed, fell silent, or sits in a call that does not come back.
     Lost(String),
-    /// The actor was killed because it asked for it.
+    /// The subprocess was killed because it asked for it.
     Killed,
 }
 
-/// What came of an act on one side, and how long after its order.
+/// What came of a step on one side, and how long after it began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ending {
     pub outcome: Outcome,
@@ -126,12 +126,4 @@ pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Res
 /// Reads a frame.
 pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
     frames::read::<LONGEST_FRAME, _>(stream)
-}
-
-pub(crate) fn encode(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    postcard::to_stdvec(message).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-}
-
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
-    postcard::from_bytes(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

@@ -4,13 +4,13 @@ use crate::objective::{Better, Objective};
 use crate::race::{self, Rules};
 use crate::space::{Setting, Space};
 use crate::statistics::{INTERVAL, Sample};
-use crate::sweep::{Stop, Swept, Trial};
+use crate::sweep::{Stop, SweepResult, Trial};
 use busbw_model::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 
 /// Rounds of the full grid with which a sweep is compared: those of the third field report.
 const FULL_ROUNDS: usize = 4;
 
-/// What was swept, to put a result into words.
+/// What the sweep tried, to put a result into words.
 #[derive(Debug)]
 pub struct About<'a> {
     /// The space.
@@ -26,8 +26,8 @@ pub struct About<'a> {
 }
 
 /// The result of a sweep.
-pub fn result(about: &About, swept: &Swept) -> Tuning {
-    let mut settings: Vec<TunedSetting> = (0..about.settings.len()).map(|index| setting(about, swept, index)).collect();
+pub fn result(about: &About, sweep: &SweepResult) -> Tuning {
+    let mut settings: Vec<TunedSetting> = (0..about.settings.len()).map(|index| setting(about, sweep, index)).collect();
     let best = settings.iter().find(|setting| setting.standing == TunedStanding::Best).and_then(|best| best.mean);
     let sign = match about.objective.better() {
         Better::Lower => 1.0,
@@ -40,8 +40,8 @@ pub fn result(about: &About, swept: &Swept) -> Tuning {
     }
     settings.sort_by(|a, b| order(a, sign).total_cmp(&order(b, sign)));
     let count = TrialCount {
-        ran: swept.trials.len(),
-        failed: swept.trials.iter().filter(|trial| trial.outcome.value().is_none()).count(),
+        ran: sweep.trials.len(),
+        failed: sweep.trials.iter().filter(|trial| trial.outcome.value().is_none()).count(),
         four_full_rounds: FULL_ROUNDS * about.settings.len(),
     };
     let mut tuning = Tuning {
@@ -62,7 +62,7 @@ pub fn result(about: &About, swept: &Swept) -> Tuning {
             about.rules.confidence * 100.0
         ),
     };
-    tuning.summary = summary(&tuning, swept, about.rules);
+    tuning.summary = summary(&tuning, sweep, about.rules);
     tuning
 }
 
@@ -70,9 +70,9 @@ fn variable(variable: &crate::space::Variable) -> TunedVariable {
     TunedVariable { name: variable.name.clone(), meaning: variable.meaning.clone(), values: variable.values.clone() }
 }
 
-fn setting(about: &About, swept: &Swept, index: usize) -> TunedSetting {
+fn setting(about: &About, sweep: &SweepResult, index: usize) -> TunedSetting {
     let of_setting = |trial: &&Trial| trial.key.setting == index;
-    let values: Vec<f64> = swept
+    let values: Vec<f64> = sweep
         .trials
         .iter()
         .filter(of_setting)
@@ -83,12 +83,12 @@ fn setting(about: &About, swept: &Swept, index: usize) -> TunedSetting {
     TunedSetting {
         assignments: about.settings[index].assignments.clone(),
         rounds: values.len(),
-        failures: swept.trials.iter().filter(of_setting).filter(|trial| trial.outcome.value().is_none()).count(),
+        failures: sweep.trials.iter().filter(of_setting).filter(|trial| trial.outcome.value().is_none()).count(),
         mean: sample.map(|sample| sample.mean),
         stddev: sample.and_then(|sample| sample.stddev),
         interval: sample.and_then(|sample| sample.half_width(0.95)),
         behind: None,
-        standing: swept.race.standing(index),
+        standing: sweep.race.standing(index),
     }
 }
 
@@ -98,10 +98,10 @@ fn order(setting: &TunedSetting, sign: f64) -> f64 {
     setting.mean.filter(|_| counts).map_or(f64::INFINITY, |mean| sign * mean)
 }
 
-fn summary(tuning: &Tuning, swept: &Swept, rules: &Rules) -> String {
+fn summary(tuning: &Tuning, sweep: &SweepResult, rules: &Rules) -> String {
     let Some(best) = tuning.best() else {
-        return match swept.stopped {
-            Some(_) => format!("no result yet{}", ending(swept, rules)),
+        return match sweep.stopped {
+            Some(_) => format!("no result yet{}", ending(sweep, rules)),
             None => "no setting gave a result: every trial failed".into(),
         };
     };
@@ -127,7 +127,7 @@ fn summary(tuning: &Tuning, swept: &Swept, rules: &Rules) -> String {
         1 => "; 1 setting is statistically tied with the best".to_string(),
         many => format!("; {many} settings are statistically tied with the best"),
     };
-    words + &tied + ending(swept, rules)
+    words + &tied + ending(sweep, rules)
 }
 
 /// What the best gains over the default, as a share of the default.
@@ -137,11 +137,11 @@ fn improvement(tuning: &Tuning, best: &TunedSetting, default: &TunedSetting) -> 
     gain / default.abs()
 }
 
-fn ending(swept: &Swept, rules: &Rules) -> &'static str {
-    match swept.stopped {
+fn ending(sweep: &SweepResult, rules: &Rules) -> &'static str {
+    match sweep.stopped {
         Some(Stop::Interrupted) => " (interrupted: the same command goes on)",
         Some(Stop::OutOfTime) => " (its time is spent: the same command with more goes on)",
-        None if rules.exhaustive || swept.race.is_decided() => "",
+        None if rules.exhaustive || sweep.race.is_decided() => "",
         None => " (undecided when the trials were spent: more rounds may tell)",
     }
 }

@@ -43,9 +43,9 @@ pub enum JobError {
     /// A program of Slurm's cannot be run.
     #[error("{program}: {source}; --slurm needs Slurm's programs on PATH")]
     Program {
-        /// Which.
+        /// Its name: `sbatch`.
         program: &'static str,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// sbatch refuses.
@@ -54,9 +54,9 @@ pub enum JobError {
     /// A script cannot be written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }

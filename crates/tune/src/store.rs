@@ -55,9 +55,9 @@ pub enum StoreError {
     /// The folder or a file of it.
     #[error("{}: {source}; choose another place with --store", path.display())]
     File {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// SQLite's word.
@@ -65,7 +65,7 @@ pub enum StoreError {
     Database {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
     /// Another process has it open.

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What is swept.
+/// What a sweep tries.
 #[derive(Debug)]
 pub struct Sweep<'a> {
     /// The settings, by number.
@@ -34,15 +34,15 @@ pub struct Sweep<'a> {
 /// A trial that ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// Which.
+    /// Its round and setting.
     pub key: Key,
     /// How it ended.
     pub outcome: Outcome,
 }
 
-/// What a sweep came to.
+/// What a sweep came to, so far or in the end.
 #[derive(Debug)]
-pub struct Swept {
+pub struct SweepResult {
     /// The race as it stands.
     pub race: Race,
     /// Every trial in order, warm-up included.
@@ -72,9 +72,9 @@ pub enum SweepError {
     /// A trial's files.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The first trial ran well and gave no value: neither will the others.
@@ -97,42 +97,35 @@ pub trait Watcher {
     fn stop(&self) -> bool;
 }
 
-/// The race and the trials so far.
-struct Course {
-    race: Race,
-    trials: Vec<Trial>,
-}
-
 impl Sweep<'_> {
     /// Runs the sweep from where the store stands.
     ///
     /// # Errors
     /// The store, Slurm or files fail, or the first trial shows that there is nothing to measure.
-    pub fn run(&self, store: &Store, watcher: &dyn Watcher) -> Result<Swept, SweepError> {
-        let mut course = Course { race: Race::new(self.settings.len(), self.rules.clone()), trials: Vec::new() };
-        let mut stopped = None;
+    pub fn run(&self, store: &Store, watcher: &dyn Watcher) -> Result<SweepResult, SweepError> {
+        let race = || Race::new(self.settings.len(), self.rules.clone());
+        let mut result = SweepResult { race: race(), trials: Vec::new(), stopped: None };
         if self.warm_up {
-            let order = Race::new(self.settings.len(), self.rules.clone()).next_round();
-            stopped = self.run_round(0, &order, &mut course, store, watcher)?;
+            self.run_round(0, &race().next_round(), &mut result, store, watcher)?;
         }
-        while stopped.is_none() {
-            let round = course.race.next_round();
+        while result.stopped.is_none() {
+            let round = result.race.next_round();
             if round.is_empty() {
                 break;
             }
-            stopped = self.run_round(course.race.round(), &round, &mut course, store, watcher)?;
+            self.run_round(result.race.round(), &round, &mut result, store, watcher)?;
         }
-        Ok(Swept { race: course.race, trials: course.trials, stopped })
+        Ok(result)
     }
 
     fn run_round(
         &self,
         round: u32,
         settings: &[usize],
-        course: &mut Course,
+        result: &mut SweepResult,
         store: &Store,
         watcher: &dyn Watcher,
-    ) -> Result<Option<Stop>, SweepError> {
+    ) -> Result<(), SweepError> {
         let at_once = self.jobs.map_or(1, |jobs| jobs.at_once.get());
         for some in settings.chunks(at_once) {
             let keys: Vec<Key> = some.iter().map(|setting| Key { round, setting: *setting }).collect();
@@ -144,24 +137,24 @@ impl Sweep<'_> {
                     None => missing.push(*key),
                 }
             }
-            let mut stopped = if missing.is_empty() { None } else { self.stop(watcher) };
-            if stopped.is_none() {
-                let ran = self.run_trials(&missing, course.trials.is_empty(), store, watcher)?;
-                stopped = (ran.len() < missing.len()).then_some(Stop::Interrupted);
+            result.stopped = if missing.is_empty() { None } else { self.stop(watcher) };
+            if result.stopped.is_none() {
+                let ran = self.run_trials(&missing, result.trials.is_empty(), store, watcher)?;
+                result.stopped = (ran.len() < missing.len()).then_some(Stop::Interrupted);
                 outcomes.extend(ran);
             }
             // What is known counts, though others of its chunk were stopped.
             for (key, outcome) in outcomes {
                 if round > 0 {
-                    course.race.record(key.setting, outcome.value().map(|value| self.cost(value)));
+                    result.race.record(key.setting, outcome.value().map(|value| self.cost(value)));
                 }
-                course.trials.push(Trial { key, outcome });
+                result.trials.push(Trial { key, outcome });
             }
-            if stopped.is_some() {
-                return Ok(stopped);
+            if result.stopped.is_some() {
+                break;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn stop(&self, watcher: &dyn Watcher) -> Option<Stop> {

@@ -1,21 +1,21 @@
 //! The embedded engine: a rank on cores, over shared memory within a host and TCP between hosts.
 
-use crate::backend::{Backend, Device, How, Memory, NicBytes, Seated};
+use crate::backend::{Backend, Device, How, JobBackend, Memory, NicBytes};
 use crate::split::Split;
 use crate::{Error, Flags, Result, host_memory, limit};
 use busbw_collectives::Operation;
 use busbw_collectives::algorithms::Choice;
 use busbw_collectives::communicator::{Communicator, Options};
-use busbw_launch::{Door, Meeting};
+use busbw_launch::{ProcessGroup, Rendezvous};
 use busbw_model::{Collective, Datatype, HostMemory, RedOp};
 use busbw_net::host::Host;
-use busbw_net::{Alarm, Exchange, tcp};
+use busbw_net::{Cancellation, Exchange, tcp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// One rank on cores.
 pub struct Cpu {
-    meeting: Meeting,
+    world: ProcessGroup,
     communicator: Communicator,
     device: Device,
     ranks_on_host: usize,
@@ -29,44 +29,49 @@ impl Cpu {
     ///
     /// # Errors
     /// Says which rank cannot be reached or disagrees, or which setting cannot be followed.
-    pub fn join(door: &Door, thread: usize, flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
-        let alarm = Alarm::new();
+    pub fn join(
+        rendezvous: &Rendezvous,
+        thread: usize,
+        flags: &Flags,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self> {
+        let cancel = Cancellation::new();
         let choice = choice(flags, variable)?;
         let tcp = tcp_config(flags, variable)?;
-        let color = Split::read(variable)?.color((door.first_rank() / door.ranks_per_process()) as u32);
-        let mut meeting = door.join(thread, Arc::clone(&alarm))?;
-        let (rank, size) = (Exchange::rank(&meeting), Exchange::size(&meeting));
-        let member = meeting.members()[rank].clone();
-        let ranks_on_host = meeting.members().iter().filter(|other| other.host_id == member.host_id).count();
-        let local_rank = meeting.members()[..rank].iter().filter(|other| other.host_id == member.host_id).count();
-        let joined = meeting.split(i64::from(color), rank as i64).and_then(|mut group| {
-            let mut local = group.split(member.host_id as i64, rank as i64)?;
-            let host = Host::here(&member.host, member.host_id);
+        let color = Split::read(variable)?.color((rendezvous.first_rank() / rendezvous.ranks_per_process()) as u32);
+        let mut world = rendezvous.join(thread, Arc::clone(&cancel))?;
+        let (rank, size) = (Exchange::rank(&world), Exchange::size(&world));
+        let info = world.ranks()[rank].clone();
+        let ranks_on_host = world.ranks().iter().filter(|other| other.host_id == info.host_id).count();
+        let local_rank = world.ranks()[..rank].iter().filter(|other| other.host_id == info.host_id).count();
+        let joined = world.split(i64::from(color), rank as i64).and_then(|mut group| {
+            let mut local = group.split(info.host_id as i64, rank as i64)?;
+            let host = Host::here(&info.host, info.host_id);
             let (interface_names, address_family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
-            let token = door.token();
-            let options = Options { token, alarm, host, choice, tcp, interface_names, address_family };
+            let token = rendezvous.token();
+            let options = Options { token, cancel, host, choice, tcp, interface_names, address_family };
             Communicator::join(&mut group, &mut local, options)
         });
         let communicator = match joined {
             Ok(communicator) => communicator,
-            Err(error) => return Err(Error::Job(meeting.fail(&error.to_string()))),
+            Err(error) => return Err(Error::Job(world.fail(&error.to_string()))),
         };
         let device = Device {
             rank,
             group: color,
-            pid: member.pid,
-            host: member.host.split('.').next().unwrap_or_default().to_owned(),
+            pid: info.pid,
+            host: info.host.split('.').next().unwrap_or_default().to_owned(),
             device: local_rank,
             bus_id: "0000:00:00".into(),
             name: processor(),
         };
         let is_whole = communicator.size() == size;
-        Ok(Cpu { meeting, communicator, device, ranks_on_host, is_whole })
+        Ok(Cpu { world, communicator, device, ranks_on_host, is_whole })
     }
 
-    /// This rank's seat in the job's meeting.
-    pub(super) fn meeting(&mut self) -> &mut Meeting {
-        &mut self.meeting
+    /// All ranks of the job.
+    pub(super) fn world(&mut self) -> &mut ProcessGroup {
+        &mut self.world
     }
 
     /// Runs a small operation of the engine itself, in place.
@@ -137,7 +142,7 @@ impl Backend for Cpu {
     }
 
     fn hosts(&self) -> Option<usize> {
-        let hosts: BTreeSet<u64> = self.meeting.members().iter().map(|member| member.host_id).collect();
+        let hosts: BTreeSet<u64> = self.world.ranks().iter().map(|info| info.host_id).collect();
         Some(hosts.len())
     }
 
@@ -180,14 +185,14 @@ impl Backend for Cpu {
 
     fn barrier(&mut self) -> Result<()> {
         if !self.is_whole {
-            self.meeting.barrier()?;
+            self.world.barrier()?;
         }
-        // Ranks leave this within a microsecond of each other, which the meeting cannot do.
+        // Ranks leave this within a microsecond of each other, which the process group cannot do.
         self.reduce_small(&mut [0.0], RedOp::Max)
     }
 
     fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()> {
-        let ranks = Exchange::size(&self.meeting) as f64;
+        let ranks = Exchange::size(&self.world) as f64;
         if self.is_whole {
             let redop = match how {
                 How::Sum | How::Avg => RedOp::Sum,
@@ -196,7 +201,7 @@ impl Backend for Cpu {
             };
             self.reduce_small(values, redop)?;
         } else {
-            reduce_by_meeting(&mut self.meeting, values, how)?;
+            reduce_over_all(&mut self.world, values, how)?;
         }
         if how == How::Avg {
             values.iter_mut().for_each(|value| *value /= ranks);
@@ -205,7 +210,7 @@ impl Backend for Cpu {
     }
 
     fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let all = self.meeting.all_gather(mine)?;
+        let all = self.world.all_gather(mine)?;
         Ok((self.device.rank == 0).then_some(all))
     }
 
@@ -215,9 +220,9 @@ impl Backend for Cpu {
     }
 }
 
-impl Seated for Cpu {
+impl JobBackend for Cpu {
     fn begin(&self) {
-        self.meeting.enter();
+        self.world.enter();
     }
 
     /// Why `collective` does not go by the algorithm that was asked for, where it does not.
@@ -226,18 +231,18 @@ impl Seated for Cpu {
     }
 
     fn leave(self) -> Result<()> {
-        self.meeting.leave_operation();
-        Ok(self.meeting.leave()?)
+        self.world.leave_operation();
+        Ok(self.world.leave()?)
     }
 
     fn fail(self, reason: &str) -> String {
-        self.meeting.fail(reason)
+        self.world.fail(reason)
     }
 }
 
-fn reduce_by_meeting(meeting: &mut Meeting, values: &mut [f64], how: How) -> Result<()> {
+fn reduce_over_all(world: &mut ProcessGroup, values: &mut [f64], how: How) -> Result<()> {
     let mine: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    for (rank, theirs) in meeting.all_gather(&mine)?.iter().enumerate() {
+    for (rank, theirs) in world.all_gather(&mine)?.iter().enumerate() {
         let numbers = theirs.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()));
         for (value, number) in values.iter_mut().zip(numbers) {
             *value = match how {

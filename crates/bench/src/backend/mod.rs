@@ -1,4 +1,4 @@
-//! What the benchmark asks of whatever carries a collective: memory, running an operation, and small talk between
+//! What the benchmark asks of whatever carries a collective: memory, running an operation, and small exchanges between
 //! ranks.
 
 pub mod cpu;
@@ -228,7 +228,7 @@ fn no_graphs(name: &str) -> Error {
 }
 
 /// A backend that has a place in a job of several processes.
-pub trait Seated: Backend {
+pub trait JobBackend: Backend {
     /// Says that operations begin: from now on a job in which nobody gets on counts as stuck.
     fn begin(&self);
 

@@ -39,7 +39,7 @@ pub struct Part {
 
 /// Whose buffers, in which operation.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct RankBuffers<'a> {
     /// Which collective.
     pub collective: Collective,
     /// How large it is.
@@ -56,7 +56,7 @@ pub struct Place<'a> {
     pub in_place: bool,
 }
 
-impl Place<'_> {
+impl RankBuffers<'_> {
     /// What the rank gives; nothing where it only gets.
     pub fn gives(&self) -> Vec<Part> {
         let count = self.shape.send_bytes / self.element;

@@ -13,7 +13,7 @@
 mod element;
 mod layout;
 
-pub use layout::{Part, Place, Stream};
+pub use layout::{Part, RankBuffers, Stream};
 
 use crate::Result;
 use crate::backend::Backend;

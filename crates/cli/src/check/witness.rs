@@ -1,36 +1,36 @@
 //! A rank's part: one rank of each host tells what its host is, rank 0 answers for all.
 
 use super::Found;
-use busbw_launch::{Door, Meeting, Place, Settings, host};
+use busbw_launch::{JobRank, ProcessGroup, Rendezvous, Settings, host};
 use busbw_model::NodeFacts;
 use busbw_model::node::{Hello, Known};
-use busbw_net::{Alarm, Exchange};
+use busbw_net::{Cancellation, Exchange};
 use busbw_probe::Root;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The facts of all hosts of this process's job on rank 0, none on the others; those of this node without a job.
 pub fn gather(patience: Duration) -> Result<Option<Found>, String> {
     let look = |name: &str| std::env::var(name).ok();
-    let place = Place::detect(&look).map_err(|e| e.to_string())?;
+    let job_rank = JobRank::detect(&look).map_err(|e| e.to_string())?;
     let name = host::name(&look);
-    if place.size == 1 {
+    if job_rank.size == 1 {
         return Ok(Some(Found::at_hand(vec![busbw_probe::node_of(&Root::live(), &name)])));
     }
     let settings = Settings { timeout: patience, flags: "check".into(), ..Settings::default() };
-    let door = Door::open(&place, &look, settings).map_err(|e| e.to_string())?;
-    let meeting = door.join(0, Alarm::new()).map_err(|e| e.to_string())?;
-    together(meeting, &name)
+    let rendezvous = Rendezvous::open(&job_rank, &look, settings).map_err(|e| e.to_string())?;
+    let world = rendezvous.join(0, Cancellation::new()).map_err(|e| e.to_string())?;
+    together(world, &name)
 }
 
-fn together(mut meeting: Meeting, name: &str) -> Result<Option<Found>, String> {
-    let rank = meeting.rank();
-    let mine = if speaks(&meeting) { Some(busbw_probe::node_of(&Root::live(), name)) } else { None };
+fn together(mut world: ProcessGroup, name: &str) -> Result<Option<Found>, String> {
+    let rank = world.rank();
+    let mine = if speaks(&world) { Some(busbw_probe::node_of(&Root::live(), name)) } else { None };
     // All look at their clocks when the last is ready.
-    meeting.barrier().map_err(|e| e.to_string())?;
+    world.barrier().map_err(|e| e.to_string())?;
     let bytes = mine.map_or(Ok(Vec::new()), |node| serde_json::to_vec(&with_time(node)));
     let bytes = bytes.map_err(|e| format!("this node's facts: {e}"))?;
-    let all = meeting.gather(0, &bytes).map_err(|e| e.to_string())?;
-    meeting.leave().map_err(|e| e.to_string())?;
+    let all = world.gather(0, &bytes).map_err(|e| e.to_string())?;
+    world.leave().map_err(|e| e.to_string())?;
     if rank != 0 {
         return Ok(None);
     }
@@ -42,10 +42,10 @@ fn together(mut meeting: Meeting, name: &str) -> Result<Option<Found>, String> {
 }
 
 /// Whether this is the first rank of its host.
-fn speaks(meeting: &Meeting) -> bool {
-    let members = meeting.members();
-    let mine = &members[meeting.rank()];
-    members.iter().position(|member| member.host_id == mine.host_id) == Some(meeting.rank())
+fn speaks(world: &ProcessGroup) -> bool {
+    let ranks = world.ranks();
+    let mine = &ranks[world.rank()];
+    ranks.iter().position(|info| info.host_id == mine.host_id) == Some(world.rank())
 }
 
 fn with_time(mut node: NodeFacts) -> NodeFacts {

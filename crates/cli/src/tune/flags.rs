@@ -22,7 +22,7 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Tune {
-    /// A ready-made space (sockets, ib, algo, channels) or a TOML file
+    /// A built-in space (sockets, ib, algo, channels) or a TOML file
     #[arg(value_name = "SPACE", value_hint = ValueHint::FilePath, required_unless_present = "var")]
     space: Option<String>,
 
@@ -153,7 +153,7 @@ Exit status:
   2  the space, the objective or the store cannot be used, or bad usage";
 
 impl Tune {
-    /// The space: ready-made or from a file, with what flags change.
+    /// The space: built-in or from a file, with what flags change.
     pub fn space(&self) -> Result<Space, String> {
         let mut space = match &self.space {
             Some(name) => Space::open(name).map_err(|e| e.to_string())?,

@@ -3,13 +3,13 @@
 /// The host of every rank, and its number among the ranks of that host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
-    places: Vec<Place>,
+    by_rank: Vec<HostRank>,
     sizes: Vec<usize>,
 }
 
-/// Where a rank is.
+/// Which host a rank is on, and which of its ranks it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct HostRank {
     /// Index of the host, in the order in which hosts first appear among the ranks.
     pub host: usize,
     /// Number of the rank among those of its host, in the order of ranks.
@@ -21,22 +21,22 @@ impl Layout {
     pub fn new<T: PartialEq>(hosts: &[T]) -> Self {
         let mut seen: Vec<&T> = Vec::new();
         let mut sizes: Vec<usize> = Vec::new();
-        let mut places = Vec::with_capacity(hosts.len());
+        let mut by_rank = Vec::with_capacity(hosts.len());
         for name in hosts {
             let host = seen.iter().position(|other| *other == name).unwrap_or_else(|| {
                 seen.push(name);
                 sizes.push(0);
                 seen.len() - 1
             });
-            places.push(Place { host, local: sizes[host] });
+            by_rank.push(HostRank { host, local: sizes[host] });
             sizes[host] += 1;
         }
-        Layout { places, sizes }
+        Layout { by_rank, sizes }
     }
 
     /// How many ranks there are.
     pub fn ranks(&self) -> usize {
-        self.places.len()
+        self.by_rank.len()
     }
 
     /// How many hosts there are.
@@ -44,9 +44,9 @@ impl Layout {
         self.sizes.len()
     }
 
-    /// Where `rank` is.
-    pub fn place(&self, rank: usize) -> Place {
-        self.places[rank]
+    /// The host of `rank`, and its number there.
+    pub fn host_rank(&self, rank: usize) -> HostRank {
+        self.by_rank[rank]
     }
 
     /// How many ranks each host has, where that is the same number everywhere.
@@ -56,7 +56,7 @@ impl Layout {
 
     /// Whether ranks are numbered host by host: 0 to k - 1 on the first host, and so on.
     pub fn is_by_host(&self) -> bool {
-        self.places.is_sorted_by_key(|place| place.host)
+        self.by_rank.is_sorted_by_key(|one| one.host)
     }
 
     /// Whether there are several hosts with several ranks each, equally many.
@@ -87,6 +87,6 @@ mod tests {
                 "{hosts:?}"
             );
         }
-        assert_eq!(Layout::new(&["a", "b", "a"]).place(2), Place { host: 0, local: 1 });
+        assert_eq!(Layout::new(&["a", "b", "a"]).host_rank(2), HostRank { host: 0, local: 1 });
     }
 }

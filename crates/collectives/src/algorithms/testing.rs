@@ -156,9 +156,9 @@ impl Mesh for MemoryMesh {
     }
 
     fn test(&mut self, request: Request) -> Result<bool> {
-        let mut net = self.net.lock().map_err(|_| Error::Alarm("another rank has failed".into()))?;
+        let mut net = self.net.lock().map_err(|_| Error::Cancelled("another rank has failed".into()))?;
         if net.failed {
-            return Err(Error::Alarm("another rank has failed".into()));
+            return Err(Error::Cancelled("another rank has failed".into()));
         }
         let index = match self.delivery {
             Delivery::Prompt => request.connection as usize,
@@ -179,7 +179,7 @@ impl Mesh for MemoryMesh {
         std::thread::yield_now();
         match Instant::now() < self.deadline {
             true => Ok(()),
-            false => Err(Error::Alarm(format!("rank {} of {} hangs", self.rank, self.size))),
+            false => Err(Error::Cancelled(format!("rank {} of {} hangs", self.rank, self.size))),
         }
     }
 

@@ -59,11 +59,11 @@ pub(crate) unsafe fn two_level<M: Mesh + ?Sized>(
         return Err(impossible(op.collective, layout));
     };
     op.check(layout.ranks())?;
-    let root = layout.place(if op.collective.has_root() { op.root } else { 0 });
+    let root = layout.host_rank(if op.collective.has_root() { op.root } else { 0 });
     let mut levels = Levels {
         host,
         rails,
-        local: layout.place(rank).local,
+        local: layout.host_rank(rank).local,
         locals,
         ranks: layout.ranks(),
         root_host: root.host,

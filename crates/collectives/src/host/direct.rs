@@ -11,20 +11,20 @@ use busbw_net::shm::{Group, Named};
 /// Bytes that are fetched from another process at once: those of all ranks stay in the core's cache.
 const CHUNK: usize = 64 << 10;
 
-/// A place in a rank's memory.
+/// An address in a rank's memory.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum Address {
     /// Mapped here.
     Here(*mut u8),
     /// Plain memory of another process.
     There(u64),
 }
 
-impl Place {
+impl Address {
     fn plus(self, bytes: usize) -> Self {
         match self {
-            Place::Here(pointer) => Place::Here(pointer.wrapping_add(bytes)),
-            Place::There(address) => Place::There(address + bytes as u64),
+            Address::Here(pointer) => Address::Here(pointer.wrapping_add(bytes)),
+            Address::There(address) => Address::There(address + bytes as u64),
         }
     }
 }
@@ -32,8 +32,8 @@ impl Place {
 /// What is kept from one operation to the next so that it need not be allocated.
 #[derive(Default)]
 pub(super) struct Workspace {
-    send: Vec<Place>,
-    receive: Vec<Place>,
+    send: Vec<Address>,
+    receive: Vec<Address>,
     inputs: Vec<*const u8>,
     outputs: Vec<*mut u8>,
     scratch: Vec<u8>,
@@ -66,17 +66,17 @@ impl<'a> Direct<'a> {
         workspace.receive.clear();
         for (peer, one) in announced.iter().enumerate() {
             let find = |named: Named, bytes| match group.reach(peer, named, bytes)? {
-                Some(pointer) => Ok(Place::Here(pointer)),
-                None => Ok(Place::There(named.offset)),
+                Some(pointer) => Ok(Address::Here(pointer)),
+                None => Ok(Address::There(named.offset)),
             };
-            let find = |named, bytes| if bytes == 0 { Ok(Place::There(0)) } else { find(named, bytes) };
+            let find = |named, bytes| if bytes == 0 { Ok(Address::There(0)) } else { find(named, bytes) };
             let own = peer == rank;
             workspace.send.push(match own {
-                true => Place::Here(operation.send.cast_mut()),
+                true => Address::Here(operation.send.cast_mut()),
                 false => find(one.send, shape.send_bytes(peer))?,
             });
             workspace.receive.push(match own {
-                true => Place::Here(operation.receive),
+                true => Address::Here(operation.receive),
                 false => find(one.receive, shape.receive_bytes(peer))?,
             });
         }
@@ -126,7 +126,7 @@ impl<'a> Direct<'a> {
     /// That of [`Direct::run`].
     unsafe fn reduce(&mut self, start: usize, len: usize) -> Result<()> {
         let Some((first_taker, _)) = self.takers().next() else { return Ok(()) };
-        let remote = |place: &Place| matches!(place, Place::There(_));
+        let remote = |address: &Address| matches!(address, Address::There(_));
         let far = self.workspace.send.iter().any(remote)
             || self.takers().any(|(taker, _)| remote(&self.workspace.receive[taker]));
         let step = if far { CHUNK } else { len.max(1) };
@@ -137,13 +137,13 @@ impl<'a> Direct<'a> {
             let bytes = step.min(start + len - from);
             // SAFETY: handed on.
             unsafe { self.reduce_step(first_taker, from, bytes)? };
-            self.group.alarm().advance();
+            self.group.cancellation().advance();
         }
         Ok(())
     }
 
     /// # Safety
-    /// That of [`Direct::run`]; with remote places, the scratch holds a chunk for each rank and one more.
+    /// That of [`Direct::run`]; with remote addresses, the scratch holds a chunk for each rank and one more.
     unsafe fn reduce_step(&mut self, taker: usize, from: usize, bytes: usize) -> Result<()> {
         let (shape, operation, takers) = (self.shape, self.operation, self.takers());
         let Workspace { send, receive, inputs, outputs, scratch } = &mut *self.workspace;
@@ -152,8 +152,8 @@ impl<'a> Direct<'a> {
         for giver in 0..shape.size {
             let Some(piece) = shape.piece(giver, taker) else { continue };
             inputs.push(match send[giver].plus(piece.from + from) {
-                Place::Here(pointer) => pointer,
-                Place::There(address) => {
+                Address::Here(pointer) => pointer,
+                Address::There(address) => {
                     let chunk = scratch[giver * CHUNK..].as_mut_ptr();
                     // SAFETY: a chunk holds the bytes; the peer keeps its own as they are.
                     unsafe { self.group.read(giver, address, chunk, bytes)? };
@@ -164,8 +164,8 @@ impl<'a> Direct<'a> {
         let mut far = Vec::new();
         for (taker, piece) in takers {
             match receive[taker].plus(piece.to + from) {
-                Place::Here(pointer) => outputs.push(pointer),
-                Place::There(address) => far.push((taker, address)),
+                Address::Here(pointer) => outputs.push(pointer),
+                Address::There(address) => far.push((taker, address)),
             }
         }
         if outputs.is_empty() {
@@ -193,13 +193,13 @@ impl<'a> Direct<'a> {
         for step in 0..self.shape.size {
             let taker = (self.rank + step) % self.shape.size;
             let Some(piece) = self.shape.piece(giver, taker) else { continue };
-            let Place::Here(from) = send[giver].plus(piece.from + start) else { continue };
+            let Address::Here(from) = send[giver].plus(piece.from + start) else { continue };
             source = Some(from);
             match receive[taker].plus(piece.to + start) {
-                Place::Here(to) if to == from => {}
-                Place::Here(to) => outputs.push(to),
+                Address::Here(to) if to == from => {}
+                Address::Here(to) => outputs.push(to),
                 // SAFETY: both places hold the bytes, and nobody else uses the taker's until all are done.
-                Place::There(address) => unsafe { self.group.write(taker, address, from, len)? },
+                Address::There(address) => unsafe { self.group.write(taker, address, from, len)? },
             }
         }
         if let Some(from) = source.filter(|_| !outputs.is_empty()) {
@@ -217,13 +217,13 @@ impl<'a> Direct<'a> {
         let Some(Piece { from, to, bytes }) = self.shape.piece(giver, self.rank) else { return Ok(()) };
         let to = self.operation.receive.wrapping_add(to);
         match self.workspace.send[giver].plus(from) {
-            Place::Here(pointer) if pointer == to => {}
+            Address::Here(pointer) if pointer == to => {}
             // SAFETY: both places hold the bytes, and only this rank writes its receive buffer.
-            Place::Here(pointer) => unsafe { copy(&[to], pointer, bytes, self.store) },
+            Address::Here(pointer) => unsafe { copy(&[to], pointer, bytes, self.store) },
             // SAFETY: as above.
-            Place::There(address) => unsafe { self.group.read(giver, address, to, bytes)? },
+            Address::There(address) => unsafe { self.group.read(giver, address, to, bytes)? },
         }
-        self.group.alarm().advance();
+        self.group.cancellation().advance();
         Ok(())
     }
 }

@@ -104,7 +104,7 @@ impl HostGroup {
             // SAFETY: as above.
             unsafe { self.by_announcement(call)? };
         }
-        self.group.alarm().advance();
+        self.group.cancellation().advance();
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl HostGroup {
             self.mailboxes.next();
             // SAFETY: handed on; `step` is such that a mailbox holds all pieces.
             unsafe { self.one_step(&call, from, longest.min(from + step))? };
-            self.group.alarm().advance();
+            self.group.cancellation().advance();
         }
         Ok(())
     }

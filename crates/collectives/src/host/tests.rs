@@ -5,7 +5,7 @@ use crate::Operation;
 use busbw_model::{Collective, Datatype, RedOp};
 use busbw_net::shm::{Buffer, Group, ThreadExchange};
 use busbw_net::wait::Cores;
-use busbw_net::{Alarm, Result, Token};
+use busbw_net::{Cancellation, Result, Token};
 use std::sync::Arc;
 
 /// Where buffers lie, and what the system allows.
@@ -36,21 +36,25 @@ impl Held {
     }
 }
 
-/// Runs `body` on `size` threads, each with its group and alarm, and gives what they return.
-fn on_ranks<T: Send>(size: usize, body: impl Fn(HostGroup, Arc<Alarm>) -> T + Sync) -> Vec<T> {
+/// Runs `body` on `size` threads, each with its group and cancellation, and gives what they return.
+fn on_ranks<T: Send>(size: usize, body: impl Fn(HostGroup, Arc<Cancellation>) -> T + Sync) -> Vec<T> {
     let cores = std::thread::available_parallelism().unwrap().get();
     on_ranks_with(if size > cores { Cores::Shared } else { Cores::Own }, size, body)
 }
 
-fn on_ranks_with<T: Send>(cores: Cores, size: usize, body: impl Fn(HostGroup, Arc<Alarm>) -> T + Sync) -> Vec<T> {
-    let (alarm, token) = (Alarm::new(), Token::random().unwrap());
+fn on_ranks_with<T: Send>(
+    cores: Cores,
+    size: usize,
+    body: impl Fn(HostGroup, Arc<Cancellation>) -> T + Sync,
+) -> Vec<T> {
+    let (cancel, token) = (Cancellation::new(), Token::random().unwrap());
     std::thread::scope(|scope| {
-        let exchanges = ThreadExchange::among(size, &alarm);
+        let exchanges = ThreadExchange::among(size, &cancel);
         let rank = |mut exchange: ThreadExchange| {
-            let (alarm, body) = (Arc::clone(&alarm), &body);
+            let (cancel, body) = (Arc::clone(&cancel), &body);
             scope.spawn(move || {
-                let group = Group::join(&mut exchange, token, Arc::clone(&alarm), cores).unwrap();
-                body(HostGroup::new(group).unwrap(), alarm)
+                let group = Group::join(&mut exchange, token, Arc::clone(&cancel), cores).unwrap();
+                body(HostGroup::new(group).unwrap(), cancel)
             })
         };
         let threads: Vec<_> = exchanges.into_iter().map(rank).collect();
@@ -319,12 +323,12 @@ fn what_cannot_be_run_is_refused_on_every_rank() {
 }
 
 #[test]
-fn a_raised_alarm_ends_a_wait_for_a_rank_that_never_comes() {
+fn cancelling_ends_a_wait_for_a_rank_that_never_comes() {
     for count in [1, 100_000] {
-        let results = on_ranks(3, |mut group, alarm| {
+        let results = on_ranks(3, |mut group, cancel| {
             if group.rank() == 2 {
                 std::thread::sleep(std::time::Duration::from_millis(20));
-                alarm.raise("rank 2 was told to stop");
+                cancel.trigger("rank 2 was told to stop");
                 return Ok(());
             }
             run_plain(&mut group, Collective::AllReduce, count).map_err(|error| error.to_string())

@@ -1,7 +1,8 @@
 //! Counters of a NIC's driver: `rules/counters.toml` says which should not rise, and what it means when one does.
 
 use super::sheet::{Sheet, listed};
-use crate::data::{self, CounterCause, Counters};
+use crate::data;
+use busbw_model::counters::{Cause, Counter, Counters, Family};
 use busbw_model::node::{NetInterface, NicCounter};
 use std::sync::LazyLock;
 
@@ -11,8 +12,8 @@ static KNOWN: LazyLock<Counters> =
 const FEW_IN: u64 = 1_000_000;
 
 /// Why a counter rises that never should. What may rise at a low rate needs a rate, which `busbw monitor` measures.
-fn cause(name: &str) -> Option<&'static CounterCause> {
-    let is_it = |known: &&data::Counter| known.family == "driver" && known.name == name && known.per_second == 0.0;
+fn cause(name: &str) -> Option<&'static Cause> {
+    let is_it = |known: &&Counter| known.family == Family::Driver && known.name == name && known.per_second == 0.0;
     let cause = KNOWN.counter.iter().find(is_it)?.cause.as_ref()?;
     KNOWN.cause.iter().find(|known| known.name == *cause)
 }
@@ -21,7 +22,7 @@ fn cause(name: &str) -> Option<&'static CounterCause> {
 pub(super) fn check(interface: &NetInterface, sheet: &mut Sheet) {
     const ITEM: &str = "counters";
     let known = interface.counters.iter().filter_map(|(name, counter)| Some((name, counter, cause(name)?)));
-    let known: Vec<(&String, &NicCounter, &CounterCause)> = known.collect();
+    let known: Vec<(&String, &NicCounter, &Cause)> = known.collect();
     if known.is_empty() {
         return;
     }

@@ -101,6 +101,11 @@ fn remedy_of_state(Port { device, port }: Port) -> String {
         _ if port.state == "INIT" || port.state == "ARMED" => {
             "The cable is in and no subnet manager has set the port up; see that one runs: `sudo sminfo; systemctl status opensm`".into()
         }
+        // InfiniBand's link is up and the port is not: mlx5 shows a virtual function so until the subnet manager knows its GUID.
+        None if port.physical_state.as_deref() == Some("LinkUp") => {
+            "The cable is in and the port has no address from the subnet manager. A virtual function needs a GUID (`ip link set PF vf N \
+             port_guid …`, then `state auto`), and a subnet manager that serves virtual functions (OpenSM: `virt_enabled 2`)".into()
+        }
         Some(interface) => {
             format!("Bring its interface up, and see cable and switch port: `sudo ip link set {interface} up; ethtool {interface}`")
         }

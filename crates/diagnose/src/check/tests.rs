@@ -14,12 +14,22 @@ const FAULTS: &str = include_str!("../../../../rules/cases/nodes/faults.toml");
 #[serde(deny_unknown_fields)]
 struct Faults {
     node: Vec<Fault>,
+    beside: Vec<Beside>,
+}
+
+/// Nodes beside each other, and how they differ.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Beside {
+    differ: Vec<String>,
+    nodes: Vec<Fault>,
 }
 
 /// A healthy node with other facts, and its lines that are no `ok`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fault {
+    #[serde(default)]
     told: Vec<String>,
     #[serde(default)]
     set: Map<String, Value>,
@@ -71,66 +81,19 @@ fn a_node_gets_its_lines() {
     assert!(troubles(&checked).is_empty() && !checked.failed() && checked.odd_ones.is_empty());
 }
 
-/// A change of a healthy node.
-type Edit = fn(&mut NodeFacts);
-
-fn named(host: &str, edits: &[Edit]) -> NodeFacts {
-    let mut node = NodeFacts { host: host.into(), ..serde_json::from_str(HEALTHY).expect("facts") };
-    edits.iter().for_each(|edit| edit(&mut node));
-    node
-}
-
 #[test]
 fn the_odd_one_is_named_with_the_value_of_the_majority() {
-    let time = |node: &mut NodeFacts, together_us| {
-        node.clock = Known::Known(Clock { synchronised: true, error_us: 0, together_us: Some(together_us) });
-    };
-    let odd: &[Edit] = &[
-        |n| n.nccl[0].version = Some("2.18.3".into()),
-        |n| n.interfaces[0].mtu = Some(1500),
-        |n| drop(n.environment.insert("NCCL_ALGO".into(), "Ring".into())),
-        |n| n.rdma[0].ports[0].rate_gbps = Some(200.0),
-    ];
-    let mut nodes = vec![named("a", &[]), named("b", odd), named("c", &[])];
-    for (node, together_us) in nodes.iter_mut().zip([5_000_000, 5_100_000, 9_000_000]) {
-        time(node, together_us);
+    let faults: Faults = toml::from_str(FAULTS).expect("faults");
+    for Beside { differ, nodes } in faults.beside {
+        let nodes: Vec<NodeFacts> =
+            nodes.iter().map(|fault| NodeFacts { host: fault.name.clone(), ..fault.node() }).collect();
+        let told = check(&nodes, &Hello::default()).odd_ones.into_iter().map(|odd| {
+            let (result, code) =
+                (if odd.fails { "fail" } else { "warn" }, odd.code.map_or("no code", |code| code.as_str()));
+            let values: Vec<String> = odd.differ.iter().map(|(host, value)| format!("{host} {value}")).collect();
+            let majority = odd.majority.as_deref().unwrap_or("?");
+            format!("{result} {}: {} not {majority} ({code})", odd.item, values.join(", "))
+        });
+        assert_eq!(told.collect::<Vec<_>>(), differ);
     }
-    let checked = check(&nodes, &Hello::default());
-    let told: Vec<String> = checked
-        .odd_ones
-        .iter()
-        .map(|odd| {
-            let differ: Vec<String> = odd.differ.iter().map(|(host, value)| format!("{host} {value}")).collect();
-            format!("{}: {} not {}", odd.item, differ.join(", "), odd.majority.as_deref().unwrap_or("?"))
-        })
-        .collect();
-    assert_eq!(
-        told,
-        [
-            "NCCL: b 2.18.3 not 2.20.5",
-            "rate of mlx5_0/1: b 200 Gbit/s not 400 Gbit/s",
-            "MTU of eth0: b 1500 not 9000",
-            "NCCL_ALGO: b Ring not none",
-            "time: c 3.9 s ahead not within a second of each other",
-        ]
-    );
-    assert!(checked.failed());
-    let down: Edit = |n| {
-        let spare =
-            NetInterface { name: "eth1".into(), state: "down".into(), mtu: Some(9000), ..NetInterface::default() };
-        n.interfaces.push(spare);
-    };
-    let other: Edit = |n| {
-        n.interfaces[1].mtu = Some(1500);
-        n.rdma[0].ports[0].rate_gbps = Some(200.0);
-        if let Known::Known(limits) = &mut n.limits {
-            limits.open_files.hard = Bound::At(65536);
-        }
-    };
-    let three = check(&[named("a", &[down]), named("b", &[down, other]), named("c", &[down])], &Hello::default());
-    let codes: Vec<(&str, &str)> =
-        three.odd_ones.iter().map(|odd| (odd.item.as_str(), odd.code.map_or("", |code| code.as_str()))).collect();
-    assert_eq!(codes, [("rate of mlx5_0/1", "nic.rate"), ("nofile", "limits.files")]);
-    let two = check(&[named("a", &[]), named("b", &[|n| n.kernel = Some("5.15.0".into())])], &Hello::default());
-    assert_eq!((two.odd_ones[0].majority.as_deref(), two.odd_ones[0].differ.len()), (None, 2));
 }

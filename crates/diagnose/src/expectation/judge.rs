@@ -2,6 +2,7 @@
 
 use super::{Prospect, question};
 use crate::case::Test;
+use crate::curve::median;
 use busbw_model::{Bytes, Collective, Judged, Judgement, Subject};
 use busbw_predict::{Cluster, PredictionRow, predict};
 
@@ -42,9 +43,7 @@ impl Hypothesis {
         let sizes: Vec<Bytes> = last.iter().map(|(size, _)| *size).collect();
         let share_of = |predicted: &[PredictionRow]| {
             let shares = last.iter().zip(predicted).map(|((_, measured), row)| measured.0 / row.busbw.0);
-            let mut shares: Vec<f64> = shares.filter(|share| share.is_finite()).collect();
-            shares.sort_by(f64::total_cmp);
-            shares.get(shares.len() / 2).copied()
+            median(shares.filter(|share| share.is_finite()).collect())
         };
         let predicted = predict(&cluster, collective, &sizes).rows;
         let reached = share_of(&predicted)?;

@@ -13,6 +13,7 @@ mod suspects;
 
 use crate::Given;
 use crate::case::{Case, Test};
+use crate::rules::sound;
 use busbw_model::{
     Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Severity,
 };
@@ -142,19 +143,13 @@ fn reached(collective: Collective, how: &str, members: &[&Prospect]) -> Option<F
         1 => format!("{collective} reaches {high}"),
         count => format!("{count} tables of {collective} reach {low:.2} to {high}"),
     };
-    Some(Finding {
-        code: Code::OkAsExpected,
-        severity: Severity::Info,
-        confidence: if first.described { 0.9 } else { 0.6 },
-        title: format!("{who}; this machine should reach {expected}"),
-        explanation: format!(
-            "Large messages are limited by {bottleneck}. Predicted for {how}. Below some MiB a collective's time is latency, so \
-             its busbw is small there on any machine."
-        ),
-        evidence: extremes(members).into_iter().flat_map(Prospect::evidence).collect(),
-        remedy: Vec::new(),
-        expected_gain: None,
-    })
+    let why = format!(
+        "Large messages are limited by {bottleneck}. Predicted for {how}. Below some MiB a collective's time is latency, so \
+         its busbw is small there on any machine."
+    );
+    let confidence = if first.described { 0.9 } else { 0.6 };
+    let evidence = extremes(members).into_iter().flat_map(Prospect::evidence).collect();
+    Some(sound(confidence, format!("{who}; this machine should reach {expected}"), why, evidence))
 }
 
 /// The slowest and the fastest, or the only one.
@@ -229,11 +224,12 @@ impl Prospect<'_> {
         let expected = self.expected();
         let suspect = suspects::most_alike(self.cluster(), self.collective, &self.ends(), self.test.comm);
         let (code, likeness) = match &suspect {
-            Some(suspect) => (suspect.code, suspect.likeness(plateau)),
+            Some(suspect) => (suspect.trouble.code, suspect.likeness(plateau)),
             None if self.cluster().domains() > 1 => (Code::NicRate, String::new()),
             None => (Code::P2pDisabled, String::new()),
         };
-        let cause = suspect.as_ref().map_or("the cause is not visible".into(), |s| format!("as with {}", s.words));
+        let cause =
+            suspect.as_ref().map_or("the cause is not visible".into(), |s| format!("as with {}", s.trouble.words));
         Finding {
             code,
             severity: Severity::Warning,
@@ -241,7 +237,7 @@ impl Prospect<'_> {
             title: format!("{}: {plateau} of {} expected, {cause}", self.what(), expected.busbw),
             explanation: format!("Predicted for {}; limited by {}.{likeness}", self.how(), expected.bottleneck),
             evidence: self.evidence(),
-            remedy: suspect.map_or_else(general_remedy, |suspect| suspect.remedy()),
+            remedy: suspect.map_or_else(general_remedy, |suspect| vec![suspect.trouble.remedy.into()]),
             expected_gain: Some(self.gain(expected.busbw)),
         }
     }

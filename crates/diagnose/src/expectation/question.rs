@@ -4,7 +4,7 @@ use super::judge::{Fit, Hypothesis};
 use super::{Prospect, setting};
 use crate::case::Test;
 use crate::curve::BANDWIDTH_FROM;
-use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Subject};
+use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Subject, counted};
 use busbw_predict::Cluster;
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 
@@ -105,7 +105,7 @@ fn links(cluster: &Cluster) -> String {
 }
 
 fn sockets(cluster: &Cluster) -> String {
-    format!("a host with {} socket{}", cluster.cpu.sockets, if cluster.cpu.sockets == 1 { "" } else { "s" })
+    format!("a host with {}", counted(cluster.cpu.sockets, "socket"))
 }
 
 /// `8 NICs of 400 Gbit/s per host`.
@@ -116,8 +116,7 @@ fn nics(cluster: &Cluster) -> String {
         NetTransport::InfiniBand | NetTransport::Roce => " without GPUDirect RDMA".into(),
         other => format!(" over {}", other.name()),
     };
-    let plural = if nics.count == 1 { "" } else { "s" };
-    format!("{} NIC{plural} of {:.0} Gbit/s per host{kind}", nics.count, nics.rate.gbit_per_s())
+    format!("{} of {:.0} Gbit/s per host{kind}", counted(nics.count, "NIC"), nics.rate.gbit_per_s())
 }
 
 /// A table whose figures hardware cannot have given: no numbers, none but zeros, more than anything carries.

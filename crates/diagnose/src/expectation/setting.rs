@@ -2,7 +2,7 @@
 
 use crate::Given;
 use crate::case::{Case, Test};
-use busbw_model::{EnvOrigin, Run};
+use busbw_model::{EnvOrigin, Run, counted};
 use busbw_predict::cluster::{GpuLinks, Told};
 use busbw_predict::{Cluster, cluster};
 
@@ -26,8 +26,7 @@ pub(super) fn of(case: &Case, test: &Test, given: &Given) -> Vec<Cluster> {
 /// `2 nodes of 8 NVIDIA H20`.
 pub(super) fn words(cluster: &Cluster) -> String {
     let Cluster { nodes, gpus_per_node, gpu, .. } = cluster;
-    let plural = if *nodes == 1 { "node" } else { "nodes" };
-    format!("{nodes} {plural} of {gpus_per_node} {}", gpu.name)
+    format!("{} of {gpus_per_node} {}", counted(*nodes, "node"), gpu.name)
 }
 
 fn described(cluster: &Cluster, ranks: usize, nodes: Option<u32>) -> Option<Cluster> {
@@ -98,38 +97,19 @@ fn part(run: &Run, test: &Test) -> Run {
 
 #[cfg(test)]
 mod tests {
+    use super::described;
     use busbw_predict::cluster;
-
-    const CLUSTER: &str = "nodes = 2\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"NVSwitch\"\nnics_per_node = 8\nnic_gbps = 400\ntransport = \"InfiniBand\"\n";
-
-    /// What a table of one GPU of each of two hosts should reach, and what limits it.
-    fn expected(hosts: [&str; 2]) -> (f64, String) {
-        let device = |rank: usize| {
-            format!(
-                "#  Rank  {rank} Group  0 Pid 4{rank} on {} device {rank} [0x1b] NVIDIA H100 80GB HBM3\n",
-                hosts[rank]
-            )
-        };
-        let text = format!(
-            "# nThread 1 nGpus 1 minBytes 268435456 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n{}{}\
-             #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n\
-             \u{20}  268435456      67108864     float     sum      -1   5700.0   47.09   47.09      0   5700.0   47.09   47.09      0\n\
-             \u{20} 1073741824     268435456     float     sum      -1  22400.0   47.93   47.93      0  22400.0   47.93   47.93      0\n",
-            device(0),
-            device(1)
-        );
-        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
-        let cluster = cluster::parse(CLUSTER).expect("a cluster");
-        let expected = crate::diagnose_on(&run, Some(&cluster)).expected.expect("a prediction");
-        (expected.busbw.0, expected.bottleneck)
-    }
 
     /// A domain of NVLink is as wide as its hosts, however few of their GPUs take part, and these have their own NICs.
     #[test]
     fn one_gpu_of_each_of_two_hosts_is_not_joined_by_nvlink() {
-        let (across, limit) = expected(["gpu-a", "gpu-b"]);
-        assert!(across < 60.0 && !limit.contains("NVLink"), "{across} {limit}");
-        let (within, limit) = expected(["gpu-a", "gpu-a"]);
-        assert!(within > 100.0 && limit.contains("NVLink"), "{within} {limit}");
+        let whole =
+            cluster::parse("nodes = 2\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"NVSwitch\"\nnics_per_node = 8\n")
+                .expect("a cluster");
+        let shape = |nodes| {
+            let part = described(&whole, 2, Some(nodes)).expect("a part of it");
+            (part.domains(), part.nics.map(|nics| nics.count))
+        };
+        assert_eq!((shape(2), shape(1)), ((2, Some(1)), (1, Some(2))));
     }
 }

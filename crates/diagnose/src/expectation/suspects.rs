@@ -6,11 +6,11 @@ use busbw_predict::{Cluster, predict};
 use std::collections::HashSet;
 
 /// A trouble that can be put into a description, and taken out.
-struct Trouble {
-    code: Code,
+pub(super) struct Trouble {
+    pub code: Code,
     /// `kernel sockets instead of RDMA`.
-    words: &'static str,
-    remedy: &'static str,
+    pub words: &'static str,
+    pub remedy: &'static str,
     /// Puts it in; whether that changes anything.
     harm: fn(&mut Cluster) -> bool,
     /// Takes it out.
@@ -124,26 +124,20 @@ fn with_nics(cluster: &mut Cluster, change: impl FnOnce(&mut busbw_predict::clus
 
 /// A trouble that gives the measured figure.
 pub(super) struct Suspect {
-    pub code: Code,
-    pub words: &'static str,
+    pub trouble: &'static Trouble,
     /// What would be reached with it.
     pub busbw: GBps,
-    remedy: &'static str,
 }
 
 impl Suspect {
     /// What would be seen with it, beside what was.
     pub fn likeness(&self, measured: GBps) -> String {
-        let Suspect { words, busbw, .. } = self;
+        let Suspect { trouble: Trouble { words, .. }, busbw } = self;
         if busbw.0 < ALIKE * measured.0 {
             format!(" With {words}, {busbw} would be predicted: about what was measured.")
         } else {
             format!(" With {words}, {busbw} at best would be predicted, and small messages as late as here.")
         }
-    }
-
-    pub fn remedy(self) -> Vec<String> {
-        vec![self.remedy.to_string()]
     }
 }
 
@@ -168,13 +162,13 @@ pub(super) fn most_alike(
     comm: Option<&Communicator>,
 ) -> Option<Suspect> {
     let (measured, size) = (ends.plateau, ends.largest);
-    let suspect = |trouble: &Trouble| {
+    let suspect = |trouble: &'static Trouble| {
         let mut harmed = cluster.clone();
         if !(trouble.harm)(&mut harmed) || comm.is_some_and(|comm| refuted(trouble.code, &harmed, comm)) {
             return None;
         }
         let busbw = predict(&harmed, collective, &[size]).rows.first()?.busbw;
-        Some(Suspect { code: trouble.code, words: trouble.words, busbw, remedy: trouble.remedy })
+        Some(Suspect { trouble, busbw })
     };
     let distance = |suspect: &Suspect| (suspect.busbw.0 / measured.0).ln().abs();
     let suspects = TROUBLES.iter().filter_map(suspect);
@@ -210,7 +204,7 @@ fn sockets(cluster: &Cluster, collective: Collective, ends: &Ends) -> Option<Sus
     };
     let busbw = predict(&harmed, collective, &[ends.largest]).rows.first()?.busbw;
     let alike = ends.plateau.0 < ALIKE * busbw.0 && late(&harmed) < late(cluster);
-    alike.then_some(Suspect { code: trouble.code, words: trouble.words, busbw, remedy: trouble.remedy })
+    alike.then_some(Suspect { trouble, busbw })
 }
 
 /// The cluster without the trouble of a finding; `None` for findings that are not about speed.

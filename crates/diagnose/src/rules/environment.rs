@@ -1,6 +1,7 @@
 //! Variables that override what NCCL would choose: `rules/environment.toml` says which values do what.
 
 use super::found;
+use super::transport::asks_for_sockets;
 use crate::case::{Case, Network, network_of};
 use crate::data::{self, Needs, Setting, Settings, When};
 use crate::variables::{nearest_variable, variable};
@@ -31,11 +32,6 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 /// of what such machines have. Who names the interface for sockets as well means it.
 pub fn forced(case: &Case) -> Vec<Finding> {
     const MANY: u32 = 8;
-    let asks = |set: &&EnvSetting| match set.name.as_str() {
-        "NCCL_IB_DISABLE" => set.value.trim() == "1",
-        "NCCL_NET" => set.value.eq_ignore_ascii_case("socket"),
-        _ => false,
-    };
     let meant = case.run.nccl.env_value("NCCL_SOCKET_IFNAME").is_some() || !case.tests.is_empty();
     let large = |comm: &&Communicator| {
         let (ranks, nodes) = (comm.nranks.unwrap_or(0), comm.nnodes.unwrap_or(1));
@@ -43,7 +39,7 @@ pub fn forced(case: &Case) -> Vec<Finding> {
     };
     let Some(comm) = case.run.communicators.iter().find(large).filter(|_| !meant) else { return Vec::new() };
     let Some((setting, known)) =
-        case.run.nccl.env.iter().find(asks).and_then(|set| Some((set, overriding(case, set)?)))
+        case.run.nccl.env.iter().find(|set| asks_for_sockets(set)).and_then(|set| Some((set, overriding(case, set)?)))
     else {
         return Vec::new();
     };

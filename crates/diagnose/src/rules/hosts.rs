@@ -1,6 +1,6 @@
 //! What is known of the machines, judged as `busbw check` judges it: whatever a run of some time measured.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
 use crate::check::{QOS, check, odd_ones};
 use crate::words::listed;
@@ -10,11 +10,10 @@ use busbw_model::{
     SourceLine, Subject, Told,
 };
 use std::borrow::Cow;
+use std::fmt::Display;
 
 /// Devices and lines of evidence that a finding shows at most.
 const MOST_SHOWN: usize = 6;
-const EXPLANATION: &str =
-    "`busbw check` says so of the same facts. They hold for the machine, whatever a run of some time measured.";
 
 /// What was checked of a machine.
 type Item<'a> = (&'a Machine, CheckItem);
@@ -50,7 +49,9 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         let subjects = listed(subjects.iter(), 2);
         let title = format!("{subjects}{}{name} {}", if subjects.is_empty() { "" } else { ": " }, first.detail);
         let evidence = items.iter().flat_map(|(machine, item)| evidence(machine, item)).take(MOST_SHOWN).collect();
-        Some(finding(severity, code, title, evidence, first.remedy.as_deref()?))
+        let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
+        let words: [(&str, &dyn Display); 2] = [("title", &title), ("remedy", &first.remedy.as_deref()?)];
+        Some(Finding { code, severity, confidence, ..found("hosts.checked", &words, evidence) })
     });
     of_items.chain(differences(case)).collect()
 }
@@ -70,11 +71,6 @@ fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
         Outcome::Fail | Outcome::Warn => Some((Severity::Warning, code)),
         Outcome::Ok | Outcome::Skip => None,
     }
-}
-
-fn finding(severity: Severity, code: Code, title: String, evidence: Vec<Evidence>, remedy: &str) -> Finding {
-    let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
-    Draft { code, severity, confidence, title, explanation: EXPLANATION.into() }.finding(evidence, &[remedy])
 }
 
 /// `node1 mlx5_0/1`.
@@ -101,13 +97,10 @@ fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
 fn differences(case: &Case) -> impl Iterator<Item = Finding> {
     let named = || case.run.machines.iter().filter(|machine| !machine.facts.host.is_empty());
     let nodes: Vec<NodeFacts> = named().map(|machine| machine.facts.clone()).collect();
-    odd_ones(&nodes).into_iter().filter_map(|odd| {
-        let OddOne { item, majority, differ, remedy, fails, code, .. } = odd;
+    odd_ones(&nodes).into_iter().filter_map(|(id, OddOne { item, majority, differ, .. })| {
         let differ = listed(differ.iter().map(|(host, value)| format!("{host} {value}")), MOST_SHOWN);
         let others = majority.map_or(String::new(), |value| format!(", the others {value}"));
-        let title = format!("Machines differ: {item}: {differ}{others}");
-        let severity = if fails { Severity::Error } else { Severity::Warning };
-        Some(finding(severity, code?, title, Vec::new(), &remedy))
+        Some(found(id?, &[("item", &item), ("differ", &differ), ("others", &others)], Vec::new()))
     })
 }
 

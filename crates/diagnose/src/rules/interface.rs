@@ -4,7 +4,7 @@ use super::found;
 use crate::case::{Case, network_of};
 use crate::interfaces::Inner;
 use crate::lines::Line;
-use busbw_model::{Communicator, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Nic, Severity, Speaker};
+use busbw_model::{Communicator, EnvSetting, Evidence, Finding, NetworkLine, Nic, Severity, Speaker};
 use std::collections::HashSet;
 use std::fmt::Display;
 
@@ -111,15 +111,12 @@ struct Taken<'a> {
 fn listed<'a>(case: &Case<'a>) -> Vec<Taken<'a>> {
     let mut begun: HashSet<Option<&str>> = HashSet::new();
     let mut found = Vec::new();
-    for line in &case.run.nccl.networks {
-        let NetworkStatement::Using(nics) = &line.statement else { continue };
-        if !matches!(line.network.as_str(), "Socket" | "Bootstrap") {
-            continue;
-        }
-        for nic in nics {
+    let of_sockets = |line: &&NetworkLine| matches!(line.network.as_str(), "Socket" | "Bootstrap");
+    for line in case.run.nccl.networks.iter().filter(of_sockets) {
+        for nic in line.listed() {
             let first = begun.insert(line.host.as_deref());
             let inner = Inner::of(&nic.name, nic.address.as_deref());
-            found.extend(inner.map(|inner| Taken { line, nic, inner, first, count: nics.len() }));
+            found.extend(inner.map(|inner| Taken { line, nic, inner, first, count: line.listed().len() }));
         }
     }
     found

@@ -116,7 +116,7 @@ static SAID: LazyLock<HashMap<String, Cause>> = LazyLock::new(|| {
 });
 
 /// The finding of an id in `rules/findings.toml`, with the words for its gaps.
-fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
+pub(crate) fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
     let Some(said) = SAID.get(id) else { unreachable!("a test holds that rules/findings.toml has {id}") };
     let fill = |text: &String| {
         words.iter().fold(text.clone(), |text, (gap, word)| text.replace(&format!("{{{gap}}}"), &word.to_string()))
@@ -141,19 +141,13 @@ impl Cause {
     }
 }
 
-/// A finding in the making: what every rule says of it.
-struct Draft {
-    code: Code,
-    severity: Severity,
+/// The finding that something is as it should be.
+pub(crate) fn sound(
     confidence: f64,
     title: String,
-    explanation: String,
-}
-
-impl Draft {
-    fn finding(self, evidence: Vec<Evidence>, remedy: &[&str]) -> Finding {
-        let Draft { code, severity, confidence, title, explanation } = self;
-        let remedy = remedy.iter().map(ToString::to_string).collect();
-        Finding { code, severity, confidence, title, explanation, evidence, remedy, expected_gain: None }
-    }
+    explanation: impl Into<String>,
+    evidence: Vec<Evidence>,
+) -> Finding {
+    let (code, severity, explanation) = (Code::OkAsExpected, Severity::Info, explanation.into());
+    Finding { code, severity, confidence, title, explanation, evidence, remedy: Vec::new(), expected_gain: None }
 }

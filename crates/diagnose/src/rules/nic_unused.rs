@@ -3,7 +3,7 @@
 use super::found;
 use crate::case::Case;
 use crate::interfaces::Inner;
-use busbw_model::{Communicator, Edge, Evidence, Finding, NetworkLine, NetworkStatement, Nic, TransportKind};
+use busbw_model::{Communicator, Edge, Evidence, Finding, NetworkLine, Nic, TransportKind};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
@@ -48,22 +48,12 @@ fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
 
 /// The longest list of a host of the communicator.
 fn listed<'a>(case: &'a Case, comm: &Communicator, network: &str) -> Option<(&'a NetworkLine, usize)> {
-    let hosts: Vec<&str> = comm
-        .ranks
-        .values()
-        .filter_map(|rank| case.run.nodes.get(rank.node? as usize))
-        .map(|node| node.host.as_str())
-        .collect();
+    let hosts = comm.hosts(case.run);
     let of_comm =
         |line: &&NetworkLine| line.host.as_deref().is_some_and(|host| hosts.is_empty() || hosts.contains(&host));
     let lists = case.run.nccl.networks.iter().filter(|line| line.network == network).filter(of_comm);
     let leads_out = |nic: &&Nic| Inner::of(&nic.name, nic.address.as_deref()).is_none();
     let count =
         |nics: &[Nic]| nics.iter().filter(leads_out).filter_map(|nic| nic.index).collect::<BTreeSet<u32>>().len();
-    lists
-        .filter_map(|line| match &line.statement {
-            NetworkStatement::Using(nics) => Some((line, count(nics))),
-            _ => None,
-        })
-        .max_by_key(|(_, count)| *count)
+    lists.map(|line| (line, count(line.listed()))).max_by_key(|(_, count)| *count)
 }

@@ -1,6 +1,6 @@
 //! Ranks and hosts that differ from the rest: missing from the start, or with settings of their own.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{
@@ -8,6 +8,7 @@ use busbw_model::{
     SourceLine,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 /// Variables that must be alike on all ranks of a communicator, or they disagree about what to send. Ranks tell each other
 /// what they found with NCCL_CROSS_NIC (NCCL 2.30, `src/init.cc`), so it need not be.
@@ -55,32 +56,22 @@ fn different(case: &Case, comm: &Communicator) -> Option<Finding> {
         _ if plugin => Code::NetPlugin,
         _ => Code::NetSocketFallback,
     };
-    let why = setting
-        .map_or(String::new(), |set| format!(": {}={} is set on {} only", set.name, set.value, set.hosts.join(", ")));
-    let draft = Draft {
-        code,
-        severity: if comm.came_up() { Severity::Warning } else { Severity::Error },
-        confidence: 0.95,
-        title: format!("Hosts of one job use different networks, {}{why}", said.join(" and ")),
-        explanation: "Both ends of a connection must use the same network: what a rank tells of its own, a rank with another cannot read. Ranks \
-                      then close connections, connect to addresses that are none, or wait for ever. What stands behind it in the log follows from it."
-            .into(),
-    };
+    let (name, value, hosts) =
+        setting.map_or(("", "", String::new()), |set| (&set.name, &set.value, set.hosts.join(", ")));
+    let words: [(&str, &dyn Display); 5] = [
+        ("said", &said.join(" and ")),
+        ("name", &name),
+        ("value", &value),
+        ("hosts", &hosts),
+        ("best", &best(&chosen)),
+    ];
     let lines = chosen.iter().filter_map(|(network, hosts)| Some((network, hosts.first()?)));
-    let evidence = setting.map(|set| Evidence::noted(set.source.clone(), format!("on {} only", set.hosts.join(", "))));
+    let evidence = setting.map(|set| Evidence::noted(set.source.clone(), format!("on {hosts} only")));
     let evidence =
         evidence.into_iter().chain(lines.map(|(network, (_, line))| Evidence::noted((*line).clone(), *network)));
-    let remedy = match setting {
-        Some(set) => format!(
-            "Set {} on all hosts alike, or on none: `mpirun -x {}={} …` or `unset {}`",
-            set.name, set.name, set.value, set.name
-        ),
-        None => format!(
-            "Give all hosts what {} has: devices, drivers and libraries. Compare: `ls /sys/class/infiniband; ldconfig -p | grep -E 'nccl-net|ibverbs'`",
-            best(&chosen)
-        ),
-    };
-    Some(draft.finding(evidence.collect(), &[&remedy, "Compare the hosts: `busbw check --hosts HOST,HOST`"]))
+    let id = if setting.is_some() { "odd.networks-set" } else { "odd.networks" };
+    let severity = if comm.came_up() { Severity::Warning } else { Severity::Error };
+    Some(Finding { code, severity, ..found(id, &words, evidence.collect()) })
 }
 
 /// The only network of each host of a communicator that says one.
@@ -175,17 +166,9 @@ fn host_of<'a>(case: &'a Case, rank: &Rank) -> Option<&'a str> {
 }
 
 fn disagreement(case: &Case, title: String, one: &EnvSetting, other: Option<&EnvSetting>) -> Finding {
-    let draft = Draft {
-        code: Code::EnvOverride,
-        severity: if case.refuters.ended_well() { Severity::Info } else { Severity::Warning },
-        confidence: 0.85,
-        title,
-        explanation: "Ranks of one communicator decide for themselves which algorithm, protocol and channels to use, from their own \
-                      variables. Where these differ they send what the other end does not expect: hangs, mismatches, wrong sizes."
-            .into(),
-    };
+    let severity = if case.refuters.ended_well() { Severity::Info } else { Severity::Warning };
     let evidence = std::iter::once(one).chain(other).map(|e| Evidence::noted(e.source.clone(), e.value.clone()));
-    draft.finding(evidence.collect(), &["Give all ranks the same variables: `mpirun -x NAME=VALUE …`, and compare: `mpirun --map-by ppr:1:node bash -c 'echo $(hostname) $(env | grep ^NCCL_ | sort | md5sum)'`"])
+    Finding { severity, ..found("odd.variable", &[("said", &title)], evidence.collect()) }
 }
 
 /// What a host of a communicator offers.
@@ -199,16 +182,14 @@ struct Offer<'a> {
 
 impl<'a> Offer<'a> {
     fn of(case: &'a Case, comm: &Communicator, host: &'a str) -> Option<Self> {
-        let lists = || case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
-        let using = lists().filter_map(|line| match &line.statement {
-            NetworkStatement::Using(nics) if line.network == "IB" => Some((&line.source, nics)),
-            _ => None,
-        });
-        let lists: Vec<_> = using.collect();
+        let of_host = |line: &&NetworkLine| line.host.as_deref() == Some(host) && line.network == "IB";
+        let mut lists =
+            case.run.nccl.networks.iter().filter(of_host).filter(|line| !line.listed().is_empty()).peekable();
+        let line = &lists.peek()?.source;
         // A NIC that NCCL fuses of several is named after them: `mlx5_0+mlx5_1`.
-        let parts = lists.iter().flat_map(|(_, nics)| *nics).flat_map(|nic| nic.name.split('+').map(|n| (n, nic.port)));
+        let parts = lists.flat_map(NetworkLine::listed).flat_map(|nic| nic.name.split('+').map(|n| (n, nic.port)));
         let ranks = comm.ranks.values().filter(|rank| host_of(case, rank) == Some(host)).count();
-        Some(Offer { host, ranks, line: lists.first()?.0, devices: parts.collect() })
+        Some(Offer { host, ranks, line, devices: parts.collect() })
     }
 }
 
@@ -230,32 +211,16 @@ fn devices(case: &Case, comm: &Communicator) -> Option<Finding> {
         if same_names { format!(": {} is missing there", listed(missing.iter(), MOST_NAMED)) } else { String::new() };
     let of_poor = |set: &&EnvSetting| set.name == "NCCL_IB_HCA" && of(set, &[poor.host]) && !of(set, &[whole.host]);
     let setting = case.run.nccl.env.iter().find(of_poor);
-    let why =
-        setting.map_or(String::new(), |set| format!(" ({}={} is set on {} only)", set.name, set.value, named(set)));
-    let draft = Draft {
-        code: if setting.is_some() { Code::EnvOverride } else { Code::NicUnused },
-        severity: Severity::Warning,
-        confidence: 0.85,
-        title: format!("{} offers {} RDMA devices, {} offers {usual}{which}{why}", poor.host, poor.devices.len(), whole.host),
-        explanation: "All hosts of a communicator use as many paths as the poorest of them: its ranks share a NIC, and the NICs of the others \
-                      idle or wait."
-            .into(),
-    };
+    let said =
+        format!("{} offers {} RDMA devices, {} offers {usual}{which}", poor.host, poor.devices.len(), whole.host);
     let evidence = [(poor.line, "fewer devices"), (whole.line, "the usual ones")];
     let evidence = setting
         .map(|set| Evidence::noted(set.source.clone(), "leaves devices out"))
         .into_iter()
         .chain(evidence.map(|(line, note)| Evidence::noted(line.clone(), note)));
-    let remedy = match setting {
-        Some(_) => format!("Name the same devices on all hosts, or none: `unset NCCL_IB_HCA` on {}", poor.host),
-        None => format!(
-            "On {}, see whether device and port are there and active, also inside the container: `ibv_devinfo | grep -E 'hca_id|state'`, `lspci | grep -iE 'mellanox|infiniband|ethernet'`, `dmesg -T | grep -i mlx5`",
-            poor.host
-        ),
-    };
-    Some(draft.finding(evidence.collect(), &[&remedy, "Compare the hosts: `busbw check --hosts HOST,HOST`"]))
+    let id = if setting.is_some() { "odd.devices-set" } else { "odd.devices" };
+    let (value, hosts) = setting.map_or(("", String::new()), |set| (&set.value, named(set)));
+    let words: [(&str, &dyn Display); 4] =
+        [("said", &said), ("poor", &poor.host), ("value", &value), ("hosts", &hosts)];
+    Some(found(id, &words, evidence.collect()))
 }
-
-#[cfg(test)]
-#[path = "odd_one_tests.rs"]
-mod tests;

@@ -2,7 +2,7 @@
 
 use super::found;
 use crate::case::Case;
-use busbw_model::{Communicator, Edge, Evidence, Finding, NetworkStatement, Severity, TransportKind};
+use busbw_model::{Communicator, Edge, Evidence, Finding, NetworkLine, Severity, TransportKind};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
@@ -49,9 +49,6 @@ fn over_network(case: &Case, comm: &Communicator) -> Option<Finding> {
 /// Where a host's ranks wait for others: machines that share a name have several.
 fn addresses<'a>(case: &'a Case, host: &str) -> BTreeSet<&'a str> {
     let lines = case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
-    let lists = lines.filter(|line| line.network == "Bootstrap").filter_map(|line| match &line.statement {
-        NetworkStatement::Using(nics) => Some(nics),
-        _ => None,
-    });
-    lists.flatten().filter_map(|nic| nic.address.as_deref()).collect()
+    let listed = lines.filter(|line| line.network == "Bootstrap").flat_map(NetworkLine::listed);
+    listed.filter_map(|nic| nic.address.as_deref()).collect()
 }

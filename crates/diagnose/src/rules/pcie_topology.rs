@@ -2,6 +2,7 @@
 
 use super::found;
 use crate::case::Case;
+use crate::curve::median;
 use busbw_model::{DeviceKind, Evidence, Finding, SourceLine, SystemDump, SystemNode, TopoDevice, XmlPci, XmlTopology};
 
 /// NCCL's figure for a link of 2.5 GT/s x1, GB/s, and a little more: what virtual machines show (`src/graph/topo.cc`).
@@ -80,9 +81,7 @@ fn degraded_dump(case: &Case, dump: &SystemDump) -> Option<Finding> {
 
 /// The one that has at most 60% of what most of its kind have.
 fn odd(devices: &[(String, f64)]) -> Option<String> {
-    let mut rates: Vec<f64> = devices.iter().map(|(_, rate)| *rate).collect();
-    rates.sort_by(f64::total_cmp);
-    let usual = rates.get(rates.len() / 2).filter(|_| rates.len() >= 3)?;
+    let usual = median(devices.iter().map(|(_, rate)| *rate).collect()).filter(|_| devices.len() >= 3)?;
     devices.iter().find(|(_, rate)| *rate > HIDDEN_GBS && *rate <= 0.6 * usual).map(|(name, _)| name.clone())
 }
 

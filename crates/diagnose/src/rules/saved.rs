@@ -1,10 +1,11 @@
 //! What busbw found on nodes before, and kept as JSON: the same of many nodes as one finding.
 
-use super::Draft;
+use super::found;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{Code, Evidence, Finding, SavedFinding, Severity};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 /// Hosts and lines of evidence that a finding shows at most.
 const MOST_NAMED: usize = 5;
@@ -28,16 +29,13 @@ fn of_code(code: Code, saved: &[&SavedFinding]) -> Option<Finding> {
         1 => format!("{named}: {}", worst.text),
         count => format!("{count} nodes: {}: {named}", code.meaning()),
     };
-    let explanation = format!(
-        "busbw found this before and kept it as JSON, which is among the inputs. Of {} such statements the first is: {}.",
-        saved.len(),
-        saved.first()?.text.trim_end_matches('.')
-    );
-    let draft = Draft { code, severity: worst.severity, confidence: 0.9, title, explanation };
+    let first = saved.first()?.text.trim_end_matches('.');
+    let words: [(&str, &dyn Display); 4] =
+        [("code", &code), ("count", &saved.len()), ("title", &title), ("first", &first)];
     let note = |one: &&SavedFinding| match &one.host {
         Some(host) => Evidence::noted(one.source.clone(), host.clone()),
         None => Evidence::new(one.source.clone()),
     };
-    let page = format!("See what it means and how to fix it: `busbw explain --code {code}`");
-    Some(draft.finding(saved.iter().take(MOST_NAMED).map(note).collect(), &[&page]))
+    let evidence = saved.iter().take(MOST_NAMED).map(note).collect();
+    Some(Finding { code, severity: worst.severity, ..found("saved.kept", &words, evidence) })
 }

@@ -3,7 +3,7 @@
 use super::found;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{Communicator, EdgeUse, Evidence, Finding, NetworkStatement, Rank, SourceLine, Stage, Warning};
+use busbw_model::{Communicator, EdgeUse, Evidence, Finding, Rank, SourceLine, Stage, Warning};
 use std::fmt::Display;
 
 /// Ranks that a title names at most.
@@ -99,11 +99,11 @@ impl<'a> Start<'a> {
         Some(found("start.lost", &words, vec![Evidence::noted(warning.source.clone(), "a consequence")]))
     }
 
-    /// All ranks began, or all but a few, and none gets past the meeting over TCP.
+    /// All ranks began, or all but a few, and none gets past the bootstrap over TCP.
     fn hang(&self) -> Option<Finding> {
-        let meeting = self.comm.ranks.values().all(|rank| rank.stage == Stage::Bootstrap && rank.pid.is_some());
+        let bootstrapping = self.comm.ranks.values().all(|rank| rank.stage == Stage::Bootstrap && rank.pid.is_some());
         let nearly_all = self.absent.len() * 4 <= self.nranks as usize;
-        if !meeting || !nearly_all || self.nranks < 2 {
+        if !bootstrapping || !nearly_all || self.nranks < 2 {
             return None;
         }
         let came = self.silent.len();
@@ -169,10 +169,7 @@ impl<'a> Start<'a> {
         let hosts = self.comm.hosts(self.case.run);
         let lines = self.case.run.nccl.networks.iter().filter(|line| line.network == "Bootstrap");
         let lines = lines.filter(|line| line.host.as_deref().is_some_and(|host| hosts.contains(&host)));
-        let address = |line: &'a busbw_model::NetworkLine| match &line.statement {
-            NetworkStatement::Using(nics) => Some((nics.first()?.address.as_deref()?, &line.source)),
-            _ => None,
-        };
-        lines.filter_map(address).take(2).collect()
+        let lists = lines.filter_map(|line| Some((line.listed().first()?.address.as_deref()?, &line.source)));
+        lists.take(2).collect()
     }
 }

@@ -1,9 +1,9 @@
 //! Which network carries the traffic between nodes, and whether it should.
 
-use super::found;
+use super::{found, sound};
 use crate::case::{Case, Network, Test, network_of};
 use busbw_model::{
-    BenchDevice, Code, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
+    BenchDevice, Communicator, EnvSetting, Evidence, Finding, Gain, GdrUse, NetworkLine, NetworkStatement, Run,
     Severity, SourceLine, TransportKind,
 };
 use busbw_predict::sockets_at_best;
@@ -53,11 +53,11 @@ fn nothing_but_sockets(case: &Case) -> Option<Evidence> {
 fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {
     let why = Why::of(case.run);
     // Without a sign of RDMA sockets are all that there is.
-    let avoidable = matches!(why, Why::Disabled(_) | Why::Forced(_)) || case.has_rdma();
+    let avoidable = matches!(why, Why::Asked(_)) || case.has_rdma();
     let mut evidence: Vec<Evidence> = evidence.into_iter().collect();
     evidence.extend(why.evidence());
     let (id, name, value) = match &why {
-        Why::Disabled(setting) | Why::Forced(setting) => ("sockets.asked", &*setting.name, &*setting.value),
+        Why::Asked(setting) => ("sockets.asked", &*setting.name, &*setting.value),
         Why::NoDevice(_) => ("sockets.no-device", "", ""),
         Why::Unknown => ("sockets.unsaid", "", ""),
     };
@@ -65,12 +65,19 @@ fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {
     if avoidable { finding } else { Finding { severity: Severity::Info, confidence: 0.5, ..finding } }
 }
 
+/// `NCCL_IB_DISABLE=1` or `NCCL_NET=Socket`.
+pub(super) fn asks_for_sockets(set: &EnvSetting) -> bool {
+    match set.name.as_str() {
+        "NCCL_IB_DISABLE" => set.value.trim() == "1",
+        "NCCL_NET" => set.value.eq_ignore_ascii_case("socket"),
+        _ => false,
+    }
+}
+
 /// Why sockets are in use.
 enum Why<'a> {
-    /// `NCCL_IB_DISABLE=1`.
-    Disabled(&'a EnvSetting),
-    /// `NCCL_NET=Socket`.
-    Forced(&'a EnvSetting),
+    /// A variable asks for them.
+    Asked(&'a EnvSetting),
     /// `NET/IB : No device found`.
     NoDevice(&'a SourceLine),
     /// The log does not tell.
@@ -79,12 +86,9 @@ enum Why<'a> {
 
 impl<'a> Why<'a> {
     fn of(run: &'a Run) -> Self {
-        let setting = |name: &str| run.nccl.env_value(name);
-        if let Some(disabled) = setting("NCCL_IB_DISABLE").filter(|e| e.value.trim() == "1") {
-            return Why::Disabled(disabled);
-        }
-        if let Some(forced) = setting("NCCL_NET").filter(|e| e.value.eq_ignore_ascii_case("socket")) {
-            return Why::Forced(forced);
+        let mut settings = ["NCCL_IB_DISABLE", "NCCL_NET"].into_iter().filter_map(|name| run.nccl.env_value(name));
+        if let Some(asked) = settings.find(|set| asks_for_sockets(set)) {
+            return Why::Asked(asked);
         }
         let no_device =
             run.nccl.networks.iter().find(|n| n.network == "IB" && n.statement == NetworkStatement::NoDevice);
@@ -93,9 +97,7 @@ impl<'a> Why<'a> {
 
     fn evidence(&self) -> Option<Evidence> {
         match self {
-            Why::Disabled(setting) | Why::Forced(setting) => {
-                Some(Evidence::noted(setting.source.clone(), "asks for sockets"))
-            }
+            Why::Asked(setting) => Some(Evidence::noted(setting.source.clone(), "asks for sockets")),
             Why::NoDevice(line) => Some(Evidence::noted((*line).clone(), "no HCA found")),
             Why::Unknown => None,
         }
@@ -104,7 +106,7 @@ impl<'a> Why<'a> {
 
 /// The network that carried a test's traffic between nodes: as its log says, else as its speed tells, else as a variable forces.
 pub fn network_in_use(case: &Case, test: &Test) -> Option<Network> {
-    let forced = || matches!(Why::of(case.run), Why::Disabled(_) | Why::Forced(_)) && test.crosses_nodes();
+    let forced = || matches!(Why::of(case.run), Why::Asked(_)) && test.crosses_nodes();
     let fast = above_sockets(test).then_some(Network::Rdma);
     test.network().or(fast).or_else(|| forced().then_some(Network::Socket))
 }
@@ -188,19 +190,12 @@ fn slower_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
 
 fn faster_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
     let (slow_path, fast_path) = (run.path(slow.table.place), run.path(fast.table.place));
-    Finding {
-        code: Code::OkAsExpected,
-        severity: Severity::Info,
-        confidence: 0.9,
-        title: format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.peak, fast.nodes.unwrap_or(2)),
-        explanation: format!(
-            "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
-            slow.curve.peak
-        ),
-        evidence: vec![Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA")],
-        remedy: Vec::new(),
-        expected_gain: None,
-    }
+    let title = format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.peak, fast.nodes.unwrap_or(2));
+    let why = format!(
+        "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
+        slow.curve.peak
+    );
+    sound(0.9, title, why, vec![Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA")])
 }
 
 /// Says which network carried the traffic, where nothing is wrong with it.
@@ -220,23 +215,16 @@ fn in_use(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
         (None, _) if above_sockets(test) => "more than TCP sockets carry, so RDMA or its like was in use",
         _ => return Vec::new(),
     };
-    vec![Finding {
-        code: Code::OkAsExpected,
-        severity: Severity::Info,
-        confidence: if test.network().is_some() { 0.9 } else { 0.7 },
-        title: format!("{} between {} nodes: {how}", test.curve.peak, test.nodes.unwrap_or(2)),
-        explanation: "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
-                      once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone."
-            .to_string(),
-        evidence: vec![Evidence::noted(test.curve.peak_row.source.clone(), "the peak")],
-        remedy: Vec::new(),
-        expected_gain: None,
-    }]
+    const WHY: &str = "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
+                       once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone.";
+    let title = format!("{} between {} nodes: {how}", test.curve.peak, test.nodes.unwrap_or(2));
+    let confidence = if test.network().is_some() { 0.9 } else { 0.7 };
+    vec![sound(confidence, title, WHY, vec![Evidence::noted(test.curve.peak_row.source.clone(), "the peak")])]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use busbw_model::{Code, Severity};
 
     #[test]
     fn ranks_on_cores_have_no_rdma_to_fall_back_from() {

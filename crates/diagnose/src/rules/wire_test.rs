@@ -1,11 +1,10 @@
 //! What perftest measured against the rate of the port, where something in the input tells that: `ibstat`, `rdma link`, the
 //! facts that `busbw check --save` keeps.
 
-use super::Draft;
+use super::{found, sound};
 use crate::case::Case;
-use busbw_model::{
-    Bytes, Code, Evidence, Finding, Judged, Judgement, PerfRow, PerfTest, Run, Severity, SourceLine, Subject,
-};
+use busbw_model::{Bytes, Evidence, Finding, Judged, Judgement, PerfRow, PerfTest, Run, SourceLine, Subject};
+use std::fmt::Display;
 
 /// Perftest reaches 0.92 and more of an InfiniBand or RoCE port (docs/link.md).
 const HEALTHY_SHARE: f64 = 0.85;
@@ -66,28 +65,19 @@ fn of_device(case: &Case, device: &str) -> Option<Finding> {
     if !filled && !shows_bandwidth(case, device) {
         return None;
     }
-    let name = name(test);
-    let percent = 100.0 * gbit_s / rate;
-    let title = format!("{name} reaches {gbit_s:.2} Gbit/s on {device}, {percent:.0}% of its port's {rate} Gbit/s");
+    let (test_name, reached) = (name(test), format!("{gbit_s:.2}"));
+    let percent = format!("{:.0}", 100.0 * gbit_s / rate);
     let mut evidence: Vec<Evidence> = case.run.line(test.place).map(Evidence::new).into_iter().collect();
     evidence.push(Evidence::new(port));
     if filled {
-        let explanation =
-            "Large messages fill nine tenths of a healthy port, the rest are headers and acknowledgements.".into();
-        let draft = Draft { code: Code::OkAsExpected, severity: Severity::Info, confidence: 0.8, title, explanation };
-        return Some(draft.finding(evidence, &[]));
+        const WHY: &str =
+            "Large messages fill nine tenths of a healthy port, the rest are headers and acknowledgements.";
+        let title = format!("{test_name} reaches {reached} Gbit/s on {device}, {percent}% of its port's {rate} Gbit/s");
+        return Some(sound(0.8, title, WHY, evidence));
     }
-    let explanation = "Large messages fill nine tenths of a healthy port. Less is a slot of PCIe with too few lanes, a NIC far from the \
-                       memory or the core that perftest used, too few queue pairs, or a path of the fabric that is shared."
-        .into();
-    let draft = Draft { code: Code::NicRate, severity: Severity::Warning, confidence: 0.7, title, explanation };
-    Some(draft.finding(
-        evidence,
-        &[
-            "Look at PCIe width and speed, MTU and NUMA node of the NIC: `busbw check`",
-            &format!("Measure again with more queue pairs and larger messages: `ib_write_bw -d {device} -q 4 -s 8388608 --report_gbits`"),
-        ],
-    ))
+    let words: [(&str, &dyn Display); 5] =
+        [("test", &test_name), ("reached", &reached), ("device", &device), ("percent", &percent), ("rate", &rate)];
+    Some(found("wire.slow", &words, evidence))
 }
 
 /// The port of the device that runs slowest, of all hosts that tell.

@@ -1,4 +1,4 @@
-//! One connection of the meeting's server: never blocks, keeps what is to be sent.
+//! One connection of the rendezvous server: never blocks, keeps what is to be sent.
 
 use crate::silence;
 use crate::wire::{self, Inbox};

@@ -1,6 +1,6 @@
 //! Steps under way: parts are kept until every member of the group has given its own.
 
-use crate::wire::{Key, Part, Step, ToMember};
+use crate::wire::{Key, Part, Step, ToRank};
 use std::collections::HashMap;
 
 struct UnderWay {
@@ -11,7 +11,7 @@ struct UnderWay {
 }
 
 /// Ranks, and what each of them is sent.
-pub(super) type Delivery = (Vec<usize>, ToMember);
+pub(super) type Delivery = (Vec<usize>, ToRank);
 
 pub(super) struct Steps {
     /// Ranks of the job.
@@ -56,11 +56,11 @@ impl Steps {
                     return Err(format!("asked for a gathering at {root} among {members}"));
                 };
                 let others = ranks.into_iter().filter(|&rank| rank != taker).collect();
-                let nothing = ToMember::Take { key: key.clone(), parts: Vec::new() };
-                return Ok(vec![(vec![taker], ToMember::Take { key, parts }), (others, nothing)]);
+                let nothing = ToRank::Take { key: key.clone(), parts: Vec::new() };
+                return Ok(vec![(vec![taker], ToRank::Take { key, parts }), (others, nothing)]);
             }
         }
-        Ok(vec![(ranks, ToMember::Take { key, parts })])
+        Ok(vec![(ranks, ToRank::Take { key, parts })])
     }
 }
 

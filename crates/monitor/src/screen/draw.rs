@@ -87,7 +87,7 @@ impl Screen {
     /// A bar per interval, as high as the busier direction of it beside the link's rate, or beside the most so far.
     fn sparkline(&self, row: &Row, width: usize) -> String {
         const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-        let Some(past) = self.history.get(&row.place) else { return String::new() };
+        let Some(past) = self.history.get(&row.device) else { return String::new() };
         let busier: Vec<f64> = past.iter().map(|(tx, rx)| tx.max(*rx)).collect();
         let most = row.link_gbit_s.unwrap_or_else(|| busier.iter().copied().fold(0.0, f64::max));
         let bar = |rate: &f64| {
@@ -226,9 +226,9 @@ impl Column {
 fn name(row: &Row) -> Span<'static> {
     let star = if row.bytes_of.is_some() { "*" } else { "" };
     if row.below.is_some() {
-        Span::from(format!("  {}", row.place)).dim()
+        Span::from(format!("  {}", row.device)).dim()
     } else {
-        Span::from(format!("{}{star}", row.place)).bold()
+        Span::from(format!("{}{star}", row.device)).bold()
     }
 }
 

@@ -73,7 +73,7 @@ fn alert_lines(alert: &Alert, stands: bool) -> Vec<Line<'static>> {
     let moved = format!(
         "{} {} {} +{} ({}/s)",
         time_of_day(alert.last_us),
-        alert.place,
+        alert.device,
         alert.counter,
         alert.moved,
         count(Some(alert.per_second))
@@ -131,6 +131,6 @@ pub fn counters(frame: &mut Frame, area: Rect, row: Option<&Row>, scroll: u16) {
     let lines: Vec<Line> = lines.collect();
     // No further than to the last line.
     let most = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_sub(area.height.saturating_sub(1));
-    let title = format!("counters of {}", row.place);
+    let title = format!("counters of {}", row.device);
     frame.render_widget(Paragraph::new(lines).scroll((scroll.min(most), 0)).block(pane(&title)), area);
 }

@@ -2,17 +2,17 @@
 
 use super::control::Control;
 use super::cross::{self, Way};
-use super::home::{Home, current_core};
 use super::join;
 use super::link::{FREED_AT_ONCE, Link, Message, Peer};
 use super::memory::Mapping;
+use super::preferred_core::{PreferredCore, current_core};
 use super::receiver::RecvComm;
 use super::sender::SendComm;
 use super::socket;
 use super::watch::{Watch, Watched};
 use super::windows::{Buffer, Named, Registry, Window};
 use crate::wait::Cores;
-use crate::{Alarm, Error, Exchange, Result, Token, Waiter};
+use crate::{Cancellation, Error, Exchange, Result, Token, Waiter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,9 +30,9 @@ pub struct Group {
 pub(super) struct Shared {
     rank: usize,
     size: usize,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     cores: Cores,
-    home: Option<Home>,
+    preferred_core: Option<PreferredCore>,
     own: Control,
     registry: Arc<Registry>,
     peers: Vec<Option<Peer>>,
@@ -62,12 +62,12 @@ impl Group {
     /// Joins the ranks of this host, which `exchange` connects, and nobody else: a connection that does not come from this
     /// user's processes or does not show `token` is dropped. Every rank calls it.
     ///
-    /// A peer whose process ends without dropping its group raises `alarm`. `cores` says how this
+    /// A peer whose process ends without dropping its group triggers `cancel`. `cores` says how this
     /// group's waits wait: [`Cores::Shared`] if any rank says so.
-    pub fn join(exchange: &mut dyn Exchange, token: Token, alarm: Arc<Alarm>, cores: Cores) -> Result<Group> {
+    pub fn join(exchange: &mut dyn Exchange, token: Token, cancel: Arc<Cancellation>, cores: Cores) -> Result<Group> {
         let (rank, size) = (exchange.rank(), exchange.size());
         let own = Control::create(size)?;
-        let peers = join::meet(exchange, token, &alarm, &own)?;
+        let peers = join::meet(exchange, token, &cancel, &own)?;
         let cross_memory = AtomicBool::new(join::cross_memory_works(exchange, &own, &peers)?);
         let shared = exchange.all_gather(&[u8::from(cores == Cores::Shared)])?.iter().any(|shared| shared != &[0]);
         let cores = if shared { Cores::Shared } else { Cores::Own };
@@ -77,12 +77,12 @@ impl Group {
             control: Arc::clone(&peer.control),
             gone: Arc::clone(&peer.gone),
         };
-        let watch = Some(Watch::start(peers.iter().flatten().map(watched).collect(), Arc::clone(&alarm))?);
-        let (home, registry) = (Home::of(rank), Arc::default());
-        if let Some(home) = &home {
-            home.go();
+        let watch = Some(Watch::start(peers.iter().flatten().map(watched).collect(), Arc::clone(&cancel))?);
+        let (preferred_core, registry) = (PreferredCore::of(rank), Arc::default());
+        if let Some(preferred) = &preferred_core {
+            preferred.move_there();
         }
-        let shared = Shared { rank, size, alarm, cores, home, own, registry, peers, cross_memory, watch };
+        let shared = Shared { rank, size, cancel, cores, preferred_core, own, registry, peers, cross_memory, watch };
         Ok(Group { shared: Arc::new(shared) })
     }
 
@@ -101,9 +101,9 @@ impl Group {
         self.shared.cores
     }
 
-    /// The alarm that ends this group's waits.
-    pub fn alarm(&self) -> &Alarm {
-        &self.shared.alarm
+    /// The cancellation that ends this group's waits.
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.shared.cancel
     }
 
     /// `bytes` of zeroed memory that peers will map when an operation first names it. The other ranks need not call it.
@@ -186,7 +186,7 @@ impl Group {
         unsafe { self.shared.cross(Way::ToPeer, peer, address, from.cast_mut(), len) }
     }
 
-    /// Waits until `ready`, which `peer` will bring about. Fails when the alarm is raised or the peer has ended.
+    /// Waits until `ready`, which `peer` will bring about. Fails when the job is cancelled or the peer has ended.
     #[inline]
     pub fn wait_for(&self, peer: usize, mut ready: impl FnMut() -> bool) -> Result<()> {
         if ready() { Ok(()) } else { self.shared.wait_for(peer, ready) }
@@ -194,8 +194,8 @@ impl Group {
 }
 
 impl Shared {
-    pub(super) fn alarm(&self) -> &Alarm {
-        &self.alarm
+    pub(super) fn cancellation(&self) -> &Cancellation {
+        &self.cancel
     }
 
     pub(super) fn cross_memory(&self) -> bool {
@@ -211,9 +211,9 @@ impl Shared {
         peer.ok_or_else(|| Error::Config(format!("local rank {rank} is not a peer of local rank {}", self.rank)))
     }
 
-    /// Whether the process of `peer` has ended; `Err` when the alarm was raised.
+    /// Whether the process of `peer` has ended; `Err` when the job is cancelled.
     pub(super) fn has_ended(&self, peer: usize) -> Result<bool> {
-        self.alarm.check()?;
+        self.cancel.check()?;
         Ok(self.peer(peer)?.gone.load(Ordering::Acquire))
     }
 
@@ -225,7 +225,7 @@ impl Shared {
     /// Sends a message. Where a peer has too many unread, takes what has come meanwhile, for it may be waiting likewise.
     pub(super) fn tell(&self, peer: usize, message: &Message<'_>) -> Result<()> {
         let to = self.peer(peer)?;
-        let mut waiter = Waiter::new(&self.alarm, Cores::Shared);
+        let mut waiter = Waiter::new(&self.cancel, Cores::Shared);
         while !to.send(self.own.posted(peer), message)? {
             self.catch_up()?;
             waiter.pause()?;
@@ -252,7 +252,7 @@ impl Shared {
                 return Ok(found);
             }
             drop(link);
-            self.alarm.check()?;
+            self.cancel.check()?;
             if ended {
                 return Err(Error::Closed { peer: from.name.clone() });
             }
@@ -327,7 +327,7 @@ impl Shared {
     #[cold]
     fn wait_for(&self, rank: usize, mut ready: impl FnMut() -> bool) -> Result<()> {
         let peer = self.peer(rank)?;
-        let mut waiter = Waiter::new(&self.alarm, self.cores);
+        let mut waiter = Waiter::new(&self.cancel, self.cores);
         let mut pauses = 0_u32;
         while !ready() {
             waiter.pause()?;
@@ -347,10 +347,10 @@ impl Shared {
 
     /// Leaves the core if `peer` waits on it as well, where ranks are to have their own.
     fn part_from(&self, peer: &Peer) {
-        if let (Some(home), Cores::Own) = (&self.home, self.cores) {
+        if let (Some(preferred), Cores::Own) = (&self.preferred_core, self.cores) {
             let core = current_core();
             self.own.core().store(core, Ordering::Relaxed);
-            home.part_from(core, peer.control.core().load(Ordering::Relaxed));
+            preferred.part_from(core, peer.control.core().load(Ordering::Relaxed));
         }
     }
 }

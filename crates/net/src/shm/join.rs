@@ -4,7 +4,7 @@ use super::control::Control;
 use super::cross::{self, Way};
 use super::link::Peer;
 use super::socket;
-use crate::{Alarm, Error, Exchange, Result, Token};
+use crate::{Cancellation, Error, Exchange, Result, Token};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,14 +24,15 @@ fn random<const N: usize>() -> Result<[u8; N]> {
 pub(super) fn meet(
     exchange: &mut dyn Exchange,
     token: Token,
-    alarm: &Alarm,
+    cancel: &Cancellation,
     own: &Control,
 ) -> Result<Vec<Option<Peer>>> {
     let (rank, size) = (exchange.rank(), exchange.size());
     let name: [u8; 16] = random()?;
     let listener = socket::listen_at(&name, size + STRAYS)?;
     let names = exchange.all_gather(&name)?;
-    let meeting = Meeting { rank, size, token, alarm, own, deadline: Instant::now() + Duration::from_secs(PATIENCE_S) };
+    let joining =
+        Joining { rank, size, token, cancel, own, deadline: Instant::now() + Duration::from_secs(PATIENCE_S) };
     let mut peers: Vec<Option<Peer>> = (0..size).map(|_| None).collect();
     for (lower, name) in names.iter().enumerate().take(rank) {
         let known = format!("local rank {lower}");
@@ -39,8 +40,8 @@ pub(super) fn meet(
         if !same_user(&connection)? {
             return Err(Error::Protocol { peer: known, what: "its name from another user's process".into() });
         }
-        meeting.hello(&connection, &known)?;
-        let Some((shown, control)) = meeting.heard(&connection, &known, Duration::from_secs(PATIENCE_S))? else {
+        joining.hello(&connection, &known)?;
+        let Some((shown, control)) = joining.heard(&connection, &known, Duration::from_secs(PATIENCE_S))? else {
             return Err(Error::Protocol {
                 peer: known,
                 what: "nothing or a wrong token when it was connected to".into(),
@@ -49,9 +50,9 @@ pub(super) fn meet(
         if shown != lower {
             return Err(Error::Protocol { peer: known, what: format!("that it is local rank {shown}") });
         }
-        peers[lower] = Some(meeting.peer(lower, control, connection)?);
+        peers[lower] = Some(joining.peer(lower, control, connection)?);
     }
-    meeting.accept(&listener, &mut peers)?;
+    joining.accept(&listener, &mut peers)?;
     Ok(peers)
 }
 
@@ -77,16 +78,16 @@ fn same_user(connection: &OwnedFd) -> Result<bool> {
     Ok(socket::credentials(connection)?.uid() == nix::unistd::geteuid().as_raw())
 }
 
-struct Meeting<'a> {
+struct Joining<'a> {
     rank: usize,
     size: usize,
     token: Token,
-    alarm: &'a Alarm,
+    cancel: &'a Cancellation,
     own: &'a Control,
     deadline: Instant,
 }
 
-impl Meeting<'_> {
+impl Joining<'_> {
     /// Shows the token and this rank's number, with its control page.
     fn hello(&self, connection: &OwnedFd, peer: &str) -> Result<()> {
         let message = [&self.token.as_bytes()[..], &(self.rank as u64).to_ne_bytes()].concat();
@@ -98,7 +99,7 @@ impl Meeting<'_> {
     fn heard(&self, connection: &OwnedFd, peer: &str, patience: Duration) -> Result<Option<(usize, OwnedFd)>> {
         let until = Instant::now() + patience;
         loop {
-            self.alarm.check()?;
+            self.cancel.check()?;
             if let Some(message) = socket::receive(connection, peer)? {
                 let Some((shown, rank)) = message.bytes.split_at_checked(Token::SIZE) else { return Ok(None) };
                 let rank = rank.try_into().map(u64::from_ne_bytes).ok().and_then(|rank| usize::try_from(rank).ok());
@@ -123,7 +124,7 @@ impl Meeting<'_> {
     fn accept(&self, listener: &OwnedFd, peers: &mut [Option<Peer>]) -> Result<()> {
         let mut silent: Vec<OwnedFd> = Vec::new();
         while let Some(missing) = (self.rank + 1..self.size).find(|rank| peers[*rank].is_none()) {
-            self.alarm.check()?;
+            self.cancel.check()?;
             if Instant::now() >= self.deadline {
                 let after = format!("local rank {missing} did not come within {PATIENCE_S} s");
                 return Err(Error::Config(format!("{after}; look at that rank's output for why")));

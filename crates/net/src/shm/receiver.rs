@@ -53,7 +53,7 @@ impl RecvComm {
             self.advance(&header, len, carried)?;
             if self.moved < len {
                 if self.moved > before {
-                    self.shared.alarm().advance();
+                    self.shared.cancellation().advance();
                 }
                 return Ok(());
             }
@@ -61,7 +61,7 @@ impl RecvComm {
             self.moved = 0;
             self.done += 1;
             self.channel.consumed().store(self.done, Ordering::Release);
-            self.shared.alarm().advance();
+            self.shared.cancellation().advance();
         }
         Ok(())
     }

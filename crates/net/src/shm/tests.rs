@@ -3,22 +3,22 @@
 use super::channel::{Carried, Header, INLINE};
 use super::{Group, RecvComm, SendComm, ThreadExchange};
 use crate::wait::Cores;
-use crate::{Alarm, Error, Exchange, Receiver, Request, Result, Sender, Token};
+use crate::{Cancellation, Error, Exchange, Receiver, Request, Result, Sender, Token};
 use std::io::{BufRead, BufReader, Write};
 use std::sync::Arc;
 
 /// Runs `body` on `size` threads, each with its group.
-fn on_ranks<T: Send>(size: usize, body: impl Fn(Group, Arc<Alarm>) -> T + Sync) -> Vec<T> {
-    let (alarm, token) = (Alarm::new(), Token::random().unwrap());
+fn on_ranks<T: Send>(size: usize, body: impl Fn(Group, Arc<Cancellation>) -> T + Sync) -> Vec<T> {
+    let (cancel, token) = (Cancellation::new(), Token::random().unwrap());
     std::thread::scope(|scope| {
         let rank = |mut exchange: ThreadExchange| {
-            let (alarm, body) = (Arc::clone(&alarm), &body);
+            let (cancel, body) = (Arc::clone(&cancel), &body);
             scope.spawn(move || {
-                let group = Group::join(&mut exchange, token, Arc::clone(&alarm), Cores::Shared).unwrap();
-                body(group, alarm)
+                let group = Group::join(&mut exchange, token, Arc::clone(&cancel), Cores::Shared).unwrap();
+                body(group, cancel)
             })
         };
-        let threads: Vec<_> = ThreadExchange::among(size, &alarm).into_iter().map(rank).collect();
+        let threads: Vec<_> = ThreadExchange::among(size, &cancel).into_iter().map(rank).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
@@ -27,21 +27,21 @@ fn patterned(len: usize, salt: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251 + salt) as u8).collect()
 }
 
-/// Tests until done, or until the alarm is raised or half a minute is over.
-fn finish(alarm: &Alarm, mut test: impl FnMut() -> Result<Option<usize>>) -> usize {
+/// Tests until done, or until the job is cancelled or half a minute is over.
+fn finish(cancel: &Cancellation, mut test: impl FnMut() -> Result<Option<usize>>) -> usize {
     let start = std::time::Instant::now();
     loop {
         if let Some(len) = test().unwrap() {
             return len;
         }
-        alarm.check().unwrap();
+        cancel.check().unwrap();
         assert!(start.elapsed().as_secs() < 30, "a request is never done");
         std::thread::yield_now();
     }
 }
 
 /// Sends messages of all `lens` at once, and checks that they arrive.
-fn exchange_messages(group: &mut Group, alarm: &Alarm, lens: &[usize], in_window: bool) {
+fn exchange_messages(group: &mut Group, cancel: &Cancellation, lens: &[usize], in_window: bool) {
     let peer = 1 - group.rank();
     let (mut to, mut from) = group.connect(peer).unwrap();
     let longest = lens.iter().copied().max().unwrap_or(0);
@@ -59,7 +59,7 @@ fn exchange_messages(group: &mut Group, alarm: &Alarm, lens: &[usize], in_window
         }
     }
     for (at, len) in lens.iter().copied().enumerate() {
-        let received = finish(alarm, || {
+        let received = finish(cancel, || {
             to.test(sends[at])?;
             from.test(receives[at])
         });
@@ -67,7 +67,7 @@ fn exchange_messages(group: &mut Group, alarm: &Alarm, lens: &[usize], in_window
         assert_eq!(rooms[at][..len], patterned(len, at + peer), "message {at} of {len} bytes");
     }
     for (send, len) in sends.into_iter().zip(lens) {
-        assert_eq!(finish(alarm, || to.test(send)), *len);
+        assert_eq!(finish(cancel, || to.test(send)), *len);
     }
 }
 
@@ -75,19 +75,19 @@ fn exchange_messages(group: &mut Group, alarm: &Alarm, lens: &[usize], in_window
 fn messages_of_all_sizes_arrive_by_every_way() {
     let lens = [0, 1, 4031, 4032, 4033, 65_536, 131_073, 3 << 20, 5, 700_001, 0];
     for (in_window, refuse) in [(true, false), (true, true), (false, false), (false, true)] {
-        on_ranks(2, |mut group, alarm| {
+        on_ranks(2, |mut group, cancel| {
             assert!(group.cross_memory(), "a process may read its own memory");
             if refuse {
                 group.refuse_cross_memory();
             }
-            exchange_messages(&mut group, &alarm, &lens, in_window);
+            exchange_messages(&mut group, &cancel, &lens, in_window);
         });
     }
 }
 
 #[test]
 fn a_full_connection_takes_more_when_messages_are_done() {
-    on_ranks(2, |mut group, alarm| {
+    on_ranks(2, |mut group, cancel| {
         let peer = 1 - group.rank();
         let (mut to, mut from) = group.connect(peer).unwrap();
         for number in 0..1000_u64 {
@@ -95,8 +95,8 @@ fn a_full_connection_takes_more_when_messages_are_done() {
             // SAFETY: eight bytes each, which live until both requests are done.
             let (sent, posted) =
                 unsafe { (to.isend(data.as_ptr(), 8, 7).unwrap(), from.irecv(room.as_mut_ptr(), 8, 7).unwrap()) };
-            finish(&alarm, || to.test(sent.unwrap()));
-            assert_eq!(finish(&alarm, || from.test(posted.unwrap())), 8);
+            finish(&cancel, || to.test(sent.unwrap()));
+            assert_eq!(finish(&cancel, || from.test(posted.unwrap())), 8);
             assert_eq!(u64::from_ne_bytes(room), number);
         }
         let data = [1_u8];
@@ -106,7 +106,7 @@ fn a_full_connection_takes_more_when_messages_are_done() {
     });
 }
 
-fn one_message(from: &mut RecvComm, to: &mut SendComm, alarm: &Alarm, room: usize, tag: u32) -> Result<()> {
+fn one_message(from: &mut RecvComm, to: &mut SendComm, cancel: &Cancellation, room: usize, tag: u32) -> Result<()> {
     let mut bytes = vec![0_u8; 16];
     // SAFETY: sixteen bytes, copied when posted, and at most sixteen received while `bytes` lives.
     let receive = unsafe {
@@ -114,7 +114,7 @@ fn one_message(from: &mut RecvComm, to: &mut SendComm, alarm: &Alarm, room: usiz
         from.irecv(bytes.as_mut_ptr(), room, tag)?
     };
     while from.test(receive.unwrap_or(Request(0)))?.is_none() {
-        alarm.check()?;
+        cancel.check()?;
     }
     Ok(())
 }
@@ -122,9 +122,9 @@ fn one_message(from: &mut RecvComm, to: &mut SendComm, alarm: &Alarm, room: usiz
 #[test]
 fn a_message_that_does_not_fit_its_receive_is_an_error() {
     for (room, tag) in [(15, 1), (16, 2)] {
-        let errors = on_ranks(2, |mut group, alarm| {
+        let errors = on_ranks(2, |mut group, cancel| {
             let (mut to, mut from) = group.connect(1 - group.rank()).unwrap();
-            one_message(&mut from, &mut to, &alarm, room, tag).unwrap_err()
+            one_message(&mut from, &mut to, &cancel, room, tag).unwrap_err()
         });
         let expected = format!("sent 16 bytes with tag 1 instead of at most {room} bytes with tag {tag}");
         for error in errors {
@@ -234,13 +234,13 @@ impl Exchange for WithStrays {
 
 #[test]
 fn strays_are_dropped() {
-    let (alarm, token) = (Alarm::new(), Token::random().unwrap());
+    let (cancel, token) = (Cancellation::new(), Token::random().unwrap());
     std::thread::scope(|scope| {
-        for inner in ThreadExchange::among(3, &alarm) {
-            let alarm = Arc::clone(&alarm);
+        for inner in ThreadExchange::among(3, &cancel) {
+            let cancel = Arc::clone(&cancel);
             scope.spawn(move || {
                 let mut exchange = WithStrays { inner, strays: Vec::new() };
-                let mut group = Group::join(&mut exchange, token, alarm, Cores::Shared).unwrap();
+                let mut group = Group::join(&mut exchange, token, cancel, Cores::Shared).unwrap();
                 assert_eq!(group.board(8).unwrap().size(), 3);
             });
         }
@@ -306,10 +306,10 @@ fn child() {
         return;
     }
     let mut pipes = Pipes { rank: 1, from: BufReader::new(std::io::stdin()), to: std::io::stdout() };
-    let alarm = Alarm::new();
-    let mut group = Group::join(&mut pipes, Token::from_bytes(TOKEN), Arc::clone(&alarm), Cores::Shared).unwrap();
-    exchange_messages(&mut group, &alarm, &[10, 100_000, 3 << 20], true);
-    exchange_messages(&mut group, &alarm, &[10, 100_000, 3 << 20], false);
+    let cancel = Cancellation::new();
+    let mut group = Group::join(&mut pipes, Token::from_bytes(TOKEN), Arc::clone(&cancel), Cores::Shared).unwrap();
+    exchange_messages(&mut group, &cancel, &[10, 100_000, 3 << 20], true);
+    exchange_messages(&mut group, &cancel, &[10, 100_000, 3 << 20], false);
     pipes.all_gather(&[]).unwrap();
     std::thread::sleep(std::time::Duration::from_secs(30));
 }
@@ -322,15 +322,15 @@ fn a_process_exchanges_messages_and_its_end_is_noticed() {
     let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (from, to) = (BufReader::new(child.stdout.take().unwrap()), child.stdin.take().unwrap());
     let mut pipes = Pipes { rank: 0, from, to };
-    let alarm = Alarm::new();
-    let mut group = Group::join(&mut pipes, Token::from_bytes(TOKEN), Arc::clone(&alarm), Cores::Shared).unwrap();
-    exchange_messages(&mut group, &alarm, &[10, 100_000, 3 << 20], true);
-    exchange_messages(&mut group, &alarm, &[10, 100_000, 3 << 20], false);
+    let cancel = Cancellation::new();
+    let mut group = Group::join(&mut pipes, Token::from_bytes(TOKEN), Arc::clone(&cancel), Cores::Shared).unwrap();
+    exchange_messages(&mut group, &cancel, &[10, 100_000, 3 << 20], true);
+    exchange_messages(&mut group, &cancel, &[10, 100_000, 3 << 20], false);
     pipes.all_gather(&[]).unwrap();
     child.kill().unwrap();
     let error = group.wait_for(1, || false).unwrap_err().to_string();
     let expected = format!("local rank 1 (process {}) closed the connection", child.id());
     assert!(error.starts_with(&expected), "{error}");
-    assert_eq!(alarm.reason().map(|reason| reason.starts_with(&expected)), Some(true));
+    assert_eq!(cancel.reason().map(|reason| reason.starts_with(&expected)), Some(true));
     child.wait().unwrap();
 }

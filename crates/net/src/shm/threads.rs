@@ -1,6 +1,6 @@
 //! An exchange among ranks that are threads of one process.
 
-use crate::{Alarm, Error, Exchange, Result};
+use crate::{Cancellation, Error, Exchange, Result};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct ThreadExchange {
     rank: usize,
     round: usize,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     table: Arc<Table>,
 }
 
@@ -19,10 +19,10 @@ struct Table {
 }
 
 impl ThreadExchange {
-    /// The exchanges of `size` ranks: one for each thread. Waiting ends when `alarm` is raised.
-    pub fn among(size: usize, alarm: &Arc<Alarm>) -> Vec<Self> {
+    /// The exchanges of `size` ranks: one for each thread. Waiting ends when `cancel` is triggered.
+    pub fn among(size: usize, cancel: &Arc<Cancellation>) -> Vec<Self> {
         let table = Arc::new(Table { size, rounds: Mutex::default(), changed: Condvar::new() });
-        let one = |rank| ThreadExchange { rank, round: 0, alarm: Arc::clone(alarm), table: Arc::clone(&table) };
+        let one = |rank| ThreadExchange { rank, round: 0, cancel: Arc::clone(cancel), table: Arc::clone(&table) };
         (0..size).map(one).collect()
     }
 }
@@ -50,7 +50,7 @@ impl Exchange for ThreadExchange {
             if let Some(all) = rounds[round].iter().cloned().collect::<Option<Vec<_>>>() {
                 return Ok(all);
             }
-            self.alarm.check()?;
+            self.cancel.check()?;
             rounds = self.table.changed.wait_timeout(rounds, Duration::from_millis(50)).map_err(|_| poisoned())?.0;
         }
     }

@@ -1,7 +1,7 @@
 //! Notices when a peer's process ends: its socket closes.
 
 use super::control::Control;
-use crate::{Alarm, Error, Result};
+use crate::{Cancellation, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -24,13 +24,13 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches `peers`; the end of one that did not leave in good order raises `alarm`.
-    pub(super) fn start(peers: Vec<Watched>, alarm: Arc<Alarm>) -> Result<Self> {
+    /// Watches `peers`; the end of one that did not leave in good order triggers `cancel`.
+    pub(super) fn start(peers: Vec<Watched>, cancel: Arc<Cancellation>) -> Result<Self> {
         let (stop, stopped) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
             .map_err(|source| Error::system("open a pipe", source.into()))?;
         let thread = std::thread::Builder::new()
             .name("busbw-watch".into())
-            .spawn(move || watch(peers, &stopped, &alarm))
+            .spawn(move || watch(peers, &stopped, &cancel))
             .map_err(|source| Error::system("start a thread", source))?;
         Ok(Watch { stop: Some(stop), thread: Some(thread) })
     }
@@ -46,7 +46,7 @@ impl Drop for Watch {
     }
 }
 
-fn watch(mut peers: Vec<Watched>, stopped: &OwnedFd, alarm: &Alarm) {
+fn watch(mut peers: Vec<Watched>, stopped: &OwnedFd, cancel: &Cancellation) {
     loop {
         // No flags: a hang-up is told of anyway, and messages that wait to be read are not of interest here.
         let mut polled: Vec<PollFd<'_>> =
@@ -65,7 +65,7 @@ fn watch(mut peers: Vec<Watched>, stopped: &OwnedFd, alarm: &Alarm) {
             let ended = closed.next() == Some(true);
             if ended {
                 if peer.control.left().load(Ordering::Acquire) == 0 {
-                    alarm.raise(Error::Closed { peer: peer.name.clone() }.to_string());
+                    cancel.trigger(Error::Closed { peer: peer.name.clone() }.to_string());
                 }
                 peer.gone.store(true, Ordering::Release);
             }

@@ -110,7 +110,7 @@ impl Connecting {
             data: fds.collect(),
             threads: self.threads,
             address: self.peer.to_string(),
-            alarm: Arc::clone(&self.shared.alarm),
+            cancel: Arc::clone(&self.shared.cancel),
             checksum: self.checksum,
             growth: self.shared.growth(),
         };

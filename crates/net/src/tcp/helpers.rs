@@ -1,7 +1,7 @@
 //! Helper threads: each moves the bytes of its own data sockets, and sleeps while there is nothing to move.
 
 use super::failure::{Failure, FirstFailure};
-use super::socket::{Bell, Epoll};
+use super::socket::{Epoll, Wakeup};
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 pub(super) trait Lane: Sized + Send + 'static {
     /// Moves what can be moved, without waiting; the number of bytes moved.
     fn progress(&mut self) -> std::result::Result<usize, Failure>;
-    /// Reports readiness of the sockets, and of the helper's bell.
+    /// Reports readiness of the sockets, and of the helper's wakeup.
     fn epoll(&self) -> &Epoll;
     /// Notes that a socket has changed.
     fn note(&mut self, index: usize, events: u32);
@@ -23,13 +23,13 @@ pub(super) trait Lane: Sized + Send + 'static {
     fn failure(&self) -> &FirstFailure;
 }
 
-/// Number under which a lane's epoll reports the bell.
-pub(super) const BELL: usize = usize::MAX;
+/// Number under which a lane's epoll reports the wakeup.
+pub(super) const WAKEUP: usize = usize::MAX;
 
 struct Signals {
     stop: AtomicBool,
     sleeping: AtomicBool,
-    bell: Bell,
+    wakeup: Wakeup,
 }
 
 /// The threads of one end of a connection. They end when it is dropped.
@@ -45,13 +45,13 @@ struct Helper<L> {
 impl<L> Helper<L> {
     fn stop(&self) {
         self.signals.stop.store(true, Ordering::SeqCst);
-        self.signals.bell.ring();
+        self.signals.wakeup.trigger();
     }
 }
 
 /// Passes without a byte before a helper sleeps: some hundred microseconds.
 const PATIENCE: u32 = 1000;
-/// Longest sleep, in milliseconds; only a guard, since a bell or a socket ends it.
+/// Longest sleep, in milliseconds; only a guard, since a wakeup or a socket ends it.
 const SLEEP_MS: i32 = 100;
 
 impl<L: Lane> Helpers<L> {
@@ -67,11 +67,13 @@ impl<L: Lane> Helpers<L> {
 
     /// Starts a thread for a lane; the lane comes back where that is not possible.
     pub fn start(&mut self, lane: L) -> std::result::Result<(), (Error, Option<L>)> {
-        let bell = match Bell::new().and_then(|bell| lane.epoll().add(bell.fd(), BELL, libc::EPOLLIN).map(|()| bell)) {
-            Ok(bell) => bell,
+        let wakeup = match Wakeup::new()
+            .and_then(|wakeup| lane.epoll().add(wakeup.fd(), WAKEUP, libc::EPOLLIN).map(|()| wakeup))
+        {
+            Ok(wakeup) => wakeup,
             Err(error) => return Err((error, Some(lane))),
         };
-        let signals = Arc::new(Signals { stop: AtomicBool::new(false), sleeping: AtomicBool::new(false), bell });
+        let signals = Arc::new(Signals { stop: AtomicBool::new(false), sleeping: AtomicBool::new(false), wakeup });
         // A thread that cannot be started drops what it was given; from here, the lane can be taken back.
         let given = Arc::new(Mutex::new(Some(lane)));
         let (its_signals, its_lane) = (Arc::clone(&signals), Arc::clone(&given));
@@ -98,7 +100,7 @@ impl<L: Lane> Helpers<L> {
     pub fn wake(&self) {
         for helper in &self.threads {
             if helper.signals.sleeping.load(Ordering::SeqCst) {
-                helper.signals.bell.ring();
+                helper.signals.wakeup.trigger();
             }
         }
     }
@@ -122,7 +124,7 @@ fn take<L>(given: &Mutex<Option<L>>) -> Option<L> {
 fn run<L: Lane>(mut lane: L, signals: &Signals) -> L {
     let mut idle = 0;
     while !signals.stop.load(Ordering::SeqCst) {
-        // The flag goes up before the last look, so that whoever posts after that look rings the bell.
+        // The flag goes up before the last look, so that whoever posts after that look triggers the wakeup.
         let sleepy = idle >= PATIENCE;
         signals.sleeping.store(sleepy, Ordering::SeqCst);
         match lane.progress() {

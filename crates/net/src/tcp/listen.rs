@@ -209,7 +209,7 @@ impl Listener {
             data,
             threads: self.shared.config.stripes(self.shared.cores, usize::MAX).threads,
             address: joining.from.to_string(),
-            alarm: Arc::clone(&self.shared.alarm),
+            cancel: Arc::clone(&self.shared.cancel),
             checksum: joining.hello.checksum,
             growth: self.shared.growth(),
         };

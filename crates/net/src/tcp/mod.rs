@@ -9,10 +9,8 @@
 //! moves them all. Where it is to be found out (`Config::measured`), a connection begins without, and gets helpers one by
 //! one as long as each makes it faster.
 
-mod checksum;
 mod config;
 mod connect;
-mod crew;
 mod failure;
 mod growth;
 mod handle;
@@ -30,6 +28,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod workers;
 mod zero_copy;
 
 pub use config::Config;
@@ -42,7 +41,7 @@ pub use send::SendComm;
 
 use crate::interfaces::Interface;
 use crate::wait::Cores;
-use crate::{Alarm, Error, Result, Token};
+use crate::{Cancellation, Error, Result, Token};
 use config::Stripes;
 use growth::{Budget, Growth};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -65,7 +64,7 @@ pub struct Net {
 struct Shared {
     config: Config,
     token: Token,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     cores: Cores,
     /// For helpers that are found by measuring.
     budget: Budget,
@@ -79,7 +78,7 @@ impl Shared {
 }
 
 impl Net {
-    /// A transport whose listeners let in who shows `token`, which their handles carry. What is moved is counted on `alarm`.
+    /// A transport whose listeners let in who shows `token`, which their handles carry. What is moved is counted on `cancel`.
     ///
     /// # Errors
     /// [`Error::Config`] for settings out of range, or without an interface.
@@ -87,7 +86,7 @@ impl Net {
         interfaces: Vec<Interface>,
         config: Config,
         token: Token,
-        alarm: Arc<Alarm>,
+        cancel: Arc<Cancellation>,
         cores: Cores,
     ) -> Result<Self> {
         config.check()?;
@@ -95,7 +94,7 @@ impl Net {
             return Err(Error::Config("no network interface to use; set NCCL_SOCKET_IFNAME".into()));
         }
         let budget = Budget::new(config.spare_cores);
-        Ok(Net { interfaces, shared: Arc::new(Shared { config, token, alarm, cores, budget }) })
+        Ok(Net { interfaces, shared: Arc::new(Shared { config, token, cancel, cores, budget }) })
     }
 
     /// The same devices, with other settings and another token for the listeners to come.

@@ -1,15 +1,15 @@
 //! The receiving end of a connection: small messages from the control socket, long ones as chunks from the data sockets.
 
-use super::crew::Crew;
 use super::failure::Failure;
 use super::receive_control::{Control, Step};
 use super::receive_lane::ReceiveLane;
 use super::requests::Requests;
 use super::rooms::{GroupedRoom, ReceiveShared, check_group};
 use super::send::Parts;
+use super::workers::Workers;
 use super::{MOST_REQUESTS, deal};
 use crate::transport::{Receiver, Request};
-use crate::{Alarm, Result};
+use crate::{Cancellation, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -24,11 +24,11 @@ pub struct RecvComm {
     /// Calls in a row in which nothing came.
     idle: u32,
     /// Who moves the data sockets.
-    crew: Crew<ReceiveLane>,
+    workers: Workers<ReceiveLane>,
     data_sockets: usize,
     peer: String,
     address: String,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
 }
 
 impl RecvComm {
@@ -43,7 +43,7 @@ impl RecvComm {
             .into_iter()
             .map(|sockets| ReceiveLane::new(sockets, Arc::clone(&shared)))
             .collect::<Result<Vec<_>>>()?;
-        let crew = Crew::new(lanes, parts.threads, parts.growth)?;
+        let workers = Workers::new(lanes, parts.threads, parts.growth)?;
         Ok(RecvComm {
             shared,
             control: Control::new(parts.control),
@@ -51,18 +51,18 @@ impl RecvComm {
             requests: Requests::new(),
             long_under_way: 0,
             idle: 0,
-            crew,
+            workers,
             data_sockets,
             peer: parts.address.clone(),
             address: parts.address,
-            alarm: parts.alarm,
+            cancel: parts.cancel,
         })
     }
 
     /// Who moves its data sockets.
     #[cfg(test)]
-    pub(super) fn crew(&mut self) -> &mut Crew<ReceiveLane> {
-        &mut self.crew
+    pub(super) fn workers(&mut self) -> &mut Workers<ReceiveLane> {
+        &mut self.workers
     }
 
     /// Names the peer in errors: `rank 3 on host b`. The address is added.
@@ -93,7 +93,7 @@ impl RecvComm {
         let long = rooms.iter().filter(|room| room.len > self.inline_up_to).count();
         if long > 0 {
             self.long_under_way += long;
-            self.crew.wake();
+            self.workers.wake();
         }
         Ok(Some(Request(last)))
     }
@@ -110,11 +110,11 @@ impl RecvComm {
         self.idle = if moved > 0 { 0 } else { self.idle.wrapping_add(1) };
         let look_anyway = self.idle % Self::LOOK_ANYWAY == Self::LOOK_ANYWAY - 1;
         if self.long_under_way > 0 || self.control.ended() || look_anyway {
-            moved += self.crew.progress(|| self.shared.received())?;
+            moved += self.workers.progress(|| self.shared.received())?;
         }
         self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
-            self.alarm.advance();
+            self.cancel.advance();
         }
         let ended = self.control.ended() && self.shared.ended_sockets.load(Ordering::Acquire) == self.data_sockets;
         self.finish();

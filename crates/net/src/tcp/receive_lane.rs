@@ -1,7 +1,7 @@
 //! The data sockets that one thread receives on: each brings chunks, which go straight into the posted room.
 
 use super::failure::{Failure, FirstFailure};
-use super::helpers::{BELL, Lane};
+use super::helpers::{Lane, WAKEUP};
 use super::rooms::{Landing, ReceiveShared};
 use super::socket::{self, Epoll, Received};
 use super::wire::ChunkHeader;
@@ -168,7 +168,7 @@ impl Lane for ReceiveLane {
     }
 
     fn note(&mut self, index: usize, events: u32) {
-        if index != BELL {
+        if index != WAKEUP {
             self.sockets[index].note(events);
         }
     }

@@ -1,8 +1,9 @@
 //! Rooms for messages: which are posted, which message belongs where, and how much of it is there.
 
 use super::failure::{Failure, FirstFailure};
-use super::{MOST_GROUPED, MOST_REQUESTS, checksum};
+use super::{MOST_GROUPED, MOST_REQUESTS};
 use crate::{Error, Result};
+use crc32c::crc32c;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// No byte of the message has come, so its size is unknown.
@@ -228,7 +229,7 @@ impl Landing {
             let len = self.next as usize - self.start as usize;
             // SAFETY: all of these bytes were written, and nobody writes there until the request is done.
             let landed = unsafe { std::slice::from_raw_parts(self.start, len) };
-            if len > 0 && checksum::of(landed) != self.sum {
+            if len > 0 && crc32c(landed) != self.sum {
                 return Err(Failure::Corrupt(format!("message {}", self.message)));
             }
         }

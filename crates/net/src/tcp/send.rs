@@ -1,6 +1,5 @@
 //! The sending end of a connection: small messages at once on the control socket, long ones as chunks for the data sockets.
 
-use super::crew::Crew;
 use super::failure::{Failure, FirstFailure};
 use super::growth::Growth;
 use super::liveness::{Silence, Watch};
@@ -8,9 +7,11 @@ use super::requests::Requests;
 use super::send_lane::SendLane;
 use super::socket;
 use super::wire::{ChunkHeader, InlineHeader};
-use super::{MOST_REQUESTS, checksum, deal};
+use super::workers::Workers;
+use super::{MOST_REQUESTS, deal};
 use crate::transport::{Request, Sender};
-use crate::{Alarm, Result};
+use crate::{Cancellation, Result};
+use crc32c::crc32c;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -83,7 +84,7 @@ impl SendShared {
         let (mut header, data) = self.cut()?;
         if self.checked {
             // SAFETY: the chunk is part of a message that stays readable until its request is done.
-            header.sum = checksum::of(unsafe { std::slice::from_raw_parts(data, header.len as usize) });
+            header.sum = crc32c(unsafe { std::slice::from_raw_parts(data, header.len as usize) });
         }
         Some(Chunk {
             message: header.message,
@@ -158,10 +159,10 @@ pub struct SendComm {
     lens: Box<[usize; MOST_REQUESTS]>,
     most_chunk: usize,
     /// Who moves the data sockets.
-    crew: Crew<SendLane>,
+    workers: Workers<SendLane>,
     peer: String,
     address: String,
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
 }
 
 /// What a new connection is made of.
@@ -170,7 +171,7 @@ pub(super) struct Parts {
     pub data: Vec<OwnedFd>,
     pub threads: usize,
     pub address: String,
-    pub alarm: Arc<Alarm>,
+    pub cancel: Arc<Cancellation>,
     /// Whether messages carry checksums.
     pub checksum: bool,
     /// How helpers are found, where their number is not given.
@@ -200,7 +201,7 @@ impl SendComm {
             .into_iter()
             .map(|sockets| SendLane::new(sockets, Arc::clone(&shared), config.timeout))
             .collect::<Result<Vec<_>>>()?;
-        let crew = Crew::new(lanes, parts.threads, parts.growth)?;
+        let workers = Workers::new(lanes, parts.threads, parts.growth)?;
         Ok(SendComm {
             shared,
             control: parts.control,
@@ -211,17 +212,17 @@ impl SendComm {
             requests: Requests::new(),
             lens: Box::new([0; MOST_REQUESTS]),
             most_chunk: config.chunk,
-            crew,
+            workers,
             peer: parts.address.clone(),
             address: parts.address,
-            alarm: parts.alarm,
+            cancel: parts.cancel,
         })
     }
 
     /// Who moves its data sockets.
     #[cfg(test)]
-    pub(super) fn crew(&mut self) -> &mut Crew<SendLane> {
-        &mut self.crew
+    pub(super) fn workers(&mut self) -> &mut Workers<SendLane> {
+        &mut self.workers
     }
 
     /// Names the peer in errors: `rank 3 on host b`. The address is added.
@@ -247,10 +248,10 @@ impl SendComm {
                 sent => moved += sent,
             }
         }
-        moved += self.crew.progress(|| self.shared.sent_bytes.load(Ordering::Relaxed))?;
+        moved += self.workers.progress(|| self.shared.sent_bytes.load(Ordering::Relaxed))?;
         self.shared.failure.get().map_or(Ok(()), Err)?;
         if moved > 0 {
-            self.alarm.advance();
+            self.cancel.advance();
         }
         self.finish();
         Ok(())
@@ -258,7 +259,7 @@ impl SendComm {
 
     /// Size of a message's chunks: one for each hand, if that makes no crumbs.
     fn chunk(&self, len: usize) -> usize {
-        len.div_ceil(self.crew.hands()).clamp(Self::LEAST_CHUNK.min(self.most_chunk), self.most_chunk)
+        len.div_ceil(self.workers.count()).clamp(Self::LEAST_CHUNK.min(self.most_chunk), self.most_chunk)
     }
 
     fn finish(&mut self) {
@@ -324,7 +325,7 @@ impl Sender for SendComm {
             slot.unsent.store(len + 1, Ordering::Relaxed);
             let checked = self.shared.checked && len > 0;
             // SAFETY: the message is readable by the caller's promise.
-            let sum = if checked { checksum::of(unsafe { std::slice::from_raw_parts(data, len) }) } else { 0 };
+            let sum = if checked { crc32c(unsafe { std::slice::from_raw_parts(data, len) }) } else { 0 };
             let header = InlineHeader { message, len: len as u32, tag, sum }.to_bytes(self.shared.checked);
             self.inline.push_back(Inline { message, header, header_sent: 0, data, unsent: len });
             if self.inline.len() == 1 {
@@ -338,7 +339,7 @@ impl Sender for SendComm {
             untaken.push_back(Untaken { message, data, len, next: 0, chunk, tag });
             self.shared.waiting.store(untaken.len(), Ordering::SeqCst);
             drop(untaken);
-            self.crew.wake();
+            self.workers.wake();
         }
         Ok(Some(Request(message)))
     }

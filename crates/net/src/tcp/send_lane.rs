@@ -1,7 +1,7 @@
 //! The data sockets that one thread sends on: in turn, each takes the next chunk once it has drained.
 
 use super::failure::{Failure, FirstFailure};
-use super::helpers::{BELL, Lane};
+use super::helpers::{Lane, WAKEUP};
 use super::liveness::{Silence, Watch};
 use super::send::{Chunk, SendShared};
 use super::socket::{self, Epoll};
@@ -219,7 +219,7 @@ impl Lane for SendLane {
     }
 
     fn note(&mut self, index: usize, _events: u32) {
-        if index != BELL && !self.sockets[index].writable {
+        if index != WAKEUP && !self.sockets[index].writable {
             self.sockets[index].writable = true;
             self.blocked -= 1;
         }

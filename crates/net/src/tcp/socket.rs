@@ -158,9 +158,9 @@ impl Epoll {
 }
 
 /// Wakes a helper that waits in [`Epoll::wait`].
-pub(super) struct Bell(OwnedFd);
+pub(super) struct Wakeup(OwnedFd);
 
-impl Bell {
+impl Wakeup {
     pub fn new() -> Result<Self> {
         // SAFETY: no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -168,15 +168,15 @@ impl Bell {
             return Err(Error::last_os("make a descriptor to wake a helper thread"));
         }
         // SAFETY: the call returned a new descriptor that nobody else owns.
-        Ok(Bell(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(Wakeup(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
     pub fn fd(&self) -> &OwnedFd {
         &self.0
     }
 
-    /// Each ring is a new edge, so that nobody has to read the counter; it cannot overflow in the life of a machine.
-    pub fn ring(&self) {
+    /// Each trigger is a new edge, so that nobody has to read the counter; it cannot overflow in the life of a machine.
+    pub fn trigger(&self) {
         let one = 1_u64;
         // SAFETY: eight readable bytes.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };

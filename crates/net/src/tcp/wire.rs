@@ -1,8 +1,8 @@
 //! What stands on the wire: the greeting of a socket, the header of an inline message, the header of a chunk.
 
-use super::checksum;
 use super::failure::Failure;
 use crate::Token;
+use crc32c::crc32c;
 
 /// First bytes of every socket; another program's connection shows here.
 pub(super) const MAGIC: [u8; 8] = *b"busbwtcp";
@@ -38,14 +38,14 @@ impl<const N: usize> Writer<N> {
 
     /// Writes the checksum of what was written.
     fn seal(self) -> Self {
-        let sum = checksum::of(&self.0[..self.1]);
+        let sum = crc32c(&self.0[..self.1]);
         self.put(&sum.to_le_bytes())
     }
 }
 
 /// Whether the last four bytes are the checksum of those before.
 fn sealed(bytes: &[u8]) -> bool {
-    bytes.split_last_chunk().is_some_and(|(fields, sum)| checksum::of(fields) == u32::from_le_bytes(*sum))
+    bytes.split_last_chunk().is_some_and(|(fields, sum)| crc32c(fields) == u32::from_le_bytes(*sum))
 }
 
 /// The first bytes of each socket of a connection.

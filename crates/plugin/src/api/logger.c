@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void busbw_plugin_said(int level, const char *line);
+void busbw_plugin_log_line(int level, const char *line);
 
 void busbw_plugin_logger(int level, unsigned long flags, const char *file, int line, const char *format, ...) {
     char text[1024];
@@ -17,5 +17,5 @@ void busbw_plugin_logger(int level, unsigned long flags, const char *file, int l
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    busbw_plugin_said(level, text);
+    busbw_plugin_log_line(level, text);
 }

@@ -5,7 +5,7 @@ const GUARD: usize = 64;
 const GUARD_BYTE: u8 = 0xA5;
 
 /// A piece of memory with guards before and behind it. It is never freed: a request under way may still write to it, and an
-/// actor's process does not live long.
+/// subprocess does not live long.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     start: *mut u8,
@@ -42,8 +42,8 @@ impl Memory {
     }
 
     /// A part of it.
-    pub fn part(self, from: usize, len: usize) -> Memory {
-        assert!(from + len <= self.len, "a part lies within its memory");
+    pub fn setup(self, from: usize, len: usize) -> Memory {
+        assert!(from + len <= self.len, "a setup lies within its memory");
         // SAFETY: within the allocation, as the line above says.
         Memory { start: unsafe { self.start.add(from) }, len }
     }
@@ -89,7 +89,7 @@ mod tests {
         let memory = Memory::filled(4096, 7);
         assert_eq!(memory.differs(4096, 7), None);
         assert!(memory.differs(4096, 8).is_some_and(|at| at < 16));
-        assert!(memory.part(1, 4000).differs(4000, 7).is_some());
+        assert!(memory.setup(1, 4000).differs(4000, 7).is_some());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 mod calls;
 mod library;
+mod log;
 mod memory;
-mod said;
 mod watchdog;
 
 pub(crate) use memory::Memory;
@@ -57,8 +57,8 @@ pub(crate) struct Plugin {
 
 /// A failed call in words, with what the plugin last warned of.
 fn failed(call: &str, code: NcclResult) -> Failed {
-    let said = said::take_warning().map(|line| format!(": {line}")).unwrap_or_default();
-    Failed(format!("{call} gave {code}{said}"))
+    let logged = log::take_warning().map(|line| format!(": {line}")).unwrap_or_default();
+    Failed(format!("{call} gave {code}{logged}"))
 }
 
 /// Makes a call of the plugin under the watchdog's eyes.
@@ -90,7 +90,7 @@ impl Plugin {
 
     /// Starts the network, as NCCL does for a communicator.
     pub fn init(&mut self, communicator: u64) -> Answer<()> {
-        let logger = Some(said::logger());
+        let logger = Some(log::logger());
         let config = CommConfig { traffic_class: TRAFFIC_CLASS_UNDEF };
         match self.calls.init {
             InitForm::Plain(init) => call!("init", init, logger),
@@ -126,7 +126,7 @@ impl Plugin {
             version: self.version,
             versions: self.versions.clone(),
             devices,
-            said: said::take(),
+            said: log::take(),
         })
     }
 

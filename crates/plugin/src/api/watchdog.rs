@@ -34,8 +34,8 @@ impl Drop for Entered {
 pub(crate) struct Watchdog;
 
 impl Watchdog {
-    /// Has `bark` told of the first call that takes longer than `limit`.
-    pub fn start(limit: Duration, bark: Arc<dyn Fn(&'static str) + Send + Sync>) -> std::io::Result<()> {
+    /// Has `expired` told of the first call that takes longer than `limit`.
+    pub fn start(limit: Duration, expired: Arc<dyn Fn(&'static str) + Send + Sync>) -> std::io::Result<()> {
         let look = move || {
             let (mut seen, mut since) = (0, Instant::now());
             loop {
@@ -46,7 +46,7 @@ impl Watchdog {
                     (seen, since) = (now, Instant::now());
                 } else if since.elapsed() > limit {
                     // SAFETY: only addresses of constants are stored.
-                    return bark(unsafe { *call });
+                    return expired(unsafe { *call });
                 }
             }
         };

@@ -2,8 +2,8 @@
 
 use super::connecting::{close, pair};
 use super::{kept, wrong};
-use crate::actor::{Acted, End, Scene};
 use crate::api::{Memory, Request, Room};
+use crate::subprocess::{Case, CaseResult, End};
 use busbw_model::RuleOutcome;
 use std::time::Instant;
 
@@ -13,24 +13,24 @@ const TAG: i32 = 1;
 /// Plugins without threads of their own work when they are tested.
 const TESTS: usize = 20;
 
-fn begin(scene: &Scene, end: End) -> Acted<Request> {
+fn begin(case: &Case, end: End) -> CaseResult<Request> {
     match end {
         End::Sender(sender) => {
             let memory = Memory::new(LEN);
-            let registration = scene.plugin.register_to_send(sender, memory)?;
-            scene.send(sender, memory, TAG, registration)
+            let registration = case.plugin.register_to_send(sender, memory)?;
+            case.send(sender, memory, TAG, registration)
         }
         End::Receiver(receiver) => {
             let memory = Memory::new(LEN);
-            let registration = scene.plugin.register_to_receive(receiver, memory)?;
-            scene.receive(receiver, &[Room { memory, tag: TAG, registration }])
+            let registration = case.plugin.register_to_receive(receiver, memory)?;
+            case.receive(receiver, &[Room { memory, tag: TAG, registration }])
         }
     }
 }
 
 /// Tests until the request ends in whatever way: the error, or nothing if it was served.
-fn outcome(scene: &Scene, request: Request) -> Acted<Option<String>> {
-    scene.until("word of the other end's going", || match scene.plugin.test(request, 1) {
+fn outcome(case: &Case, request: Request) -> CaseResult<Option<String>> {
+    case.until("relayed of the other end's going", || match case.plugin.test(request, 1) {
         Ok(None) => Ok(None),
         Ok(Some(_)) => Ok(Some(None)),
         Err(failed) => Ok(Some(Some(failed.0))),
@@ -38,55 +38,55 @@ fn outcome(scene: &Scene, request: Request) -> Acted<Option<String>> {
 }
 
 /// A sender is closed whose message nobody receives, and a receiver that nobody sends to; the other end then tries.
-pub(super) fn close_under_way(scene: &mut Scene) -> Acted<RuleOutcome> {
+pub(super) fn close_under_way(case: &mut Case) -> CaseResult<RuleOutcome> {
     let mut seen = String::new();
     for closer_sends in [true, false] {
-        let end = scene.one_way()?;
+        let end = case.one_way()?;
         if matches!(end, End::Sender(_)) == closer_sends {
-            let request = begin(scene, end)?;
+            let request = begin(case, end)?;
             for _ in 0..TESTS {
-                if scene.plugin.test(request, 1)?.is_some() && !closer_sends {
+                if case.plugin.test(request, 1)?.is_some() && !closer_sends {
                     return wrong("a receive ended before anything was sent");
                 }
             }
-            close(scene, end)?;
-            scene.meet()?;
-            scene.meet()?;
+            close(case, end)?;
+            case.barrier()?;
+            case.barrier()?;
             continue;
         }
-        scene.meet()?;
+        case.barrier()?;
         // The other end is closed once this is said.
-        scene.meet()?;
+        case.barrier()?;
         // A post that fails has noticed as well.
-        seen = match begin(scene, end).map(|request| outcome(scene, request)) {
+        seen = match begin(case, end).map(|request| outcome(case, request)) {
             Ok(told) => told?.unwrap_or_default(),
-            Err(crate::actor::Stop::Wrong(error)) => error,
+            Err(crate::subprocess::Stop::Wrong(error)) => error,
             Err(stop) => return Err(stop),
         };
         match end {
-            End::Sender(sender) => scene.plugin.close_send(sender)?,
-            End::Receiver(receiver) => scene.plugin.close_recv(receiver)?,
+            End::Sender(sender) => case.plugin.close_send(sender)?,
+            End::Receiver(receiver) => case.plugin.close_recv(receiver)?,
         }
-        scene.meet()?;
+        case.barrier()?;
     }
     Ok(kept(seen))
 }
 
 /// The second end is killed while the first sends to it and waits for its message; the first must hear of it.
-pub(super) fn peer_death(scene: &mut Scene) -> Acted<RuleOutcome> {
-    let (there, back) = pair(scene)?;
-    if !scene.is_first() {
-        scene.meet()?;
-        scene.be_killed()?;
+pub(super) fn peer_death(case: &mut Case) -> CaseResult<RuleOutcome> {
+    let (there, back) = pair(case)?;
+    if !case.is_first() {
+        case.barrier()?;
+        case.be_killed()?;
     }
-    let (receive, send) = (begin(scene, back)?, begin(scene, there)?);
-    scene.meet()?;
+    let (receive, send) = (begin(case, back)?, begin(case, there)?);
+    case.barrier()?;
     let began = Instant::now();
-    let Some(error) = outcome(scene, receive)? else {
+    let Some(error) = outcome(case, receive)? else {
         return wrong("a message from a process that died without sending it was told as received");
     };
     let after = began.elapsed();
     // What sockets took may count as sent; what must not be is silence.
-    outcome(scene, send)?;
+    outcome(case, send)?;
     Ok(kept(format!("after {:.0} ms: {error}", after.as_secs_f64() * 1e3)))
 }

@@ -2,8 +2,8 @@
 
 use super::connecting::close;
 use super::{kept, wrong};
-use crate::actor::{Acted, End, Scene};
 use crate::api::{Memory, Receiver, Registration, Request, Room, Sender};
+use crate::subprocess::{Case, CaseResult, End};
 use busbw_model::RuleOutcome;
 use std::collections::VecDeque;
 
@@ -24,64 +24,64 @@ fn largest() -> usize {
 }
 
 /// Several hundred messages of every size, several under way, each with its own pattern.
-pub(super) fn in_order(scene: &mut Scene) -> Acted<RuleOutcome> {
-    let end = scene.one_way()?;
+pub(super) fn in_order(case: &mut Case) -> CaseResult<RuleOutcome> {
+    let end = case.one_way()?;
     match end {
-        End::Sender(sender) => send_all(scene, sender)?,
-        End::Receiver(receiver) => receive_all(scene, receiver)?,
+        End::Sender(sender) => send_all(case, sender)?,
+        End::Receiver(receiver) => receive_all(case, receiver)?,
     }
-    close(scene, end)?;
+    close(case, end)?;
     Ok(kept(""))
 }
 
-fn send_all(scene: &mut Scene, sender: Sender) -> Acted<()> {
+fn send_all(case: &mut Case, sender: Sender) -> CaseResult<()> {
     let mut under_way: VecDeque<(Request, Registration, usize)> = VecDeque::new();
-    let end_one = |scene: &Scene, (request, registration, len): (Request, Registration, usize)| {
-        let sizes = scene.finish(request, 1, "the end of a send")?;
+    let end_one = |case: &Case, (request, registration, len): (Request, Registration, usize)| {
+        let sizes = case.finish(request, 1, "the end of a send")?;
         if sizes != [len] {
             return wrong(format!("test gave {sizes:?} bytes for a send of {len}"));
         }
-        Ok(scene.plugin.deregister(sender, registration)?)
+        Ok(case.plugin.deregister(sender, registration)?)
     };
     for (seed, len) in sizes() {
         if under_way.len() == UNDER_WAY
             && let Some(first) = under_way.pop_front()
         {
-            end_one(scene, first)?;
+            end_one(case, first)?;
         }
         let memory = Memory::filled(len, seed);
-        let registration = scene.plugin.register_to_send(sender, memory)?;
-        under_way.push_back((scene.send(sender, memory, TAG, registration)?, registration, len));
+        let registration = case.plugin.register_to_send(sender, memory)?;
+        under_way.push_back((case.send(sender, memory, TAG, registration)?, registration, len));
     }
-    under_way.into_iter().try_for_each(|one| end_one(scene, one))
+    under_way.into_iter().try_for_each(|one| end_one(case, one))
 }
 
-fn receive_all(scene: &mut Scene, receiver: Receiver) -> Acted<()> {
+fn receive_all(case: &mut Case, receiver: Receiver) -> CaseResult<()> {
     let rooms: Vec<Memory> = (0..UNDER_WAY).map(|_| Memory::new(largest())).collect();
     let rooms = rooms
         .into_iter()
         .map(|memory| {
-            let registration = scene.plugin.register_to_receive(receiver, memory)?;
+            let registration = case.plugin.register_to_receive(receiver, memory)?;
             Ok(Room { memory, tag: TAG, registration })
         })
-        .collect::<Acted<Vec<Room>>>()?;
+        .collect::<CaseResult<Vec<Room>>>()?;
     let mut under_way: VecDeque<(Request, Room, u64, usize)> = VecDeque::new();
-    let end_one = |scene: &Scene, (request, room, seed, len): (Request, Room, u64, usize)| {
-        let sizes = scene.finish(request, 1, "a message")?;
+    let end_one = |case: &Case, (request, room, seed, len): (Request, Room, u64, usize)| {
+        let sizes = case.finish(request, 1, "a message")?;
         arrived(seed, len, &sizes, room.memory)
     };
     for ((seed, len), room) in sizes().zip(rooms.iter().cycle()) {
         if under_way.len() == UNDER_WAY
             && let Some(first) = under_way.pop_front()
         {
-            end_one(scene, first)?;
+            end_one(case, first)?;
         }
-        under_way.push_back((scene.receive(receiver, &[*room])?, *room, seed, len));
+        under_way.push_back((case.receive(receiver, &[*room])?, *room, seed, len));
     }
-    under_way.into_iter().try_for_each(|one| end_one(scene, one))
+    under_way.into_iter().try_for_each(|one| end_one(case, one))
 }
 
-fn arrived(seed: u64, len: usize, sizes: &[usize], memory: Memory) -> Acted<()> {
+fn arrived(seed: u64, len: usize, sizes: &[usize], memory: Memory) -> CaseResult<()> {
     if sizes != [len] {
         return wrong(format!("message {seed} of {len} bytes was told as {sizes:?} bytes: out of order, or cut"));
     }
@@ -93,26 +93,26 @@ fn arrived(seed: u64, len: usize, sizes: &[usize], memory: Memory) -> Acted<()> 
 }
 
 /// Rooms of a fixed size for smaller messages.
-pub(super) fn smaller_than_room(scene: &mut Scene) -> Acted<RuleOutcome> {
+pub(super) fn smaller_than_room(case: &mut Case) -> CaseResult<RuleOutcome> {
     const ROOM: usize = 1 << 20;
     let lens = [0, 1, 8, 1000, 65_537, ROOM - 1, ROOM];
-    let end = scene.one_way()?;
+    let end = case.one_way()?;
     for (seed, len) in (1..).zip(lens) {
         match end {
             End::Sender(sender) => {
                 let memory = Memory::filled(len, seed);
-                let registration = scene.plugin.register_to_send(sender, memory)?;
-                let request = scene.send(sender, memory, TAG, registration)?;
-                let sizes = scene.finish(request, 1, "the end of a send")?;
+                let registration = case.plugin.register_to_send(sender, memory)?;
+                let request = case.send(sender, memory, TAG, registration)?;
+                let sizes = case.finish(request, 1, "the end of a send")?;
                 if sizes != [len] {
                     return wrong(format!("test gave the sender {sizes:?} bytes for a message of {len}"));
                 }
             }
             End::Receiver(receiver) => {
                 let memory = Memory::new(ROOM);
-                let registration = scene.plugin.register_to_receive(receiver, memory)?;
-                let request = scene.receive(receiver, &[Room { memory, tag: TAG, registration }])?;
-                let sizes = scene.finish(request, 1, "a message")?;
+                let registration = case.plugin.register_to_receive(receiver, memory)?;
+                let request = case.receive(receiver, &[Room { memory, tag: TAG, registration }])?;
+                let sizes = case.finish(request, 1, "a message")?;
                 arrived(seed, len, &sizes, memory)?;
                 if !memory.untouched_from(len) {
                     return wrong(format!("a message of {len} bytes changed its room behind its end"));
@@ -120,39 +120,39 @@ pub(super) fn smaller_than_room(scene: &mut Scene) -> Acted<RuleOutcome> {
             }
         }
     }
-    close(scene, end)?;
+    close(case, end)?;
     Ok(kept(""))
 }
 
 /// A message too large, small enough to go in one piece and large enough not to.
-pub(super) fn larger_than_room(scene: &mut Scene) -> Acted<RuleOutcome> {
+pub(super) fn larger_than_room(case: &mut Case) -> CaseResult<RuleOutcome> {
     let mut seen = String::new();
     for (len, room) in [(4096, 1024), (4 << 20, 1 << 20)] {
         // After an error, a connection is good for nothing more.
-        match scene.one_way()? {
+        match case.one_way()? {
             End::Sender(sender) => {
                 let memory = Memory::filled(len, 1);
-                let registration = scene.plugin.register_to_send(sender, memory)?;
-                let request = scene.send(sender, memory, TAG, registration)?;
+                let registration = case.plugin.register_to_send(sender, memory)?;
+                let request = case.send(sender, memory, TAG, registration)?;
                 // Whatever the sender hears of it, the receiver decides.
-                scene.nudge(request);
-                scene.meet()?;
+                case.nudge(request);
+                case.barrier()?;
             }
             End::Receiver(receiver) => {
                 let memory = Memory::new(room);
-                let registration = scene.plugin.register_to_receive(receiver, memory)?;
-                let request = scene.receive(receiver, &[Room { memory, tag: TAG, registration }])?;
-                seen = refused(scene, request, memory, len)?;
-                scene.meet()?;
+                let registration = case.plugin.register_to_receive(receiver, memory)?;
+                let request = case.receive(receiver, &[Room { memory, tag: TAG, registration }])?;
+                seen = refused(case, request, memory, len)?;
+                case.barrier()?;
             }
         }
     }
     Ok(kept(seen))
 }
 
-fn refused(scene: &Scene, request: Request, memory: Memory, len: usize) -> Acted<String> {
+fn refused(case: &Case, request: Request, memory: Memory, len: usize) -> CaseResult<String> {
     let room = memory.len();
-    let answer = scene.until("an error", || match scene.plugin.test(request, 1) {
+    let answer = case.until("an error", || match case.plugin.test(request, 1) {
         Ok(None) => Ok(None),
         Ok(Some(sizes)) => Ok(Some(Err(sizes))),
         Err(failed) => Ok(Some(Ok(failed.0))),
@@ -169,13 +169,13 @@ fn refused(scene: &Scene, request: Request, memory: Memory, len: usize) -> Acted
 }
 
 /// A group of receives; the sends come in the opposite order.
-pub(super) fn by_tag(scene: &mut Scene) -> Acted<RuleOutcome> {
-    let most = scene.plugin.properties(scene.device())?.most_grouped;
+pub(super) fn by_tag(case: &mut Case) -> CaseResult<RuleOutcome> {
+    let most = case.plugin.properties(case.device())?.most_grouped;
     let n = usize::try_from(most).unwrap_or(0).min(8);
     if n < 2 {
         return Ok(RuleOutcome::NotOffered("the device takes one receive per call (maxRecvs 1)".into()));
     }
-    let end = scene.one_way()?;
+    let end = case.one_way()?;
     for round in 0..20_u64 {
         let len = |at: usize| [100, 70_000, 0, 1_000_000, 8, 4096, 300_000, 1][at % 8];
         let seed = |at: usize| round * 100 + at as u64 + 1;
@@ -184,27 +184,27 @@ pub(super) fn by_tag(scene: &mut Scene) -> Acted<RuleOutcome> {
                 let mut requests = Vec::new();
                 for at in (0..n).rev() {
                     let memory = Memory::filled(len(at), seed(at));
-                    let registration = scene.plugin.register_to_send(sender, memory)?;
-                    requests.push(scene.send(sender, memory, at as i32 + 1, registration)?);
+                    let registration = case.plugin.register_to_send(sender, memory)?;
+                    requests.push(case.send(sender, memory, at as i32 + 1, registration)?);
                 }
-                requests.into_iter().try_for_each(|request| scene.finish(request, 1, "the end of a send").map(drop))?;
+                requests.into_iter().try_for_each(|request| case.finish(request, 1, "the end of a send").map(drop))?;
             }
             End::Receiver(receiver) => {
                 let rooms = (0..n)
                     .map(|at| {
                         let memory = Memory::new(1_000_000);
-                        let registration = scene.plugin.register_to_receive(receiver, memory)?;
+                        let registration = case.plugin.register_to_receive(receiver, memory)?;
                         Ok(Room { memory, tag: at as i32 + 1, registration })
                     })
-                    .collect::<Acted<Vec<Room>>>()?;
-                let request = scene.receive(receiver, &rooms)?;
-                let sizes = scene.finish(request, n, "a group of messages")?;
+                    .collect::<CaseResult<Vec<Room>>>()?;
+                let request = case.receive(receiver, &rooms)?;
+                let sizes = case.finish(request, n, "a group of messages")?;
                 for (at, room) in rooms.iter().enumerate() {
                     arrived(seed(at), len(at), &sizes[at..=at], room.memory)?;
                 }
             }
         }
     }
-    close(scene, end)?;
+    close(case, end)?;
     Ok(kept(format!("{n} in a call")))
 }

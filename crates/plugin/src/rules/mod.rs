@@ -1,18 +1,18 @@
-//! NCCL's rules for net plugins, each as a play of two ends.
+//! NCCL's rules for net plugins, each as a test case with two ends.
 
 mod connecting;
 mod ending;
 mod messages;
 mod requests;
 
-use crate::actor::{Acted, Scene, Stop};
+use crate::subprocess::{Case, CaseResult, Stop};
 use busbw_model::RuleOutcome;
 
-/// A rule: its name, what it asks for, and the play that shows whether it is kept.
+/// A rule: its name, what it asks for, and the test case that shows whether it is kept.
 pub(crate) struct Rule {
     pub name: &'static str,
     pub asks: &'static str,
-    pub run: fn(&mut Scene) -> Acted<RuleOutcome>,
+    pub run: fn(&mut Case) -> CaseResult<RuleOutcome>,
 }
 
 /// All rules, in the order in which they are tried: what later ones build on comes first.
@@ -85,6 +85,6 @@ fn kept(seen: impl Into<String>) -> RuleOutcome {
     RuleOutcome::Kept(seen.into())
 }
 
-fn wrong<T>(what: impl Into<String>) -> Acted<T> {
+fn wrong<T>(what: impl Into<String>) -> CaseResult<T> {
     Err(Stop::Wrong(what.into()))
 }

@@ -32,6 +32,13 @@ pub(super) struct GpuFacts {
     pub(super) model: Option<&'static GpuModel>,
 }
 
+impl GpuFacts {
+    /// GPUs of a model, by the name that was told.
+    pub(super) fn of(model: &'static GpuModel, name: &str) -> Self {
+        GpuFacts { name: name.to_string(), generation: model.generation, model: Some(model) }
+    }
+}
+
 /// What is stated about the links between the GPUs of a host.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LinkFacts {

@@ -138,16 +138,11 @@ fn alike(a: &Cluster, b: &Cluster) -> bool {
 
 /// The GPUs that are named, else one of each kind.
 fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
-    let of = |model: &'static GpuModel, name: &str| GpuFacts {
-        name: name.to_string(),
-        generation: model.generation,
-        model: Some(model),
-    };
     let words = told.gpu.as_deref().map(Words::of);
     if let (Some(words), Some(name)) = (&words, &told.gpu)
         && let Some(model) = HARDWARE.find_gpu(words)
     {
-        return vec![(of(model, name), HARDWARE.find_machine(words, Some(model)))];
+        return vec![(GpuFacts::of(model, name), HARDWARE.find_machine(words, Some(model)))];
     }
     let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
     match derive::gpu(run, gpus) {
@@ -156,7 +151,7 @@ fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
         Err(_) if derive::names_gpus(run) => return Vec::new(),
         Err(_) => {}
     }
-    let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (of(model, name), None));
+    let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (GpuFacts::of(model, name), None));
     let families: &[&str] = if run.nccl.library() == Library::Rccl { &AMD_FAMILIES } else { &FAMILIES };
     families.iter().filter_map(family).collect()
 }

@@ -41,7 +41,7 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     Ok(Facts {
         nodes: nodes.value,
         gpus_per_node: gpus.value,
-        gpu: GpuFacts { name: gpu_text.value.to_string(), generation: gpu.generation, model: Some(gpu) },
+        gpu: GpuFacts::of(gpu, gpu_text.value),
         machine,
         links,
         cpu: CpuFacts { sockets: vocabulary::sockets(intra), ..CpuFacts::default() },

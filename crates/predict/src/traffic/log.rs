@@ -1,14 +1,13 @@
-//! The rings and trees that a log shows.
+//! The rings that a log shows.
 
 mod seats;
 
-use super::trees::message_per_busbw;
-use super::{Domains, Flow, Flows, Pattern, Traffic, check_size, trees};
+use super::{Flow, Flows, Pattern, Traffic, check_size};
 use crate::cluster::{Cluster, GpuLinks};
 use crate::simulation::SimulationError;
 use busbw_model::{Communicator, EdgeEnd};
 use seats::{NamedNics, Seats};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 impl Traffic {
     /// The flows of the rings that a log shows. The NIC of a channel is the one that the log names (`NET/IB/2`); where it names
@@ -26,43 +25,10 @@ impl Traffic {
         assumptions.insert(0, format!("The {rings} rings of the log carry equal parts."));
         Ok(Traffic { pattern: Pattern::Ring, flows, gpu_load: gpu_load(comm, cluster, &hops, rings), assumptions })
     }
-
-    /// The flows of the trees that a log shows, for an all_reduce; NICs as for [`Traffic::of_communicator`].
-    ///
-    /// # Errors
-    /// Trees cross nodes but the cluster has no NICs, or there are too many flows.
-    pub fn trees_of_communicator(comm: &Communicator, cluster: &Cluster) -> Result<Traffic, SimulationError> {
-        let channels = comm.channels.values().filter(|channel| !channel.tree.is_empty()).count().max(1);
-        let ranks = comm.nranks.map_or(comm.ranks.len(), |ranks| ranks as usize);
-        let share = message_per_busbw(ranks) / channels as f64;
-        let (flows, mut assumptions) = flows(comm, cluster, &tree_hops(comm), share)?;
-        assumptions.insert(0, format!("The trees of the log's {channels} channels carry equal parts."));
-        let gpu_load = trees::gpu_load(cluster, &Domains::of(cluster)?);
-        Ok(Traffic { pattern: Pattern::Tree, flows, gpu_load, assumptions })
-    }
 }
 
 /// Ordered pairs of ranks on different nodes, with the channels in which the first sends to the second.
 type Hops = BTreeMap<(u32, u32), Vec<u16>>;
-
-/// Parents and children send to each other.
-fn tree_hops(comm: &Communicator) -> Hops {
-    let mut found: BTreeSet<(u32, u32, u16)> = BTreeSet::new();
-    for (&id, channel) in &comm.channels {
-        for (rank, links) in &channel.tree {
-            for other in links.parent().into_iter().chain(links.children()) {
-                if comm.node_of(*rank).zip(comm.node_of(other)).is_some_and(|(a, b)| a != b) {
-                    found.extend([(*rank, other, id), (other, *rank, id)]);
-                }
-            }
-        }
-    }
-    let mut hops = Hops::new();
-    for (from, to, channel) in found {
-        hops.entry((from, to)).or_default().push(channel);
-    }
-    hops
-}
 
 /// The flows of `hops`, each channel of which carries `share`.
 fn flows(

@@ -40,14 +40,14 @@ impl Traffic {
 }
 
 /// Bytes of an all_reduce's message per byte of busbw: busbw is 2(n-1)/n of what the message's size over time is.
-pub fn message_per_busbw(ranks: usize) -> f64 {
+fn message_per_busbw(ranks: usize) -> f64 {
     let ranks = ranks.max(2) as f64;
     ranks / (2.0 * (ranks - 1.0))
 }
 
 /// GPUs of a node form a chain: one inside it sends the message up and the result down. The only GPU of a node sends to
 /// the network alone.
-pub fn gpu_load(cluster: &Cluster, domains: &Domains) -> f64 {
+fn gpu_load(cluster: &Cluster, domains: &Domains) -> f64 {
     let message = message_per_busbw(cluster.ranks());
     match cluster.links {
         GpuLinks::Single { .. } if domains.count <= 2 => message,

@@ -24,10 +24,10 @@ pub fn between(measured: &[Measured]) -> Vec<Difference> {
     networks.into_iter().chain(variables).chain(setup).collect()
 }
 
-type Told = fn(&BenchTable, &Run) -> Option<String>;
+type Read = fn(&BenchTable, &Run) -> Option<String>;
 
 /// What is known of how a test was made.
-const SETUP: [(&str, DifferenceKind, Told); 10] = [
+const SETUP: [(&str, DifferenceKind, Read); 10] = [
     ("NCCL", DifferenceKind::Version, |table, run| {
         let logged = run.nccl.versions.first().map(|line| line.version.clone());
         logged.or_else(|| table.settings.nccl_version.clone())

@@ -28,9 +28,9 @@ pub enum SubjectError {
     /// A folder cannot be listed.
     #[error("{}: {source}", path.display())]
     Folder {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// A folder without files.

@@ -1,7 +1,7 @@
 //! Ends a communicator whose rank is caught in a call of NCCL when the job fails: NCCL waits for a dead peer for ever.
 
 use busbw_gpu::nccl::Communicator;
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -19,7 +19,7 @@ pub struct Guard {
 }
 
 struct Shared {
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     communicator: Arc<Communicator>,
     inside: AtomicBool,
     over: AtomicBool,
@@ -30,9 +30,9 @@ impl Guard {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn over(communicator: &Arc<Communicator>, alarm: &Arc<Alarm>) -> std::io::Result<Self> {
+    pub fn over(communicator: &Arc<Communicator>, cancel: &Arc<Cancellation>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            alarm: Arc::clone(alarm),
+            cancel: Arc::clone(cancel),
             communicator: Arc::clone(communicator),
             inside: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -55,7 +55,7 @@ impl Shared {
     fn watch(&self) {
         let mut caught: Option<Instant> = None;
         while !self.over.load(Ordering::Acquire) {
-            let is_caught = self.inside.load(Ordering::Acquire) && self.alarm.reason().is_some();
+            let is_caught = self.inside.load(Ordering::Acquire) && self.cancel.reason().is_some();
             caught = if is_caught { caught.or(Some(Instant::now())) } else { None };
             if caught.is_some_and(|since| since.elapsed() > PATIENCE) {
                 return self.communicator.abort();

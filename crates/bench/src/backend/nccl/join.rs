@@ -1,25 +1,25 @@
-//! How a rank takes its place: its seat in the job, its GPU, its communicator.
+//! How a rank takes its place: its part in the job, its GPU, its communicator.
 
 use crate::backend::cpu::Cpu;
 use crate::backend::nccl::check::{self, Checker};
-use crate::backend::nccl::crew::Seat;
+use crate::backend::nccl::group_calls::Caller;
 use crate::backend::nccl::guard::Guard;
 use crate::backend::nccl::memory::Kind;
 use crate::backend::nccl::progress::Progress;
 use crate::backend::nccl::{Nccl, Parts, Process, failed};
-use crate::backend::{Backend as _, Device, Seated as _};
+use crate::backend::{Backend as _, Device, JobBackend as _};
 use crate::{Error, Flags, Result};
 use busbw_gpu::cuda::{Gpu, Stream};
 use busbw_gpu::nccl::{Communicator, Feature};
-use busbw_launch::Door;
+use busbw_launch::Rendezvous;
 use busbw_nccl_abi::library::{Config, UNIQUE_ID_BYTES, UniqueId};
-use busbw_net::{Alarm, Exchange as _};
+use busbw_net::{Cancellation, Exchange as _};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Settings of the engine that NCCL reads too, with other values: the engine only carries small talk here.
+/// Settings of the engine that NCCL reads too, with other values: the engine only carries small exchanges here.
 const NCCLS_OWN: [&str; 3] = ["NCCL_ALGO", "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"];
 
 impl Nccl {
@@ -28,7 +28,7 @@ impl Nccl {
     /// # Errors
     /// Says which rank cannot be reached, which library or GPU is missing, or what NCCL says.
     pub fn join(
-        door: &Door,
+        rendezvous: &Rendezvous,
         thread: usize,
         flags: &Flags,
         variable: Variable<'_>,
@@ -36,32 +36,32 @@ impl Nccl {
     ) -> Result<Self> {
         let plain = Flags { algo: None, threads: None, sockets: None, ..flags.clone() };
         let own = |name: &str| if NCCLS_OWN.contains(&name) { None } else { variable(name) };
-        let mut talk = Cpu::join(door, thread, &plain, &own)?;
+        let mut engine = Cpu::join(rendezvous, thread, &plain, &own)?;
         let process = match process {
             Ok(process) => process,
-            Err(error) => return Err(Error::Job(talk.fail(&error.to_string()))),
+            Err(error) => return Err(Error::Job(engine.fail(&error.to_string()))),
         };
-        match connect(&mut talk, thread, flags, process) {
-            Ok(parts) => Ok(Nccl { talk, parts }),
-            Err(error) => Err(Error::Job(talk.fail(&error.to_string()))),
+        match connect(&mut engine, thread, flags, process) {
+            Ok(parts) => Ok(Nccl { engine, parts }),
+            Err(error) => Err(Error::Job(engine.fail(&error.to_string()))),
         }
     }
 }
 
-fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> Result<Parts> {
-    let alarm = Arc::clone(talk.meeting().alarm());
-    let seen = talk.describe();
+fn connect(engine: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> Result<Parts> {
+    let cancel = Arc::clone(engine.world().cancellation());
+    let seen = engine.describe();
     let gpu = process.device(seen.device, thread)?.open().map_err(failed)?;
     gpu.make_current().map_err(failed)?;
-    let ranks_on_gpu = count_sharing(talk, &gpu, flags)?;
+    let ranks_on_gpu = count_sharing(engine, &gpu, flags)?;
     let stream = if flags.stream_null > 0 { Stream::null(&gpu) } else { gpu.stream().map_err(failed)? };
     let stream = Arc::new(stream);
-    let (rank, nranks) = (talk.rank(), talk.nranks());
-    let id = share_id(talk, process, seen.group, rank)?;
-    let communicator = Arc::new(begin(process, thread, &alarm, (id, rank, nranks), (&gpu, flags))?);
+    let (rank, nranks) = (engine.rank(), engine.nranks());
+    let id = share_id(engine, process, seen.group, rank)?;
+    let communicator = Arc::new(begin(process, thread, &cancel, (id, rank, nranks), (&gpu, flags))?);
     let (checker, no_checker) = checker(process, &stream);
-    let (crew, number) = process.running(thread);
-    let guard = Guard::over(&communicator, &alarm)
+    let (group, number) = process.running(thread);
+    let guard = Guard::over(&communicator, &cancel)
         .map_err(|error| Error::Job(format!("a thread that watches over NCCL cannot be started: {error}")))?;
     let device = gpu.device();
     let device = Device { device: device.index, bus_id: device.bus_id.clone(), name: device.name.clone(), ..seen };
@@ -70,12 +70,12 @@ fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> R
         checker,
         marks: Vec::new(),
         spare_marks: Vec::new(),
-        progress: Progress::new(&alarm),
+        progress: Progress::new(&cancel),
         guard,
-        seat: Seat::new(crew, number, &alarm),
+        caller: Caller::new(group, number, &cancel),
         communicator,
         stream,
-        alarm,
+        cancel,
         premul_sums: HashMap::new(),
         memory: Kind::of(flags),
         device,
@@ -88,16 +88,15 @@ fn connect(talk: &mut Cpu, thread: usize, flags: &Flags, process: &Process) -> R
 }
 
 /// How many ranks have this rank's GPU.
-fn count_sharing(talk: &mut Cpu, gpu: &Gpu, flags: &Flags) -> Result<usize> {
-    let (rank, bus_id) = (talk.describe().rank, &gpu.device().bus_id);
-    let places = talk.meeting().all_gather(bus_id.as_bytes())?;
-    let members = talk.meeting().members();
-    let is_here =
-        |other: &usize| members[*other].host_id == members[rank].host_id && places[*other] == bus_id.as_bytes();
+fn count_sharing(engine: &mut Cpu, gpu: &Gpu, flags: &Flags) -> Result<usize> {
+    let (rank, bus_id) = (engine.describe().rank, &gpu.device().bus_id);
+    let places = engine.world().all_gather(bus_id.as_bytes())?;
+    let ranks = engine.world().ranks();
+    let is_here = |other: &usize| ranks[*other].host_id == ranks[rank].host_id && places[*other] == bus_id.as_bytes();
     let sharing: Vec<usize> = (0..places.len()).filter(is_here).collect();
     match sharing[..] {
         [first, second, ..] if !flags.share_gpus => {
-            let host = &members[rank].host;
+            let host = &ranks[rank].host;
             let remedy = "start fewer ranks, or give --share-gpus, which lets them share it over the network";
             Err(Error::Setting(format!(
                 "ranks {first} and {second} on {host} have the same GPU, {} [{bus_id}]: {remedy}",
@@ -109,12 +108,12 @@ fn count_sharing(talk: &mut Cpu, gpu: &Gpu, flags: &Flags) -> Result<usize> {
 }
 
 /// The id of the group's communicator, from its first rank.
-fn share_id(talk: &mut Cpu, process: &Process, group: u32, rank: usize) -> Result<UniqueId> {
+fn share_id(engine: &mut Cpu, process: &Process, group: u32, rank: usize) -> Result<UniqueId> {
     let mut mine = group.to_le_bytes().to_vec();
     if rank == 0 {
         mine.extend(process.nccl.unique_id().map_err(failed)?.internal);
     }
-    let all = talk.meeting().all_gather(&mine)?;
+    let all = engine.world().all_gather(&mine)?;
     let of_group = |bytes: &Vec<u8>| {
         let (color, id) = bytes.split_first_chunk::<4>()?;
         (u32::from_le_bytes(*color) == group).then(|| id.first_chunk::<UNIQUE_ID_BYTES>().copied()).flatten()
@@ -128,12 +127,12 @@ fn share_id(talk: &mut Cpu, process: &Process, group: u32, rank: usize) -> Resul
 fn begin(
     process: &Process,
     thread: usize,
-    alarm: &Arc<Alarm>,
+    cancel: &Arc<Cancellation>,
     (id, rank, nranks): (UniqueId, usize, usize),
     (gpu, flags): (&Gpu, &Flags),
 ) -> Result<Communicator> {
-    let (crew, number) = process.beginning(thread);
-    let seat = Seat::new(crew, number, alarm);
+    let (group, number) = process.beginning(thread);
+    let caller = Caller::new(group, number, cancel);
     let (nccl, gpu, policy) = (Arc::clone(&process.nccl), gpu.clone(), flags.cta_policy);
     let begun = Arc::new(Mutex::new(None));
     let place = Arc::clone(&begun);
@@ -144,7 +143,7 @@ fn begin(
         Ok(())
     });
     // Before the job notices that nobody gets on, which says less.
-    seat.together_apart(join, flags.patience().map(|most| most - most / 10))?;
+    caller.together_apart(join, flags.patience().map(|most| most - most / 10))?;
     let pending = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
     pending.map(|pending| pending.ready()).ok_or_else(|| Error::Job("NCCL gave no communicator".into()))
 }

@@ -1,10 +1,10 @@
 //! NCCL on GPUs: a thread per rank, each with a GPU.
 //!
-//! Small talk between ranks goes over the embedded engine ([`Cpu`]), as nccl-tests' goes over MPI.
+//! Small exchanges between ranks go over the embedded engine ([`Cpu`]), as those of nccl-tests go over MPI.
 
 mod check;
-mod crew;
 mod environment;
+mod group_calls;
 mod guard;
 mod join;
 mod memory;
@@ -15,7 +15,7 @@ mod progress;
 pub use process::Process;
 
 use crate::backend::cpu::Cpu;
-use crate::backend::{Backend, Device, How, Library, Memory, NicBytes, Seated};
+use crate::backend::{Backend, Device, How, JobBackend, Library, Memory, NicBytes};
 use crate::verify::{OnDevice, premul_scalar};
 use crate::{Error, Result};
 use busbw_collectives::Operation;
@@ -23,10 +23,10 @@ use busbw_gpu::cuda::{Event, Graph, Stream};
 use busbw_gpu::nccl::{Communicator, Feature};
 use busbw_model::{Datatype, RedOp};
 use busbw_nccl_abi::library as abi;
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use busbw_net::wait::{Cores, Waiter};
 use check::Checker;
-use crew::Seat;
+use group_calls::Caller;
 use guard::Guard;
 use memory::Kind;
 use operation::Part;
@@ -41,11 +41,11 @@ const LEFT_TO_CUDA: u64 = 1 << 30;
 
 /// One rank on a GPU.
 pub struct Nccl {
-    talk: Cpu,
+    engine: Cpu,
     parts: Parts,
 }
 
-/// All of a rank but its seat in the job. What comes first is dropped first.
+/// All of a rank but its part in the job. What comes first is dropped first.
 struct Parts {
     graph: Option<Graph>,
     checker: Option<Checker>,
@@ -55,8 +55,8 @@ struct Parts {
     guard: Guard,
     communicator: Arc<Communicator>,
     stream: Arc<Stream>,
-    seat: Seat,
-    alarm: Arc<Alarm>,
+    caller: Caller,
+    cancel: Arc<Cancellation>,
     /// `mulsum`, for each datatype that has been used.
     premul_sums: HashMap<Datatype, abi::RedOp>,
     memory: Kind,
@@ -81,12 +81,12 @@ impl Parts {
         self.guard.during(calls).inspect_err(|_| self.communicator.abort())
     }
 
-    /// A call that is the same for a whole crew: made once, by its first rank.
-    fn once_for_crew(&self, call: impl FnOnce() -> busbw_gpu::Result<()> + Send + 'static) -> Result<()> {
-        if self.seat.is_alone() {
+    /// A call that is the same for a whole group of ranks: made once, by the first.
+    fn once_for_group(&self, call: impl FnOnce() -> busbw_gpu::Result<()> + Send + 'static) -> Result<()> {
+        if self.caller.is_alone() {
             return self.in_nccl(|| call().map_err(failed));
         }
-        self.in_nccl(|| self.seat.once(Box::new(call)))
+        self.in_nccl(|| self.caller.once(Box::new(call)))
     }
 
     /// NCCL's reduction, made for this rank where it is `mulsum`.
@@ -106,14 +106,14 @@ impl Parts {
         let redop = self.redop(operation.redop, operation.datatype)?;
         let part = Part::new((&self.communicator, &self.stream), self.rank, operation, redop);
         for step in 0..operation::steps(operation.collective, self.communicator.nranks()) {
-            if self.seat.is_alone() {
+            if self.caller.is_alone() {
                 // SAFETY: the caller's promise.
                 self.in_nccl(|| unsafe { part.queue(step) }.map_err(failed))?;
             } else {
                 let part = part.clone();
                 // SAFETY: the caller's promise.
                 let call = Box::new(move || unsafe { part.queue(step) });
-                self.in_nccl(|| self.seat.together(call))?;
+                self.in_nccl(|| self.caller.together(call))?;
                 // The calls of the others are for other GPUs.
                 self.stream.gpu().make_current().map_err(failed)?;
             }
@@ -126,7 +126,7 @@ impl Parts {
 
     /// Waits for the stream, with an eye on NCCL and on the job.
     fn synchronize(&mut self) -> Result<()> {
-        let mut waiter = Waiter::new(&self.alarm, Cores::Shared);
+        let mut waiter = Waiter::new(&self.cancel, Cores::Shared);
         let mut looks = 0u32;
         let mut wait = || -> Result<()> {
             while !self.stream.is_done().map_err(failed)? {
@@ -134,7 +134,7 @@ impl Parts {
                 if looks.is_multiple_of(LOOKS) {
                     self.communicator.check().map_err(failed)?;
                     self.progress.look().map_err(failed)?;
-                    self.alarm.check()?;
+                    self.cancel.check()?;
                 }
                 waiter.pause()?;
             }
@@ -146,8 +146,8 @@ impl Parts {
     }
 
     /// What goes over the engine: when it fails, so does what this rank has on its GPU.
-    fn talked<T>(&self, said: Result<T>) -> Result<T> {
-        said.inspect_err(|_| self.communicator.abort())
+    fn over_engine<T>(&self, given: Result<T>) -> Result<T> {
+        given.inspect_err(|_| self.communicator.abort())
     }
 
     /// Ends the rank's part. Operations are done.
@@ -157,7 +157,8 @@ impl Parts {
         }
         self.graph = None;
         let communicator = Arc::clone(&self.communicator);
-        let ended = crew::apart(&self.alarm, None, move || communicator.destroy().map_err(|error| error.to_string()))?;
+        let ended =
+            group_calls::apart(&self.cancel, None, move || communicator.destroy().map_err(|error| error.to_string()))?;
         ended.map_err(Error::Job)
     }
 }
@@ -183,7 +184,7 @@ impl Backend for Nccl {
     }
 
     fn hosts(&self) -> Option<usize> {
-        self.talk.hosts()
+        self.engine.hosts()
     }
 
     fn rank(&self) -> usize {
@@ -249,12 +250,12 @@ impl Backend for Nccl {
 
     fn group_start(&mut self) -> Result<()> {
         let nccl = Arc::clone(self.parts.communicator.nccl());
-        self.parts.once_for_crew(move || nccl.group_start())
+        self.parts.once_for_group(move || nccl.group_start())
     }
 
     fn group_end(&mut self) -> Result<()> {
         let nccl = Arc::clone(self.parts.communicator.nccl());
-        self.parts.once_for_crew(move || nccl.group_end())
+        self.parts.once_for_group(move || nccl.group_end())
     }
 
     unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
@@ -267,22 +268,22 @@ impl Backend for Nccl {
     }
 
     fn barrier(&mut self) -> Result<()> {
-        let said = self.talk.barrier();
-        self.parts.talked(said)
+        let given = self.engine.barrier();
+        self.parts.over_engine(given)
     }
 
     fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()> {
-        let said = self.talk.all_reduce_f64(values, how);
-        self.parts.talked(said)
+        let given = self.engine.all_reduce_f64(values, how);
+        self.parts.over_engine(given)
     }
 
     fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
-        let said = self.talk.gather(mine);
-        self.parts.talked(said)
+        let given = self.engine.gather(mine);
+        self.parts.over_engine(given)
     }
 
     fn nics(&mut self) -> Result<Vec<NicBytes>> {
-        self.talk.nics()
+        self.engine.nics()
     }
 
     fn mark(&mut self) -> Result<bool> {
@@ -321,24 +322,24 @@ impl Backend for Nccl {
     }
 }
 
-impl Seated for Nccl {
+impl JobBackend for Nccl {
     fn begin(&self) {
-        self.talk.begin();
+        self.engine.begin();
     }
 
     fn leave(mut self) -> Result<()> {
         if let Err(error) = self.parts.end() {
             return Err(Error::Job(self.fail(&error.to_string())));
         }
-        let Nccl { talk, parts } = self;
+        let Nccl { engine, parts } = self;
         drop(parts);
-        talk.leave()
+        engine.leave()
     }
 
     fn fail(self, reason: &str) -> String {
-        let Nccl { talk, parts } = self;
+        let Nccl { engine, parts } = self;
         parts.communicator.abort();
-        let told = talk.fail(reason);
+        let told = engine.fail(reason);
         drop(parts);
         told
     }

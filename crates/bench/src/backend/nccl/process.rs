@@ -1,13 +1,13 @@
 //! What the ranks of a process have in common: the libraries, the GPUs, who calls NCCL with whom.
 
 use crate::backend::Library;
-use crate::backend::nccl::crew::Crew;
 use crate::backend::nccl::environment::{Placement, settings};
+use crate::backend::nccl::group_calls::GroupCalls;
 use crate::{Error, Flags, Result};
 use busbw_gpu::cuda::{Cuda, Device};
 use busbw_gpu::nccl::{Feature, Nccl};
 use busbw_gpu::nvrtc::Nvrtc;
-use busbw_launch::{Place, host};
+use busbw_launch::{JobRank, host};
 use std::sync::Arc;
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -21,9 +21,9 @@ pub struct Process {
     cuda: Arc<Cuda>,
     devices: Vec<Device>,
     /// Ranks whose communicators begin together.
-    beginning: Vec<Arc<Crew>>,
+    beginning: Vec<Arc<GroupCalls>>,
     /// Ranks whose operations are called together.
-    running: Vec<Arc<Crew>>,
+    running: Vec<Arc<GroupCalls>>,
     /// The number of the first GPU (`NCCL_TESTS_DEVICE`), where ranks do not count through them.
     first_device: Option<usize>,
 }
@@ -45,25 +45,25 @@ impl Process {
     ///
     /// # Errors
     /// A library or a GPU is missing, or NCCL's version lacks what flags ask for.
-    pub fn open(flags: &Flags, place: &Place, variable: Variable<'_>) -> Result<Self> {
+    pub fn open(flags: &Flags, job_rank: &JobRank, variable: Variable<'_>) -> Result<Self> {
         let ranks = flags.ranks_per_process();
         let cuda = Cuda::open(variable).map_err(unusable)?;
         let devices = cuda.devices().map_err(unusable)?;
         let nccl = Nccl::open(flags.nccl_library.as_deref(), variable).map_err(unusable)?;
         check_version(flags, &nccl)?;
         let name = host::name(variable);
-        let placement = Placement { host: &name, first_rank: place.local_rank * ranks, ranks, gpus: devices.len() };
+        let placement = Placement { host: &name, first_rank: job_rank.local_rank * ranks, ranks, gpus: devices.len() };
         check_sharing(flags, placement, &nccl)?;
         for (name, value) in settings(flags, placement, variable) {
             // SAFETY: this process has started no thread that could read the environment at this moment.
             unsafe { std::env::set_var(name, value) };
         }
-        let crews = |number: usize, size: usize| (0..number).map(|_| Crew::new(&nccl, size)).collect();
+        let groups = |number: usize, size: usize| (0..number).map(|_| GroupCalls::new(&nccl, size)).collect();
         let (threads, gpus) = (flags.nthreads as usize, flags.ngpus as usize);
         Ok(Process {
             nvrtc: Nvrtc::open(variable).map_err(|error| error.to_string()),
-            beginning: if flags.parallel_init > 0 { crews(threads, gpus) } else { crews(1, ranks) },
-            running: crews(threads, gpus),
+            beginning: if flags.parallel_init > 0 { groups(threads, gpus) } else { groups(1, ranks) },
+            running: groups(threads, gpus),
             first_device: first_device(variable)?,
             cuda,
             devices,
@@ -86,14 +86,14 @@ impl Process {
         }
     }
 
-    /// The crew in which rank-thread `thread` begins, and its number there.
-    pub fn beginning(&self, thread: usize) -> (&Arc<Crew>, usize) {
-        seat(&self.beginning, thread)
+    /// The group of calls in which rank-thread `thread` begins, and its number there.
+    pub fn beginning(&self, thread: usize) -> (&Arc<GroupCalls>, usize) {
+        member(&self.beginning, thread)
     }
 
-    /// The crew in which rank-thread `thread` runs, and its number there.
-    pub fn running(&self, thread: usize) -> (&Arc<Crew>, usize) {
-        seat(&self.running, thread)
+    /// The group of calls in which rank-thread `thread` runs, and its number there.
+    pub fn running(&self, thread: usize) -> (&Arc<GroupCalls>, usize) {
+        member(&self.running, thread)
     }
 
     /// What was found at run time.
@@ -116,9 +116,9 @@ impl Process {
     }
 }
 
-fn seat(crews: &[Arc<Crew>], thread: usize) -> (&Arc<Crew>, usize) {
-    let size = crews[0].size();
-    (&crews[thread / size], thread % size)
+fn member(groups: &[Arc<GroupCalls>], thread: usize) -> (&Arc<GroupCalls>, usize) {
+    let size = groups[0].size();
+    (&groups[thread / size], thread % size)
 }
 
 /// Libraries and GPUs that are missing stop a job before it starts: exit status 2.

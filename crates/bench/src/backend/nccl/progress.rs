@@ -2,7 +2,7 @@
 
 use busbw_gpu::Result;
 use busbw_gpu::cuda::{Event, Stream};
-use busbw_net::Alarm;
+use busbw_net::Cancellation;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ const BYTES_PER_MARK: usize = 64 << 20;
 
 /// Marks in a stream.
 pub struct Progress {
-    alarm: Arc<Alarm>,
+    cancel: Arc<Cancellation>,
     bytes: usize,
     ahead: VecDeque<Event>,
     passed: Vec<Event>,
@@ -19,8 +19,8 @@ pub struct Progress {
 
 impl Progress {
     /// No marks yet.
-    pub fn new(alarm: &Arc<Alarm>) -> Self {
-        Progress { alarm: Arc::clone(alarm), bytes: 0, ahead: VecDeque::new(), passed: Vec::new() }
+    pub fn new(cancel: &Arc<Cancellation>) -> Self {
+        Progress { cancel: Arc::clone(cancel), bytes: 0, ahead: VecDeque::new(), passed: Vec::new() }
     }
 
     /// Counts what was queued; sets a mark behind it when it is much.
@@ -28,7 +28,7 @@ impl Progress {
     /// # Errors
     /// The driver's.
     pub fn queued(&mut self, bytes: usize, stream: &Stream) -> Result<()> {
-        self.alarm.advance();
+        self.cancel.advance();
         self.bytes += bytes;
         if self.bytes < BYTES_PER_MARK {
             return Ok(());
@@ -59,7 +59,7 @@ impl Progress {
                 break;
             }
             self.passed.push(event);
-            self.alarm.advance();
+            self.cancel.advance();
         }
         Ok(())
     }
@@ -68,6 +68,6 @@ impl Progress {
     pub fn done(&mut self) {
         self.passed.extend(self.ahead.drain(..));
         self.bytes = 0;
-        self.alarm.advance();
+        self.cancel.advance();
     }
 }

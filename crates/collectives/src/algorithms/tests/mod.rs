@@ -3,7 +3,7 @@
 mod case;
 mod two_level;
 
-use super::layout::Place;
+use super::layout::HostRank;
 use super::testing::{Delivery, MemoryMesh, as_ranks};
 use super::tree::{Branch, double_tree};
 use super::*;

@@ -27,7 +27,7 @@ fn check(layout: &Layout, delivery: Delivery, cases: &[Case]) {
         (0..locals).map(|_| MemoryMesh::all(hosts, 2, delivery).into_iter().map(Some).collect()).collect();
     let ends = (0..ranks)
         .map(|rank| {
-            let Place { host, local } = layout.place(rank);
+            let HostRank { host, local } = layout.host_rank(rank);
             (host_ends[host][local].take().unwrap(), rail_ends[local][host].take().unwrap())
         })
         .collect();

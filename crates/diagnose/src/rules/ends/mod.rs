@@ -2,7 +2,8 @@
 
 mod quote;
 
-use super::{Basis, Draft};
+use super::Basis;
+use super::found as said;
 use crate::case::Case;
 use crate::ends::{Weight, weight};
 use crate::order::is_consequence;
@@ -125,54 +126,29 @@ fn told(kind: &str, message: &str, at: Option<&str>) -> String {
 fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Finding> {
     let evidence = vec![Evidence::new(cause.source.clone())];
     let who = who(cause);
-    let (code, title, explanation, remedy) = match &cause.how {
-        _ if weight(&cause.how, false) == Weight::Nccl => return Some(Quote::of_end(case, cause, found)),
+    Some(match &cause.how {
+        _ if weight(&cause.how, false) == Weight::Nccl => Quote::of_end(case, cause, found),
         Ended::Exception { kind, message, at, .. } => {
             let is_gpu =
                 kind.ends_with("OutOfMemoryError") || message.starts_with("CUDA ") || message.starts_with("HIP ");
-            let code = if is_gpu { Code::GpuError } else { Code::RankFailed };
-            (
-                code,
-                format!("{who} ended with {}", told(kind, message, at.as_deref())),
-                EXCEPTION,
-                "Read that rank's own output from its first traceback on, and fix what the exception names",
-            )
+            let told = told(kind, message, at.as_deref());
+            let finding = said("end.exception", &[("who", &who), ("told", &told)], evidence);
+            if is_gpu { Finding { code: Code::GpuError, ..finding } } else { finding }
         }
-        Ended::Killed(by) => (
-            Code::PeerDied,
-            format!("{who} was killed: {by}"),
-            KILLED,
-            "See what killed it: `dmesg -T | grep -iE 'oom|killed process'` on its host",
-        ),
+        Ended::Killed(by) => said("end.killed", &[("who", &who), ("by", by)], evidence),
         Ended::Crash { what, library, .. } => {
-            let of = |start: &str| library.as_ref().is_some_and(|name| name.starts_with(start));
-            let (of_mpi, of_nccl) = (of("libmpi.so"), of("libnccl.so") || of("librccl.so"));
-            let library = library.as_ref().map_or(String::new(), |name| format!(" in {name}"));
-            let (code, remedy) = match () {
-                _ if of_mpi => (Code::PeerDied, OTHER_MPI),
-                _ if of_nccl => (Code::VersionMismatch, OTHER_NCCL),
-                _ => (Code::PeerDied, STACK),
+            let name = library.as_deref().unwrap_or_default();
+            let id = match () {
+                () if name.starts_with("libmpi.so") => "end.crash-mpi",
+                () if name.starts_with("libnccl.so") || name.starts_with("librccl.so") => "end.crash-nccl",
+                () => "end.crash",
             };
-            (code, format!("{who} crashed: {what}{library}"), CRASH, remedy)
+            let library = library.as_ref().map_or(String::new(), |name| format!(" in {name}"));
+            said(id, &[("who", &who), ("what", what), ("library", &library)], evidence)
         }
         _ => return None,
-    };
-    let confidence = if code == Code::VersionMismatch { 0.5 } else { 0.8 };
-    let draft = Draft { code, severity: Severity::Error, confidence, title, explanation: explanation.into() };
-    Some(draft.finding(evidence, &[remedy]))
+    })
 }
-
-const EXCEPTION: &str = "It is the earliest end that no other explains: the process left by an exception of its own, and the other ranks then \
-                         waited for it, lost their connections or were stopped.";
-const CRASH: &str = "It is the earliest end that no other explains: the process crashed, and what NCCL says on the other ranks follows from it.";
-// MPI's calls take handles whose form differs between Open MPI and MPICH, and between versions: the first call of a program that was
-// built with another one reads a wild address.
-const OTHER_MPI: &str = "See that the program runs with the MPI that it was built with: `ldd PROGRAM | grep libmpi; mpirun --version`, on every host; else build it again";
-const STACK: &str = "Keep the stack: `ulimit -c unlimited; export PYTHONFAULTHANDLER=1`, and look at the kernel log of its host: `dmesg -T | grep -iE 'segfault|oom|xid'`";
-// Faults of NCCL's own: NVIDIA/nccl issues 1669 (a client of RAS asks while it starts) and 2186 (MNNVL with a degraded fabric).
-const OTHER_NCCL: &str = "Read NCCL's last lines before the crash, then try the newest NCCL of the same CUDA version, and without what this run has beyond \
-                          the usual (a plugin, MNNVL, a client of RAS while it starts); keep the stack: `ulimit -c unlimited`";
-const KILLED: &str = "The process was killed from outside. What NCCL says on the other ranks follows from it.";
 
 /// Nothing shows the cause: what follows from it is all there is.
 fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
@@ -198,31 +174,12 @@ fn after_success(case: &Case) -> Finding {
     });
     let mut codes: Vec<String> = codes.filter(|code| !code.is_empty()).collect();
     codes.dedup();
-    let draft = Draft {
-        code: Code::PeerDied,
-        severity: Severity::Warning,
-        confidence: 0.6,
-        title: format!("The run reported success, then processes failed as they left: {}", listed(codes.iter(), 4)),
-        explanation: "The success mark stands before these ends, so the results stand; but the processes did not leave in order. They were torn \
-                      down while others still used them, or wrote less than they should (a checkpoint, a log)."
-            .into(),
-    };
-    let remedy = "Let every rank leave together: a barrier and `torch.distributed.destroy_process_group()` before the program ends";
-    draft.finding(ends.iter().take(4).map(|end| Evidence::new(end.source.clone())).collect(), &[remedy])
+    let evidence = ends.iter().take(4).map(|end| Evidence::new(end.source.clone())).collect();
+    said("end.after-success", &[("codes", &listed(codes.iter(), 4))], evidence)
 }
 
 fn interrupted(case: &Case) -> Option<Finding> {
     let end = case.ends.interrupted.filter(|_| !case.ends.failed())?;
     let Ended::Interrupted(by) = &end.how else { return None };
-    let draft = Draft {
-        code: Code::RankFailed,
-        severity: Severity::Info,
-        confidence: 0.8,
-        title: format!("The run was stopped ({by})"),
-        explanation: "The run did not end by itself: the user or the scheduler ended it.".into(),
-    };
-    Some(draft.finding(
-        vec![Evidence::new(end.source.clone())],
-        &["Nothing to fix, unless it hung before: then see where each rank was: `py-spy dump --pid PID`"],
-    ))
+    Some(said("end.stopped", &[("by", by)], vec![Evidence::new(end.source.clone())]))
 }

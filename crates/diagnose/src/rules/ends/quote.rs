@@ -1,45 +1,23 @@
 //! NCCL's own words for a failure that no rule names.
 
-use super::super::{Basis, Draft};
+use super::super::{Basis, found as said};
 use super::rests_on;
 use crate::case::Case;
 use crate::lines::Line;
 use crate::refute::is_after;
 use busbw_model::{Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Warning};
 
-/// What a failure of NCCL's is, by `ncclResult_t`: code, title, what it means, what to do.
-type Kind = (Code, &'static str, &'static str, &'static str);
+/// What a failure of NCCL's is: its id in rules/findings.toml.
+type Kind = &'static str;
 
-const CUDA: Kind = (
-    Code::GpuError,
-    "CUDA failed inside NCCL",
-    "A CUDA call that NCCL made was refused. What this rank and others say after it follows from it.",
-    "Look at the host's kernel log: `dmesg -T | grep -iE 'xid|nvrm'`, and compare driver and CUDA with what this NCCL asks for: `nvidia-smi | head -4`",
-);
-const SYSTEM: Kind = (
-    Code::NetUnreachable,
-    "A system call failed inside NCCL",
-    "A call of the system or of a library that NCCL uses failed. What this rank and others say after it follows from it.",
-    "Run again with NCCL's network lines: `export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,ENV`",
-);
-const INTERNAL: Kind = (
-    Code::VersionMismatch,
-    "A check of NCCL's own failed",
-    "NCCL met what this version does not master: a machine that it does not know, a description of it that lacks something, ranks with other \
-     versions or settings, or a fault of NCCL.",
-    "Try the newest NCCL of the same CUDA version, and the plugin's newest where one is loaded",
-);
-const OTHER: Kind = (
-    Code::PeerDied,
-    "The run failed",
-    "The input shows that a process failed, and not why. What NCCL or a launcher says follows from it.",
-    "Give the output of all ranks, run with `export NCCL_DEBUG=INFO`; the first WARN or exception of the first rank that fails counts",
-);
+const SYSTEM: Kind = "quote.system";
+const INTERNAL: Kind = "quote.internal";
+const OTHER: Kind = "quote.other";
 
 /// By the number of `ncclResult_t`.
 fn of_result(result: u32) -> Kind {
     match result {
-        1 => CUDA,
+        1 => "quote.cuda",
         2 => SYSTEM,
         3 => INTERNAL,
         _ => OTHER,
@@ -90,6 +68,8 @@ pub(super) struct Quote<'a> {
     words: &'a str,
     source: &'a SourceLine,
     kind: Kind,
+    /// The code, where its place tells more than the kind.
+    code: Option<Code>,
     /// NCCL's calls returned with an error after it.
     returned: bool,
 }
@@ -97,23 +77,24 @@ pub(super) struct Quote<'a> {
 impl<'a> Quote<'a> {
     /// The finding for an end of which NCCL says more, or nothing.
     pub fn of_end(case: &Case, end: &RankEnd, found: &[(Basis, Finding)]) -> Finding {
-        let said = match &end.how {
+        let of_end = match &end.how {
             Ended::Failure(said) => of_words(said),
             _ => of_words(&end.source.text),
         };
         let quote = Quote::find(case, found);
-        let kind = quote.as_ref().filter(|_| said.0 == OTHER.0).map_or(said, |quote| quote.kind);
-        let (code, title, explanation, remedy) = kind;
-        let mut evidence = vec![Evidence::new(end.source.clone())];
-        let (title, confidence) = match quote {
-            Some(quote) => {
-                evidence.insert(0, Evidence::new(quote.source.clone()));
-                (format!("{title}: {}", in_short(quote.words)), 0.5)
-            }
-            None => (format!("{title}, and the input does not show why"), 0.35),
-        };
-        let draft = Draft { code, severity: Severity::Error, confidence, title, explanation: explanation.into() };
-        draft.finding(evidence, &[remedy])
+        let known = quote.as_ref().filter(|_| of_end == OTHER);
+        let kind = known.map_or(of_end, |quote| quote.kind);
+        let quoted = quote.as_ref().map(|quote| Evidence::new(quote.source.clone()));
+        let evidence = quoted.into_iter().chain([Evidence::new(end.source.clone())]).collect();
+        let words = quote.as_ref().map_or(", and the input does not show why".into(), Quote::words);
+        let finding = said(kind, &[("said", &words)], evidence);
+        let code = known.and_then(|quote| quote.code).unwrap_or(finding.code);
+        Finding { code, confidence: if quote.is_some() { finding.confidence } else { 0.35 }, ..finding }
+    }
+
+    /// `: Call to connect failed`.
+    fn words(&self) -> String {
+        format!(": {}", in_short(self.words))
     }
 
     /// What a warning says where no process is seen to fail: an error if NCCL's calls returned with it and nothing came up; else worth a
@@ -124,15 +105,15 @@ impl<'a> Quote<'a> {
             || case.refuters.ended_well();
         let quote = Quote::find(case, found).filter(|_| !came_up)?;
         let told = found.iter().any(|(_, finding)| finding.severity >= Severity::Warning);
-        let (code, title, explanation, remedy) = quote.kind;
-        let draft = if quote.returned {
-            let title = format!("{title}: {}", in_short(quote.words));
-            Draft { code, severity: Severity::Error, confidence: 0.5, title, explanation: explanation.into() }
-        } else {
-            let title = format!("NCCL warns: {}", in_short(quote.words));
-            Draft { code, severity: Severity::Warning, confidence: 0.3, title, explanation: UNKNOWN.into() }
-        };
-        (quote.returned || !told).then(|| draft.finding(vec![Evidence::new(quote.source.clone())], &[remedy]))
+        let words = quote.words();
+        let evidence = || vec![Evidence::new(quote.source.clone())];
+        let returned = said(quote.kind, &[("said", &words)], evidence());
+        let returned = Finding { code: quote.code.unwrap_or(returned.code), ..returned };
+        if quote.returned {
+            return Some(returned);
+        }
+        let Finding { code, remedy, .. } = returned;
+        (!told).then(|| Finding { code, remedy, ..said("quote.alone", &[("said", &words)], evidence()) })
     }
 
     /// The first warning after which NCCL's calls returned an error, else what PyTorch repeats, else any; where no finding rests
@@ -165,13 +146,8 @@ impl<'a> Quote<'a> {
                 Some(step) => of_result(step.result),
                 None => of_words(&warning.message),
             };
-            let kind = (
-                of_place(warning).filter(|_| kind.0 == OTHER.0 || kind.0 == SYSTEM.0).unwrap_or(kind.0),
-                kind.1,
-                kind.2,
-                kind.3,
-            );
-            Quote { words: &warning.message, source: &warning.source, kind, returned: step.is_some() }
+            let code = of_place(warning).filter(|_| [OTHER, SYSTEM].contains(&kind));
+            Quote { words: &warning.message, source: &warning.source, kind, code, returned: step.is_some() }
         };
         case.run.nccl.warnings.iter().filter(matters).map(read)
     }
@@ -186,10 +162,8 @@ impl<'a> Quote<'a> {
         };
         case.lines.iter().enumerate().filter(is_head).filter_map(below).map(|(line, _)| {
             let from = line.text.find("Cuda failure").unwrap_or(0);
-            Quote { words: line.text[from..].trim(), source: line.source, kind: of_words(&line.text), returned: false }
+            let (words, kind) = (line.text[from..].trim(), of_words(&line.text));
+            Quote { words, source: line.source, kind, code: None, returned: false }
         })
     }
 }
-
-const UNKNOWN: &str = "No rule of busbw's knows this warning of NCCL's, and the input does not show what came of it. NCCL warns where something \
-                       fails; what its calls returned follows in the log with NCCL_DEBUG=INFO.";

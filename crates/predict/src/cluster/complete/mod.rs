@@ -8,7 +8,7 @@ pub(super) use network::usual_nic;
 use super::facts::Facts;
 use super::hardware::BoardWiring;
 use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Wiring};
-use busbw_model::GBps;
+use busbw_model::{GBps, counted};
 
 /// Completes a cluster.
 pub(super) fn complete(mut facts: Facts) -> Cluster {
@@ -78,11 +78,8 @@ fn cpu(facts: &Facts, notes: &mut Vec<String>) -> Cpu {
             CpuVendor::Power => "POWER",
             CpuVendor::Unknown => "unknown",
         };
-        let plural = if sockets == 1 { "" } else { "s" };
-        notes.push(format!(
-            "A host is taken to have {sockets} {name} processor{plural}, as usual for {}.",
-            hardware_name(facts)
-        ));
+        let processors = counted(sockets, &format!("{name} processor"));
+        notes.push(format!("A host is taken to have {processors}, as usual for {}.", hardware_name(facts)));
     }
     Cpu { vendor, sockets, socket_link: facts.cpu.link.unwrap_or_else(|| socket_link(vendor, facts.gpu.generation)) }
 }

@@ -27,7 +27,7 @@ pub(super) fn read(
         notes.push(format!("The hosts are taken to be {}, which NCCL_TOPO_FILE names.", machine.name));
     }
     let machine = named.or_else(|| on_efa(run, model, gpus, notes));
-    Ok((GpuFacts { name: name.to_string(), generation: model.generation, model: Some(model) }, machine))
+    Ok((GpuFacts::of(model, name), machine))
 }
 
 /// EFA is AWS's, which has few machines with such GPUs.
@@ -65,11 +65,7 @@ fn by_clues(
     host: &HostClues,
     notes: &mut Vec<String>,
 ) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
-    let facts = |model: &'static GpuModel| GpuFacts {
-        name: model.name.clone(),
-        generation: model.generation,
-        model: Some(model),
-    };
+    let facts = |model: &'static GpuModel| GpuFacts::of(model, &model.name);
     let linked = by_links(host);
     let texts = hints(run).chain(topology_files(run).map(str::to_string));
     for text in texts {

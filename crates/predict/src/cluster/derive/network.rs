@@ -6,7 +6,7 @@ use crate::cluster::NetTransport;
 use crate::cluster::facts::{NetworkFacts, StatedTransport};
 use crate::cluster::hardware::Machine;
 use crate::cluster::words::Words;
-use busbw_model::{Communicator, GBps, GdrUse, NetworkStatement, Run, TransportKind, XmlTopology};
+use busbw_model::{Communicator, GBps, GdrUse, NetworkLine, NetworkStatement, Run, TransportKind, XmlTopology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads the network.
@@ -102,19 +102,10 @@ fn named(network: &str, run: &Run) -> Option<NetTransport> {
 
 /// Libfabric over Slingshot: its provider is `cxi`, its interfaces are called `hsn0` …
 fn is_slingshot(run: &Run) -> bool {
-    let notes = run.nccl.networks.iter().filter_map(|line| match &line.statement {
-        NetworkStatement::Note(note) => Some(Words::of(note)),
-        _ => None,
-    });
-    let interfaces = run.nccl.networks.iter().filter_map(|line| match &line.statement {
-        NetworkStatement::Using(nics) => Some(nics),
-        _ => None,
-    });
+    let mut interfaces = run.nccl.networks.iter().flat_map(NetworkLine::listed);
     let variables =
         run.nccl.env.iter().any(|setting| setting.name.starts_with("FI_CXI") || setting.value.starts_with("hsn"));
-    variables
-        || notes.into_iter().any(|words| words.has("cxi"))
-        || interfaces.flatten().any(|nic| nic.name.starts_with("hsn"))
+    variables || notes(run).any(|note| Words::of(note).has("cxi")) || interfaces.any(|nic| nic.name.starts_with("hsn"))
 }
 
 /// NICs of a host: those that connections used, else those that a topology or NCCL lists, else as many as GPUs send from.

@@ -100,7 +100,7 @@ fn gpu(root: &Section, machine: Option<&'static Machine>) -> Result<GpuFacts, De
     let of_machine = machine.and_then(Machine::gpu);
     let Some(section) = root.section("gpu")? else {
         let model = of_machine.ok_or_else(|| root.missing("[gpu]", "write [gpu] with model = \"H100\""))?;
-        return Ok(GpuFacts { name: model.name.clone(), generation: model.generation, model: Some(model) });
+        return Ok(GpuFacts::of(model, &model.name));
     };
     let name = section.text("model", "\"H100\"")?;
     let generation = section.choice("generation", &GENERATIONS)?;

@@ -1,0 +1,67 @@
+//! The launchers' key-value stores: rank 0 puts one text there, and the others get it.
+
+mod pmi;
+mod pmix;
+
+use crate::job_rank::Discovery;
+use crate::{Error, Result};
+use std::sync::mpsc;
+use std::time::Instant;
+
+/// The one key that we use.
+const KEY: &str = "busbw-meeting";
+
+/// How to do without a store.
+pub(crate) const BY_HAND: &str =
+    "set BUSBW_RENDEZVOUS=ADDRESS:PORT of rank 0's host and BUSBW_TOKEN (32 hexadecimal digits) on every rank";
+
+/// A session with a store.
+trait Store {
+    /// Puts `value` under [`KEY`].
+    fn put(&mut self, value: &str) -> Result<()>;
+    /// Waits until every process has come here; what was put before can be got after.
+    fn fence(&mut self) -> Result<()>;
+    /// What rank 0 has put under [`KEY`].
+    fn get(&mut self) -> Result<String>;
+    /// Ends the session, so that the launcher does not take this process for a crashed one.
+    fn finish(&mut self) -> Result<()>;
+}
+
+/// Shares `mine` (rank 0's) with every process of the job. Every process calls it.
+pub(crate) fn share(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
+    // A store has no time limit of its own, and a process that was never started would hold all others in the fence. The
+    // thread that waits there is left behind when time is up: its process is about to end.
+    let (answer, answered) = mpsc::channel();
+    let (discovery, mine) = (discovery.clone(), mine.map(str::to_owned));
+    let work = move || {
+        let _ = answer.send(exchange(&discovery, rank, mine.as_deref(), deadline));
+    };
+    std::thread::Builder::new()
+        .name("key-value store".into())
+        .spawn(work)
+        .map_err(|e| Error::system("start a thread for the launcher's key-value store", e))?;
+    answered.recv_timeout(deadline.saturating_duration_since(Instant::now())).unwrap_or_else(|_| {
+        Err(Error::Join(format!(
+            "the launcher's key-value store did not bring the ranks together in time: check that every rank was started and \
+             still runs (its output); or {BY_HAND}"
+        )))
+    })
+}
+
+fn exchange(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
+    let mut store: Box<dyn Store> = match discovery {
+        Discovery::Pmix { namespace } => Box::new(pmix::Session::start(namespace)?),
+        Discovery::Pmi1 { fd } => Box::new(pmi::Pmi1::start(*fd, deadline)?),
+        Discovery::Pmi2 { fd, job } => Box::new(pmi::Pmi2::start(*fd, job, rank, deadline)?),
+        Discovery::Alone | Discovery::Fixed { .. } | Discovery::Derived { .. } => {
+            return Err(Error::Join("this job has no key-value store".into()));
+        }
+    };
+    if let Some(mine) = mine {
+        store.put(mine)?;
+    }
+    store.fence()?;
+    let value = store.get()?;
+    store.finish()?;
+    Ok(value)
+}
