@@ -5,7 +5,7 @@
 
 use crate::data::Until;
 use crate::lines::Line;
-use busbw_model::{Communicator, Ended, Place, Run, Speaker};
+use busbw_model::{Communicator, Ended, Place, RankEnd, Run, Speaker, TorchEvent};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
@@ -79,13 +79,13 @@ impl Refuters {
         let whole: HashSet<Place> = whole.collect();
         let of_all = ups.iter().filter(|(place, _)| whole.contains(place));
         let started = of_all.filter_map(|(_, ups)| ups.iter().min_by_key(|up| up.first).cloned()).collect();
-        let survived = run.ends.iter().filter(|end| end.went_on).map(|end| end.source.place).collect();
+        let survived = run.ends.iter().filter(|end| end.went_on || end.logged && !failed_after(run, end.source.place));
         Refuters {
             up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
             ended_well,
             succeeded: ended,
             started,
-            survived,
+            survived: survived.map(|end| end.source.place).collect(),
         }
     }
 
@@ -117,6 +117,11 @@ impl Refuters {
         self.ended_well.iter().any(|end| *end == place || is_after(*end, place))
     }
 
+    /// Whether a launcher's trouble stands behind ranks that came up: theirs it cannot be.
+    fn is_of_another_start(&self, line: &Line) -> bool {
+        line.speaker == Speaker::Launcher && self.up.iter().any(|up| is_after(line.source.place, up.last))
+    }
+
     /// Whether the run went on after a line in spite of what it says.
     pub fn refute(&self, until: Until, line: &Line) -> bool {
         let place = line.source.place;
@@ -132,9 +137,18 @@ impl Refuters {
         match until {
             Until::Never => false,
             Until::End => ended(),
-            Until::Start => ended() || self.came_up_after(&self.up, place, line.host),
+            Until::Start => ended() || self.came_up_after(&self.up, place, line.host) || self.is_of_another_start(line),
         }
     }
+}
+
+/// Whether a process is told to have failed behind a place of its input, other than by an exception that was logged.
+fn failed_after(run: &Run, place: Place) -> bool {
+    let fails =
+        |end: &&RankEnd| !end.logged && !end.went_on && !matches!(end.how, Ended::Success | Ended::Interrupted(_));
+    let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
+    let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));
+    ends.chain(timeouts.map(|told| told.source.place)).any(|later| is_after(later, place))
 }
 
 /// Whether a place is behind another of the same input.

@@ -5,6 +5,8 @@
 pub(crate) enum Fault {
     /// With the program: an exception, a page fault, work that was stopped or cleaned up.
     Program,
+    /// Nowhere yet: memory that was replaced (63), errors that ECC corrects (92).
+    Noted,
     /// With a link of NVLink.
     NvLink,
     /// With the GPU, its memory, its slot or its driver.
@@ -15,6 +17,7 @@ pub(crate) enum Fault {
 pub(crate) fn fault(code: u32) -> Fault {
     match code {
         13 | 31 | 43 | 45 => Fault::Program,
+        63 | 92 => Fault::Noted,
         74 | 136 | 137 | 144..=150 => Fault::NvLink,
         _ => Fault::Gpu,
     }

@@ -405,8 +405,8 @@ impl Scanner {
     /// Who speaks a plain line, and whether it tells of an end, or that a loop goes on.
     fn speaks(&mut self, stream: &str, body: &str, plain: &[u8], wanted: Wanted) {
         let count = self.notes.count(plain);
-        let begins = ends::beginning(body);
-        let last = self.tracebacks.ends(stream, body, begins.as_ref());
+        let mut begins = ends::beginning(body);
+        let last = self.tracebacks.ends(stream, body, begins.as_mut());
         let end = begins.or_else(|| if last || wanted.end { ends::read(body, last) } else { None });
         let by = match self.tracebacks.is_python(stream, end.as_ref()) {
             true => Speaker::Python,

@@ -15,6 +15,8 @@ pub struct RankEnd {
     pub how: Ended,
     /// The same stream printed more of what it had printed before: the process went on.
     pub went_on: bool,
+    /// A program wrote it to its log as a warning or an error: most of such exceptions were caught.
+    pub logged: bool,
     /// The line that tells.
     pub source: SourceLine,
 }

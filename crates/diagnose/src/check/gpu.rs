@@ -207,7 +207,7 @@ fn xids(node: &NodeFacts, sheet: &mut Sheet) {
         told.dedup();
         told
     };
-    let hardware = of(|xid| fault(xid.code) != Fault::Program);
+    let hardware = of(|xid| !matches!(fault(xid.code), Fault::Program | Fault::Noted));
     if hardware.is_empty() {
         let remedy =
             "A program on the GPU faulted; see which, and run it under compute-sanitizer: `sudo dmesg | grep Xid`";

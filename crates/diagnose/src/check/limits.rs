@@ -30,7 +30,12 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     }
     if !node.memory_kills.is_empty() {
         let remedy = "A rank that is killed leaves its peers waiting. Give the job more host memory, or load less per rank: `sudo dmesg -T | grep -i 'killed process'`";
-        sheet.fail("memory", format!("the kernel killed {}", listed(&node.memory_kills)), Some(Code::PeerDied), remedy);
+        sheet.fail(
+            "memory",
+            format!("ran out: the kernel killed {}", listed(&node.memory_kills)),
+            Some(Code::PeerDied),
+            remedy,
+        );
     }
     if let Some(huge) = &node.huge_pages {
         let own = huge.transparent.as_deref().map_or(String::new(), |mode| format!(", transparent: {mode}"));

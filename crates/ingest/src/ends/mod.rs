@@ -22,10 +22,10 @@ pub(crate) const MOST_SHOWN: usize = 3;
 /// What a line is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum EndLine {
-    /// `Traceback (most recent call last):`.
-    Header,
-    /// `  File "/x/train.py", line 88, in main`: `train.py:88`.
-    Frame(String),
+    /// `Traceback (most recent call last):`, and whether a logger's warning or error stands before it.
+    Header { logged: bool },
+    /// `  File "/x/train.py", line 88, in main`: `train.py:88`; whether it is one of Python's own helpers, and whether stacks begin there.
+    Frame { at: String, helper: bool, entry: bool },
     /// `ValueError: text`, and whether it ends a traceback.
     Exception { kind: String, message: String, traceback: bool },
     /// The traceback that follows ends no process.
@@ -101,6 +101,17 @@ fn named(stream: &str) -> (Option<u32>, Option<u64>) {
     (rank, after("pid="))
 }
 
+/// A traceback whose exception follows.
+#[derive(Debug, Default)]
+struct Traceback {
+    /// The innermost frame so far.
+    at: Option<String>,
+    /// Its outermost frame is a helper's, which goes on.
+    helper: bool,
+    /// A logger wrote it.
+    logged: bool,
+}
+
 /// Puts ends together, by stream.
 #[derive(Debug, Default)]
 pub(crate) struct EndReader {
@@ -109,8 +120,8 @@ pub(crate) struct EndReader {
     streams: Vec<Box<str>>,
     /// How many ranks they name.
     ranks: usize,
-    /// The innermost frame of each stream's open traceback.
-    open: FxHashMap<Box<str>, Option<String>>,
+    /// Each stream's open traceback.
+    open: FxHashMap<Box<str>, Traceback>,
     /// Streams whose next traceback ends no process, and whether it has begun.
     survived: FxHashMap<Box<str>, bool>,
     /// Whose end follows.
@@ -123,20 +134,25 @@ impl EndReader {
     /// Takes what a line of a stream is.
     pub fn feed(&mut self, stream: &str, line: EndLine, source: SourceLine) {
         match line {
-            EndLine::Header => {
-                self.open.insert(stream.into(), None);
+            EndLine::Header { logged } => {
+                let logged = logged || self.open.get(stream).is_some_and(|chained| chained.logged);
+                self.open.insert(stream.into(), Traceback { logged, ..Traceback::default() });
                 // The traceback of a marker begins; one after it is another.
                 if self.survived.get_mut(stream).is_some_and(|begun| std::mem::replace(begun, true)) {
                     self.survived.remove(stream);
                 }
             }
             EndLine::Survived => drop(self.survived.insert(stream.into(), false)),
-            EndLine::Frame(at) => drop(self.open.insert(stream.into(), Some(at))),
+            EndLine::Frame { at, helper, entry } => {
+                let open = self.open.entry(stream.into()).or_default();
+                if open.at.replace(at).is_none() {
+                    open.helper = helper;
+                    open.logged &= !entry;
+                }
+            }
             EndLine::Exception { kind, message, traceback } => {
-                let at = self.open.remove(stream).flatten();
-                // The tracker of shared memory complains of names that are gone already, and goes on.
-                let of_tracker = at.as_ref().is_some_and(|at| at.starts_with("resource_tracker.py:"));
-                if self.survived.remove(stream).is_some() || of_tracker {
+                let Traceback { at, helper, logged } = self.open.remove(stream).unwrap_or_default();
+                if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
                 let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
@@ -144,12 +160,13 @@ impl EndReader {
                     (_, Some(how)) => how,
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
-                self.keep(stream, Told::of(how), source);
+                self.keep(stream, Told::of(how), source, logged);
             }
             EndLine::Chained => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {
                     self.streams.remove(index);
-                    self.found.remove(index);
+                    let logged = self.found.remove(index).logged;
+                    self.open.insert(stream.into(), Traceback { logged, ..Traceback::default() });
                 }
             }
             EndLine::Whose(rank) => self.whose = Some(rank),
@@ -163,11 +180,11 @@ impl EndReader {
                     *message = text;
                 }
             }
-            EndLine::Ended(told) => self.keep(stream, told, source),
+            EndLine::Ended(told) => self.keep(stream, told, source, false),
         }
     }
 
-    fn keep(&mut self, stream: &str, told: Told, source: SourceLine) {
+    fn keep(&mut self, stream: &str, told: Told, source: SourceLine, logged: bool) {
         let whose = self.whose.take();
         if let Some(Ended::Crash { what, .. }) = self.found.last_mut().map(|end| &mut end.how)
             && let Ended::Crash { what: named, .. } = &told.how
@@ -186,7 +203,7 @@ impl EndReader {
         }
         ranks.truncate(MOST_RANKS - self.ranks);
         self.ranks += ranks.len();
-        self.found.push(RankEnd { ranks, host, pid: told_pid.or(pid), how, went_on: false, source });
+        self.found.push(RankEnd { ranks, host, pid: told_pid.or(pid), how, went_on: false, logged, source });
         self.streams.push(stream.into());
     }
 

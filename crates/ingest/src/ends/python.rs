@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) fn beginning(body: &str) -> Option<EndLine> {
     let text = body.trim_start();
     match () {
-        _ if text.starts_with(HEADER) => Some(EndLine::Header),
+        _ if text.starts_with(HEADER) => Some(EndLine::Header { logged: false }),
         _ if SURVIVED.iter().any(|start| text.starts_with(start)) => Some(EndLine::Survived),
         _ => None,
     }
@@ -17,8 +17,8 @@ pub(crate) fn beginning(body: &str) -> Option<EndLine> {
 /// What another line of a traceback is. `last`: it stands where the exception stands.
 pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
     let text = body.trim();
-    if let Some(at) = frame(body) {
-        return Some(EndLine::Frame(at));
+    if let Some(frame) = frame(body) {
+        return Some(frame);
     }
     if text == "During handling of the above exception, another exception occurred:"
         || text == "The above exception was the direct cause of the following exception:"
@@ -47,13 +47,28 @@ const SURVIVED: [&str; 6] = [
 
 const HEADER: &str = "Traceback (most recent call last):";
 
+/// Files of Python whose outermost functions print an exception and go on: threads and finalizers of `Lib/multiprocessing`.
+const HELPERS: [&str; 4] = [
+    "multiprocessing/queues.py",
+    "multiprocessing/resource_sharer.py",
+    "multiprocessing/resource_tracker.py",
+    "multiprocessing/util.py",
+];
+
+/// Where the stack of a process or thread begins, besides `<module>`: what nobody catches is printed from there on, what is caught from
+/// the function that catches it.
+const ENTRIES: [&str; 4] = ["_run_module_as_main", "_bootstrap", "_bootstrap_inner", "spawn_main"];
+
 /// `  File "/x/train.py", line 88, in main`: `train.py:88`.
-fn frame(body: &str) -> Option<String> {
+fn frame(body: &str) -> Option<EndLine> {
     let rest = body.strip_prefix(' ')?.trim_start().strip_prefix("File \"")?;
     let (path, rest) = rest.split_once("\", line ")?;
     let line: u32 = leading(rest)?;
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    Some(format!("{name}:{line}"))
+    let helper = HELPERS.iter().any(|file| path.ends_with(file));
+    let function = rest.rsplit_once(", in ").map_or("", |(_, function)| function.trim_end());
+    let entry = function.starts_with('<') || ENTRIES.contains(&function);
+    Some(EndLine::Frame { at: format!("{name}:{line}"), helper, entry })
 }
 
 /// `ValueError: text` or `ValueError`, by a name that some class may have.
@@ -83,14 +98,35 @@ pub(crate) struct Follower {
     survived: FxHashSet<Box<str>>,
     /// Further lines that belong to the message, by stream.
     message: FxHashMap<Box<str>, u8>,
+    /// The beginning of the last line, and its stream.
+    before: (String, String),
 }
+
+/// Characters of a line in which a logger's level stands.
+const HEAD: usize = 160;
 
 /// Lines of PyTorch's message below its first: NCCL's meaning of the result, `Last error:`, and that error.
 const LINES_OF_NCCL: u8 = 3;
 
+/// Whether a line has the level of a logger in front of its message: `2026-11-23 10:00:00,123 - ERROR - data - text`, `ERROR:root:text`.
+fn is_logged(text: &str) -> bool {
+    const LEVELS: [&str; 4] = ["WARNING", "ERROR", "CRITICAL", "WARN"];
+    const MOST_BEFORE: usize = 8;
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let digits = |word: &&str| word.bytes().all(|b| b.is_ascii_digit());
+    words.by_ref().filter(|word| !digits(word)).take(MOST_BEFORE).any(|word| LEVELS.contains(&word))
+}
+
 impl Follower {
     /// Takes the next line of a stream, and what it begins; true where it ends a traceback.
-    pub fn ends(&mut self, stream: &str, body: &str, begins: Option<&EndLine>) -> bool {
+    pub fn ends(&mut self, stream: &str, body: &str, begins: Option<&mut EndLine>) -> bool {
+        let begins = begins.map(|begins| {
+            if let EndLine::Header { logged } = begins {
+                *logged = self.before.0 == stream && is_logged(&self.before.1);
+            }
+            &*begins
+        });
+        self.remember(stream, body);
         let indent = body.len() - body.trim_start().len();
         if begins == Some(&EndLine::Survived) {
             self.survived.insert(stream.into());
@@ -105,6 +141,14 @@ impl Follower {
         }
         self.open.remove(stream);
         !self.survived.remove(stream)
+    }
+
+    fn remember(&mut self, stream: &str, body: &str) {
+        let (of, text) = &mut self.before;
+        of.clear();
+        of.push_str(stream);
+        text.clear();
+        text.extend(body.chars().take(HEAD));
     }
 
     /// Whether a line is Python's: it ends a traceback, is an error of PyTorch's, or goes on with the message of one.
