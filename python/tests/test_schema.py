@@ -2,14 +2,14 @@
 
 import dataclasses
 import json
-import pathlib
 import typing
+from pathlib import Path
 
 import pytest
 
 from busbw import parts
 
-SCHEMA = pathlib.Path(__file__).parents[2] / "docs/schema/explain-1.schema.json"
+SCHEMA = Path(__file__).parents[2] / "docs/schema/explain-1.schema.json"
 KINDS = [kind for kind in vars(parts).values() if dataclasses.is_dataclass(kind)]
 NAMES = {"Problem": "Line"}
 """Classes that the schema calls by another name."""
@@ -17,7 +17,7 @@ FIELDS = {"from_rank": "from", "to_rank": "to"}
 """Fields whose names Python keeps for itself."""
 
 
-def of(member: dict, defs: dict) -> "tuple[bool, set]":
+def of(member: parts.Json, defs: parts.Json) -> tuple[bool, set]:
     """Whether a member may be null, and the words that it is held to, if any."""
     member = {**defs[member["$ref"].rsplit("/", 1)[1]], **member} if "$ref" in member else member
     words = {*member.get("enum", []), *([member["const"]] if "const" in member else [])}
@@ -28,7 +28,7 @@ def of(member: dict, defs: dict) -> "tuple[bool, set]":
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_class_is_as_the_schema_has_it(kind):
+def test_class_is_as_the_schema_has_it(kind: type) -> None:
     defs = json.loads(SCHEMA.read_text())["$defs"]
     members = defs[NAMES.get(kind.__name__, kind.__name__)]["properties"]
     for field in dataclasses.fields(kind):
