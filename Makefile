@@ -1,9 +1,14 @@
 # What can be done here: make without a target lists it.
 
 CARGO ?= cargo
+# Where a test stands says when it runs: in a module `here` with make test, in `labs` with make test-all, else with make check.
+TEST = $(CARGO) test --profile tests --locked --no-fail-fast --tests --
+# What was skipped, and why.
+export BUSBW_SKIPPED := $(CURDIR)/target/skipped
+SKIPPED = [ ! -s $(BUSBW_SKIPPED) ] || { echo && sort -u $(BUSBW_SKIPPED); }
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build test lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary clean
+.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,25 +23,44 @@ build: ## Build the command, target/release/busbw, and NCCL's network plugin, li
 	$(CARGO) build --release --locked -p busbw -p busbw-nccl-net
 	@cp -f target/release/libnccl_net_busbw.so target/release/libnccl-net-busbw.so
 
-test: ## Install what the tests need, and run them all
-	@scripts/setup-tests
-	$(CARGO) test --profile tests --locked --workspace --no-fail-fast
+setup: ## List what the tests and packages need beyond Rust, ask (YES=1 answers), and install it
+	@scripts/setup all
+
+check: ## Lints and pure tests: a minute or two
+	@mkdir -p target && rm -f $(BUSBW_SKIPPED)
+	$(CARGO) clippy --profile tests --locked --all-targets -- -D warnings
+	$(TEST) --skip here:: --skip labs::
+
+test: check ## And processes of this host, Python, Open MPI and MPICH, which it asks to install: ten minutes
+	@scripts/setup test
+	$(CARGO) build --profile tests --locked --examples
+	$(TEST) here::
+	$(CARGO) test --profile tests --locked --doc --quiet
 	@scripts/test-python
+	@$(SKIPPED)
+
+test-all: test ## And labs (as root), tutorials, PyTorch, pages in a browser, packages: all that CI runs
+	@scripts/setup all
+	@scripts/test-python labs
+	$(TEST) labs:: --test-threads 1
+	$(CARGO) test --profile tests --locked -p busbw-pages
 	@scripts/test-packages
+	@$(SKIPPED)
 
 lint: ## Check formatting, lints, docs and dependencies
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
+	$(CARGO) clippy --profile tests --locked --all-targets -- -D warnings
+	$(CARGO) clippy --profile tests --locked -p busbw-pages --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --profile tests --locked --no-deps --document-private-items --quiet
 	@scripts/lint-python
 	@scripts/lint-licences
 	@scripts/lint-fuzz
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
-	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test facts
+	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test all facts:: -- --nocapture
 
 accuracy: ## Diagnose the cases, tables and logs whose answer is known, and say which answers were right
-	@BUSBW_ACCURACY=all $(CARGO) test --profile tests --locked --quiet -p busbw --test accuracy
+	@BUSBW_ACCURACY=all $(CARGO) test --profile tests --locked --quiet -p busbw --test all accuracy:: -- --nocapture --test-threads 1
 
 predict-accuracy: ## Hold predictions against published measurements, and draw them
 	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --plot docs/prediction-accuracy.svg
@@ -85,10 +109,10 @@ bench-net: build ## Measure the net plugin between two hosts beside iperf3 and b
 	$(CARGO) build --release --locked -p busbw-benches
 	target/release/bench-net $(foreach plugin,$(PLUGINS),--other $(plugin))
 
-bench-topk: ## Measure selecting from CPU tensors beside torch.topk (after make test, which installs PyTorch; 3 minutes)
+bench-topk: ## Measure selecting from CPU tensors beside torch.topk (after make setup, which installs PyTorch; 3 minutes)
 	target/python/bin/python benches/topk.py
 
-bench-replay: ## Replay the training of the fifth field report on a slow network (as root, with Open MPI, after make test; 10 minutes)
+bench-replay: ## Replay the training of the fifth field report on a slow network (as root, after make test-all; 10 minutes)
 	target/python/bin/python benches/replay.py
 
 bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, installed first (as root; 20 minutes)
@@ -100,7 +124,7 @@ gpu-check: build ## Run what only a GPU can show, on a machine that has one (8 m
 	scripts/gpu-check
 
 book: ## Build the book of docs/, target/book/index.html
-	@BUSBW_BOOK=target/book $(CARGO) test --profile tests --locked --quiet -p busbw --test book -- the_book
+	@BUSBW_BOOK=target/book $(CARGO) test --profile tests --locked --quiet -p busbw-pages -- the_book
 	@echo target/book/index.html
 
 docs: ## Build the API documentation

@@ -2,7 +2,7 @@
 
     target/python/bin/python benches/replay.py [--rate 160mbit] [--compute-ms 11000] [--out FILE]
 
-As root, with Open MPI, after `make test`, which installs PyTorch and busbw's package. Four ranks a host send VGG16's
+As root, with Open MPI, after `make test-all`, which installs PyTorch and busbw's package. Four ranks a host send VGG16's
 gradients; computation is slept through (docs/synthetic.md). Writes benches/results/replay-DATE.json.
 """
 

@@ -1,9 +1,6 @@
 //! Bad input gets one line of error that says what to do, and exit status 2; large input is answered like any other.
 
-#[allow(dead_code, reason = "each test file uses a part of it")]
-#[path = "support/command.rs"]
-mod command;
-
+use crate::support::command::{self, BUSBW};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use tempfile::{TempDir, tempdir};
@@ -71,7 +68,7 @@ fn flags_that_cannot_be_followed_are_refused() {
 fn doctor_keeps_its_report_when_nobody_reads_on() {
     let scratch = tempdir().expect("a folder");
     let report = scratch.path().join("report.json");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_busbw"));
+    let mut command = Command::new(BUSBW);
     command.args(["doctor", "--np", "2", "-e", "1K", "--output"]).arg(&report);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("busbw starts");
     drop(child.stdout.take());
@@ -110,7 +107,7 @@ fn an_output_that_cannot_be_written_is_told() {
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
     let good = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/runs/h20-2x8-ib/run.log");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_busbw"))
+    let mut child = Command::new(BUSBW)
         .args(["explain", good])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -168,7 +165,7 @@ fn a_limit_of_memory_is_told_in_one_line() {
     };
     let scratch = tempdir().expect("a folder");
     let path = file(&scratch, "large.log", (0..300_000).map(line).collect::<String>().as_bytes());
-    let script = format!("ulimit -v 150000; exec '{}' explain '{path}'", env!("CARGO_BIN_EXE_busbw"));
+    let script = format!("ulimit -v 150000; exec '{}' explain '{path}'", BUSBW);
     let output = Command::new("sh").args(["-c", &script]).output().expect("sh starts");
     assert_refused(&output, "out of memory");
 }

@@ -1,41 +1,26 @@
 //! `busbw check` from end to end: this machine, captured trees with one fault each, several hosts, files of facts.
 
-#[path = "support/guest.rs"]
-mod guest;
-#[allow(dead_code, reason = "each test file uses a part of it")]
-#[path = "support/lab.rs"]
-mod lab;
-#[allow(dead_code, reason = "each test file uses a part of it")]
-#[path = "support/process.rs"]
-mod process;
-#[path = "support/tree.rs"]
-mod tree;
-
-use guest::{Guest, Step};
-use lab::{NetLab, SlurmLab, mpirun_openmpi, unless_skipped};
-use process::{Ended, Running, run, signal};
+use crate::support::command::BUSBW;
+use crate::support::process::{Ended, run};
+use crate::support::tree::Tree;
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tree::Tree;
 
-const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
 /// No run here takes longer, on a machine however busy.
-const LIMIT: Duration = Duration::from_secs(300);
+pub const LIMIT: Duration = Duration::from_secs(300);
 const H100: &str = "oci-h100";
 /// The first card and the bridge above it, and the first GPU and its.
 const NIC: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0a:00.0/0000:0c:00.0";
 const GPU_BRIDGE: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0d:00.0";
 
-fn check(arguments: &[&str]) -> Ended {
+pub fn check(arguments: &[&str]) -> Ended {
     let mut command = Command::new(BUSBW);
     command.arg("check").args(arguments);
     run(command, LIMIT)
 }
 
-fn parsed(ended: &Ended) -> Value {
+pub fn parsed(ended: &Ended) -> Value {
     serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
 }
 
@@ -44,7 +29,7 @@ fn of_tree(tree: &Tree) -> Value {
 }
 
 /// Items that came out as `result`: what was checked and what was found.
-fn items<'a>(answer: &'a Value, result: &str) -> Vec<(&'a str, String)> {
+pub fn items<'a>(answer: &'a Value, result: &str) -> Vec<(&'a str, String)> {
     let all = answer["items"].as_array().expect("items");
     let with = all.iter().filter(|item| item["result"] == result);
     with.map(|item| (item["item"].as_str().expect("a name"), told(item))).collect()
@@ -54,17 +39,6 @@ fn items<'a>(answer: &'a Value, result: &str) -> Vec<(&'a str, String)> {
 fn told(item: &Value) -> String {
     let device = item["device"].as_str().map_or(String::new(), |device| format!("{device}: "));
     device + item["detail"].as_str().expect("a text")
-}
-
-/// Whatever this machine has or lacks: a table with every area, and no word of trouble.
-#[test]
-fn this_machine_is_checked() {
-    let ended = check(&[]);
-    assert!(matches!(ended.status.code(), Some(0 | 1)) && ended.stderr.is_empty(), "{ended:?}");
-    for area in ["GPU", "CUDA and NCCL", "RDMA", "PCIe", "Network interfaces", "Limits", "MPI and ssh", "Environment"] {
-        assert!(ended.stdout.lines().any(|line| line == area), "{area}: {}", ended.stdout);
-    }
-    assert!(!ended.stdout.contains('\u{1b}'));
 }
 
 #[test]
@@ -290,141 +264,6 @@ fn kept_facts_are_judged_as_check_judges_them() {
         let evidence = finding["evidence"][0]["text"].as_str();
         assert!(evidence.is_some_and(|evidence| evidence.starts_with(text)), "{finding:#}");
     }
-}
-
-/// Three hosts, one with another MTU: it is named, under mpirun and with --hosts.
-#[test]
-fn the_host_with_another_mtu_is_named() {
-    unless_skipped(|| {
-        let hosts = NetLab::up(3, &[])?;
-        assert!(hosts.exec(2, "ip").args(["link", "set", "eth0", "mtu", "1400"]).status().is_ok_and(|s| s.success()));
-        let mut by_mpirun = hosts.mpirun(2);
-        by_mpirun.args([BUSBW, "check", "--json"]);
-        let mut by_hosts = hosts.exec(1, BUSBW);
-        by_hosts.args(["check", "--json", "--hosts", "h1,h2,h3"]);
-        hosts.use_remote_shell(&mut by_hosts);
-        for command in [by_mpirun, by_hosts] {
-            let ended = run(command, LIMIT);
-            let answer = parsed(&ended);
-            assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-            assert_eq!(answer["hosts"], serde_json::json!(["h1", "h2", "h3"]));
-            let odd =
-                answer["differences"].as_array().expect("differences").iter().find(|odd| odd["item"] == "MTU of eth0");
-            let odd = odd.unwrap_or_else(|| panic!("{ended:?}"));
-            assert_eq!((&odd["result"], odd["differ"].as_array().map(Vec::len)), (&"fail".into(), Some(1)), "{odd}");
-            assert_eq!(odd["differ"][0], serde_json::json!({"host": "h2", "value": "1400"}));
-        }
-        Ok(())
-    });
-}
-
-/// A host that does not answer is one line with what to do, and no hang; the others are judged.
-#[test]
-fn a_host_that_does_not_answer_is_named() {
-    unless_skipped(|| {
-        let hosts = NetLab::up(2, &[])?;
-        hosts.link_down(2);
-        let mut command = hosts.exec(1, BUSBW);
-        command.args(["check", "--json", "--hosts", "h1,h2,nowhere.invalid", "--timeout", "10"]);
-        hosts.use_remote_shell(&mut command);
-        let ended = run(command, LIMIT);
-        let answer = parsed(&ended);
-        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-        let hello = |host: &str| {
-            let all = answer["items"].as_array().expect("items");
-            all.iter().find(|item| item["item"] == "hello" && item["host"] == host).cloned().unwrap_or_default()
-        };
-        assert_eq!(hello("h1")["result"], "ok", "{ended:?}");
-        for host in ["h2", "nowhere.invalid"] {
-            let item = hello(host);
-            assert_eq!((&item["result"], &item["code"]), (&"fail".into(), &"mpi.launch".into()), "{host}: {ended:?}");
-            assert!(item["remedy"].as_str().is_some_and(|remedy| remedy.contains(host)), "{item}");
-        }
-        Ok(())
-    });
-}
-
-/// A launcher with a process group of its own does not hear a Ctrl-C, and ends with busbw all the same.
-#[test]
-fn an_interrupted_check_leaves_no_launcher_behind() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let (program, begun) = (folder.path().join("mpirun"), folder.path().join("begun"));
-    let script = format!(
-        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'mpirun (Open MPI) 5.0.3'\ntouch {}\nexec sleep 1000\n",
-        begun.display()
-    );
-    std::fs::write(&program, script).expect("a script");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the script is ours");
-    let mut command = Command::new(BUSBW);
-    command.args(["check", "--hosts", "localhost"]).env_remove("SLURM_JOB_ID");
-    command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
-    let mut running = Running::start(command);
-    running.retry(LIMIT, "launcher", || begun.exists().then_some(()));
-    signal(running.id(), "INT");
-    running.ended(LIMIT);
-    running.gone("sleep", LIMIT);
-}
-
-/// Several ranks of a host are one witness.
-#[test]
-fn a_host_is_told_once() {
-    unless_skipped(|| {
-        let mut command = mpirun_openmpi(3)?;
-        command.args([BUSBW, "check", "--json"]);
-        let ended = run(command, LIMIT);
-        let answer = parsed(&ended);
-        assert_eq!(answer["hosts"].as_array().map(Vec::len), Some(1), "{ended:?}");
-        assert_eq!(answer["differences"].as_array().map(Vec::len), Some(0), "{ended:?}");
-        Ok(())
-    });
-}
-
-#[test]
-fn nodes_of_slurm_are_checked_together() {
-    unless_skipped(|| {
-        let cluster = SlurmLab::up(2)?;
-        let mut command = cluster.srun(&["-n", "2", "-N", "2"]);
-        // Nodes of the lab share a kernel and a network; by this they are several, as real ones are.
-        command.args(["sh", "-c", "NCCL_HOSTID=$SLURMD_NODENAME exec \"$0\" check --json", BUSBW]);
-        let ended = run(command, LIMIT);
-        assert_eq!(parsed(&ended)["hosts"], serde_json::json!(["node1", "node2"]), "{ended:?}");
-        Ok(())
-    });
-}
-
-/// Real devices: they are listed with state, MTU and GID; and three faults, each told.
-#[test]
-fn real_devices_and_their_faults_are_told() {
-    unless_skipped(|| {
-        let [healthy, wrong_gid, memlock, down] = Guest::run(
-            &[Path::new(BUSBW)],
-            [
-                &format!("ulimit -l unlimited; {BUSBW} check --json"),
-                &format!("NCCL_IB_GID_INDEX=0 {BUSBW} check --json"),
-                &format!("ulimit -l 64; {BUSBW} check --json"),
-                &format!("ip link set d0 down; {BUSBW} check --json"),
-            ],
-        )?;
-        for step in [&healthy, &wrong_gid, &memlock, &down] {
-            assert!(matches!(step.status, 0 | 1) && step.stderr.is_empty(), "{step:?}");
-        }
-        let answer =
-            |step: &Step| -> Value { serde_json::from_str(&step.stdout).unwrap_or_else(|e| panic!("{e}: {step:?}")) };
-        let has = |step: &Step, result: &str, item: &str, detail: &str| {
-            let answer = answer(step);
-            let items = items(&answer, result);
-            assert!(items.contains(&(item, detail.to_owned())), "{item}: {detail} is not in {items:#?}\n{answer:#}");
-        };
-        has(&healthy, "ok", "port state", "rxe0/1: ACTIVE, LinkUp, Ethernet (RoCE)");
-        has(&healthy, "warn", "active MTU", "rxe0/1: 1024 of 4096, its interface has 1500");
-        has(&healthy, "ok", "RoCE v2 GID", "rxe0/1: index 1 (IPv4)");
-        has(&healthy, "ok", "memlock", "unlimited");
-        has(&wrong_gid, "warn", "RoCE v2 GID", "rxe0/1: NCCL_IB_GID_INDEX=0 is link-local");
-        // Root, who runs there, is not bound by it; the users whose ranks will run are.
-        has(&memlock, "fail", "memlock", "64 KiB");
-        has(&down, "fail", "port state", "rxe0/1: DOWN, Disabled, Ethernet (RoCE)");
-        Ok(())
-    });
 }
 
 /// One line that names the place and the remedy, and exit status 2.

@@ -1,9 +1,7 @@
 //! `busbw compare` from end to end: the second field report, repetitions, saved results, and what is not comparable.
 
-#[path = "support/command.rs"]
-mod command;
-
-use command::{printed, root};
+use crate::support::command::{self, printed};
+use crate::support::skip::root_folder;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
@@ -12,7 +10,7 @@ const IB: &str = "tests/data/runs/h20-2x8-ib";
 const TCP: &str = "tests/data/runs/h20-2x8-tcp";
 
 fn busbw(arguments: &[&str]) -> Output {
-    command::busbw(&root(), arguments, None)
+    command::busbw(&root_folder(), arguments, None)
 }
 
 fn text(arguments: &[&str]) -> String {

@@ -1,16 +1,13 @@
 //! `busbw explain` from end to end on recorded runs: exit status, text and JSON.
 
-#[allow(dead_code, reason = "each test file uses a part of it")]
-#[path = "support/command.rs"]
-mod command;
-
-use command::{busbw, root};
+use crate::support::command::busbw;
+use crate::support::skip::root_folder;
 use serde_json::Value;
 use std::process::Output;
 
 /// Runs busbw in the folder of recorded runs, so that paths in its output are the same everywhere.
 fn explain(arguments: &[&str]) -> Output {
-    busbw(&root().join("tests/data/runs"), &[&["explain"], arguments].concat(), None)
+    busbw(&root_folder().join("tests/data/runs"), &[&["explain"], arguments].concat(), None)
 }
 
 fn text(arguments: &[&str]) -> String {
@@ -124,7 +121,8 @@ fn the_page_stands_alone() {
 
 #[test]
 fn one_log_per_rank_gives_the_same_run() {
-    let log = std::fs::read_to_string(root().join("tests/data/logs/061-snellius-2223-2node.log")).expect("a log");
+    let log =
+        std::fs::read_to_string(root_folder().join("tests/data/logs/061-snellius-2223-2node.log")).expect("a log");
     let folder = tempfile::tempdir().expect("a folder");
     let hosts = ["gcn151", "gcn154"];
     let paths: Vec<String> = hosts
@@ -144,7 +142,7 @@ fn one_log_per_rank_gives_the_same_run() {
 
 #[test]
 fn every_finding_code_is_documented() {
-    let page = std::fs::read_to_string(root().join("docs/findings.md")).expect("docs/findings.md");
+    let page = std::fs::read_to_string(root_folder().join("docs/findings.md")).expect("docs/findings.md");
     for (_, code, meaning) in busbw_model::Code::ALL {
         assert!(page.contains(&format!("| `{code}` | {meaning} |")), "{code}");
     }

@@ -3,10 +3,11 @@
 //! Every file of `tests/data/logs` and `logs-2` is read by `busbw explain --json`, and what `facts.jsonl` says of it is
 //! looked for in the answer. No host, version or transport may be found that is not there.
 
+use crate::support::command::BUSBW;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 /// Facts that busbw does not find, and why. One that is found now must leave the list.
 const OPEN: [(&str, &str, &str); 4] = [
@@ -24,8 +25,9 @@ const OPEN: [(&str, &str, &str); 4] = [
     ("n36-alcf-sophia-n2g8.log", "nranks", "the JSON leaves out tables without a row"),
 ];
 
-fn main() -> ExitCode {
-    let every_fact = std::env::args().any(|a| a == "--all") || std::env::var_os("BUSBW_FACTS").is_some();
+#[test]
+fn facts_of_whole_logs_are_found() {
+    let every_fact = std::env::var_os("BUSBW_FACTS").is_some();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
     let folders = std::env::var_os("BUSBW_FACTS_DIR")
         .map_or_else(|| vec![data.join("logs"), data.join("logs-2")], |folder| vec![PathBuf::from(folder)]);
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
         failed += missed;
     }
     println!("{passed} passed, {failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    assert_eq!(failed, 0, "facts of {}", passed + failed);
 }
 
 /// Looks for the facts of a folder's logs, prints what is missed, and counts the facts and the missed ones.
@@ -65,8 +67,7 @@ fn check_folder(folder: &Path, every_fact: bool) -> (usize, usize) {
 }
 
 fn explain(path: &Path) -> Value {
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_busbw")).args(["explain", "--json"]).arg(path).output().expect("busbw runs");
+    let output = Command::new(BUSBW).args(["explain", "--json"]).arg(path).output().expect("busbw runs");
     serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
 }
 

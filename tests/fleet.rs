@@ -1,29 +1,17 @@
 //! `busbw explain FOLDER`: the results of many nodes in one report, also as Slurm gathers them.
 
-#[allow(dead_code, reason = "each test file uses a part of it")]
-#[path = "support/lab.rs"]
-mod lab;
-#[allow(dead_code, reason = "each test file uses a part of it")]
-#[path = "support/process.rs"]
-mod process;
-
-use lab::{SlurmLab, root_folder, unless_skipped};
-use process::run;
+use crate::support::command::BUSBW;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 use tempfile::TempDir;
-
-/// For three rounds of jobs on a machine that has better to do.
-const PATIENCE: Duration = Duration::from_secs(480);
 
 const NODES: usize = 40;
 const SLOW: usize = 17;
 
 fn explain(arguments: &[&str], folder: &Path) -> Output {
-    let output = Command::new(env!("CARGO_BIN_EXE_busbw")).arg("explain").args(arguments).arg(folder).output();
+    let output = Command::new(BUSBW).arg("explain").args(arguments).arg(folder).output();
     output.expect("busbw runs")
 }
 
@@ -122,38 +110,4 @@ fn answers_of_busbw_itself_are_gathered() {
     let text = text(folder.path());
     assert!(text.lines().next().is_some_and(|first| first.starts_with("FAILED  4 nodes: ")), "{text}");
     assert!(text.contains("pcie.degraded") && text.contains("node0, node1, node2, node3"), "{text}");
-}
-
-/// examples/slurm on a cluster of four nodes: three rounds, six pairs, each once, and the answer at the end.
-#[test]
-fn slurm_measures_every_pair_once_and_explains() {
-    unless_skipped(|| {
-        let lab = SlurmLab::up(4)?;
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut command = Command::new(root_folder().join("examples/slurm/doctor-pairs"));
-        let programs = Path::new(env!("CARGO_BIN_EXE_busbw")).parent().expect("a folder").to_path_buf();
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path)));
-        command.env("PATH", path.expect("a path of folders"));
-        command.env("BENCH", "busbw bench all_reduce -b 64K -e 256K -f 2 -n 2 -w 1").env("RANKS", "1");
-        command.args(["-p", "gpu", "-r", "3", "-w"]).arg(folder.path());
-        let ended = run(lab.with(command), PATIENCE);
-        assert_eq!(ended.status.code(), Some(0), "{}{}", ended.stdout, ended.stderr);
-        let results = fs::read_dir(folder.path().join("results")).expect("results").flatten();
-        let mut pairs: Vec<Vec<String>> = results
-            .filter_map(|file| {
-                Some(file.file_name().to_str()?.strip_prefix("pair-")?.strip_suffix(".json")?.to_owned())
-            })
-            .map(|pair| pair.split('-').map(str::to_owned).collect())
-            .collect();
-        pairs.iter_mut().for_each(|pair| pair.sort());
-        pairs.sort();
-        let node = |number: usize| format!("node{number}");
-        let wanted = (1..=4).flat_map(|a| (a + 1..=4).map(move |b| vec![node(a), node(b)]));
-        assert_eq!(pairs, wanted.collect::<Vec<_>>(), "{}{}", ended.stdout, ended.stderr);
-        let words = ended.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("6 measured, of 4 nodes"), "{}", ended.stdout);
-        assert!(folder.path().join("report.html").is_file());
-        Ok(())
-    });
 }

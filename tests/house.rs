@@ -3,18 +3,14 @@
 
 #![allow(clippy::unwrap_used)] // in helpers of tests too
 
-#[allow(dead_code, reason = "each test file uses a part of it")]
-#[path = "support/lab.rs"]
-mod lab;
-
-use lab::root_folder;
+use crate::support::command::BUSBW;
+use crate::support::skip::root_folder;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
 const MOST_LINES: usize = 500;
 
 /// Files below `folder` with one of these endings; not what tests read, nor what was built.
@@ -138,7 +134,7 @@ fn reference() -> String {
         names.filter(|name| !name.is_empty() && !name.starts_with(['-', ' ']) && *name != "help").collect();
     assert!(names.len() > 12, "{names:?}");
     let mut page = String::from(
-        "# Commands\n\nWhat `busbw COMMAND --help` prints. Tests write this page: `INSTA_UPDATE=always cargo test -p busbw --test house`.\n",
+        "# Commands\n\nWhat `busbw COMMAND --help` prints. Tests write this page: `INSTA_UPDATE=always cargo test -p busbw --test all house`.\n",
     );
     write!(page, "\n## busbw\n\n```text\n{}\n```\n", overview.trim_end()).unwrap();
     for name in names {
@@ -169,27 +165,14 @@ fn every_command_shows_examples() {
     }
 }
 
-/// The source of each test program by its package and name; of unit tests, that of the library, named `--lib`.
-fn test_programs() -> BTreeMap<(String, String), PathBuf> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let asked = ["metadata", "--no-deps", "--format-version", "1", "--offline", "--locked"];
-    let told = Command::new(cargo).args(asked).current_dir(root_folder()).output().unwrap();
-    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
-    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let packages = told["packages"].as_array().unwrap().iter();
-    let targets = packages.flat_map(|package| {
-        package["targets"].as_array().unwrap().iter().map(move |target| (&package["name"], target))
-    });
-    let named = targets.filter_map(|(package, target)| {
-        let name = match target["kind"][0].as_str()? {
-            "test" => text(&target["name"]),
-            "lib" => "--lib".to_string(),
-            _ => return None,
-        };
-        Some(((text(package), name), PathBuf::from(text(&target["src_path"]))))
-    });
-    named.collect()
+/// Where the sources of a package's tests are: a file or a folder of modules, or its own sources for unit tests.
+fn tests_of(package: &str, module: &str) -> PathBuf {
+    let below = match (package.strip_prefix("busbw-"), module) {
+        (None, _) => "tests".to_string(),
+        (Some(name), "--lib") => return root_folder().join("crates").join(name).join("src"),
+        (Some(name), _) => format!("crates/{name}/tests/all"),
+    };
+    root_folder().join(below).join(module.replace("::", "/")).with_extension("rs")
 }
 
 /// `make faults` takes minutes; that the tests which it names are there is seen here.
@@ -198,14 +181,12 @@ fn the_faults_of_make_faults_are_there() {
     let listed = Command::new(root_folder().join("scripts/faults")).arg("--list").output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     assert!(listed.lines().count() > 10, "{listed}");
-    let programs = test_programs();
     for suite in listed.lines() {
-        let mut named = suite.split_once(": ").unwrap().1.split(' ').map(str::to_string);
-        let program = (named.next().unwrap(), named.next().unwrap());
-        let source = programs.get(&program).unwrap_or_else(|| panic!("no such test program: {suite}"));
-        let is_library = program.1 == "--lib";
-        let files = if is_library { sources(source.parent().unwrap(), &[".rs"]) } else { vec![source.clone()] };
-        let code: String = files.iter().map(|file| read(file)).collect();
+        let mut named = suite.split_once(": ").unwrap().1.split(' ');
+        let (package, modules) = (named.next().unwrap(), named.next().unwrap());
+        let places = modules.split(',').map(|module| tests_of(package, module));
+        let files = places.flat_map(|place| if place.is_dir() { sources(&place, &[".rs"]) } else { vec![place] });
+        let code: String = files.map(|file| read(&file)).collect();
         for word in named {
             let test = regex::Regex::new(&format!(r"fn \w*{word}")).unwrap();
             assert!(test.is_match(&code), "no test has '{word}' in its name: {suite}");

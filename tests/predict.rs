@@ -1,15 +1,13 @@
 //! `busbw predict` from end to end: descriptions to tables that `busbw explain` reads, JSON and pages; bad input.
 
-#[path = "support/command.rs"]
-mod command;
-
-use command::{printed, root};
+use crate::support::command::{self, printed};
+use crate::support::skip::root_folder;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Output;
 
 fn busbw(arguments: &[&str], input: &str) -> Output {
-    command::busbw(&root(), arguments, Some(input.as_bytes()))
+    command::busbw(&root_folder(), arguments, Some(input.as_bytes()))
 }
 
 fn text(arguments: &[&str], input: &str) -> String {
@@ -88,7 +86,7 @@ fn a_log_is_as_good_as_a_description() {
     // The second field report measured 480 GB/s.
     let busbw = answer["rows"][0]["busbw_gbs"].as_f64().unwrap();
     assert!((busbw / 480.0 - 1.0).abs() < 0.15, "{busbw}");
-    let piped = std::fs::read_to_string(root().join(log)).unwrap();
+    let piped = std::fs::read_to_string(root_folder().join(log)).unwrap();
     assert_eq!(json(&["predict", "--json", "-", "-b", "8G", "-e", "8G"], &piped), answer);
     let shown = text(&["predict", log], "");
     assert_eq!(shown.matches("# assumed: ").count(), answer["assumptions"].as_array().unwrap().len());
@@ -96,7 +94,7 @@ fn a_log_is_as_good_as_a_description() {
 
 #[test]
 fn every_example_is_predicted() {
-    let folder = root().join("examples/clusters");
+    let folder = root_folder().join("examples/clusters");
     let examples: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(examples.len() >= 9);
     for example in examples {

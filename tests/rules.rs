@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/command.rs"]
-mod command;
-
-use command::{printed, root};
+use crate::support::command::{self, printed};
+use crate::support::skip::root_folder;
 use std::process::Output;
 
 const CASES: &str = "rules/example/cases";
@@ -14,7 +12,7 @@ const LOG: &str = "rules/example/cases/overheated/input/dmesg.txt";
 const TITLE: &str = "A NIC reports an error of its cable or transceiver and turns the port off";
 
 fn busbw(arguments: &[&str]) -> Output {
-    command::busbw(&root(), arguments, None)
+    command::busbw(&root_folder(), arguments, None)
 }
 
 /// The exit status, and what both streams say.
@@ -40,7 +38,7 @@ fn a_case_with_another_answer_is_a_miss() {
     let folder = std::env::temp_dir().join(format!("busbw-case-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("input")).unwrap();
     std::fs::write(folder.join("case.toml"), "label = \"gpu.error\"\nnot = [\"nic.rate\"]\n").unwrap();
-    std::fs::copy(root().join(LOG), folder.join("input/dmesg.txt")).unwrap();
+    std::fs::copy(root_folder().join(LOG), folder.join("input/dmesg.txt")).unwrap();
     let (status, text) = told(&busbw(&["rules", "test", folder.to_str().unwrap(), "--rules", OWN]));
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(status, Some(1), "{text}");

@@ -1,14 +1,12 @@
 //! `busbw simulate` from end to end: the first field report as it was wired and as it could be, and bad input.
 
-#[path = "support/command.rs"]
-mod command;
-
-use command::{busbw, printed, root};
+use crate::support::command::{busbw, printed};
+use crate::support::skip::root_folder;
 use serde_json::Value;
 use std::process::Output;
 
 fn simulate(arguments: &[&str]) -> Output {
-    busbw(&root(), &[&["simulate"], arguments].concat(), None)
+    busbw(&root_folder(), &[&["simulate"], arguments].concat(), None)
 }
 
 fn text(arguments: &[&str]) -> String {

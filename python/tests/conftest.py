@@ -1,7 +1,14 @@
-"""Settings of all tests, made before anything imports PyTorch."""
+"""Settings of all tests, made before anything imports PyTorch, and the list of what was skipped.
 
-import importlib.util
+Tests beside this file need no PyTorch (make test); those in labs do, some with Open MPI or Slurm (make test-all).
+"""
+
+from __future__ import annotations
+
 import os
+from pathlib import Path
+
+import pytest
 
 # One thread per process, so that ranks do not crowd the machine out.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -9,10 +16,23 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Kernels run in Triton's interpreter, which needs no GPU.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-_NEED_TORCH = ["test_torch_*.py", "test_compress*.py", "test_horovod*.py", "test_synthetic*.py", "test_advisor.py"]
-collect_ignore_glob = [] if importlib.util.find_spec("torch") else _NEED_TORCH
+_skipped: list[str] = []
 
 
-def pytest_report_header() -> str:
-    """Say what is left out, so that a run without PyTorch is not taken for a whole one."""
-    return f"SKIPPED: {', '.join(_NEED_TORCH)} (PyTorch is not installed)" if collect_ignore_glob else "PyTorch: yes"
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember why a test was skipped."""
+    if report.skipped:
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _skipped.append(f"skipped {report.nodeid}: {why.removeprefix('Skipped: ')}\n")
+
+
+pytest_collectreport = pytest_runtest_logreport
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Add to the list that make prints; where BUSBW_SKIP=fail, a skipped test is a failed one."""
+    if _skipped and "BUSBW_SKIPPED" in os.environ:
+        with Path(os.environ["BUSBW_SKIPPED"]).open("a") as skipped:
+            skipped.writelines(_skipped)
+    if _skipped and os.environ.get("BUSBW_SKIP") == "fail":
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

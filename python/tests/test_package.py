@@ -8,8 +8,6 @@ import sysconfig
 from importlib import metadata, resources
 from pathlib import Path
 
-import pytest
-
 import busbw
 from busbw import _native
 
@@ -48,16 +46,5 @@ def test_the_package_says_that_it_is_typed() -> None:
     assert resources.files("busbw").joinpath("py.typed").is_file()
 
 
-@pytest.mark.parametrize(
-    "module", ["busbw", "busbw.advisor", "busbw.compress", "busbw.horovod", "busbw.synthetic", "busbw.torch"]
-)
-def test_each_module_can_be_imported_first(module: str) -> None:
-    if module != "busbw":
-        pytest.importorskip("torch")
-    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, timeout=120)
-
-
-def test_accelerate_asks_the_advisor_of_the_package() -> None:
-    pytest.importorskip("torch")
-    said = run("accelerate", "--hosts", "2", "--ranks-per-host", "8", "--gradients", "528M", "--network-gbit", "25")
-    assert [line.split()[0] for line in said.splitlines()[2:]] == ["plain", "topk", "two-level", "both"]
+def test_the_package_can_be_imported_first() -> None:
+    subprocess.run([sys.executable, "-c", "import busbw"], check=True, timeout=120)

@@ -1,6 +1,6 @@
 //! Cases in the noise of real life: their lines in the middle of a long healthy log.
 
-use crate::cases::Input;
+use super::cases::Input;
 use std::path::Path;
 
 /// Lines of the healthy log that a case is buried in.

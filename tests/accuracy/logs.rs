@@ -1,6 +1,6 @@
 //! Whole real logs: healthy ones raise no alarm, failed ones are called failed with their reason.
 
-use crate::cases::diagnose;
+use super::cases::diagnose;
 use busbw_model::{Severity, Verdict};
 use serde::Deserialize;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Published tables, printed as nccl-tests prints them: good ones raise no alarm, slow ones no praise.
 
-use crate::cases::diagnose;
-use crate::published::Published;
+use super::cases::diagnose;
+use crate::support::published::Published;
 use busbw_model::{Severity, Verdict};
 use std::path::{Path, PathBuf};
 

@@ -1,17 +1,15 @@
 //! busbw run to its end, for tests that need no more of it than what it printed.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The top of the repository, where examples and recorded runs lie.
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
+/// The command under test.
+pub const BUSBW: &str = env!("CARGO_BIN_EXE_busbw");
 
 /// What busbw makes of these arguments in a folder, with `input` on standard input.
 pub fn busbw(folder: &Path, arguments: &[&str], input: Option<&[u8]>) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_busbw"))
+    let mut child = Command::new(BUSBW)
         .args(arguments)
         .current_dir(folder)
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })

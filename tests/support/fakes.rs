@@ -1,7 +1,7 @@
 //! Fakes of NCCL, the CUDA driver and NVRTC, built from tests/fakes by the C compiler that is there.
 
-use crate::lab::{Skip, c_compiler, root_folder};
-use crate::shared::Shared;
+use super::shared::Shared;
+use super::skip::{Skip, c_compiler, root_folder};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;

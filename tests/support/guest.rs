@@ -1,6 +1,7 @@
 //! The RDMA lab for tests: a small emulated machine with real RDMA devices (tests/lab/rdma-guest), or the reason why not.
 
-use crate::lab::{Skip, programs, root_folder, script, take_turn};
+use super::lab::{script, take_turn};
+use super::skip::{Skip, programs, root_folder};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -43,7 +44,7 @@ impl Guest {
     /// # Panics
     /// As [`Guest::run`].
     pub fn run_all(files: &[&Path], lines: &[&str]) -> Result<Vec<Step>, Skip> {
-        programs("scripts/setup-tests installs them", &PROGRAMS)?;
+        programs(&PROGRAMS)?;
         kernel()?;
         let _turn = take_turn("guest");
         let mut command = Command::new("setpriv");
@@ -88,5 +89,5 @@ fn kernel() -> Result<(), Skip> {
     };
     let folders = [root_folder().join("target/guest/boot"), "/boot".into()];
     let found = folders.iter().any(|folder| has_kernel(folder));
-    if found { Ok(()) } else { Err(Skip("no kernel to boot in a guest; scripts/setup-tests unpacks one".into())) }
+    if found { Ok(()) } else { Err(Skip("no kernel to boot in a guest; make setup unpacks one".into())) }
 }

@@ -1,8 +1,8 @@
 //! Labs for tests: several hosts, a Slurm cluster, MPI launchers and torchrun on one machine, or the reason why not.
 
+use super::skip::{Skip, find, programs, root_folder};
 use std::fs::{File, TryLockError};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,26 +11,6 @@ const TURN: Duration = Duration::from_secs(600);
 /// The numbers of the tests' labs: a lab that somebody brought up by hand has another.
 const NET_LAB: &str = "11";
 const SLURM_LAB: &str = "11";
-
-/// Why a test cannot run here.
-#[derive(Debug)]
-pub struct Skip(pub String);
-
-impl Skip {
-    /// Says so on standard error, past the capture of test output, because a skipped test passes.
-    pub fn say(self) {
-        let test = std::thread::current().name().unwrap_or("a test").to_string();
-        // A lost message is no reason to fail.
-        let _ = writeln!(std::io::stderr(), "skipped {test}: {}", self.0);
-    }
-}
-
-/// Runs a test that needs a lab, or says why it cannot run here.
-pub fn unless_skipped(test: impl FnOnce() -> Result<(), Skip>) {
-    if let Err(skip) = test() {
-        skip.say();
-    }
-}
 
 /// Hosts 1 to N as network namespaces, joined by a switch: names h1, h2 …, addresses 10.77.0.1, 10.77.0.2 …
 /// One at a time on the machine; the others wait for their turn. Gone when dropped, and what runs there with it.
@@ -47,7 +27,7 @@ impl NetLab {
     /// The lab does not come up although nothing that it needs is missing.
     pub fn up(hosts: usize, options: &[&str]) -> Result<Self, Skip> {
         root()?;
-        programs("scripts/setup-tests installs them", &["ip", "tc", "nft", "unshare"])?;
+        programs(&["ip", "tc", "nft", "unshare"])?;
         if !succeeds(Command::new("unshare").args(["--net", "--mount", "--uts", "true"])) {
             return Err(Skip("this root may not make network namespaces".into()));
         }
@@ -141,7 +121,7 @@ impl SlurmLab {
 
     fn started(arguments: &[&str]) -> Result<Self, Skip> {
         root()?;
-        programs("scripts/setup-tests installs them", &["slurmctld", "slurmd", "srun", "munged"])?;
+        programs(&["slurmctld", "slurmd", "srun", "munged"])?;
         let script = script("slurmlab");
         let output =
             Command::new(&script).arg("conf").env("SLURMLAB", SLURM_LAB).output().expect("the lab's script runs");
@@ -189,7 +169,7 @@ impl Drop for SlurmLab {
 
 /// A command that starts Open MPI's mpirun on this machine with `ranks` ranks.
 pub fn mpirun_openmpi(ranks: usize) -> Result<Command, Skip> {
-    programs("scripts/setup-tests installs it", &["mpirun.openmpi"])?;
+    programs(&["mpirun.openmpi"])?;
     let mut command = Command::new("mpirun.openmpi");
     allow_root(&mut command);
     command.args(["--oversubscribe", "--bind-to", "none", "-np", &ranks.to_string()]).stdin(Stdio::null());
@@ -198,7 +178,7 @@ pub fn mpirun_openmpi(ranks: usize) -> Result<Command, Skip> {
 
 /// A command that starts MPICH's mpirun on this machine with `ranks` ranks.
 pub fn mpirun_mpich(ranks: usize) -> Result<Command, Skip> {
-    programs("scripts/setup-tests installs it", &["mpirun.mpich"])?;
+    programs(&["mpirun.mpich"])?;
     let mut command = Command::new("mpirun.mpich");
     command.args(["-n", &ranks.to_string()]).stdin(Stdio::null());
     Ok(command)
@@ -206,12 +186,9 @@ pub fn mpirun_mpich(ranks: usize) -> Result<Command, Skip> {
 
 /// A command that starts torchrun on this machine with `ranks` ranks of a program that is no Python.
 pub fn torchrun(ranks: usize) -> Result<Command, Skip> {
-    let installed = root_folder().join("target/torch/bin/torchrun");
-    let torchrun = if installed.is_file() {
-        installed
-    } else {
-        find("torchrun").ok_or(Skip("torchrun is missing; scripts/setup-tests installs it".into()))?
-    };
+    let installed = ["python", "torch"].map(|folder| root_folder().join("target").join(folder).join("bin/torchrun"));
+    let installed = installed.into_iter().find(|file| file.is_file()).or_else(|| find("torchrun"));
+    let torchrun = installed.ok_or(Skip("torchrun is missing; make setup installs it".into()))?;
     let mut command = Command::new(torchrun);
     command.args(["--standalone", "--no_python", &format!("--nproc_per_node={ranks}")]).stdin(Stdio::null());
     // Debian's PyTorch 1.13 cannot redirect nothing under Python 3.11: redirect a rank that is not there.
@@ -223,7 +200,7 @@ pub fn torchrun(ranks: usize) -> Result<Command, Skip> {
 /// A command that runs the program and arguments behind it with mounts of its own, which nobody else sees.
 pub fn own_mounts() -> Result<Command, Skip> {
     root()?;
-    programs("scripts/setup-tests installs it", &["unshare"])?;
+    programs(&["unshare"])?;
     if !succeeds(Command::new("unshare").args(["--mount", "true"])) {
         return Err(Skip("this root may not make mount namespaces".into()));
     }
@@ -238,11 +215,6 @@ fn allow_root(command: &mut Command) {
     command.env("PMIX_MCA_psec", "native");
 }
 
-pub fn root_folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    folder.canonicalize().expect("the tests run where they were built")
-}
-
 pub fn script(name: &str) -> PathBuf {
     root_folder().join("tests/lab").join(name)
 }
@@ -250,23 +222,6 @@ pub fn script(name: &str) -> PathBuf {
 fn root() -> Result<(), Skip> {
     let output = Command::new("id").arg("-u").output().expect("id is part of every Linux");
     if output.stdout.trim_ascii() == b"0" { Ok(()) } else { Err(Skip("only root may bring up a lab".into())) }
-}
-
-pub fn programs(remedy: &str, names: &[&str]) -> Result<(), Skip> {
-    let missing: Vec<&str> = names.iter().copied().filter(|name| find(name).is_none()).collect();
-    if missing.is_empty() { Ok(()) } else { Err(Skip(format!("missing: {}; {remedy}", missing.join(", ")))) }
-}
-
-pub fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
-/// The C compiler that is there.
-pub fn c_compiler() -> Result<PathBuf, Skip> {
-    let found = ["cc", "gcc", "clang"].into_iter().find_map(find);
-    found.ok_or_else(|| Skip("there is no C compiler (cc, gcc or clang)".into()))
 }
 
 fn succeeds(command: &mut Command) -> bool {

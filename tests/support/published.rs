@@ -12,7 +12,6 @@ pub struct About {
     pub gpus_per_node: u32,
     pub gpu: String,
     #[serde(default)]
-    #[allow(dead_code, reason = "each test uses a part of it")]
     pub note: String,
     pub status: String,
 }

@@ -1,6 +1,6 @@
 //! What tests of a program share. A static is never dropped, so that what lies in one stays behind when the program ends.
 
-use crate::lab::Skip;
+use super::skip::Skip;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A value that is made when a test asks for it, and dropped when the last test that has it ends.

@@ -1,6 +1,6 @@
 //! What busbw says of an input: the verdict, the findings and the text, got as `busbw explain` gets them.
 
-use crate::inputs::Input;
+use super::inputs::Input;
 use busbw_model::{Code, Diagnosis, Judgement, Run, Severity, Subject, Verdict};
 use busbw_predict::Cluster;
 use std::collections::BTreeSet;

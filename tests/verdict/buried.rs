@@ -1,8 +1,8 @@
 //! Output of training that went well: it raises nothing itself, and around a log it changes nothing.
 
-use crate::answer::Answer;
-use crate::held::Held;
-use crate::inputs;
+use super::answer::Answer;
+use super::held::Held;
+use super::inputs;
 
 #[test]
 fn ordinary_training_raises_nothing() {

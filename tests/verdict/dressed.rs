@@ -1,9 +1,9 @@
 //! Line ends, indents, times and tags in front of every line change nothing.
 
-use crate::answer::Answer;
-use crate::changes::DRESSES;
-use crate::held::Held;
-use crate::inputs;
+use super::answer::Answer;
+use super::changes::DRESSES;
+use super::held::Held;
+use super::inputs;
 
 #[test]
 fn a_dressed_log_has_the_same_answer() {

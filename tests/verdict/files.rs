@@ -1,9 +1,9 @@
 //! One file, one file per rank, or files in another order: the same answer.
 
-use crate::answer::Answer;
-use crate::changes;
-use crate::held::Held;
-use crate::inputs::{self, File, Input};
+use super::answer::Answer;
+use super::changes;
+use super::held::Held;
+use super::inputs::{self, File, Input};
 
 /// The input with each log cut into one file per process.
 fn per_process(input: &Input) -> Input {

@@ -1,9 +1,9 @@
 //! A harmless line, at the end or in the middle of a healthy log, changes nothing.
 
-use crate::answer::Answer;
-use crate::changes;
-use crate::held::Held;
-use crate::inputs::{self, Input};
+use super::answer::Answer;
+use super::changes;
+use super::held::Held;
+use super::inputs::{self, Input};
 
 /// Healthy logs: two ranks, two nodes with a table, training, and a cluster under Slurm.
 const BASES: [&str; 4] = [

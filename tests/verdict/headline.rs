@@ -1,8 +1,8 @@
 //! The first line agrees with the findings, with the tables and with what the log says of its end.
 
-use crate::answer::Answer;
-use crate::held::Held;
-use crate::inputs::{self, Input};
+use super::answer::Answer;
+use super::held::Held;
+use super::inputs::{self, Input};
 use busbw_diagnose::BANDWIDTH_FROM;
 use busbw_model::{Severity, Verdict};
 use regex::Regex;

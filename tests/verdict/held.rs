@@ -1,7 +1,7 @@
 //! A property while it is tried on many inputs: all that breaks it is shown together, at the end.
 
-use crate::answer::Answer;
-use crate::inputs::Input;
+use super::answer::Answer;
+use super::inputs::Input;
 
 /// What a property was tried on, and what broke it.
 pub struct Held {

@@ -1,9 +1,9 @@
 //! A host's name says nothing: any other name gives the same answer.
 
-use crate::answer::Answer;
-use crate::changes;
-use crate::held::Held;
-use crate::inputs;
+use super::answer::Answer;
+use super::changes;
+use super::held::Held;
+use super::inputs;
 
 /// Kinds of names that hosts have: hexadecimal, digits, with dots, as clouds and pods are called.
 type Kind = (&'static str, fn(u64) -> String);

@@ -1,6 +1,6 @@
 //! The inputs at hand: logs, cases, published tables, reproductions and ordinary training output of `tests/data`.
 
-use crate::published::Published;
+use crate::support::published::Published;
 use std::path::{Path, PathBuf};
 
 /// One file of an input. What is no UTF-8 is replaced: changes work on text.

@@ -1,8 +1,8 @@
 //! What a machine says of itself holds whatever a table of some time shows.
 
-use crate::answer::Answer;
-use crate::held::Held;
-use crate::inputs::{self, Input};
+use super::answer::Answer;
+use super::held::Held;
+use super::inputs::{self, Input};
 
 /// What a machine says of a fault, in the words of the program that says it.
 fn evidence() -> Vec<Input> {

@@ -1,9 +1,9 @@
 //! A run that is pasted in parts has the same first cause, or a question; never praise for what the whole shows to be slow.
 
-use crate::answer::Answer;
-use crate::held::Held;
-use crate::inputs::{self, File, Input};
-use crate::nccl_tests::{self, Part};
+use super::answer::Answer;
+use super::held::Held;
+use super::inputs::{self, File, Input};
+use super::nccl_tests::{self, Part};
 use busbw_model::Verdict;
 
 /// A run of one table, cut into what people paste.

@@ -1,9 +1,9 @@
 //! People redact hosts and processes before they post a log: what failed stays failed.
 
-use crate::answer::Answer;
-use crate::changes::REDACTIONS;
-use crate::held::Held;
-use crate::inputs;
+use super::answer::Answer;
+use super::changes::REDACTIONS;
+use super::held::Held;
+use super::inputs;
 use busbw_model::Verdict;
 
 #[test]

@@ -1,8 +1,8 @@
 //! Small inputs that busbw once got wrong, each with what its answer must be and must not be (`tests/data/reproductions`).
 
-use crate::answer::Answer;
-use crate::held::Held;
-use crate::inputs::{self, Input};
+use super::answer::Answer;
+use super::held::Held;
+use super::inputs::{self, Input};
 use regex::Regex;
 use serde::Deserialize;
 

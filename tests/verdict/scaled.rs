@@ -1,9 +1,9 @@
 //! A good table at a fraction of its speed is not praised; as it was measured, it is not blamed.
 
-use crate::answer::Answer;
-use crate::held::Held;
-use crate::inputs::{self, Input};
-use crate::nccl_tests;
+use super::answer::Answer;
+use super::held::Held;
+use super::inputs::{self, Input};
+use super::nccl_tests;
 use busbw_diagnose::BANDWIDTH_FROM;
 
 /// Everything with a table that is good: published ones, and logs whose answer is praise.

@@ -1,17 +1,16 @@
 //! The real NCCL, where it is: it needs no GPU to be found, opened and asked for its version.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/skip.rs"]
+mod skip;
+
 use busbw_gpu::Error;
 use busbw_gpu::cuda::Cuda;
 use busbw_gpu::nccl::{Feature, Nccl, Version};
-use std::io::Write as _;
+use skip::Skip;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
-}
-
-fn skip(test: &str, why: &Error) {
-    // Past the capture of test output, because a skipped test passes. A lost message is no reason to fail.
-    let _ = writeln!(std::io::stderr(), "skipped {test}: {why}");
 }
 
 #[test]
@@ -21,9 +20,7 @@ fn nccl_has_every_function_of_its_version() {
             assert!(nccl.version() >= Version::OLDEST && nccl.path().is_absolute(), "{}", nccl.path().display());
             assert_eq!(nccl.needs("-R 2", Feature::SymmetricRegistration).is_ok(), nccl.version_code() >= 22700);
         }
-        Err(why @ (Error::Missing { .. } | Error::Version { .. })) => {
-            skip("nccl_has_every_function_of_its_version", &why)
-        }
+        Err(why @ (Error::Missing { .. } | Error::Version { .. })) => Skip(why.to_string()).of_hardware(),
         Err(error) => panic!("{error}"),
     }
 }

@@ -6,7 +6,8 @@
 use crate::ends::EndLine;
 use crate::inspector::Sample;
 use crate::nccl_log::Said;
-use busbw_model::{EdgeEnd, EdgeUse, Speaker, Transport};
+use busbw_model::{Edge, Speaker, Transport};
+use std::sync::Arc;
 
 /// No speaker: the prefix was torn, or the line is a program's.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -43,9 +44,9 @@ pub(crate) struct Spoken {
 }
 
 /// A speaker seen in a block.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) struct SpeakerFact {
-    pub host: Box<[u8]>,
+    pub host: Arc<[u8]>,
     pub pid: u64,
     pub tid: u64,
     pub device: Option<u32>,
@@ -64,7 +65,8 @@ pub(crate) struct Event {
 /// What a line says; no larger than a connection, of which a log has millions.
 #[derive(Debug)]
 pub(crate) enum What {
-    Edge(EdgeFact),
+    /// The transport is the worker's.
+    Edge(Edge),
     /// RCCL names the communicator of the edge that follows.
     EdgeComm(u64),
     Said(Box<SaidLine>),
@@ -104,18 +106,6 @@ pub(crate) struct EndFact {
     pub text: Box<str>,
 }
 
-/// A connection, small because most lines of a log are connections.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct EdgeFact {
-    pub from: u32,
-    pub to: u32,
-    pub channel: u16,
-    /// The worker's index of the transport.
-    pub transport: u16,
-    pub end: EdgeEnd,
-    pub use_: EdgeUse,
-}
-
 /// A message and, where it may serve as evidence, the whole line it stands in.
 #[derive(Debug)]
 pub(crate) struct SaidLine {
@@ -139,4 +129,4 @@ pub(crate) struct CommandLine {
 }
 
 /// Blocks of events are most of the memory that reading takes.
-const _: () = assert!(size_of::<Event>() <= 24);
+const _: () = assert!(size_of::<Event>() <= 40);

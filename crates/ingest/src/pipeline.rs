@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 /// How to read.
 #[derive(Clone, Default)]
@@ -159,25 +160,14 @@ impl Read for Counted<'_> {
     }
 }
 
-/// What turns blocks into facts: a [`Scanner`], or what a test puts in its place.
-trait Scan {
-    fn scan(&mut self, lines: &[u8]) -> BlockFacts;
-    fn reuse(&mut self, room: Vec<Event>);
-}
-
-impl Scan for Scanner {
-    fn scan(&mut self, lines: &[u8]) -> BlockFacts {
-        Scanner::scan(self, lines)
-    }
-
-    fn reuse(&mut self, room: Vec<Event>) {
-        Scanner::reuse(self, room);
-    }
-}
-
 /// A block's facts; `None` when the scanner panicked over it. It is not used again.
-fn scan_safely(scanner: &mut impl Scan, block: &Block) -> Option<BlockFacts> {
-    catch_unwind(AssertUnwindSafe(|| scanner.scan(block.lines()))).ok()
+fn scan_safely(scanner: &mut Scanner, block: &Block) -> Option<BlockFacts> {
+    let scan = || {
+        #[cfg(test)]
+        tests::panic_over_poison(block.lines());
+        scanner.scan(block.lines())
+    };
+    catch_unwind(AssertUnwindSafe(scan)).ok()
 }
 
 /// A bug of busbw's, told as an error: nobody should wait for a thread that is gone.
@@ -208,17 +198,8 @@ type Numbered<T> = (u64, T);
 /// Blocks that are read, scanned or wait to be assembled, at most: with their facts about 1 MB each.
 const MOST_UNDER_WAY: usize = 96;
 
-fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
-    together_with(Scanner::new, reader, threads, assembler)
-}
-
 /// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
-fn together_with<S: Scan>(
-    new_scanner: impl Fn(usize) -> S + Sync,
-    reader: Counted,
-    threads: usize,
-    assembler: &mut Assembler,
-) -> std::io::Result<u64> {
+fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
     let under_way = (8 * threads).min(MOST_UNDER_WAY);
     let (to_workers, blocks) = sync_channel::<Numbered<Block>>(under_way);
     let (to_assembler, scanned) = channel::<Numbered<Option<BlockFacts>>>();
@@ -227,11 +208,13 @@ fn together_with<S: Scan>(
     let blocks = Mutex::new(blocks);
     let rooms = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        let reading = scope.spawn(move || read_blocks(reader, &to_workers, &buffers, &tokens));
+        let reading =
+            Builder::new().spawn_scoped(scope, move || read_blocks(reader, &to_workers, &buffers, &tokens))?;
         for worker in 0..threads {
-            let (blocks, rooms, new_scanner) = (&blocks, &rooms, &new_scanner);
+            let (blocks, rooms) = (&blocks, &rooms);
             let (to_assembler, give_back) = (to_assembler.clone(), give_back.clone());
-            scope.spawn(move || scan_blocks(new_scanner(worker), (blocks, rooms), &to_assembler, &give_back));
+            let work = move || scan_blocks(Scanner::new(worker), (blocks, rooms), &to_assembler, &give_back);
+            Builder::new().spawn_scoped(scope, work)?;
         }
         drop((to_assembler, give_back));
         // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
@@ -263,7 +246,7 @@ fn read_blocks(
 }
 
 fn scan_blocks(
-    mut scanner: impl Scan,
+    mut scanner: Scanner,
     (blocks, rooms): (&Mutex<Receiver<Numbered<Block>>>, &Rooms),
     done: &Sender<Numbered<Option<BlockFacts>>>,
     give_back: &Sender<Block>,
@@ -306,25 +289,15 @@ fn assemble_in_order(
 mod tests {
     use super::*;
 
-    /// Panics over blocks that hold the word.
-    struct Fragile(Scanner);
-
-    impl Scan for Fragile {
-        fn scan(&mut self, lines: &[u8]) -> BlockFacts {
-            assert!(memchr::memmem::find(lines, b"poison").is_none(), "a bug");
-            self.0.scan(lines)
-        }
-
-        fn reuse(&mut self, room: Vec<Event>) {
-            self.0.reuse(room);
-        }
+    pub(super) fn panic_over_poison(lines: &[u8]) {
+        assert!(memchr::memmem::find(lines, b"poison").is_none(), "a bug");
     }
 
     fn read_with_bug(text: Vec<u8>, threads: usize) -> std::io::Result<u64> {
         let reader = Counted { reader: Box::new(std::io::Cursor::new(text)), read: 0, progress: None };
         let mut assembler = Assembler::default();
         assembler.begin("log");
-        together_with(|worker| Fragile(Scanner::new(worker)), reader, threads, &mut assembler)
+        together(reader, threads, &mut assembler)
     }
 
     /// More blocks than may be under way: without the error, the reader would wait for a permit for ever.

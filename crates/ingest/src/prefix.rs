@@ -3,9 +3,10 @@
 //! Ranks that share an output tear each other's lines, so a prefix may follow other text without a space, be cut
 //! itself, or stand several times in a line. [`pieces`] takes a line apart at its prefixes.
 
-use crate::cursor::finder;
+use crate::cursor::{Cursor, finder};
 use crate::launcher::peel;
 use crate::nccl_log::{Level, without_repetition};
+use memchr::memrchr;
 
 /// A part of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub(crate) struct SpeakerRef<'a> {
 /// A name, a label, a row or the rest of a prefix is not longer. What stands farther in front of a marker is not looked at: a line
 /// may be of any length and hold any number of markers.
 const FAR: usize = 512;
+/// No host's name is longer (RFC 1035).
+const LONGEST_NAME: usize = 255;
 
 /// What every message has in front of its level.
 pub(crate) const MARKER: &[u8] = b"NCCL ";
@@ -57,6 +60,39 @@ fn level_at(rest: &[u8]) -> Option<(Level, usize)> {
         (b"ERROR ", Level::Warn),
     ];
     LEVELS.iter().find(|(word, _)| rest.starts_with(word)).map(|(word, level)| (*level, word.len()))
+}
+
+/// The quick way for most lines of any log: who speaks, and the message, where a whole prefix of INFO stands at the start of the
+/// line or behind a launcher's label.
+pub(crate) fn quick(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
+    whole(line).or_else(|| {
+        let info = finder!(b"] NCCL INFO ").find(&line[..line.len().min(FAR)])?;
+        let space = memrchr(b' ', &line[..info])?;
+        let word = line[..space].iter().rposition(|b| !is_host_byte(*b) && *b != b':')? + 1;
+        let colons = line[word..].iter().take_while(|b| **b == b':').count();
+        let (label, rest) = line.split_at(word + colons);
+        whole(rest).filter(|_| is_label(label))
+    })
+}
+
+/// Whether text in front of a message is nothing but a launcher's label, or a name and a colon.
+fn is_label(before: &[u8]) -> bool {
+    let body = behind_labels(before).trim_ascii();
+    body.is_empty() || body.strip_suffix(b":").is_some_and(|name| name.iter().all(|b| is_host_byte(*b)))
+}
+
+fn whole(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
+    let mut at = Cursor::new(line);
+    let host = at.take_while(is_host_byte);
+    at.expect(b":")?;
+    let pid = at.number()?;
+    at.expect(b":")?;
+    let tid = at.number()?;
+    at.expect(b" [")?;
+    let device = Some(at.small()?);
+    at.expect(b"] NCCL INFO ")?;
+    let is_name = host.first().is_some_and(u8::is_ascii_alphanumeric) && host.len() <= LONGEST_NAME;
+    is_name.then_some((SpeakerRef { host, pid, tid, device, clean: true }, at.rest()))
 }
 
 /// Takes a line apart. Without any prefix the line is one [`Piece::Plain`].
@@ -237,7 +273,7 @@ fn speaker(line: &[u8], from: usize, end: usize, device: Option<u32>) -> Option<
     let host_start = word_start + glued;
     let host_start = host_start + colour_code(&line[from..host_start], &line[host_start..colon]);
     let host = &line[host_start..colon];
-    if host.is_empty() || host.len() > 255 || matches!(host[0], b'-' | b'.') {
+    if host.is_empty() || host.len() > LONGEST_NAME || matches!(host[0], b'-' | b'.') {
         return None;
     }
     let before = line[from..host_start].last();
@@ -370,6 +406,12 @@ mod tests {
         while let Some(line) = cases.next() {
             let pieces = std::iter::from_fn(|| cases.next_if(|line| line.starts_with('\t')));
             assert_eq!(taken_apart(line), pieces.map(str::trim_start).collect::<Vec<_>>(), "{line}");
+            if let Some((speaker, message)) = quick(line.as_bytes()) {
+                let mut found = Vec::new();
+                super::pieces(line.as_bytes(), &mut found);
+                let same = |piece: &Piece| matches!(piece, Piece::Nccl(m) if m.speaker == Some(speaker) && message.starts_with(m.text));
+                assert!(found.iter().any(same), "the quick way reads {line} in another way");
+            }
         }
     }
 

@@ -4,25 +4,24 @@ use crate::clean::{from_json, indent, may_be_json, without_escapes};
 use crate::cursor::{finder, lossy, text};
 use crate::evidence::{self, Wanted};
 use crate::facts::{
-    BlockFacts, CommandLine, EdgeFact, EndFact, Event, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, TextFact,
-    WarnLine, What,
+    BlockFacts, CommandLine, EndFact, Event, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, TextFact, WarnLine, What,
 };
 use crate::json_objects::JsonReader;
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
 use crate::notes::Notes;
-use crate::prefix::{MARKER, Message, Piece, SpeakerRef, pieces};
+use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
 use crate::{command, ends, inspector, notes, speaker};
-use busbw_model::{Place, SourceLine, Speaker, Transport};
+use busbw_model::{ChannelSet, Edge, Place, SourceLine, Speaker, Transport};
 use memchr::{memchr, memchr_iter};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
-const INFO: &[u8] = b" NCCL INFO ";
+const CHANNEL: &[u8] = b"Channel ";
 
-/// Prefixes longer than this are read anew on every line; so are those of logs with a time stamp on each line, whose
-/// prefixes never repeat and are forgotten when there are too many.
-const LONGEST_CACHED_PREFIX: usize = 256;
+/// More of a prefix does not tell streams of a dump apart.
+const LONGEST_PREFIX: usize = 256;
 const MOST_CACHED: usize = 1 << 16;
 /// A longer message is not looked up among those that ranks repeat.
 const LONGEST_STATEMENT: usize = 512;
@@ -32,14 +31,14 @@ const LONGEST_STATEMENT: usize = 512;
 pub(crate) struct Scanner {
     facts: BlockFacts,
     line: u32,
-    /// Whole prefixes (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and their speaker.
-    prefixes: FxHashMap<Box<[u8]>, u32>,
+    /// The whole prefix of the last line (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and its speaker.
     last_prefix: Vec<u8>,
     last_speaker: u32,
-    speakers: FxHashMap<SpeakerFact, u32>,
+    /// By first speaker of the host, process, thread and device, all small to stay in a core's cache.
+    speakers: FxHashMap<[u32; 4], u32>,
     /// The host of each speaker, by its first speaker.
     host_of: Vec<u32>,
-    hosts: FxHashMap<Box<[u8]>, u32>,
+    hosts: FxHashMap<Arc<[u8]>, u32>,
     /// Lines of each host in this block, all and clean ones, by its first speaker; and those of the host that spoke last.
     spoken: FxHashMap<u32, (u32, u32)>,
     last_host: (u32, u32, u32),
@@ -47,7 +46,10 @@ pub(crate) struct Scanner {
     transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
-    last_via: (Vec<u8>, u16),
+    /// The line of the block's last event where that is a connection, and where its channel stands.
+    last_edge: (Vec<u8>, usize),
+    /// Number of the block's events, then.
+    events_then: usize,
     /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
     statements: FxHashMap<Box<[u8]>, bool>,
     statement_key: Vec<u8>,
@@ -75,19 +77,25 @@ impl Scanner {
 
     /// Reads a block of whole lines (the last may lack its line end).
     pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
-        (self.line, self.driver_told) = (0, None);
+        (self.line, self.driver_told, self.events_then) = (0, None, usize::MAX);
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
         let indent = indent(block);
         let mut start = 0;
-        for end in memchr_iter(b'\n', block) {
-            self.raw_line(unindented(&block[start..end], indent), odd);
+        let rest = block.last().filter(|last| **last != b'\n').map(|_| block.len());
+        for end in memchr_iter(b'\n', block).chain(rest) {
+            // Lines without a text lack the indent.
+            let line = block[start..end].strip_prefix(indent).unwrap_or(&block[start..end]);
+            if odd {
+                // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
+                let clean = without_escapes(line);
+                clean.split(|b| *b == b'\r').filter(|segment| !segment.is_empty()).for_each(|line| self.segment(line));
+            } else {
+                self.segment(line);
+            }
             self.line += 1;
             start = end + 1;
         }
-        if start < block.len() {
-            self.raw_line(unindented(&block[start..], indent), odd);
-        }
-        self.facts.lines = u64::from(self.line);
+        self.facts.lines = u64::from(self.line) - rest.iter().count() as u64;
         self.flush_host();
         let spoken = |(speaker, (lines, clean_lines))| Spoken { speaker, lines, clean_lines };
         self.facts.spoken.extend(self.spoken.drain().map(spoken));
@@ -97,24 +105,11 @@ impl Scanner {
         std::mem::replace(&mut self.facts, next)
     }
 
-    /// A line as it stands in the input. `odd`: the block holds colour codes or carriage returns.
-    fn raw_line(&mut self, line: &[u8], odd: bool) {
-        if odd {
-            self.segments(&without_escapes(line));
-        } else {
-            self.segment(line);
-        }
-    }
-
-    /// Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
-    fn segments(&mut self, line: &[u8]) {
-        for segment in line.split(|b| *b == b'\r').filter(|s| !s.is_empty()) {
-            self.segment(segment);
-        }
-    }
-
     fn segment(&mut self, line: &[u8]) {
-        if let Some((message, speaker)) = self.known_prefix(line)
+        if self.repeats_edge(line) {
+            return;
+        }
+        if let Some((message, speaker)) = self.whole_prefix(line)
             && self.known_message(line, message, speaker)
         {
             return;
@@ -136,18 +131,17 @@ impl Scanner {
         self.whole_line(line);
     }
 
-    /// The message and the speaker of a line whose whole prefix was met before.
-    fn known_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
+    /// The message and the speaker of a line with a whole prefix.
+    fn whole_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
         if !self.last_prefix.is_empty()
             && let Some(message) = line.strip_prefix(self.last_prefix.as_slice())
         {
             return Some((message, self.last_speaker));
         }
-        let at = finder!(INFO).find(&line[..line.len().min(LONGEST_CACHED_PREFIX)])?;
-        let (prefix, message) = line.split_at(at + INFO.len());
-        let speaker = *self.prefixes.get(prefix)?;
+        let (speaker, message) = prefix::quick(line)?;
+        let speaker = self.speaker(&speaker);
         self.last_prefix.clear();
-        self.last_prefix.extend_from_slice(prefix);
+        self.last_prefix.extend_from_slice(&line[..line.len() - message.len()]);
         self.last_speaker = speaker;
         Some((message, speaker))
     }
@@ -155,12 +149,18 @@ impl Scanner {
     /// The quick way, for most lines of any log: the prefix is known and nothing else landed in the line. False sends
     /// the line the long way.
     fn known_message(&mut self, line: &[u8], message: &[u8], speaker: u32) -> bool {
-        if message.starts_with(b"Channel ")
+        if message.starts_with(CHANNEL)
             && let Some(edge) = read_edge(message)
         {
-            let Some(transport) = self.known_transport(edge.via) else { return false };
+            let Some(&Some(transport)) = self.vias.get(edge.via) else { return false };
             self.count_line(speaker, true);
             self.push_edge(speaker, &edge, transport);
+            if matches!(message.get(CHANNEL.len() + 2), Some(b'/' | b' ')) {
+                self.last_edge.0.clear();
+                self.last_edge.0.extend_from_slice(line);
+                self.last_edge.1 = offset(message, line) + CHANNEL.len();
+                self.events_then = self.facts.events.len();
+            }
             return true;
         }
         if finder!(MARKER).find(message).is_some_and(|at| !message[at..].starts_with(b"NCCL version")) {
@@ -171,23 +171,27 @@ impl Scanner {
         true
     }
 
-    fn known_transport(&mut self, via: &[u8]) -> Option<u16> {
-        if self.last_via.0 == via {
-            return Some(self.last_via.1);
-        }
-        let transport = (*self.vias.get(via)?)?;
-        self.last_via.0.clear();
-        self.last_via.0.extend_from_slice(via);
-        self.last_via.1 = transport;
-        Some(transport)
-    }
-
     fn push_edge(&mut self, speaker: u32, edge: &EdgeLine, transport: u16) {
         if let Some(comm) = edge.comm {
             self.push(speaker, What::EdgeComm(comm));
         }
-        let EdgeLine { from, to, channel, end, use_, .. } = *edge;
-        self.push(speaker, What::Edge(EdgeFact { from, to, channel, transport, end, use_ }));
+        self.push(speaker, What::Edge(Edge { transport, ..edge.edge }));
+    }
+
+    /// Ranks tell a connection in a line per channel, one after the other: a line that differs from the last event's in its
+    /// channel's two digits alone is that connection again.
+    fn repeats_edge(&mut self, line: &[u8]) -> bool {
+        let (last, at) = (&self.last_edge.0, self.last_edge.1);
+        let (same, events) = (last.len() == line.len(), &mut self.facts.events);
+        if !same || events.len() != self.events_then || last[at + 2..] != line[at + 2..] || last[..at] != line[..at] {
+            return false;
+        }
+        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = line[at..at + 2] else { return false };
+        let Some(Event { speaker, what: What::Edge(edge), .. }) = events.last_mut() else { return false };
+        edge.channels.add(ChannelSet::of(u16::from((tens - b'0') * 10 + ones - b'0')));
+        let speaker = *speaker;
+        self.count_line(speaker, true);
+        true
     }
 
     fn push(&mut self, speaker: u32, what: What) {
@@ -219,32 +223,15 @@ impl Scanner {
     fn whole_line(&mut self, line: &[u8]) {
         let mut found = Vec::new();
         pieces(line, &mut found);
-        for (index, piece) in found.iter().enumerate() {
+        for piece in &found {
             match piece {
                 Piece::Plain(plain) => self.plain(plain),
-                Piece::Nccl(message) => {
-                    let speaker = self.message(message, line);
-                    let first = index == 0 || index == 1 && matches!(found[0], Piece::Plain(p) if is_label(p));
-                    if first && message.level == Level::Info && message.speaker.is_some_and(|s| s.clean) {
-                        self.remember_prefix(line, message, speaker);
-                    }
-                }
+                Piece::Nccl(message) => self.message(message, line),
             }
         }
     }
 
-    fn remember_prefix(&mut self, line: &[u8], message: &Message, speaker: u32) {
-        let length = offset(message.text, line);
-        if length <= LONGEST_CACHED_PREFIX && !may_be_json(line) {
-            if self.prefixes.len() >= MOST_CACHED {
-                self.prefixes.clear();
-            }
-            self.prefixes.insert(line[..length].into(), speaker);
-        }
-    }
-
-    /// Reads a message; returns its speaker.
-    fn message(&mut self, message: &Message, line: &[u8]) -> u32 {
+    fn message(&mut self, message: &Message, line: &[u8]) {
         let speaker = message.speaker.map_or(NOBODY, |s| self.speaker(&s));
         self.count_line(speaker, message.speaker.is_some_and(|s| s.clean));
         match message.level {
@@ -252,7 +239,6 @@ impl Scanner {
             Level::Info => self.info(speaker, message.text, line),
             Level::Other => {}
         }
-        speaker
     }
 
     fn warning(&mut self, speaker: u32, message: &Message, line: &[u8]) {
@@ -315,7 +301,7 @@ impl Scanner {
     }
 
     fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
-        if self.notes.is_news(message) {
+        if notes::is_news(self.notes.count(message)) {
             self.push(speaker, What::Statement(Box::new((Speaker::NcclInfo, kept(line)))));
         }
     }
@@ -323,7 +309,7 @@ impl Scanner {
     /// Ranks dump their machine at the same time, so each has a stream of its own: its prefix, without the time in front of it.
     fn dump_line(&mut self, message: &[u8], line: &[u8]) {
         let prefix = &line[..offset(message, line)];
-        let prefix = text(&prefix[prefix.len().saturating_sub(LONGEST_CACHED_PREFIX)..]);
+        let prefix = text(&prefix[prefix.len().saturating_sub(LONGEST_PREFIX)..]);
         self.text(&format!("{DUMP_STREAM}{}", peel(&prefix).text), &text(message), Offered::Lines);
     }
 
@@ -352,17 +338,23 @@ impl Scanner {
 
     fn speaker(&mut self, speaker: &SpeakerRef) -> u32 {
         let SpeakerRef { pid, tid, device, .. } = *speaker;
-        let fact = SpeakerFact { host: speaker.host.into(), pid, tid, device };
-        if let Some(index) = self.speakers.get(&fact) {
+        let index = self.host_of.len() as u32;
+        let first = self.hosts.get(speaker.host).copied().unwrap_or(index);
+        // No number of a process or thread is larger (PID_MAX_LIMIT in Linux's threads.h): those that are come of damage.
+        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let key = [first, small(pid), small(tid), device.unwrap_or(u32::MAX)];
+        if let Some(index) = self.speakers.get(&key) {
             return *index;
         }
-        let index = self.host_of.len() as u32;
-        self.host_of.push(*self.hosts.entry(fact.host.clone()).or_insert(index));
+        self.host_of.push(first);
         if self.speakers.len() >= MOST_CACHED {
             self.speakers.clear(); // who comes back gets a second index, which stands for the same speaker
         }
-        self.facts.new_speakers.push(fact.clone());
-        self.speakers.insert(fact, index);
+        self.speakers.insert(key, index);
+        let known = self.hosts.get_key_value(speaker.host).map(|(host, _)| host.clone());
+        let host = known.unwrap_or_else(|| speaker.host.into());
+        self.hosts.entry(host.clone()).or_insert(index);
+        self.facts.new_speakers.push(SpeakerFact { host, pid, tid, device });
         index
     }
 
@@ -458,11 +450,6 @@ impl Scanner {
     }
 }
 
-/// A line without the indent of its block, which blank lines lack.
-fn unindented<'l>(line: &'l [u8], indent: &[u8]) -> &'l [u8] {
-    line.strip_prefix(indent).unwrap_or(line)
-}
-
 /// Where a part of a line begins in it.
 fn offset(part: &[u8], line: &[u8]) -> usize {
     (part.as_ptr() as usize).saturating_sub(line.as_ptr() as usize).min(line.len())
@@ -472,12 +459,4 @@ fn offset(part: &[u8], line: &[u8]) -> usize {
 fn kept(line: &[u8]) -> Box<str> {
     let enough = &line[..line.len().min(SourceLine::MAX_TEXT + 8)];
     lossy(enough).trim_end().into()
-}
-
-/// Whether text in front of a message is nothing but a launcher's label.
-fn is_label(plain: &[u8]) -> bool {
-    std::str::from_utf8(plain).is_ok_and(|text| {
-        let body = peel(text).text.trim();
-        body.is_empty() || body.ends_with(':')
-    })
 }

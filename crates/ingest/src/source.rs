@@ -200,12 +200,12 @@ impl<R: Read> Blocks<R> {
     /// Fills `block` with whole lines; false at the end of the input.
     pub fn next(&mut self, block: &mut Block) -> io::Result<bool> {
         let mut filled = self.rest.len();
-        grow(&mut block.buffer, filled + self.step);
+        block.buffer.resize(block.buffer.len().max(filled + self.step), 0);
         block.buffer[..filled].copy_from_slice(&self.rest);
         self.rest.clear();
         while !self.done {
             let searched = filled;
-            grow(&mut block.buffer, filled + self.step);
+            block.buffer.resize(block.buffer.len().max(filled + self.step), 0);
             filled = self.fill(&mut block.buffer, filled)?;
             self.step = (self.step * 4).min(Self::SIZE);
             if self.done {
@@ -247,12 +247,6 @@ pub(crate) fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Resul
         }
     }
     Ok(filled)
-}
-
-fn grow(buffer: &mut Vec<u8>, length: usize) {
-    if buffer.len() < length {
-        buffer.resize(length, 0);
-    }
 }
 
 /// Names data that is no text by how it begins.

@@ -3,7 +3,7 @@
 use crate::place::Place;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 /// One communicator, put together from what its ranks logged.
@@ -25,6 +25,8 @@ pub struct Communicator {
     pub ranks: BTreeMap<u32, Rank>,
     /// Channels by id.
     pub channels: BTreeMap<u16, Channel>,
+    /// The places of ranks in the channels' trees, by rank.
+    pub trees: Vec<Tree>,
     /// The logged connections, by the rank that logged them.
     pub edges: Vec<Edge>,
     /// What `edges` refer to.
@@ -79,8 +81,6 @@ pub enum Stage {
 pub struct Channel {
     /// The ring in its order, starting at rank 0 as NCCL prints it.
     pub ring: Option<Ring>,
-    /// The place of each rank in the channel's tree, by rank.
-    pub tree: Vec<(u32, TreeLinks)>,
 }
 
 /// A ring.
@@ -94,8 +94,18 @@ pub struct Ring {
     pub place: Place,
 }
 
-/// A rank's neighbours in a tree: `Trees [0] 1/-1/-1->0->-1` has child 1 and no parent. Four numbers of NCCL's, -1 for
-/// none, because a large communicator has millions of these.
+/// A rank's place in the trees of one or more channels: in most, its neighbours are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tree {
+    /// The rank.
+    pub rank: u32,
+    /// Its neighbours.
+    pub links: TreeLinks,
+    /// The channels.
+    pub channels: ChannelSet,
+}
+
+/// A rank's neighbours in a tree: `Trees [0] 1/-1/-1->0->-1` has child 1 and no parent. Four numbers of NCCL's, -1 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeLinks {
     parent: i32,
@@ -168,11 +178,23 @@ impl ChannelSet {
         }
     }
 
+    /// Takes the channels of another set out.
+    pub fn remove(&mut self, other: ChannelSet) {
+        for (word, less) in self.0.iter_mut().zip(other.0) {
+            *word &= !less;
+        }
+    }
+
     /// The channels, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         (0u16..)
             .zip(&self.0)
             .flat_map(|(index, word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index * 64 + bit))
+    }
+
+    /// Whether it holds a channel.
+    pub fn has(&self, channel: u16) -> bool {
+        self.0.get(usize::from(channel / 64)).is_some_and(|word| word >> (channel % 64) & 1 == 1)
     }
 
     /// Number of channels.
@@ -336,6 +358,11 @@ impl Communicator {
         })
     }
 
+    /// The place of each rank in a channel's tree, by rank.
+    pub fn tree(&self, channel: u16) -> impl Iterator<Item = (u32, TreeLinks)> + Clone + '_ {
+        self.trees.iter().filter(move |tree| tree.channels.has(channel)).map(|tree| (tree.rank, tree.links))
+    }
+
     /// The node of a rank, where known: an index into [`crate::Run::nodes`].
     pub fn node_of(&self, rank: u32) -> Option<u32> {
         self.ranks.get(&rank).and_then(|r| r.node)
@@ -350,14 +377,14 @@ impl Communicator {
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.
     pub fn crossings(&self) -> Vec<Crossing> {
-        // By what was seen, not up to the highest rank: that of a damaged line may be any number.
-        let nodes: HashMap<u32, u32> =
-            self.ranks.iter().filter_map(|(rank, of_rank)| Some((*rank, of_rank.node?))).collect();
+        // As far as ranks were seen, not up to the highest: that of a damaged line may be any number.
+        let nodes: Vec<Option<u32>> = (0..self.ranks.len() as u32).map(|rank| self.node_of(rank)).collect();
+        let node = |rank| nodes.get(rank as usize).copied().unwrap_or_else(|| self.node_of(rank));
         let mut found: BTreeMap<(u32, u32), Vec<u16>> = BTreeMap::new();
         for (id, channel) in &self.channels {
             let Some(ring) = &channel.ring else { continue };
             for (from, to) in ring.pairs() {
-                if let (Some(a), Some(b)) = (nodes.get(&from), nodes.get(&to))
+                if let (Some(a), Some(b)) = (node(from), node(to))
                     && a != b
                 {
                     let channels = found.entry((from, to)).or_default();
@@ -387,7 +414,7 @@ mod tests {
         }
         for (id, ranks) in rings.iter().enumerate() {
             let ring = Ring { ranks: ranks.to_vec(), complete: true, place: Place::default() };
-            comm.channels.insert(id as u16, Channel { ring: Some(ring), ..Channel::default() });
+            comm.channels.insert(id as u16, Channel { ring: Some(ring) });
         }
         comm
     }

@@ -47,7 +47,7 @@ pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
 pub use communicator::{
     Channel, ChannelSet, Communicator, Crossing, Edge, EdgeEnd, EdgeUse, GdrUse, Rank, Ring, Stage, Transport,
-    TransportKind, TreeLinks,
+    TransportKind, Tree, TreeLinks,
 };
 pub use comparison::{
     Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,

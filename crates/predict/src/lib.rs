@@ -10,7 +10,7 @@
 
 pub mod cluster;
 #[cfg(test)]
-#[path = "../tests/clusters/mod.rs"]
+#[path = "../tests/all/clusters.rs"]
 mod clusters;
 mod fabric;
 mod model;

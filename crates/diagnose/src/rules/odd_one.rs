@@ -7,7 +7,7 @@ use busbw_model::{
     Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Rank, Severity,
     SourceLine,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 
 /// Variables that must be alike on all ranks of a communicator, or they disagree about what to send. Ranks tell each other
@@ -180,22 +180,29 @@ struct Offer<'a> {
     devices: BTreeSet<(&'a str, Option<u32>)>,
 }
 
-impl<'a> Offer<'a> {
-    fn of(case: &'a Case, comm: &Communicator, host: &'a str) -> Option<Self> {
-        let of_host = |line: &&NetworkLine| line.host.as_deref() == Some(host) && line.network == "IB";
-        let mut lists =
-            case.run.nccl.networks.iter().filter(of_host).filter(|line| !line.listed().is_empty()).peekable();
-        let line = &lists.peek()?.source;
-        // A NIC that NCCL fuses of several is named after them: `mlx5_0+mlx5_1`.
-        let parts = lists.flat_map(NetworkLine::listed).flat_map(|nic| nic.name.split('+').map(|n| (n, nic.port)));
-        let ranks = comm.ranks.values().filter(|rank| host_of(case, rank) == Some(host)).count();
-        Some(Offer { host, ranks, line, devices: parts.collect() })
+/// What each host of a communicator offers, as far as it tells.
+fn offers<'a>(case: &'a Case, comm: &Communicator) -> Vec<Offer<'a>> {
+    let mut ranks: HashMap<&str, usize> = HashMap::new();
+    for host in comm.ranks.values().filter_map(|rank| host_of(case, rank)) {
+        *ranks.entry(host).or_default() += 1;
     }
+    let mut lists: HashMap<&str, Vec<&NetworkLine>> = HashMap::new();
+    for line in case.run.nccl.networks.iter().filter(|line| line.network == "IB" && !line.listed().is_empty()) {
+        lists.entry(line.host.as_deref().unwrap_or_default()).or_default().push(line);
+    }
+    let offer = |host: &'a str| {
+        let lists = lists.get(host)?;
+        // A NIC that NCCL fuses of several is named after them: `mlx5_0+mlx5_1`.
+        let nics = lists.iter().flat_map(|line| line.listed());
+        let devices = nics.flat_map(|nic| nic.name.split('+').map(|name| (name, nic.port))).collect();
+        Some(Offer { host, ranks: ranks.get(host).copied().unwrap_or(0), line: &lists.first()?.source, devices })
+    };
+    comm.hosts(case.run).into_iter().filter_map(offer).collect()
 }
 
 /// A host that offers fewer RDMA devices than another with as many ranks, where these are in use.
 fn devices(case: &Case, comm: &Communicator) -> Option<Finding> {
-    let offers: Vec<Offer> = comm.hosts(case.run).into_iter().filter_map(|host| Offer::of(case, comm, host)).collect();
+    let offers = offers(case, comm);
     let count = |size: usize| offers.iter().filter(|offer| offer.devices.len() == size).count();
     let usual = offers.iter().map(|offer| offer.devices.len()).max_by_key(|size| (count(*size), *size))?;
     let whole = offers.iter().find(|offer| offer.devices.len() == usual)?;

@@ -34,7 +34,8 @@ fn over_network(case: &Case, comm: &Communicator) -> Option<Finding> {
         node.is_some() && node == comm.node_of(edge.to) && transport.is_some_and(|t| t.kind.is_network())
     };
     // With other ways beside it, lines of several communicators are mixed.
-    let edge = comm.edges.iter().find(leaves).filter(|_| comm.transports.iter().all(|t| t.kind.is_network()))?;
+    let only_network = comm.transports.iter().all(|t| t.kind.is_network());
+    let edge = comm.edges.iter().find(|edge| only_network && leaves(edge))?;
     let host = &case.run.nodes.get(comm.node_of(edge.from)? as usize)?.host;
     if ["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"].into_iter().any(closed) || addresses(case, host).len() != 1 {
         return None;

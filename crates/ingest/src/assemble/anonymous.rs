@@ -9,6 +9,7 @@ use crate::facts::SpeakerFact;
 use crate::nccl_log::{InitPhase, Said};
 use busbw_model::Place;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// More lines than this tell nothing new.
 const MOST_KEPT: usize = 100_000;
@@ -86,10 +87,12 @@ impl Maker<'_> {
     fn nameless(&mut self, line: Said, place: Place) {
         match line {
             Said::Trees(trees) => {
-                let Some((rank, channel)) = trees.first().map(|tree| (tree.rank, tree.channel)) else { return };
-                let lacks = |view: &View| !view.trees.iter().any(|known| known.channel == channel);
-                let id = self.of_rank(rank, lacks, place);
-                self.views.all[id].trees.extend(trees);
+                let Some(first) = trees.first() else { return };
+                let lacks = |view: &View| {
+                    !view.trees.iter().any(|known| first.channels.iter().any(|channel| known.channels.has(channel)))
+                };
+                let id = self.of_rank(first.rank, lacks, place);
+                self.views.all[id].stand(trees);
             }
             Said::Channels(counts) => {
                 let lacking = self.views.all.iter_mut().find(|view| view.counts.is_none());
@@ -117,10 +120,11 @@ impl Maker<'_> {
     /// A view of a rank by a process of its own, on a host without a name.
     fn open(&mut self, rank: u32, first: Place) -> ViewId {
         let id = self.views.all.len();
-        let process = SpeakerFact { host: Box::default(), pid: id as u64 + 1, tid: 0, device: None };
+        let process = SpeakerFact { host: Arc::default(), pid: id as u64 + 1, tid: 0, device: None };
         let (speaker, _) = self.speakers.intern(&process);
         let process = self.speakers.get(speaker).process;
-        self.views.all.push(View { process, rank: Some(rank), first, anonymous: true, ..View::default() });
+        let view = View { process, rank: Some(rank), first, anonymous: true, ..View::default() };
+        self.views.all.push(Box::new(view));
         self.of_rank.entry(rank).or_default().push(id);
         id
     }

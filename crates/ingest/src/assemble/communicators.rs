@@ -3,8 +3,8 @@
 use super::groups::{Group, group};
 use super::speakers::Speakers;
 use super::views::{View, Views, connection};
-use crate::nccl_log::RingLine;
-use busbw_model::{Communicator, Edge, EdgeEnd, EdgeUse, Place, Rank, Ring, Transport};
+use crate::nccl_log::{RingLine, add_tree};
+use busbw_model::{ChannelSet, Communicator, Edge, EdgeEnd, EdgeUse, Place, Rank, Ring, Transport};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What communicators are put together from.
@@ -50,9 +50,10 @@ fn communicator(parts: &mut Parts, mut group: Group, index: usize) -> Communicat
     comm.place = group.views.iter().map(|id| views[*id].first).min().unwrap_or_default();
     group.views.sort_by_key(|id| views[*id].own_rank());
     comm.edges.reserve_exact(group.views.iter().map(|id| views[*id].edges.len()).sum());
-    let mut builder = Builder::for_ranks(group.views.iter().map(|id| &views[*id]));
+    comm.trees.reserve_exact(group.views.iter().map(|id| views[*id].trees.len()).sum());
+    let mut builder = Builder::for_ranks(group.views.iter().map(|id| &*views[*id]));
     for id in &group.views {
-        let view = std::mem::take(&mut parts.views.all[*id]);
+        let view = std::mem::take(&mut *parts.views.all[*id]);
         builder.add(&mut comm, view, parts);
     }
     builder.finish(&mut comm);
@@ -103,8 +104,7 @@ struct Builder {
     transports: FxHashMap<u16, u16>,
     nodes: FxHashSet<u32>,
     nranks: u32,
-    /// Number of views.
-    views: usize,
+    tree_channels: ChannelSet,
     ring_channels: Option<u32>,
     /// Some ring was cut, so the neighbours below are needed.
     has_cut_ring: bool,
@@ -118,7 +118,7 @@ impl Builder {
     fn for_ranks<'v>(views: impl Iterator<Item = &'v View> + Clone) -> Self {
         let nranks = views.clone().map(View::at_least_ranks).max().unwrap_or(0);
         let is_cut = |view: &View| view.rings.iter().any(|(ring, _)| ring.ranks.len() < nranks as usize);
-        Builder { nranks, views: views.clone().count(), has_cut_ring: views.clone().any(is_cut), ..Builder::default() }
+        Builder { nranks, has_cut_ring: views.clone().any(is_cut), ..Builder::default() }
     }
 
     fn add(&mut self, comm: &mut Communicator, view: View, parts: &Parts) {
@@ -136,11 +136,9 @@ impl Builder {
             comm.ranks.insert(rank, model_rank(&view, parts));
         }
         for tree in &view.trees {
-            let of_channel = &mut comm.channels.entry(tree.channel).or_default().tree;
-            if of_channel.capacity() == 0 {
-                of_channel.reserve_exact(self.views);
-            }
-            of_channel.push((tree.rank, tree.links));
+            let of_rank = comm.trees.iter().rposition(|known| known.rank != tree.rank).map_or(0, |other| other + 1);
+            add_tree(&mut comm.trees, of_rank, *tree);
+            self.tree_channels.add(tree.channels);
         }
         if self.has_cut_ring {
             self.note_ring_neighbours(&view);
@@ -189,8 +187,10 @@ impl Builder {
             comm.nranks = Some(self.nranks);
         }
         let nranks = comm.nranks.unwrap_or(0) as usize;
+        for channel in self.tree_channels.iter() {
+            comm.channels.entry(channel).or_default();
+        }
         for (id, channel) in &mut comm.channels {
-            channel.tree.dedup_by_key(|(rank, _)| *rank);
             if let Some(ring) = &mut channel.ring {
                 self.complete_ring(*id, ring, nranks);
             }

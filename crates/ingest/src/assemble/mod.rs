@@ -8,19 +8,19 @@ mod log;
 mod speakers;
 mod views;
 
-use crate::facts::{BlockFacts, EdgeFact, Event, NOBODY, SaidLine, SpeakerFact, What};
+use crate::facts::{BlockFacts, Event, NOBODY, SaidLine, SpeakerFact, What};
 use crate::inspector::Samples;
 use crate::nccl_log::Said;
 use crate::readers::Readers;
 use crate::text::TextLine;
 use crate::torch::{ProcessGroups, Recording, rank_of_path};
 use anonymous::Anonymous;
-use busbw_model::{EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
+use busbw_model::{Edge, EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
 use communicators::{Parts, assemble, ring_places};
 use log::LogBuilder;
 use rustc_hash::FxHashMap;
 use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
-use views::{LoggedEdge, Views};
+use views::Views;
 
 /// Builds a [`Run`] from the facts of its inputs.
 #[derive(Default)]
@@ -48,6 +48,12 @@ struct Ids {
     speakers: Vec<Met>,
     transports: Vec<u16>,
     streams: Vec<Box<str>>,
+}
+
+impl Ids {
+    fn stream(&self, stream: u32) -> &str {
+        self.streams.get(stream as usize).map_or("", |s| s)
+    }
 }
 
 /// A speaker of a worker.
@@ -97,8 +103,7 @@ impl Assembler {
         self.log.log.warn_lines += facts.warn_lines;
         self.events(&mut facts.events, &mut ids, base);
         for (stream, lines) in facts.known_lines.drain(..) {
-            let stream = ids.streams.get(stream as usize).map_or("", |s| s);
-            self.readers.ends.known(stream, lines.iter().map(|line| base.place(*line).line));
+            self.readers.ends.known(ids.stream(stream), lines.iter().map(|line| base.place(*line).line));
         }
         self.ids[facts.worker] = ids;
         if let Some(input) = self.run.inputs.last_mut() {
@@ -113,7 +118,7 @@ impl Assembler {
             let speaker = self.hear(ids, event.speaker).map_or(NOBODY, |(speaker, _)| speaker);
             let place = base.place(event.line);
             match event.what {
-                What::Edge(edge) => self.edge(speaker, &edge, edge_comm.take(), (ids, place)),
+                What::Edge(edge) => self.edge(speaker, edge, edge_comm.take(), (ids, place)),
                 What::EdgeComm(address) => edge_comm = Some(address),
                 What::Said(line) => self.said(speaker, *line, place),
                 What::Warn(warn) => {
@@ -121,7 +126,7 @@ impl Assembler {
                     self.log.warning(*warn, self.model_speaker(speaker), source);
                 }
                 What::Text(line) => {
-                    let stream = ids.streams.get(line.stream as usize).map_or("", |s| s);
+                    let stream = ids.stream(line.stream);
                     self.readers.feed(&TextLine { place, stream, text: &line.text }, line.offered);
                 }
                 What::Inspector(sample) => {
@@ -129,12 +134,11 @@ impl Assembler {
                     self.readers.claim(InputKind::NcclInspector, 1);
                 }
                 What::End(end) => {
-                    let stream = ids.streams.get(end.stream as usize).map_or("", |s| s);
-                    self.readers.ends.feed(stream, end.said, SourceLine::new(place, &end.text));
+                    self.readers.ends.feed(ids.stream(end.stream), end.said, SourceLine::new(place, &end.text));
                 }
                 What::Statement(said) => {
                     let (by, text) = *said;
-                    let host = self.host_of(speaker).map(str::to_string);
+                    let host = (speaker != NOBODY).then(|| self.speakers.host_name_of(speaker).to_string());
                     self.log.statement(by, SourceLine::new(place, &text), host);
                 }
                 What::Variables(command) => {
@@ -184,20 +188,16 @@ impl Assembler {
         (speaker != NOBODY).then(|| self.speakers.model(speaker))
     }
 
-    fn edge(&mut self, speaker: SpeakerId, fact: &EdgeFact, address: Option<u64>, (ids, place): (&Ids, Place)) {
-        let Some(transport) = ids.transports.get(usize::from(fact.transport)) else { return };
-        let edge = views::edge(fact, *transport);
+    fn edge(&mut self, speaker: SpeakerId, edge: Edge, address: Option<u64>, (ids, place): (&Ids, Place)) {
+        let Some(transport) = ids.transports.get(usize::from(edge.transport)) else { return };
+        let edge = Edge { transport: *transport, ..edge };
         match speaker {
             NOBODY => self.views.orphan_edge(edge),
             _ => {
                 let network = self.transports.get(usize::from(*transport)).is_some_and(|t| t.kind.is_network());
-                self.views.edge(speaker, LoggedEdge { edge, address, network }, (&self.speakers, place));
+                self.views.edge(speaker, edge, (address, network), (&self.speakers, place));
             }
         }
-    }
-
-    fn host_of(&self, speaker: SpeakerId) -> Option<&str> {
-        (speaker != NOBODY).then(|| self.speakers.host_name(self.speakers.host_of(self.speakers.get(speaker).process)))
     }
 
     fn said(&mut self, speaker: SpeakerId, line: SaidLine, place: Place) {
@@ -205,15 +205,15 @@ impl Assembler {
         if speaker == NOBODY {
             self.anonymous.said(&line.said, place);
         }
-        let host = self.host_of(speaker).map(str::to_string);
-        let host = host.as_deref();
+        let speakers = &self.speakers;
+        let host = || (speaker != NOBODY).then(|| speakers.host_name_of(speaker));
         match line.said {
             Said::Version(version) => {
                 let process = self.model_speaker(speaker).map(|speaker| (speaker.host, speaker.pid));
                 self.log.version(version, process.as_ref().map(|(host, pid)| (&**host, *pid)), source);
             }
-            Said::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host, source),
-            Said::Net(net) => self.log.network(net, host, source),
+            Said::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host(), source),
+            Said::Net(net) => self.log.network(net, host(), source),
             Said::ErrorStep { site, result } => {
                 if let Some(view) = self.views.rising(speaker, &self.speakers) {
                     view.failed.get_or_insert(place);

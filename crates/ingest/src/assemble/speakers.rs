@@ -138,10 +138,14 @@ impl Speakers {
         self.hosts[host as usize].name()
     }
 
+    pub fn host_name_of(&self, speaker: SpeakerId) -> &str {
+        self.host_name(self.host_of(self.get(speaker).process))
+    }
+
     /// The speaker as the model shows it.
     pub fn model(&self, speaker: SpeakerId) -> Who {
         let KnownSpeaker { process, tid, device } = self.get(speaker);
-        Who { host: self.host_name(self.host_of(process)).into(), pid: self.pid(process), tid, device }
+        Who { host: self.host_name_of(speaker).into(), pid: self.pid(process), tid, device }
     }
 
     /// The real hosts, in order of appearance: `real[id]` is the index among them, or `None` for a name that only

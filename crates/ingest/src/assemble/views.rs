@@ -1,9 +1,9 @@
 //! What each rank says about a communicator: a view per rank, from which communicators are put together.
 
 use super::speakers::{ProcessId, SpeakerId, Speakers};
-use crate::facts::{EdgeFact, NOBODY};
-use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, RingLine, RingLink, SizesLine, Split, TreeLine};
-use busbw_model::{ChannelSet, Edge, EdgeEnd, EdgeUse, Place, Stage};
+use crate::facts::NOBODY;
+use crate::nccl_log::{ChannelCounts, InitLine, InitPhase, RingLine, RingLink, SizesLine, Split, add_tree};
+use busbw_model::{Edge, EdgeEnd, EdgeUse, Place, Stage, Tree};
 use rustc_hash::FxHashMap;
 
 /// Index into [`Views::all`].
@@ -36,7 +36,7 @@ pub(crate) struct View {
     pub met: bool,
     pub rings: Vec<(RingLine, Place)>,
     pub ring_links: Vec<RingLink>,
-    pub trees: Vec<TreeLine>,
+    pub trees: Vec<Tree>,
     pub edges: Vec<Edge>,
     /// How many of `edges` were there when the rings were connected; what follows belongs to trees.
     pub ring_edges: Option<usize>,
@@ -110,22 +110,14 @@ pub(crate) fn connection(edge: &Edge) -> (u32, u32, u16, EdgeEnd, EdgeUse) {
     (edge.from, edge.to, edge.transport, edge.end, edge.use_)
 }
 
-/// A connection as it was logged.
-pub(crate) struct LoggedEdge {
-    pub edge: Edge,
-    /// The communicator's address, which RCCL prints.
-    pub address: Option<u64>,
-    /// It leaves the node.
-    pub network: bool,
-}
-
 /// Who is who, and where the line stands.
 pub(crate) type At<'a> = (&'a Speakers, Place);
 
 /// All views, by process and thread.
 #[derive(Default)]
 pub(crate) struct Views {
-    pub all: Vec<View>,
+    #[allow(clippy::vec_box, reason = "a log has many, large ones, which a growing vector would copy")]
+    pub all: Vec<Box<View>>,
     of_process: FxHashMap<ProcessId, Vec<ViewId>>,
     /// The view that said last where in the process its communicator lies.
     at_address: FxHashMap<(ProcessId, u64), ViewId>,
@@ -141,8 +133,6 @@ pub(crate) struct Views {
 
 /// More torn edges than this tell nothing new.
 const MOST_ORPHANS: usize = 10_000;
-/// More places in trees than this no rank has in a communicator: two for each of 128 channels, and room for lines that are repeated.
-const MOST_TREES: usize = 1024;
 /// How many of a process's views an edge without a communicator is held against, the newest first.
 const MOST_HELD: usize = 1024;
 
@@ -150,7 +140,7 @@ impl Views {
     fn open(&mut self, speaker: SpeakerId, speakers: &Speakers, first: Place) -> ViewId {
         let known = speakers.get(speaker);
         let id = self.all.len();
-        self.all.push(View { process: known.process, device: known.device, first, ..View::default() });
+        self.all.push(Box::new(View { process: known.process, device: known.device, first, ..View::default() }));
         self.of_process.entry(known.process).or_default().push(id);
         self.set_current(speaker, id);
         id
@@ -239,18 +229,13 @@ impl Views {
         self.all[id].ring_links.push(link);
     }
 
-    pub fn trees(&mut self, speaker: SpeakerId, trees: Vec<TreeLine>, at: At) {
-        let Some((channel, rank)) = trees.first().map(|t| (t.channel, t.rank)) else { return };
+    pub fn trees(&mut self, speaker: SpeakerId, trees: Vec<Tree>, at: At) {
+        let Some(Tree { rank, channels, .. }) = trees.first().copied() else { return };
         let id = self.structure(speaker, at, |view| {
-            view.rank.is_some_and(|own| own != rank)
-                || view.trees.iter().any(|t| t.channel == channel && t.rank != rank)
+            let others = |tree: &Tree| tree.rank != rank && channels.iter().any(|channel| tree.channels.has(channel));
+            view.rank.is_some_and(|own| own != rank) || view.trees.iter().any(others)
         });
-        let known = &mut self.all[id].trees;
-        match known.len() {
-            0 => *known = trees,
-            1..MOST_TREES => known.extend(trees),
-            _ => {} // the log repeats itself
-        }
+        self.all[id].stand(trees);
     }
 
     pub fn sizes(&mut self, speaker: SpeakerId, line: &SizesLine, at: At) {
@@ -265,7 +250,7 @@ impl Views {
     pub fn latest(&mut self, speaker: SpeakerId, speakers: &Speakers) -> Option<&mut View> {
         let process = speakers.get(speaker).process;
         let id = self.current(speaker).or_else(|| self.of_process.get(&process)?.last().copied())?;
-        self.all.get_mut(id)
+        self.all.get_mut(id).map(Box::as_mut)
     }
 
     /// The view whose init is under way, for statements that do not name it.
@@ -290,8 +275,13 @@ impl Views {
 
     /// A connection. NCCL 2.22 and later connect when the first collective runs, from a thread of its own, after Init
     /// COMPLETE; send/receive connections always do. Such edges go to the process's view that they fit.
-    pub fn edge(&mut self, speaker: SpeakerId, logged: LoggedEdge, (speakers, place): At) {
-        let LoggedEdge { edge, address, network } = logged;
+    pub fn edge(
+        &mut self,
+        speaker: SpeakerId,
+        edge: Edge,
+        (address, network): (Option<u64>, bool),
+        (speakers, place): At,
+    ) {
         let process = speakers.get(speaker).process;
         let id = address
             .and_then(|address| self.by_address(process, address))
@@ -347,6 +337,10 @@ impl Views {
 }
 
 impl View {
+    pub(super) fn stand(&mut self, trees: Vec<Tree>) {
+        trees.into_iter().for_each(|tree| add_tree(&mut self.trees, 0, tree));
+    }
+
     pub(super) fn apply(&mut self, line: &InitLine) {
         self.address = Some(line.comm);
         self.rank = Some(line.rank);
@@ -364,10 +358,4 @@ impl View {
         self.nranks = Some(line.nranks);
         self.nnodes = Some(line.nnodes);
     }
-}
-
-/// An edge of a block with the run's index of its transport.
-pub(crate) fn edge(fact: &EdgeFact, transport: u16) -> Edge {
-    let EdgeFact { from, to, channel, end, use_, .. } = *fact;
-    Edge { from, to, transport, end, use_, channels: ChannelSet::of(channel) }
 }

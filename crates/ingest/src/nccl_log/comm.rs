@@ -1,5 +1,6 @@
 //! Communicator lines: Init START and COMPLETE, the sizes line, channel counts.
 
+use super::Said;
 use crate::cursor::{Cursor, finder};
 
 /// Whether a communicator begins or stands.
@@ -34,24 +35,18 @@ pub(crate) struct Split {
     pub color: i64,
 }
 
-/// Reads an init line in any of its forms: with `ncclCommInitAll`, `ncclCommInitRankConfig`, `ncclCommSplit`, `ncclCommShrink`
-/// in front, with `[Rank 2]` before that (2.29), without a name (up to 2.18), without busId (2.4), with `parent … color …`.
-pub(crate) fn init(message: &[u8]) -> Option<InitLine> {
-    let fields = Fields::of(message)?;
-    let split = match (fields.parent, fields.count, fields.color) {
-        (Some(parent), Some(count), Some(color)) => Some(Split { parent, count, color }),
-        _ => None,
+/// Reads an init line in any of its forms, or a sizes line: with `ncclCommInitAll`, `ncclCommInitRankConfig`, `ncclCommSplit`,
+/// `ncclCommShrink` in front, with `[Rank 2]` before that (2.29), without a name (up to 2.18), without busId (2.4), with `parent …
+/// color …`.
+pub(super) fn read(message: &[u8]) -> Option<Said> {
+    let Fields { comm, rank, nranks, nnodes, cuda_dev, bus_id, comm_id, parent, count, color, phase } =
+        Fields::of(message)?;
+    let (rank, nranks) = (rank?, nranks?);
+    let Some(phase) = phase else {
+        return Some(Said::Sizes(SizesLine { comm, rank, nranks, nnodes: nnodes? }));
     };
-    Some(InitLine {
-        phase: fields.phase?,
-        comm: fields.comm,
-        rank: fields.rank?,
-        nranks: fields.nranks?,
-        cuda_dev: fields.cuda_dev,
-        bus_id: fields.bus_id,
-        comm_id: fields.comm_id,
-        split,
-    })
+    let split = parent.zip(count).zip(color).map(|((parent, count), color)| Split { parent, count, color });
+    Some(Said::Init(InitLine { phase, comm, rank, nranks, cuda_dev, bus_id, comm_id, split }))
 }
 
 /// More ranks no job has: the largest had some 100,000. A line that claims more is damaged, or no line of NCCL's.
@@ -118,12 +113,6 @@ pub(crate) struct SizesLine {
     pub rank: u32,
     pub nranks: u32,
     pub nnodes: u32,
-}
-
-/// Reads a sizes line.
-pub(crate) fn sizes(message: &[u8]) -> Option<SizesLine> {
-    let Fields { comm, rank, nranks, nnodes, .. } = Fields::of(message)?;
-    Some(SizesLine { comm, rank: rank?, nranks: nranks?, nnodes: nnodes? })
 }
 
 /// `16 coll channels, 16 collnet channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer`;

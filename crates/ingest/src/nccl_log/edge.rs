@@ -1,16 +1,13 @@
 //! Connection lines: `Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM` and their forms since NCCL 2.4.
 
 use crate::cursor::{Cursor, finder};
-use busbw_model::{EdgeEnd, EdgeUse, Place, Transport, TransportKind};
+use busbw_model::{ChannelSet, Edge, EdgeEnd, EdgeUse, Place, Transport, TransportKind};
 
 /// One connection line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EdgeLine<'a> {
-    pub channel: u16,
-    pub use_: EdgeUse,
-    pub from: u32,
-    pub to: u32,
-    pub end: EdgeEnd,
+    /// Its transport is not known yet.
+    pub edge: Edge,
     /// The text after `via`.
     pub via: &'a [u8],
     /// RCCL names the communicator.
@@ -26,7 +23,7 @@ pub(crate) fn read(message: &[u8]) -> Option<EdgeLine<'_>> {
     if !at.eat(b"Channel ") {
         at.expect(b"Ring ")?;
     }
-    let channel = at.small()?;
+    let channels = ChannelSet::of(at.small()?);
     let use_ = match at.eat(b"/") {
         true if at.small::<u16>()? == 1 => EdgeUse::PointToPoint,
         _ => EdgeUse::Collective,
@@ -39,7 +36,8 @@ pub(crate) fn read(message: &[u8]) -> Option<EdgeLine<'_>> {
     at.eat(b" [send]");
     at.expect(b" via ")?;
     let (via, comm) = split_comm(at.rest().trim_ascii_end());
-    (!via.is_empty()).then_some(EdgeLine { channel, use_, from, to, end, via, comm })
+    let edge = Edge { from, to, transport: 0, end, use_, channels };
+    (!via.is_empty()).then_some(EdgeLine { edge, via, comm })
 }
 
 /// A rank with its device or bus id in brackets, which busbw does not need.
@@ -70,7 +68,8 @@ pub(crate) fn transport(via: &[u8], first: Place) -> Option<Transport> {
     if let Some(how) = text.strip_prefix("P2P/") {
         let how = how.split(['/', '[']).next().unwrap_or(how);
         let known = ["IPC", "CUMEM", "direct pointer", "indirect", "common device", "DMA", "MNNVL"];
-        return known.contains(&how).then(|| local(TransportKind::P2p(how.to_string()), cut_indirect(text)));
+        let via = if how == "indirect" { "P2P/indirect" } else { text }; // `P2P/indirect/3[b000]` names a relay rank
+        return known.contains(&how).then(|| local(TransportKind::P2p(how.to_string()), via));
     }
     if text == "SHM" || text.starts_with("SHM/") || text == "direct shared memory" {
         let plain = text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'/' || b == b' ');
@@ -87,11 +86,6 @@ pub(crate) fn transport(via: &[u8], first: Place) -> Option<Transport> {
     };
     let kind = TransportKind::Net(plugin.to_string());
     Some(Transport { kind, via, nic: Some(options.nic), pxn: options.pxn, gdr: options.gdr, first })
-}
-
-/// `P2P/indirect/3[b000]` names a relay rank.
-fn cut_indirect(via: &str) -> &str {
-    if via.starts_with("P2P/indirect") { "P2P/indirect" } else { via }
 }
 
 struct NetOptions<'a> {
@@ -126,4 +120,22 @@ fn plugin_and_nic(text: &str) -> Option<(&str, NetOptions<'_>)> {
         }
     }
     (suffix.is_empty() || suffix.starts_with('/')).then_some((plugin, NetOptions { nic, pxn, gdr, suffix }))
+}
+
+#[cfg(test)]
+mod tests {
+    /// A line that differs from the last in two digits of its channel tells of the same connection, whatever stands between.
+    #[test]
+    fn a_connection_is_told_channel_by_channel() {
+        let says = |channel: &str, to: u32| {
+            format!("[1,0]<stdout>:n:1:2 [0] NCCL INFO Channel {channel} : 0[0] -> {to}[1] via P2P/CUMEM\n")
+        };
+        let told: String = ["00/0", "01/0", "101/0", "111/0", "11/0"].map(|channel| says(channel, 1)).concat();
+        let log = told + "epoch 1\n" + &says("12/0", 1) + &says("12/0", 3) + &says("13/0", 3) + &says("13/1", 3);
+        let run = crate::read_bytes(&[("log", log.as_bytes())]).expect("a log");
+        let edges = run.communicators[0].edges.iter().map(|edge| (edge.to, edge.channels.iter().collect()));
+        let edges: Vec<(u32, Vec<u16>)> = edges.collect();
+        assert_eq!(edges, [(1, vec![0, 1, 11, 12, 101, 111]), (3, vec![12, 13]), (3, vec![13])]);
+        assert_eq!(run.nccl.lines, 9);
+    }
 }

@@ -1,7 +1,7 @@
 //! Rings and trees: `Channel 00/16 : 0 7 5 …`, `Ring 00 : 6 -> 7 -> 0`, `Trees [0] 1/-1/-1->0->-1`.
 
 use crate::cursor::Cursor;
-use busbw_model::{ChannelSet, TreeLinks};
+use busbw_model::{ChannelSet, Tree, TreeLinks};
 
 /// A ring in its order: `Channel 00/16 :    0   7   5`, printed by rank 0. NCCL 2.4 prints no `/16`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,40 +58,46 @@ pub(crate) fn ring_link(message: &[u8]) -> Option<RingLink> {
     at.at_end().then_some(RingLink { channel, rank, next })
 }
 
-/// One rank's place in the tree of a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TreeLine {
-    pub channel: u16,
-    pub rank: u32,
-    pub links: TreeLinks,
+/// Adds a rank's place in trees to those behind `from`. Of a channel that is told twice the first stays.
+pub(crate) fn add_tree(trees: &mut Vec<Tree>, from: usize, mut tree: Tree) {
+    trees[from..].iter().for_each(|known| tree.channels.remove(known.channels));
+    match trees[from..].iter_mut().find(|known| (known.rank, known.links) == (tree.rank, tree.links)) {
+        Some(known) => known.channels.add(tree.channels),
+        None if tree.channels.is_empty() => {}
+        None => trees.push(tree),
+    }
 }
 
 /// Reads `Trees [0] 1/-1/-1->0->-1 [1] …`. NCCL 2.4 prints `up->me->down/-1/-1`; 2.5 to 2.7 print the channel's two trees
 /// joined by `|`, of which the first is kept (the second is its mirror). A line that is torn keeps what was whole.
-pub(crate) fn trees(message: &[u8]) -> Option<Vec<TreeLine>> {
+pub(crate) fn trees(message: &[u8]) -> Option<Vec<Tree>> {
     let mut at = Cursor::new(message);
     at.expect(b"Trees")?;
-    let mut found = Vec::with_capacity(message.len() / 20); // an entry has some 20 bytes
+    let mut found = Vec::new();
+    let mut last: (&[u8], Option<(u32, TreeLinks)>) = (b"", None);
     loop {
         at.spaces();
         let Some(channel) = at.bracketed().and_then(|c| Cursor::new(c).small()) else { break };
         at.spaces();
-        let Some(tree) = tree_entry(&mut at, channel) else { break };
-        found.push(tree);
-        at.word();
+        let word = at.word();
+        if word != last.0 {
+            last = (word, tree_entry(&mut Cursor::new(word)));
+        }
+        let Some((rank, links)) = last.1 else { break };
+        add_tree(&mut found, 0, Tree { rank, links, channels: ChannelSet::of(channel) });
     }
     (!found.is_empty()).then_some(found)
 }
 
 /// `1/-1/-1->0->-1` (children first) or `-1->0->1/-1/-1` (parent first, NCCL 2.4).
-fn tree_entry(at: &mut Cursor, channel: u16) -> Option<TreeLine> {
+fn tree_entry(at: &mut Cursor) -> Option<(u32, TreeLinks)> {
     let first = children(at)?;
     at.expect(b"->")?;
     let rank = at.small()?;
     at.expect(b"->")?;
     let last = children(at)?;
     let (down, up) = if first.1 > 1 || last.1 == 1 { (first.0, last.0[0]) } else { (last.0, first.0[0]) };
-    Some(TreeLine { channel, rank, links: TreeLinks::new(up, down) })
+    Some((rank, TreeLinks::new(up, down)))
 }
 
 /// Up to three ranks joined by `/`, and how many were printed.
@@ -108,7 +114,7 @@ fn children(at: &mut Cursor) -> Option<([Option<u32>; 3], usize)> {
 }
 
 /// Reads `Tree 0 : 5 -> 6 -> 7/-1/-1` (subsystem GRAPH: parent -> me -> children).
-pub(crate) fn tree(message: &[u8]) -> Option<TreeLine> {
+pub(crate) fn tree(message: &[u8]) -> Option<Tree> {
     let mut at = Cursor::new(message);
     at.expect(b"Tree ")?;
     let channel = at.small()?;
@@ -118,5 +124,5 @@ pub(crate) fn tree(message: &[u8]) -> Option<TreeLine> {
     let rank = at.small()?;
     at.expect(b" -> ")?;
     let (down, _) = children(&mut at)?;
-    Some(TreeLine { channel, rank, links: TreeLinks::new(up, down) })
+    Some(Tree { rank, links: TreeLinks::new(up, down), channels: ChannelSet::of(channel) })
 }

@@ -11,12 +11,13 @@ mod version;
 
 pub(crate) use comm::{ChannelCounts, InitLine, InitPhase, SizesLine, Split};
 pub(crate) use edge::{EdgeLine, read as read_edge, transport as read_transport};
-pub(crate) use graph::{RingLine, RingLink, TreeLine};
+pub(crate) use graph::{RingLine, RingLink, add_tree};
 pub(crate) use net::NetLine;
 pub(crate) use tuning::{ChoiceLine, PatternLine};
 pub(crate) use version::{Version, read as read_version};
 
 use crate::cursor::{Cursor, finder, text};
+use busbw_model::Tree;
 
 /// The level of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) enum Level {
 pub(crate) enum Said {
     Ring(RingLine),
     RingLink(RingLink),
-    Trees(Vec<TreeLine>),
+    Trees(Vec<Tree>),
     Init(InitLine),
     Sizes(SizesLine),
     Channels(ChannelCounts),
@@ -68,7 +69,9 @@ pub(crate) enum Said {
 /// Reads an INFO message that is no edge.
 pub(crate) fn read(message: &[u8]) -> Said {
     let message = without_repetition(message).trim_ascii_end();
-    if matches!(message.first(), Some(b't' | b'S')) && is_known(message) || message.starts_with(b"[Proxy") {
+    if matches!(message.first(), Some(b't' | b'I' | b'P' | b'S' | b'T')) && is_known(message)
+        || message.starts_with(b"[Proxy")
+    {
         return Said::Known;
     }
     structure(message)
@@ -134,7 +137,7 @@ fn communicator(message: &[u8]) -> Option<Said> {
             comm::channel_counts(message).map(Said::Channels).or_else(|| tuning::choice(message).map(Said::Choice))
         }
         b'B' => message.starts_with(b"Bootstrap timings").then_some(Said::Met),
-        b'c' | b'n' | b'[' => comm::init(message).map(Said::Init).or_else(|| comm::sizes(message).map(Said::Sizes)),
+        b'c' | b'n' | b'[' => comm::read(message),
         _ => None,
     }
 }
@@ -243,9 +246,11 @@ fn is_known(message: &[u8]) -> bool {
 /// Whether a message that busbw need not keep may still tell a cause, so that signatures look at it: a variable that
 /// NCCL refuses, a peer that a proxy lost.
 pub(crate) fn tells_of_trouble(message: &[u8]) -> bool {
-    message.starts_with(b"NCCL_")
-        || finder!(b"closed by localRank").find(message).is_some()
-        || finder!(b"NVLS multicast support is not").find(message).is_some()
+    match message.first() {
+        Some(b'N') => message.starts_with(b"NCCL_") || message.starts_with(b"NVLS multicast support is not"),
+        Some(b'[') => finder!(b"closed by localRank").find(message).is_some(),
+        _ => false,
+    }
 }
 
 impl Said {
@@ -267,17 +272,19 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use busbw_model::Edge;
     use proptest::prelude::*;
 
     /// What a message says, as one line.
     fn told(message: &[u8]) -> String {
-        let Some(EdgeLine { channel, use_, from, to, end, via, comm }) = read_edge(message) else {
+        let Some(EdgeLine { edge: Edge { channels, use_, from, to, end, .. }, via, comm }) = read_edge(message) else {
             return format!("{:?}", read(message));
         };
         let transport = read_transport(via, busbw_model::Place::default());
         let transport =
             transport.map(|t| format!("{} {:?} nic {:?} pxn {} gdr {}", t.kind, t.via, t.nic, t.pxn, t.gdr));
         let transport = transport.as_deref().unwrap_or("torn");
+        let channel = channels.iter().next().unwrap_or(u16::MAX);
         format!("{use_:?} {channel}: {from} -> {to} {end:?}, {transport}, comm {comm:x?}")
     }
 

@@ -93,7 +93,7 @@ impl Lit {
         let mut size = 0;
         for (id, channel) in &comm.channels {
             let ring = channel.ring.as_ref().map(|ring| drawing.ring(*id, ring.pairs())).unwrap_or_default();
-            let tree = drawing.tree(*id, &channel.tree);
+            let tree = drawing.tree(*id, comm.tree(*id));
             if ring.is_empty() && tree.is_empty() {
                 continue;
             }
@@ -104,7 +104,7 @@ impl Lit {
             }
             lit.trees |= !tree.is_empty();
             let ring = (!ring.is_empty()).then(|| lit.shape(ring, ring_caption(comm, *id, channel, &rings)));
-            let tree = (!tree.is_empty()).then(|| lit.shape(tree, tree_caption(comm, *id, channel)));
+            let tree = (!tree.is_empty()).then(|| lit.shape(tree, tree_caption(comm, *id)));
             lit.choices.push(Choice { id: format!("channel-{id}"), label: id.to_string(), ring, tree });
         }
         lit
@@ -185,14 +185,14 @@ fn ring_caption(comm: &Communicator, id: u16, channel: &Channel, rings: &[(Vec<u
     format!("<p>Ring of channel {id}{same}: <code>{}</code></p>", escape(&written))
 }
 
-fn tree_caption(comm: &Communicator, id: u16, channel: &Channel) -> String {
-    let roots = channel.tree.iter().filter(|(_, links)| links.parent().is_none() && links.children().next().is_some());
+fn tree_caption(comm: &Communicator, id: u16) -> String {
+    let roots = comm.tree(id).filter(|(_, links)| links.parent().is_none() && links.children().next().is_some());
     let roots: Vec<String> = roots.map(|(rank, _)| rank.to_string()).collect();
-    let crossing = |(rank, links): &&(u32, busbw_model::TreeLinks)| {
+    let crossing = |(rank, links): &(u32, busbw_model::TreeLinks)| {
         let parent = links.parent().and_then(|parent| comm.node_of(parent));
         parent.is_some() && comm.node_of(*rank).is_some() && parent != comm.node_of(*rank)
     };
-    let crossings = channel.tree.iter().filter(crossing).count();
+    let crossings = comm.tree(id).filter(crossing).count();
     let root = if roots.is_empty() { String::new() } else { format!(", root rank {}", roots.join(", ")) };
     format!("<p>Tree of channel {id}{root}: {} between hosts</p>", counted(crossings, "link"))
 }

@@ -282,7 +282,8 @@ struct CommunicatorView<'a> {
 impl<'a> CommunicatorView<'a> {
     fn new(comm: &'a Communicator) -> Self {
         let ranks = comm.nranks.unwrap_or(u32::try_from(comm.ranks.len()).unwrap_or(u32::MAX));
-        let channel = |(id, channel)| ChannelView::new(id, channel, ranks <= MAX_TREE_RANKS);
+        let channel =
+            |(id, channel): (&u16, &'a Channel)| ChannelView::new(comm, *id, channel, ranks <= MAX_TREE_RANKS);
         CommunicatorView {
             id: &comm.id,
             nranks: comm.nranks,
@@ -354,17 +355,15 @@ struct TreeView {
 }
 
 impl<'a> ChannelView<'a> {
-    fn new(id: &u16, channel: &'a Channel, with_tree: bool) -> Self {
-        let link = |(rank, links): &(u32, TreeLinks)| TreeView {
-            rank: *rank,
-            up: links.parent(),
-            down: links.children().collect(),
-        };
+    fn new(comm: &Communicator, id: u16, channel: &'a Channel, with_tree: bool) -> Self {
+        let link =
+            |(rank, links): (u32, TreeLinks)| TreeView { rank, up: links.parent(), down: links.children().collect() };
+        let tree: Vec<TreeView> = comm.tree(id).filter(|_| with_tree).map(link).collect();
         ChannelView {
-            id: *id,
+            id,
             ring: channel.ring.as_ref().map(|ring| ring.ranks.as_slice()),
             ring_complete: channel.ring.as_ref().filter(|ring| !ring.complete).map(|_| false),
-            tree: (with_tree && !channel.tree.is_empty()).then(|| channel.tree.iter().map(link).collect()),
+            tree: (!tree.is_empty()).then_some(tree),
         }
     }
 }

@@ -98,7 +98,8 @@ pub(super) fn facts(
 /// Whether the log has the rings of all communicators and nothing of trees, which NCCL prints beside them.
 fn shows_rings_only(run: &Run) -> bool {
     let mut channels = run.communicators.iter().flat_map(|comm| comm.channels.values()).peekable();
-    channels.peek().is_some() && channels.all(|channel| channel.ring.is_some() && channel.tree.is_empty())
+    let no_trees = run.communicators.iter().all(|comm| comm.trees.is_empty());
+    no_trees && channels.peek().is_some() && channels.all(|channel| channel.ring.is_some())
 }
 
 /// The links as topologies and connections tell.

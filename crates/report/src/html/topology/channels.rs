@@ -80,12 +80,11 @@ impl<'a> Lines<'a> {
     }
 
     /// The links of a tree, and a frame around its root.
-    pub fn tree(&self, channel: u16, links: &[(u32, TreeLinks)]) -> String {
-        let up = links.iter().filter_map(|(rank, of_rank)| self.hop(channel, *rank, of_rank.parent()?, "hop up"));
-        let roots =
-            links.iter().filter(|(_, of_rank)| of_rank.parent().is_none() && of_rank.children().next().is_some());
-        let root = |(rank, _): &(u32, TreeLinks)| {
-            let area = self.layout.gpu(*self.scene.ranks.get(rank)?);
+    pub fn tree(&self, channel: u16, links: impl Iterator<Item = (u32, TreeLinks)> + Clone) -> String {
+        let up = links.clone().filter_map(|(rank, of_rank)| self.hop(channel, rank, of_rank.parent()?, "hop up"));
+        let roots = links.filter(|(_, of_rank)| of_rank.parent().is_none() && of_rank.children().next().is_some());
+        let root = |(rank, _): (u32, TreeLinks)| {
+            let area = self.layout.gpu(*self.scene.ranks.get(&rank)?);
             Some(format!(
                 "<rect class=\"root\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"5\">\
                  <title>rank {rank} is the root</title></rect>\n",

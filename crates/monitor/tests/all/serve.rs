@@ -1,0 +1,144 @@
+//! What leaves the monitor for other programs: scrapes over HTTP, traces for Perfetto.
+
+use crate::common;
+
+use busbw_monitor::{Server, Snapshot, Trace, Tracker, prometheus_text};
+use busbw_probe::counters::Job;
+use common::{node, node_with_a_silent_gpu};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+fn snapshot() -> Snapshot {
+    let mut tracker = Tracker::default();
+    let alerts = (0..=5).map(|t| tracker.feed(&node(t)).alerts).last().unwrap();
+    Snapshot { sample: node(5), alerts }
+}
+
+fn server() -> Server {
+    Server::start((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+}
+
+/// Sends bytes and reads the answer to its end.
+fn ask(server: &Server, request: &[u8]) -> String {
+    let mut connection = TcpStream::connect(server.address()).unwrap();
+    connection.write_all(request).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_scrape_has_the_names_of_node_exporter() {
+    insta::assert_snapshot!(prometheus_text(&snapshot()));
+}
+
+#[test]
+fn a_gpu_is_counted_by_the_driver_though_one_before_it_tells_nothing() {
+    let text = prometheus_text(&Snapshot { sample: node_with_a_silent_gpu(5), ..snapshot() });
+    let busy: Vec<&str> = text.lines().filter(|line| line.starts_with("busbw_gpu_busy_ratio")).collect();
+    assert_eq!(busy, [r#"busbw_gpu_busy_ratio{gpu="1",name="NVIDIA H100 80GB HBM3"} 0.97"#]);
+}
+
+#[test]
+fn no_set_of_labels_stands_twice() {
+    let mut snapshot = snapshot();
+    let again = Job { command: "all_reduce_perf -b 1M".into(), processes: 2, ..snapshot.sample.jobs[0].clone() };
+    snapshot.sample.jobs.push(again);
+    let text = prometheus_text(&snapshot);
+    assert!(text.contains("busbw_job_processes{what=\"all_reduce\"} 10\n"), "{text}");
+    let series = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap().0);
+    let mut seen = std::collections::BTreeSet::new();
+    for one in series {
+        assert!(seen.insert(one), "{one} twice");
+    }
+}
+
+#[test]
+fn only_metrics_can_be_had_and_only_be_read() {
+    let server = server();
+    assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"), "nothing before the first sample");
+    server.show(snapshot());
+    let cases: [(&[u8], &str); 8] = [
+        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 OK"),
+        (b"GET /metrics?x=1 HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK"),
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        (b"GET /metrics/../../etc/passwd HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 405 Method Not Allowed"),
+        (b"DELETE /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 Method Not Allowed"),
+        (b"nonsense\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+        (b"GET /metrics FTP\xff\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+    ];
+    for (request, status) in cases {
+        let answer = ask(&server, request);
+        assert!(answer.starts_with(status), "{}: {answer}", String::from_utf8_lossy(request));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())));
+    }
+}
+
+#[test]
+fn a_request_that_is_too_long_is_refused() {
+    let server = server();
+    let long = [b"GET /metrics HTTP/1.1\r\nX: ".as_slice(), &[b'a'; 9000]].concat();
+    assert!(ask(&server, &long).starts_with("HTTP/1.1 431"));
+}
+
+#[test]
+fn slow_clients_hold_up_nobody_and_are_given_up() {
+    let server = server();
+    server.show(snapshot());
+    // As many as are served at a time, less one, begin a request and say no more.
+    let mut slow: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    for connection in &mut slow {
+        connection.write_all(b"GET /met").unwrap();
+    }
+    assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+    for mut connection in slow {
+        // The server ends the connection; without that this would wait for ever.
+        let mut answer = Vec::new();
+        let _ = connection.read_to_end(&mut answer);
+        assert_eq!(answer, b"");
+    }
+}
+
+fn trace(seconds: u64, finish: bool) -> Vec<Value> {
+    let (mut bytes, mut tracker) = (Vec::new(), Tracker::default());
+    let mut trace = Trace::new(&mut bytes).unwrap();
+    for t in 0..=seconds {
+        let mut sample = node(t);
+        if t == seconds {
+            sample.jobs.clear();
+        }
+        trace.add(&tracker.feed(&sample)).unwrap();
+    }
+    if finish {
+        trace.finish().unwrap();
+    } else {
+        bytes.push(b']');
+    }
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[test]
+fn a_trace_has_tracks_for_ports_and_slices_for_alerts_and_jobs() {
+    let events = trace(6, true);
+    let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
+    let sent: Vec<&Value> = of("C").into_iter().filter(|event| event["name"] == "mlx5_bond_0/1 tx Gbit/s").collect();
+    assert_eq!(sent.len(), 6);
+    assert!(sent.iter().all(|event| event["args"]["value"] == 80.0));
+    assert!(sent.windows(2).all(|pair| pair[1]["ts"].as_u64() == pair[0]["ts"].as_u64().map(|ts| ts + 1_000_000)));
+    let names: Vec<&str> = of("B").iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["all_reduce", "mlx5_bond_0/1 rp_cnp_handled", "mlx5_bond_0/1 out_of_sequence"]);
+    // Every slice that begins ends on its track, and not before.
+    for begin in of("B") {
+        let end = of("E").into_iter().find(|end| end["pid"] == begin["pid"] && end["tid"] == begin["tid"]).unwrap();
+        assert!(end["ts"].as_u64() >= begin["ts"].as_u64());
+    }
+    assert_eq!(of("B")[2]["args"]["code"], "roce.config");
+}
+
+#[test]
+fn a_trace_that_was_cut_off_lacks_its_bracket_only() {
+    assert!(!trace(3, false).is_empty());
+}

@@ -1,0 +1,109 @@
+//! A C program plays NCCL's part for every version of the interface, and a C compiler's layout is held against Rust's.
+
+use crate::plugin;
+use crate::skip::unless_skipped;
+use crate::support::{self, C};
+use busbw_nccl_abi::net::*;
+use std::collections::HashMap;
+use std::mem::{offset_of, size_of};
+use std::process::Command;
+
+/// The plugin of this build, under the name that NCCL opens.
+fn plays(version: u32) {
+    unless_skipped(|| {
+        let c = C::compiler()?;
+        let program = c.compile("play", &["play.c", "versions.c"]);
+        let mut command = Command::new(program);
+        command.arg(plugin::library()).arg(version.to_string()).env("NCCL_SOCKET_IFNAME", "=lo");
+        support::clean(&mut command);
+        let output = command.output().expect("the program runs");
+        assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    });
+}
+
+macro_rules! versions {
+    ($($name:ident $version:literal)*) => {$(
+        #[test]
+        fn $name() {
+            plays($version);
+        }
+    )*};
+}
+
+versions! {
+    a_c_program_uses_version_6 6
+    a_c_program_uses_version_7 7
+    a_c_program_uses_version_8 8
+    a_c_program_uses_version_9 9
+    a_c_program_uses_version_10 10
+    a_c_program_uses_version_11 11
+    a_c_program_uses_version_12 12
+}
+
+/// What Rust says of the same types and members.
+fn of_rust() -> Vec<(&'static str, usize)> {
+    let p9 = offset_of!(PropertiesV11, base);
+    vec![
+        ("properties_v6", size_of::<PropertiesV6>()),
+        ("properties_v6.name", offset_of!(PropertiesV6, name)),
+        ("properties_v6.guid", offset_of!(PropertiesV6, guid)),
+        ("properties_v6.ptrSupport", offset_of!(PropertiesV6, ptr_support)),
+        ("properties_v6.speed", offset_of!(PropertiesV6, speed_mbps)),
+        ("properties_v6.latency", offset_of!(PropertiesV6, latency_us)),
+        ("properties_v6.maxRecvs", offset_of!(PropertiesV6, most_grouped)),
+        ("properties_v7", size_of::<PropertiesV7>()),
+        ("properties_v7.netDeviceVersion", offset_of!(PropertiesV7, device_version)),
+        ("properties_v8", size_of::<PropertiesV8>()),
+        ("properties_v8.regIsGlobal", offset_of!(PropertiesV8, registration_is_global)),
+        ("properties_v8.speed", offset_of!(PropertiesV8, speed_mbps)),
+        ("properties_v8.latency", offset_of!(PropertiesV8, latency_us)),
+        ("properties_v8.maxRecvs", offset_of!(PropertiesV8, most_grouped)),
+        ("properties_v9", size_of::<PropertiesV9<4>>()),
+        ("properties_v9.speed", offset_of!(PropertiesV9<4>, speed_mbps)),
+        ("properties_v9.maxRecvs", offset_of!(PropertiesV9<4>, most_grouped)),
+        ("properties_v9.vProps", offset_of!(PropertiesV9<4>, made_of)),
+        ("properties_v9.maxCollBytes", offset_of!(PropertiesV9<4>, most_collective_bytes)),
+        ("properties_v11", size_of::<PropertiesV11>()),
+        ("properties_v11.guid", p9 + offset_of!(PropertiesV9<4>, guid)),
+        ("properties_v11.maxMultiRequestSize", offset_of!(PropertiesV11, most_multi_request)),
+        ("properties_v12", size_of::<PropertiesV12>()),
+        ("properties_v12.maxRecvs", offset_of!(PropertiesV12, base) + offset_of!(PropertiesV9<8>, most_grouped)),
+        ("properties_v12.vProps", offset_of!(PropertiesV12, base) + offset_of!(PropertiesV9<8>, made_of)),
+        ("properties_v12.maxMultiRequestSize", offset_of!(PropertiesV12, most_multi_request)),
+        ("properties_v12.planeId", offset_of!(PropertiesV12, plane)),
+        ("attributes_t", size_of::<NetAttributes>()),
+        ("config_t", size_of::<CommConfig>()),
+        ("net_v6", size_of::<NetV6>()),
+        ("net_v6.init", offset_of!(NetV6, init)),
+        ("net_v6.regMr", offset_of!(NetV6, register)),
+        ("net_v6.test", offset_of!(NetV6, test)),
+        ("net_v6.closeListen", offset_of!(NetV6, close_listen)),
+        ("net_v7", size_of::<NetV7>()),
+        ("net_v8", size_of::<NetV8>()),
+        ("net_v9", size_of::<NetV9>()),
+        ("net_v10", size_of::<NetV10>()),
+        ("net_v11", size_of::<NetV11>()),
+        ("net_v12", size_of::<NetV12>()),
+        ("net_v12.test", offset_of!(NetV12, test)),
+        ("net_v12.finalize", offset_of!(NetV12, finalize)),
+        ("net_v12.setNetAttr", offset_of!(NetV12, set_attributes)),
+    ]
+}
+
+#[test]
+fn layouts_are_those_of_a_c_compiler() {
+    unless_skipped(|| {
+        let output = Command::new(C::compiler()?.compile("layout", &["layout.c"])).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let of_c: HashMap<&str, usize> = text
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(what, number)| (what, number.parse().unwrap()))
+            .collect();
+        for (what, number) in of_rust() {
+            assert_eq!(of_c.get(what), Some(&number), "{what}");
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,234 @@
+//! `busbw bench` when something breaks: every rank ends in time with one line that says who is at fault, and nothing stays.
+
+use crate::support::command::BUSBW;
+use crate::support::lab::{self, mpirun_openmpi};
+use crate::support::process::{self, Ended, Running, signal};
+use crate::support::skip::unless_skipped;
+use crate::support::table::{RankLine, ranks, rows};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// No job here takes longer to begin, on a machine however busy.
+const BEGINS: Duration = Duration::from_secs(60);
+/// Far longer than a job may take to notice (`-T 5`), so that only a hang is one.
+pub const ENDS: Duration = Duration::from_secs(40);
+const SMALL: [&str; 6] = ["-b", "8", "-e", "8", "-T", "5"];
+/// Busy for minutes, unless somebody disturbs it.
+pub const ENDLESS: [&str; 10] = ["-b", "1M", "-e", "1M", "-n", "1000000", "-c", "0", "-T", "5"];
+
+/// Faults are looked for in /dev/shm, which all tests share.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn busbw(arguments: &[&[&str]]) -> Command {
+    let mut command = Command::new(BUSBW);
+    command.args(["bench", "all_reduce"]).args(arguments.concat());
+    command
+}
+
+/// A job of `count` ranks that is in its table, and who they are.
+pub fn busy(command: Command, count: usize) -> (Running, Vec<RankLine>) {
+    let mut running = Running::start(command);
+    let lines = running.until(BEGINS, "rank lines and header", |text| ranks(text, count));
+    // The first size is under way: its row comes minutes later.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(rows(&running.stdout()).is_empty(), "{}", running.stdout());
+    (running, lines)
+}
+
+/// busbw's lines for the user, those of launchers apart.
+pub fn said(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| line.contains("busbw: ")).collect()
+}
+
+/// Each of `survivors` has said one thing, and it names the rank at fault and its host.
+pub fn assert_blamed(stderr: &str, survivors: usize, culprit: &RankLine) {
+    let lines = said(stderr);
+    assert_eq!(lines.len(), survivors, "one line of each survivor:\n{stderr}");
+    let name = format!("rank {} on host {}", culprit.rank, culprit.host);
+    assert!(lines.iter().all(|line| line.contains(&name)), "{name} is not to blame in all of:\n{stderr}");
+}
+
+pub fn assert_nothing_left(running: &Running) {
+    running.gone("busbw", ENDS);
+    assert_eq!(running.left_in_shared_memory("busbw"), Vec::<String>::new());
+}
+
+fn assert_failed(ended: &Ended) {
+    assert!(!ended.status.success(), "{ended:?}");
+}
+
+#[test]
+fn a_rank_is_killed() {
+    let _turn = turn();
+    for victim in [0, 2] {
+        let (mut running, lines) = busy(busbw(&[&["--np", "3"], &ENDLESS]), 3);
+        signal(lines[victim].pid, "KILL");
+        let ended = running.ended(ENDS);
+        assert_failed(&ended);
+        assert_blamed(&ended.stderr, 2, &lines[victim]);
+        assert_nothing_left(&running);
+    }
+}
+
+#[test]
+fn a_rank_is_stopped() {
+    let _turn = turn();
+    for victim in [0, 1] {
+        let (mut running, lines) = busy(busbw(&[&["--np", "3"], &ENDLESS]), 3);
+        signal(lines[victim].pid, "STOP");
+        let ended = running.ended(ENDS);
+        assert_failed(&ended);
+        assert_blamed(&ended.stderr, 2, &lines[victim]);
+        assert_nothing_left(&running);
+    }
+}
+
+/// By whatever name the user started it: neither Ctrl-C nor `kill -9` of the launcher leaves ranks behind.
+#[test]
+fn the_launcher_is_ended() {
+    let _turn = turn();
+    for name in ["INT", "TERM", "KILL"] {
+        let (mut running, _) = busy(busbw(&[&["--np", "3"], &ENDLESS]), 3);
+        signal(running.id(), name);
+        assert_failed(&running.ended(ENDS));
+        assert_nothing_left(&running);
+    }
+}
+
+#[test]
+fn a_rank_under_mpirun_is_killed() {
+    unless_skipped(|| {
+        let _turn = turn();
+        let mut command = mpirun_openmpi(3)?;
+        command.arg(BUSBW).args(["bench", "all_reduce"]).args(ENDLESS);
+        let (mut running, lines) = busy(command, 3);
+        signal(lines[1].pid, "KILL");
+        assert_failed(&running.ended(ENDS));
+        // mpirun ends the other ranks as soon as it sees the first one die, often before they can speak.
+        let stderr = running.stderr();
+        assert_blamed(&stderr, said(&stderr).len().min(2), &lines[1]);
+        assert_nothing_left(&running);
+        Ok(())
+    });
+}
+
+/// A job of two ranks started by hand, meeting at `address`.
+fn by_hand(rank: usize, address: &str) -> Command {
+    let mut command = busbw(&[&SMALL]);
+    command.env("BUSBW_RANK", rank.to_string()).env("BUSBW_SIZE", "2").env("BUSBW_LOCAL_RANK", rank.to_string());
+    command.env("BUSBW_RENDEZVOUS", address).env("BUSBW_TOKEN", "0123456789abcdef0123456789abcdef");
+    command
+}
+
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").to_string()
+}
+
+/// A connection that says something else, and one that says nothing, are dropped with a line; the job goes on.
+#[test]
+fn strangers_come_to_the_meeting() {
+    let _turn = turn();
+    let address = free_address();
+    let mut first = Running::start(by_hand(0, &address));
+    let mut strangers = Vec::new();
+    for greeting in [&b"GET / HTTP/1.0\r\n\r\n"[..], b"", &[0; 64], &[0xff; 4096]] {
+        let mut stranger = first.retry(BEGINS, "listener", || TcpStream::connect(&address).ok());
+        // The other end may have closed it by now, which is what is wanted.
+        let _ = stranger.write_all(greeting);
+        strangers.push(stranger);
+    }
+    let mut second = Running::start(by_hand(1, &address));
+    let (first, second) = (first.ended(ENDS), second.ended(ENDS));
+    assert!(first.status.success() && second.status.success(), "{first:?}\n{second:?}");
+    assert_eq!(rows(&first.stdout).len(), 1, "{first:?}");
+    assert!(said(&first.stderr).iter().any(|line| line.contains("dropped a connection from 127.0.0.1")), "{first:?}");
+    for stranger in &mut strangers {
+        stranger.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+        let mut answer = [0; 64];
+        assert!(!matches!(stranger.read(&mut answer), Ok(1..)), "a stranger was answered");
+    }
+}
+
+#[test]
+fn the_meeting_s_port_is_in_use() {
+    let _turn = turn();
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = other.local_addr().expect("its address").to_string();
+    let mut job = [0, 1].map(|rank| Running::start(by_hand(rank, &address)));
+    for running in &mut job {
+        let ended = running.ended(ENDS);
+        assert_failed(&ended);
+        assert_eq!(said(&ended.stderr).len(), 1, "{ended:?}");
+        assert!(ended.stderr.contains(&address), "{ended:?}");
+    }
+}
+
+/// `--hosts` runs mpirun, which may be missing; a rank started by hand names its meeting point.
+#[test]
+fn a_host_does_not_resolve() {
+    let _turn = turn();
+    names_the_host_at_fault(by_hand(1, "no-such-host.invalid:7777"));
+    unless_skipped(|| {
+        mpirun_openmpi(1)?;
+        names_the_host_at_fault(busbw(&[&["--hosts", "no-such-host.invalid:1,localhost:1"], &SMALL]));
+        Ok(())
+    });
+}
+
+fn names_the_host_at_fault(command: Command) {
+    let ended = process::run(command, BEGINS);
+    assert_failed(&ended);
+    assert_eq!(said(&ended.stderr).len(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("no-such-host.invalid"), "{ended:?}");
+    assert!(rows(&ended.stdout).is_empty(), "{ended:?}");
+}
+
+#[test]
+fn ranks_disagree_on_flags() {
+    unless_skipped(|| {
+        let _turn = turn();
+        let mut command = mpirun_openmpi(1)?;
+        let program = [BUSBW, "bench", "all_reduce", "-T", "5", "-b"];
+        command.args(program).args(["1M", ":", "-np", "1"]).args(program).arg("2M");
+        let mut running = Running::start(command);
+        let ended = running.ended(ENDS);
+        assert_failed(&ended);
+        let lines = said(&ended.stderr);
+        assert!(matches!(lines.len(), 1 | 2), "one line of each rank, unless mpirun is faster: {ended:?}");
+        assert!(lines.iter().all(|line| line.contains("rank 1") && line.contains("flags")), "{ended:?}");
+        assert!(rows(&ended.stdout).is_empty(), "{ended:?}");
+        assert_nothing_left(&running);
+        Ok(())
+    });
+}
+
+/// Without room in /dev/shm the job does without, or says so; it is never killed by SIGBUS.
+#[test]
+fn shared_memory_is_full() {
+    unless_skipped(|| {
+        let _turn = turn();
+        let script = "mount -t tmpfs -o size=256k tmpfs /dev/shm && head -c 1M /dev/zero >/dev/shm/full 2>/dev/null
+            \"$@\"; status=$?; rm -f /dev/shm/full; ls -A /dev/shm >&2; exit $status";
+        let mut command = lab::own_mounts()?;
+        command.args(["sh", "-c", script, "sh", BUSBW, "bench", "all_reduce", "--np", "2"]);
+        command.args(["-b", "8M", "-e", "8M", "-T", "5"]);
+        let mut running = Running::start(command);
+        let ended = running.ended(ENDS);
+        if ended.status.success() {
+            assert_eq!(rows(&ended.stdout).len(), 1, "{ended:?}");
+        } else {
+            assert!(ended.status.code().is_some_and(|code| code < 128), "{ended:?}");
+            assert!(said(&ended.stderr).iter().all(|line| line.contains("/dev/shm")), "{ended:?}");
+        }
+        assert_eq!(ended.stderr.lines().count(), said(&ended.stderr).len(), "left in /dev/shm: {ended:?}");
+        running.gone("busbw", ENDS);
+        Ok(())
+    });
+}

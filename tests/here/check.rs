@@ -1,0 +1,55 @@
+//! `busbw check` of this machine, and under its launchers.
+
+use crate::check::{LIMIT, check, parsed};
+use crate::support::command::BUSBW;
+use crate::support::lab::mpirun_openmpi;
+use crate::support::process::{Running, run, signal};
+use crate::support::skip::unless_skipped;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+/// Whatever this machine has or lacks: a table with every area, and no word of trouble.
+#[test]
+fn this_machine_is_checked() {
+    let ended = check(&[]);
+    assert!(matches!(ended.status.code(), Some(0 | 1)) && ended.stderr.is_empty(), "{ended:?}");
+    for area in ["GPU", "CUDA and NCCL", "RDMA", "PCIe", "Network interfaces", "Limits", "MPI and ssh", "Environment"] {
+        assert!(ended.stdout.lines().any(|line| line == area), "{area}: {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains('\u{1b}'));
+}
+
+/// A launcher with a process group of its own does not hear a Ctrl-C, and ends with busbw all the same.
+#[test]
+fn an_interrupted_check_leaves_no_launcher_behind() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (program, begun) = (folder.path().join("mpirun"), folder.path().join("begun"));
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'mpirun (Open MPI) 5.0.3'\ntouch {}\nexec sleep 1000\n",
+        begun.display()
+    );
+    std::fs::write(&program, script).expect("a script");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the script is ours");
+    let mut command = Command::new(BUSBW);
+    command.args(["check", "--hosts", "localhost"]).env_remove("SLURM_JOB_ID");
+    command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
+    let mut running = Running::start(command);
+    running.retry(LIMIT, "launcher", || begun.exists().then_some(()));
+    signal(running.id(), "INT");
+    running.ended(LIMIT);
+    running.gone("sleep", LIMIT);
+}
+
+/// Several ranks of a host are one witness.
+#[test]
+fn a_host_is_told_once() {
+    unless_skipped(|| {
+        let mut command = mpirun_openmpi(3)?;
+        command.args([BUSBW, "check", "--json"]);
+        let ended = run(command, LIMIT);
+        let answer = parsed(&ended);
+        assert_eq!(answer["hosts"].as_array().map(Vec::len), Some(1), "{ended:?}");
+        assert_eq!(answer["differences"].as_array().map(Vec::len), Some(0), "{ended:?}");
+        Ok(())
+    });
+}

@@ -1,0 +1,203 @@
+//! `busbw net` on a plugin that keeps NCCL's rules, and on the same plugin with one of them broken at a time.
+
+use crate::support::command::BUSBW;
+use crate::support::plugin::library;
+use crate::support::process::{Ended, run};
+use crate::support::shared::Shared;
+use crate::support::skip::{Skip, c_compiler, root_folder};
+use serde_json::Value;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// No run here takes longer, on a machine however busy.
+const LIMIT: Duration = Duration::from_secs(240);
+
+/// The plugin of `tests/plugins/simple.c`, compiled once for the tests that run at the same time.
+struct Simple(TempDir);
+
+impl Simple {
+    const FILE: &str = "libnccl-net-simple.so";
+
+    /// Says why where nothing compiles it.
+    fn built() -> Option<Arc<Simple>> {
+        static BUILT: Shared<Simple> = Shared::new();
+        BUILT.get(Simple::build).map_err(Skip::say).ok()
+    }
+
+    fn build() -> Result<Self, Skip> {
+        let compiler = c_compiler()?;
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = Command::new(compiler);
+        command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
+        command.arg(folder.path().join(Self::FILE)).arg(root_folder().join("tests/plugins/simple.c"));
+        let output = command.output().expect("the compiler runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(Simple(folder))
+    }
+
+    fn path(&self) -> String {
+        self.0.path().join(Self::FILE).display().to_string()
+    }
+}
+
+fn net(arguments: &[&str], breaks: Option<&str>) -> Ended {
+    let mut command = Command::new(BUSBW);
+    command.arg("net").args(arguments).env_remove("BREAK");
+    if let Some(rule) = breaks {
+        command.env("BREAK", rule);
+    }
+    run(command, LIMIT)
+}
+
+fn json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// Names of the rules with an outcome.
+fn rules<'a>(plugin: &'a Value, outcome: &str) -> Vec<&'a str> {
+    let rules = plugin["rules"].as_array().expect("rules").iter();
+    rules.filter(|rule| rule["outcome"] == outcome).filter_map(|rule| rule["rule"].as_str()).collect()
+}
+
+fn seen<'a>(plugin: &'a Value, rule: &str) -> &'a str {
+    let rules = plugin["rules"].as_array().expect("rules").iter();
+    rules.filter(|found| found["rule"] == rule).find_map(|found| found["seen"].as_str()).unwrap_or_default()
+}
+
+#[test]
+fn a_plugin_that_keeps_the_rules_is_measured() {
+    let Some(simple) = Simple::built() else { return };
+    let plugin = simple.path();
+    let ended = net(
+        &[
+            "--plugin",
+            &plugin,
+            "--plugin",
+            &format!("{plugin}@X=1"),
+            "--json",
+            "--size",
+            "8,1M",
+            "--repeat",
+            "2",
+            "--seconds",
+            "0.02",
+        ],
+        None,
+    );
+    let answer = json(&ended);
+    assert_eq!((answer["schema"].as_str(), ended.status.code()), (Some("busbw.net/1"), Some(0)), "{ended:?}");
+    let plugins = answer["plugins"].as_array().unwrap();
+    assert_eq!(
+        plugins.iter().map(|plugin| plugin["label"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["simple", "simple 1"]
+    );
+    for plugin in plugins {
+        assert_eq!(rules(plugin, "broken"), [""; 0], "{plugin}");
+        assert_eq!(rules(plugin, "not-offered"), ["contexts"]);
+        let sizes = plugin["bandwidth"].as_array().unwrap();
+        assert_eq!(sizes.iter().map(|row| row["size_bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [8, 1 << 20]);
+        for row in sizes {
+            assert_eq!(row["repetitions_gb_per_s"].as_array().unwrap().len(), 2);
+            assert!(row["gb_per_s"].as_f64().unwrap() > 0.0 && row["cpu_s_per_gb"].as_f64().unwrap() > 0.0, "{row}");
+        }
+        assert!(plugin["latency_us"]["median"].as_f64().unwrap() > 0.0, "{plugin}");
+        assert!(plugin["messages_per_second"].as_f64().unwrap() > 0.0);
+        assert_eq!(plugin["offer"]["devices"][0]["name"], "lo");
+    }
+}
+
+#[test]
+fn busbws_own_plugin_keeps_the_rules_in_every_version() {
+    let plugin = library();
+    for version in 6..=12 {
+        let version = version.to_string();
+        let path = plugin.to_str().unwrap();
+        let ended = net(&["--plugin", path, "--rules-only", "--json", "-T", "30", "--interface", &version], None);
+        let answer = json(&ended);
+        assert_eq!(rules(&answer["plugins"][0], "broken"), [""; 0], "v{version}: {ended:?}");
+        assert!(rules(&answer["plugins"][0], "kept").len() >= 11, "v{version}: {ended:?}");
+        assert_eq!(ended.status.code(), Some(0), "v{version}");
+    }
+}
+
+#[test]
+fn each_broken_rule_is_named() {
+    let Some(simple) = Simple::built() else { return };
+    let plugin = simple.path();
+    for (breaks, rule, says) in [
+        ("connect", "connect", "accept did not come back within"),
+        ("listen", "listen", "closeListen gave ncclInternalError"),
+        ("order", "order", "out of order, or changed"),
+        ("sizes", "sizes", "was told as [1048576] bytes"),
+        ("truncation", "truncation", "without an error"),
+        ("overrun", "truncation", "beyond its room"),
+        ("tags", "tags", "out of order"),
+        ("requests", "requests", "only 2 of 32"),
+        ("busy", "busy", "gave ncclInternalError"),
+        ("both-ways", "both-ways", "isend did not come back within"),
+        ("flush", "flush", "the end of a flush did not come"),
+        ("close", "close", "did not come back within"),
+        ("peer-death", "peer-death", "did not come within"),
+    ] {
+        // Only a silence is waited for to its end.
+        let patience = if says.contains("did not come") { "4" } else { "10" };
+        let ended = net(&["--plugin", &plugin, "--rules-only", "--rule", rule, "--json", "-T", patience], Some(breaks));
+        let answer = json(&ended);
+        let plugin = &answer["plugins"][0];
+        assert_eq!(rules(plugin, "broken"), [rule], "{breaks}: {plugin}");
+        let seen = seen(plugin, rule);
+        assert!(seen.contains(says), "{breaks}: {seen}");
+        assert_eq!(ended.status.code(), Some(1), "{breaks}");
+    }
+}
+
+#[test]
+fn a_plugin_that_cannot_be_used_says_why() {
+    let Some(simple) = Simple::built() else { return };
+    let plugin = &*simple.path();
+    for (arguments, breaks, says) in [
+        (vec!["--plugin", plugin], Some("init"), "init gave ncclSystemError (2): NET/Simple : no network on day 1"),
+        (vec!["--plugin", plugin], Some("devices"), "devices found 0"),
+        (vec!["--plugin", plugin], Some("name"), "getProperties gave device 0 no name"),
+        (vec!["--plugin", plugin, "--interface", "12"], None, "does not export ncclNetPlugin_v12; it exports v8"),
+        (vec!["--plugin", "/nowhere/libnccl-net-x.so"], None, "cannot be loaded"),
+        (vec!["--plugin", BUSBW], None, "cannot be loaded"),
+    ] {
+        let ended = net(&arguments, breaks);
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        assert!(ended.stdout.starts_with("UNUSABLE"), "{ended:?}");
+        assert!(
+            ended.stdout.replace("\n  ", " ").split_whitespace().collect::<Vec<_>>().join(" ").contains(says),
+            "{says}: {ended:?}"
+        );
+    }
+}
+
+#[test]
+fn a_plugin_that_crashes_takes_nothing_with_it() {
+    let Some(simple) = Simple::built() else { return };
+    let plugin = simple.path();
+    let ended = net(&["--plugin", &plugin, "--json", "--size", "1K", "--seconds", "0.02", "-T", "5"], Some("crash"));
+    let answer = json(&ended);
+    let plugin = &answer["plugins"][0];
+    assert_eq!(seen(plugin, "order"), "the process that uses the plugin was ended by SIGABRT");
+    assert_eq!(plugin["error"], "the process that uses the plugin was ended by SIGABRT");
+    assert_eq!(rules(plugin, "kept"), ["connect"], "what needs no message works: {plugin}");
+}
+
+#[test]
+fn bad_usage_is_refused_before_anything_runs() {
+    for (arguments, says) in [
+        (vec![], "--plugin"),
+        (vec!["--plugin", "x.so@Y"], "NAME=VALUE"),
+        (vec!["--plugin", "x.so", "a"], "2 values"),
+        (vec!["--plugin", "x.so", "--size", "0"], "give sizes"),
+        (vec!["--plugin", "x.so", "--interface", "5"], "6..=12"),
+    ] {
+        let ended = net(&arguments, None);
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(says), "{ended:?}");
+    }
+}

@@ -1,0 +1,364 @@
+//! `busbw tune` from end to end, on stand-ins for workloads whose time is known: here and on a real Slurm.
+
+use crate::support::command::BUSBW;
+use crate::support::lab::mpirun_mpich;
+use crate::support::process::{Running, signal};
+use crate::support::skip::unless_skipped;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+pub const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Prints the mean of the third field report for the two variables, with noise that follows from a count of its own runs.
+/// The default is as slow as 1 x 1.
+const WORKLOAD: &str = r#"
+t=${NCCL_SOCKET_NTHREADS:-1}; s=${NCCL_NSOCKS_PERTHREAD:-1}
+mean=$(awk -F, -v t="$t" -v s="$s" '$1 == t && $2 == s {print $4}' "$SWEEP")
+count="$COUNTS/$t-$s"
+echo run >> "$count"
+runs=$(wc -l < "$count")
+echo "runtime $(awk -v m="$mean" -v r="$runs" 'BEGIN {print m + 0.6 * ((r % 3) - 1)}') s"
+"#;
+
+/// The four best settings of the report.
+const SPACE: &str = r#"
+constraints = ["NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64"]
+[[variable]]
+name = "NCCL_SOCKET_NTHREADS"
+values = [8, 16]
+[[variable]]
+name = "NCCL_NSOCKS_PERTHREAD"
+values = [2, 4]
+"#;
+
+/// The eleven settings of the report.
+const REPORT: &str = r#"
+constraints = ["""
+    NCCL_SOCKET_NTHREADS == 8 || NCCL_SOCKET_NTHREADS == 16 && NCCL_NSOCKS_PERTHREAD < 8
+    || NCCL_SOCKET_NTHREADS == 4 && NCCL_NSOCKS_PERTHREAD > 2 && NCCL_NSOCKS_PERTHREAD < 16
+    || NCCL_SOCKET_NTHREADS == 2 && NCCL_NSOCKS_PERTHREAD != 4 || NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD == 1
+    """,
+    "NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64 && (NCCL_SOCKET_NTHREADS == 1 || NCCL_NSOCKS_PERTHREAD > 1)",
+]
+[[variable]]
+name = "NCCL_SOCKET_NTHREADS"
+values = [1, 2, 4, 8, 16]
+[[variable]]
+name = "NCCL_NSOCKS_PERTHREAD"
+values = [1, 2, 4, 8, 16]
+"#;
+
+/// A folder with the workload, its data and a place for its store.
+pub struct Stage {
+    pub folder: tempfile::TempDir,
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("counts")).expect("the stage is set");
+        fs::write(folder.path().join("workload.sh"), WORKLOAD).expect("the stage is set");
+        fs::write(folder.path().join("space.toml"), SPACE).expect("the stage is set");
+        fs::write(folder.path().join("report.toml"), REPORT).expect("the stage is set");
+        Stage { folder }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// `busbw tune` with flags before the workload.
+    pub fn tune(&self, flags: &[&str]) -> Command {
+        let mut command = self.busbw(flags);
+        command.args(["--minimize", "runtime ([0-9.]+) s", "--", "bash", &self.path("workload.sh")]);
+        command
+    }
+
+    pub fn busbw(&self, flags: &[&str]) -> Command {
+        let mut command = Command::new(BUSBW);
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/tune/lanta-socket-sweep.csv");
+        command.env("SWEEP", data.canonicalize().expect("the stage is set")).env("COUNTS", self.path("counts"));
+        command.current_dir(self.folder.path()).arg("tune").args(flags).args(["--store", &self.path("store")]);
+        command
+    }
+
+    /// Runs of the workload so far.
+    pub fn runs(&self) -> usize {
+        let files = fs::read_dir(self.folder.path().join("counts")).expect("the stage is set").flatten();
+        files.map(|file| fs::read_to_string(file.path()).expect("the stage is set").lines().count()).sum()
+    }
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("busbw runs")
+}
+
+pub fn json(command: Command) -> Value {
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+pub fn best(answer: &Value) -> (&str, &str) {
+    let settings = &answer["best"]["settings"];
+    (
+        settings["NCCL_SOCKET_NTHREADS"].as_str().expect("a value"),
+        settings["NCCL_NSOCKS_PERTHREAD"].as_str().expect("a value"),
+    )
+}
+
+#[test]
+fn the_sweep_of_the_third_field_report_has_its_winner() {
+    let stage = Stage::new();
+    let answer = json(stage.tune(&["--json", "space.toml"]));
+    assert_eq!(best(&answer), ("8", "2"), "{answer}");
+    let settings = answer["settings"].as_array().unwrap();
+    // 8 x 2, 16 x 2, 8 x 4, 16 x 4 and the default, which comes last.
+    assert_eq!(settings.len(), 5);
+    assert_eq!(answer["default"]["rank"], 5);
+    assert!(answer["default"]["behind"].as_f64().unwrap() > 0.15);
+    assert!(answer["method"].as_str().unwrap().contains("t-test"));
+    assert!(stage.runs() < 20, "{}", stage.runs());
+    assert_eq!(answer["trials"]["ran"].as_u64().unwrap() as usize, stage.runs());
+    for (file, says) in [("best.env", "export NCCL_SOCKET_NTHREADS=8"), ("nccl.conf", "NCCL_NSOCKS_PERTHREAD=2")] {
+        let text = fs::read_to_string(stage.folder.path().join("store").join(file)).unwrap();
+        assert!(text.contains(says), "{file}: {text}");
+    }
+    let mpirun = fs::read_to_string(stage.folder.path().join("store/commands.txt")).unwrap();
+    assert!(mpirun.starts_with("mpirun -x NCCL_SOCKET_NTHREADS=8 -x NCCL_NSOCKS_PERTHREAD=2 bash "), "{mpirun}");
+}
+
+#[test]
+fn what_ran_does_not_run_again_and_text_and_page_show_it() {
+    let stage = Stage::new();
+    let first = output(stage.tune(&["--exhaustive", "space.toml"]));
+    let runs = stage.runs();
+    assert_eq!(runs, 20);
+    let again = output(stage.tune(&["--exhaustive", "space.toml"]));
+    assert_eq!((stage.runs(), &again.stdout), (runs, &first.stdout));
+    let text = String::from_utf8(first.stdout).unwrap();
+    for said in
+        ["is best, 17.5% better than the default", "std dev", "95% interval", "the default", "The darker the better"]
+    {
+        assert!(text.contains(said), "nothing of {said} in\n{text}");
+    }
+    let page = output(stage.tune(&["--exhaustive", "--format", "html", "space.toml"])).stdout;
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("class=\"heatmap\"") && !page.contains("<script"), "{page}");
+}
+
+#[test]
+fn nothing_is_better_than_the_default_where_nothing_is() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--json", "--var", "A=1,2", "--minimize", "t ([0-9.]+)"]);
+    command.args(["--", "sh", "-c", "test -z \"$A\" && echo t 5 || echo t 6"]);
+    let answer = json(command);
+    assert_eq!(answer["summary"], "no setting is better than the default");
+    assert!(fs::read_to_string(stage.folder.path().join("store/best.env")).unwrap().contains("nothing to set"));
+}
+
+#[test]
+fn failed_and_late_trials_are_kept_with_their_logs_and_are_never_best() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--json", "--var", "A=fails,hangs", "--timeout", "2", "--minimize", "t ([0-9.]+)"]);
+    command.args(["--", "sh", "-c", "echo t 1; case \"$A\" in fails) exit 3;; hangs) exec sleep 600;; esac; echo t 9"]);
+    let answer = json(command);
+    assert_eq!(answer["best"]["settings"], serde_json::json!({}));
+    let settings = answer["settings"].as_array().unwrap();
+    let failed: Vec<&Value> = settings.iter().filter(|setting| setting["standing"] == "failed").collect();
+    assert_eq!(failed.len(), 2, "{answer}");
+    assert!(failed.iter().all(|setting| setting["mean"].is_null() && setting["failures"] == 2));
+    let log = fs::read_to_string(stage.folder.path().join("store/round-1-setting-1/output.log")).unwrap();
+    assert_eq!(log, "t 1\n");
+}
+
+#[test]
+fn a_killed_sweep_goes_on_and_leaves_nothing_running() {
+    let stage = Stage::new();
+    let gate = stage.path("gate");
+    // The third run waits at the gate: busbw is killed there.
+    let script = format!(
+        "echo run >> {counts}; n=$(wc -l < {counts}); while [ $n -eq 3 ] && [ ! -e {gate} ]; do sleep 0.05; done; echo t ${{A:-9}}",
+        counts = stage.path("counts/all")
+    );
+    let command = || {
+        let mut command =
+            stage.busbw(&["--json", "--var", "A=1,2,3", "--exhaustive", "--rounds", "2", "--minimize", "t ([0-9.]+)"]);
+        command.args(["--", "bash", "-c", &script]);
+        command
+    };
+    let mut running = Running::start(command());
+    running.retry(PATIENCE, "the third run", || (stage.runs() == 3).then_some(()));
+    signal(running.id(), "KILL");
+    running.ended(PATIENCE);
+    running.gone("bash", PATIENCE);
+    fs::write(&gate, "").unwrap();
+    let answer = json(command());
+    // Eight trials, and the one that was cut off once more.
+    assert_eq!((stage.runs(), answer["trials"]["ran"].as_u64()), (9, Some(8)));
+    assert_eq!(answer["best"]["settings"]["A"], "1");
+}
+
+#[test]
+fn an_interrupt_ends_the_trial_and_keeps_the_others() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--var", "A=1,2", "--no-default"]);
+    command.args(["--", "bash", "-c", "echo run >> \"$COUNTS/all\"; exec sleep 600"]);
+    let mut running = Running::start(command);
+    running.retry(PATIENCE, "the first trial", || (stage.runs() == 1).then_some(()));
+    signal(running.id(), "INT");
+    let ended = running.ended(PATIENCE);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stdout.contains("no result yet (interrupted: the same command goes on)"), "{}", ended.stdout);
+}
+
+#[test]
+fn an_interrupted_race_leaves_no_files_with_a_best_setting() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--var", "A=1,2", "--no-default"]);
+    command.args([
+        "--",
+        "bash",
+        "-c",
+        "echo run >> \"$COUNTS/all\"; [ $(wc -l < \"$COUNTS/all\") = 1 ] || exec sleep 600",
+    ]);
+    let mut running = Running::start(command);
+    running.retry(PATIENCE, "the second trial", || (stage.runs() == 2).then_some(()));
+    signal(running.id(), "INT");
+    let ended = running.ended(PATIENCE);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stdout.contains("interrupted: the same command goes on"), "{}", ended.stdout);
+    assert!(!stage.folder.path().join("store/best.env").exists(), "{}", ended.stderr);
+}
+
+#[test]
+fn a_script_that_calls_mpirun_without_the_variables_is_told() {
+    let stage = Stage::new();
+    let script = stage.path("train.sh");
+    fs::write(&script, "#!/bin/sh\nexit 0\nmpirun -x A -np 2 train\n").unwrap();
+    let mut command = stage.busbw(&["--var", "A=1", "--var", "B=1", "--max-trials", "1"]);
+    command.args(["--", "sh", &script]);
+    let output = output(command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(&format!("{script}:3: calls mpirun by itself")), "{stderr}");
+    assert!(stderr.contains("write `mpirun -x B …` there"), "{stderr}");
+}
+
+#[test]
+fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
+    let stage = Stage::new();
+    fs::write(stage.folder.path().join("empty.toml"), "").unwrap();
+    fs::write(stage.folder.path().join("typo.toml"), "[[variables]]\nname = 'A'\n").unwrap();
+    let cases: [(&[&str], &str); 11] = [
+        (&["empty.toml"], "the space is empty"),
+        (&["typo.toml"], "typo.toml: line 1"),
+        (&["nothing"], "choose one of sockets, ib, algo, channels"),
+        (&["--var", "A=1,2", "--where", "A > 2"], "contradictory"),
+        (&["--var", "NCCL_SOCKET_NTHREAD=1"], "NCCL reads no such variable, but NCCL_SOCKET_NTHREADS"),
+        (&["--var", "NCCL_SOCKET_NTHREADS=32"], "numbers from 1 to 16"),
+        (&["--var", "A=1", "--minimize", "a^b"], "never matches"),
+        (&["--var", "A=1", "--maximize", "("], "no regular expression"),
+        (&["--var", "A=1", "--slurm", "--template", "/no/such.sh"], "/no/such.sh"),
+        (&["--var", "A="], "has no values"),
+        (&["--var", "A=1", "--timeout", "soon"], "write a time as"),
+    ];
+    for (flags, says) in cases {
+        let mut command = stage.busbw(flags);
+        command.args(["--", "sh", "-c", "echo run >> \"$COUNTS/all\""]);
+        let output = output(command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {stderr}");
+        assert!(stderr.contains(says), "{flags:?}: {stderr}");
+    }
+    assert_eq!(stage.runs(), 0);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_refused_before_anything_runs() {
+    let stage = Stage::new();
+    for program in ["./no-such-program", "no-such-program"] {
+        let mut command = stage.busbw(&["--var", "A=1,2"]);
+        command.args(["--", program]);
+        let output = output(command);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&format!("{program}: no such program here")), "{stderr}");
+        assert!(!stage.folder.path().join("store").exists());
+    }
+}
+
+#[test]
+fn an_objective_that_the_first_output_does_not_hold_ends_the_sweep() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--var", "A=1,2", "--minimize", "loss ([0-9.]+)"]);
+    command.args(["--", "sh", "-c", "echo run >> \"$COUNTS/all\""]);
+    let output = output(command);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), stage.runs()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("the output has nothing that 'loss ([0-9.]+)' matches"), "{stderr}");
+}
+
+#[test]
+fn another_command_is_refused_the_store() {
+    let stage = Stage::new();
+    json(stage.tune(&["--json", "space.toml"]));
+    let mut other = stage.busbw(&["space.toml"]);
+    other.args(["--", "true"]);
+    let output = output(other);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("holds trials of another command"));
+}
+
+#[test]
+fn the_algorithm_found_is_a_line_of_the_tuner_plugin() {
+    let stage = Stage::new();
+    let mut command = stage.busbw(&["--json", "algo", "--minimize", "t ([0-9]+)"]);
+    command.args(["--", "sh", "-c", "test \"$NCCL_ALGO$NCCL_PROTO\" = TreeLL && echo t 3 || echo t 9"]);
+    json(command);
+    let conf = fs::read_to_string(stage.folder.path().join("store/nccl_tuner.conf")).unwrap();
+    assert_eq!(conf.lines().last(), Some("allreduce,0,4294967295,tree,ll,-1,-1,-1,-1,-1"));
+}
+
+/// A rank of a launcher's job. The last one prints the time, so that the sweep finds 1 the best only where every rank was told.
+pub fn rank(stage: &Stage, host: &str, rank: &str) -> String {
+    let seen = stage.path("counts");
+    // MPICH's mpirun at times dies of SIGPIPE when a process ends before it has closed that process's standard input.
+    format!("echo ${{A:-default}} >> {seen}/{host}; test {rank} != 1 || echo runtime ${{A:-9}}; sleep 0.3")
+}
+
+/// `busbw tune` of three values of A, in four trials and more.
+pub fn tune_a(stage: &Stage) -> Command {
+    stage.busbw(&["--json", "--var", "A=3,1,2", "--minimize", "runtime ([0-9]+)"])
+}
+
+/// Lets busbw start trials by a launcher.
+pub fn launched(mut tune: Command, launcher: &Command, rank: &str) -> Command {
+    tune.envs(launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    tune.arg("--").arg(launcher.get_program()).args(launcher.get_args()).args(["sh", "-c", rank]);
+    tune
+}
+
+/// What the ranks of a host saw A to be, each value once, sorted.
+pub fn seen(stage: &Stage, host: &str) -> Vec<String> {
+    let text = fs::read_to_string(stage.folder.path().join("counts").join(host)).expect("a rank ran there");
+    let values: BTreeSet<String> = text.lines().map(str::to_owned).collect();
+    values.into_iter().collect()
+}
+
+#[test]
+fn mpich_hands_settings_on_to_its_ranks() {
+    unless_skipped(|| {
+        let stage = Stage::new();
+        let rank = rank(&stage, "rank$PMI_RANK", "$PMI_RANK");
+        let answer = json(launched(tune_a(&stage), &mpirun_mpich(2)?, &rank));
+        assert_eq!(answer["best"]["settings"], serde_json::json!({"A": "1"}), "{answer}");
+        for rank in ["rank0", "rank1"] {
+            assert_eq!(seen(&stage, rank), ["1", "2", "3", "default"]);
+        }
+        Ok(())
+    });
+}

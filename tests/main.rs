@@ -1,0 +1,54 @@
+//! busbw from end to end. The folder says what a test needs: here, nothing but files of the repository (`make check`);
+//! in `here`, processes of this host (`make test`); in `labs`, hosts and nodes and devices of a lab (`make test-all`).
+
+mod accuracy;
+mod bad_input;
+mod check;
+mod compare;
+mod explain;
+mod facts;
+mod fleet;
+mod house;
+mod predict;
+mod rules;
+mod simulate;
+mod verdict;
+
+mod here {
+    pub mod bench_faults;
+    pub mod bench_launchers;
+    mod bench_nccl;
+    mod check;
+    pub mod link;
+    pub mod monitor;
+    mod net_plugins;
+    pub mod tune;
+}
+
+mod labs {
+    mod bench_faults;
+    mod bench_launchers;
+    mod check;
+    mod fleet;
+    mod guest;
+    mod link;
+    mod monitor;
+    mod net_plugin_faults;
+    mod tune;
+    mod walks;
+}
+
+mod support {
+    pub mod command;
+    pub mod fakes;
+    pub mod guest;
+    pub mod lab;
+    #[allow(dead_code, reason = "the plugin's own tests use more of it")]
+    pub mod plugin;
+    pub mod process;
+    pub mod published;
+    pub mod shared;
+    pub mod skip;
+    pub mod table;
+    pub mod tree;
+}
