@@ -1,5 +1,5 @@
-//! The file of `-J`: nccl-tests' JSON, file version 3 (`src/util.cu` of nccl-tests 2.19.6), described in
-//! `docs/schema/nccl-tests-3.schema.json`.
+//! The file of `-J`: nccl-tests' JSON, file version 3 (`src/util.cu` of nccl-tests 2.19.6). `docs/schema` is made from the types
+//! that are written (`BUSBW_BLESS=1 cargo test -p busbw-bench schema`).
 //!
 //! As there, booleans are the strings "true" and "false", the root is padded, what is no number is "nan" (and "inf",
 //! which nccl-tests writes bare), and of a process with several ranks only the first is listed. Other than there, the
@@ -15,6 +15,8 @@ use crate::row::{Half, NicTraffic, PerIteration, Row};
 use crate::statistics::Iterations;
 use crate::table::{Footer, nccl_version};
 use crate::{Error, Result};
+use busbw_model::{Datatype, answer};
+use schemars::{JsonSchema, Schema};
 use serde::{Serialize, Serializer};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -23,6 +25,64 @@ use std::time::SystemTime;
 
 /// nccl-tests' version of the file.
 const FILE_VERSION: u32 = 3;
+
+/// The JSON Schema of the file, as `docs/schema` keeps it.
+pub fn schema() -> Schema {
+    answer::generated::<Whole>("nccl-tests JSON, file version 3", "nccl-tests-3")
+}
+
+/// What `busbw bench -J FILE` writes: the JSON of nccl-tests 2.19.6 (file version 3, src/util.cu), and what busbw adds to it
+/// (out_of_place_nics, in_place_nics, repetitions). Booleans are the strings "true" and "false"; a number that is none is "nan",
+/// "inf" or "-inf". A run that failed has no out_of_bounds and no average_bus_bandwidth, possibly no config and results, and says
+/// in errors why. Of the environment only variables that begin with NCCL_, BUSBW_, OMPI_, SLURM_ or PMI are written, and none
+/// whose name speaks of a token, secret, password, key, JWT, cookie, credential or authentication.
+#[derive(JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
+#[allow(dead_code)] // `Json` writes it member by member, while the run goes on.
+struct Whole<'a> {
+    /// Version of the file.
+    #[schemars(extend("const" = FILE_VERSION))]
+    version: u32,
+    /// When the run began, in the host's time zone.
+    #[schemars(extend("pattern" = TIME))]
+    start_time: &'a str,
+    /// The command line, the program's name first.
+    args: &'a [String],
+    /// NAME=value.
+    #[schemars(inner(regex(pattern = "^(NCCL_|BUSBW_|OMPI_|SLURM_|PMI)")))]
+    env: &'a [String],
+    /// NCCL's version code, 22907 for 2.29.7; 0 without NCCL.
+    #[schemars(range(min = 0))]
+    nccl_version: i32,
+    /// The libraries of a run on GPUs, found at run time. nccl-tests has no such member.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    libraries: Option<&'a [Library]>,
+    /// How it was measured.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    config: Option<Config<'a>>,
+    /// A result per row of the table, in its order.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    results: Option<Vec<Entry<'a>>>,
+    /// The check of data.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    out_of_bounds: Option<OutOfBounds>,
+    /// The mean of bus_bw over all halves.
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    average_bus_bandwidth: Option<Average>,
+    /// The spread over whole repetitions (--repeat).
+    #[schemars(skip_serializing_if = "Option::is_none")]
+    repetitions: Option<&'a Repetitions>,
+    /// What ended the run early.
+    errors: &'a [&'a str],
+    /// When the run ended, in the host's time zone.
+    #[schemars(extend("pattern" = TIME))]
+    end_time: &'a str,
+}
+
+/// How a moment is written.
+const TIME: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$";
+/// How a truth is written.
+const TRUTHS: [&str; 2] = ["true", "false"];
 
 /// A file that grows with the run, and is whole JSON also when the run fails or this value is dropped.
 pub struct Json {
@@ -170,49 +230,74 @@ pub(crate) fn number<S: Serializer>(value: &f64, serializer: S) -> std::result::
     }
 }
 
-#[derive(Serialize)]
+/// The check of data.
+#[derive(Serialize, JsonSchema)]
 struct OutOfBounds {
+    /// Checks that found wrong elements, counted on every rank.
     count: u64,
+    /// Whether there are none.
+    #[schemars(extend("enum" = TRUTHS))]
     okay: &'static str,
 }
 
-#[derive(Serialize)]
+/// The mean of bus_bw over all halves.
+#[derive(Serialize, JsonSchema)]
 struct Average {
+    /// GB/s.
     #[serde(serialize_with = "number")]
+    #[schemars(with = "Number")]
     bandwidth: f64,
+    /// Whether it is within 10% of NCCL_TESTS_MIN_BW.
+    #[schemars(extend("enum" = ["true", "false", "unchecked"]))]
     okay: &'static str,
 }
 
-#[derive(Serialize)]
+/// How it was measured.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 struct Config<'a> {
+    /// Threads per process.
     nthreads: u32,
+    /// Ranks per thread.
     ngpus: u32,
     minimum_bytes: u64,
     maximum_bytes: u64,
+    /// Factor between sizes; this or step_bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     step_factor: Option<u32>,
+    /// Bytes between sizes; this or step_factor.
     #[serde(skip_serializing_if = "Option::is_none")]
     step_bytes: Option<u64>,
     warmup_iters: u32,
     iterations: u32,
     aggregated_iterations: u32,
+    /// Checks per size; 0 is none.
     validation: u32,
     graph: u32,
+    #[schemars(extend("enum" = TRUTHS))]
     blocking_collectives: &'static str,
+    #[schemars(extend("enum" = TRUTHS))]
     per_iter_timing: &'static str,
     per_iter_skip: u32,
+    #[schemars(extend("enum" = TRUTHS))]
     parallel_init: &'static str,
+    /// The first rank of each process.
     devices: Vec<DeviceEntry<'a>>,
 }
 
-#[derive(Serialize)]
+/// A rank.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Device", extend("additionalProperties" = false))]
 struct DeviceEntry<'a> {
     rank: usize,
+    /// The group that tested together (NCCL_TESTS_SPLIT).
     group: u32,
     pid: u32,
     hostname: &'a str,
     device: usize,
+    /// PCI bus id.
     device_hex: &'a str,
+    /// Name of the device.
     device_info: &'a str,
 }
 
@@ -254,13 +339,21 @@ impl<'a> DeviceEntry<'a> {
     }
 }
 
-#[derive(Serialize)]
+/// A row of the table.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Result", extend("additionalProperties" = false))]
 struct Entry<'a> {
+    /// Bytes of the larger buffer.
     size: usize,
+    /// Elements.
     count: usize,
     #[serde(rename = "type")]
+    #[schemars(with = "Datatype")]
     datatype: &'static str,
+    #[schemars(extend("enum" = ["sum", "prod", "max", "min", "avg", "mulsum", "none", ""]))]
     redop: &'static str,
+    /// Padded to six characters; -1 where there is none.
+    #[schemars(extend("pattern" = "^ *-?[0-9]+$"))]
     root: String,
     out_of_place: HalfEntry,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -298,17 +391,27 @@ impl<'a> Entry<'a> {
     }
 }
 
-#[derive(Serialize)]
+/// A number, or the name of what is none.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("type" = ["number", "string"], "pattern" = "^(nan|-?inf)$"))]
 struct Number(#[serde(serialize_with = "number")] f64);
 
-#[derive(Serialize)]
+/// One half of a row.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Half", extend("additionalProperties" = false, "anyOf" = [{"required": ["time"]}, {"required": ["cpu_time"]}]))]
 struct HalfEntry {
+    /// Microseconds of one operation; this or cpu_time.
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<Number>,
+    /// Microseconds of the call (-C 1); this or time.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_time: Option<Number>,
+    /// GB/s.
     alg_bw: Number,
+    /// GB/s.
     bus_bw: Number,
+    /// Wrong elements of all ranks; null where nothing was checked.
+    #[schemars(range(min = 0))]
     nwrong: Option<f64>,
 }
 
@@ -324,12 +427,17 @@ impl HalfEntry {
     }
 }
 
-#[derive(Serialize)]
+/// The iterations of a half (-I 1), microseconds but for cv_pct.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Iterations", extend("additionalProperties" = false))]
 struct IterationsEntry<'a> {
+    /// Left out of the statistics (-K).
     skipped_iterations: usize,
     #[serde(flatten)]
     stats: Iterations,
+    /// Every iteration, that of the slowest process.
     times_us: &'a [f64],
+    /// The same per process, where there are several.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     per_process_max_times_us: &'a [Vec<f64>],
 }

@@ -2,10 +2,12 @@
 
 use crate::row::Row;
 use crate::statistics::Spread;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// The spread of busbw over whole repetitions of all sizes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub struct Repetitions {
     /// How often everything ran.
     pub count: u32,
@@ -14,7 +16,8 @@ pub struct Repetitions {
 }
 
 /// The rows of one size, datatype, reduction and root.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub struct Repeated {
     /// Bytes of the larger buffer.
     pub size: usize,
@@ -27,9 +30,11 @@ pub struct Repeated {
     pub root: i64,
     /// busbw out of place, in GB/s.
     #[serde(rename = "out_of_place_bus_bw", serialize_with = "finite")]
+    #[schemars(with = "Option<Spread>")]
     pub out_of_place: Spread,
     /// busbw in place, in GB/s.
     #[serde(rename = "in_place_bus_bw", serialize_with = "finite")]
+    #[schemars(with = "Option<Spread>")]
     pub in_place: Spread,
 }
 

@@ -49,7 +49,8 @@ pub struct PerIteration {
 }
 
 /// What a NIC carried while the iterations of a half were timed, headers of every layer included.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub struct NicTraffic {
     /// Host.
     pub host: String,

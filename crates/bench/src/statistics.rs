@@ -1,9 +1,10 @@
 //! Statistics of repeated measurements.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Of the iterations of one half of a row (`-I`), in microseconds (`computeIterStats` of nccl-tests' `src/util.cu`).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Iterations {
     /// Fastest.
     pub min_us: f64,
@@ -40,7 +41,8 @@ impl Iterations {
 }
 
 /// Of one value over whole repetitions (`--repeat`).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub struct Spread {
     /// Mean.
     pub mean: f64,

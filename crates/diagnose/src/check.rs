@@ -77,14 +77,8 @@ fn unheard(silent: &Silent) -> CheckItem {
         "Log in without a password and start busbw there, from where you ran this: `ssh -o BatchMode=yes {host} busbw --version`; \
          if that works, name the interface that leads there: `export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`"
     );
-    CheckItem {
-        area: Area::Mpi,
-        item: "hello",
-        host: host.clone(),
-        device: None,
-        detail: silent.why.clone(),
-        outcome: Outcome::Fail { remedy, code: Some(Code::MpiLaunch) },
-    }
+    let line = CheckItem::ok(Area::Mpi, "hello", host, None, silent.why.clone());
+    CheckItem { outcome: Outcome::Fail, remedy: Some(remedy), code: Some(Code::MpiLaunch), ..line }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Answers that busbw kept as JSON: `busbw.explain/1` of explain and doctor, `busbw.check/1`, `busbw.link/1`.
 
+use busbw_model::answer::known;
 use busbw_model::{
-    BenchDevice, BenchRow, BenchTable, Bytes, Check, Code, Collective, Datatype, EnvOrigin, EnvSetting, GBps, Library,
-    Link, LinkEnd, LinkFigures, LinkRun, LinkTransport, Measure, Micros, Place, RedOp, Run, SavedFinding, Severity,
-    SourceLine, VersionLine,
+    BenchDevice, BenchRow, BenchTable, CheckItem, Code, Collective, EnvOrigin, EnvSetting, GBps, Gpu, Link, LinkEnd,
+    LinkRun, LinkTransport, NcclVersion, Node, Outcome, Place, Run, SavedFinding, Severity, SourceLine, VersionLine,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -49,12 +49,10 @@ pub(crate) fn read(schema: Schema, text: &str, input: u32, run: &mut Run) -> ser
         }
         Schema::Check => {
             let Checked { items } = serde_json::from_str(text)?;
-            run.saved_findings.extend(items.into_iter().filter_map(|item| item.finding(place)));
+            run.saved_findings.extend(items.into_iter().filter_map(|item| called_for(item, place)));
         }
         Schema::Link => {
             let Links { transport, ends, links, findings } = serde_json::from_str(text)?;
-            let ends = ends.into_iter().map(LinkEnd::from).collect();
-            let links = links.into_iter().map(Link::from).collect();
             run.link_runs.push((SourceLine::new(place, ""), LinkRun { transport, ends, links, interrupted: None }));
             let found = findings.into_iter().filter_map(Found::known);
             run.saved_findings.extend(found.map(|finding| saved(finding, &None, place)));
@@ -90,15 +88,10 @@ pub fn explained(text: &str) -> serde_json::Result<Explained> {
     let setting =
         |((name, value), origin)| EnvSetting { name, value, origin, source: SourceLine::default(), hosts: Vec::new() };
     run.nccl.env = by_log.chain(by_command).map(setting).collect();
-    let versions = nccl.into_iter().flat_map(|nccl| nccl.versions);
-    let version = |version| VersionLine {
-        version,
-        cuda: None,
-        library: Library::default(),
-        processes: Vec::new(),
-        source: SourceLine::default(),
+    let line = |NcclVersion { version, cuda, library }| {
+        Some(VersionLine { version: version?, cuda, library, processes: Vec::new(), source: SourceLine::default() })
     };
-    run.nccl.versions = versions.map(version).collect();
+    run.nccl.versions = nccl.and_then(line).into_iter().collect();
     let only_host = match nodes.as_slice() {
         [only] => Some(only.host.clone()),
         _ => None,
@@ -111,6 +104,18 @@ fn saved((code, severity, text): (Code, Severity, String), host: &Option<String>
     SavedFinding { host: host.clone(), code, severity, text, source }
 }
 
+/// What calls for action and leads to a finding.
+fn called_for(item: CheckItem, place: Place) -> Option<SavedFinding> {
+    let severity = match item.outcome {
+        Outcome::Fail => Severity::Error,
+        Outcome::Warn => Severity::Warning,
+        Outcome::Ok | Outcome::Skip => return None,
+    };
+    let device = item.device.map_or(String::new(), |device| format!(" of {device}"));
+    let text = format!("{}{device}: {}", item.item, item.detail);
+    Some(saved((item.code?, severity, text), &Some(item.host), place))
+}
+
 /// The ranks of the nodes' GPUs: what the table's device list was made of.
 fn devices(nodes: &[Node]) -> Vec<BenchDevice> {
     let device = |node: &Node, gpu: &Gpu| {
@@ -121,6 +126,8 @@ fn devices(nodes: &[Node]) -> Vec<BenchDevice> {
     nodes.iter().flat_map(|node| node.gpus.iter().filter_map(move |gpu| device(node, gpu))).collect()
 }
 
+// Of each answer, the members that are read: their types are those that are written.
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Document {
@@ -128,34 +135,14 @@ struct Document {
     findings: Vec<Found>,
     environment: BTreeMap<String, String>,
     launch_environment: BTreeMap<String, String>,
-    nccl: Option<Nccl>,
+    nccl: Option<NcclVersion>,
     nodes: Vec<Node>,
 }
 
 #[derive(Deserialize)]
-struct Nccl {
-    #[serde(default)]
-    versions: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    host: String,
-    #[serde(default)]
-    gpus: Vec<Gpu>,
-}
-
-#[derive(Deserialize)]
-struct Gpu {
-    rank: Option<u32>,
-    device: Option<u32>,
-    bus_id: Option<String>,
-    name: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct Found {
-    code: String,
+    #[serde(default, deserialize_with = "known")]
+    code: Option<Code>,
     severity: Option<Severity>,
     title: String,
 }
@@ -163,142 +150,38 @@ struct Found {
 impl Found {
     /// Of a code that this version knows.
     fn known(self) -> Option<(Code, Severity, String)> {
-        Some((Code::from_name(&self.code)?, self.severity.unwrap_or(Severity::Info), self.title))
+        Some((self.code?, self.severity.unwrap_or(Severity::Info), self.title))
     }
 }
 
 #[derive(Deserialize)]
 struct Table {
-    collective: Option<String>,
+    #[serde(default, deserialize_with = "known")]
+    collective: Option<Collective>,
     nranks: Option<u32>,
-    rows: Vec<Row>,
-    avg_busbw_gbs: Option<f64>,
-}
-
-#[derive(Deserialize)]
-struct Row {
-    size_bytes: u64,
-    count: Option<u64>,
-    datatype: Option<String>,
-    redop: Option<String>,
-    out_of_place: Option<Half>,
-    in_place: Option<Half>,
-}
-
-#[derive(Deserialize)]
-struct Half {
-    time_us: Option<f64>,
-    algbw_gbs: Option<f64>,
-    busbw_gbs: Option<f64>,
+    rows: Vec<BenchRow>,
+    avg_busbw_gbs: Option<GBps>,
 }
 
 impl From<Table> for BenchTable {
-    fn from(table: Table) -> Self {
-        BenchTable {
-            collective: table.collective.as_deref().and_then(Collective::from_name),
-            nranks: table.nranks,
-            rows: table.rows.into_iter().map(BenchRow::from).collect(),
-            printed_avg_busbw: table.avg_busbw_gbs.map(GBps),
-            ..BenchTable::default()
-        }
-    }
-}
-
-impl From<Row> for BenchRow {
-    fn from(row: Row) -> Self {
-        BenchRow {
-            doubted: false,
-            size: Bytes(row.size_bytes),
-            count: row.count,
-            datatype: row.datatype.as_deref().and_then(Datatype::from_name),
-            redop: row.redop.as_deref().and_then(RedOp::from_name),
-            root: None,
-            out_of_place: row.out_of_place.and_then(Half::measure),
-            in_place: row.in_place.and_then(Half::measure),
-            source: SourceLine::default(),
-        }
-    }
-}
-
-impl Half {
-    fn measure(self) -> Option<Measure> {
-        Some(Measure {
-            time: Micros(self.time_us?),
-            algbw: GBps(self.algbw_gbs?),
-            busbw: GBps(self.busbw_gbs?),
-            check: Check::NotDone,
-            iterations: None,
-        })
+    fn from(Table { collective, nranks, rows, avg_busbw_gbs }: Table) -> Self {
+        BenchTable { collective, nranks, rows, printed_avg_busbw: avg_busbw_gbs, ..BenchTable::default() }
     }
 }
 
 #[derive(Deserialize)]
 struct Checked {
     #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    item: String,
-    host: String,
-    device: Option<String>,
-    detail: String,
-    result: String,
-    code: Option<String>,
-}
-
-impl Item {
-    /// What calls for action and leads to a finding.
-    fn finding(self, place: Place) -> Option<SavedFinding> {
-        let severity = match self.result.as_str() {
-            "fail" => Severity::Error,
-            "warn" => Severity::Warning,
-            _ => return None,
-        };
-        let device = self.device.map_or(String::new(), |device| format!(" of {device}"));
-        let text = format!("{}{device}: {}", self.item, self.detail);
-        Some(saved((Code::from_name(&self.code?)?, severity, text), &Some(self.host), place))
-    }
+    items: Vec<CheckItem>,
 }
 
 #[derive(Deserialize)]
 struct Links {
     transport: LinkTransport,
-    ends: Vec<End>,
-    links: Vec<Measured>,
+    ends: Vec<LinkEnd>,
+    links: Vec<Link>,
     #[serde(default)]
     findings: Vec<Found>,
-}
-
-#[derive(Deserialize)]
-struct End {
-    host: String,
-    nic: String,
-    address: String,
-    rate_gbit_s: Option<f64>,
-    trouble: Option<String>,
-}
-
-impl From<End> for LinkEnd {
-    fn from(End { host, nic, address, rate_gbit_s, trouble }: End) -> Self {
-        LinkEnd { host, nic, address, rate_gbit_s, trouble }
-    }
-}
-
-#[derive(Deserialize)]
-struct Measured {
-    from: usize,
-    to: usize,
-    error: Option<String>,
-    gbit_s: Option<f64>,
-}
-
-impl From<Measured> for Link {
-    fn from(Measured { from, to, error, gbit_s }: Measured) -> Self {
-        let figures = gbit_s.map(|gbit_s| LinkFigures { gbit_s, ..LinkFigures::default() });
-        Link { from, to, outcome: figures.ok_or(error.unwrap_or_default()) }
-    }
 }
 
 #[cfg(test)]
@@ -319,10 +202,28 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_of_explain_gives_figures_versions_and_what_was_found() {
+        let text = r#"{"schema": "busbw.explain/1",
+            "nccl": {"version": "2.27.7", "cuda": "12.4", "library": "nccl"},
+            "tables": [{"collective": "all_reduce", "nranks": 8, "avg_busbw_gbs": 1.5, "rows": [
+                {"size_bytes": 8, "count": 2, "datatype": "of later", "redop": "sum", "root": 3,
+                 "out_of_place": {"time_us": 2.0, "algbw_gbs": 1.0, "busbw_gbs": 1.75, "wrong": 4},
+                 "in_place": {"time_us": null, "algbw_gbs": 1.0, "busbw_gbs": null, "wrong": null}}]}],
+            "findings": [{"code": "pcie.acs", "severity": "warning", "title": "ACS is on"}, {"code": "of.later", "title": ""}]}"#;
+        let Explained { run, findings, .. } = explained(text).expect("such a document");
+        assert_eq!(run.nccl.versions[0].version, "2.27.7");
+        assert_eq!(findings, [(Code::PcieAcs, Severity::Warning, "ACS is on".to_string())]);
+        let row = &run.tables[0].rows[0];
+        assert_eq!((row.count, row.datatype, row.root, &row.in_place), (Some(2), None, None, &None));
+        let half = row.out_of_place.as_ref().expect("its figures are numbers");
+        assert_eq!((half.busbw, half.check), (GBps(1.75), busbw_model::Check::NotDone));
+    }
+
+    #[test]
     fn a_check_gives_what_calls_for_action() {
         let text = r#"{"schema": "busbw.check/1", "items": [
-            {"item": "link", "host": "a", "device": "mlx5_0", "detail": "x8 of x16", "result": "fail", "code": "pcie.degraded"},
-            {"item": "port", "host": "a", "device": null, "detail": "Active", "result": "ok", "code": null}]}"#;
+            {"area": "pcie", "item": "link", "host": "a", "device": "mlx5_0", "detail": "x8 of x16", "result": "fail", "code": "pcie.degraded"},
+            {"area": "rdma", "item": "port", "host": "a", "device": null, "detail": "Active", "result": "ok", "code": null}]}"#;
         let mut run = Run::default();
         read(Schema::Check, text, 3, &mut run).expect("such a document");
         let found: Vec<_> = run.saved_findings.iter().map(|f| (f.host.as_deref(), f.code, &*f.text)).collect();

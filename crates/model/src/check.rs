@@ -1,10 +1,13 @@
 //! What `busbw check` concludes from the facts of nodes.
 
+use crate::answer::known;
 use crate::finding::Code;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 
 /// The part of a node that an item is about, in the order in which a person would look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)] // named by `title`
 pub enum Area {
@@ -36,67 +39,29 @@ impl Area {
     }
 }
 
-/// How a check came out. Only what calls for action has a remedy, and all that does has one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// As it should be.
-    Ok,
-    /// It may cost speed, or a run.
-    Warn {
-        /// What to do; text in backquotes can be pasted into a shell.
-        remedy: String,
-        /// The finding of `busbw explain` that it leads to.
-        code: Option<Code>,
-    },
-    /// It will cost speed, or a run.
-    Fail {
-        /// What to do.
-        remedy: String,
-        /// The finding of `busbw explain` that it leads to.
-        code: Option<Code>,
-    },
-    /// It could not be checked.
-    Skip {
-        /// Why.
-        why: String,
-    },
-}
-
-impl Outcome {
+named! {
+    /// How a check came out.
+    pub enum Outcome {
+        /// As it should be.
+        Ok = "ok",
+        /// It may cost speed, or a run.
+        Warn = "warn",
+        /// It will cost speed, or a run.
+        Fail = "fail",
+        /// It could not be checked.
+        Skip = "skip",
+    }
     /// `ok`, `warn`, `fail` or `skip`.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Outcome::Ok => "ok",
-            Outcome::Warn { .. } => "warn",
-            Outcome::Fail { .. } => "fail",
-            Outcome::Skip { .. } => "skip",
-        }
-    }
-
-    /// What to do, where there is something to do.
-    pub fn remedy(&self) -> Option<&str> {
-        match self {
-            Outcome::Warn { remedy, .. } | Outcome::Fail { remedy, .. } => Some(remedy),
-            Outcome::Ok | Outcome::Skip { .. } => None,
-        }
-    }
-
-    /// The finding that it leads to.
-    pub fn code(&self) -> Option<Code> {
-        match self {
-            Outcome::Warn { code, .. } | Outcome::Fail { code, .. } => *code,
-            Outcome::Ok | Outcome::Skip { .. } => None,
-        }
-    }
+    as_str
 }
 
 /// One line of the table: something of a node that was checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckItem {
     /// The part of the node.
     pub area: Area,
     /// What was checked: `port state`.
-    pub item: &'static str,
+    pub item: Cow<'static, str>,
     /// The node.
     pub host: String,
     /// The device, where it is about one of several: `mlx5_0/1` (port 1), `eth0`, `GPU 0`.
@@ -104,11 +69,27 @@ pub struct CheckItem {
     /// What was found: `ACTIVE, LinkUp`.
     pub detail: String,
     /// How it came out.
+    #[serde(rename = "result")]
     pub outcome: Outcome,
+    /// Why it was skipped.
+    pub why: Option<String>,
+    /// What to do; text in backquotes can be pasted into a shell. Only what calls for action has a remedy, and all that does has one.
+    pub remedy: Option<String>,
+    /// The finding of `busbw explain` that it leads to.
+    #[serde(default, deserialize_with = "known")]
+    pub code: Option<Code>,
+}
+
+impl CheckItem {
+    /// Something that is as it should be.
+    pub fn ok(area: Area, item: &'static str, host: &str, device: Option<String>, detail: String) -> Self {
+        let (item, host, outcome) = (item.into(), host.into(), Outcome::Ok);
+        CheckItem { area, item, host, device, detail, outcome, why: None, remedy: None, code: None }
+    }
 }
 
 /// A thing that should be equal on all nodes and is not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OddOne {
     /// The part of the node.
     pub area: Area,
@@ -117,13 +98,34 @@ pub struct OddOne {
     /// What most nodes have; none where no value has a majority.
     pub majority: Option<String>,
     /// The nodes that differ from that, or all nodes without a majority, with what they have.
+    #[serde(serialize_with = "differ")]
+    #[schemars(with = "Vec<Differing>")]
     pub differ: Vec<(String, String)>,
+    /// Whether it counts as a fail; a warning otherwise.
+    #[serde(rename = "result", serialize_with = "fail_or_warn")]
+    #[schemars(with = "String", extend("enum" = ["warn", "fail"]))]
+    pub fails: bool,
     /// What to do.
     pub remedy: String,
-    /// Whether it counts as a fail; a warning otherwise.
-    pub fails: bool,
     /// The finding that it leads to.
     pub code: Option<Code>,
+}
+
+/// A node that differs from the others.
+#[derive(Serialize, JsonSchema)]
+struct Differing<'a> {
+    /// The node.
+    host: &'a str,
+    /// What it has.
+    value: &'a str,
+}
+
+fn differ<S: Serializer>(nodes: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(nodes.iter().map(|(host, value)| Differing { host, value }))
+}
+
+fn fail_or_warn<S: Serializer>(fails: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    if *fails { Outcome::Fail } else { Outcome::Warn }.serialize(serializer)
 }
 
 /// The whole answer.
@@ -142,16 +144,10 @@ impl Checked {
     pub fn counts(&self) -> [usize; 4] {
         let mut counts = [0; 4];
         for item in &self.items {
-            let at = match item.outcome {
-                Outcome::Ok => 0,
-                Outcome::Warn { .. } => 1,
-                Outcome::Fail { .. } => 2,
-                Outcome::Skip { .. } => 3,
-            };
-            counts[at] += 1;
+            counts[item.outcome as usize] += 1;
         }
         for odd in &self.odd_ones {
-            counts[if odd.fails { 2 } else { 1 }] += 1;
+            counts[if odd.fails { Outcome::Fail } else { Outcome::Warn } as usize] += 1;
         }
         counts
     }

@@ -1,7 +1,11 @@
 //! Nodes and what is in them, as far as the inputs tell.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// A machine that ranks ran on.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Node {
     /// Host name as printed.
     pub host: String,
@@ -12,7 +16,8 @@ pub struct Node {
 }
 
 /// A GPU of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Gpu {
     /// Rank in the largest communicator, where known.
     pub rank: Option<u32>,
@@ -25,7 +30,8 @@ pub struct Gpu {
 }
 
 /// A NIC as NCCL lists it: `NET/IB : Using [0]mlx5_0:1/RoCE`, `NET/Socket : Using [0]eth0:10.0.0.1<0>`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Nic {
     /// Index that `NET/IB/N` refers to.
     pub index: Option<u32>,

@@ -1,6 +1,8 @@
 //! Communicators: their ranks, rings, trees and the edges between ranks.
 
 use crate::place::Place;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
@@ -291,7 +293,7 @@ pub enum GdrUse {
 }
 
 /// An ordered pair of ranks on different nodes that are neighbours in rings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Crossing {
     /// Sender.
     pub from: u32,

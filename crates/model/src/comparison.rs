@@ -3,6 +3,7 @@
 use crate::collective::Collective;
 use crate::finding::Code;
 use crate::units::{Bytes, GBps, Micros};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Runs of one test side by side. The first is the one that the others are held against.
@@ -44,7 +45,7 @@ pub struct ComparedRun {
 }
 
 /// What carried the traffic between nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
     /// TCP sockets.
@@ -104,11 +105,13 @@ pub struct Contest {
 }
 
 /// Neighbouring sizes with one outcome.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct SizeRange {
     /// The smallest size.
+    #[serde(rename = "from_bytes")]
     pub from: Bytes,
     /// The largest.
+    #[serde(rename = "to_bytes")]
     pub to: Bytes,
     /// Who is faster.
     pub faster: Faster,
@@ -117,7 +120,7 @@ pub struct SizeRange {
 }
 
 /// Which of two runs is faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Faster {
     /// The first.
@@ -129,16 +132,17 @@ pub enum Faster {
 }
 
 /// Times of small messages, in place and out of place.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct SmallMessages {
     /// The largest size that counts as small here.
+    #[serde(rename = "up_to_bytes")]
     pub up_to: Bytes,
     /// The other's time over the first's: the least and the greatest over sizes and placements.
     pub time_ratio: (f64, f64),
 }
 
 /// Something in which runs differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Difference {
     /// What kind of thing it is.
     pub kind: DifferenceKind,
@@ -149,7 +153,7 @@ pub struct Difference {
 }
 
 /// What runs differ in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DifferenceKind {
     /// What carries traffic between nodes.

@@ -2,6 +2,7 @@
 //! `monitor` what moves.
 
 use crate::{Code, Severity};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the file holds.
@@ -44,7 +45,7 @@ impl Family {
 }
 
 /// What a counter gives, whatever its name is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
     /// Bytes sent.

@@ -4,6 +4,7 @@ use crate::environment::Variable;
 use crate::peers::PeerGroup;
 use crate::place::SourceLine;
 use crate::units::{Bytes, GBps};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -51,7 +52,7 @@ macro_rules! codes {
 macro_rules! declare {
     ($($code:ident $name:literal $meaning:literal)*) => {
         /// What a finding is about. The codes are a contract: programs outside this repository match on them.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         #[allow(missing_docs)] // documented once, in docs/findings.md and in `Code::meaning`
         pub enum Code {
             $(#[serde(rename = $name)] $code,)*
@@ -162,11 +163,13 @@ impl Evidence {
 }
 
 /// What a remedy should gain.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Gain {
-    /// busbw now.
+    /// busbw now, GB/s.
+    #[serde(rename = "from_busbw_gbs")]
     pub from_busbw: GBps,
-    /// busbw to expect, the range's ends.
+    /// busbw to expect, GB/s: the low and the high end.
+    #[serde(rename = "to_busbw_gbs")]
     pub to_busbw: (GBps, GBps),
     /// Where the figure comes from.
     pub basis: String,
@@ -215,7 +218,8 @@ impl Verdict {
 }
 
 /// Something that was judged, how, and how it came out. What is not listed was not judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Judged {
     /// What kind of thing it is: the verdict asks for it.
     #[serde(skip)]
@@ -245,7 +249,7 @@ pub enum Subject {
 }
 
 /// How something came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Judgement {
     /// As it should be.
@@ -257,11 +261,13 @@ pub enum Judgement {
 }
 
 /// What such a machine should reach, where it can be said.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Expected {
-    /// busbw at the size it is said for.
+    /// busbw, GB/s.
+    #[serde(rename = "busbw_gbs")]
     pub busbw: GBps,
-    /// The size.
+    /// Size that it is said for, bytes.
+    #[serde(rename = "size_bytes")]
     pub at: Option<Bytes>,
     /// What limits it.
     pub bottleneck: String,
@@ -286,13 +292,16 @@ impl ExpectedTable {
 }
 
 /// What is expected at one size.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ExpectedRow {
-    /// The size, as the table has it.
+    /// Size in bytes, as the table has it.
+    #[serde(rename = "size_bytes")]
     pub size: Bytes,
-    /// Expected busbw.
+    /// Expected busbw in GB/s.
+    #[serde(rename = "busbw_gbs")]
     pub busbw: GBps,
-    /// The busbw that the hardware cannot exceed.
+    /// The busbw in GB/s that the hardware cannot exceed.
+    #[serde(rename = "limit_busbw_gbs")]
     pub limit: GBps,
     /// What limits it, in words.
     pub bottleneck: String,
@@ -322,11 +331,11 @@ pub struct Diagnosis {
 }
 
 /// One thing to run next, and what its output will tell.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Advice {
     /// The question that is open.
     pub question: String,
-    /// The command line.
+    /// The command line that answers it.
     pub command: String,
     /// What to do with the output.
     pub then: String,

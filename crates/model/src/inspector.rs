@@ -7,9 +7,11 @@ use crate::collective::Collective;
 use crate::place::SourceLine;
 use crate::statistics::median;
 use crate::units::{Bytes, GBps, Micros};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// One kind of operation on one communicator, size by size.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct InspectorRun {
     /// Communicator id as printed: `0x7f8c496ae9f661`.
     pub communicator: String,
@@ -22,32 +24,44 @@ pub struct InspectorRun {
     /// NCCL's word: `AllReduce`, `Send`.
     pub operation: String,
     /// The collective; none for `Send` and `Recv`.
+    #[serde(skip)]
     pub collective: Option<Collective>,
     /// By size.
     pub rows: Vec<InspectorRow>,
     /// The first line.
+    #[serde(skip)]
     pub source: SourceLine,
 }
 
 /// All operations of one size.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct InspectorRow {
     /// Message size.
+    #[serde(rename = "size_bytes")]
     pub size: Bytes,
     /// How many operations of how many ranks were measured.
     pub count: u64,
     /// Time.
+    #[serde(rename = "time_us")]
+    #[schemars(with = "Spread<f64>")]
     pub time: Spread<Micros>,
     /// Algorithm bandwidth.
+    #[serde(rename = "algbw_gbs")]
+    #[schemars(with = "Spread<f64>")]
     pub algbw: Spread<GBps>,
     /// Bus bandwidth.
+    #[serde(rename = "busbw_gbs")]
+    #[schemars(with = "Spread<f64>")]
     pub busbw: Spread<GBps>,
     /// Ranks by median time, the shortest first. The rank that comes late waits for nobody, so it has the *shortest* time,
     /// where the others' kernels wait for it.
+    #[serde(skip)]
     pub ranks: Vec<InspectorRank>,
     /// How the times were taken: `kernel_gpu`, `kernel_cpu`, `collective_cpu`, each once.
+    #[serde(skip)]
     pub timing_sources: Vec<String>,
     /// The first line.
+    #[serde(skip)]
     pub source: SourceLine,
 }
 
@@ -65,7 +79,8 @@ pub struct InspectorRank {
 }
 
 /// How values spread.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(rename = "Spread")]
 pub struct Spread<T> {
     /// The least.
     pub min: T,

@@ -10,6 +10,7 @@
 #[macro_use]
 mod named;
 
+pub mod answer;
 mod check;
 mod cluster;
 mod collective;
@@ -61,10 +62,10 @@ pub use finding::{
 };
 pub use host::{LinkLayer, Machine, PcieLink, Told};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
-pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport};
+pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
 pub use nccl::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NetworkLine, NetworkStatement, TuningChoice,
-    VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NcclVersion, NetworkLine, NetworkStatement,
+    TuningChoice, VersionLine, Warning, Who,
 };
 pub use net_plugin::{
     PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,

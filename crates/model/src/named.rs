@@ -5,7 +5,7 @@ macro_rules! named {
     ($(#[$of_enum:meta])* pub enum $Enum:ident { $($(#[$of_value:meta])* $value:ident = $text:literal,)* }
      $(#[$of_name:meta])* $name:ident) => {
         $(#[$of_enum])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         pub enum $Enum {
             $($(#[$of_value])* #[serde(rename = $text)] $value,)*
         }

@@ -1,6 +1,8 @@
 //! What NCCL says about itself in its log, apart from its communicators.
 
 use crate::place::{Place, SourceLine};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 named! {
     /// NCCL or its AMD relative.
@@ -14,6 +16,18 @@ named! {
     }
     /// `nccl` or `rccl`.
     name
+}
+
+/// The library that ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Nccl")]
+pub struct NcclVersion {
+    /// The first version that its log printed, else the one nccl-tests printed.
+    pub version: Option<String>,
+    /// CUDA version it was built for.
+    pub cuda: Option<String>,
+    /// NVIDIA's NCCL or AMD's RCCL.
+    pub library: Library,
 }
 
 /// A process or thread that logs: the prefix `host:pid:tid [dev]`.

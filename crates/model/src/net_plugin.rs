@@ -3,6 +3,7 @@
 use crate::link::LinkLatency;
 use crate::statistics::median;
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Plugins held against NCCL's rules and against each other, between two ends.
@@ -41,7 +42,7 @@ impl PluginReport {
 }
 
 /// What a plugin says of itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginOffer {
     /// The network's name (`ncclNet_t.name`).
     pub network: String,
@@ -56,7 +57,7 @@ pub struct PluginOffer {
 }
 
 /// A device of a plugin (`ncclNetProperties_t`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginDevice {
     /// Its name.
     pub name: String,

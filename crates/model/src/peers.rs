@@ -1,17 +1,22 @@
 //! Nodes and pairs of nodes held against each other, where many were measured alike.
 
 use crate::place::SourceLine;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Measurements of one kind, of different nodes: peers that should be equally fast.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PeerGroup {
     /// What was measured: `all_reduce on 2 ranks of 2 nodes, peak busbw`.
     pub what: String,
-    /// `GB/s` or `Gbit/s`.
+    /// The unit of median, deviation, least, most and value.
+    #[schemars(extend("enum" = ["GB/s", "Gbit/s"]))]
     pub unit: &'static str,
     /// How many nodes took part.
+    #[schemars(range(min = 1))]
     pub nodes: usize,
     /// How many different nodes, or sets of nodes, were measured.
+    #[schemars(range(min = 4))]
     pub measured: usize,
     /// How many of these are not slow.
     pub usual: usize,
@@ -24,6 +29,7 @@ pub struct PeerGroup {
     /// The fastest.
     pub most: f64,
     /// Who is slow, the slowest first.
+    #[serde(skip)]
     pub slow: Vec<SlowPeer>,
 }
 

@@ -4,6 +4,8 @@
 //! whether an operation makes progress. It has said OK during a real timeout.
 
 use crate::place::SourceLine;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 
 /// One answer of `ncclras`.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -57,7 +59,8 @@ pub struct RasGroup {
 }
 
 /// How far a rank's communicator is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum RasStatus {
     /// The process answers and is no member (any more): `NOCOMM`, `UNKNOWN` in 2.24 and 2.25.
     NoCommunicator,
@@ -72,17 +75,21 @@ pub enum RasStatus {
 }
 
 /// A communicator in a RAS report.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct RasCommunicator {
     /// The text's name of it: `0-0`.
+    #[serde(skip)]
     pub name: Option<String>,
     /// The hash in hexadecimal, without `0x`: NCCL's log prints the same as commId.
     pub hash: String,
     /// Number of ranks it should have; JSON only.
+    #[serde(rename = "nranks")]
     pub size: Option<u32>,
     /// Number of ranks that gave no data.
     pub missing_ranks: u32,
     /// The missing ranks that are named.
+    #[serde(serialize_with = "numbers")]
+    #[schemars(with = "Vec<u32>")]
     pub missing: Vec<RasRank>,
     /// How many ranks are in each status, the most frequent first; one entry when all agree.
     pub status: Vec<RasShare<RasStatus>>,
@@ -91,13 +98,15 @@ pub struct RasCommunicator {
     /// Errors of ranks.
     pub errors: Vec<RasError>,
     /// Where the ranks that are named run.
+    #[serde(skip)]
     pub ranks: Vec<RasRank>,
     /// The line that names it.
+    #[serde(skip)]
     pub source: SourceLine,
 }
 
 /// Ranks that have one value in common.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RasShare<T> {
     /// The value.
     pub value: T,
@@ -106,11 +115,12 @@ pub struct RasShare<T> {
     /// The ranks, where named: text names outliers only.
     pub ranks: Vec<u32>,
     /// The line that says it.
+    #[serde(skip)]
     pub source: SourceLine,
 }
 
 /// How far ranks are with one kind of operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RasLaunched {
     /// `AllReduce`; `collective` in 2.24 and 2.25, which count all kinds together.
     pub operation: String,
@@ -154,31 +164,40 @@ pub struct RasRank {
     pub source: SourceLine,
 }
 
+/// The numbers of ranks, all that JSON says of them.
+fn numbers<S: Serializer>(ranks: &[RasRank], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ranks.iter().map(|rank| rank.rank))
+}
+
 /// An error that ranks reported.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RasError {
     /// Whether it came after initialisation (ncclCommGetAsyncError).
+    #[serde(skip)]
     pub asynchronous: bool,
     /// `Remote process error`, `System error` …: RAS's words for ncclResult_t.
+    #[serde(rename = "value")]
     pub error: String,
     /// How many ranks reported it.
     pub count: u32,
     /// The ranks, where named.
     pub ranks: Vec<u32>,
     /// The line.
+    #[serde(skip)]
     pub source: SourceLine,
 }
 
 /// A process that RAS cannot reach.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RasProcess {
-    /// Process id.
-    pub pid: u64,
     /// Address of its node.
     pub host: String,
+    /// Process id.
+    pub pid: u64,
     /// It has not answered for a minute.
     pub dead: bool,
     /// The line.
+    #[serde(skip)]
     pub source: SourceLine,
 }
 

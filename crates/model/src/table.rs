@@ -1,8 +1,11 @@
 //! A table of nccl-tests: what was measured, row by row.
 
+use crate::answer::known;
 use crate::collective::{Collective, Datatype, RedOp};
 use crate::place::{Place, SourceLine};
 use crate::units::{Bytes, GBps, Micros};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashSet;
 
 /// One table of nccl-tests (or of a program that prints the same), from text or from its `-J` JSON.
@@ -125,47 +128,64 @@ impl std::str::FromStr for HostMemory {
 }
 
 /// One row: a size, measured out of place and in place.
-#[derive(Debug, Clone, PartialEq, Default)]
+///
+/// A table that busbw kept as JSON gives its figures only: what was said of their checks and spread was judged then.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BenchRow {
-    /// Size as nccl-tests prints it; for all-gather, reduce-scatter and all-to-all that is the whole buffer of all ranks.
+    /// Size in bytes as nccl-tests prints it; for all-gather, reduce-scatter and all-to-all that is the whole buffer of all ranks.
+    #[serde(rename = "size_bytes")]
     pub size: Bytes,
     /// Number of elements, where printed.
     pub count: Option<u64>,
     /// Element type, where printed and known.
+    #[serde(default, deserialize_with = "known")]
     pub datatype: Option<Datatype>,
     /// Reduction; `None` also where the collective has none.
+    #[serde(default, deserialize_with = "known")]
     pub redop: Option<RedOp>,
     /// Root rank; `None` where the collective has none (printed as -1 or not at all).
+    #[serde(skip_deserializing)]
     pub root: Option<i64>,
-    /// The out-of-place half.
+    /// The out-of-place half: measured with separate buffers.
+    #[serde(default, deserialize_with = "known")]
     pub out_of_place: Option<Measure>,
-    /// The in-place half; some collectives and forks print only one.
+    /// The in-place half: measured in one buffer; some collectives and forks print only one.
+    #[serde(default, deserialize_with = "known")]
     pub in_place: Option<Measure>,
     /// A half was printed and is not believed: its figures are no numbers, or more than any hardware carries.
+    #[serde(skip)]
     pub doubted: bool,
     /// The line (the first of them, when other output tore the row apart).
+    #[serde(skip)]
     pub source: SourceLine,
 }
 
 /// One half of a row.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measure {
-    /// Mean time of one operation; CPU time of the call with `-C`.
+    /// Mean time of one operation, microseconds; CPU time of the call with `-C`.
+    #[serde(rename = "time_us")]
     pub time: Micros,
-    /// Size over time.
+    /// Size over time, GB/s.
+    #[serde(rename = "algbw_gbs")]
     pub algbw: GBps,
-    /// algbw times [`Collective::busbw_factor`].
+    /// algbw times the collective's factor, GB/s: the number to compare with hardware.
+    #[serde(rename = "busbw_gbs")]
     pub busbw: GBps,
-    /// The result of checking the data.
+    /// The result of checking the data. In JSON the number of wrong elements; null where they were not counted.
+    #[serde(rename = "wrong", skip_deserializing)]
+    #[schemars(with = "Option<u64>")]
     pub check: Check,
-    /// Per-iteration statistics (`-I`, nccl-tests 2.19.2 and later).
+    /// Per-iteration statistics (`-I`, nccl-tests 2.19.2 and later); absent where the table has none.
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub iterations: Option<IterationStats>,
 }
 
 /// The last cell of a half: how the data compared with what was expected.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Check {
     /// `N/A`, or no such cell.
+    #[default]
     NotDone,
     /// `#wrong`: the number of wrong elements. A count too wide for its cell is printed rounded (`1.31072e+08`).
     Wrong(u64),
@@ -183,14 +203,23 @@ impl Check {
     }
 }
 
+impl Serialize for Check {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.wrong().serialize(serializer)
+    }
+}
+
 /// Per-iteration columns of `-I`, in µs but for the last.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct IterationStats {
-    /// Fastest iteration.
+    /// Fastest iteration, microseconds.
+    #[serde(rename = "min_us")]
     pub min: Micros,
-    /// Slowest iteration.
+    /// Slowest iteration, microseconds.
+    #[serde(rename = "max_us")]
     pub max: Micros,
-    /// 99th percentile.
+    /// 99th percentile, microseconds.
+    #[serde(rename = "p99_us")]
     pub p99: Micros,
     /// Coefficient of variation in percent.
     pub cv_pct: f64,

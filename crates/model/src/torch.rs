@@ -1,15 +1,18 @@
 //! What PyTorch says of its process groups: the lines of ProcessGroupNCCL's watchdog, and dumps of the flight recorder.
 
 use crate::place::SourceLine;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// A collective or send/receive that a rank enqueued.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, JsonSchema)]
 pub struct TorchWork {
     /// Sequence number in the process group: equal numbers must be equal collectives on all ranks.
     pub sequence: u64,
     /// The watchdog's and the recorder's names made one: `ALLREDUCE`, `_ALLGATHER_BASE`, `SEND 0->1`.
+    #[serde(rename = "operation")]
     pub op: String,
     /// Elements in.
     pub numel_in: Option<u64>,
@@ -18,10 +21,13 @@ pub struct TorchWork {
     /// Datatypes in, as PyTorch prints them: `BFloat16`; the flight recorder's and the DETAIL report's only.
     pub datatype: Option<String>,
     /// Sizes of the tensor by dimension, as PyTorch prints them: `359, 1, 1435, 16`; the DETAIL report's only.
+    #[serde(skip)]
     pub shape: Option<String>,
     /// Where the tensor lies: `cuda`, `cpu`; the DETAIL report's only.
+    #[serde(skip)]
     pub device: Option<String>,
     /// How long the rank waits for it.
+    #[serde(skip)]
     pub timeout_ms: Option<u64>,
 }
 
@@ -34,6 +40,12 @@ pub struct GroupName {
     pub name: Option<String>,
     /// `default_pg`, `TENSOR_MODEL_PARALLEL_GROUP`: what the program calls it.
     pub description: Option<String>,
+}
+
+impl Serialize for GroupName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl fmt::Display for GroupName {
@@ -109,7 +121,7 @@ pub enum TorchEvent {
 }
 
 /// How far a rank is in a process group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Standing {
     /// Sequence number of the last work that it enqueued; 0 for none (PyTorch's -1, as numbers begin at 1); `None` where
     /// nothing tells.
@@ -164,7 +176,8 @@ pub struct FlightEntry {
 }
 
 /// How far an operation was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum WorkState {
     /// Enqueued; the kernel has not started.
     #[default]
@@ -176,50 +189,86 @@ pub enum WorkState {
 }
 
 /// A process group as all witnesses together show it: watchdog lines and flight-recorder dumps of any number of ranks.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct ProcessGroup {
-    /// Its name, as complete as the witnesses tell.
+    /// Its name, as complete as the witnesses tell: what the program calls it, else its number.
+    #[schemars(with = "String")]
     pub name: GroupName,
     /// Its ranks, where known.
     pub members: Vec<u32>,
     /// How far each witness is.
+    #[serde(serialize_with = "by_rank")]
+    #[schemars(with = "Vec<OfRank>")]
     pub ranks: BTreeMap<u32, RankStanding>,
     /// Sequence numbers at which ranks ran different collectives, ascending.
     pub mismatches: Vec<CollectiveMismatch>,
 }
 
 /// How far one rank is in a process group, and what it is stuck in.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct RankStanding {
     /// How far it is.
+    #[serde(flatten)]
     pub standing: Standing,
+    /// Its watchdog reported a timeout.
+    pub timed_out: bool,
     /// The first operation that did not complete.
     pub stuck_in: Option<TorchWork>,
     /// The operation's state, where a flight recorder tells.
     pub state: Option<WorkState>,
-    /// Its watchdog reported a timeout.
-    pub timed_out: bool,
     /// Where the program called it.
     pub called_at: Option<String>,
     /// The lines that say so.
+    #[serde(skip)]
     pub sources: Vec<SourceLine>,
 }
 
+/// How far one rank is.
+#[derive(Serialize, JsonSchema)]
+struct OfRank<'a> {
+    /// Rank.
+    rank: u32,
+    #[serde(flatten)]
+    standing: &'a RankStanding,
+}
+
+fn by_rank<S: Serializer>(ranks: &BTreeMap<u32, RankStanding>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ranks.iter().map(|(rank, standing)| OfRank { rank: *rank, standing }))
+}
+
 /// One sequence number, different collectives.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct CollectiveMismatch {
     /// The sequence number.
     pub sequence: u64,
     /// What differs.
+    #[serde(rename = "differs")]
     pub kind: MismatchKind,
     /// Each collective with the ranks that ran it, the most ranks first.
+    #[serde(serialize_with = "variants")]
+    #[schemars(with = "Vec<Variant>")]
     pub variants: Vec<(TorchWork, Vec<u32>)>,
     /// A line for each variant, where kept.
+    #[serde(skip)]
     pub sources: Vec<SourceLine>,
 }
 
+/// An operation and who ran it.
+#[derive(Serialize, JsonSchema)]
+struct Variant<'a> {
+    #[serde(flatten)]
+    work: &'a TorchWork,
+    /// The ranks that ran it.
+    ranks: &'a [u32],
+}
+
+fn variants<S: Serializer>(variants: &[(TorchWork, Vec<u32>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(variants.iter().map(|(work, ranks)| Variant { work, ranks }))
+}
+
 /// What differs between ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum MismatchKind {
     /// The operation.
     Operation,

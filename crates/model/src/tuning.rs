@@ -1,6 +1,8 @@
 //! What `busbw tune` found.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 
 /// Settings that were tried, and which are best.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +26,7 @@ pub struct Tuning {
 }
 
 /// What was measured of every trial.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Measured {
     /// `wall time`, `busbw at 64 MiB`.
     pub name: String,
@@ -35,7 +37,7 @@ pub struct Measured {
 }
 
 /// A variable that was varied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TunedVariable {
     /// `NCCL_SOCKET_NTHREADS`.
     pub name: String,
@@ -46,9 +48,11 @@ pub struct TunedVariable {
 }
 
 /// A setting and what its trials gave.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TunedSetting {
     /// Names and values; empty for the default, which leaves everything as it is.
+    #[serde(rename = "settings", serialize_with = "by_name")]
+    #[schemars(with = "BTreeMap<String, String>")]
     pub assignments: Vec<(String, String)>,
     /// Trials that gave a value.
     pub rounds: usize,
@@ -59,6 +63,7 @@ pub struct TunedSetting {
     /// Standard deviation.
     pub stddev: Option<f64>,
     /// Half the width of the 95% interval of the mean.
+    #[serde(rename = "ci95")]
     pub interval: Option<f64>,
     /// How much worse than the best it is, as a share; negative where it is not.
     pub behind: Option<f64>,
@@ -66,8 +71,12 @@ pub struct TunedSetting {
     pub standing: TunedStanding,
 }
 
+fn by_name<S: Serializer>(assignments: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
+    assignments.iter().map(|(name, value)| (name, value)).collect::<BTreeMap<_, _>>().serialize(serializer)
+}
+
 /// How a setting stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TunedStanding {
     /// The best mean.
@@ -83,7 +92,7 @@ pub enum TunedStanding {
 }
 
 /// Trials that ran, and what a full grid would have taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TrialCount {
     /// Trials that ran, warm-up included.
     pub ran: usize,

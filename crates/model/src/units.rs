@@ -1,23 +1,27 @@
 //! Units as types: bytes, microseconds and gigabytes per second.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
 /// A number of bytes. Printed with binary suffixes (`256 MiB`), read with or without them (`256M`, `18G`, `512`),
 /// as nccl-tests reads `-b` and `-e` (`parsesize` in its `src/common.cu`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct Bytes(pub u64);
 
 /// A duration in microseconds, the unit of the time columns of nccl-tests. Printed with the unit that suits it: `12.3 µs`, `1.25 ms`.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct Micros(pub f64);
 
 /// A bandwidth in GB/s, 10^9 bytes per second: the unit of algbw and busbw.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline)]
 pub struct GBps(pub f64);
 
 const SUFFIXES: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];

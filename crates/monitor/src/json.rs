@@ -1,91 +1,164 @@
-//! A moment as a line of JSON: schema `busbw.monitor/1`, described in `docs/schema/monitor-1.schema.json`.
+//! A moment as a line of JSON: schema `busbw.monitor/1`. `docs/schema` is made from the types that are written
+//! (`BUSBW_BLESS=1 cargo test -p busbw-monitor json`).
 
 use crate::alerts::Alert;
 use crate::known::Quantity;
 use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 use crate::time::rfc3339;
+use busbw_model::answer::{self, Answer, Document};
+use busbw_model::{Code, Severity};
 use busbw_probe::counters::{Gpu, Job};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-/// The name of the schema.
-const SCHEMA: &str = "busbw.monitor/1";
 
 /// A moment on one line, with a closing line feed.
 pub fn line(moment: &Moment) -> String {
-    let mut line =
-        serde_json::to_string(&Document::new(moment)).expect("every key is a string and every number finite");
+    let written = serde_json::to_string(&Document::new(&Line::new(moment)));
+    let mut line = written.expect("every key is a string and every number finite");
     line.push('\n');
     line
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
+/// The JSON Schema of a line, as `docs/schema` keeps it.
+pub fn schema() -> Schema {
+    answer::schema::<Line>()
+}
+
+/// A line of `busbw monitor --json`, one per interval. Times are RFC 3339 in UTC. Readers must bear fields that are not described
+/// here: they may be added without a new schema name.
+#[derive(Serialize, JsonSchema)]
+struct Line<'a> {
+    /// When the sample was taken.
     time: String,
+    /// Seconds since the sample before; null for the first.
     interval_s: Option<f64>,
+    /// Ports of RDMA devices, each followed by its interface and the members of its bond, then other interfaces.
     ports: Vec<Lane<'a>>,
+    /// The load of the host.
     host: &'a HostLoad,
+    /// GPUs in the driver's order.
     gpus: &'a [Gpu],
+    /// Queue pairs by device and owner.
     queue_pairs: Vec<Pairs<'a>>,
+    /// Programs on this host that move data on purpose: benchmarks of collectives, tests of links.
     jobs: &'a [Job],
+    /// Counters that moved and should not, the worst first; one that was quiet for ten seconds is over.
     alerts: Vec<Alarm<'a>>,
 }
 
-#[derive(Serialize)]
+impl Answer for Line<'_> {
+    const SCHEMA: &'static str = "busbw.monitor/1";
+}
+
+/// A port of an RDMA device, or a network interface.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Port")]
 struct Lane<'a> {
+    /// mlx5_0/1 or eth0.
     name: String,
+    /// A port of an RDMA device, or a network interface.
+    #[schemars(extend("enum" = ["rdma", "interface"]))]
     kind: &'static str,
+    /// The RDMA port or bond that an interface belongs to, by name.
     below: Option<String>,
+    /// The bond that an interface is a member of.
     member_of: Option<&'a str>,
+    /// ACTIVE, DOWN …; of interfaces up, down, unknown …
     state: &'a str,
+    /// The link's rate in Gbit/s.
     link_gbit_s: Option<f64>,
+    /// Gbit/s sent; for a member of a bond what went over the wire. Null for the first sample.
     tx_gbit_s: Option<f64>,
+    /// Gbit/s received.
     rx_gbit_s: Option<f64>,
+    /// The interface whose bytes stand for those of a port that counts none.
     bytes_of: Option<&'a str>,
+    /// Queue pairs on the device.
     queue_pairs: u32,
+    /// Rates per second, of what the port counts.
+    #[schemars(schema_with = "a_number_each")]
     per_second: &'a BTreeMap<Quantity, f64>,
+    /// Every counter by the name that kernel or driver give it.
     counters: BTreeMap<&'a str, Count>,
 }
 
-#[derive(Serialize)]
+/// Any of the quantities, each a number.
+fn a_number_each(generator: &mut SchemaGenerator) -> Schema {
+    let quantities = Quantity::json_schema(generator);
+    let each = quantities.get("oneOf").and_then(Value::as_array).into_iter().flatten();
+    let member = |quantity: &Value| {
+        let number = json_schema!({ "type": "number", "description": quantity["description"] });
+        Some((quantity["const"].as_str()?.to_string(), number.to_value()))
+    };
+    json_schema!({ "type": "object", "properties": each.filter_map(member).collect::<Map<_, _>>() })
+}
+
+/// A counter.
+#[derive(Serialize, JsonSchema)]
 struct Count {
+    /// What it shows.
     value: u64,
+    /// How much more than before; null where that is not known, as after a reset.
     moved: Option<u64>,
 }
 
-#[derive(Serialize)]
+/// Queue pairs of a device and an owner.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "QueuePairs")]
 struct Pairs<'a> {
+    /// The RDMA device.
     device: &'a str,
+    /// The process; null for the kernel's own.
     pid: Option<u32>,
+    /// Command line, or what the kernel calls its part.
     owner: &'a str,
+    /// Whose process.
     user: Option<&'a str>,
+    /// Queue pairs.
     count: u32,
+    /// Those ready to send.
     ready: u32,
+    /// Those in an error state.
     failed: u32,
+    /// Memory that the process holds.
     memory_kib: u64,
+    /// Processor time in percent of one core.
     cpu_pct: Option<f64>,
 }
 
-#[derive(Serialize)]
+/// A counter that moved and should not.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Alert")]
 struct Alarm<'a> {
+    /// The port, interface, or host.
     place: String,
+    /// Which counter.
     counter: &'a str,
+    /// What it counts.
     what: &'a str,
-    code: &'static str,
-    severity: &'static str,
+    /// The finding's code, as of busbw explain.
+    code: Code,
+    /// How much it matters.
+    severity: Severity,
+    /// What it means.
     meaning: &'a str,
+    /// What to do.
     remedy: &'a str,
+    /// When it began.
     since: String,
+    /// When it moved last.
     last: String,
+    /// By how much in all.
     moved: u64,
+    /// By how much per second at last.
     per_second: f64,
 }
 
-impl<'a> Document<'a> {
+impl<'a> Line<'a> {
     fn new(moment: &'a Moment) -> Self {
-        Document {
-            schema: SCHEMA,
+        Line {
             time: rfc3339(moment.time_us),
             interval_s: moment.interval_us.map(|interval| interval as f64 / 1e6),
             ports: moment.rows.iter().map(Lane::new).collect(),
@@ -141,8 +214,8 @@ impl<'a> Alarm<'a> {
             place: alert.device.to_string(),
             counter: &alert.counter,
             what: &alert.what,
-            code: alert.code.as_str(),
-            severity: alert.severity.as_str(),
+            code: alert.code,
+            severity: alert.severity,
             meaning: &alert.meaning,
             remedy: &alert.remedy,
             since: rfc3339(alert.since_us),

@@ -3,6 +3,7 @@
 use crate::alerts::Alert;
 use crate::known::Quantity;
 use busbw_probe::counters::{Gpu, Job, QueuePairs};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,7 +112,7 @@ impl Row {
 }
 
 /// A counter and how it moved.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Moved {
     /// As the kernel or the driver calls it.
     pub name: Arc<str>,
@@ -124,7 +125,7 @@ pub struct Moved {
 }
 
 /// The load of the host.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct HostLoad {
     /// Its name.
     pub name: String,

@@ -2,23 +2,29 @@
 
 use crate::traffic::Port;
 use busbw_model::GBps;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::num::NonZero;
 
 /// The busbw of large messages over hash seeds, and the links that decide it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Simulation {
-    /// busbw of each seed, in the order of seeds.
-    pub per_seed: Vec<GBps>,
-    /// Their distribution.
+    /// The distribution of busbw over hash seeds.
+    #[serde(rename = "busbw_gbs")]
     pub busbw: Distribution,
     /// busbw if no two flows shared a link of the fabric: what NICs and the node's own links allow.
+    #[serde(rename = "unshared_busbw_gbs")]
     pub unshared: GBps,
-    /// Flows as switches tell them apart: each direction between two NICs, each queue pair; with
-    /// [`FlowEntropy::QueuePair`] each channel too.
+    /// Flows as switches tell them apart: each direction between two NICs, each queue pair; where
+    /// switches see the queue pair, each channel too.
     pub flows: usize,
     /// The most loaded links between switches (and NIC ports, where these decide), the worst first; at most 16.
     pub links: Vec<LinkLoad>,
+    /// busbw of each seed, in the order of seeds.
+    #[serde(rename = "busbw_gbs_per_seed")]
+    pub per_seed: Vec<GBps>,
     /// What was assumed, a sentence each.
+    #[serde(skip)]
     pub assumptions: Vec<String>,
 }
 
@@ -36,7 +42,7 @@ impl Simulation {
 }
 
 /// A distribution over seeds.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 #[allow(missing_docs)]
 pub struct Distribution {
     pub min: GBps,
@@ -64,17 +70,19 @@ impl Distribution {
 }
 
 /// How loaded a link is, over seeds.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LinkLoad {
     /// Its two ends: `leaf 0 → spine 3`, `switch of node 0 → switch of node 1, link 2`.
     pub name: String,
     /// The payload that it carries, per direction: 48.25 GB/s for 400 Gbit/s.
+    #[serde(rename = "rate_gbs")]
     pub rate: GBps,
     /// Flows that it carries: mean over seeds.
     pub flows_mean: f64,
     /// The most flows that it carried under any seed.
     pub flows_max: usize,
     /// Share of seeds in which it was the link that held back the slowest flow.
+    #[schemars(range(min = 0, max = 1))]
     pub decides: f64,
 }
 

@@ -1,5 +1,6 @@
-//! JSON for programs: a schema for each command, `busbw.explain/1` and so on, described in `docs/schema`, and the facts of nodes that
-//! `busbw check` keeps.
+//! JSON for programs: an answer of each command, `busbw.explain/1` and so on, and the facts of nodes that `busbw check` keeps.
+//! The types that are written are the only declaration of an answer: `docs/schema` is made from them and from their doc comments
+//! (`BUSBW_BLESS=1 cargo test -p busbw-report schemas`).
 
 mod check;
 mod compare;
@@ -22,7 +23,9 @@ pub use prediction::write_predict;
 pub use simulation::write_simulate;
 pub use tune::write_tune;
 
+use busbw_model::answer::{Answer, Document, schema};
 use busbw_model::{Diagnosis, Run};
+use schemars::Schema;
 use serde::Serialize;
 use std::io;
 
@@ -38,9 +41,27 @@ pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) 
     write(&view::Explain::new(run, diagnosis), out)
 }
 
-fn write(document: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
+/// The JSON Schema of every answer of this crate, as `docs/schema` keeps them.
+pub fn schemas() -> [Schema; 8] {
+    [
+        schema::<check::Check>(),
+        schema::<compare::Compare>(),
+        schema::<view::Explain>(),
+        schema::<link::Links>(),
+        schema::<net_plugin::Plugins>(),
+        schema::<prediction::Predict>(),
+        schema::<simulation::Simulate>(),
+        schema::<tune::Tune>(),
+    ]
+}
+
+fn write(answer: &impl Answer, out: &mut dyn io::Write) -> io::Result<()> {
+    write_value(&Document::new(answer), out)
+}
+
+fn write_value(value: &impl Serialize, out: &mut dyn io::Write) -> io::Result<()> {
     let mut serializer = serde_json::Serializer::with_formatter(&mut *out, layout::Layout::default());
-    document.serialize(&mut serializer)?;
+    value.serialize(&mut serializer)?;
     out.write_all(b"\n")
 }
 

@@ -11,6 +11,7 @@ use crate::verify::OnDevice;
 use crate::{Error, Result};
 use busbw_collectives::Operation;
 use busbw_model::{Collective, Datatype, HostMemory, RedOp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How numbers of all ranks become one.
@@ -46,7 +47,8 @@ pub struct Device {
 }
 
 /// A library that was found at run time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
 pub struct Library {
     /// What it is: `nccl`.
     pub name: &'static str,

@@ -102,9 +102,15 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
+/// The schema of the types, which is that of `docs/schema`: `BUSBW_BLESS=1` writes it there.
 fn schema() -> Value {
+    let schema = busbw_bench::json::schema().to_value();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/nccl-tests-3.schema.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    if std::env::var_os("BUSBW_BLESS").is_some() {
+        std::fs::write(&path, format!("{schema:#}\n")).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), format!("{schema:#}\n"), "write it anew with BUSBW_BLESS=1");
+    schema
 }
 
 fn check(value: &Value) -> Vec<String> {

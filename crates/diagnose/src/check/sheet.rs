@@ -23,7 +23,8 @@ impl<'a> Sheet<'a> {
     }
 
     pub fn ok(&mut self, item: &'static str, detail: impl Into<String>) {
-        self.write(item, detail.into(), Outcome::Ok);
+        let item = self.line(item, detail.into());
+        self.items.push(item);
     }
 
     pub fn warn(
@@ -33,7 +34,8 @@ impl<'a> Sheet<'a> {
         code: Option<Code>,
         remedy: impl Into<String>,
     ) {
-        self.write(item, detail.into(), Outcome::Warn { remedy: remedy.into(), code });
+        let (line, remedy) = (self.line(item, detail.into()), Some(remedy.into()));
+        self.items.push(CheckItem { outcome: Outcome::Warn, remedy, code, ..line });
     }
 
     pub fn fail(
@@ -43,16 +45,17 @@ impl<'a> Sheet<'a> {
         code: Option<Code>,
         remedy: impl Into<String>,
     ) {
-        self.write(item, detail.into(), Outcome::Fail { remedy: remedy.into(), code });
+        let (line, remedy) = (self.line(item, detail.into()), Some(remedy.into()));
+        self.items.push(CheckItem { outcome: Outcome::Fail, remedy, code, ..line });
     }
 
     pub fn skip(&mut self, item: &'static str, why: impl Into<String>) {
-        self.write(item, String::new(), Outcome::Skip { why: why.into() });
+        let line = self.line(item, String::new());
+        self.items.push(CheckItem { outcome: Outcome::Skip, why: Some(why.into()), ..line });
     }
 
-    fn write(&mut self, item: &'static str, detail: String, outcome: Outcome) {
-        let device = self.device.take();
-        self.items.push(CheckItem { area: self.area, item, host: self.host.to_owned(), device, detail, outcome });
+    fn line(&mut self, item: &'static str, detail: String) -> CheckItem {
+        CheckItem::ok(self.area, item, self.host, self.device.take(), detail)
     }
 }
 

@@ -66,7 +66,7 @@ fn change(at: &mut Value, path: &str, to: Option<&Value>) {
 
 /// Lines that are not well, as `result item: detail`.
 fn troubles(checked: &Checked) -> Vec<String> {
-    let told = checked.items.iter().filter(|item| item.outcome.remedy().is_some());
+    let told = checked.items.iter().filter(|item| item.remedy.is_some());
     told.map(|item| format!("{} {}: {}", item.outcome.as_str(), item.item, item.detail)).collect()
 }
 

@@ -9,6 +9,7 @@ use busbw_model::{
     CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
     SourceLine, Subject, Told,
 };
+use std::borrow::Cow;
 use std::fmt::Display;
 
 /// Devices and lines of evidence that a finding shows at most.
@@ -28,17 +29,17 @@ fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
 }
 
 fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a Told> {
-    machine.lines(item.item, item.device.as_deref())
+    machine.lines(&item.item, item.device.as_deref())
 }
 
 /// A finding per item that is not as it should be, whatever the number of machines and devices.
 pub fn rule(case: &Case) -> Vec<Finding> {
-    let mut kinds: Vec<(&'static str, Severity, Code, Vec<Item>)> = Vec::new();
+    let mut kinds: Vec<(Cow<'static, str>, Severity, Code, Vec<Item>)> = Vec::new();
     for (machine, item) in checked(case) {
         let Some((severity, code)) = severity(case, &item) else { continue };
-        match kinds.iter_mut().find(|kind| (kind.0, kind.1, kind.2) == (item.item, severity, code)) {
+        match kinds.iter_mut().find(|kind| (&kind.0, kind.1, kind.2) == (&item.item, severity, code)) {
             Some((.., alike)) => alike.push((machine, item)),
-            None => kinds.push((item.item, severity, code, vec![(machine, item)])),
+            None => kinds.push((item.item.clone(), severity, code, vec![(machine, item)])),
         }
     }
     let of_items = kinds.into_iter().filter_map(|(name, severity, code, items)| {
@@ -49,7 +50,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
         let title = format!("{subjects}{}{name} {}", if subjects.is_empty() { "" } else { ": " }, first.detail);
         let evidence = items.iter().flat_map(|(machine, item)| evidence(machine, item)).take(MOST_SHOWN).collect();
         let confidence = if severity == Severity::Error { 0.88 } else { 0.75 };
-        let words: [(&str, &dyn Display); 2] = [("title", &title), ("remedy", &first.outcome.remedy()?)];
+        let words: [(&str, &dyn Display); 2] = [("title", &title), ("remedy", &first.remedy.as_deref()?)];
         Some(Finding { code, severity, confidence, ..found("hosts.checked", &words, evidence) })
     });
     of_items.chain(differences(case)).collect()
@@ -59,21 +60,21 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 /// missed: a table that is complete shows that neither did much. RoCE that may lose packets matters to a run that uses it.
 fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
-    if item.item == QOS && item.outcome.remedy().is_some() {
+    if item.item == QOS && item.remedy.is_some() {
         let severity = if measured { Severity::Info } else { Severity::Warning };
         let nics = || case.run.nodes.iter().flat_map(|node| &node.nics);
         return nics().any(|nic| nic.link.as_deref() == Some("RoCE")).then_some((severity, Code::RoceConfig));
     }
-    let code = item.outcome.code()?;
+    let code = item.code?;
     let harmless = match code {
         Code::PcieAcs => measured,
         Code::PeerDied => measured || case.refuters.ended_well(),
         _ => false,
     };
     match item.outcome {
-        Outcome::Fail { .. } if !harmless => Some((Severity::Error, code)),
-        Outcome::Fail { .. } | Outcome::Warn { .. } => Some((Severity::Warning, code)),
-        Outcome::Ok | Outcome::Skip { .. } => None,
+        Outcome::Fail if !harmless => Some((Severity::Error, code)),
+        Outcome::Fail | Outcome::Warn => Some((Severity::Warning, code)),
+        Outcome::Ok | Outcome::Skip => None,
     }
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
         let passed = items.iter().filter(|item| item.outcome == Outcome::Ok).count();
         let fails = |item: &&CheckItem| severity(case, item).is_some_and(|(severity, _)| severity > Severity::Info);
         let failed = items.iter().filter(fails).count();
-        let minor = items.iter().filter(|item| item.outcome.remedy().is_some() && !fails(item));
+        let minor = items.iter().filter(|item| item.remedy.is_some() && !fails(item));
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
         let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
         let open = items.iter().find_map(|item| question(case, machine, item, passed == 0));
@@ -156,9 +157,9 @@ fn run_unseen(case: &Case) -> Option<Judged> {
 
 /// What a command told and nobody can judge, where there is no run that would tell; a note, where nothing else was told.
 fn question(case: &Case, machine: &Machine, item: &CheckItem, alone: bool) -> Option<String> {
-    let why = match &item.outcome {
-        Outcome::Skip { why } => why.clone(),
-        Outcome::Warn { code: None, .. } if alone => format!("{}: does a run suffer? Give its output", item.detail),
+    let why = match item.outcome {
+        Outcome::Skip => item.why.clone()?,
+        Outcome::Warn if alone && item.code.is_none() => format!("{}: does a run suffer? Give its output", item.detail),
         _ => return None,
     };
     let is_open = machine.facts.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();

@@ -1,5 +1,6 @@
 //! The nouns of a sample.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -122,17 +123,17 @@ pub struct Host {
 }
 
 /// A GPU. What it does not tell is `None`; of one that does not answer nothing is known.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Gpu {
     /// `NVIDIA H100 80GB HBM3`; empty where it does not answer.
     pub name: String,
-    /// Share of the last second or so in which a kernel ran, in percent.
+    /// Share of the last second or so in which a kernel ran, in percent; null where it is not told (MIG).
     pub busy_pct: Option<u32>,
     /// Memory in use.
     pub memory_used_bytes: Option<u64>,
-    /// All of it.
+    /// All memory.
     pub memory_total_bytes: Option<u64>,
-    /// What it draws.
+    /// What it draws, in milliwatts.
     pub power_mw: Option<u32>,
 }
 
@@ -160,7 +161,7 @@ pub struct QueuePairs {
 }
 
 /// A program that moves data on purpose: a benchmark of collectives, or of a link.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Job {
     /// `all_reduce`, `ib_write_bw` …
     pub what: String,

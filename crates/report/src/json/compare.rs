@@ -1,109 +1,132 @@
-//! The schema `busbw.compare/1`, described in `docs/schema/compare-1.schema.json`.
+//! The answer of `busbw compare`.
 
+use busbw_model::answer::Answer;
 use busbw_model::{
-    Carrier, Code, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
+    Bytes, Carrier, Code, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, RunComparison,
     SizeRange, SmallMessages,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io;
-
-/// The name of the schema.
-const SCHEMA: &str = "busbw.compare/1";
 
 /// Writes the JSON of a comparison, with a closing line feed. No number is rounded; one that is not finite becomes `null`.
 ///
 /// # Errors
 /// What the writer returns.
 pub fn write_compare(comparison: &RunComparison, out: &mut dyn io::Write) -> io::Result<()> {
-    super::write(&Document::new(comparison), out)
+    super::write(&Compare::new(comparison), out)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
+/// What `busbw compare --format json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gbs), times microseconds (_us). Lists
+/// per run are in the order of `runs`. No number is rounded; a number that is not finite is null. Readers must bear fields that
+/// are not described here: they may be added without a new schema name.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Compare<'a> {
+    /// One sentence that says it all, for people.
     summary: &'a str,
+    /// How it was decided whether speeds differ.
     method: &'a str,
+    /// The runs; the first is held against each of the others.
+    #[schemars(length(min = 2))]
     runs: Vec<Compared<'a>>,
+    /// Every size that any run measured, the smallest first.
     rows: Vec<Row>,
-    contests: Vec<Against>,
-    differences: Vec<Differing<'a>>,
+    /// The first run against each of the others.
+    contests: Vec<Against<'a>>,
+    /// In what the runs differ beside their speed.
+    differences: &'a [Difference],
 }
 
-#[derive(Serialize)]
+impl Answer for Compare<'_> {
+    const SCHEMA: &'static str = "busbw.compare/1";
+}
+
+/// One of the runs.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Run")]
 struct Compared<'a> {
+    /// The path as given.
     name: &'a str,
-    collective: Option<&'static str>,
+    /// What it measured.
+    collective: Option<Collective>,
+    /// Over how many ranks.
     nranks: Option<u32>,
+    /// How often a size was measured, at most.
+    #[schemars(range(min = 1))]
     repetitions: usize,
+    /// The size of the highest busbw.
     peak_size_bytes: Option<u64>,
+    /// The highest busbw.
     peak_busbw_gbs: Option<f64>,
+    /// Mean over sizes, as the program printed it.
     avg_busbw_gbs: Option<f64>,
+    /// What carried the traffic between nodes, where it can be told.
     network: Option<Carrier>,
+    /// What busbw explain finds.
     findings: Vec<Found<'a>>,
 }
 
-#[derive(Serialize)]
+/// A finding of one of the runs.
+#[derive(Serialize, JsonSchema)]
 struct Found<'a> {
+    /// What it is about.
     code: Code,
+    /// What is the matter.
     title: &'a str,
 }
 
-#[derive(Serialize)]
+/// A size in every run.
+#[derive(Serialize, JsonSchema)]
 struct Row {
+    /// The size.
     size_bytes: u64,
+    /// The better of in-place and out-of-place per run; null where it did not measure this size.
     busbw_gbs: Vec<Option<f64>>,
+    /// Time of one operation.
     time_us: Vec<Option<f64>>,
+    /// Half the width of the 95% interval of the mean busbw; null without repetitions.
     ci95_gbs: Vec<Option<f64>>,
+    /// How often it was measured.
     repetitions: Vec<usize>,
+    /// busbw of the first run over that of the second.
     ratio: Option<f64>,
+    /// busbw of the first run over that of each of the others.
     ratios: Vec<Option<f64>>,
 }
 
-#[derive(Serialize)]
-struct Against {
+/// The first run against another.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Contest")]
+struct Against<'a> {
+    /// Index into runs.
+    #[schemars(range(min = 1))]
     other: usize,
-    ranges: Vec<Range>,
-    small: Option<Small>,
+    /// Ranges of sizes in which one is better, or neither.
+    ranges: &'a [SizeRange],
+    /// Small messages, where latency decides.
+    small: Option<SmallMessages>,
+    /// The largest size that both measured.
     largest: Option<Largest>,
 }
 
-#[derive(Serialize)]
-struct Range {
-    from_bytes: u64,
-    to_bytes: u64,
-    faster: Faster,
-    ratio: [f64; 2],
-}
-
-#[derive(Serialize)]
-struct Small {
-    up_to_bytes: u64,
-    time_ratio: [f64; 2],
-}
-
-#[derive(Serialize)]
+/// The largest size that both runs measured.
+#[derive(Serialize, JsonSchema)]
 struct Largest {
-    size_bytes: u64,
+    /// The size.
+    size_bytes: Bytes,
+    /// The first's busbw over the other's.
     ratio: f64,
 }
 
-#[derive(Serialize)]
-struct Differing<'a> {
-    kind: DifferenceKind,
-    name: &'a str,
-    values: &'a [Option<String>],
-}
-
-impl<'a> Document<'a> {
+impl<'a> Compare<'a> {
     fn new(comparison: &'a RunComparison) -> Self {
-        Document {
-            schema: SCHEMA,
+        Compare {
             summary: &comparison.summary,
             method: &comparison.method,
             runs: comparison.runs.iter().map(Compared::new).collect(),
             rows: comparison.rows.iter().map(Row::new).collect(),
             contests: comparison.contests.iter().map(Against::new).collect(),
-            differences: comparison.differences.iter().map(Differing::new).collect(),
+            differences: &comparison.differences,
         }
     }
 }
@@ -112,7 +135,7 @@ impl<'a> Compared<'a> {
     fn new(run: &'a ComparedRun) -> Self {
         Compared {
             name: &run.name,
-            collective: run.collective.map(|collective| collective.name()),
+            collective: run.collective,
             nranks: run.nranks,
             repetitions: run.repetitions,
             peak_size_bytes: run.peak.map(|(size, _)| size.0),
@@ -142,34 +165,13 @@ impl Row {
     }
 }
 
-impl Against {
-    fn new(contest: &Contest) -> Self {
-        let small = |small: SmallMessages| Small {
-            up_to_bytes: small.up_to.0,
-            time_ratio: [small.time_ratio.0, small.time_ratio.1],
-        };
+impl<'a> Against<'a> {
+    fn new(contest: &'a Contest) -> Self {
         Against {
             other: contest.other,
-            ranges: contest.ranges.iter().map(Range::new).collect(),
-            small: contest.small.map(small),
-            largest: contest.largest.map(|(size, ratio)| Largest { size_bytes: size.0, ratio }),
+            ranges: &contest.ranges,
+            small: contest.small,
+            largest: contest.largest.map(|(size_bytes, ratio)| Largest { size_bytes, ratio }),
         }
-    }
-}
-
-impl Range {
-    fn new(range: &SizeRange) -> Self {
-        Range {
-            from_bytes: range.from.0,
-            to_bytes: range.to.0,
-            faster: range.faster,
-            ratio: [range.ratio.0, range.ratio.1],
-        }
-    }
-}
-
-impl<'a> Differing<'a> {
-    fn new(difference: &'a Difference) -> Self {
-        Differing { kind: difference.kind, name: &difference.name, values: &difference.values }
     }
 }

@@ -1,21 +1,34 @@
-//! What is wrong, which variables were set, and what to run next, as serde sees them.
+//! Findings and variables, as answers have them.
 
 use super::view::LineView;
 use crate::words;
-use busbw_model::{Advice, Code, Evidence, Finding, Gain, Run, Severity, Variable};
+use busbw_model::{Code, Evidence, Finding, Gain, Run, Severity, Variable};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A variable that was set, and what is to be said of it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Variable")]
 pub(super) struct VariableView<'a> {
+    /// Its name.
     name: &'a str,
+    /// Its value.
     value: &'a str,
+    /// What it does, where it is known.
     meaning: Option<&'a str>,
+    /// Its default, where it is known.
     default: Option<&'a str>,
+    /// The versions of NCCL that read it: from 2.4 on.
     versions: Option<&'a str>,
-    standing: &'a str,
+    /// read: NCCL reads it and nothing speaks against it; of others: something else reads it; overrides: takes a choice from
+    /// NCCL; harmful: hurts such a run; no effect: nothing reads it.
+    #[schemars(extend("enum" = ["read", "of others", "overrides", "harmful", "no effect"]))]
+    standing: &'static str,
+    /// What this value does, or why it has no effect.
     remark: Option<&'a str>,
+    /// Path of the first input that says so.
     path: &'a str,
+    /// Its line, from 1; 0 when the whole input is meant.
     line: u64,
 }
 
@@ -36,38 +49,39 @@ impl<'a> VariableView<'a> {
     }
 }
 
-/// What to run next.
-#[derive(Serialize)]
-pub(super) struct AdviceView<'a> {
-    question: &'a str,
-    command: &'a str,
-    then: &'a str,
-}
-
-impl<'a> AdviceView<'a> {
-    pub(super) fn new(Advice { question, command, then }: &'a Advice) -> Self {
-        AdviceView { question, command, then }
-    }
-}
-
-#[derive(Serialize)]
+/// A line that shows a finding.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Evidence")]
 struct EvidenceView<'a> {
     #[serde(flatten)]
     line: LineView<'a>,
+    /// What to see in it.
     note: Option<&'a str>,
 }
 
-/// A finding.
-#[derive(Serialize)]
+/// A conclusion of a rule.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Finding")]
 pub(super) struct FindingView<'a> {
+    /// What it is about.
     code: Code,
+    /// error: the run failed or its results are wrong. warning: costs speed or will cost a run. info: good to know.
     severity: Severity,
+    /// How sure the rule is.
+    #[schemars(range(min = 0, max = 1))]
     confidence: f64,
+    /// One line: what is the matter.
     title: &'a str,
+    /// What it means and how busbw knows. Paragraphs are separated by an empty line; lines that begin with `- ` are list items.
     explanation: &'a str,
+    /// The lines that show it, the most telling first.
     evidence: Vec<EvidenceView<'a>>,
+    /// What to do, in order. Text in backquotes can be pasted into a shell.
     remedy: &'a [String],
-    expected_gain: Option<GainView<'a>>,
+    /// What the remedy should gain; null where it cannot be said.
+    expected_gain: Option<&'a Gain>,
+    /// The address of the page of this code: what it means, how to confirm it, how to fix it. `busbw explain --code` prints it
+    /// without a network.
     page: String,
 }
 
@@ -82,22 +96,8 @@ impl<'a> FindingView<'a> {
             explanation: &finding.explanation,
             evidence: finding.evidence.iter().map(evidence).collect(),
             remedy: &finding.remedy,
-            expected_gain: finding.expected_gain.as_ref().map(GainView::new),
+            expected_gain: finding.expected_gain.as_ref(),
             page: words::code_page(finding.code),
         }
-    }
-}
-
-#[derive(Serialize)]
-struct GainView<'a> {
-    from_busbw_gbs: f64,
-    to_busbw_gbs: [f64; 2],
-    basis: &'a str,
-}
-
-impl<'a> GainView<'a> {
-    fn new(gain: &'a Gain) -> Self {
-        let to_busbw_gbs = [gain.to_busbw.0.0, gain.to_busbw.1.0];
-        GainView { from_busbw_gbs: gain.from_busbw.0, to_busbw_gbs, basis: &gain.basis }
     }
 }

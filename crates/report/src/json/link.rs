@@ -1,12 +1,11 @@
-//! The schema `busbw.link/1`, described in `docs/schema/link-1.schema.json`.
+//! The answer of `busbw link`.
 
 use super::finding::FindingView;
-use busbw_model::{Diagnosis, Link, LinkFigures, LinkRun, LinkTransport, Run};
+use busbw_model::answer::Answer;
+use busbw_model::{Diagnosis, Link, LinkEnd, LinkRun, LinkTransport, MeasuredLink, Run, Verdict};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io;
-
-/// The name of the schema.
-const SCHEMA: &str = "busbw.link/1";
 
 /// Writes the JSON of measured links and of what is wrong with them, with a closing line feed. No number is rounded; one
 /// that is not finite becomes `null`.
@@ -14,108 +13,55 @@ const SCHEMA: &str = "busbw.link/1";
 /// # Errors
 /// What the writer returns.
 pub fn write_link(run: &LinkRun, diagnosis: &Diagnosis, out: &mut dyn io::Write) -> io::Result<()> {
-    super::write(&Document::new(run, diagnosis, &Run::default()), out)
+    super::write(&Links::new(run, diagnosis, &Run::default()), out)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    verdict: &'static str,
+/// What `busbw link --format json` prints. Bandwidths are Gbit/s, 10^9 bits per second (_gbit_s), times are microseconds (_us).
+/// No number is rounded; a number that is not finite is null. Readers must bear fields that are not described here: they may be
+/// added without a new schema name.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Links<'a> {
+    /// The state of the links as a whole. no-errors: measured, and nothing says what they should reach.
+    verdict: Verdict,
+    /// One sentence that says it.
     summary: &'a str,
+    /// What carried the bytes.
     transport: LinkTransport,
+    /// Why the run ended before all pairs were measured.
     interrupted: Option<&'a str>,
+    /// Who took part, by rank.
     ends: Vec<End<'a>>,
-    links: Vec<Measured<'a>>,
+    /// Every ordered pair, but for those within a host where there are several hosts.
+    #[schemars(with = "Vec<MeasuredLink>")]
+    links: &'a [Link],
+    /// What is wrong, the worst first, as in busbw.explain/1. Links have no input whose lines could show it.
     findings: Vec<FindingView<'a>>,
 }
 
-#[derive(Serialize)]
+impl Answer for Links<'_> {
+    const SCHEMA: &'static str = "busbw.link/1";
+}
+
+/// Who took part.
+#[derive(Serialize, JsonSchema)]
 struct End<'a> {
+    /// The host, and its NIC where the host has several ends.
     name: String,
-    host: &'a str,
-    nic: &'a str,
-    address: &'a str,
-    rate_gbit_s: Option<f64>,
-    trouble: Option<&'a str>,
+    #[serde(flatten)]
+    end: &'a LinkEnd,
 }
 
-#[derive(Serialize)]
-struct Measured<'a> {
-    from: usize,
-    to: usize,
-    error: Option<&'a str>,
-    gbit_s: Option<f64>,
-    gbit_s_both_ways: Option<f64>,
-    latency_median_us: Option<f64>,
-    latency_p99_us: Option<f64>,
-    flows: Vec<ByFlows>,
-    sizes: Vec<BySize>,
-    losses: Vec<Loss<'a>>,
-    resent_share: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct ByFlows {
-    flows: u32,
-    gbit_s: f64,
-}
-
-#[derive(Serialize)]
-struct BySize {
-    size_bytes: u64,
-    gbit_s: f64,
-}
-
-#[derive(Serialize)]
-struct Loss<'a> {
-    counter: &'a str,
-    count: u64,
-}
-
-impl<'a> Document<'a> {
+impl<'a> Links<'a> {
     /// Findings of links have no line of an input as evidence, so `no_inputs` is a run without any.
     fn new(run: &'a LinkRun, diagnosis: &'a Diagnosis, no_inputs: &'a Run) -> Self {
-        let end = |(number, end): (usize, &'a busbw_model::LinkEnd)| End {
-            name: run.name(number),
-            host: &end.host,
-            nic: &end.nic,
-            address: &end.address,
-            rate_gbit_s: end.rate_gbit_s,
-            trouble: end.trouble.as_deref(),
-        };
-        Document {
-            schema: SCHEMA,
-            verdict: diagnosis.verdict.as_str(),
+        Links {
+            verdict: diagnosis.verdict,
             summary: &diagnosis.summary,
             transport: run.transport,
             interrupted: run.interrupted.as_deref(),
-            ends: run.ends.iter().enumerate().map(end).collect(),
-            links: run.links.iter().map(Measured::new).collect(),
+            ends: run.ends.iter().enumerate().map(|(number, end)| End { name: run.name(number), end }).collect(),
+            links: &run.links,
             findings: diagnosis.findings.iter().map(|finding| FindingView::new(no_inputs, finding)).collect(),
-        }
-    }
-}
-
-impl<'a> Measured<'a> {
-    fn new(link: &'a Link) -> Self {
-        let nothing = LinkFigures::default();
-        let (figures, error) = match &link.outcome {
-            Ok(figures) => (figures, None),
-            Err(reason) => (&nothing, Some(reason.as_str())),
-        };
-        let loss = |(counter, count): &'a (String, u64)| Loss { counter, count: *count };
-        Measured {
-            from: link.from,
-            to: link.to,
-            error,
-            gbit_s: error.is_none().then_some(figures.gbit_s),
-            gbit_s_both_ways: figures.gbit_s_both_ways,
-            latency_median_us: figures.latency.map(|latency| latency.median.0),
-            latency_p99_us: figures.latency.map(|latency| latency.p99.0),
-            flows: figures.flows.iter().map(|&(flows, gbit_s)| ByFlows { flows, gbit_s }).collect(),
-            sizes: figures.sizes.iter().map(|&(size, gbit_s)| BySize { size_bytes: size.0, gbit_s }).collect(),
-            losses: link.outcome.as_ref().map_or(&[][..], |figures| &figures.losses).iter().map(loss).collect(),
-            resent_share: figures.resent_share,
         }
     }
 }

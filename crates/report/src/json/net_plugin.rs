@@ -1,63 +1,95 @@
-//! The schema `busbw.net/1`, described in `docs/schema/net-1.schema.json`.
+//! The answer of `busbw net`.
 
+use busbw_model::answer::Answer;
 use busbw_model::{LinkLatency, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
-
-/// The name of the schema.
-const SCHEMA: &str = "busbw.net/1";
 
 /// Writes the JSON of plugins that were tried, with a closing line feed. No number is rounded.
 ///
 /// # Errors
 /// What the writer returns.
 pub fn write_net_plugins(run: &PluginRun, out: &mut dyn io::Write) -> io::Result<()> {
-    super::write(&Document::new(run), out)
+    super::write(&Plugins::new(run), out)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
+/// What `busbw net --json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gb_per_s), latencies are microseconds (_us). No
+/// number is rounded; a number that is not finite is null. Readers must bear fields that are not described here: they may be
+/// added without a new schema name.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Plugins<'a> {
+    /// The sender's host, then the receiver's.
     hosts: &'a [String; 2],
+    /// Messages under way while bandwidth was measured.
+    #[schemars(range(min = 1))]
     in_flight: usize,
+    /// In the order of the flags.
     plugins: Vec<Plugin<'a>>,
 }
 
-#[derive(Serialize)]
+impl Answer for Plugins<'_> {
+    const SCHEMA: &'static str = "busbw.net/1";
+}
+
+/// A plugin that was tried.
+#[derive(Serialize, JsonSchema)]
 struct Plugin<'a> {
+    /// How it is called in tables.
     label: &'a str,
+    /// The file.
     path: &'a str,
+    /// Variables that its processes were given.
     settings: BTreeMap<&'a str, &'a str>,
+    /// It can be used, and no rule that was tried is broken.
     keeps_the_rules: bool,
+    /// What it says of itself; null where it cannot be used.
     offer: Option<&'a PluginOffer>,
+    /// Why it cannot be used, or failed while it was measured.
     error: Option<&'a str>,
+    /// NCCL's rules, and whether it keeps them.
     rules: Vec<Rule<'a>>,
+    /// One way, by message size, the smallest first.
     bandwidth: Vec<Bandwidth<'a>>,
+    /// Half a round trip of 8 bytes.
     latency_us: Option<LinkLatency>,
+    /// Messages of 8 bytes, one way.
     messages_per_second: Option<f64>,
 }
 
-#[derive(Serialize)]
+/// A rule of NCCL's for net plugins.
+#[derive(Serialize, JsonSchema)]
 struct Rule<'a> {
+    /// Its short name.
     rule: &'static str,
+    /// What the rule asks for.
     asks: &'static str,
+    /// Whether it is kept.
+    #[schemars(extend("enum" = ["kept", "broken", "not-offered"]))]
     outcome: &'static str,
+    /// What happened, where that is worth telling.
     seen: &'a str,
 }
 
-#[derive(Serialize)]
+/// What a plugin reaches at a size.
+#[derive(Serialize, JsonSchema)]
 struct Bandwidth<'a> {
+    /// The message's size.
+    #[schemars(range(min = 1))]
     size_bytes: u64,
+    /// The median of the repetitions.
     gb_per_s: f64,
+    /// Each repetition, in their order.
     repetitions_gb_per_s: &'a [f64],
+    /// Seconds of processor time of both ends for 10^9 bytes, median.
     cpu_s_per_gb: f64,
 }
 
-impl<'a> Document<'a> {
+impl<'a> Plugins<'a> {
     fn new(run: &'a PluginRun) -> Self {
         let plugins = run.plugins.iter().map(Plugin::new).collect();
-        Document { schema: SCHEMA, hosts: &run.hosts, in_flight: run.in_flight, plugins }
+        Plugins { hosts: &run.hosts, in_flight: run.in_flight, plugins }
     }
 }
 

@@ -1,30 +1,35 @@
-//! Nodes and pairs held against each other, as the document shows them.
+//! Nodes and pairs held against each other, as the answer has them.
 
-use busbw_model::{PeerGroup, Run, SlowPeer};
+use busbw_model::{Blame, PeerGroup, Run, SlowPeer};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A group of peers.
-#[derive(Serialize)]
+/// Measurements of one kind, of different nodes: peers that should be equally fast.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Peers")]
 pub(super) struct PeerGroupView<'a> {
-    what: &'a str,
-    unit: &'a str,
-    nodes: usize,
-    measured: usize,
-    usual: usize,
-    median: f64,
-    deviation: f64,
-    least: f64,
-    most: f64,
+    #[serde(flatten)]
+    group: &'a PeerGroup,
+    /// Who is far below the median, the slowest first.
     slow: Vec<SlowPeerView<'a>>,
 }
 
-#[derive(Serialize)]
+/// A node, or nodes together, far below the peers.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "SlowPeer")]
 struct SlowPeerView<'a> {
+    /// One node, or those that were measured together.
     hosts: &'a [String],
+    /// What they reach; of several measurements the median.
     value: f64,
+    /// The same as a share of the median of all.
     share_of_median: f64,
+    /// How many measurements show it.
+    #[schemars(range(min = 1))]
     measurements: usize,
-    blame: &'static str,
+    /// What is to blame.
+    blame: Blame,
+    /// The input with the slowest measurement.
     input: &'a str,
 }
 
@@ -35,20 +40,9 @@ impl<'a> PeerGroupView<'a> {
             value: peer.value,
             share_of_median: group.share(peer),
             measurements: peer.measurements,
-            blame: peer.blame.as_str(),
+            blame: peer.blame,
             input: run.path(peer.source.place),
         };
-        PeerGroupView {
-            what: &group.what,
-            unit: group.unit,
-            nodes: group.nodes,
-            measured: group.measured,
-            usual: group.usual,
-            median: group.median,
-            deviation: group.deviation,
-            least: group.least,
-            most: group.most,
-            slow: group.slow.iter().map(slow).collect(),
-        }
+        PeerGroupView { group, slow: group.slow.iter().map(slow).collect() }
     }
 }

@@ -1,65 +1,28 @@
-//! The schema `busbw.predict/1`, described in `docs/schema/predict-1.schema.json`.
+//! The answer of `busbw predict`.
 
-use busbw_model::Collective;
-use busbw_predict::{Prediction, PredictionRow};
+use busbw_model::answer::Answer;
+use busbw_predict::Prediction;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io;
-
-/// The name of the schema.
-const SCHEMA: &str = "busbw.predict/1";
 
 /// Writes the JSON of a prediction, with a closing line feed. No number is rounded; one that is not finite becomes `null`.
 ///
 /// # Errors
 /// What the writer returns.
 pub fn write_predict(prediction: &Prediction, out: &mut dyn io::Write) -> io::Result<()> {
-    super::write(&Document::new(prediction), out)
+    super::write(&Predict { prediction }, out)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    collective: Collective,
-    nranks: usize,
-    assumptions: &'a [String],
-    rows: Vec<Row<'a>>,
+/// What `busbw predict --format json` prints. Sizes are bytes; times are microseconds (_us); bandwidths are GB/s, 10^9 bytes per
+/// second (_gbs). No number is rounded; a number that is not finite is null. Readers must bear fields that are not described
+/// here: they may be added without a new schema name.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Predict<'a> {
+    #[serde(flatten)]
+    prediction: &'a Prediction,
 }
 
-#[derive(Serialize)]
-struct Row<'a> {
-    size_bytes: u64,
-    time_us: f64,
-    algbw_gbs: f64,
-    busbw_gbs: f64,
-    limit_busbw_gbs: f64,
-    algorithm: &'static str,
-    protocol: &'static str,
-    bottleneck: &'a str,
-}
-
-impl<'a> Document<'a> {
-    fn new(prediction: &'a Prediction) -> Self {
-        Document {
-            schema: SCHEMA,
-            collective: prediction.collective,
-            nranks: prediction.ranks,
-            assumptions: &prediction.assumptions,
-            rows: prediction.rows.iter().map(Row::new).collect(),
-        }
-    }
-}
-
-impl<'a> Row<'a> {
-    fn new(row: &'a PredictionRow) -> Self {
-        Row {
-            size_bytes: row.size.0,
-            time_us: row.time.0,
-            algbw_gbs: row.algbw.0,
-            busbw_gbs: row.busbw.0,
-            limit_busbw_gbs: row.limit.0,
-            algorithm: row.algorithm.name(),
-            protocol: row.protocol.name(),
-            bottleneck: &row.bottleneck,
-        }
-    }
+impl Answer for Predict<'_> {
+    const SCHEMA: &'static str = "busbw.predict/1";
 }

@@ -1,13 +1,12 @@
-//! The schema `busbw.simulate/1`, described in `docs/schema/simulate-1.schema.json`.
+//! The answer of `busbw simulate`.
 
 use crate::description;
 use crate::scenario::{Comparison, Gained, Scenario};
-use busbw_predict::{Distribution, LinkLoad};
+use busbw_model::answer::Answer;
+use busbw_predict::Simulation;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::io;
-
-/// The name of the schema.
-const SCHEMA: &str = "busbw.simulate/1";
 
 /// Writes the JSON of a simulation and the alternatives to it, with a closing line feed. No number is rounded; one that is
 /// not finite becomes `null`.
@@ -15,69 +14,71 @@ const SCHEMA: &str = "busbw.simulate/1";
 /// # Errors
 /// What the writer returns.
 pub fn write_simulate(comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-    super::write(&Document::new(comparison), out)
+    super::write(&Simulate::new(comparison), out)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
+/// What `busbw simulate --format json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gbs). No number is rounded; a number
+/// that is not finite is null. Readers must bear fields that are not described here: they may be added without a new schema name.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Simulate<'a> {
+    /// The cluster in words, a part each, for people.
     cluster: Vec<String>,
+    /// Ranks, one per GPU.
     nranks: usize,
+    /// Hash seeds that were tried.
+    #[schemars(range(min = 1))]
     seeds: usize,
+    /// What was assumed of the cluster and of any alternative, a sentence each, each once.
     assumptions: Vec<&'a str>,
+    /// The cluster as it is.
     base: Simulated<'a>,
+    /// The cluster with the change of each --what-if, in the order given.
     alternatives: Vec<Alternative<'a>>,
 }
 
-#[derive(Serialize)]
-struct Simulated<'a> {
-    name: &'a str,
-    busbw_gbs: Spread,
-    unshared_busbw_gbs: f64,
-    flows: usize,
-    links: Vec<Link<'a>>,
-    busbw_gbs_per_seed: Vec<f64>,
+impl Answer for Simulate<'_> {
+    const SCHEMA: &'static str = "busbw.simulate/1";
 }
 
-#[derive(Serialize)]
+/// What the simulation says of a fabric.
+#[derive(Serialize, JsonSchema)]
+struct Simulated<'a> {
+    /// `as described`, or the change: `rail-optimised`.
+    name: &'a str,
+    #[serde(flatten)]
+    simulation: &'a Simulation,
+}
+
+/// The cluster with a change.
+#[derive(Serialize, JsonSchema)]
 struct Alternative<'a> {
     #[serde(flatten)]
     simulated: Simulated<'a>,
+    /// What the change gains over the base: in the median of seeds, and where hashing is unlucky.
     gain: Gains,
 }
 
-#[derive(Serialize)]
-struct Spread {
-    min: f64,
-    p5: f64,
-    p50: f64,
-    p95: f64,
-    max: f64,
-}
-
-#[derive(Serialize)]
-struct Link<'a> {
-    name: &'a str,
-    rate_gbs: f64,
-    flows_mean: f64,
-    flows_max: usize,
-    decides: f64,
-}
-
-#[derive(Serialize)]
+/// What a change gains.
+#[derive(Serialize, JsonSchema)]
 struct Gains {
+    /// In the 5th percentile of seeds.
     p5: Gain,
+    /// In the median of seeds.
     p50: Gain,
 }
 
-#[derive(Serialize)]
+/// A busbw before and after.
+#[derive(Serialize, JsonSchema)]
 struct Gain {
+    /// Before.
     from_busbw_gbs: f64,
+    /// After.
     to_busbw_gbs: f64,
+    /// After over before; null where there was nothing before.
     factor: Option<f64>,
 }
 
-impl<'a> Document<'a> {
+impl<'a> Simulate<'a> {
     fn new(comparison: &'a Comparison) -> Self {
         let alternative = |scenario| Alternative {
             simulated: Simulated::new(scenario),
@@ -87,8 +88,7 @@ impl<'a> Document<'a> {
             },
         };
         let base = &comparison.base;
-        Document {
-            schema: SCHEMA,
+        Simulate {
             cluster: description::parts(&base.cluster),
             nranks: base.cluster.ranks(),
             seeds: base.simulation.per_seed.len(),
@@ -101,34 +101,7 @@ impl<'a> Document<'a> {
 
 impl<'a> Simulated<'a> {
     fn new(scenario: &'a Scenario) -> Self {
-        let simulation = &scenario.simulation;
-        Simulated {
-            name: &scenario.name,
-            busbw_gbs: Spread::from(simulation.busbw),
-            unshared_busbw_gbs: simulation.unshared.0,
-            flows: simulation.flows,
-            links: simulation.links.iter().map(Link::new).collect(),
-            busbw_gbs_per_seed: simulation.per_seed.iter().map(|busbw| busbw.0).collect(),
-        }
-    }
-}
-
-impl From<Distribution> for Spread {
-    fn from(busbw: Distribution) -> Self {
-        let Distribution { min, p5, p50, p95, max } = busbw;
-        Spread { min: min.0, p5: p5.0, p50: p50.0, p95: p95.0, max: max.0 }
-    }
-}
-
-impl<'a> Link<'a> {
-    fn new(link: &'a LinkLoad) -> Self {
-        Link {
-            name: &link.name,
-            rate_gbs: link.rate.0,
-            flows_mean: link.flows_mean,
-            flows_max: link.flows_max,
-            decides: link.decides,
-        }
+        Simulated { name: &scenario.name, simulation: &scenario.simulation }
     }
 }
 

@@ -1,106 +1,80 @@
-//! The schema `busbw.tune/1`, described in `docs/schema/tune-1.schema.json`.
+//! The answer of `busbw tune`.
 
-use busbw_model::{TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
+use busbw_model::answer::Answer;
+use busbw_model::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
+use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io;
-
-/// The name of the schema.
-const SCHEMA: &str = "busbw.tune/1";
 
 /// Writes the JSON of a sweep's result, with a closing line feed. No number is rounded; one that is not finite becomes `null`.
 ///
 /// # Errors
 /// What the writer returns.
 pub fn write_tune(tuning: &Tuning, out: &mut dyn io::Write) -> io::Result<()> {
-    super::write(&Document::new(tuning), out)
+    super::write(&Tune::new(tuning), out)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
+/// What `busbw tune --format json` prints. Means, deviations and intervals are in the objective's unit; shares are of the best
+/// mean. No number is rounded. Readers must bear fields that are not described here: they may be added without a new schema name.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Tune<'a> {
+    /// What came out, in a sentence.
     summary: &'a str,
+    /// The space's name.
     space: &'a str,
+    /// The command, quoted for a shell.
     command: &'a str,
-    objective: Objective<'a>,
+    /// What was measured of every trial.
+    objective: &'a Measured,
+    /// The test, its confidence, and the interval.
     method: &'a str,
+    /// The best setting; null without a result.
     best: Option<Setting<'a>>,
+    /// The setting that sets nothing; null where it was left out or gave no value.
     default: Option<Setting<'a>>,
-    variables: Vec<Variable<'a>>,
+    /// What was varied.
+    variables: &'a [TunedVariable],
+    /// The best first; those without a result last.
     settings: Vec<Setting<'a>>,
+    /// Trials that ran, and what a full grid would have taken.
     trials: TrialCount,
 }
 
-#[derive(Serialize)]
-struct Objective<'a> {
-    name: &'a str,
-    unit: &'a str,
-    higher_is_better: bool,
+impl Answer for Tune<'_> {
+    const SCHEMA: &'static str = "busbw.tune/1";
 }
 
-#[derive(Serialize)]
-struct Variable<'a> {
-    name: &'a str,
-    meaning: Option<&'a str>,
-    values: &'a [String],
-}
-
-#[derive(Serialize)]
+/// A setting and what its trials gave.
+#[derive(Serialize, JsonSchema)]
 struct Setting<'a> {
+    /// Its place among the settings.
+    #[schemars(range(min = 1))]
     rank: usize,
-    settings: BTreeMap<&'a str, &'a str>,
-    rounds: usize,
-    failures: usize,
-    mean: Option<f64>,
-    stddev: Option<f64>,
-    ci95: Option<f64>,
-    behind: Option<f64>,
-    standing: TunedStanding,
+    #[serde(flatten)]
+    setting: &'a TunedSetting,
+    /// The best, or statistically tied with it.
     tied: bool,
 }
 
-impl<'a> Document<'a> {
+impl<'a> Tune<'a> {
     fn new(tuning: &'a Tuning) -> Self {
-        let objective = &tuning.objective;
-        Document {
-            schema: SCHEMA,
+        Tune {
             summary: &tuning.summary,
             space: &tuning.space,
             command: &tuning.command,
-            objective: Objective {
-                name: &objective.name,
-                unit: &objective.unit,
-                higher_is_better: objective.higher_is_better,
-            },
+            objective: &tuning.objective,
             method: &tuning.method,
             best: tuning.best().map(|best| Setting::new(1, best)),
             default: tuning.default_rank().map(|(rank, setting)| Setting::new(rank, setting)),
-            variables: tuning.variables.iter().map(Variable::new).collect(),
+            variables: &tuning.variables,
             settings: (1..).zip(&tuning.settings).map(|(rank, setting)| Setting::new(rank, setting)).collect(),
             trials: tuning.trials,
         }
     }
 }
 
-impl<'a> Variable<'a> {
-    fn new(variable: &'a TunedVariable) -> Self {
-        Variable { name: &variable.name, meaning: variable.meaning.as_deref(), values: &variable.values }
-    }
-}
-
 impl<'a> Setting<'a> {
     fn new(rank: usize, setting: &'a TunedSetting) -> Self {
-        Setting {
-            rank,
-            settings: setting.assignments.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-            rounds: setting.rounds,
-            failures: setting.failures,
-            mean: setting.mean,
-            stddev: setting.stddev,
-            ci95: setting.interval,
-            behind: setting.behind,
-            standing: setting.standing,
-            tied: matches!(setting.standing, TunedStanding::Best | TunedStanding::Tied),
-        }
+        Setting { rank, setting, tied: matches!(setting.standing, TunedStanding::Best | TunedStanding::Tied) }
     }
 }

@@ -1,102 +1,182 @@
-//! The document as serde sees it: views that borrow from the run and are made when they are written.
+//! The answer of `busbw explain`: parts that borrow from the run and are made when they are written.
 
-use super::finding::{AdviceView, FindingView, VariableView};
+use super::evidence::OtherEvidence;
+use super::finding::{FindingView, VariableView};
 use super::peers::PeerGroupView;
-use super::{SCHEMA, evidence};
 use crate::words;
+use busbw_model::answer::Answer;
 use busbw_model::{
-    BenchRow, BenchTable, Channel, Communicator, Diagnosis, EnvOrigin, GdrUse, Gpu, Input, Measure, Nic, Node, Place,
-    Run, SourceLine, Transport, TransportKind, TreeLinks,
+    Advice, BenchRow, BenchTable, Channel, Collective, Communicator, Crossing, Diagnosis, EnvOrigin, Expected,
+    ExpectedRow, ExpectedTable, GdrUse, Input, InputKind, Judged, NcclVersion, Node, Place, Run, SourceLine, Transport,
+    TransportKind, TreeLinks, Verdict,
 };
-use serde::ser::SerializeMap;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Trees are written for communicators of at most this many ranks. A tree says the same once per rank: 16,384 ranks with
 /// 32 channels would be half a million objects.
 const MAX_TREE_RANKS: u32 = 64;
 
-/// A list whose items are made one at a time, when they are written.
-struct List<F>(F);
+type Items<'a, T> = Box<dyn Iterator<Item = T> + 'a>;
 
-impl<F, I> Serialize for List<F>
-where
-    F: Fn() -> I,
-    I: IntoIterator,
-    I::Item: Serialize,
-{
+/// A list whose items are made one at a time, when they are written.
+struct List<'a, T>(Box<dyn Fn() -> Items<'a, T> + 'a>);
+
+impl<'a, T> List<'a, T> {
+    fn of<S>(of: &'a [S], item: impl Fn(&'a S) -> T + Copy + 'a) -> Self {
+        List(Box::new(move || Box::new(of.iter().map(item))))
+    }
+}
+
+impl<T: Serialize> Serialize for List<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq((self.0)())
     }
 }
 
-/// The whole document.
+impl<T: JsonSchema> JsonSchema for List<'_, T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        <Vec<T>>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        <Vec<T>>::json_schema(generator)
+    }
+}
+
+/// What `busbw explain --format json` prints. Sizes are bytes; times are microseconds (_us); bandwidths are GB/s, 10^9 bytes
+/// per second (_gbs). No number is rounded; a number that is not finite is null. Readers must bear fields that are not
+/// described here: they may be added, as may finding codes, without a new schema name.
+#[derive(Serialize, JsonSchema)]
+#[schemars(transform = came_later)]
 pub(super) struct Explain<'a> {
-    run: &'a Run,
-    diagnosis: &'a Diagnosis,
+    /// The inputs, in the order given.
+    inputs: List<'a, InputView<'a>>,
+    /// The state of the run as a whole. healthy: speed or machines were judged and passed. no-errors: nothing is wrong, and there
+    /// is no speed to judge. inconclusive: speed or end cannot be judged from what is given; the summary asks what would decide.
+    verdict: Verdict,
+    /// One sentence that says the verdict.
+    summary: &'a str,
+    /// What was judged, how, and how it came out. What is not listed was not judged.
+    judged: &'a [Judged],
+    /// What the rules conclude. Ordered: the first is the one to act on.
+    findings: List<'a, FindingView<'a>>,
+    /// Tables of nccl-tests, in the order read.
+    tables: List<'a, TableView<'a>>,
+    /// Machines that ranks ran on, in order of appearance.
+    nodes: &'a [Node],
+    /// The library; null when neither a line of its log nor a version was read.
+    nccl: Option<NcclVersion>,
+    /// Environment variables that NCCL's log says it found: the first value of each.
+    environment: Environment<'a>,
+    /// Environment variables of launch commands that the inputs show (`-x NAME=value`, `export NAME=value`): the first value
+    /// of each.
+    launch_environment: Environment<'a>,
+    /// Every variable that was seen, what it means and how it stands in this run, in order of appearance. A name stands here
+    /// once for each of its values.
+    variables: List<'a, VariableView<'a>>,
+    /// What to run next where the inputs leave a question open.
+    advice: &'a [Advice],
+    /// Number of NCCL WARN lines.
+    warn_lines: u64,
+    /// Communicators, the largest first.
+    communicators: List<'a, CommunicatorView<'a>>,
+    /// What other tools tell; absent when there is none of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<OtherEvidence<'a>>,
+    /// Nodes and pairs of nodes that were measured alike, held against each other; absent where fewer than four were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peers: Option<List<'a, PeerGroupView<'a>>>,
+    /// What such a machine should reach; null where it cannot be said.
+    expected: Option<&'a Expected>,
+    /// Parts of the inputs that could not be read: the text says why, and what would help.
+    problems: List<'a, LineView<'a>>,
+}
+
+/// Answers of before these members were written are valid.
+fn came_later(schema: &mut Schema) {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|member| member != "variables" && member != "advice");
+    }
+}
+
+impl Answer for Explain<'_> {
+    const SCHEMA: &'static str = super::SCHEMA;
 }
 
 impl<'a> Explain<'a> {
     pub(super) fn new(run: &'a Run, diagnosis: &'a Diagnosis) -> Self {
-        Explain { run, diagnosis }
-    }
-}
-
-impl Serialize for Explain<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (run, diagnosis) = (self.run, self.diagnosis);
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("schema", SCHEMA)?;
-        map.serialize_entry("inputs", &List(|| run.inputs.iter().map(InputView::new)))?;
-        map.serialize_entry("verdict", &diagnosis.verdict)?;
-        map.serialize_entry("summary", &diagnosis.summary)?;
-        map.serialize_entry("judged", &diagnosis.judged)?;
-        map.serialize_entry("findings", &List(|| diagnosis.findings.iter().map(|f| FindingView::new(run, f))))?;
         // A header that no row followed is no table: what stopped the run is a finding.
-        let tables = || run.tables.iter().enumerate().filter(|(_, t)| !t.rows.is_empty() || t.finished);
-        let table = |(index, t)| TableView::new(run, t, diagnosis.expected_table(index));
-        map.serialize_entry("tables", &List(|| tables().map(table)))?;
-        map.serialize_entry("nodes", &List(|| run.nodes.iter().map(NodeView::new)))?;
-        map.serialize_entry("nccl", &NcclView::new(run))?;
-        map.serialize_entry("environment", &Environment { run, origin: EnvOrigin::NcclLog })?;
-        map.serialize_entry("launch_environment", &Environment { run, origin: EnvOrigin::CommandLine })?;
-        map.serialize_entry("variables", &List(|| diagnosis.variables.iter().map(|v| VariableView::new(run, v))))?;
-        map.serialize_entry("advice", &List(|| diagnosis.advice.iter().map(AdviceView::new)))?;
-        map.serialize_entry("warn_lines", &run.nccl.warn_lines)?;
-        map.serialize_entry("communicators", &List(|| run.communicators.iter().map(CommunicatorView)))?;
-        if let Some(evidence) = evidence::of(run) {
-            map.serialize_entry("evidence", &evidence)?;
+        let tables = move || run.tables.iter().enumerate().filter(|(_, t)| !t.rows.is_empty() || t.finished);
+        let table = move |(index, t)| TableView::new(run, t, diagnosis.expected_table(index));
+        let peers = List::of(&diagnosis.peers, |group| PeerGroupView::new(run, group));
+        Explain {
+            inputs: List::of(&run.inputs, InputView::new),
+            verdict: diagnosis.verdict,
+            summary: &diagnosis.summary,
+            judged: &diagnosis.judged,
+            findings: List::of(&diagnosis.findings, |finding| FindingView::new(run, finding)),
+            tables: List(Box::new(move || Box::new(tables().map(table)))),
+            nodes: &run.nodes,
+            nccl: nccl(run),
+            environment: Environment { run, origin: EnvOrigin::NcclLog },
+            launch_environment: Environment { run, origin: EnvOrigin::CommandLine },
+            variables: List::of(&diagnosis.variables, |variable| VariableView::new(run, variable)),
+            advice: &diagnosis.advice,
+            warn_lines: run.nccl.warn_lines,
+            communicators: List::of(&run.communicators, CommunicatorView::new),
+            evidence: OtherEvidence::of(run),
+            peers: (!diagnosis.peers.is_empty()).then_some(peers),
+            expected: diagnosis.expected.as_ref(),
+            problems: List::of(&run.problems, |problem| LineView::new(run, problem.place, &problem.text)),
         }
-        if !diagnosis.peers.is_empty() {
-            map.serialize_entry("peers", &List(|| diagnosis.peers.iter().map(|p| PeerGroupView::new(run, p))))?;
-        }
-        map.serialize_entry("expected", &diagnosis.expected.as_ref().map(ExpectedView::new))?;
-        map.serialize_entry("problems", &List(|| run.problems.iter().map(|p| LineView::new(run, p.place, &p.text))))?;
-        map.end()
     }
 }
 
-#[derive(Serialize)]
+/// One input.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Input")]
 struct InputView<'a> {
+    /// Path as given; `-` for standard input.
     path: &'a str,
+    /// What most of its recognised lines are; unknown when nothing was recognised.
+    #[schemars(extend("enum" = kinds_and_unknown()))]
     kind: &'a str,
-    kinds: Vec<&'a str>,
+    /// Everything that was recognised in it, most lines first.
+    kinds: &'a [InputKind],
+    /// Number of lines.
     lines: u64,
+    /// Number of bytes.
     bytes: u64,
+}
+
+fn kinds_and_unknown() -> Vec<&'static str> {
+    InputKind::ALL.iter().map(|kind| kind.name()).chain(["unknown"]).collect()
 }
 
 impl<'a> InputView<'a> {
     fn new(input: &'a Input) -> Self {
-        let kinds: Vec<&str> = input.kinds.iter().map(|kind| kind.name()).collect();
-        let kind = kinds.first().copied().unwrap_or("unknown");
-        InputView { path: &input.path, kind, kinds, lines: input.lines, bytes: input.bytes }
+        let kind = input.kinds.first().map_or("unknown", |kind| kind.name());
+        InputView { path: &input.path, kind, kinds: &input.kinds, lines: input.lines, bytes: input.bytes }
     }
 }
 
 /// A line of an input.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Line")]
 pub(super) struct LineView<'a> {
+    /// Path of the input.
     path: &'a str,
+    /// Line, from 1; 0 when the whole input is meant.
     line: u64,
+    /// The line as it stands in the input, cut to 400 bytes; it may hold control characters.
     text: &'a str,
 }
 
@@ -110,199 +190,57 @@ impl<'a> LineView<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct ExpectedView<'a> {
-    busbw_gbs: f64,
-    size_bytes: Option<u64>,
-    bottleneck: &'a str,
-    why: &'a str,
-}
-
-impl<'a> ExpectedView<'a> {
-    fn new(expected: &'a busbw_model::Expected) -> Self {
-        ExpectedView {
-            busbw_gbs: expected.busbw.0,
-            size_bytes: expected.at.map(|size| size.0),
-            bottleneck: &expected.bottleneck,
-            why: &expected.why,
-        }
-    }
-}
-
-#[derive(Serialize)]
+/// A table of nccl-tests.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Table")]
 struct TableView<'a> {
-    collective: Option<busbw_model::Collective>,
+    /// The collective; null when the table leaves it open.
+    collective: Option<Collective>,
+    /// Number of ranks; null when the table leaves it open.
     nranks: Option<u32>,
+    /// Path of the input.
     input: &'a str,
+    /// Line where the table begins, from 1.
     line: u64,
-    rows: Vec<RowView>,
+    /// The rows in the order printed. Equal sizes may repeat.
+    rows: &'a [BenchRow],
+    /// Average busbw in GB/s: the printed one, else the mean of the rows; null without rows.
     avg_busbw_gbs: Option<f64>,
+    /// Highest busbw in GB/s, out of place or in place; null without rows.
     peak_busbw_gbs: Option<f64>,
+    /// What such a cluster should reach, size by size; missing where it cannot be said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    expected: Option<Vec<ExpectedRowView<'a>>>,
-}
-
-#[derive(Serialize)]
-struct ExpectedRowView<'a> {
-    size_bytes: u64,
-    busbw_gbs: f64,
-    limit_busbw_gbs: f64,
-    bottleneck: &'a str,
-}
-
-impl<'a> ExpectedRowView<'a> {
-    fn new(row: &'a busbw_model::ExpectedRow) -> Self {
-        ExpectedRowView {
-            size_bytes: row.size.0,
-            busbw_gbs: row.busbw.0,
-            limit_busbw_gbs: row.limit.0,
-            bottleneck: &row.bottleneck,
-        }
-    }
+    expected: Option<&'a [ExpectedRow]>,
 }
 
 impl<'a> TableView<'a> {
-    fn new(run: &'a Run, table: &'a BenchTable, expected: Option<&'a busbw_model::ExpectedTable>) -> Self {
+    fn new(run: &'a Run, table: &'a BenchTable, expected: Option<&'a ExpectedTable>) -> Self {
         TableView {
             collective: table.collective,
             nranks: table.nranks,
             input: run.path(table.place),
             line: table.place.line,
-            rows: table.rows.iter().map(RowView::new).collect(),
+            rows: &table.rows,
             avg_busbw_gbs: table.avg_busbw().map(|busbw| busbw.0),
             peak_busbw_gbs: table.peak().map(|(_, busbw)| busbw.0),
-            expected: expected.map(|expected| expected.rows.iter().map(ExpectedRowView::new).collect()),
+            expected: expected.map(|expected| &*expected.rows),
         }
     }
 }
 
-#[derive(Serialize)]
-struct RowView {
-    size_bytes: u64,
-    count: Option<u64>,
-    datatype: Option<busbw_model::Datatype>,
-    redop: Option<busbw_model::RedOp>,
-    root: Option<i64>,
-    out_of_place: Option<MeasureView>,
-    in_place: Option<MeasureView>,
-}
-
-impl RowView {
-    fn new(row: &BenchRow) -> Self {
-        RowView {
-            size_bytes: row.size.0,
-            count: row.count,
-            datatype: row.datatype,
-            redop: row.redop,
-            root: row.root,
-            out_of_place: row.out_of_place.as_ref().map(MeasureView::new),
-            in_place: row.in_place.as_ref().map(MeasureView::new),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct MeasureView {
-    time_us: f64,
-    algbw_gbs: f64,
-    busbw_gbs: f64,
-    wrong: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    iterations: Option<IterationsView>,
-}
-
-#[derive(Serialize)]
-struct IterationsView {
-    min_us: f64,
-    max_us: f64,
-    p99_us: f64,
-    cv_pct: f64,
-}
-
-impl MeasureView {
-    fn new(measure: &Measure) -> Self {
-        MeasureView {
-            time_us: measure.time.0,
-            algbw_gbs: measure.algbw.0,
-            busbw_gbs: measure.busbw.0,
-            wrong: measure.check.wrong(),
-            iterations: measure.iterations.map(|stats| IterationsView {
-                min_us: stats.min.0,
-                max_us: stats.max.0,
-                p99_us: stats.p99.0,
-                cv_pct: stats.cv_pct,
-            }),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct NodeView<'a> {
-    host: &'a str,
-    gpus: Vec<GpuView<'a>>,
-    nics: Vec<NicView<'a>>,
-}
-
-#[derive(Serialize)]
-struct GpuView<'a> {
-    rank: Option<u32>,
-    device: Option<u32>,
-    bus_id: Option<&'a str>,
-    name: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct NicView<'a> {
-    index: Option<u32>,
-    name: &'a str,
-    port: Option<u32>,
-    link: Option<&'a str>,
-    address: Option<&'a str>,
-}
-
-impl<'a> NodeView<'a> {
-    fn new(node: &'a Node) -> Self {
-        let gpu = |gpu: &'a Gpu| GpuView {
-            rank: gpu.rank,
-            device: gpu.device,
-            bus_id: gpu.bus_id.as_deref(),
-            name: gpu.name.as_deref(),
-        };
-        let nic = |nic: &'a Nic| NicView {
-            index: nic.index,
-            name: &nic.name,
-            port: nic.port,
-            link: nic.link.as_deref(),
-            address: nic.address.as_deref(),
-        };
-        NodeView {
-            host: &node.host,
-            gpus: node.gpus.iter().map(gpu).collect(),
-            nics: node.nics.iter().map(nic).collect(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct NcclView<'a> {
-    version: Option<&'a str>,
-    cuda: Option<&'a str>,
-    library: &'static str,
-}
-
-impl<'a> NcclView<'a> {
-    /// `None` when neither a line of NCCL's log nor a version was read.
-    fn new(run: &'a Run) -> Option<Self> {
-        let first = run.nccl.versions.first();
-        let from_tables = || run.tables.iter().find_map(|table| table.settings.nccl_version.as_deref());
-        let version = first.map(|line| line.version.as_str()).or_else(from_tables);
-        let read = version.is_some() || run.nccl.lines > 0;
-        let cuda = first.and_then(|line| line.cuda.as_deref());
-        read.then(|| NcclView { version, cuda, library: run.nccl.library().name() })
-    }
+/// `None` when neither a line of NCCL's log nor a version was read.
+fn nccl(run: &Run) -> Option<NcclVersion> {
+    let first = run.nccl.versions.first();
+    let from_tables = || run.tables.iter().find_map(|table| table.settings.nccl_version.clone());
+    let version = first.map(|line| line.version.clone()).or_else(from_tables);
+    let read = version.is_some() || run.nccl.lines > 0;
+    let cuda = first.and_then(|line| line.cuda.clone());
+    read.then(|| NcclVersion { version, cuda, library: run.nccl.library() })
 }
 
 /// The first value of every variable from one origin, in order of appearance.
+#[derive(JsonSchema)]
+#[schemars(inline, with = "BTreeMap<String, String>")]
 struct Environment<'a> {
     run: &'a Run,
     origin: EnvOrigin,
@@ -314,26 +252,54 @@ impl Serialize for Environment<'_> {
     }
 }
 
-struct CommunicatorView<'a>(&'a Communicator);
+/// A communicator, put together from what its ranks logged.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Communicator")]
+struct CommunicatorView<'a> {
+    /// commId where NCCL prints it, else a name that is stable for the input.
+    id: &'a str,
+    /// Number of ranks.
+    nranks: Option<u32>,
+    /// Number of nodes.
+    nnodes: Option<u32>,
+    /// Number of channels for collectives.
+    coll_channels: Option<u32>,
+    /// Families of transports in use, one name for all plugins of a network: P2P, SHM, NET/IB, NET/Socket, NET/OFI, COLLNET, NVLS.
+    transports: Vec<String>,
+    /// The networks under the names that were printed: NET/IB, NET/IBext_v8, NET/AWS Libfabric.
+    transports_printed: Vec<String>,
+    /// How GPUs of one node reach each other, as printed: IPC, CUMEM, direct pointer.
+    p2p_kinds: Vec<String>,
+    /// Whether network connections use GPUDirect RDMA; null without network connections.
+    #[schemars(with = "Value", extend("enum" = [true, false, "mixed", null]))]
+    gdr: Value,
+    /// Channels by id.
+    channels: Vec<ChannelView<'a>>,
+    /// Ordered rank pairs of rings that leave a node, by sender and receiver.
+    crossings: Vec<Crossing>,
+}
 
-impl Serialize for CommunicatorView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let comm = self.0;
+impl<'a> CommunicatorView<'a> {
+    fn new(comm: &'a Communicator) -> Self {
         let ranks = comm.nranks.unwrap_or(u32::try_from(comm.ranks.len()).unwrap_or(u32::MAX));
-        let with_trees = ranks <= MAX_TREE_RANKS;
-        let channel = move |(id, channel): (&u16, _)| ChannelView::new(comm, *id, channel, with_trees);
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("id", &comm.id)?;
-        map.serialize_entry("nranks", &comm.nranks)?;
-        map.serialize_entry("nnodes", &comm.nnodes)?;
-        map.serialize_entry("coll_channels", &comm.coll_channels)?;
-        map.serialize_entry("transports", &comm.transport_names())?;
-        map.serialize_entry("transports_printed", &distinct(comm, printed_network))?;
-        map.serialize_entry("p2p_kinds", &distinct(comm, p2p_kind))?;
-        map.serialize_entry("gdr", &comm.gdr().map(Gdr::from))?;
-        map.serialize_entry("channels", &List(|| comm.channels.iter().map(channel)))?;
-        map.serialize_entry("crossings", &List(|| comm.crossings().into_iter().map(CrossingView::from)))?;
-        map.end()
+        let channel =
+            |(id, channel): (&u16, &'a Channel)| ChannelView::new(comm, *id, channel, ranks <= MAX_TREE_RANKS);
+        CommunicatorView {
+            id: &comm.id,
+            nranks: comm.nranks,
+            nnodes: comm.nnodes,
+            coll_channels: comm.coll_channels,
+            transports: comm.transport_names(),
+            transports_printed: distinct(comm, printed_network),
+            p2p_kinds: distinct(comm, p2p_kind),
+            gdr: match comm.gdr() {
+                None => Value::Null,
+                Some(GdrUse::Mixed) => json!("mixed"),
+                Some(gdr) => json!(gdr == GdrUse::All),
+            },
+            channels: comm.channels.iter().map(channel).collect(),
+            crossings: comm.crossings(),
+        }
     }
 }
 
@@ -359,36 +325,32 @@ fn p2p_kind(transport: &Transport) -> Option<String> {
     }
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Gdr {
-    Same(bool),
-    Differs(&'static str),
-}
-
-impl From<GdrUse> for Gdr {
-    fn from(gdr: GdrUse) -> Self {
-        match gdr {
-            GdrUse::All => Gdr::Same(true),
-            GdrUse::None => Gdr::Same(false),
-            GdrUse::Mixed => Gdr::Differs("mixed"),
-        }
-    }
-}
-
-#[derive(Serialize)]
+/// One of NCCL's parallel rings and trees.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Channel")]
 struct ChannelView<'a> {
+    /// Channel.
     id: u16,
+    /// Ranks in order; the last sends to the first. null when no ring was printed.
     ring: Option<&'a [u32]>,
+    /// Present when the log shows only the beginning of the ring.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("const" = false))]
     ring_complete: Option<bool>,
+    /// The place of each rank in the tree. null when none was printed, and always for communicators of more than 64 ranks, where
+    /// it would outgrow all else.
     tree: Option<Vec<TreeView>>,
 }
 
-#[derive(Serialize)]
+/// A rank's links in a tree.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Tree")]
 struct TreeView {
+    /// The rank.
     rank: u32,
+    /// Its parent; null at the root.
     up: Option<u32>,
+    /// Its children.
     down: Vec<u32>,
 }
 
@@ -403,18 +365,5 @@ impl<'a> ChannelView<'a> {
             ring_complete: channel.ring.as_ref().filter(|ring| !ring.complete).map(|_| false),
             tree: (!tree.is_empty()).then_some(tree),
         }
-    }
-}
-
-#[derive(Serialize)]
-struct CrossingView {
-    from: u32,
-    to: u32,
-    channels: Vec<u16>,
-}
-
-impl From<busbw_model::Crossing> for CrossingView {
-    fn from(crossing: busbw_model::Crossing) -> Self {
-        CrossingView { from: crossing.from, to: crossing.to, channels: crossing.channels }
     }
 }

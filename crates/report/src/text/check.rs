@@ -46,7 +46,8 @@ struct Row<'a> {
     area: Area,
     item: &'a str,
     detail: &'a str,
-    outcome: &'a Outcome,
+    /// The first item of those that it stands for.
+    first: &'a CheckItem,
     hosts: Vec<&'a str>,
     /// The devices that it holds of, on each of the hosts.
     devices: Vec<&'a str>,
@@ -85,8 +86,8 @@ fn rows(checked: &Checked) -> Vec<Row<'_>> {
 fn shortened(rows: Vec<Row<'_>>) -> Vec<Row<'_>> {
     let mut kept: Vec<Row> = Vec::new();
     for row in rows {
-        let alike = |other: &&Row| (other.area, other.item, other.outcome) == (row.area, row.item, row.outcome);
-        if *row.outcome != Outcome::Ok || kept.iter().filter(alike).count() < MOST_ALIKE {
+        let alike = |other: &&Row| (other.area, other.item, other.first.outcome) == (row.area, row.item, Outcome::Ok);
+        if row.first.outcome != Outcome::Ok || kept.iter().filter(alike).count() < MOST_ALIKE {
             kept.push(row);
         }
     }
@@ -95,44 +96,38 @@ fn shortened(rows: Vec<Row<'_>>) -> Vec<Row<'_>> {
 
 impl<'a> Row<'a> {
     fn new(item: &'a CheckItem, of: usize) -> Self {
-        let CheckItem { area, item: name, host, device, detail, outcome } = item;
+        let CheckItem { area, item: name, host, device, detail, .. } = item;
         let devices = device.iter().map(String::as_str).collect();
-        Row { area: *area, item: name, detail, outcome, hosts: vec![host], devices, of }
+        Row { area: *area, item: name, detail, first: item, hosts: vec![host], devices, of }
     }
 
     /// Whether the item says the same, maybe of another device; then the remedy for the first is an example for all.
     fn says(&self, item: &CheckItem) -> bool {
-        (self.area, self.item, self.detail) == (item.area, item.item, &item.detail)
-            && alike(self.outcome, &item.outcome)
+        (self.area, self.item, self.detail) == (item.area, &*item.item, &item.detail)
+            && alike(self.first, item)
             && self.devices.is_empty() == item.device.is_none()
     }
 
     fn is_same(&self, other: &Row) -> bool {
         (self.area, self.item, self.detail, &self.devices) == (other.area, other.item, other.detail, &other.devices)
-            && alike(self.outcome, other.outcome)
+            && alike(self.first, other.first)
     }
 
     fn print(&self, page: &mut Page, width: usize) {
-        let what = match self.outcome {
-            Outcome::Skip { why } => why,
-            _ => self.detail,
-        };
+        let what = self.first.why.as_deref().unwrap_or(self.detail);
         let hosts = (self.hosts.len() < self.of).then(|| named(&self.hosts, "host"));
         let devices = (!self.devices.is_empty()).then(|| named(&self.devices, "device"));
         let about: String = [hosts, devices].into_iter().flatten().map(|names| format!("{names}: ")).collect();
-        line(page, width, self.item, &format!("{about}{what}"), self.outcome.as_str());
-        if let Some(text) = self.outcome.remedy() {
-            remedy(page, width, text, self.outcome.code());
+        line(page, width, self.item, &format!("{about}{what}"), self.first.outcome.as_str());
+        if let Some(text) = &self.first.remedy {
+            remedy(page, width, text, self.first.code);
         }
     }
 }
 
 /// Whether outcomes differ in the words of the remedy at most.
-fn alike(one: &Outcome, other: &Outcome) -> bool {
-    match (one, other) {
-        (Outcome::Skip { .. }, _) | (_, Outcome::Skip { .. }) => one == other,
-        _ => (one.as_str(), one.code()) == (other.as_str(), other.code()),
-    }
+fn alike(one: &CheckItem, other: &CheckItem) -> bool {
+    (one.outcome, one.code, &one.why) == (other.outcome, other.code, &other.why)
 }
 
 /// `h1, h2`, or `17 hosts`.
@@ -225,6 +220,6 @@ fn summary(page: &mut Page, checked: &Checked) {
 }
 
 fn first_code(checked: &Checked) -> Option<Code> {
-    let of_items = checked.items.iter().find_map(|item| item.outcome.code());
+    let of_items = checked.items.iter().find_map(|item| item.code);
     of_items.or_else(|| checked.odd_ones.iter().find_map(|odd| odd.code))
 }

@@ -9,9 +9,9 @@ use common::schema_errors;
 
 const SCHEMA: &str = include_str!("../../../../docs/schema/check-1.schema.json");
 
-fn item(area: Area, item: &'static str, host: &str, device: &str, detail: &str, outcome: Outcome) -> CheckItem {
+fn item(area: Area, item: &'static str, host: &str, device: &str, detail: &str) -> CheckItem {
     let device = Some(device).filter(|device| !device.is_empty()).map(str::to_owned);
-    CheckItem { area, item, host: host.into(), device, detail: detail.into(), outcome }
+    CheckItem::ok(area, item, host, device, detail.into())
 }
 
 /// Six hosts with two ports each: on one a port is down, and one did not answer.
@@ -22,15 +22,18 @@ fn checked() -> Checked {
         for port in ["mlx5_0/1", "mlx5_1/1"] {
             let is_down = host == "h3" && port == "mlx5_1/1";
             let remedy = format!("See the cable of {port}: `sudo mlxlink -d {port}\u{1b}[2J`");
-            let fail = Outcome::Fail { remedy, code: Some(Code::IbTransportError) };
-            let (detail, outcome) = if is_down { ("DOWN", fail) } else { ("ACTIVE, LinkUp", Outcome::Ok) };
-            items.push(item(Area::Rdma, "port state", host, port, detail, outcome));
+            let port = item(Area::Rdma, "port state", host, port, if is_down { "DOWN" } else { "ACTIVE, LinkUp" });
+            let code = Some(Code::IbTransportError);
+            let down = CheckItem { outcome: Outcome::Fail, remedy: Some(remedy), code, ..port.clone() };
+            items.push(if is_down { down } else { port });
         }
-        items.push(item(Area::Limits, "memlock", host, "", "unlimited", Outcome::Ok));
-        items.push(item(Area::Pcie, "ACS", host, "", "", Outcome::Skip { why: "root only".into() }));
+        items.push(item(Area::Limits, "memlock", host, "", "unlimited"));
+        let acs = item(Area::Pcie, "ACS", host, "", "");
+        items.push(CheckItem { outcome: Outcome::Skip, why: Some("root only".into()), ..acs });
     }
-    let remedy = "Log in without a password: `ssh h6 true`".into();
-    items.push(item(Area::Mpi, "hello", "h6", "", "no answer within 60 s", Outcome::Fail { remedy, code: None }));
+    let remedy = Some("Log in without a password: `ssh h6 true`".into());
+    let hello = item(Area::Mpi, "hello", "h6", "", "no answer within 60 s");
+    items.push(CheckItem { outcome: Outcome::Fail, remedy, ..hello });
     let differ = vec![("h2".into(), "1500".into()), ("h4".into(), "1500".into()), ("h5".into(), "1400".into())];
     let odd = OddOne {
         area: Area::Net,

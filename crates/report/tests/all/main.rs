@@ -9,5 +9,6 @@ mod json;
 mod links;
 mod predictions;
 mod runs;
+mod schemas;
 mod settings;
 mod text;
