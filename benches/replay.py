@@ -2,8 +2,8 @@
 
     target/python/bin/python benches/replay.py [--rate 160mbit] [--compute-ms 11000] [--out FILE]
 
-As root, with Open MPI, after `make test-all`, which installs PyTorch and busbw's package. Four ranks a host send VGG16's
-gradients; computation is slept through (docs/synthetic.md). Writes benches/results/replay-DATE.json.
+As root, with Open MPI, after `make test-all`, which installs PyTorch and busbw's package. Four ranks a host send the
+gradients of VGG16; computation is slept through (docs/synthetic.md). Writes benches/results/replay-DATE.json.
 """
 
 from __future__ import annotations
