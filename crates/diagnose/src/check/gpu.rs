@@ -209,8 +209,14 @@ fn xids(node: &NodeFacts, sheet: &mut Sheet) {
     };
     let hardware = of(|xid| !matches!(fault(xid.code), Fault::Program | Fault::Noted));
     if hardware.is_empty() {
-        let remedy =
-            "A program on the GPU faulted; see which, and run it under compute-sanitizer: `sudo dmesg | grep Xid`";
+        let remedy = match xids.iter().any(|xid| fault(xid.code) == Fault::Noted) {
+            true => {
+                "Memory that was replaced counts after a reset of the GPU: `nvidia-smi -q -d ECC,ROW_REMAPPER; sudo nvidia-smi --gpu-reset`"
+            }
+            false => {
+                "A program on the GPU faulted; see which, and run it under compute-sanitizer: `sudo dmesg | grep Xid`"
+            }
+        };
         return sheet.warn("Xid", listed(&of(|_| true)), Some(Code::GpuError), remedy);
     }
     let nvlink = xids.iter().any(|xid| fault(xid.code) == Fault::NvLink);
