@@ -79,7 +79,9 @@ impl Refuters {
         let whole: HashSet<Place> = whole.collect();
         let of_all = ups.iter().filter(|(place, _)| whole.contains(place));
         let started = of_all.filter_map(|(_, ups)| ups.iter().min_by_key(|up| up.first).cloned()).collect();
-        let survived = run.ends.iter().filter(|end| end.went_on || end.logged && !failed_after(run, end.source.place));
+        let failed = last_failures(run);
+        let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| is_after(*last, place));
+        let survived = run.ends.iter().filter(|end| end.went_on || end.logged && !fails_after(end.source.place));
         Refuters {
             up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
             ended_well,
@@ -142,13 +144,15 @@ impl Refuters {
     }
 }
 
-/// Whether a process is told to have failed behind a place of its input, other than by an exception that was logged.
-fn failed_after(run: &Run, place: Place) -> bool {
+/// Where each input tells last that a process failed, other than by an exception that was logged.
+fn last_failures(run: &Run) -> HashMap<u32, Place> {
     let fails =
         |end: &&RankEnd| !end.logged && !end.went_on && !matches!(end.how, Ended::Success | Ended::Interrupted(_));
     let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
     let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));
-    ends.chain(timeouts.map(|told| told.source.place)).any(|later| is_after(later, place))
+    let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
+    places.sort_unstable();
+    places.into_iter().map(|place| (place.input, place)).collect()
 }
 
 /// Whether a place is behind another of the same input.

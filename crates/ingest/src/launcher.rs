@@ -58,9 +58,9 @@ fn is_ctime(text: &str) -> bool {
 
 /// `opt-1_3b.0 [stderr] `, as milabench writes.
 fn of_stream(text: &str) -> Option<(&str, &str)> {
-    let (label, rest) = text.split_once(" [std")?;
-    let rest = rest.strip_prefix("out] ").or_else(|| rest.strip_prefix("err] "))?;
-    (!label.is_empty() && label.len() <= 64 && !label.contains(' ')).then_some((label, rest))
+    let (label, rest) = text.split_once(' ')?;
+    let rest = rest.strip_prefix("[stdout] ").or_else(|| rest.strip_prefix("[stderr] "))?;
+    (!label.is_empty() && label.len() <= 64).then_some((label, rest))
 }
 
 /// `[rank3]:`, `[default3]:`, `[pod/name/container] `, `[3] `.

@@ -102,7 +102,7 @@ pub(crate) struct Follower {
     before: (String, String),
 }
 
-/// Characters of a line in which a logger's level stands.
+/// Bytes of a line in which a logger's level stands.
 const HEAD: usize = 160;
 
 /// Lines of PyTorch's message below its first: NCCL's meaning of the result, `Last error:`, and that error.
@@ -112,9 +112,10 @@ const LINES_OF_NCCL: u8 = 3;
 fn is_logged(text: &str) -> bool {
     const LEVELS: [&str; 4] = ["WARNING", "ERROR", "CRITICAL", "WARN"];
     const MOST_BEFORE: usize = 8;
-    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-    let digits = |word: &&str| word.bytes().all(|b| b.is_ascii_digit());
-    words.by_ref().filter(|word| !digits(word)).take(MOST_BEFORE).any(|word| LEVELS.contains(&word))
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    // A piece without a letter is part of a time, or nothing.
+    let named = words.filter(|word| !word.bytes().all(|b| b.is_ascii_digit()));
+    named.take(MOST_BEFORE).any(|word| LEVELS.contains(&word))
 }
 
 impl Follower {
@@ -148,7 +149,7 @@ impl Follower {
         of.clear();
         of.push_str(stream);
         text.clear();
-        text.extend(body.chars().take(HEAD));
+        text.push_str(&body[..body.floor_char_boundary(HEAD)]);
     }
 
     /// Whether a line is Python's: it ends a traceback, is an error of PyTorch's, or goes on with the message of one.
