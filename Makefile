@@ -20,7 +20,7 @@ example: build ## Answer the first field report from its recorded log: why is bu
 	@target/release/busbw explain $(RECORDED); status=$$?; [ $$status -le 1 ]
 
 build: ## Build the command, target/release/busbw, and NCCL's network plugin, libnccl-net-busbw.so beside it
-	$(CARGO) build --release --locked -p busbw -p busbw-nccl-net
+	$(CARGO) build --release --locked -p busbw -p busbw-plugin
 	@cp -f target/release/libnccl_net_busbw.so target/release/libnccl-net-busbw.so
 
 setup: ## List what the tests and packages need beyond Rust, ask (YES=1 answers), and install it

@@ -5,6 +5,7 @@
 
 use crate::support::command::BUSBW;
 use crate::support::skip::root_folder;
+use crate::wings;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
@@ -31,6 +32,11 @@ fn sources(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
+/// The folders of the product's crates.
+fn in_crates() -> impl Iterator<Item = PathBuf> {
+    wings::crates().into_iter().filter(|folder| folder.starts_with(root_folder().join("crates")))
+}
+
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -50,7 +56,7 @@ fn no_file_is_too_long_to_read() {
 }
 
 /// Crates whose modules still have either style.
-const MIXED_MODULES: [&str; 6] = ["cli", "diagnose", "model", "predict", "probe", "report"];
+const MIXED_MODULES: [&str; 5] = ["cli", "judge", "model", "read/probe", "show"];
 
 #[test]
 fn a_module_with_others_in_it_is_a_folder_with_mod_rs() {
@@ -75,8 +81,7 @@ fn words_that_the_glossary_refuses_are_nowhere() {
     let rows = table.lines().skip(2).filter_map(|row| row.trim_matches(['|', ' ']).split_once(" | "));
     let refused: BTreeMap<&str, &str> = rows.collect();
     assert!(refused.len() > 5, "{refused:?}");
-    let crates = fs::read_dir(root_folder().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
-    let code = crates.flat_map(|folder| sources(&folder, &[".rs"]));
+    let code = in_crates().flat_map(|folder| sources(&folder.join("src"), &[".rs"]));
     let docs = sources(&root_folder().join("docs"), &[".md"]).into_iter().filter(|file| *file != page);
     for file in code.chain(docs) {
         let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
@@ -103,9 +108,8 @@ fn unsafe_in(folder: &Path) -> [usize; 3] {
 
 #[test]
 fn unsafe_is_counted_in_the_docs() {
-    let crates = fs::read_dir(root_folder().join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    let there: BTreeMap<String, [usize; 3]> = crates
-        .map(|folder| (folder.file_name().unwrap().to_str().unwrap().to_owned(), unsafe_in(&folder.join("src"))))
+    let there: BTreeMap<String, [usize; 3]> = in_crates()
+        .map(|folder| (wings::name(&folder), unsafe_in(&folder.join("src"))))
         .filter(|(_, counts)| *counts != [0; 3])
         .collect();
     let page = read(&root_folder().join("docs/unsafe.md"));
@@ -167,12 +171,13 @@ fn every_command_shows_examples() {
 
 /// Where the sources of a package's tests are: a file or a folder of modules, or its own sources for unit tests.
 fn tests_of(package: &str, module: &str) -> PathBuf {
+    let of = |name: &str| in_crates().find(|folder| wings::name(folder) == name).expect("such a crate is there");
     let below = match (package.strip_prefix("busbw-"), module) {
-        (None, _) => "tests".to_string(),
-        (Some(name), "--lib") => return root_folder().join("crates").join(name).join("src"),
-        (Some(name), _) => format!("crates/{name}/tests/all"),
+        (None, _) => root_folder().join("tests"),
+        (Some(name), "--lib") => return of(name).join("src"),
+        (Some(name), _) => of(name).join("tests/all"),
     };
-    root_folder().join(below).join(module.replace("::", "/")).with_extension("rs")
+    below.join(module.replace("::", "/")).with_extension("rs")
 }
 
 /// `make faults` takes minutes; that the tests which it names are there is seen here.

@@ -13,6 +13,7 @@ mod predict;
 mod rules;
 mod simulate;
 mod verdict;
+mod wings;
 
 mod here {
     pub mod bench_faults;

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let _ = busbw_net::tcp::Handle::from_bytes(data);
+    let _ = busbw_transport::tcp::Handle::from_bytes(data);
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = busbw_launch::hostlist::expand(text);
     }

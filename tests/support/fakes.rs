@@ -28,7 +28,7 @@ impl Fakes {
             let mut command = Command::new(&compiler);
             command.current_dir(folder.path()).args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-w"]);
             command.args(["-DBLOCK=1024", "-DSTARTS=8192"]).arg("-I").arg(&fakes);
-            command.arg("-I").arg(root_folder().join("crates/bench/src/backend/nccl"));
+            command.arg("-I").arg(root_folder().join("crates/run/bench/src/backend/nccl"));
             command.args(["-x", "c"]).arg(fakes.join(source)).args(["-x", "none", "-o", library]);
             let output =
                 command.arg(format!("-Wl,-soname,{library}")).args(more).output().expect("the compiler starts");

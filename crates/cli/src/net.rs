@@ -6,7 +6,7 @@ use crate::values::{message_size, seconds};
 use crate::{explain, output};
 use busbw_launch::Invocation;
 use busbw_model::{Bytes, PluginRun};
-use busbw_plugin::{Call, Candidate, Plan, Progress, job, rule_names, subprocess};
+use busbw_plugin_check::{Call, Candidate, Plan, Progress, job, rule_names, subprocess};
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};

@@ -4,8 +4,8 @@ use super::Found;
 use busbw_launch::{JobRank, ProcessGroup, Rendezvous, Settings, host};
 use busbw_model::NodeFacts;
 use busbw_model::node::{Hello, Known};
-use busbw_net::{Cancellation, Exchange};
 use busbw_probe::Root;
+use busbw_transport::{Cancellation, Exchange};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The facts of all hosts of this process's job on rank 0, none on the others; those of this node without a job.

@@ -1,0 +1,414 @@
+//! What `rules/` says: the files that experts write, as types. `rules/README.md` explains every key.
+//!
+//! The build script includes this file, so that what busbw could not read stops the build. It therefore uses nothing else of
+//! this crate.
+
+use busbw_model::counters::Counters;
+use busbw_model::{Code, Severity, Speaker};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Spanned;
+
+/// What TOML's reader calls things, and what TOML does.
+const WORDS: [(&str, &str); 4] = [
+    (" field `", " key `"),
+    ("unknown variant", "unknown value"),
+    ("a sequence", "a list: [\"…\"]"),
+    ("a map", "a table"),
+];
+
+/// Reads a file of rules.
+///
+/// # Errors
+/// What does not fit, with file, line and column: `rdma.toml:12:5: unknown key …`.
+pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
+    toml::from_str(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let message = WORDS.iter().fold(error.message().to_string(), |told, (old, new)| told.replace(old, new));
+        format!("{}: {message}; rules/README.md explains every key", place(name, text, at))
+    })
+}
+
+/// Whether a file of rules fits: its name tells which it is, signatures where it is none of the others.
+///
+/// # Errors
+/// What does not fit, with file, line and column.
+pub fn check(name: &str, text: &str) -> Result<(), String> {
+    match name.rsplit('/').next() {
+        Some("advice.toml") => parse::<Questions>(name, text).map(drop),
+        Some("variables.toml") => parse::<Variables>(name, text).map(drop),
+        Some("environment.toml") => parse::<Settings>(name, text).map(drop),
+        Some("surroundings.toml") => parse::<Surroundings>(name, text).map(drop),
+        Some("findings.toml") => parse::<Signatures>(name, text).map(drop),
+        Some("forms.toml") => parse::<Forms>(name, text).map(drop),
+        Some("counters.toml") => parse::<Counters>(name, text).map(drop),
+        _ => causes([(name, text)]).map(drop),
+    }
+}
+
+/// Reads a file of rules that is compiled in.
+pub fn built_in<T: DeserializeOwned>(name: &str, text: &str) -> T {
+    parse(name, text).unwrap_or_else(|error| unreachable!("the build script read this file: {error}"))
+}
+
+/// `rdma.toml:12:5`: where a byte of a text is.
+pub fn place(name: &str, text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    format!("{name}:{}:{}", before.matches('\n').count() + 1, line.chars().count() + 1)
+}
+
+/// The causes of files of signatures, each with its name and text.
+///
+/// # Errors
+/// What does not fit, and an id that is given twice.
+pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Cause>, String> {
+    let mut causes: Vec<Cause> = Vec::new();
+    for (name, text) in files {
+        for spanned in parse::<Signatures>(name, text)?.cause {
+            let place = place(name, text, spanned.span().start);
+            let cause = spanned.into_inner();
+            if let Some(first) = causes.iter().find(|known| known.id == cause.id) {
+                return Err(format!("{place}: the id {} is taken by {}; choose another", cause.id, first.place));
+            }
+            let printed = [cause.printed, cuda(&cause.cuda)?].concat();
+            if printed.is_empty() {
+                return Err(format!("{place}: the cause {} has no text; give printed or cuda", cause.id));
+            }
+            causes.push(Cause { place, printed, ..cause });
+        }
+    }
+    Ok(causes)
+}
+
+/// Errors of CUDA as all programs print them.
+fn cuda(errors: &[String]) -> Result<Vec<Printed>, String> {
+    if errors.is_empty() {
+        return Ok(Vec::new());
+    }
+    let forms: Forms = parse("rules/forms.toml", include_str!("../../../../rules/forms.toml"))?;
+    let printed = errors.iter().flat_map(|error| forms.cuda.iter().map(move |form| form.of(error)));
+    printed.collect()
+}
+
+/// `rules/forms.toml`: how programs print errors of the libraries that they call.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Forms {
+    cuda: Vec<Printed>,
+}
+
+/// A file of `rules/signatures/`, or `rules/findings.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Signatures {
+    pub cause: Vec<Spanned<Cause>>,
+}
+
+/// A trouble that programs print, what it means and what helps.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cause {
+    /// Its name, unique in the book: `limits.shm.full`.
+    #[serde(deserialize_with = "words")]
+    pub id: String,
+    /// The file and line that declare it.
+    #[serde(skip_deserializing)]
+    pub place: String,
+    /// The code of its finding.
+    pub code: Code,
+    /// How much it matters.
+    #[serde(default = "error")]
+    pub severity: Severity,
+    /// How sure it is that the text has this cause: see rules/README.md.
+    #[serde(deserialize_with = "share")]
+    pub confidence: f64,
+    /// One line: what is the matter.
+    #[serde(deserialize_with = "words")]
+    pub title: String,
+    /// What it means.
+    #[serde(deserialize_with = "words")]
+    pub explanation: String,
+    /// What to do, in order.
+    #[serde(deserialize_with = "steps")]
+    pub remedy: Vec<String>,
+    /// What refutes it.
+    #[serde(default)]
+    pub until: Until,
+    /// None of these in the line.
+    #[serde(default)]
+    pub unless: Vec<Template>,
+    /// One of these in some line of a program that is known, where there are any.
+    #[serde(default)]
+    pub with: Vec<Template>,
+    /// None of these in any line of a program that is known.
+    #[serde(default)]
+    pub without: Vec<Template>,
+    /// What is printed.
+    #[serde(default)]
+    pub printed: Vec<Printed>,
+    /// Errors of CUDA or HIP, in the words of `cudaGetErrorString`: each is printed in the forms of `rules/forms.toml`.
+    #[serde(default)]
+    pub cuda: Vec<String>,
+}
+
+fn error() -> Severity {
+    Severity::Error
+}
+
+/// Until when a line of the cause counts: what comes later refutes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Until {
+    /// Until the communicator comes up: trouble of the start, which was survived then.
+    Start,
+    /// Until the run ends well: trouble of the run.
+    #[default]
+    End,
+    /// For ever: it speaks of the machine, or of what the run costs.
+    Never,
+}
+
+/// One exact text of one program.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Printed {
+    /// Who prints it.
+    pub by: Speaker,
+    /// The text; `{}` stands for anything.
+    #[serde(deserialize_with = "distinct")]
+    pub text: Template,
+    /// The source file that prints it, and the versions that do.
+    #[serde(deserialize_with = "words")]
+    pub source: String,
+}
+
+impl Printed {
+    /// The text with the words of an error.
+    fn of(&self, error: &str) -> Result<Printed, String> {
+        let text = Template::try_from(self.text.text.replace("{error}", error))?;
+        Ok(Printed { text, ..self.clone() })
+    }
+}
+
+/// A text with gaps: `Call to {} failed`. Its pieces stand in a line in this order; upper and lower case differ.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Template {
+    text: String,
+    pieces: Vec<String>,
+}
+
+impl TryFrom<String> for Template {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        if ["%s", "%d", "%u", "%x"].iter().any(|gap| text.contains(gap)) {
+            return Err("what changes is written {}, not as printf's %s or %d");
+        }
+        let pieces: Vec<String> = text.split("{}").filter(|piece| !piece.is_empty()).map(str::to_string).collect();
+        if pieces.is_empty() { Err("an empty text stands in every line") } else { Ok(Template { text, pieces }) }
+    }
+}
+
+impl From<Template> for String {
+    fn from(template: Template) -> Self {
+        template.text
+    }
+}
+
+impl Template {
+    /// What stands between the gaps.
+    pub fn pieces(&self) -> &[String] {
+        &self.pieces
+    }
+
+    /// Whether anything may stand right before the first piece.
+    pub fn begins_open(&self) -> bool {
+        self.text.starts_with("{}")
+    }
+
+    /// Whether anything may stand right behind the last piece.
+    pub fn ends_open(&self) -> bool {
+        self.text.ends_with("{}")
+    }
+
+    /// Literal characters.
+    pub fn literal(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.chars().count()).sum()
+    }
+}
+
+/// An entry of `rules/advice.toml`: what to run next where one of the codes stands first.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    #[serde(deserialize_with = "some")]
+    pub codes: Vec<Code>,
+    #[serde(deserialize_with = "words")]
+    pub question: String,
+    #[serde(deserialize_with = "words")]
+    pub command: String,
+    #[serde(deserialize_with = "words")]
+    pub then: String,
+}
+
+/// `rules/advice.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Questions {
+    pub advice: Vec<Question>,
+}
+
+/// A variable of NCCL's.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variable {
+    /// `NCCL_IB_HCA`.
+    #[serde(deserialize_with = "words")]
+    pub name: String,
+    /// The first version that reads it: `2.4`, or an older one.
+    pub since: String,
+    /// The last version that reads it; none where the newest does.
+    pub until: Option<String>,
+    /// Its default, where NCCL has a number for it; `automatic` where NCCL decides.
+    pub default: Option<String>,
+    /// What it does, in a few words; none where NCCL's documentation does not tell.
+    pub meaning: Option<String>,
+}
+
+/// `rules/variables.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variables {
+    /// Beginnings and names of variables that others than NCCL read.
+    pub others: Vec<String>,
+    pub variable: Vec<Variable>,
+}
+
+/// An entry of `rules/environment.toml`: values of a variable that override what NCCL would choose.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setting {
+    #[serde(deserialize_with = "words")]
+    pub name: String,
+    pub when: When,
+    #[serde(default)]
+    pub needs: Needs,
+    pub severity: Severity,
+    #[serde(deserialize_with = "words")]
+    pub effect: String,
+}
+
+/// `rules/environment.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub setting: Vec<Setting>,
+}
+
+/// An entry of `rules/surroundings.toml`: a launcher, or the network or cloud of the machines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Surrounding {
+    pub kind: Kind,
+    #[serde(deserialize_with = "words")]
+    #[allow(dead_code, reason = "for readers of the file")]
+    pub name: String,
+    #[serde(deserialize_with = "steps")]
+    pub shown: Vec<String>,
+    #[serde(default)]
+    pub only: Vec<String>,
+    #[serde(default)]
+    pub never: Vec<String>,
+    pub each: Option<String>,
+    pub pass: Option<String>,
+    pub hand_on: Option<String>,
+}
+
+/// What surrounds a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Launcher,
+    Network,
+}
+
+/// `rules/surroundings.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Surroundings {
+    pub surrounding: Vec<Surrounding>,
+}
+
+/// Which values of a variable matter.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Values")]
+pub enum When {
+    Any,
+    Values(Vec<String>),
+    Below(i64),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Values {
+    List(Vec<String>),
+    Rule(String),
+}
+
+impl TryFrom<Values> for When {
+    type Error = &'static str;
+
+    fn try_from(values: Values) -> Result<Self, &'static str> {
+        match values {
+            Values::List(values) => Ok(When::Values(values)),
+            Values::Rule(rule) if rule == "any" => Ok(When::Any),
+            Values::Rule(rule) => rule
+                .strip_prefix("below ")
+                .and_then(|limit| limit.parse().ok())
+                .map(When::Below)
+                .ok_or("write \"any\", \"below NUMBER\" or a list of values"),
+        }
+    }
+}
+
+/// The runs that a variable matters to.
+#[derive(Debug, Deserialize, Default, PartialEq, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+pub enum Needs {
+    #[default]
+    Nothing,
+    Nodes,
+    Gpus,
+}
+
+fn words<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.trim().is_empty() { Err(D::Error::custom("nothing is said here; write a text")) } else { Ok(text) }
+}
+
+fn steps<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let steps: Vec<String> = some(from)?;
+    if steps.iter().any(|step| step.trim().is_empty()) { Err(D::Error::custom("a step is empty")) } else { Ok(steps) }
+}
+
+fn some<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    let list = Vec::deserialize(from)?;
+    if list.is_empty() { Err(D::Error::custom("the list is empty; it needs one entry or more")) } else { Ok(list) }
+}
+
+fn share<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    let share = f64::deserialize(from)?;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(D::Error::custom("a confidence is from 0 to 1")) }
+}
+
+/// Literal characters that a printed text needs at least: shorter ones stand in too many lines.
+const SHORTEST: usize = 8;
+
+fn distinct<'de, D: Deserializer<'de>>(from: D) -> Result<Template, D::Error> {
+    let text = Template::deserialize(from)?;
+    let long = text.literal() >= SHORTEST;
+    let short = || D::Error::custom(format!("the text has fewer than {SHORTEST} characters; take more of the line"));
+    if long { Ok(text) } else { Err(short()) }
+}

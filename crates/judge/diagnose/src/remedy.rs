@@ -1,0 +1,176 @@
+//! Remedies that fit the input: what it shows to be done, to be the cause, or to be impossible is not advised, and after the cure
+//! comes how to see that it worked. `rules/surroundings.toml` says what belongs to which launcher, network and cloud.
+
+use crate::case::Case;
+use crate::data::{self, Kind, Surrounding, Surroundings};
+use busbw_model::{Code, Finding, Library, Severity};
+use std::sync::LazyLock;
+
+static SURROUNDINGS: LazyLock<Vec<Surrounding>> = LazyLock::new(|| {
+    data::built_in::<Surroundings>("surroundings.toml", include_str!("../../../../rules/surroundings.toml")).surrounding
+});
+
+/// Programs and modules of NVIDIA's, which machines with AMD's GPUs do not have; and the other way round.
+const OF_NVIDIA: [&str; 7] =
+    ["nvidia-smi", "nvidia-peermem", "nvidia_peermem", "fabricmanager", "nvidia-imex", "dcgmi", "NCCL_NVLS_ENABLE"];
+const OF_AMD: [&str; 3] = ["rocm-smi", "amd-smi", "RCCL_"];
+
+/// Leaves out what does not fit, and adds to the first finding how to see that its cure worked.
+pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
+    let around = Around::of(case);
+    for finding in findings.iter_mut() {
+        let fitting = finding.remedy.iter().filter(|remedy| fits(case, remedy) && !around.excludes(remedy));
+        let fitting: Vec<String> = fitting.map(|remedy| around.of_launcher(remedy)).collect();
+        // Advice that is all done already is still better than none.
+        if !fitting.is_empty() {
+            finding.remedy = fitting;
+        }
+    }
+    let first = findings.first_mut().filter(|first| first.severity >= Severity::Warning && !first.remedy.is_empty());
+    if let Some(first) = first {
+        first.remedy.extend(around.hand_on(case, &first.remedy));
+        first.remedy.push(proof(case, first.code));
+    }
+}
+
+/// What the input shows of the launcher, network and cloud.
+struct Around(Vec<&'static Surrounding>);
+
+/// What remedies say for Open MPI.
+const ON_EACH_HOST: &str = "mpirun --map-by ppr:1:node";
+
+impl Around {
+    fn of(case: &Case) -> Self {
+        let says = |text: &String| case.lines.iter().any(|line| line.source.text.contains(text.as_str()));
+        Around(SURROUNDINGS.iter().filter(|surrounding| surrounding.shown.iter().any(says)).collect())
+    }
+
+    /// Whether a remedy belongs to a network or cloud of which the input shows another, or does not work on one that it shows.
+    fn excludes(&self, remedy: &str) -> bool {
+        let names = |words: &[String]| words.iter().any(|word| remedy.contains(word.as_str()));
+        let shown = self.0.iter().filter(|surrounding| surrounding.kind == Kind::Network);
+        let at_home = shown.clone().any(|surrounding| names(&surrounding.only));
+        let of_others = SURROUNDINGS.iter().any(|surrounding| names(&surrounding.only));
+        let mut never = shown.clone();
+        !at_home && (never.any(|surrounding| names(&surrounding.never)) || of_others && shown.count() > 0)
+    }
+
+    fn launcher(&self) -> Option<&'static Surrounding> {
+        self.0.iter().find(|surrounding| surrounding.kind == Kind::Launcher).copied()
+    }
+
+    /// A command on every host, and one that hands a variable on, as the launcher at hand has them.
+    fn of_launcher(&self, remedy: &str) -> String {
+        let Some(launcher) = self.launcher() else { return remedy.into() };
+        let one = launcher.pass.as_deref().filter(|_| remedy.matches("-x ").count() == 1);
+        let own =
+            |form: Option<&str>, mpirun: &str, text: String| form.map_or(text.clone(), |own| text.replace(mpirun, own));
+        own(one, "mpirun -x ", own(launcher.each.as_deref(), ON_EACH_HOST, remedy.into()))
+    }
+
+    /// How the first variable that is advised reaches all ranks. Those of one host have the shell's.
+    fn hand_on(&self, case: &Case, remedies: &[String]) -> Option<String> {
+        let said = self.launcher()?.hand_on.as_deref()?;
+        let (name, value) = remedies.iter().find_map(|remedy| exports(remedy).next())?;
+        let passed = remedies.iter().any(|remedy| remedy.contains("mpirun -x "));
+        (case.run.nodes.len() != 1 && !passed).then(|| said.replace("{name}", name).replace("{value}", value))
+    }
+}
+
+fn fits(case: &Case, remedy: &str) -> bool {
+    let names = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
+    let foreign = match case.run.nccl.library() {
+        Library::Rccl => names(&OF_NVIDIA),
+        // A kernel log names no library.
+        Library::Nccl => names(&OF_AMD) && !case.run.nccl.versions.is_empty(),
+    };
+    !foreign && !is_done(case, remedy)
+}
+
+/// Whether all variables that a remedy exports have the value already, where it exports any.
+fn is_done(case: &Case, remedy: &str) -> bool {
+    let mut exports = exports(remedy).peekable();
+    let set = |(name, value): (&str, &str)| {
+        case.run.nccl.env_value(name).is_some_and(|setting| setting.value.trim() == value)
+    };
+    exports.peek().is_some() && exports.all(set)
+}
+
+/// `NAME=VALUE` behind `export`, within backquotes.
+fn exports(remedy: &str) -> impl Iterator<Item = (&str, &str)> {
+    let commands = remedy.split('`').skip(1).step_by(2);
+    let behind = commands.filter_map(|command| command.trim().strip_prefix("export "));
+    behind.flat_map(str::split_whitespace).filter_map(|pair| pair.split_once('='))
+}
+
+/// How to see that the cure worked.
+fn proof(case: &Case, code: Code) -> String {
+    match (case.tests.is_empty(), code) {
+        (false, _) => "See that it worked: run the same test again, then `busbw compare before.log after.log`".into(),
+        (true, Code::HangMismatch | Code::PeerDied) => {
+            "See that it worked: run it again past this point, and give the output of all ranks: `busbw explain rank*.log`".into()
+        }
+        (true, _) => {
+            "See that it worked: run it again with `NCCL_DEBUG=INFO`, then `busbw explain after.log` says NO ERRORS".into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_are_of_the_vendor() {
+        let log = b"n:1:1 [0] NCCL INFO RCCL version : 2.27.7-HEAD:29e1567\n";
+        let run = busbw_ingest::read_bytes(&[("log", log)]).expect("text");
+        let case = Case::new(&run);
+        assert!(!fits(&case, "See the links: `nvidia-smi nvlink -s`"));
+        assert!(fits(&case, "See the links: `rocm-smi --showtopo`"));
+    }
+
+    /// The remedies of two hosts whose log begins with a line.
+    fn fitted(line: &str, remedies: &[&str]) -> Vec<String> {
+        let hosts = ["a", "b"].map(|host| format!("{host}:1:1 [0] NCCL INFO cudaDriverVersion 12040\n"));
+        let log = line.to_string() + "\n" + &hosts.concat();
+        let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("text");
+        let remedy = remedies.iter().map(ToString::to_string).collect();
+        let mut findings = [Finding {
+            code: Code::IbTransportError,
+            severity: Severity::Error,
+            confidence: 0.9,
+            title: String::new(),
+            explanation: String::new(),
+            evidence: Vec::new(),
+            remedy,
+            expected_gain: None,
+        }];
+        fit(&Case::new(&run), &mut findings);
+        findings[0].remedy.drain(..findings[0].remedy.len() - 1).collect()
+    }
+
+    #[test]
+    fn commands_are_the_launchers() {
+        let told =
+            fitted("$ srun -N 2 ./x", &["See it: `mpirun --map-by ppr:1:node ulimit -l`", "Set it: `mpirun -x A=1 …`"]);
+        assert_eq!(told, ["See it: `srun --ntasks-per-node=1 ulimit -l`", "Set it: `srun --export=ALL,A=1 …`"]);
+    }
+
+    #[test]
+    fn what_is_of_another_network_is_left_out() {
+        let efa = "a:1:1 [0] NCCL INFO NET/OFI Selected Provider is efa";
+        let ib = "a:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB ; OOB eth0:10.0.0.1<0>";
+        let (verbs, aws, both) =
+            ("Try `ib_write_bw -d mlx5_0`", "Try `fi_info -p efa`", "`fi_info -p efa`, `fi_info -p cxi`");
+        let any = "Look at the first error";
+        let cases = [
+            (efa, vec![verbs, aws, both, any], vec![aws, both, any]),
+            (ib, vec![verbs, aws, any], vec![verbs, any]),
+            ("nothing", vec![verbs, aws, any], vec![verbs, aws, any]),
+            (efa, vec![verbs], vec![verbs]),
+        ];
+        for (line, given, left) in cases {
+            assert_eq!(fitted(line, &given), left, "{line}");
+        }
+    }
+}

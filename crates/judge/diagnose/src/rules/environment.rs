@@ -1,0 +1,247 @@
+//! Variables that override what NCCL would choose: `rules/environment.toml` says which values do what.
+
+use super::found;
+use super::transport::asks_for_sockets;
+use crate::case::{Case, Network, network_of};
+use crate::data::{self, Needs, Setting, Settings, When};
+use crate::variables::{nearest_variable, variable};
+use busbw_model::{
+    Communicator, EnvOrigin, EnvSetting, Evidence, Finding, Severity, TransportKind, Variable, VariableStanding,
+};
+use std::fmt::Display;
+use std::sync::LazyLock;
+
+static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    data::built_in::<Settings>("environment.toml", include_str!("../../../../../rules/environment.toml")).setting
+});
+
+/// A finding per variable that overrides NCCL's choice.
+pub fn rule(case: &Case) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for setting in &case.run.nccl.env {
+        let Some(known) = overriding(case, setting) else { continue };
+        let finding = finding(setting, known);
+        if !findings.iter().any(|f| f.title == finding.title) {
+            findings.push(finding);
+        }
+    }
+    findings
+}
+
+/// Sockets that a variable forces on machines of 8 GPUs, as connections show: no size was measured, but TCP carries a fraction
+/// of what such machines have. Who names the interface for sockets as well means it.
+pub fn forced(case: &Case) -> Vec<Finding> {
+    const MANY: u32 = 8;
+    let meant = case.run.nccl.env_value("NCCL_SOCKET_IFNAME").is_some() || !case.tests.is_empty();
+    let large = |comm: &&Communicator| {
+        let (ranks, nodes) = (comm.nranks.unwrap_or(0), comm.nnodes.unwrap_or(1));
+        nodes > 1 && ranks / MANY >= nodes && network_of(comm) == Some(Network::Socket)
+    };
+    let Some(comm) = case.run.communicators.iter().find(large).filter(|_| !meant) else { return Vec::new() };
+    let Some((setting, known)) =
+        case.run.nccl.env.iter().find(|set| asks_for_sockets(set)).and_then(|set| Some((set, overriding(case, set)?)))
+    else {
+        return Vec::new();
+    };
+    let line = comm.transports.iter().find(|t| t.kind.is_network()).and_then(|t| case.run.line(t.first));
+    let mut finding = finding(setting, known);
+    finding.evidence.extend(line.map(|line| Evidence::noted(line, "what it leaves")));
+    vec![finding]
+}
+
+/// Every variable that was seen, and what it means for this run.
+pub fn lint(case: &Case) -> Vec<Variable> {
+    let mut seen: Vec<Variable> = Vec::new();
+    for setting in &case.run.nccl.env {
+        let same = |known: &&mut Variable| known.name == setting.name && known.value == setting.value;
+        match seen.iter_mut().find(same) {
+            Some(known) => known.hosts.extend(new_hosts(&known.hosts, setting)),
+            None => seen.push(judged(case, setting)),
+        }
+    }
+    seen
+}
+
+fn new_hosts(known: &[String], setting: &EnvSetting) -> Vec<String> {
+    setting.hosts.iter().filter(|host| !known.contains(host)).cloned().collect()
+}
+
+fn judged(case: &Case, setting: &EnvSetting) -> Variable {
+    let known = variable(&setting.name);
+    Variable {
+        name: setting.name.clone(),
+        value: setting.value.clone(),
+        origin: setting.origin,
+        place: setting.source.place,
+        hosts: setting.hosts.clone(),
+        meaning: known.and_then(|known| known.meaning.clone()),
+        default: known.and_then(|known| known.default.clone()),
+        versions: known.map(versions),
+        standing: standing(case, setting),
+    }
+}
+
+fn standing(case: &Case, setting: &EnvSetting) -> VariableStanding {
+    let version = case.run.nccl.versions.first().and_then(|v| number(&v.version));
+    let without = misspelt(setting).or_else(|| outdated(setting, version?));
+    if let Some((title, advice)) = without {
+        return VariableStanding::NoEffect(format!("{title}. {advice}"));
+    }
+    match overriding(case, setting) {
+        Some(known) if known.hurts() => VariableStanding::Harmful(format!("It {}", known.effect)),
+        Some(known) => VariableStanding::Overrides(format!("It {}", known.effect)),
+        None if variable(&setting.name).is_some() => VariableStanding::Read,
+        None => VariableStanding::OfOthers,
+    }
+}
+
+/// What is known of a value that overrides NCCL's choice in such a run.
+fn overriding(case: &Case, setting: &EnvSetting) -> Option<&'static Setting> {
+    let known = SETTINGS.iter().find(|known| known.name == setting.name && known.when.fits(&setting.value));
+    known.filter(|known| known.needs.met(case) && !is_disproved(case, setting))
+}
+
+/// Whether connections show that the job did not have the variable, which some command or note beside it names.
+fn is_disproved(case: &Case, setting: &EnvSetting) -> bool {
+    let direct = |comm: &Communicator| comm.transports.iter().any(|t| matches!(t.kind, TransportKind::P2p(_)));
+    setting.name == "NCCL_P2P_DISABLE"
+        && setting.origin != EnvOrigin::NcclLog
+        && case.run.communicators.iter().any(direct)
+}
+
+/// `from 2.4 on`, `from 2.4 to 2.18`.
+fn versions(known: &crate::Variable) -> String {
+    match &known.until {
+        Some(until) => format!("from {} to {until}", known.since),
+        None => format!("from {} on", known.since),
+    }
+}
+
+/// Variables that the NCCL of the run does not read: misspelt ones, and ones of other versions.
+pub fn unknown(case: &Case) -> Vec<Finding> {
+    let version = case.run.nccl.versions.first().and_then(|v| number(&v.version));
+    let mut findings: Vec<Finding> = Vec::new();
+    for setting in &case.run.nccl.env {
+        let Some((title, advice)) = misspelt(setting).or_else(|| outdated(setting, version?)) else { continue };
+        if !findings.iter().any(|f| f.title == title) {
+            let words: [(&str, &dyn Display); 2] = [("title", &title), ("advice", &advice)];
+            findings.push(found(
+                "variable.unknown",
+                &words,
+                vec![Evidence::noted(setting.source.clone(), "no effect")],
+            ));
+        }
+    }
+    findings
+}
+
+fn misspelt(setting: &EnvSetting) -> Option<(String, String)> {
+    let nearest = nearest_variable(&setting.name)?;
+    let meaning = nearest.meaning.as_deref().map_or(String::new(), |meaning| format!(": {meaning}"));
+    Some((
+        format!("NCCL knows no {}", setting.name),
+        format!("The nearest name is `{}`{meaning}. Check the spelling", nearest.name),
+    ))
+}
+
+fn outdated(setting: &EnvSetting, version: (u32, u32)) -> Option<(String, String)> {
+    let known = variable(&setting.name)?;
+    let (since, until) = (number(&known.since)?, known.until.as_deref().and_then(number));
+    // 2.4 is the oldest version that the list knows.
+    let too_new = since > (2, 4) && version < since;
+    let too_old = until.is_some_and(|until| version > until);
+    (too_new || too_old).then(|| {
+        (
+            format!("{} has no effect on NCCL {}.{}", setting.name, version.0, version.1),
+            format!("NCCL reads it {}; leave it out: `unset {}`", versions(known), setting.name),
+        )
+    })
+}
+
+/// `2.27.7+cuda12.4` → (2, 27).
+fn number(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split(['.', '+', '-']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+impl Setting {
+    /// Whether it costs speed, or a run; else it only fixes what NCCL would choose.
+    fn hurts(&self) -> bool {
+        self.severity >= Severity::Warning
+    }
+}
+
+impl When {
+    fn fits(&self, value: &str) -> bool {
+        let value = value.trim();
+        match self {
+            When::Any => true,
+            When::Values(values) => values.iter().any(|v| v.eq_ignore_ascii_case(value)),
+            When::Below(limit) => value.parse::<i64>().is_ok_and(|number| (0..*limit).contains(&number)),
+        }
+    }
+}
+
+impl Needs {
+    /// Whether the run is one that the variable matters to. What is not known does not rule a run out.
+    fn met(self, case: &Case) -> bool {
+        let comm = case.largest();
+        // The list of devices tells it where no row was measured.
+        let table = case.run.tables.first();
+        let hosts = table.map(|table| table.hosts().len() as u32).filter(|hosts| *hosts > 0);
+        let nodes = comm.and_then(|c| c.nnodes).or(hosts);
+        let ranks = comm.and_then(|c| c.nranks).or_else(|| table.and_then(|table| table.nranks));
+        match self {
+            Needs::Nothing => true,
+            Needs::Nodes => nodes.is_none_or(|n| n > 1),
+            Needs::Gpus => match (nodes, ranks) {
+                (Some(nodes), Some(ranks)) => ranks > nodes,
+                _ => true,
+            },
+        }
+    }
+}
+
+fn finding(setting: &EnvSetting, known: &Setting) -> Finding {
+    let id = if known.hurts() { "variable.hurts" } else { "variable.fixes" };
+    let words: [(&str, &dyn Display); 3] =
+        [("name", &setting.name), ("value", &setting.value), ("effect", &known.effect)];
+    let finding = found(id, &words, vec![Evidence::noted(setting.source.clone(), "set here")]);
+    Finding { severity: known.severity, ..finding }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_variables_is_read() {
+        assert!(SETTINGS.len() > 10);
+        assert!(SETTINGS.iter().all(|s| !s.name.is_empty() && !s.effect.ends_with('.')));
+    }
+
+    #[test]
+    fn every_variable_is_judged_once() {
+        let text = "NCCL version 2.18.3+cuda12.2\nexport NCCL_IB_DISABLE=1 NCCL_IB_HCAS=mlx5_0 NCCL_DEBUG=INFO\n\
+                    export NCCL_DEBUG=INFO NCCL_ASYNC_ERROR_HANDLING=1 NCCL_RAS_ENABLE=0\n";
+        let run = busbw_ingest::read_bytes(&[("log", text.as_bytes())]).expect("text");
+        let judged: Vec<(String, &str)> =
+            lint(&Case::new(&run)).into_iter().map(|seen| (seen.name.clone(), seen.standing.as_str())).collect();
+        let expected = [
+            ("NCCL_IB_DISABLE", "harmful"),
+            ("NCCL_IB_HCAS", "no effect"),
+            ("NCCL_DEBUG", "read"),
+            ("NCCL_ASYNC_ERROR_HANDLING", "of others"),
+            ("NCCL_RAS_ENABLE", "no effect"),
+        ];
+        assert_eq!(judged, expected.map(|(name, standing)| (name.to_owned(), standing)));
+    }
+
+    #[test]
+    fn values_are_compared_as_nccl_reads_them() {
+        let below = When::Below(4);
+        assert!(below.fits("2") && !below.fits("4") && !below.fits("-1") && !below.fits("many"));
+        let values = When::Values(vec!["LOC".into(), "0".into()]);
+        assert!(values.fits("loc") && values.fits("0") && !values.fits("SYS"));
+    }
+}

@@ -1,0 +1,153 @@
+//! The rules. Each is a function from a case to findings; a new one is a file here and a line in [`ALL`].
+
+mod channels;
+mod device_lists;
+pub(crate) mod ends;
+pub(crate) mod environment;
+mod fabric_congestion;
+mod gdr;
+pub(crate) mod hosts;
+mod interface;
+mod launch;
+mod launch_command;
+mod nic_far;
+mod nic_unused;
+mod odd_one;
+mod p2p;
+mod pcie_topology;
+mod peers;
+mod results;
+mod saved;
+mod shapes;
+pub(crate) mod signatures;
+mod sockets;
+mod stacks;
+pub(crate) mod start;
+pub(crate) mod transport;
+mod versions;
+pub(crate) mod wire_test;
+mod witnesses;
+
+use crate::case::Case;
+use crate::data::{Cause, Signatures, built_in};
+use busbw_model::{Code, Evidence, Finding, Severity};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::LazyLock;
+use toml::Spanned;
+
+/// A rule.
+pub type Rule = fn(&Case) -> Vec<Finding>;
+
+/// A rule with its name and what it goes by.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The name: that of its file, and of the function where a file has several.
+    pub name: &'static str,
+    /// What its findings rest on.
+    pub basis: Basis,
+    /// The rule.
+    pub rule: Rule,
+}
+
+/// What findings rest on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// Measured speed, results, or who took part: a run that ended well does not disprove it.
+    Speed,
+    /// What a machine is: no run disproves it.
+    Machine,
+    /// What the log and people say.
+    Log,
+    /// Measured speed, as an answer to somebody who told the hardware.
+    Answer,
+}
+
+const fn on_speed(name: &'static str, rule: Rule) -> Entry {
+    Entry { name, basis: Basis::Speed, rule }
+}
+
+const fn on_log(name: &'static str, rule: Rule) -> Entry {
+    Entry { name, basis: Basis::Log, rule }
+}
+
+/// Every rule.
+pub const ALL: &[Entry] = &[
+    on_speed("fabric_congestion", fabric_congestion::rule),
+    on_speed("transport::measured", transport::measured),
+    on_log("transport::logged", transport::logged),
+    on_log("environment", environment::rule),
+    on_speed("environment::forced", environment::forced),
+    on_log("environment::unknown", environment::unknown),
+    on_log("signatures", signatures::rule),
+    on_speed("shapes", shapes::rule),
+    on_speed("peers", peers::rule),
+    on_speed("device_lists", device_lists::rule),
+    on_speed("launch::repeated", launch::repeated),
+    on_log("launch::alone", launch::alone),
+    on_log("launch::beyond", launch::beyond),
+    on_log("launch::too_many", launch::too_many),
+    on_log("interface::taken", interface::taken),
+    on_log("interface::without_address", interface::without_address),
+    on_speed("gdr", gdr::rule),
+    on_log("nic_far", nic_far::rule),
+    on_log("nic_unused", nic_unused::rule),
+    on_log("p2p", p2p::rule),
+    on_log("pcie_topology", pcie_topology::rule),
+    on_log("channels", channels::rule),
+    on_log("sockets", sockets::rule),
+    on_log("odd_one::networks", odd_one::networks),
+    on_speed("odd_one::apart", odd_one::apart),
+    on_log("start", start::rule),
+    on_speed("versions", versions::rule),
+    Entry { name: "hosts", basis: Basis::Machine, rule: hosts::rule },
+    on_speed("saved", saved::rule),
+    on_speed("wire_test", wire_test::rule),
+    on_log("witnesses", witnesses::rule),
+    on_log("stacks", stacks::rule),
+    on_speed("results::wrong_data", results::wrong_data),
+    on_log("results::too_small", results::too_small),
+];
+
+/// What rules say, by its id.
+static SAID: LazyLock<HashMap<String, Cause>> = LazyLock::new(|| {
+    let file = built_in::<Signatures>("rules/findings.toml", include_str!("../../../../../rules/findings.toml"));
+    file.cause.into_iter().map(Spanned::into_inner).map(|said| (said.id.clone(), said)).collect()
+});
+
+/// The finding of an id in `rules/findings.toml`, with the words for its gaps.
+pub(crate) fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
+    let Some(said) = SAID.get(id) else { unreachable!("a test holds that rules/findings.toml has {id}") };
+    let fill = |text: &String| {
+        words.iter().fold(text.clone(), |text, (gap, word)| text.replace(&format!("{{{gap}}}"), &word.to_string()))
+    };
+    let remedy = said.remedy.iter().map(fill).collect();
+    Finding { title: fill(&said.title), explanation: fill(&said.explanation), remedy, ..said.finding(evidence) }
+}
+
+impl Cause {
+    /// The finding of it, as its file words it.
+    fn finding(&self, evidence: Vec<Evidence>) -> Finding {
+        Finding {
+            code: self.code,
+            severity: self.severity,
+            confidence: self.confidence,
+            title: self.title.clone(),
+            explanation: self.explanation.clone(),
+            evidence,
+            remedy: self.remedy.clone(),
+            expected_gain: None,
+        }
+    }
+}
+
+/// The finding that something is as it should be.
+pub(crate) fn sound(
+    confidence: f64,
+    title: String,
+    explanation: impl Into<String>,
+    evidence: Vec<Evidence>,
+) -> Finding {
+    let (code, severity, explanation) = (Code::OkAsExpected, Severity::Info, explanation.into());
+    Finding { code, severity, confidence, title, explanation, evidence, remedy: Vec::new(), expected_gain: None }
+}

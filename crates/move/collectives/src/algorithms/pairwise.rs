@@ -1,0 +1,295 @@
+//! Pairs of ranks, a bounded number of chunks at a time: all-to-all, all-to-all-v, gather, scatter, send-receive, and a
+//! reduce-scatter in which each rank sends every block to its owner.
+
+use super::chunks::{Cut, Range, Split};
+use super::flow::{Flow, Reducer};
+use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
+use crate::Operation;
+use crate::mesh::Mesh;
+use crate::reduction::{Store, copy};
+use busbw_model::Collective;
+use busbw_transport::Result;
+
+/// `count` elements at `data`, to or from `peer`.
+#[derive(Clone, Copy)]
+struct Block<P> {
+    peer: usize,
+    data: P,
+    count: usize,
+}
+
+/// What a rank gives and takes in one round.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    give: Option<Block<*const u8>>,
+    take: Option<Block<*mut u8>>,
+    /// This rank's block for itself: from where, to where, how many elements.
+    own: Option<(*const u8, *mut u8, usize)>,
+}
+
+impl Round {
+    fn longest(&self) -> usize {
+        let own = self.own.map_or(0, |(_, _, count)| count);
+        own.max(self.give.map_or(0, |block| block.count)).max(self.take.map_or(0, |block| block.count))
+    }
+
+    /// The part of it that one of `lanes` lanes carries.
+    fn part(&self, lane: usize, lanes: usize, element: usize) -> Round {
+        let range = |count| Split::aligned(count, lanes, element).range(lane);
+        Round {
+            give: self.give.map(|block| {
+                let Range { start, count } = range(block.count);
+                Block { data: block.data.wrapping_add(start * element), count, ..block }
+            }),
+            take: self.take.map(|block| {
+                let Range { start, count } = range(block.count);
+                Block { data: block.data.wrapping_add(start * element), count, ..block }
+            }),
+            own: self.own.map(|(from, to, count)| {
+                let Range { start, count } = range(count);
+                (from.wrapping_add(start * element), to.wrapping_add(start * element), count)
+            }),
+        }
+    }
+}
+
+/// How what is taken is put in place.
+#[derive(Clone, Copy)]
+enum Taking {
+    /// Straight.
+    Direct,
+    /// When what lies there has left.
+    AfterSending,
+    /// Added to what the rounds before have left there; in the first round, to this rank's own block.
+    Reduced { own: *const u8 },
+}
+
+/// The rounds of one lane, each in chunks.
+struct Rounds {
+    rounds: Vec<Round>,
+    /// The position of each round's first chunk, and that after the last.
+    first: Vec<usize>,
+    element: usize,
+    chunk: usize,
+    taking: Taking,
+}
+
+impl Rounds {
+    fn landing(&self, round: usize, chunk: usize, data: *mut u8) -> Landing {
+        let position = self.first[round] + chunk;
+        match self.taking {
+            Taking::Direct => Landing::At(data),
+            Taking::AfterSending => Landing::Through { place: data, need: Need::Departed(position) },
+            Taking::Reduced { own } => {
+                let offset = chunk * self.chunk * self.element;
+                let (local, need) = match round.checked_sub(1) {
+                    None => (own.wrapping_add(offset), Need::Nothing),
+                    Some(before) => (data.cast_const(), Need::Arrived(self.first[before] + chunk)),
+                };
+                let complete = round + 1 == self.rounds.len();
+                Landing::Reduce { local, output: Output::At(data), need, complete }
+            }
+        }
+    }
+}
+
+impl Plan for Rounds {
+    fn positions(&self) -> usize {
+        self.first[self.rounds.len()]
+    }
+
+    fn at(&self, position: usize) -> Move {
+        let round = self.first.partition_point(|first| *first <= position) - 1;
+        let chunk = position - self.first[round];
+        let start = chunk * self.chunk;
+        let Round { give, take, own } = self.rounds[round];
+        let departure = give.filter(|block| start < block.count).map(|block| Departure {
+            peers: [Some(block.peer), None],
+            count: self.chunk.min(block.count - start),
+            source: Source::At(block.data.wrapping_add(start * self.element)),
+            need: Need::Nothing,
+        });
+        let arrival = take.filter(|block| start < block.count).map(|block| Arrival {
+            peers: [Some(block.peer), None],
+            count: self.chunk.min(block.count - start),
+            landing: self.landing(round, chunk, block.data.wrapping_add(start * self.element)),
+            need: Need::Nothing,
+        });
+        let offset = start * self.element;
+        let copy = own.filter(|(_, _, count)| start < *count).map(|(from, to, count)| LocalCopy {
+            from: from.wrapping_add(offset),
+            to: to.wrapping_add(offset),
+            bytes: self.chunk.min(count - start) * self.element,
+        });
+        Move { arrival, departure, copy }
+    }
+}
+
+/// Carries out rounds whose largest block has `largest` elements; all ranks must say the same.
+unsafe fn exchange<M: Mesh + ?Sized>(
+    mesh: &mut M,
+    rounds: &[Round],
+    largest: usize,
+    taking: Taking,
+    reducer: Reducer,
+) -> Result<()> {
+    let element = reducer.element;
+    // The same chunks whether in place or not: one rank may be in place and another not.
+    let cut = Cut::new(largest, element, mesh.lanes(), matches!(taking, Taking::Reduced { .. }));
+    let plan = |lane| {
+        let rounds: Vec<Round> = rounds.iter().map(|round| round.part(lane, cut.lanes, element)).collect();
+        let mut first = vec![0];
+        for round in &rounds {
+            first.push(first[first.len() - 1] + cut.chunks(round.longest()));
+        }
+        let taking = match taking {
+            Taking::Reduced { own } => {
+                let start = Split::aligned(largest, cut.lanes, element).range(lane).start;
+                Taking::Reduced { own: own.wrapping_add(start * element) }
+            }
+            other => other,
+        };
+        Rounds { rounds, first, element, chunk: cut.chunk, taking }
+    };
+    let plans = (0..cut.lanes).map(plan).collect();
+    let mut flow: Flow<Rounds> = Flow::new(mesh, plans, cut.chunk, reducer);
+    // SAFETY: passed on to the caller.
+    unsafe { flow.finish(mesh) }
+}
+
+/// All-to-all: in round t, ranks whose numbers add up to t (modulo n) exchange their blocks.
+///
+/// # Safety
+/// As [`super::run`].
+pub(super) unsafe fn all_to_all<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+    let (n, rank, bytes) = (mesh.size(), mesh.rank(), op.bytes());
+    let in_place = op.send == op.receive.cast_const();
+    let round = |turn: usize| {
+        let peer = (turn + n - rank) % n;
+        let (from, to) = (op.send.wrapping_add(peer * bytes), op.receive.wrapping_add(peer * bytes));
+        if peer == rank {
+            return Round { own: (!in_place).then_some((from, to, op.count)), ..Round::default() };
+        }
+        let give = Some(Block { peer, data: from, count: op.count });
+        Round { give, take: Some(Block { peer, data: to, count: op.count }), own: None }
+    };
+    let rounds: Vec<Round> = (0..n).map(round).collect();
+    let taking = if in_place { Taking::AfterSending } else { Taking::Direct };
+    // SAFETY: passed on to the caller.
+    unsafe { exchange(mesh, &rounds, op.count, taking, Reducer::new(op, 0)) }
+}
+
+/// All-to-all-v: as all-to-all, with a count for each pair.
+///
+/// # Safety
+/// As [`super::run`].
+pub(super) unsafe fn all_to_all_v<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+    let (n, rank, element) = (mesh.size(), mesh.rank(), op.element());
+    let sent = &op.counts[rank * n..(rank + 1) * n];
+    let received: Vec<usize> = (0..n).map(|peer| op.counts[peer * n + rank]).collect();
+    let total: usize = sent.iter().sum();
+    let mut given = op.send;
+    let aside: Vec<u8>;
+    if op.send == op.receive.cast_const() {
+        // In place, what is received lies elsewhere than what is sent to the same rank: nothing may overwrite it.
+        // SAFETY: the caller gives all that it sends.
+        aside = unsafe { std::slice::from_raw_parts(op.send, total * element) }.to_vec();
+        given = aside.as_ptr();
+    }
+    let before = |counts: &[usize], peer: usize| counts[..peer].iter().sum::<usize>() * element;
+    let round = |turn: usize| {
+        let peer = (turn + n - rank) % n;
+        let from = given.wrapping_add(before(sent, peer));
+        let to = op.receive.wrapping_add(before(&received, peer));
+        if peer == rank {
+            return Round { own: Some((from, to, sent[peer])), ..Round::default() };
+        }
+        let give = Some(Block { peer, data: from, count: sent[peer] });
+        Round { give, take: Some(Block { peer, data: to, count: received[peer] }), own: None }
+    };
+    let rounds: Vec<Round> = (0..n).map(round).collect();
+    let largest = op.counts.iter().copied().max().unwrap_or(0);
+    // SAFETY: passed on to the caller; `aside` lives until everything is done.
+    unsafe { exchange(mesh, &rounds, largest, Taking::Direct, Reducer::new(op, 0)) }
+}
+
+/// Send-receive around the ring: to the next rank, from the one before.
+///
+/// # Safety
+/// As [`super::run`].
+pub(super) unsafe fn send_receive<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+    let (n, rank) = (mesh.size(), mesh.rank());
+    let round = Round {
+        give: Some(Block { peer: (rank + 1) % n, data: op.send, count: op.count }),
+        take: Some(Block { peer: (rank + n - 1) % n, data: op.receive, count: op.count }),
+        own: None,
+    };
+    let in_place = op.send == op.receive.cast_const();
+    let taking = if in_place { Taking::AfterSending } else { Taking::Direct };
+    // SAFETY: passed on to the caller.
+    unsafe { exchange(mesh, &[round], op.count, taking, Reducer::new(op, 0)) }
+}
+
+/// Gather to the root, or scatter from it: the root's neighbour comes first.
+///
+/// # Safety
+/// As [`super::run`].
+pub(super) unsafe fn to_or_from_root<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+    let (n, rank, bytes) = (mesh.size(), mesh.rank(), op.bytes());
+    let gathers = op.collective == Collective::Gather;
+    let at_root = |distance: usize| {
+        let peer = (op.root + distance) % n;
+        let (from, to) = (op.send.wrapping_add(peer * bytes), op.receive.wrapping_add(peer * bytes));
+        match (gathers, distance) {
+            (true, 0) => Round { own: Some((op.send, to, op.count)), ..Round::default() },
+            (false, 0) => Round { own: Some((from, op.receive, op.count)), ..Round::default() },
+            (true, _) => Round { take: Some(Block { peer, data: to, count: op.count }), ..Round::default() },
+            (false, _) => Round { give: Some(Block { peer, data: from, count: op.count }), ..Round::default() },
+        }
+    };
+    let elsewhere = || match gathers {
+        true => Round { give: Some(Block { peer: op.root, data: op.send, count: op.count }), ..Round::default() },
+        false => Round { take: Some(Block { peer: op.root, data: op.receive, count: op.count }), ..Round::default() },
+    };
+    let mut rounds: Vec<Round> = match rank == op.root {
+        // Its own block last: the copy is made while others are on the wire.
+        true => (1..=n).map(|distance| at_root(distance % n)).collect(),
+        false => vec![elsewhere()],
+    };
+    rounds.retain(|round| round.own.is_none_or(|(from, to, _)| from != to.cast_const()));
+    // SAFETY: passed on to the caller.
+    unsafe { exchange(mesh, &rounds, op.count, Taking::Direct, Reducer::new(op, 0)) }
+}
+
+/// Reduce-scatter in which every rank sends each block to its owner: one step, for few ranks or small blocks.
+///
+/// # Safety
+/// As [`super::run`].
+pub(super) unsafe fn reduce_scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+    let (n, rank, bytes) = (mesh.size(), mesh.rank(), op.bytes());
+    let round = |distance: usize| {
+        let to = (rank + distance) % n;
+        let give = Some(Block { peer: to, data: op.send.wrapping_add(to * bytes), count: op.count });
+        Round {
+            give,
+            take: Some(Block { peer: (rank + n - distance) % n, data: op.receive, count: op.count }),
+            own: None,
+        }
+    };
+    let rounds: Vec<Round> = (1..n).map(round).collect();
+    let taking = Taking::Reduced { own: op.send.wrapping_add(rank * bytes) };
+    // SAFETY: passed on to the caller.
+    unsafe { exchange(mesh, &rounds, op.count, taking, Reducer::new(op, n)) }
+}
+
+/// What a single rank does: its own part is the result.
+///
+/// # Safety
+/// As [`super::run`].
+pub(super) unsafe fn alone(op: &Operation) {
+    let count = if op.collective == Collective::AllToAllV { op.counts[0] } else { op.count };
+    if op.send != op.receive.cast_const() && count > 0 {
+        // SAFETY: passed on to the caller.
+        unsafe { copy(&[op.receive], op.send, count * op.element(), Store::Streaming) };
+    }
+}

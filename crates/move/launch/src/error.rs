@@ -1,0 +1,45 @@
+//! What can go wrong between starting a job and its first operation, with the place and the remedy.
+
+use std::io;
+
+/// The result of this crate's functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of starting or joining a job. Messages are one line and say what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A variable of the environment is missing, malformed, or contradicts another.
+    #[error("{variable}={value:?} {problem}")]
+    Variable {
+        /// The variable's name.
+        variable: String,
+        /// The value that it has.
+        value: String,
+        /// What is wrong with it and what to do, to be read after the value: `is no number; …`.
+        problem: String,
+    },
+    /// This process was started as one of several and cannot find the others.
+    #[error("{0}")]
+    Join(String),
+    /// The job has failed: the reason, which names the rank and host at fault.
+    #[error("{0}")]
+    Job(String),
+    /// What the user asked for cannot be followed: a host list, a command.
+    #[error("{0}")]
+    Usage(String),
+    /// The operating system, a token or an exchange failed.
+    #[error(transparent)]
+    Net(#[from] busbw_transport::Error),
+}
+
+impl Error {
+    /// Names a variable, its value and what is wrong with it.
+    pub(crate) fn variable(variable: &str, value: &str, problem: impl Into<String>) -> Self {
+        Error::Variable { variable: variable.into(), value: value.into(), problem: problem.into() }
+    }
+
+    /// Wraps the operating system's error with what was tried.
+    pub fn system(doing: impl Into<String>, source: io::Error) -> Self {
+        busbw_transport::Error::system(doing, source).into()
+    }
+}

@@ -1,0 +1,244 @@
+//! How the ranks of a job find each other: rank 0's process listens, and every rank of every process connects to it.
+
+mod address;
+
+use crate::job_rank::{JobRank, Lookup};
+use crate::server::{Log, Plan, Server};
+use crate::wire::{self, Hello, Inbox, RankInfo, ToRank, ToServer};
+use crate::{Error, ProcessGroup, Result, describe, host, silence};
+use busbw_transport::{Cancellation, Token};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long one address may take to answer before the next is tried, where there are several.
+const PATIENCE_OF_ONE: Duration = Duration::from_secs(3);
+/// Pause between two rounds of trying.
+const PAUSE: Duration = Duration::from_millis(50);
+/// A listener that refuses this job's token for so long is another job's.
+const REFUSED_LONG_ENOUGH: Duration = Duration::from_secs(5);
+
+/// What a process brings to the rendezvous.
+#[derive(Clone)]
+pub struct Settings {
+    /// Address of the interface that rank 0 listens on, if one was chosen.
+    pub bind: Option<IpAddr>,
+    /// How long ranks may take to arrive, and later to answer.
+    pub timeout: Duration,
+    /// Ranks (threads) of each process; the same in every process.
+    pub ranks_per_process: usize,
+    /// The benchmark's flags, which must be the same on every rank.
+    pub flags: String,
+    /// Where lines for the user go.
+    pub log: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Default for Settings {
+    /// One rank per process, a minute's patience, lines to standard error.
+    fn default() -> Self {
+        Settings {
+            bind: None,
+            timeout: Duration::from_secs(60),
+            ranks_per_process: 1,
+            flags: String::new(),
+            // A line that nobody can read any more is no reason to end.
+            log: Arc::new(|line| drop(writeln!(std::io::stderr(), "{line}"))),
+        }
+    }
+}
+
+/// Where this job's ranks meet. In rank 0's process it runs the server, until it is dropped.
+pub struct Rendezvous {
+    job_rank: JobRank,
+    settings: Settings,
+    token: Token,
+    addresses: Vec<SocketAddr>,
+    info: RankInfo,
+    server: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+}
+
+impl Rendezvous {
+    /// Finds the address: rank 0's process listens and publishes its address, the others look it up. Every process of
+    /// the job calls it, once.
+    ///
+    /// # Errors
+    /// Says why the others cannot be found, and what to do.
+    pub fn open(job_rank: &JobRank, look: Lookup, settings: Settings) -> Result<Rendezvous> {
+        if settings.ranks_per_process == 0 {
+            return Err(Error::Usage("a process needs at least one rank".into()));
+        }
+        let deadline = Instant::now() + settings.timeout;
+        let info = RankInfo {
+            host: host::name(look),
+            pid: std::process::id(),
+            flags: settings.flags.clone(),
+            host_id: host::id(look),
+            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        let found = address::find(job_rank, settings.bind, deadline)?;
+        let mut rendezvous = Rendezvous {
+            job_rank: job_rank.clone(),
+            token: found.token,
+            addresses: found.addresses,
+            info,
+            server: None,
+            settings,
+        };
+        if let Some(listener) = found.listener {
+            rendezvous.server = Some(rendezvous.serve(listener)?);
+        }
+        Ok(rendezvous)
+    }
+
+    /// How many ranks the job has: processes × ranks per process.
+    pub fn size(&self) -> usize {
+        self.job_rank.size * self.settings.ranks_per_process
+    }
+
+    /// The rank of this process's first thread.
+    pub fn first_rank(&self) -> usize {
+        self.job_rank.rank * self.settings.ranks_per_process
+    }
+
+    /// Ranks of each process.
+    pub fn ranks_per_process(&self) -> usize {
+        self.settings.ranks_per_process
+    }
+
+    /// The job's token, which connections between its ranks show as well.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Joins as this process's rank-thread number `thread`, and waits until every rank of the job is there.
+    /// `cancel` is triggered when another rank dies, falls silent or fails.
+    ///
+    /// # Errors
+    /// Says which ranks are missing, or which disagree, and what to check.
+    pub fn join(&self, thread: usize, cancel: Arc<Cancellation>) -> Result<ProcessGroup> {
+        if thread >= self.settings.ranks_per_process {
+            let ranks = self.settings.ranks_per_process;
+            return Err(Error::Usage(format!("this process has {ranks} ranks, and no number {thread}")));
+        }
+        let rank = self.first_rank() + thread;
+        let (stream, inbox, address) = self.connect(rank)?;
+        let system = |error| Error::system(format!("talk to rank 0 at {address}"), error);
+        // Writing must not hang for ever on a host that is gone.
+        stream.set_write_timeout(Some(self.settings.timeout)).map_err(system)?;
+        stream.set_read_timeout(None).map_err(system)?;
+        let hello = Hello { rank: rank as u32, size: self.size() as u32, info: self.info.clone() };
+        let hello = wire::frame(&ToServer::Hello(hello)).map_err(system)?;
+        (&stream).write_all(&hello).map_err(system)?;
+        let world = ProcessGroup::start(stream, inbox, address, (rank, self.size()), (cancel, self.settings.timeout));
+        world.map_err(|error| Error::Job(error.to_string()))
+    }
+
+    fn serve(&self, listener: TcpListener) -> Result<(Arc<AtomicBool>, JoinHandle<()>)> {
+        let listen = |error| Error::system("listen for the other ranks", error);
+        listener.set_nonblocking(true).map_err(listen)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let log: Log = Arc::clone(&self.settings.log);
+        let plan = Plan {
+            token: self.token,
+            size: self.size(),
+            flags: self.settings.flags.clone(),
+            timeout: self.settings.timeout,
+            log,
+            stop: Arc::clone(&stop),
+        };
+        let thread = std::thread::Builder::new().name("rendezvous".into());
+        let thread = thread.spawn(move || Server::new(plan, listener).run()).map_err(listen)?;
+        Ok((stop, thread))
+    }
+
+    /// Tries the addresses in turn until one answers to the token.
+    fn connect(&self, rank: usize) -> Result<(TcpStream, Inbox, SocketAddr)> {
+        let deadline = Instant::now() + self.settings.timeout;
+        let mut refused: Option<(Instant, SocketAddr)> = None;
+        let mut last = String::from("nobody listens");
+        loop {
+            for &address in &self.addresses {
+                match self.try_connect(address, deadline) {
+                    Ok((stream, inbox)) => return Ok((stream, inbox, address)),
+                    Err(NotConnected::Refused) => {
+                        refused.get_or_insert((Instant::now(), address));
+                    }
+                    Err(NotConnected::Failed(error)) => last = error.to_string(),
+                }
+            }
+            // Several addresses are candidates, of which others may belong to other programs.
+            if let (Some((since, address)), 1) = (refused, self.addresses.len())
+                && since.elapsed() > REFUSED_LONG_ENOUGH
+            {
+                return Err(Error::Join(format!(
+                    "what listens at {address} does not know this job's token, or is another version of busbw: another job \
+                     holds that port, or BUSBW_TOKEN differs between the ranks"
+                )));
+            }
+            if Instant::now() >= deadline {
+                return Err(self.nobody(rank, &last));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn nobody(&self, rank: usize, last: &str) -> Error {
+        let tried: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        let (tried, time, here) = (describe::list(&tried), describe::seconds(self.settings.timeout), &self.info.host);
+        Error::Join(format!(
+            "rank {rank} on host {here} did not reach rank 0 at {tried} within {time} ({last}): check that rank 0 was started and \
+             still runs (its output), and that this host can connect to it (firewall, NCCL_SOCKET_IFNAME)"
+        ))
+    }
+
+    fn try_connect(
+        &self,
+        address: SocketAddr,
+        deadline: Instant,
+    ) -> std::result::Result<(TcpStream, Inbox), NotConnected> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
+        let patience = if self.addresses.len() > 1 { left.min(PATIENCE_OF_ONE) } else { left };
+        let mut stream =
+            TcpStream::connect_timeout(&address, patience.min(PATIENCE_OF_ONE)).map_err(NotConnected::Failed)?;
+        silence::notice(&stream, self.settings.timeout).map_err(NotConnected::Failed)?;
+        stream.set_write_timeout(Some(patience)).map_err(NotConnected::Failed)?;
+        stream.write_all(&wire::opening(&self.token)).map_err(NotConnected::Failed)?;
+        let end = Instant::now() + patience;
+        let mut inbox = Inbox::default();
+        let mut bytes = [0; 4096];
+        loop {
+            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            stream.set_read_timeout(Some(left)).map_err(NotConnected::Failed)?;
+            match stream.read(&mut bytes) {
+                Ok(0) => return Err(NotConnected::Refused),
+                Ok(count) => inbox.push(&bytes[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Err(NotConnected::Refused),
+                Err(error) => return Err(NotConnected::Failed(error)),
+            }
+            match inbox.message::<ToRank>() {
+                Ok(None) => {}
+                Ok(Some(ToRank::Welcome(shown))) if self.token.matches(&shown) => return Ok((stream, inbox)),
+                Ok(Some(_)) | Err(_) => return Err(NotConnected::Refused),
+            }
+        }
+    }
+}
+
+/// Why an address did not let us in.
+enum NotConnected {
+    Refused,
+    Failed(std::io::Error),
+}
+
+impl Drop for Rendezvous {
+    fn drop(&mut self) {
+        if let Some((stop, server)) = self.server.take() {
+            stop.store(true, Ordering::Release);
+            // A panic there was printed by the thread itself.
+            let _ = server.join();
+        }
+    }
+}

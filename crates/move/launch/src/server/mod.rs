@@ -1,0 +1,434 @@
+//! The rendezvous server, a thread of rank 0's process: lets the ranks in, passes their parts on, and says who has died.
+
+mod connection;
+mod steps;
+
+use crate::describe;
+use crate::watch::{Blame, Watch};
+use crate::wire::{self, Hello, Opening, RankInfo, ToRank, ToServer};
+use busbw_transport::Token;
+use connection::{Connection, Ended};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use steps::Steps;
+
+/// A connection that shows no token by then is dropped.
+const SILENT_STRANGER: Duration = Duration::from_secs(2);
+/// A rank's own report waits this long for a better cause: the death of the rank that it met first.
+const GRACE: Duration = Duration::from_millis(250);
+/// How long the server stays to tell ranks that are late, or slow to read, how it ended.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// One line for the user.
+pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What the server must know before anyone comes.
+pub(crate) struct Plan {
+    pub token: Token,
+    pub size: usize,
+    pub flags: String,
+    pub timeout: Duration,
+    pub log: Log,
+    /// Set when rank 0's process has no more use for the server.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A rank that has arrived.
+struct Joined {
+    info: RankInfo,
+    left: bool,
+    /// Told of an error itself, so its end is no cause.
+    failed: bool,
+}
+
+/// How the job ended.
+struct End {
+    at: Instant,
+    why: ToRank,
+}
+
+pub(crate) struct Server {
+    plan: Plan,
+    listener: TcpListener,
+    connections: Vec<Connection>,
+    joined: Vec<Option<Joined>>,
+    /// Ranks that have arrived, be they admitted or refused.
+    came: Vec<bool>,
+    steps: Steps,
+    opened: Instant,
+    /// From when everyone is here.
+    watch: Option<Watch>,
+    next_beat: Instant,
+    report: Option<(Instant, usize, String)>,
+    end: Option<End>,
+}
+
+impl Server {
+    /// A server for `listener`, which must not block.
+    pub fn new(plan: Plan, listener: TcpListener) -> Self {
+        let now = Instant::now();
+        Server {
+            connections: Vec::new(),
+            joined: (0..plan.size).map(|_| None).collect(),
+            came: vec![false; plan.size],
+            steps: Steps::of(plan.size),
+            opened: now,
+            watch: None,
+            next_beat: now,
+            report: None,
+            end: None,
+            plan,
+            listener,
+        }
+    }
+
+    /// Serves until everyone has left or been told why the job failed.
+    pub fn run(mut self) {
+        while !self.finished() {
+            if let Err(error) = self.poll_once() {
+                self.fail(format!("rank 0's rendezvous server failed: {error}"));
+            }
+        }
+    }
+
+    fn poll_once(&mut self) -> nix::Result<()> {
+        let mut waited: Vec<PollFd> = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        waited.extend(self.connections.iter().map(|c| {
+            let out = if c.has_output() { PollFlags::POLLOUT } else { PollFlags::empty() };
+            PollFd::new(c.stream.as_fd(), PollFlags::POLLIN | out)
+        }));
+        let beat = Watch::beat_interval(self.plan.timeout).min(Duration::from_millis(200));
+        match poll(&mut waited, PollTimeout::try_from(beat).unwrap_or(PollTimeout::MAX)) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+        let ready = |fd: &PollFd| fd.revents().is_some_and(|events| !events.is_empty());
+        let ready: Vec<bool> = waited.iter().map(ready).collect();
+        let now = Instant::now();
+        for (connection, _) in self.connections.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            connection.pull();
+        }
+        // Newcomers go to the end: the positions of `ready` stay true until then.
+        if ready[0] {
+            self.accept(now);
+        }
+        for at in 0..self.connections.len() {
+            self.hear(at, now);
+        }
+        self.beat(now);
+        self.connections.iter_mut().for_each(Connection::push);
+        self.remove_ended(now);
+        self.judge(now);
+        Ok(())
+    }
+
+    fn accept(&mut self, now: Instant) {
+        while let Ok((stream, peer)) = self.listener.accept() {
+            match Connection::new(stream, peer, now, self.plan.timeout) {
+                Ok(connection) => self.connections.push(connection),
+                Err(error) => (self.plan.log)(&format!("busbw: dropped a connection from {peer}: {error}")),
+            }
+        }
+    }
+
+    /// Takes what one connection has said.
+    fn hear(&mut self, at: usize, now: Instant) {
+        if self.connections[at].ended.is_some() && self.connections[at].rank.is_none() {
+            return;
+        }
+        if !self.connections[at].opened && !self.open(at) {
+            return;
+        }
+        loop {
+            let message = self.connections[at].inbox.message::<ToServer>();
+            match (message, self.connections[at].rank) {
+                (Ok(None), _) => return,
+                (Ok(Some(ToServer::Hello(hello))), None) => self.admit(at, hello, now),
+                (Ok(Some(message)), Some(rank)) => self.take(rank, message, now),
+                // Refused, and about to read why.
+                (Ok(Some(_)), None) if self.end.is_some() => {}
+                (Ok(Some(_)), None) | (Err(_), _) => {
+                    self.connections[at].ended = Some(Ended::Closed);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Looks at the opening; whether frames may follow.
+    fn open(&mut self, at: usize) -> bool {
+        let connection = &mut self.connections[at];
+        let Some(bytes) = connection.inbox.take(wire::OPENING) else { return false };
+        match wire::judge_opening(bytes, &self.plan.token) {
+            Opening::Stranger => connection.ended = Some(Ended::Stranger),
+            Opening::Ours => {
+                connection.opened = true;
+                connection.send(&ToRank::Welcome(*self.plan.token.as_bytes()));
+            }
+            Opening::Version(other) => {
+                connection.ended = Some(Ended::Closed);
+                let (peer, ours) = (connection.peer, wire::VERSION);
+                self.fail(format!(
+                    "a rank at {peer} runs busbw with rendezvous version {other}, rank 0 has version {ours}: \
+                     install the same busbw on every host"
+                ));
+            }
+        }
+        self.connections[at].opened
+    }
+
+    fn admit(&mut self, at: usize, hello: Hello, now: Instant) {
+        let (rank, size) = (hello.rank as usize, hello.size as usize);
+        let mut info = hello.info;
+        info.address = self.connections[at].peer.ip();
+        if let Some(came) = self.came.get_mut(rank) {
+            *came = true;
+        }
+        if let Some(end) = &self.end {
+            // Late, and told at once how it ended.
+            self.connections[at].send(&end.why);
+            return;
+        }
+        let who = describe::rank(rank, Some(&info));
+        if info.flags != self.plan.flags {
+            let (theirs, ours) = (&info.flags, &self.plan.flags);
+            self.connections[at].rank = (rank < self.plan.size).then_some(rank);
+            return self.fail(format!(
+                "{who} was started with {theirs:?}, rank 0 with {ours:?}: start every rank with the same flags"
+            ));
+        }
+        if size != self.plan.size || rank >= size {
+            let ours = self.plan.size;
+            return self.fail(format!(
+                "{who} takes part in a job of {size} ranks, rank 0 in one of {ours}: start all with one command, and the same -t and -g"
+            ));
+        }
+        if let Some(Joined { info: first, .. }) = &self.joined[rank] {
+            let first = describe::rank(rank, Some(first));
+            return self
+                .fail(format!("{who} arrived where {first} is already: give each process its own rank (BUSBW_RANK)"));
+        }
+        self.connections[at].rank = Some(rank);
+        self.joined[rank] = Some(Joined { info, left: false, failed: false });
+        if self.joined.iter().all(Option::is_some) {
+            let table = self.joined.iter().flatten().map(|joined| joined.info.clone()).collect();
+            self.send_all(&ToRank::Table(table));
+            self.watch = Some(Watch::new(self.plan.size, self.plan.timeout, now));
+        }
+    }
+
+    fn take(&mut self, rank: usize, message: ToServer, now: Instant) {
+        if let Some(watch) = &mut self.watch {
+            watch.heard(rank, now);
+        }
+        match message {
+            ToServer::Hello(_) => {}
+            ToServer::Beat { progress, waiting } => {
+                if let Some(watch) = &mut self.watch {
+                    watch.beat(rank, progress, waiting, now);
+                }
+            }
+            ToServer::Give(part) => match self.steps.take(rank, part) {
+                Ok(deliveries) => {
+                    if let Some(watch) = self.watch.as_mut().filter(|_| !deliveries.is_empty()) {
+                        watch.advanced(now);
+                    }
+                    for (ranks, message) in deliveries {
+                        self.send_some(&message, |rank| ranks.contains(&rank));
+                    }
+                }
+                Err(problem) => {
+                    let who = self.who(rank);
+                    self.fail(format!(
+                        "{who} {problem}: the ranks run different versions of busbw, or different flags"
+                    ));
+                }
+            },
+            ToServer::Fail(reason) => {
+                let who = self.who(rank);
+                if let Some(joined) = &mut self.joined[rank] {
+                    joined.failed = true;
+                }
+                self.report.get_or_insert((now, rank, format!("{who}: {reason}")));
+            }
+            ToServer::Goodbye => self.goodbye(rank, now),
+        }
+    }
+
+    fn goodbye(&mut self, rank: usize, now: Instant) {
+        if let Some(joined) = &mut self.joined[rank] {
+            joined.left = true;
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.left(rank, now);
+        }
+        if self.end.is_none() && self.joined.iter().all(|joined| joined.as_ref().is_some_and(|joined| joined.left)) {
+            self.send_all(&ToRank::AllLeft);
+            self.end = Some(End { at: now, why: ToRank::AllLeft });
+        }
+    }
+
+    fn beat(&mut self, now: Instant) {
+        if now >= self.next_beat {
+            self.next_beat = now + Watch::beat_interval(self.plan.timeout);
+            self.send_all(&ToRank::Beat);
+        }
+    }
+
+    /// Takes away connections that have ended; a rank's end without a goodbye ends the job.
+    fn remove_ended(&mut self, now: Instant) {
+        for at in (0..self.connections.len()).rev() {
+            let connection = &self.connections[at];
+            let silent = !connection.opened && now.duration_since(connection.since) > SILENT_STRANGER;
+            let ended = if silent { Some(Ended::Stranger) } else { connection.ended };
+            let Some(ended) = ended else { continue };
+            let connection = self.connections.swap_remove(at);
+            match (connection.rank, ended) {
+                (None, _) if !connection.opened => (self.plan.log)(&format!(
+                    "busbw: dropped a connection from {}: it showed no token of this job",
+                    connection.peer
+                )),
+                (None, _) => {}
+                (Some(rank), ended) => self.rank_ended(rank, ended),
+            }
+        }
+    }
+
+    fn rank_ended(&mut self, rank: usize, ended: Ended) {
+        let Some(joined) = &self.joined[rank] else { return };
+        if joined.left || joined.failed {
+            return;
+        }
+        let who = describe::rank(rank, Some(&joined.info));
+        self.fail(match ended {
+            Ended::Unreachable => describe::silent(&[who], self.plan.timeout),
+            Ended::Closed | Ended::Stranger => describe::ended(&who),
+        });
+    }
+
+    /// Decides whether the job has failed in a way that no single message says.
+    fn judge(&mut self, now: Instant) {
+        if self.end.is_some() {
+            return;
+        }
+        let blame = self.watch.as_mut().and_then(|watch| watch.look(now));
+        if let Some(blame) = blame {
+            return self.fail_for(&blame);
+        }
+        let ripe = |(at, ..): &(Instant, usize, String)| now.duration_since(*at) >= GRACE;
+        if let Some((_, reporter, reason)) = self.report.take_if(|report| ripe(report)) {
+            let mut silent = self.watch.as_ref().map_or(Vec::new(), |watch| watch.nearly_silent(now));
+            silent.retain(|&rank| rank != reporter);
+            return match silent.is_empty() {
+                true => self.fail(reason),
+                false => self.fail_for(&Blame::Silent(silent, self.plan.timeout / 2)),
+            };
+        }
+        if self.watch.is_none() && now.duration_since(self.opened) >= self.plan.timeout {
+            let missing = self.missing();
+            // They had their time, and are not waited for once more.
+            self.came.fill(true);
+            return self.fail(missing);
+        }
+        if self.plan.stop.load(Ordering::Acquire) {
+            let who = self.who(0);
+            // In the words for a closed connection, which may not have been seen yet.
+            self.fail(describe::ended(&who));
+        }
+    }
+
+    fn missing(&self) -> String {
+        let missing: Vec<usize> = (0..self.plan.size).filter(|&rank| self.joined[rank].is_none()).collect();
+        let address = self.listener.local_addr().map_or("rank 0".into(), |address| address.to_string());
+        format!(
+            "{} did not arrive within {}: check that every rank was started and still runs (its output), and that its host \
+             can connect to {address} (firewall, NCCL_SOCKET_IFNAME)",
+            describe::numbers(&missing),
+            describe::seconds(self.plan.timeout)
+        )
+    }
+
+    fn fail_for(&mut self, blame: &Blame) {
+        self.fail(self.blamed(blame));
+        if let Blame::Silent(silent, _) = blame {
+            // What they were told lies ready for them; whether they read it is not waited for.
+            let of_silent = |connection: &&mut Connection| connection.rank.is_some_and(|rank| silent.contains(&rank));
+            self.connections.iter_mut().filter(of_silent).for_each(|connection| connection.rank = None);
+        }
+    }
+
+    fn blamed(&self, blame: &Blame) -> String {
+        let who = |ranks: &[usize]| ranks.iter().map(|&rank| self.who(rank)).collect::<Vec<_>>();
+        match blame {
+            Blame::Silent(ranks, time) => {
+                self.cut_off(ranks, *time).unwrap_or_else(|| describe::silent(&who(ranks), *time))
+            }
+            Blame::Stuck(ranks, time) => describe::stuck(&who(ranks), *time),
+        }
+    }
+
+    /// When nobody of at least two other hosts is heard, it is this host that is cut off.
+    fn cut_off(&self, silent: &[usize], time: Duration) -> Option<String> {
+        let here = &self.joined.first()?.as_ref()?.info;
+        let elsewhere =
+            |rank: &usize| self.joined[*rank].as_ref().is_some_and(|joined| joined.info.host_id != here.host_id);
+        let others: Vec<usize> = (0..self.plan.size).filter(elsewhere).collect();
+        let mut hosts: Vec<u64> = others.iter().flat_map(|&rank| &self.joined[rank]).map(|s| s.info.host_id).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        let whole = hosts.len() >= 2 && silent == others;
+        whole.then(|| {
+            format!(
+                "no rank of the {} other hosts has answered for {}: host {} ({}), where rank 0 runs, is cut off from them",
+                hosts.len(),
+                describe::seconds(time),
+                here.host,
+                here.address
+            )
+        })
+    }
+
+    fn who(&self, rank: usize) -> String {
+        describe::rank(rank, self.joined[rank].as_ref().map(|joined| &joined.info))
+    }
+
+    /// Ends the job with `reason`, unless it has ended.
+    fn fail(&mut self, reason: String) {
+        if self.end.is_some() {
+            return;
+        }
+        let why = ToRank::Failed(reason);
+        // Also to those who were let in and have not said yet who they are.
+        for connection in self.connections.iter_mut().filter(|connection| connection.opened) {
+            connection.send(&why);
+            connection.push();
+        }
+        self.end = Some(End { at: Instant::now(), why });
+    }
+
+    fn send_all(&mut self, message: &ToRank) {
+        self.send_some(message, |_| true);
+    }
+
+    fn send_some(&mut self, message: &ToRank, which: impl Fn(usize) -> bool) {
+        match wire::frame(message).map(Arc::new) {
+            Ok(frame) => {
+                for connection in self.connections.iter_mut().filter(|c| c.rank.is_some_and(&which)) {
+                    connection.send_frame(&frame);
+                }
+            }
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    fn finished(&self) -> bool {
+        let Some(end) = &self.end else { return false };
+        let everyone_came = self.came.iter().all(|&came| came);
+        let told = self.connections.iter().all(|connection| connection.rank.is_none());
+        (told && everyone_came) || end.at.elapsed() > LINGER
+    }
+}

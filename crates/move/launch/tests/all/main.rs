@@ -1,0 +1,21 @@
+//! Where a rank finds its place, and how ranks meet: as threads of this process, and under real launchers.
+
+#![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
+
+mod meeting;
+mod places;
+
+/// Starts processes: `make test`.
+mod here {
+    pub mod launchers;
+}
+
+/// Starts a Slurm cluster: `make test-all`.
+mod labs;
+
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../../tests/support/lab.rs"]
+mod lab;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../../tests/support/skip.rs"]
+mod skip;

@@ -1,0 +1,378 @@
+//! A whole run: two ranks test plugins by NCCL's rules, and then measure them in turn.
+
+use crate::harness::{self, Subprocess, SubprocessCommand};
+use crate::rules::{self, Rule};
+use crate::wire::{Ending, Outcome, Setup, Side, Step};
+use crate::{Error, Result};
+use busbw_launch::job_rank::Lookup;
+use busbw_launch::{Invocation, JobRank, ProcessGroup, Rendezvous, Settings, Started};
+use busbw_model::{
+    Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
+};
+use busbw_transport::{Cancellation, Exchange};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A plugin, with the variables that it is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Its file.
+    pub path: PathBuf,
+    /// Variables for its processes.
+    pub settings: Vec<(String, String)>,
+}
+
+/// What to do with the plugins.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The plugins.
+    pub candidates: Vec<Candidate>,
+    /// The version of the interface to use; the newest that a plugin has without it.
+    pub version: Option<u8>,
+    /// The device to use.
+    pub device: i32,
+    /// Names of the rules to try, from [`crate::rule_names`].
+    pub rules: Vec<String>,
+    /// Sizes of messages to measure; none to measure nothing.
+    pub sizes: Vec<Bytes>,
+    /// How often each size is measured with each plugin.
+    pub repetitions: usize,
+    /// How long each figure is measured.
+    pub duration: Duration,
+    /// Messages under way.
+    pub in_flight: usize,
+    /// A call or wait that takes longer is a failure.
+    pub patience: Duration,
+}
+
+/// How the command was called.
+pub struct Call {
+    /// What to do.
+    pub plan: Plan,
+    /// Where its ranks are to run.
+    pub invocation: Invocation,
+    /// The arguments that make this program run [`crate::subprocess::run`].
+    pub subprocess_arguments: Vec<OsString>,
+}
+
+/// How far rank 0 is.
+pub struct Progress<'a> {
+    /// Steps that are done.
+    pub done: usize,
+    /// All steps.
+    pub all: usize,
+    /// What is being done.
+    pub doing: &'a str,
+}
+
+/// Runs it. `progress` is told of each step, on rank 0, which has the answer in the end.
+///
+/// # Errors
+/// One line that says what failed, where, and what to do. A plugin that fails is no error, but a finding.
+pub fn run(call: &Call, variable: Lookup<'_>, progress: &dyn Fn(Progress<'_>)) -> Result<Started<PluginRun>> {
+    call.invocation.begin(variable)?.and_then(|job_rank| match job_rank.size {
+        2 => take_part(call, &job_rank, variable, progress),
+        size => Err(Error::Usage(format!(
+            "plugins are tried between two ranks, and this job has {size}: start two, or name two hosts"
+        ))),
+    })
+}
+
+fn take_part(
+    call: &Call,
+    job_rank: &JobRank,
+    variable: Lookup<'_>,
+    progress: &dyn Fn(Progress<'_>),
+) -> Result<Started<PluginRun>> {
+    let timeout = harness::patience_of_ranks(call.plan.patience);
+    let rendezvous = Rendezvous::open(job_rank, variable, Settings { timeout, ..Settings::default() })?;
+    let world = rendezvous.join(0, Cancellation::new())?;
+    let first = job_rank.rank == 0;
+    let mut rank = Rank { call, side: Side::of_rank(job_rank.rank), world, done: 0, progress };
+    let run = match rank.run() {
+        Ok(run) => run,
+        Err(error) => {
+            let reason = rank.world.fail(&error.to_string());
+            return Err(Error::Job(reason));
+        }
+    };
+    rank.world.leave()?;
+    Ok(if first { Started::Here(run) } else { Started::Ended(0) })
+}
+
+/// One of the two ranks. Both go through the same steps, as each sees what came of either side.
+struct Rank<'a> {
+    call: &'a Call,
+    side: Side,
+    world: ProcessGroup,
+    done: usize,
+    progress: &'a dyn Fn(Progress<'_>),
+}
+
+impl Rank<'_> {
+    fn run(&mut self) -> Result<PluginRun> {
+        let plan = &self.call.plan;
+        let hosts = [0, 1].map(|rank: usize| self.world.ranks().get(rank).map(|m| m.host.clone()).unwrap_or_default());
+        let mut plugins = Vec::new();
+        for candidate in &plan.candidates {
+            plugins.push(self.examine(candidate)?);
+        }
+        name_apart(&mut plugins);
+        self.measure(&mut plugins)?;
+        Ok(PluginRun { hosts, plugins, in_flight: plan.in_flight })
+    }
+
+    /// What a plugin offers, and whether it keeps the rules. Each rule has processes of its own.
+    fn examine(&mut self, candidate: &Candidate) -> Result<PluginReport> {
+        let path = candidate.path.display().to_string();
+        let offer = {
+            let mut subprocess = self.start(candidate)?;
+            offered(self.run_step(&mut subprocess, Step::Offer, &format!("{path}: offer"))?)
+        };
+        let mut rules = Vec::new();
+        if offer.is_ok() {
+            for (number, rule) in self.rules_to_try().collect::<Vec<_>>() {
+                let mut subprocess = self.start(candidate)?;
+                let outcome = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
+                rules.push(report(rule, outcome));
+            }
+        }
+        let figures = match &offer {
+            Ok(_) => Ok(PluginFigures::default()),
+            Err(why) => Err(why.clone()),
+        };
+        let settings = candidate.settings.clone();
+        Ok(PluginReport { label: label(candidate), path, settings, offer, rules, figures })
+    }
+
+    /// The rules that were asked for, with their numbers.
+    fn rules_to_try(&self) -> impl Iterator<Item = (usize, &'static Rule)> + use<'_> {
+        let asked = |rule: &Rule| self.call.plan.rules.iter().any(|name| name == rule.name);
+        rules::ALL.iter().enumerate().filter(move |(_, rule)| asked(rule))
+    }
+
+    /// Measures all usable plugins, in turn at every step, so that what drifts touches all of them.
+    fn measure(&mut self, plugins: &mut [PluginReport]) -> Result<()> {
+        let plan = &self.call.plan;
+        let Some(largest) = plan.sizes.iter().max() else { return Ok(()) };
+        let connect = Step::Connect { most_bytes: largest.0 as usize, in_flight: plan.in_flight };
+        let mut measured: Vec<Measured<'_>> = Vec::new();
+        for (candidate, report) in plan.candidates.iter().zip(plugins) {
+            if report.offer.is_ok() {
+                measured.push(Measured { subprocess: self.start(candidate)?, report });
+            }
+        }
+        for plugin in &mut measured {
+            self.measure_step(plugin, connect, |_, _| ())?;
+        }
+        for &size in &plan.sizes {
+            for _ in 0..plan.repetitions {
+                for plugin in &mut measured {
+                    let step = Step::Bandwidth { bytes: size.0 as usize, duration: plan.duration };
+                    self.measure_step(plugin, step, |figures, outcome| figures.add_bandwidth(size, &outcome))?;
+                }
+            }
+        }
+        for plugin in &mut measured {
+            self.measure_step(plugin, Step::Latency { duration: plan.duration }, |figures, outcome| {
+                if let [Outcome::Latency(latency), _] = outcome {
+                    figures.latency = Some(latency);
+                }
+            })?;
+            self.measure_step(plugin, Step::MessageRate { duration: plan.duration }, |figures, outcome| {
+                if let [_, Outcome::MessageRate(rate)] = outcome {
+                    figures.messages_per_second = Some(rate);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// One step of a plugin that has not failed before; a failure is its last step.
+    fn measure_step(
+        &mut self,
+        plugin: &mut Measured<'_>,
+        step: Step,
+        keep: impl FnOnce(&mut PluginFigures, [Outcome; 2]),
+    ) -> Result<()> {
+        let Ok(figures) = &mut plugin.report.figures else { return Ok(()) };
+        let doing = format!("{}: {}", plugin.report.label, step.describe());
+        let endings = self.run_step(&mut plugin.subprocess, step, &doing)?;
+        match failure(&endings) {
+            Some(why) => plugin.report.figures = Err(why),
+            None => keep(figures, endings.map(|ending| ending.outcome)),
+        }
+        Ok(())
+    }
+
+    fn start(&self, candidate: &Candidate) -> Result<Subprocess> {
+        let plan = &self.call.plan;
+        let setup = Setup {
+            path: candidate.path.clone(),
+            version: plan.version,
+            device: plan.device,
+            side: self.side,
+            patience: plan.patience,
+        };
+        let command = SubprocessCommand {
+            program: &self.call.invocation.program,
+            arguments: &self.call.subprocess_arguments,
+            environment: &candidate.settings,
+        };
+        Subprocess::start(&command, &setup)
+    }
+
+    fn run_step(&mut self, subprocess: &mut Subprocess, step: Step, doing: &str) -> Result<[Ending; 2]> {
+        if self.world.rank() == 0 {
+            (self.progress)(Progress { done: self.done, all: self.steps(), doing });
+        }
+        self.done += 1;
+        harness::run_step(&mut self.world, subprocess, step)
+    }
+
+    /// Steps of a run in which no plugin fails.
+    fn steps(&self) -> usize {
+        let plan = &self.call.plan;
+        let rules = self.rules_to_try().count();
+        let figures = if plan.sizes.is_empty() { 0 } else { 3 + plan.sizes.len() * plan.repetitions };
+        plan.candidates.len() * (1 + rules + figures)
+    }
+}
+
+/// A plugin that is being measured.
+struct Measured<'a> {
+    subprocess: Subprocess,
+    report: &'a mut PluginReport,
+}
+
+/// What figures take from outcomes.
+trait Gather {
+    fn add_bandwidth(&mut self, size: Bytes, outcome: &[Outcome; 2]);
+}
+
+impl Gather for PluginFigures {
+    fn add_bandwidth(&mut self, size: Bytes, outcome: &[Outcome; 2]) {
+        let [
+            Outcome::Bandwidth { cpu_s_per_gb: sending, .. },
+            Outcome::Bandwidth { gb_per_s, cpu_s_per_gb: receiving },
+        ] = outcome
+        else {
+            return;
+        };
+        let row = match self.bandwidth.iter_mut().position(|row| row.size == size) {
+            Some(at) => &mut self.bandwidth[at],
+            None => {
+                self.bandwidth.push(PluginBandwidth { size, gb_per_s: Vec::new(), cpu_s_per_gb: Vec::new() });
+                let last = self.bandwidth.len() - 1;
+                &mut self.bandwidth[last]
+            }
+        };
+        row.gb_per_s.push(*gb_per_s);
+        row.cpu_s_per_gb.push(sending + receiving);
+    }
+}
+
+/// Why a step failed: that a process was lost, else what was noticed first. What the other end then notices follows from it.
+fn failure(endings: &[Ending; 2]) -> Option<String> {
+    let failures = endings.iter().filter_map(|ending| match &ending.outcome {
+        Outcome::Lost(why) => Some((0, ending.after, why)),
+        Outcome::Rule(RuleOutcome::Broken(why)) => Some((1, ending.after, why)),
+        Outcome::Failed(why) if why != PEER_GONE => Some((1, ending.after, why)),
+        Outcome::Failed(why) => Some((2, ending.after, why)),
+        _ => None,
+    });
+    failures.min().map(|(_, _, why)| why.clone())
+}
+
+/// What a subprocess gives when the other end's step ended before its own.
+pub(crate) const PEER_GONE: &str = "the other end gave up";
+
+fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, String> {
+    if let Some(why) = failure(&endings) {
+        return Err(why);
+    }
+    match endings.map(|ending| ending.outcome) {
+        [Outcome::Offer(offer), Outcome::Offer(_)] => Ok(offer),
+        _ => Err("it did not say what it offers".into()),
+    }
+}
+
+/// A rule is kept when both ends saw it kept.
+fn report(rule: &Rule, endings: [Ending; 2]) -> RuleReport {
+    let outcome = match (failure(&endings), endings.map(|ending| ending.outcome)) {
+        (Some(what), _) => RuleOutcome::Broken(what),
+        (None, [Outcome::Rule(RuleOutcome::NotOffered(why)), _]) => RuleOutcome::NotOffered(why),
+        (None, outcomes) => RuleOutcome::Kept(seen(&outcomes)),
+    };
+    RuleReport { rule: rule.name, asks: rule.asks, outcome }
+}
+
+/// What the ends saw; the one that has more to tell.
+fn seen(outcomes: &[Outcome; 2]) -> String {
+    let told = outcomes.iter().filter_map(|outcome| match outcome {
+        Outcome::Rule(RuleOutcome::Kept(seen)) => Some(seen.clone()),
+        _ => None,
+    });
+    told.max_by_key(String::len).unwrap_or_default()
+}
+
+/// `libnccl-net-busbw.so` is called busbw; others by what is left of their names.
+fn label(candidate: &Candidate) -> String {
+    let stem = candidate.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let stem = stem.trim_start_matches("libnccl-net-").trim_start_matches("lib").to_owned();
+    let values: Vec<&str> = candidate.settings.iter().map(|(_, value)| value.as_str()).collect();
+    if values.is_empty() { stem } else { format!("{stem} {}", values.join("×")) }
+}
+
+/// Plugins of one name get numbers.
+fn name_apart(plugins: &mut [PluginReport]) {
+    let labels: Vec<String> = plugins.iter().map(|plugin| plugin.label.clone()).collect();
+    for (at, plugin) in plugins.iter_mut().enumerate() {
+        if labels.iter().filter(|label| **label == plugin.label).count() > 1 {
+            plugin.label = format!("{} ({})", plugin.label, at + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noticed_first_is_believed() {
+        let after = |ms: u64, outcome| Ending { outcome, after: Duration::from_millis(ms) };
+        let gone = || Outcome::Failed(PEER_GONE.into());
+        let crashed = || Outcome::Lost("ended by SIGSEGV".into());
+        let broken = |what: &str| Outcome::Rule(RuleOutcome::Broken(what.into()));
+        let kept = || Outcome::Rule(RuleOutcome::Kept(String::new()));
+        for (endings, expected) in [
+            ([after(1, kept()), after(2, kept())], RuleOutcome::Kept(String::new())),
+            ([after(1, kept()), after(1, crashed())], RuleOutcome::Broken("ended by SIGSEGV".into())),
+            (
+                [after(1, broken("the peer is gone")), after(9, crashed())],
+                RuleOutcome::Broken("ended by SIGSEGV".into()),
+            ),
+            ([after(9, broken("no end")), after(1, broken("changed"))], RuleOutcome::Broken("changed".into())),
+            ([after(1, gone()), after(2, broken("late"))], RuleOutcome::Broken("late".into())),
+            ([after(1, kept()), after(2, Outcome::Killed)], RuleOutcome::Kept(String::new())),
+        ] {
+            assert_eq!(report(&rules::ALL[0], endings).outcome, expected);
+        }
+    }
+
+    #[test]
+    fn labels_tell_plugins_apart() {
+        let candidate = |path: &str, settings: &[(&str, &str)]| Candidate {
+            path: path.into(),
+            settings: settings.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        };
+        for (candidate, expected) in [
+            (candidate("/opt/libnccl-net-busbw.so", &[]), "busbw"),
+            (candidate("libnccl-net.so", &[]), "nccl-net"),
+            (candidate("x.so", &[("NCCL_SOCKET_NTHREADS", "4"), ("NCCL_NSOCKS_PERTHREAD", "2")]), "x 4×2"),
+        ] {
+            assert_eq!(label(&candidate), expected);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What NCCL holds pointers to: listeners, connections and their requests.
+
+use crate::border::{Failure, Result};
+use crate::log;
+use busbw_transport::tcp::{GroupedRoom, Listener, MOST_REQUESTS, RecvComm, SendComm};
+use busbw_transport::{Receiver, Request, Sender};
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+/// A listener.
+pub(crate) struct Listening(Listener);
+
+impl Listening {
+    pub fn new(listener: Listener) -> Self {
+        Listening(listener)
+    }
+
+    /// The next connection, if there is one; strangers that were turned away are told in NCCL's log.
+    pub fn accept(&mut self) -> Result<Option<Box<Connection>>> {
+        let accepted = self.0.accept();
+        self.0.dropped().iter().for_each(|line| log::warn(line));
+        Ok(accepted?.map(|(receiver, _)| Connection::receiving(receiver)))
+    }
+}
+
+/// One end of a connection.
+pub(crate) struct Connection {
+    end: End,
+    under_way: Vec<Option<UnderWay>>,
+    free: Vec<usize>,
+    /// What requests point to: never changed, so that it may be looked at while the connection is used.
+    tickets: Box<[Ticket]>,
+    /// Whether the log has the error that ended it.
+    told: bool,
+}
+
+enum End {
+    Send(SendComm),
+    Receive(RecvComm),
+}
+
+/// A posted request, until `test` has said that it is done.
+#[derive(Clone, Copy)]
+struct UnderWay {
+    request: Request,
+    messages: usize,
+}
+
+/// NCCL's `void* request`.
+pub(crate) struct Ticket {
+    connection: *mut Connection,
+    index: usize,
+}
+
+impl Ticket {
+    /// Whose request it is, and which.
+    pub fn parts(&self) -> (*mut Connection, usize) {
+        (self.connection, self.index)
+    }
+}
+
+impl Connection {
+    /// The sending end.
+    pub fn sending(sender: SendComm) -> Box<Self> {
+        Self::new(End::Send(sender))
+    }
+
+    fn receiving(receiver: RecvComm) -> Box<Self> {
+        Self::new(End::Receive(receiver))
+    }
+
+    fn new(end: End) -> Box<Self> {
+        Box::new(Connection {
+            end,
+            under_way: vec![None; MOST_REQUESTS],
+            free: (0..MOST_REQUESTS).rev().collect(),
+            tickets: Box::default(),
+            told: false,
+        })
+    }
+
+    /// Hands it to NCCL.
+    pub fn into_raw(self: Box<Self>) -> *mut c_void {
+        let connection = Box::into_raw(self);
+        // SAFETY: the connection was just leaked from its box.
+        unsafe { (*connection).tickets = (0..MOST_REQUESTS).map(|index| Ticket { connection, index }).collect() };
+        connection.cast()
+    }
+
+    /// Posts a send; null when there is no room for it now.
+    ///
+    /// # Safety
+    /// As [`Sender::isend`].
+    pub unsafe fn isend(&mut self, data: *const u8, len: usize, tag: c_int) -> Result<*mut c_void> {
+        let End::Send(sender) = &mut self.end else { return Err(Failure::usage("isend on a receiving connection")) };
+        if self.free.is_empty() {
+            return Ok(ptr::null_mut());
+        }
+        // SAFETY: the caller's promise. NCCL's tags are ranks; both sides turn them into the same bits.
+        let posted = unsafe { sender.isend(data, len, tag as u32) };
+        self.take(posted, 1)
+    }
+
+    /// Posts receives; null when there is no room for them now.
+    ///
+    /// # Safety
+    /// As [`RecvComm::irecv_group`].
+    pub unsafe fn irecv(&mut self, rooms: &[GroupedRoom]) -> Result<*mut c_void> {
+        let End::Receive(receiver) = &mut self.end else { return Err(Failure::usage("irecv on a sending connection")) };
+        if self.free.is_empty() {
+            return Ok(ptr::null_mut());
+        }
+        // SAFETY: the caller's promise.
+        let posted = unsafe { receiver.irecv_group(rooms) };
+        self.take(posted, rooms.len())
+    }
+
+    /// Whether a request is done, and calls `each` with the size of each of its messages if so.
+    pub fn test(&mut self, index: usize, each: impl FnMut(usize)) -> Result<bool> {
+        let posted = self.under_way.get(index).copied().flatten();
+        let UnderWay { request, messages } =
+            posted.ok_or_else(|| Failure::usage("test of a request that was done before"))?;
+        let done = match &mut self.end {
+            End::Send(sender) => sender.test(request).map(|size| size.map(|size| [size].into_iter().for_each(each))),
+            End::Receive(receiver) => {
+                receiver.test(request).map(|size| size.map(|_| receiver.sizes(request, messages).for_each(each)))
+            }
+        };
+        let done = done.map_err(|error| self.fail(error))?.is_some();
+        if done {
+            self.under_way[index] = None;
+            self.free.push(index);
+        }
+        Ok(done)
+    }
+
+    /// Notes a posted request, and gives what NCCL calls it by.
+    fn take(&mut self, posted: busbw_transport::Result<Option<Request>>, messages: usize) -> Result<*mut c_void> {
+        let Some(request) = posted.map_err(|error| self.fail(error))? else { return Ok(ptr::null_mut()) };
+        let Some(index) = self.free.pop() else { return Ok(ptr::null_mut()) };
+        self.under_way[index] = Some(UnderWay { request, messages });
+        Ok((&raw const self.tickets[index]).cast_mut().cast())
+    }
+
+    /// NCCL may ask again after an error; its log has it once.
+    fn fail(&mut self, error: busbw_transport::Error) -> Failure {
+        let failure = Failure::from(error);
+        if std::mem::replace(&mut self.told, true) { failure.again() } else { failure }
+    }
+}

@@ -1,0 +1,282 @@
+//! The embedded engine: a rank on cores, over shared memory within a host and TCP between hosts.
+
+use crate::backend::{Backend, Device, How, JobBackend, Memory, NicBytes};
+use crate::split::Split;
+use crate::{Error, Flags, Result, host_memory, limit};
+use busbw_collectives::Operation;
+use busbw_collectives::algorithms::Choice;
+use busbw_collectives::communicator::{Communicator, Options};
+use busbw_launch::{ProcessGroup, Rendezvous};
+use busbw_model::{Collective, Datatype, HostMemory, RedOp};
+use busbw_transport::host::Host;
+use busbw_transport::{Cancellation, Exchange, tcp};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// One rank on cores.
+pub struct Cpu {
+    world: ProcessGroup,
+    communicator: Communicator,
+    device: Device,
+    ranks_on_host: usize,
+    /// The group that is tested has all ranks of the job.
+    is_whole: bool,
+}
+
+impl Cpu {
+    /// Takes the place of this process's rank-thread number `thread` in its job, and connects it to the ranks of its group
+    /// (`NCCL_TESTS_SPLIT`). `variable` looks up the environment.
+    ///
+    /// # Errors
+    /// Says which rank cannot be reached or disagrees, or which setting cannot be followed.
+    pub fn join(
+        rendezvous: &Rendezvous,
+        thread: usize,
+        flags: &Flags,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self> {
+        let cancel = Cancellation::new();
+        let choice = choice(flags, variable)?;
+        let tcp = tcp_config(flags, variable)?;
+        let color = Split::read(variable)?.color((rendezvous.first_rank() / rendezvous.ranks_per_process()) as u32);
+        let mut world = rendezvous.join(thread, Arc::clone(&cancel))?;
+        let (rank, size) = (Exchange::rank(&world), Exchange::size(&world));
+        let info = world.ranks()[rank].clone();
+        let ranks_on_host = world.ranks().iter().filter(|other| other.host_id == info.host_id).count();
+        let local_rank = world.ranks()[..rank].iter().filter(|other| other.host_id == info.host_id).count();
+        let joined = world.split(i64::from(color), rank as i64).and_then(|mut group| {
+            let mut local = group.split(info.host_id as i64, rank as i64)?;
+            let host = Host::here(&info.host, info.host_id);
+            let (interface_names, address_family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
+            let token = rendezvous.token();
+            let options = Options { token, cancel, host, choice, tcp, interface_names, address_family };
+            Communicator::join(&mut group, &mut local, options)
+        });
+        let communicator = match joined {
+            Ok(communicator) => communicator,
+            Err(error) => return Err(Error::Job(world.fail(&error.to_string()))),
+        };
+        let device = Device {
+            rank,
+            group: color,
+            pid: info.pid,
+            host: info.host.split('.').next().unwrap_or_default().to_owned(),
+            device: local_rank,
+            bus_id: "0000:00:00".into(),
+            name: processor(),
+        };
+        let is_whole = communicator.size() == size;
+        Ok(Cpu { world, communicator, device, ranks_on_host, is_whole })
+    }
+
+    /// All ranks of the job.
+    pub(super) fn world(&mut self) -> &mut ProcessGroup {
+        &mut self.world
+    }
+
+    /// Runs a small operation of the engine itself, in place.
+    fn reduce_small(&mut self, values: &mut [f64], redop: RedOp) -> Result<()> {
+        let operation = Operation {
+            collective: Collective::AllReduce,
+            datatype: Datatype::Double,
+            redop,
+            count: values.len(),
+            root: 0,
+            send: values.as_ptr().cast(),
+            receive: values.as_mut_ptr().cast(),
+            counts: &[],
+        };
+        // SAFETY: the slice is both input and output, as an all-reduce in place has it.
+        unsafe { self.communicator.run(&operation)? };
+        Ok(())
+    }
+}
+
+/// Looks at settings that every rank would find wrong, before any is started.
+///
+/// # Errors
+/// The flag or variable, its value and what is allowed.
+pub fn check_settings(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+    choice(flags, variable)?;
+    tcp_config(flags, variable)?;
+    Split::read(variable)?;
+    Ok(())
+}
+
+fn choice(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<Choice> {
+    let (name, text) = match &flags.algo {
+        Some(text) => ("--algo", Some(text.clone())),
+        None => ("NCCL_ALGO", variable("NCCL_ALGO")),
+    };
+    let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(Choice::default()) };
+    busbw_collectives::algorithms::parse(&text).map_err(|why| Error::Setting(format!("{name}={text}: {why}")))
+}
+
+fn tcp_config(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<tcp::Config> {
+    let flag = |name: &str| match name {
+        "NCCL_SOCKET_NTHREADS" => flags.threads.map(|n| n.to_string()),
+        "NCCL_NSOCKS_PERTHREAD" => flags.sockets.map(|n| n.to_string()),
+        _ => None,
+    };
+    Ok(tcp::Config::from_env(&|name| flag(name).or_else(|| variable(name)))?)
+}
+
+/// The processor's name, marked as one.
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    format!("CPU {}", name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()))
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn details(&self) -> String {
+        self.communicator.transports()
+    }
+
+    fn memory(&mut self) -> Option<HostMemory> {
+        if self.hosts() == Some(1) { host_memory::measure(self.ranks_on_host) } else { None }
+    }
+
+    fn hosts(&self) -> Option<usize> {
+        let hosts: BTreeSet<u64> = self.world.ranks().iter().map(|info| info.host_id).collect();
+        Some(hosts.len())
+    }
+
+    fn rank(&self) -> usize {
+        self.communicator.rank()
+    }
+
+    fn nranks(&self) -> usize {
+        self.communicator.size()
+    }
+
+    fn describe(&self) -> Device {
+        self.device.clone()
+    }
+
+    fn available_bytes(&self) -> u64 {
+        limit::share_of_host(self.ranks_on_host)
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));
+        resident.and_then(|kib| kib.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Result<Memory> {
+        let buffer = self.communicator.alloc(bytes)?;
+        Ok(Memory::new(buffer.as_ptr(), buffer.len(), Box::new(buffer)))
+    }
+
+    unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.communicator.run(operation)? };
+        Ok(())
+    }
+
+    fn synchronize(&mut self) -> Result<()> {
+        Ok(()) // an operation is done when `run` returns
+    }
+
+    fn barrier(&mut self) -> Result<()> {
+        if !self.is_whole {
+            self.world.barrier()?;
+        }
+        // Ranks leave this within a microsecond of each other, which the process group cannot do.
+        self.reduce_small(&mut [0.0], RedOp::Max)
+    }
+
+    fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()> {
+        let ranks = Exchange::size(&self.world) as f64;
+        if self.is_whole {
+            let redop = match how {
+                How::Sum | How::Avg => RedOp::Sum,
+                How::Min => RedOp::Min,
+                How::Max => RedOp::Max,
+            };
+            self.reduce_small(values, redop)?;
+        } else {
+            reduce_over_all(&mut self.world, values, how)?;
+        }
+        if how == How::Avg {
+            values.iter_mut().for_each(|value| *value /= ranks);
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let all = self.world.all_gather(mine)?;
+        Ok((self.device.rank == 0).then_some(all))
+    }
+
+    fn nics(&mut self) -> Result<Vec<NicBytes>> {
+        let table = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+        Ok(nic_bytes(&self.device.host, &table))
+    }
+}
+
+impl JobBackend for Cpu {
+    fn begin(&self) {
+        self.world.enter();
+    }
+
+    /// Why `collective` does not go by the algorithm that was asked for, where it does not.
+    fn note(&self, collective: Collective) -> Option<String> {
+        self.communicator.note(collective)
+    }
+
+    fn leave(self) -> Result<()> {
+        self.world.leave_operation();
+        Ok(self.world.leave()?)
+    }
+
+    fn fail(self, reason: &str) -> String {
+        self.world.fail(reason)
+    }
+}
+
+fn reduce_over_all(world: &mut ProcessGroup, values: &mut [f64], how: How) -> Result<()> {
+    let mine: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    for (rank, theirs) in world.all_gather(&mine)?.iter().enumerate() {
+        let numbers = theirs.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+        for (value, number) in values.iter_mut().zip(numbers) {
+            *value = match how {
+                _ if rank == 0 => number,
+                How::Sum | How::Avg => *value + number,
+                How::Min => value.min(number),
+                How::Max => value.max(number),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// What `/proc/net/dev` counts for each interface but the loopback.
+fn nic_bytes(host: &str, table: &str) -> Vec<NicBytes> {
+    let read = |line: &str| {
+        let (name, counters) = line.split_once(':')?;
+        let counters: Vec<u64> = counters.split_whitespace().map_while(|number| number.parse().ok()).collect();
+        let (rx, tx) = (*counters.first()?, *counters.get(8)?);
+        Some(NicBytes { host: host.to_owned(), name: name.trim().to_owned(), tx, rx })
+    };
+    table.lines().filter_map(read).filter(|nic| nic.name != "lo").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_kernels_counters() {
+        let table = "Inter-|   Receive                                                |  Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
+            lo: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n  eth0: 123456 10 0 0 0 0 0 0 654321 9 0 0 0 0 0 0\n";
+        let nics = nic_bytes("h1", table);
+        assert_eq!(nics, [NicBytes { host: "h1".into(), name: "eth0".into(), tx: 654_321, rx: 123_456 }]);
+    }
+}

@@ -1,0 +1,123 @@
+//! A whole run: starts the job or takes this process's place in it, and gives rank 0 the answer.
+
+use crate::agent::Agent;
+use crate::lead::{Lead, OPENING, Progress};
+use crate::plan::Plan;
+use crate::wire::{Connection, Introduction};
+use crate::{Error, Result, rdma};
+use busbw_launch::job_rank::Lookup;
+use busbw_launch::start::cancel_on_signal;
+use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started, host};
+use busbw_model::LinkRun;
+use busbw_probe::Root;
+use busbw_transport::interfaces::{self, Interface};
+use busbw_transport::{Cancellation, Token};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long ranks may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(60);
+
+/// How the command was called.
+pub struct Call {
+    /// What to measure.
+    pub plan: Plan,
+    /// Where its ranks are to run.
+    pub invocation: Invocation,
+}
+
+/// Runs it. `progress` is told of each pair, on rank 0, which has the answer in the end.
+///
+/// # Errors
+/// One line that says what failed, where, and what to do.
+pub fn run(call: &Call, variable: Lookup<'_>, progress: &(dyn Fn(Progress) + Sync)) -> Result<Started<LinkRun>> {
+    call.invocation.begin(variable)?.and_then(|job_rank| match job_rank.size {
+        1 => Err(Error::Usage(
+            "a link has two ends: name the hosts (busbw link a b), start it with mpirun or srun, or try it out with --np 2"
+                .into(),
+        )),
+        _ => take_part(call, &job_rank, variable, progress),
+    })
+}
+
+/// Gets to know the other ranks, then leads or is led.
+fn take_part(
+    call: &Call,
+    job_rank: &JobRank,
+    variable: Lookup<'_>,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Started<LinkRun>> {
+    let cancel = Cancellation::new();
+    cancel_on_signal(&cancel)?;
+    let interface = interface(variable)?;
+    let listener = (job_rank.rank == 0).then(|| listen(&interface)).transpose()?;
+    let control = listener.as_ref().map(TcpListener::local_addr).transpose();
+    let control = control.map_err(|e| Error::system("ask where rank 0 listens", e))?;
+    let mine = Introduction {
+        host: host::name(variable),
+        host_id: host::id(variable),
+        interface: interface.name.clone(),
+        address: interface.address,
+        rate_gbit_s: rate_gbit_s(&interface),
+        rdma: rdma::find(&Root::live(), &call.plan.rdma, job_rank.local_rank),
+        control,
+    };
+    let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
+    let rendezvous = Rendezvous::open(job_rank, variable, settings)?;
+    let token = rendezvous.token();
+    let mut world = rendezvous.join(0, Arc::clone(&cancel))?;
+    let all = world.all_gather_values(&mine)?;
+    world.leave()?;
+    let Some(rank_0) = all.first().and_then(|first| first.control) else {
+        return Err(Error::Job("rank 0 did not say where it listens".into()));
+    };
+    let agent = Agent::new(interface, token, Arc::clone(&cancel));
+    let timeout = call.plan.timeout;
+    let Some(listener) = listener else {
+        agent.follow(connect(rank_0, token, job_rank.rank, timeout)?)?;
+        return Ok(Started::Ended(0));
+    };
+    let lead = Lead { plan: &call.plan, cancel: &cancel, progress };
+    std::thread::scope(|scope| {
+        // Rank 0 is an end as well, and led as the others are. What it has to say, its pairs say.
+        scope.spawn(move || connect(rank_0, token, 0, timeout).and_then(|connection| agent.follow(connection)));
+        let run = lead.gather(&listener, token, all).and_then(|peers| lead.run(peers));
+        if run.is_err() {
+            cancel.trigger("the run has failed");
+        }
+        run.map(Started::Here)
+    })
+}
+
+/// The interface that NCCL would take first.
+fn interface(variable: Lookup<'_>) -> Result<Interface> {
+    let (names, family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
+    let chosen = interfaces::choose(&interfaces::list()?, names.as_deref(), family.as_deref())?;
+    chosen.into_iter().next().ok_or_else(|| Error::Usage("no network interface to use; set NCCL_SOCKET_IFNAME".into()))
+}
+
+/// What the interface's driver says, where there is a device behind it: virtual ones say anything (veth 10 Gbit/s).
+fn rate_gbit_s(interface: &Interface) -> Option<f64> {
+    let folder = format!("/sys/class/net/{}", interface.name);
+    let real = ["device", "bonding"].iter().any(|entry| Root::live().exists(&format!("{folder}/{entry}")));
+    interface.speed_mbps.filter(|_| real).map(|speed| f64::from(speed) / 1e3)
+}
+
+fn listen(interface: &Interface) -> Result<TcpListener> {
+    let address = SocketAddr::new(interface.address, 0);
+    TcpListener::bind(address).map_err(|e| Error::system(format!("listen on {} ({address})", interface.name), e))
+}
+
+fn connect(rank_0: SocketAddr, token: Token, rank: usize, timeout: Duration) -> Result<Connection> {
+    let doing = |e| {
+        Error::system(format!("connect to rank 0 at {rank_0} (choose another interface with NCCL_SOCKET_IFNAME)"), e)
+    };
+    let mut stream = TcpStream::connect_timeout(&rank_0, timeout).map_err(doing)?;
+    let mut opening = Vec::with_capacity(OPENING);
+    opening.extend_from_slice(token.as_bytes());
+    opening.extend_from_slice(&(rank as u32).to_le_bytes());
+    stream.write_all(&opening).map_err(doing)?;
+    Connection::new(stream, timeout).map_err(doing)
+}

@@ -1,0 +1,82 @@
+//! A rank, as rank 0 sees it: asked one thing after the other, and lost for good once it does not answer.
+
+use crate::wire::{Answer, Connection, Introduction, Lost, Order};
+use busbw_transport::Cancellation;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a rank may need beyond what its task takes, to answer: a slow machine, a busy scheduler.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A rank, and what it said of itself.
+pub(crate) struct Peer {
+    pub introduction: Introduction,
+    connection: Option<Connection>,
+    cancel: Arc<Cancellation>,
+    /// Why it is lost.
+    pub trouble: Option<String>,
+}
+
+impl Peer {
+    pub fn new(introduction: Introduction, connection: Connection, cancel: Arc<Cancellation>) -> Self {
+        Peer { introduction, connection: Some(connection), cancel, trouble: None }
+    }
+
+    /// Gives an order, whose answer is waited for with [`Peer::answer`].
+    pub fn tell(&mut self, order: &Order) -> Result<(), String> {
+        let told = self.connection()?.send(order);
+        told.map_err(|lost| self.lost(&lost))
+    }
+
+    /// Waits for the answer to what takes so long.
+    pub fn answer(&mut self, takes: Duration) -> Result<Answer, String> {
+        let cancel = Arc::clone(&self.cancel);
+        let answered = self.connection()?.receive(Some(Instant::now() + takes + GRACE), &cancel);
+        match answered {
+            Ok(Answer::Failed(reason)) => Err(format!("{}: {reason}", self.introduction.host)),
+            Ok(answer) => Ok(answer),
+            Err(lost) => Err(self.lost(&lost)),
+        }
+    }
+
+    /// Gives an order and waits for its answer.
+    pub fn ask(&mut self, order: &Order, takes: Duration) -> Result<Answer, String> {
+        self.tell(order)?;
+        self.answer(takes)
+    }
+
+    fn dismiss(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            // Whoever is lost ends by itself.
+            let _ = connection.send(&Order::Leave);
+        }
+    }
+
+    /// It answered what nobody asked.
+    pub fn confused(&mut self) -> String {
+        self.lost(&Lost::Strange("another answer than what was asked".into()))
+    }
+
+    fn connection(&mut self) -> Result<&mut Connection, String> {
+        match (&mut self.connection, &self.trouble) {
+            (Some(connection), _) => Ok(connection),
+            (None, trouble) => Err(trouble.clone().unwrap_or_else(|| "has left".into())),
+        }
+    }
+
+    fn lost(&mut self, lost: &Lost) -> String {
+        self.connection = None;
+        if let Lost::Cancelled(reason) = lost {
+            // The run ends; the rank is not to blame.
+            return reason.clone();
+        }
+        let trouble = format!("{}: {lost}", self.introduction.host);
+        self.trouble.get_or_insert(trouble).clone()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}

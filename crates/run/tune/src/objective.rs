@@ -1,0 +1,208 @@
+//! What makes a setting good: the time that the command takes, a number in its output, or the busbw of a size.
+
+use busbw_ingest::read_bytes;
+use busbw_model::{Bytes, GBps};
+use regex::Regex;
+use regex_automata::dfa::{Automaton, dense};
+use regex_automata::util::start;
+use std::collections::HashSet;
+use std::fmt;
+use std::time::Duration;
+
+/// What is measured of every trial.
+#[derive(Debug, Clone)]
+pub enum Objective {
+    /// The wall time of the command.
+    WallTime,
+    /// The last number that an expression finds in the output.
+    Number {
+        /// The expression; its first group is the number, or all of it without groups.
+        regex: Regex,
+        /// Which numbers are better.
+        better: Better,
+    },
+    /// busbw of a size in a table of nccl-tests, the better of in-place and out-of-place.
+    Busbw(Bytes),
+}
+
+/// Which numbers are better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// Smaller ones.
+    Lower,
+    /// Greater ones.
+    Higher,
+}
+
+/// An expression that cannot find a number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectiveError {
+    /// It is none.
+    #[error("'{regex}' is no regular expression: {reason}")]
+    Regex {
+        /// As given.
+        regex: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No text matches it.
+    #[error("'{0}' never matches, whatever the output; correct the expression")]
+    NeverMatches(String),
+    /// More groups than one.
+    #[error("'{0}' has several groups: put the number into one pair of ( ), and (?: ) around the rest")]
+    Groups(String),
+}
+
+/// Why a trial's output holds no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoValue {
+    /// The expression matches nothing.
+    #[error("the output has nothing that '{0}' matches")]
+    NoMatch(String),
+    /// What it matches is no number.
+    #[error("'{0}' is no number")]
+    NoNumber(String),
+    /// No row of that size.
+    #[error("the output has no busbw of {0}; measure that size")]
+    NoRow(Bytes),
+}
+
+impl Objective {
+    /// The last number that an expression finds.
+    ///
+    /// # Errors
+    /// It is no expression, can match nothing, or has several groups.
+    pub fn number(text: &str, better: Better) -> Result<Self, ObjectiveError> {
+        let regex = Regex::new(text).map_err(|error| {
+            // The last line of regex's message says what is wrong; those before draw where.
+            let reason = error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_string();
+            ObjectiveError::Regex { regex: text.to_string(), reason }
+        })?;
+        if regex.captures_len() > 2 {
+            return Err(ObjectiveError::Groups(text.to_string()));
+        }
+        if !can_match(text) {
+            return Err(ObjectiveError::NeverMatches(text.to_string()));
+        }
+        Ok(Objective::Number { regex, better })
+    }
+
+    /// Which values are better.
+    pub fn better(&self) -> Better {
+        match self {
+            Objective::WallTime => Better::Lower,
+            Objective::Number { better, .. } => *better,
+            Objective::Busbw(_) => Better::Higher,
+        }
+    }
+
+    /// The unit of the value.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Objective::WallTime => "s",
+            Objective::Number { .. } => "",
+            Objective::Busbw(_) => "GB/s",
+        }
+    }
+
+    /// The value of a trial that ended well.
+    ///
+    /// # Errors
+    /// The output does not hold it.
+    pub fn value(&self, output: &str, wall_time: Duration) -> Result<f64, NoValue> {
+        match self {
+            Objective::WallTime => Ok(wall_time.as_secs_f64()),
+            Objective::Number { regex, .. } => number(regex, output),
+            Objective::Busbw(size) => busbw(output, *size).map(|busbw| busbw.0).ok_or(NoValue::NoRow(*size)),
+        }
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Objective::WallTime => f.write_str("wall time"),
+            Objective::Number { regex, .. } => write!(f, "the number of '{regex}'"),
+            Objective::Busbw(size) => write!(f, "busbw at {size}"),
+        }
+    }
+}
+
+fn number(regex: &Regex, output: &str) -> Result<f64, NoValue> {
+    let found = regex.captures_iter(output).last().ok_or_else(|| NoValue::NoMatch(regex.to_string()))?;
+    let text = found.get(1).or_else(|| found.get(0)).map_or("", |group| group.as_str()).trim();
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+    number.ok_or_else(|| NoValue::NoNumber(text.to_string()))
+}
+
+fn busbw(output: &str, size: Bytes) -> Option<GBps> {
+    let run = read_bytes(&[("the output", output.as_bytes())]).ok()?;
+    let rows = run.tables.iter().flat_map(|table| &table.rows).filter(|row| row.size == size);
+    let values: Vec<f64> = rows.filter_map(|row| row.best_busbw()).map(|busbw| busbw.0).collect();
+    (!values.is_empty()).then(|| GBps(values.iter().sum::<f64>() / values.len() as f64))
+}
+
+/// Whether any text matches an expression: whether its automaton has a state that matches and can be reached. An expression
+/// that is too large to tell is given the benefit of the doubt.
+fn can_match(text: &str) -> bool {
+    const STATES: usize = 1 << 16;
+    let config = dense::Config::new().dfa_size_limit(Some(8 << 20)).determinize_size_limit(Some(8 << 20));
+    let Ok(automaton) = dense::Builder::new().configure(config).build(text) else { return true };
+    let starts = [None, Some(b'\n'), Some(b'a'), Some(b' ')].into_iter();
+    let mut waiting: Vec<_> =
+        starts.filter_map(|before| automaton.start_state(&start::Config::new().look_behind(before)).ok()).collect();
+    let mut seen: HashSet<_> = waiting.iter().copied().collect();
+    while let Some(state) = waiting.pop() {
+        if automaton.is_match_state(state) || automaton.is_match_state(automaton.next_eoi_state(state)) {
+            return true;
+        }
+        if seen.len() > STATES {
+            return true;
+        }
+        let next = (0..=u8::MAX).map(|byte| automaton.next_state(state, byte));
+        waiting.extend(next.filter(|next| seen.insert(*next)));
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(regex: &str, output: &str) -> Result<f64, NoValue> {
+        Objective::number(regex, Better::Lower).unwrap().value(output, Duration::ZERO)
+    }
+
+    #[test]
+    fn the_last_number_counts() {
+        assert_eq!(value(r"loss ([\d.]+)", "loss 3.5\nloss 2.25\n"), Ok(2.25));
+        assert_eq!(value(r"\d+", "7 8"), Ok(8.0));
+        assert_eq!(value("loss (.*)", "loss none"), Err(NoValue::NoNumber("none".into())));
+        assert!(matches!(value("x", "y"), Err(NoValue::NoMatch(_))));
+    }
+
+    #[test]
+    fn expressions_that_find_nothing_are_refused() {
+        let cases = [
+            ("(", "no regular expression"),
+            (r"a^b", "never matches"),
+            (r"[^\s\S]", "never matches"),
+            ("(a)(b)", "groups"),
+        ];
+        for (regex, says) in cases {
+            let error = Objective::number(regex, Better::Lower).unwrap_err().to_string();
+            assert!(error.contains(says), "{regex}: {error}");
+        }
+        for regex in [r"^epoch: ([\d.]+)s$", r"\bsteps/s\b\s+(\d+)", "(?m)^time (.*)$"] {
+            assert!(Objective::number(regex, Better::Lower).is_ok(), "{regex}");
+        }
+    }
+
+    #[test]
+    fn busbw_is_that_of_the_table() {
+        let table = include_str!("../../../../tests/data/runs/h20-2x8-tcp/run.log");
+        let at = |size: u64| Objective::Busbw(Bytes(size)).value(table, Duration::ZERO);
+        assert_eq!(at(8 << 30), Ok(9.04));
+        assert_eq!(at(12), Err(NoValue::NoRow(Bytes(12))));
+    }
+}
