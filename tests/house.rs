@@ -142,7 +142,11 @@ fn reference() -> String {
     );
     write!(page, "\n## busbw\n\n```text\n{}\n```\n", overview.trim_end()).unwrap();
     for name in names {
-        write!(page, "\n## busbw {name}\n\n```text\n{}\n```\n", help(&[name]).trim_end()).unwrap();
+        let text = help(&[name]);
+        write!(page, "\n## busbw {name}\n\n```text\n{}\n```\n", text.trim_end()).unwrap();
+        if name == "plugin" {
+            write!(page, "\n## busbw plugin check\n\n```text\n{}\n```\n", help(&[name, "check"]).trim_end()).unwrap();
+        }
     }
     page
 }

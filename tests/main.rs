@@ -22,7 +22,7 @@ mod here {
     mod check;
     pub mod link;
     pub mod monitor;
-    mod net_plugins;
+    mod plugin_check;
     pub mod tune;
 }
 

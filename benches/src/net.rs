@@ -134,7 +134,7 @@ struct Plugin {
     cpu_s_per_gb: Vec<f64>,
 }
 
-/// What of `busbw net --json` is used here.
+/// What of `busbw plugin check --json` is used here.
 #[derive(Deserialize)]
 struct Answer {
     plugins: Vec<Found>,
@@ -285,10 +285,10 @@ fn iperf3(lab: &Lab, streams: u32, seconds: f64) -> Result<f64, NetError> {
     Err(NetError::Failed("iperf3's server does not listen".into()))
 }
 
-/// One run of `busbw net` with every plugin, busbw's own first.
+/// One run of `busbw plugin check` with every plugin, busbw's own first.
 fn plugins(lab: &Lab, test: &Test) -> Result<Vec<Found>, NetError> {
     let mut command = lab.leading(&test.busbw);
-    command.args(["net", "--measure-only", "--json", "--repeat", "3", "--size", SIZES]);
+    command.args(["plugin", "check", "--measure-only", "--json", "--repeat", "3", "--size", SIZES]);
     command.arg("--plugin").arg(&test.plugin);
     for other in &test.others {
         for (threads, sockets) in GRID {
@@ -297,8 +297,8 @@ fn plugins(lab: &Lab, test: &Test) -> Result<Vec<Found>, NetError> {
         }
     }
     command.args([Lab::address(1), Lab::address(2)]);
-    let answer: Answer = serde_json::from_value(json(&mut command, "busbw net")?)
-        .map_err(|error| NetError::Failed(format!("busbw net gave no result: {error}")))?;
+    let answer: Answer = serde_json::from_value(json(&mut command, "busbw plugin check")?)
+        .map_err(|error| NetError::Failed(format!("busbw plugin check gave no result: {error}")))?;
     Ok(answer.plugins)
 }
 

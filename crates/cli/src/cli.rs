@@ -36,7 +36,10 @@ pub enum Command {
     Bench(Box<Bench>),
     Link(Box<crate::link::Link>),
     Monitor(Monitor),
-    Net(Box<crate::net::Net>),
+    Plugin(crate::plugin::Plugin),
+    /// What `plugin check` was called before
+    #[command(hide = true)]
+    Net(Box<crate::plugin::Check>),
     Rules(crate::rules::Rules),
     Doctor(Doctor),
     /// Print completions for a shell

@@ -14,8 +14,8 @@ mod generate;
 mod link;
 mod memory;
 mod monitor;
-mod net;
 mod output;
+mod plugin;
 mod predict;
 mod progress;
 mod rules;
@@ -55,7 +55,9 @@ fn run() -> Result<ExitCode, String> {
         cli::Command::Simulate(flags) => simulate::run(flags),
         cli::Command::Link(flags) => link::run(flags),
         cli::Command::Monitor(flags) => monitor::run(flags),
-        cli::Command::Net(flags) => net::run(flags),
+        cli::Command::Plugin(plugin::Plugin { verb: plugin::Verb::Check(flags) }) | cli::Command::Net(flags) => {
+            plugin::check(flags)
+        }
         cli::Command::Rules(flags) => rules::run(flags),
         cli::Command::Doctor(flags) => doctor::run(flags),
         cli::Command::Completions { shell } => generate::completions(*shell),

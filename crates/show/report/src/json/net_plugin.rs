@@ -1,4 +1,4 @@
-//! The answer of `busbw net`.
+//! The answer of `busbw plugin check`.
 
 use busbw_model::answer::Answer;
 use busbw_model::{LinkLatency, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport};
@@ -15,7 +15,7 @@ pub fn write_net_plugins(run: &PluginRun, out: &mut dyn io::Write) -> io::Result
     super::write(&Plugins::new(run), out)
 }
 
-/// What `busbw net --json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gb_per_s), latencies are microseconds (_us). No
+/// What `busbw plugin check --json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gb_per_s), latencies are microseconds (_us). No
 /// number is rounded; a number that is not finite is null. Readers must bear fields that are not described here: they may be
 /// added without a new schema name.
 #[derive(Serialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! `busbw net`: NCCL's net plugins, held against NCCL's rules and against each other.
+//! `busbw plugin check`: tests NCCL's net plugins by NCCL's rules, and measures them side by side.
 
 use crate::cli::{Color, TableOutput};
 use crate::progress::Bar;
@@ -9,19 +9,36 @@ use busbw_model::{Bytes, PluginRun};
 use busbw_plugin_check::{Call, Candidate, Plan, Progress, job, rule_names, subprocess};
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Hold NCCL's net plugins against NCCL's rules and each other, without a GPU
+/// Test and benchmark NCCL net plugins without a GPU
+#[derive(Args)]
+#[command(after_help = GROUP_EXAMPLES, arg_required_else_help = true)]
+pub struct Plugin {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub enum Verb {
+    Check(Box<Check>),
+}
+
+const GROUP_EXAMPLES: &str = "Examples:
+  busbw plugin check --plugin libnccl-net-busbw.so
+  busbw plugin check --plugin ./a.so --plugin ./b.so --measure-only";
+
+/// Test net plugins by NCCL's rules, and measure them side by side
 ///
-/// Loads any libnccl-net*.so in processes of its own, between two local processes or two hosts, and plays NCCL's part: connects,
-/// posts, tests, closes and dies as NCCL may. Then measures all plugins in turn: bandwidth by size, latency, message rate, and
-/// the processor time that 10^9 bytes cost.
+/// Loads any libnccl-net*.so in processes of its own, on this host or on two hosts, and does what NCCL may do: it connects, posts,
+/// tests, closes and dies. Then it measures all plugins in turn: bandwidth by size, latency, message rate, and the processor
+/// time that 10^9 bytes cost.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Net {
+pub struct Check {
     /// A plugin; several are compared. Variables for it follow an @: x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4
     #[arg(long = "plugin", value_name = "PATH", required_unless_present = "is_subprocess", value_parser = candidate,
           value_hint = ValueHint::FilePath)]
@@ -85,18 +102,18 @@ pub struct Net {
     output: TableOutput,
 
     /// Be the process that loads a plugin
-    #[arg(long = "act", hide = true)]
+    #[arg(long = "subprocess", hide = true)]
     is_subprocess: bool,
 }
 
 const EXAMPLES: &str = "Examples:
-  busbw net --plugin libnccl-net-busbw.so                    rules and figures, between two local processes
-  busbw net --plugin libnccl-net-busbw.so a b                between two hosts
-  busbw net --plugin ./a.so --plugin ./b.so --measure-only   two plugins side by side
-  busbw net --plugin 'x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4' --plugin x.so --size 1M,64M
-  busbw net --plugin x.so --interface 8 --rules-only         as an older NCCL would load it
-  busbw net --plugin x.so --rules-only --rule order,tags -T 60
-  busbw net --plugin x.so --json | jq '.plugins[0].rules[] | select(.outcome == \"broken\")'
+  busbw plugin check --plugin libnccl-net-busbw.so             rules and figures, between two processes
+  busbw plugin check --plugin libnccl-net-busbw.so a b         between two hosts
+  busbw plugin check --plugin a.so --plugin b.so --measure-only  two plugins side by side
+  busbw plugin check --plugin x.so@NCCL_NSOCKS_PERTHREAD=4 --plugin x.so --size 1M,64M
+  busbw plugin check --plugin x.so --interface 8 --rules-only  as an older NCCL would load it
+  busbw plugin check --plugin x.so --rules-only --rule order,tags -T 60
+  busbw plugin check --plugin x.so --json | jq '.plugins[0].rules[] | select(.outcome == \"broken\")'
 
 Exit status:
   0  every plugin works and keeps every rule that was tried
@@ -116,7 +133,7 @@ fn candidate(text: &str) -> Result<Candidate, String> {
     Ok(Candidate { path, settings })
 }
 
-impl Net {
+impl Check {
     fn call(&self) -> Result<Call, String> {
         let mut sizes = if self.rules_only { Vec::new() } else { self.size.clone() };
         sizes.sort_unstable();
@@ -134,7 +151,7 @@ impl Net {
         };
         let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(",")).or_else(|| self.list.clone());
         let invocation = Invocation::of_two_ends(hosts, Some(2), self.dry_run).map_err(|error| error.to_string())?;
-        Ok(Call { plan, invocation, subprocess_arguments: vec!["net".into(), "--act".into()] })
+        Ok(Call { plan, invocation, subprocess_arguments: ["plugin", "check", "--subprocess"].map(Into::into).into() })
     }
 
     fn rules(&self) -> Vec<String> {
@@ -147,7 +164,7 @@ impl Net {
 }
 
 /// Runs the subcommand.
-pub fn run(flags: &Net) -> Result<ExitCode, String> {
+pub fn check(flags: &Check) -> Result<ExitCode, String> {
     if flags.is_subprocess {
         return Ok(subprocess::run());
     }
@@ -159,7 +176,7 @@ pub fn run(flags: &Net) -> Result<ExitCode, String> {
     output::finish(ended, |run| answer(flags, &run))
 }
 
-fn answer(flags: &Net, run: &PluginRun) -> Result<ExitCode, String> {
+fn answer(flags: &Check, run: &PluginRun) -> Result<ExitCode, String> {
     output::write(flags.output.file(), |out| {
         if flags.output.is_json() {
             return json::write_net_plugins(run, out);

@@ -1,4 +1,4 @@
-//! `busbw net` on a plugin that keeps NCCL's rules, and on the same plugin with one of them broken at a time.
+//! `busbw plugin check` on a plugin that keeps NCCL's rules, and on the same plugin with one of them broken at a time.
 
 use crate::support::command::BUSBW;
 use crate::support::plugin::library;
@@ -44,7 +44,7 @@ impl Simple {
 
 fn net(arguments: &[&str], breaks: Option<&str>) -> Ended {
     let mut command = Command::new(BUSBW);
-    command.arg("net").args(arguments).env_remove("BREAK");
+    command.args(["plugin", "check"]).args(arguments).env_remove("BREAK");
     if let Some(rule) = breaks {
         command.env("BREAK", rule);
     }
@@ -64,6 +64,15 @@ fn rules<'a>(plugin: &'a Value, outcome: &str) -> Vec<&'a str> {
 fn seen<'a>(plugin: &'a Value, rule: &str) -> &'a str {
     let rules = plugin["rules"].as_array().expect("rules").iter();
     rules.filter(|found| found["rule"] == rule).find_map(|found| found["seen"].as_str()).unwrap_or_default()
+}
+
+#[test]
+fn the_old_name_still_works() {
+    let mut command = Command::new(BUSBW);
+    command.args(["net", "--plugin", "/nowhere/libnccl-net.so", "--rules-only"]);
+    let ended = run(command, LIMIT);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("/nowhere/libnccl-net.so"), "{ended:?}");
 }
 
 #[test]
