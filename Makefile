@@ -47,11 +47,12 @@ test-all: test ## And labs (as root), tutorials, PyTorch, pages in a browser, pa
 	@scripts/test-packages
 	@$(SKIPPED)
 
-lint: ## Check formatting, lints, docs and dependencies
+lint: ## Check formatting, lints, docs, dependencies, the arrows between wings, the glossary's words, and schemas
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile tests --locked --all-targets -- -D warnings
 	$(CARGO) clippy --profile tests --locked -p busbw-pages --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --profile tests --locked --no-deps --document-private-items --quiet
+	$(CARGO) test --profile tests --locked --quiet -p busbw -p busbw-report --test all -- house:: wings:: schemas::
 	@scripts/lint-python
 	@scripts/lint-licences
 	@scripts/lint-fuzz

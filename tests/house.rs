@@ -15,7 +15,7 @@ use std::process::Command;
 const MOST_LINES: usize = 500;
 
 /// Files below `folder` with one of these endings; not what tests read, nor what was built.
-fn sources(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+pub fn sources(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

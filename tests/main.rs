@@ -9,6 +9,7 @@ mod explain;
 mod facts;
 mod fleet;
 mod house;
+mod outputs;
 mod predict;
 mod rules;
 mod simulate;

@@ -84,3 +84,30 @@ fn crates_import_only_the_wings_below_them() {
         }
     }
 }
+
+/// Names such as `ingest::scan` in the map: a file of the crate, or an item that the crate declares.
+#[test]
+fn the_map_names_what_is_there() {
+    let map = fs::read_to_string(root_folder().join("docs/architecture.md")).unwrap();
+    let path = regex::Regex::new(r"`([a-z_]+)::(?:[a-z_]+::)*([A-Za-z_]+)`").unwrap();
+    let crates = crates();
+    let mut named = 0;
+    for found in path.captures_iter(&map) {
+        let own = found[1].replace('_', "-");
+        // `torch::hook` is Python's; pytest finds that.
+        let Some(folder) = crates.iter().find(|folder| name(folder) == own || folder.ends_with(&own)) else { continue };
+        let sources = super::house::sources(&folder.join("src"), &[".rs"]);
+        let is_file = |file: &PathBuf| {
+            file.file_stem().is_some_and(|stem| *stem == found[2]) || file.ends_with(format!("{}/mod.rs", &found[2]))
+        };
+        let item = regex::Regex::new(&format!(r"\b(fn|struct|enum|trait|mod|const) {}\b", &found[2])).unwrap();
+        let is_declared = |file: &PathBuf| item.is_match(&fs::read_to_string(file).unwrap());
+        assert!(
+            sources.iter().any(|file| is_file(file) || is_declared(file)),
+            "docs/architecture.md names {}",
+            &found[0]
+        );
+        named += 1;
+    }
+    assert!(named > 30, "only {named} names were found");
+}

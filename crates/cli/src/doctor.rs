@@ -35,10 +35,7 @@ pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
 }
 
 fn save(path: &Path, run: &busbw_model::Run, diagnosis: &busbw_model::Diagnosis) -> Result<(), String> {
-    let mut text = Vec::new();
-    let written =
-        busbw_report::json::write_explain(run, diagnosis, &mut text).and_then(|()| std::fs::write(path, &text));
-    written.map_err(|e| format!("{}: {e}; choose a place that can be written with --output", path.display()))
+    output::write(Some(path), |out| busbw_report::json::write_explain(run, diagnosis, out))
 }
 
 /// The benchmark that measures this machine.

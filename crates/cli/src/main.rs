@@ -27,6 +27,8 @@ mod verbs;
 
 use clap::FromArgMatches;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
@@ -43,7 +45,12 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, String> {
-    let cli = cli::Cli::from_arg_matches(&verbs::matches()).unwrap_or_else(|error| error.exit());
+    // A limit of file sizes is then an error of the write, which names the file, and not the end of the process.
+    let heard = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard).map_err(|error| error.to_string())?;
+    let matches = verbs::matches();
+    output::refuse_inputs(&matches)?;
+    let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match &cli.command {
         cli::Command::Explain(flags) => explain::run(flags),
         cli::Command::Check(flags) => check::run(flags),

@@ -25,6 +25,7 @@ pub fn run(flags: &Monitor) -> Result<ExitCode, String> {
         thresholds: flags.thresholds.as_deref().map_or(Ok(Thresholds::default()), thresholds)?,
         record: flags.record.clone(),
         perfetto: flags.perfetto.clone(),
+        force: flags.force,
         prometheus: flags.prometheus,
     };
     let on_screen = !(flags.once || flags.json || flags.quiet) && io::stdout().is_terminal();

@@ -1,10 +1,12 @@
-//! Where answers go: standard output, or the file of --output; and what is said beside them.
+//! Where answers go: standard output, or a file, which replaces another only when it is whole; and what is said beside them.
 
 use busbw_launch::Started;
+use clap::ArgMatches;
 use std::fmt::Display;
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Has `print` write to the file, or to standard output without one. A reader of standard output that leaves early has
@@ -16,8 +18,60 @@ pub fn write(file: Option<&Path>, print: impl FnOnce(&mut dyn Write) -> io::Resu
             other => other.map_err(|e| format!("standard output: {e}")),
         };
     };
-    let written = File::create(path).and_then(|file| flushed(file, print));
-    written.map_err(|e| format!("{}: {e}; choose a place that can be written", path.display()))
+    replace(path, print).map_err(|e| format!("{}: {e}; choose a place that can be written", path.display()))
+}
+
+/// Writes beside the file first: where the disk is full or somebody interrupts, what was there before is there still.
+fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    // A link stays a link.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let there = path.metadata().ok();
+    if there.as_ref().is_some_and(|there| !there.is_file()) {
+        return flushed(File::create(path)?, print);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Of a new file's permissions, the umask takes its part.
+    let new = Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new().prefix(".busbw-").permissions(new).tempfile_in(folder)?;
+    flushed(&mut file, print)?;
+    if let Some(there) = there {
+        file.as_file().set_permissions(there.permissions())?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Flags that name a file to write.
+const WRITTEN: [&str; 4] = ["output", "save", "record", "perfetto"];
+
+/// Refuses to write to what the same command line reads: a file, a file of a folder, or standard input.
+pub fn refuse_inputs(matches: &ArgMatches) -> Result<(), String> {
+    if let Some((_, matches)) = matches.subcommand() {
+        return refuse_inputs(matches);
+    }
+    let values = |id: &str| matches.try_get_raw(id).ok().flatten().into_iter().flatten().map(PathBuf::from);
+    let ids = matches.ids().map(clap::Id::as_str);
+    let (written, read): (Vec<&str>, Vec<&str>) = ids.partition(|id| WRITTEN.contains(id));
+    let read = read.into_iter().flat_map(values).chain([PathBuf::from("/dev/stdin")]);
+    let read: Vec<(PathBuf, (u64, u64))> =
+        read.filter_map(|path| Some((path.canonicalize().ok()?, identity(&path)?))).collect();
+    for flag in written {
+        for path in values(flag).filter(|path| path.is_file()) {
+            let (own, whole) = (identity(&path), path.canonicalize().unwrap_or_default());
+            if read.iter().any(|(other, identity)| Some(*identity) == own || other.is_dir() && whole.starts_with(other))
+            {
+                return Err(format!("{}: this command reads it; choose another file for --{flag}", path.display()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The number of a file, whatever it is called: its device and inode.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.dev(), file.ino()))
 }
 
 /// Ends a command that runs with several ranks: with rank 0's `answer`, a command line, or a status.

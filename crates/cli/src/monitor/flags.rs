@@ -56,6 +56,10 @@ pub struct Monitor {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
 
+    /// Replace a recording or trace that is there already
+    #[arg(long)]
+    pub force: bool,
+
     /// Serve Prometheus at this port of 127.0.0.1, or at ADDRESS:PORT: GET /metrics, in node_exporter's names
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub prometheus: Option<SocketAddr>,

@@ -37,6 +37,8 @@ pub struct Options {
     pub record: Option<PathBuf>,
     /// Write a trace for Perfetto here.
     pub perfetto: Option<PathBuf>,
+    /// Replace recordings and traces that are there.
+    pub force: bool,
     /// Serve Prometheus here.
     pub prometheus: Option<SocketAddr>,
 }
@@ -55,6 +57,9 @@ pub enum SessionError {
         /// The system's error.
         error: io::Error,
     },
+    /// A recording cannot be made again.
+    #[error("{0} is there already; choose another name, or replace it with --force")]
+    There(String),
     /// The address that Prometheus is to be served at.
     #[error("--prometheus {address}: {error}; choose a free port of an address of this host")]
     Address {
@@ -91,12 +96,12 @@ impl Intake {
     /// A file cannot be written.
     pub fn new(options: &Options) -> Result<Self, SessionError> {
         let recorder = |path: &PathBuf| {
-            let recorder = File::create(path).and_then(Recorder::new).map_err(SessionError::at(path))?;
+            let recorder = Recorder::new(create(path, options.force)?).map_err(SessionError::at(path))?;
             Ok::<_, SessionError>((path.clone(), recorder))
         };
         let trace = |path: &PathBuf| {
-            let file = File::create(path).map(BufWriter::new);
-            Ok::<_, SessionError>((path.clone(), file.and_then(Trace::new).map_err(SessionError::at(path))?))
+            let file = BufWriter::new(create(path, options.force)?);
+            Ok::<_, SessionError>((path.clone(), Trace::new(file).map_err(SessionError::at(path))?))
         };
         let server =
             |address: SocketAddr| Server::start(address).map_err(|error| SessionError::Address { address, error });
@@ -106,6 +111,11 @@ impl Intake {
             trace: options.perfetto.as_ref().map(trace).transpose()?,
             server: options.prometheus.map(server).transpose()?,
         })
+    }
+
+    /// Whether it does anything that nobody need look at.
+    pub(crate) fn keeps_or_serves(&self) -> bool {
+        self.recorder.is_some() || self.trace.is_some() || self.server.is_some()
     }
 
     /// Where Prometheus is served.
@@ -149,6 +159,17 @@ impl Intake {
     }
 }
 
+/// Opens a file to write to. What is no file, such as a pipe or /dev/null, has nothing that could be lost.
+fn create(path: &Path, force: bool) -> Result<File, SessionError> {
+    if force || path.metadata().is_ok_and(|there| !there.is_file()) {
+        return File::create(path).map_err(SessionError::at(path));
+    }
+    File::create_new(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => SessionError::There(path.display().to_string()),
+        _ => SessionError::at(path)(error),
+    })
+}
+
 /// Runs until the count is reached, the recording ends, nobody reads any more, or a signal comes. Returns what moved in all.
 ///
 /// # Errors
@@ -159,13 +180,29 @@ pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Writ
     if let Some(address) = intake.address() {
         say(&format!("http://{address}/metrics"));
     }
+    go_on(&mut source, &mut intake, &mut stop, options.count, view, out)?;
+    intake.finish()
+}
+
+/// Takes and shows moments, at most `count`, until the source or somebody ends it.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn go_on(
+    source: &mut Source,
+    intake: &mut Intake,
+    stop: &mut Stop,
+    count: Option<u64>,
+    view: View,
+    out: &mut dyn Write,
+) -> Result<(), SessionError> {
     let mut shown = 0;
-    while options.count.is_none_or(|count| shown < count) {
+    while count.is_none_or(|count| shown < count) {
         let Some(due) = source.due_in() else { break };
         if stop.wait(due) {
             break;
         }
-        let Some(moment) = intake.next(&mut source)? else { break };
+        let Some(moment) = intake.next(source)? else { break };
         // The first has nothing to be compared with.
         if moment.interval_us.is_none() {
             if let Some(untold) = source.untold() {
@@ -179,7 +216,7 @@ pub fn run(mut source: Source, options: &Options, view: View, out: &mut dyn Writ
         }
         shown += 1;
     }
-    intake.finish()
+    Ok(())
 }
 
 fn show(moment: &Moment, view: View, first: bool, out: &mut dyn Write) -> io::Result<()> {

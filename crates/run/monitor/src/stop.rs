@@ -14,14 +14,17 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Listens for signals from now on, instead of being ended by them.
+    /// Listens for signals from now on, instead of being ended by them. SIGHUP stays ignored where nohup has it ignored.
     ///
     /// # Errors
     /// The system has no descriptors left.
     pub fn on_signals() -> io::Result<Self> {
         let (signals, written) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM] {
             pipe::register(signal, written.try_clone()?)?;
+        }
+        if !ignores(SIGHUP) {
+            pipe::register(SIGHUP, written)?;
         }
         Ok(Stop { signals, wanted: false })
     }
@@ -49,4 +52,11 @@ impl Stop {
             ),
         }
     }
+}
+
+/// Whether this process was told to ignore a signal, by proc(5).
+fn ignores(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

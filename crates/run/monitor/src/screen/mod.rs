@@ -3,10 +3,8 @@
 mod draw;
 mod panes;
 mod run;
-mod svg;
 
 pub use run::run;
-pub use svg::svg;
 
 use crate::alerts::Alert;
 use crate::known::Quantity;

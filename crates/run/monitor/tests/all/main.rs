@@ -6,3 +6,4 @@ mod common;
 mod moments;
 mod screen;
 mod serve;
+mod svg;

@@ -2,8 +2,9 @@
 
 use crate::common;
 
+use crate::svg::svg;
 use busbw_monitor::Tracker;
-use busbw_monitor::screen::{Asked, Screen, svg};
+use busbw_monitor::screen::{Asked, Screen};
 use common::{node, node_with_a_silent_gpu};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;

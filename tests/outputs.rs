@@ -1,0 +1,117 @@
+//! Files that busbw writes never destroy what a user has: an input, the previous report, a recording.
+
+use crate::support::command::{self, BUSBW};
+use crate::support::skip::root_folder;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+use tempfile::{TempDir, tempdir};
+
+const RUN: &str = "tests/data/runs/h20-2x8-tcp/run.log";
+
+/// A folder with `run.log`, another name for it, and a link to it.
+fn with_a_log() -> (TempDir, Vec<u8>) {
+    let folder = tempdir().expect("a folder");
+    let log = fs::read(root_folder().join(RUN)).expect("the log is there");
+    fs::write(folder.path().join("run.log"), &log).expect("written");
+    symlink("run.log", folder.path().join("link.log")).expect("a link");
+    fs::hard_link(folder.path().join("run.log"), folder.path().join("other.log")).expect("another name");
+    (folder, log)
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_input_is_never_written_to() {
+    let (folder, log) = with_a_log();
+    for line in [
+        "explain run.log -o run.log",
+        "explain run.log -o link.log --format html",
+        "explain link.log --output=other.log",
+        "explain . -o other.log",
+        "compare run.log link.log -o run.log",
+        "predict run.log --json -o run.log",
+        "simulate other.log -o run.log",
+    ] {
+        let output = command::busbw(folder.path(), &line.split(' ').collect::<Vec<_>>(), None);
+        assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("this command reads it; choose another file for --output"),
+            "{line}: {}",
+            stderr(&output)
+        );
+        assert!(fs::read(folder.path().join("run.log")).expect("it is there") == log, "{line} changed the log");
+    }
+    let mut command = Command::new(BUSBW);
+    command.current_dir(folder.path()).args(["explain", "-", "-o", "run.log"]);
+    let output =
+        command.stdin(File::open(folder.path().join("run.log")).expect("opened")).output().expect("busbw runs");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(fs::read(folder.path().join("run.log")).expect("it is there") == log);
+}
+
+/// What is in a folder, but for the inputs.
+fn written(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| !name.ends_with(".log")).collect()
+}
+
+#[test]
+fn a_report_is_replaced_by_a_whole_one_or_stays() {
+    let (folder, _) = with_a_log();
+    let explain = |limit: &str| {
+        let line = format!("{limit} exec \"$0\" explain run.log --format html -o report.html");
+        Command::new("sh").args(["-c", &line, BUSBW]).current_dir(folder.path()).output().expect("sh runs")
+    };
+    let report = folder.path().join("report.html");
+    let output = explain("");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let first = fs::read(&report).expect("the report is there");
+    // A full disk, as far as a write can tell: no file may grow beyond a block.
+    let output = explain("ulimit -f 1;");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("report.html: File too large"), "{}", stderr(&output));
+    assert!(fs::read(&report).expect("the report is there") == first, "the previous report was destroyed");
+    assert_eq!(written(folder.path()), ["report.html"], "nothing is left behind");
+}
+
+#[test]
+fn links_and_permissions_stay_and_devices_are_written_to() {
+    let (folder, _) = with_a_log();
+    let kept = folder.path().join("kept.html");
+    fs::write(&kept, "before").expect("written");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(&kept, private).expect("permissions can be set");
+    symlink("kept.html", folder.path().join("link.html")).expect("a link");
+    for path in ["link.html", "/dev/null", "/dev/stdout"] {
+        let output = command::busbw(folder.path(), &["explain", "run.log", "--format", "html", "-o", path], None);
+        assert_eq!(output.status.code(), Some(1), "{path}: {}", stderr(&output));
+    }
+    assert!(folder.path().join("link.html").is_symlink());
+    assert!(fs::read_to_string(&kept).expect("the report is there").contains("<html"));
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&kept.metadata().expect("it is there")) & 0o777, 0o600);
+}
+
+#[test]
+fn a_recording_is_replaced_with_force_alone() {
+    let folder = tempdir().expect("a folder");
+    let monitor = |more: &[&str]| {
+        let arguments = [&["monitor", "--once", "-i", "50ms"], more].concat();
+        command::busbw(folder.path(), &arguments, None)
+    };
+    for flag in ["--record", "--perfetto"] {
+        let file = folder.path().join(flag);
+        let flag = [flag, file.to_str().expect("UTF-8")];
+        assert_eq!(monitor(&flag).status.code(), Some(0));
+        let first = fs::read(&file).expect("it is there");
+        let output = monitor(&flag);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains("is there already; choose another name, or replace it with --force"));
+        assert!(fs::read(&file).expect("it is there") == first);
+        assert_eq!(monitor(&[&flag[..], &["--force"]].concat()).status.code(), Some(0));
+    }
+}
