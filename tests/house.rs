@@ -55,15 +55,10 @@ fn no_file_is_too_long_to_read() {
     assert!(long.is_empty(), "more than {MOST_LINES} lines; split them by what they do: {long:?}");
 }
 
-/// Crates whose modules still have either style.
-const MIXED_MODULES: [&str; 5] = ["cli", "judge", "model", "read/probe", "show"];
-
 #[test]
 fn a_module_with_others_in_it_is_a_folder_with_mod_rs() {
-    let is_mixed =
-        |file: &PathBuf| MIXED_MODULES.iter().any(|name| file.starts_with(root_folder().join("crates").join(name)));
-    let files = sources(&root_folder().join("crates"), &[".rs"]);
-    let beside: Vec<_> = files.iter().filter(|file| !is_mixed(file) && file.with_extension("").is_dir()).collect();
+    let files = ["crates", "benches"].into_iter().flat_map(|room| sources(&root_folder().join(room), &[".rs"]));
+    let beside: Vec<_> = files.filter(|file| file.with_extension("").is_dir()).collect();
     assert!(beside.is_empty(), "x.rs beside a folder x; make it x/mod.rs: {beside:?}");
 }
 

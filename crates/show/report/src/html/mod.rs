@@ -28,7 +28,7 @@ use busbw_predict::Cluster;
 use markup::{escape, section, table, with_code};
 use std::collections::BTreeMap;
 
-const CSS: &str = include_str!("html/page.css");
+const CSS: &str = include_str!("page.css");
 /// Inputs and problems that are listed at most.
 const MAX_LISTED: usize = 100;
 
