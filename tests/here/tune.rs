@@ -213,7 +213,7 @@ fn an_interrupt_ends_the_trial_and_keeps_the_others() {
     signal(running.id(), "INT");
     let ended = running.ended(PATIENCE);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stdout.contains("no result yet (interrupted: the same command goes on)"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("no result yet (interrupted; the same command continues)"), "{}", ended.stdout);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
         (&["typo.toml"], "typo.toml: line 1"),
         (&["nothing"], "choose one of sockets, ib, algo, channels"),
         (&["--var", "A=1,2", "--where", "A > 2"], "contradictory"),
-        (&["--var", "NCCL_SOCKET_NTHREAD=1"], "NCCL reads no such variable, but NCCL_SOCKET_NTHREADS"),
+        (&["--var", "NCCL_SOCKET_NTHREAD=1"], "NCCL has no variable NCCL_SOCKET_NTHREAD. Did you mean NCCL_SOCKET_NTHREADS?"),
         (&["--var", "NCCL_SOCKET_NTHREADS=32"], "numbers from 1 to 16"),
         (&["--var", "A=1", "--minimize", "a^b"], "never matches"),
         (&["--var", "A=1", "--maximize", "("], "no regular expression"),

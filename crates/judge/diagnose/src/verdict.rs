@@ -30,7 +30,7 @@ pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged])
 }
 
 const NOTHING_JUDGED: &str =
-    "Nothing in the input can be judged: give the whole output of all ranks, run with NCCL_DEBUG=INFO";
+    "The input has nothing to judge: give the whole output of all ranks, run with NCCL_DEBUG=INFO";
 
 /// The question of the first thing that is undecided.
 fn question(judged: &[Judged]) -> Option<&str> {

@@ -35,7 +35,7 @@ pub struct Call {
 pub fn run(call: &Call, variable: Lookup<'_>, progress: &(dyn Fn(Progress) + Sync)) -> Result<Started<LinkRun>> {
     call.invocation.begin(variable)?.and_then(|job_rank| match job_rank.size {
         1 => Err(Error::Usage(
-            "a link has two ends: name the hosts (busbw link a b), start it with mpirun or srun, or try it out with --np 2"
+            "a link needs two hosts: name them (busbw link a b), start busbw with mpirun or srun, or try it on this host with --np 2"
                 .into(),
         )),
         _ => take_part(call, &job_rank, variable, progress),

@@ -24,7 +24,7 @@ impl Limit {
                     return cancelled.trigger(reason);
                 }
                 if Instant::now() >= deadline {
-                    return cancelled.trigger(format!("nothing came of it within {} s", time.as_secs()));
+                    return cancelled.trigger(format!("no result within {} s", time.as_secs()));
                 }
             }
         });

@@ -54,7 +54,7 @@ impl Peer {
 
     /// It answered what nobody asked.
     pub fn confused(&mut self) -> String {
-        self.lost(&Lost::Strange("another answer than what was asked".into()))
+        self.lost(&Lost::Strange("an unexpected answer".into()))
     }
 
     fn connection(&mut self) -> Result<&mut Connection, String> {

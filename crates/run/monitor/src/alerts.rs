@@ -57,7 +57,7 @@ pub enum ThresholdError {
     #[error("{0}")]
     Shape(String),
     /// It names a counter that busbw has no alert for.
-    #[error("no alert for {0}; `busbw monitor --list-alerts` prints those that there are")]
+    #[error("no alert for {0}; `busbw monitor --list-alerts` prints all alerts")]
     Unknown(String),
 }
 

@@ -153,6 +153,6 @@ fn own(metrics: &mut Metrics, snapshot: &Snapshot) {
     for alert in &snapshot.alerts {
         let place = alert.device.to_string();
         let labels = [("place", place.as_str()), ("counter", alert.counter.as_str()), ("code", alert.code.as_str())];
-        metrics.gauge("busbw_alert_moved", "By how much a counter moved that should not.", &labels, alert.moved as f64);
+        metrics.gauge("busbw_alert_moved", "Increase of an error counter.", &labels, alert.moved as f64);
     }
 }

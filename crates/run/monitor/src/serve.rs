@@ -80,7 +80,7 @@ fn answer(connection: &TcpStream, shown: &Shown) -> io::Result<()> {
             let snapshot = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
             ("200 OK", snapshot.map_or_else(String::new, |snapshot| prometheus::text(&snapshot)))
         }
-        Request::Refused(status) => (status, format!("{status}; GET /metrics is all there is\n")),
+        Request::Refused(status) => (status, format!("{status}; only GET /metrics is served\n")),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\

@@ -38,7 +38,7 @@ pub enum Better {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectiveError {
     /// It is none.
-    #[error("'{regex}' is no regular expression: {reason}")]
+    #[error("'{regex}' is not a regular expression: {reason}")]
     Regex {
         /// As given.
         regex: String,
@@ -57,10 +57,10 @@ pub enum ObjectiveError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoValue {
     /// The expression matches nothing.
-    #[error("the output has nothing that '{0}' matches")]
+    #[error("nothing in the output matches '{0}'")]
     NoMatch(String),
     /// What it matches is no number.
-    #[error("'{0}' is no number")]
+    #[error("'{0}' is not a number")]
     NoNumber(String),
     /// No row of that size.
     #[error("the output has no busbw of {0}; measure that size")]

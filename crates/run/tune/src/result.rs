@@ -109,7 +109,7 @@ fn summary(tuning: &Tuning, sweep: &SweepResult, rules: &Rules) -> String {
         _ if best.is_default() => "no setting is better than the default".into(),
         Some((_, default)) if default.standing == TunedStanding::Tied => {
             format!(
-                "no setting is better than the default, as far as the test tells; {} has the best mean",
+                "no setting is significantly better than the default; {} has the best mean",
                 best.name()
             )
         }
@@ -139,9 +139,9 @@ fn improvement(tuning: &Tuning, best: &TunedSetting, default: &TunedSetting) -> 
 
 fn ending(sweep: &SweepResult, rules: &Rules) -> &'static str {
     match sweep.stopped {
-        Some(Stop::Interrupted) => " (interrupted: the same command goes on)",
-        Some(Stop::OutOfTime) => " (its time is spent: the same command with more goes on)",
+        Some(Stop::Interrupted) => " (interrupted; the same command continues)",
+        Some(Stop::OutOfTime) => " (time limit reached; the same command with a higher limit continues)",
         None if rules.exhaustive || sweep.race.is_decided() => "",
-        None => " (undecided when the trials were spent: more rounds may tell)",
+        None => " (not decided within these rounds; try more --rounds)",
     }
 }

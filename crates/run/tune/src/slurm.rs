@@ -212,7 +212,7 @@ impl Job {
         self.absent = if queued.contains(&self.id) { 0 } else { self.absent + 1 };
         (self.absent >= LOOKS).then(|| {
             let reason =
-                format!("job {} ended without a word: cancelled, out of its time, or its node failed", self.id);
+                format!("job {} ended without a result: it was cancelled, reached its time limit, or its node failed", self.id);
             (Ended::Badly(reason), Duration::ZERO)
         })
     }

@@ -69,11 +69,11 @@ pub enum StoreError {
         source: rusqlite::Error,
     },
     /// Another process has it open.
-    #[error("{}: another busbw tune is at work there; wait for it, or choose another place with --store", .0.display())]
+    #[error("{}: another busbw tune is running there; wait for it, or choose another place with --store", .0.display())]
     InUse(PathBuf),
     /// The trials of something else.
     #[error(
-        "{}: holds trials of another {what}; repeat that command to go on with it, or choose another place with --store",
+        "{}: holds trials of another {what}; repeat that command to continue it, or choose another place with --store",
         path.display()
     )]
     Foreign {

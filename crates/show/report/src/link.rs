@@ -73,7 +73,7 @@ pub(crate) fn loss(figures: &LinkFigures) -> Option<String> {
         return Some(format!("packets lost or out of order: {}", counters.join(", ")));
     }
     let share = figures.resent_share.filter(|share| *share >= 0.001)?;
-    Some(format!("{:.1}% of TCP's segments were sent again", share * 100.0))
+    Some(format!("TCP retransmitted {:.1}% of segments", share * 100.0))
 }
 
 /// `3 ends, TCP over eth0, NICs of 25 Gbit/s`.

@@ -134,9 +134,9 @@ impl Suspect {
     pub fn likeness(&self, measured: GBps) -> String {
         let Suspect { trouble: Trouble { words, .. }, busbw } = self;
         if busbw.0 < ALIKE * measured.0 {
-            format!(" With {words}, {busbw} would be predicted: about what was measured.")
+            format!(" With {words}, the prediction is {busbw}: close to the measurement.")
         } else {
-            format!(" With {words}, {busbw} at best would be predicted, and small messages as late as here.")
+            format!(" With {words}, the prediction is at most {busbw}, with the latency of small messages that was measured.")
         }
     }
 }

@@ -140,7 +140,7 @@ pub(super) fn tcp(hints: &Words, machine: Option<&Machine>, assumptions: &mut Ve
     let plain = ["plain", "kernel", "socket", "sockets", "without", "no"].iter().any(|word| hints.has(word));
     match offered {
         Some((name, transport @ (NetTransport::Tcpx | NetTransport::Tcpxo))) if !plain => {
-            assumptions.push(format!("TCP is taken to be {}, which {name} is made for.", transport.name()));
+            assumptions.push(format!("TCP means {} here, because {name} has it.", transport.name()));
             transport
         }
         _ => NetTransport::Tcp,
@@ -165,7 +165,7 @@ pub(super) fn other(hints: &Words, assumptions: &mut Vec<String>) -> NetTranspor
         return tcp;
     }
     assumptions
-        .push("The network is taken to be RDMA over Ethernet, because the description does not say which.".into());
+        .push("Network: RDMA over Ethernet, because the description does not say which.".into());
     NetTransport::Roce
 }
 

@@ -22,7 +22,7 @@ const CONFIDENCE: f64 = 0.95;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// Nothing to hold against each other.
-    #[error("one run is no comparison; name two or more")]
+    #[error("a comparison needs two runs or more")]
     OnlyOne,
     /// A run without a table of the test.
     #[error("{name}: no table{of}; give the output of nccl-tests or of busbw bench")]
@@ -41,7 +41,7 @@ pub enum CompareError {
         tests: String,
     },
     /// A run whose rows of one size are no repetitions.
-    #[error("{name}: measured {size} with several {what}, which are no repetitions; measure one of them")]
+    #[error("{name}: measured {size} with several {what}, which are not repetitions; measure one of them")]
     SeveralKinds {
         /// The run.
         name: String,
@@ -67,8 +67,7 @@ pub enum CompareError {
     },
     /// Different numbers of ranks.
     #[error(
-        "{first} has {first_ranks} ranks and {other} {other_ranks}: their times are not comparable; compare runs of as many \
-         ranks, or use --anyway"
+        "{first} has {first_ranks} ranks and {other} {other_ranks}: their times are not comparable; compare runs with the same number of ranks, or use --anyway"
     )]
     Ranks {
         /// The first run.
@@ -167,11 +166,11 @@ fn method(measured: &[Measured]) -> String {
     let even = contest::EVEN_PCT;
     if measured.iter().all(|run| run.repetitions() > 1) {
         format!(
-            "{TEST} at {:.0}% confidence and a difference of at least {even:.0}%; intervals: {INTERVAL}, 95%",
+            "Significance test: {TEST}, {:.0}% confidence. Differences under {even:.0}% are ignored. Intervals: {INTERVAL}, 95%.",
             CONFIDENCE * 100.0
         )
     } else {
-        format!("a difference of at least {even:.0}%: without repetitions of every run there is no test")
+        format!("Differences under {even:.0}% are ignored: not every run was repeated, so there is no significance test.")
     }
 }
 

@@ -53,10 +53,10 @@ pub enum SpaceError {
     #[error("{0}: is there twice; give its values in one place")]
     Twice(String),
     /// A name that the environment cannot hold.
-    #[error("'{0}' is no name of a variable: letters, digits and _ are, and a digit is not first")]
+    #[error("'{0}' is not a variable name: use letters, digits and _, and do not start with a digit")]
     BadName(String),
     /// A variable of NCCL's that it does not have.
-    #[error("{name}: NCCL reads no such variable{meant}; correct it, or use --unchecked if a plugin reads it", meant = nearest.as_ref().map(|n| format!(", but {n}")).unwrap_or_default())]
+    #[error("NCCL has no variable {name}.{meant} If a plugin reads it, use --unchecked", meant = nearest.as_ref().map(|n| format!(" Did you mean {n}?")).unwrap_or_default())]
     Unknown {
         /// The name.
         name: String,
@@ -90,8 +90,8 @@ pub enum SpaceError {
     },
     /// No combination is allowed.
     #[error("the space is contradictory: {} {constraints}", match combinations {
-        1 => "its only combination does not fulfil".to_string(),
-        count => format!("none of its {count} combinations fulfils"),
+        1 => "its only combination does not satisfy".to_string(),
+        count => format!("none of its {count} combinations satisfies"),
     })]
     Contradictory {
         /// How many there are.
@@ -275,7 +275,7 @@ mod tests {
             (&["A="], &[], "A: has no values"),
             (&["A=1"], &["B < 2"], "B is no variable of this space"),
             (&["A=1,2"], &["A > 2"], "contradictory: none of its 2 combinations fulfils 'A > 2'"),
-            (&["NCCL_SOCKET_NTHREAD=1"], &[], "NCCL reads no such variable, but NCCL_SOCKET_NTHREADS"),
+            (&["NCCL_SOCKET_NTHREAD=1"], &[], "NCCL has no variable NCCL_SOCKET_NTHREAD. Did you mean NCCL_SOCKET_NTHREADS?"),
             (&["NCCL_SOCKET_NTHREADS=17"], &[], "numbers from 1 to 16"),
             (&["NCCL_PROTO=Fast"], &[], "choose one of LL, LL128, Simple"),
             (&["1A=2"], &[], "no name of a variable"),

@@ -129,7 +129,7 @@ fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> O
     let listed = run.nodes.iter().map(nics).max().filter(|nics| *nics > 0);
     let sending = run.communicators.first().map(senders).filter(|gpus| *gpus > 0);
     if let (None, Some(sending)) = (listed, sending) {
-        notes.push(format!("A host is taken to have {sending} NICs, because its rings leave it from {sending} GPUs."));
+        notes.push(format!("{sending} NICs per host, because its rings leave it from {sending} GPUs."));
     }
     listed.or(sending)
 }
@@ -206,7 +206,7 @@ fn gpu_direct(run: &Run, notes: &mut Vec<String>) -> Option<bool> {
         GdrUse::All => true,
         GdrUse::None => false,
         GdrUse::Mixed => {
-            notes.push("All connections are taken to use GPUDirect RDMA, though some of the log do not.".to_string());
+            notes.push("All connections use GPUDirect RDMA, although some in the log do not.".to_string());
             true
         }
     })
