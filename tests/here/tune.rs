@@ -258,7 +258,10 @@ fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
         (&["typo.toml"], "typo.toml: line 1"),
         (&["nothing"], "choose one of sockets, ib, algo, channels"),
         (&["--var", "A=1,2", "--where", "A > 2"], "contradictory"),
-        (&["--var", "NCCL_SOCKET_NTHREAD=1"], "NCCL has no variable NCCL_SOCKET_NTHREAD. Did you mean NCCL_SOCKET_NTHREADS?"),
+        (
+            &["--var", "NCCL_SOCKET_NTHREAD=1"],
+            "NCCL has no variable NCCL_SOCKET_NTHREAD. Did you mean NCCL_SOCKET_NTHREADS?",
+        ),
         (&["--var", "NCCL_SOCKET_NTHREADS=32"], "numbers from 1 to 16"),
         (&["--var", "A=1", "--minimize", "a^b"], "never matches"),
         (&["--var", "A=1", "--maximize", "("], "no regular expression"),

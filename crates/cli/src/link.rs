@@ -133,7 +133,6 @@ fn ascending<T: Ord + Copy>(values: &[T]) -> Vec<T> {
     values
 }
 
-/// Runs the subcommand.
 pub fn run(flags: &Link) -> Result<ExitCode, String> {
     let call = flags.call()?;
     let bar = Bar::new(1, "round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");

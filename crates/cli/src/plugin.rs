@@ -164,7 +164,6 @@ impl Check {
     }
 }
 
-/// Runs the subcommand.
 pub fn check(flags: &Check) -> Result<ExitCode, String> {
     if flags.is_subprocess {
         return Ok(subprocess::run());

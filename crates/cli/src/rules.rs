@@ -78,7 +78,6 @@ struct With {
     json: bool,
 }
 
-/// Runs the subcommand.
 pub fn run(flags: &Rules) -> Result<ExitCode, String> {
     match &flags.what {
         What::Test { folder, with } => test(folder, with),

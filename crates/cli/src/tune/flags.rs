@@ -168,7 +168,6 @@ impl Tune {
         Ok(space)
     }
 
-    /// What is best.
     pub fn objective(&self) -> Result<Objective, String> {
         match (&self.minimize, &self.maximize, self.busbw) {
             (Some(regex), ..) => Objective::number(regex, Better::Lower).map_err(|e| format!("--minimize {e}")),
@@ -186,7 +185,6 @@ impl Tune {
         (!found).then_some(program)
     }
 
-    /// How the race is run.
     pub fn rules(&self) -> Rules {
         let default = Rules::default();
         Rules {

@@ -13,7 +13,7 @@ pub(crate) fn verdict(findings: &[Finding], judged: &[Judged]) -> Verdict {
         _ if question(judged).is_some() => Verdict::Inconclusive,
         _ if passed(&[Subject::Speed]) => Verdict::Healthy,
         _ if passed(&[Subject::Course, Subject::Results]) => Verdict::NoErrors,
-        // A sound machine says nothing of a run that did not come up.
+        // A healthy machine does not show that a run came up.
         _ if passed(&[Subject::Host]) && judged.iter().all(|one| one.subject == Subject::Host) => Verdict::Healthy,
         _ => Verdict::Inconclusive,
     }

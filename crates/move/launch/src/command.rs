@@ -13,16 +13,13 @@ pub enum Tool {
     OpenMpi,
     /// MPICH's mpirun (hydra).
     Mpich,
-    /// Slurm's srun.
     Srun,
 }
 
 /// A [`Tool`], and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Starter {
-    /// Which one.
     pub tool: Tool,
-    /// The program.
     pub program: PathBuf,
 }
 

@@ -7,6 +7,8 @@
 //!
 //! Nothing here knows what a collective is.
 
+#![warn(missing_docs)] // others build on this crate
+
 pub mod error;
 pub mod host;
 pub mod interfaces;

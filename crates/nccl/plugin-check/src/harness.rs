@@ -41,7 +41,6 @@ enum Status {
 pub(crate) struct Subprocess {
     child: Child,
     socket: UnixStream,
-    /// When its last step began.
     began: Instant,
     /// Why nothing more can be asked of it.
     lost: Option<Outcome>,
@@ -132,7 +131,7 @@ impl Subprocess {
     }
 
     fn kill(&mut self) {
-        // It may have ended by itself; either way it is gone after this.
+        // It may have ended already; either way it is gone after this.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -10,7 +10,6 @@ use std::sync::LazyLock;
 pub(crate) struct Wanted {
     /// PyTorch's reader, which wants the line with its labels: they name the rank.
     pub torch: bool,
-    /// Another reader of text.
     pub other: bool,
     /// [`ends::read`].
     pub end: bool,

@@ -19,7 +19,6 @@ fn gather<T: Serialize + DeserializeOwned>(backend: &mut dyn Backend, mine: &T) 
     all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(strange)).collect::<Result<_>>().map(Some)
 }
 
-/// The device list.
 pub fn gather_devices(backend: &mut dyn Backend) -> Result<Option<Vec<Device>>> {
     let mine = backend.describe();
     gather(backend, &mine)

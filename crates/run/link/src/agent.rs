@@ -18,7 +18,6 @@ pub(crate) struct Agent {
     pub token: Token,
     /// Raised when the whole run ends.
     pub cancel: Arc<Cancellation>,
-    /// Ready for a connection.
     end: Option<End>,
     /// The last connection, which its other end may still need.
     kept: Option<Kept>,

@@ -13,7 +13,6 @@ pub(crate) struct Peer {
     pub introduction: Introduction,
     connection: Option<Connection>,
     cancel: Arc<Cancellation>,
-    /// Why it is lost.
     pub trouble: Option<String>,
 }
 
@@ -47,7 +46,7 @@ impl Peer {
 
     fn dismiss(&mut self) {
         if let Some(mut connection) = self.connection.take() {
-            // Whoever is lost ends by itself.
+            // A rank that is lost ends on its own.
             let _ = connection.send(&Order::Leave);
         }
     }

@@ -28,9 +28,7 @@ const SMALL: u64 = 8;
 pub(crate) enum Measure {
     /// The client writes into the server's memory.
     Write,
-    /// The client reads from it.
     Read,
-    /// Both write.
     WriteBothWays,
     /// One small write after the other, to and fro.
     Latency,
@@ -124,7 +122,6 @@ impl Perftest {
     }
 }
 
-/// The figures of the last row.
 fn figures(printed: &str) -> Option<PerftestFigures> {
     let mut reader = PerftestReader::default();
     for text in printed.lines() {

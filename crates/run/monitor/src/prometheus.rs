@@ -9,9 +9,7 @@ use std::fmt::Write as _;
 /// What a scrape shows.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// The sample.
     pub sample: Sample,
-    /// The alerts that stand.
     pub alerts: Vec<Alert>,
 }
 
@@ -37,7 +35,6 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The text of a scrape.
 pub fn text(snapshot: &Snapshot) -> String {
     let mut metrics = Metrics::default();
     let sample = &snapshot.sample;

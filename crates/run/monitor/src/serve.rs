@@ -38,12 +38,10 @@ impl Server {
         Ok(Server { shown, address })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Shows this from now on.
     pub fn show(&self, snapshot: Snapshot) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
     }
@@ -53,7 +51,7 @@ fn accept(listener: &TcpListener, shown: &Shown) {
     let connections = Arc::new(AtomicUsize::new(0));
     for connection in listener.incoming() {
         let Ok(connection) = connection else {
-            // No descriptors left: others end soon.
+            // No descriptors left; other connections end soon, so try again.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -63,7 +61,7 @@ fn accept(listener: &TcpListener, shown: &Shown) {
         }
         let (shown, counted) = (Arc::clone(shown), Arc::clone(&connections));
         let started = std::thread::Builder::new().name("scrape".into()).spawn(move || {
-            // Whoever went away, or was too slow, gets no answer.
+            // A client that has closed its connection, or is too slow, gets no answer.
             let _ = answer(&connection, &shown);
             counted.fetch_sub(1, Ordering::AcqRel);
         });

@@ -34,14 +34,12 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The scale of all figures.
     pub fn of(all: impl Iterator<Item = f64>) -> Self {
         let all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
         let upper = upper_quartile(all.iter().copied()).filter(|_| all.len() > 2);
         Scale { upper, least: all.into_iter().reduce(f64::min).unwrap_or(0.0) }
     }
 
-    /// How a figure compares.
     pub fn level(&self, value: f64) -> Level {
         match value / self.upper.unwrap_or(value) {
             share if share < FAR_BELOW => Level::FarBelow,
@@ -61,7 +59,6 @@ impl Scale {
     }
 }
 
-/// A figure that may be missing.
 pub(crate) fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "·".into(), gbit)
 }

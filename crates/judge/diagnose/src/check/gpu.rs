@@ -79,7 +79,9 @@ fn sensors(devices: &[GpuDevice], sheet: &mut Sheet) {
         let sheet = sheet.about(format!("GPU {}", gpu.index));
         match readable {
             true => sheet.ok(ITEM, "temperature and clocks can be read"),
-            false if one_answers => sheet.warn(ITEM, "report no temperature and no clocks", Some(Code::GpuError), REMEDY),
+            false if one_answers => {
+                sheet.warn(ITEM, "report no temperature and no clocks", Some(Code::GpuError), REMEDY)
+            }
             false => sheet.skip(ITEM, "of no GPU can be read: does the driver work? `sudo dmesg | grep amdgpu`"),
         }
     }

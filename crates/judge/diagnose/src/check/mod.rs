@@ -65,9 +65,12 @@ fn heard(hello: &Hello, sheet: &mut Sheet) {
                           or name the interface that joins them: `export NCCL_SOCKET_IFNAME=eth0 OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`";
     match &hello.apart {
         None => sheet.ok("hello", "started from another host, and answered"),
-        Some(why) => {
-            sheet.fail("hello", format!("answers alone, but not together with the others: {why}"), Some(Code::MpiLaunch), REMEDY)
-        }
+        Some(why) => sheet.fail(
+            "hello",
+            format!("answers alone, but not together with the others: {why}"),
+            Some(Code::MpiLaunch),
+            REMEDY,
+        ),
     }
 }
 

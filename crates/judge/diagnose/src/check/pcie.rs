@@ -79,7 +79,7 @@ fn link(device: &Device, sheet: &mut Sheet) {
     let is_slow = |most: &PcieLink| now.width < most.width || (!device.is_gpu && now.speed_gts < most.speed_gts);
     let needed = device.ports_gbps / 8.0;
     let starves = needed > now.gb_per_s();
-    // Of a slot that lspci's paste does not show nothing is known.
+    // lspci's output may lack the slot; then nothing is known about it.
     let both = slot.map_or(!device.is_partial, &is_slow);
     if is_slow(most) && both {
         sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), REMEDY);

@@ -59,7 +59,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     for port in &active {
         mtu(node, *port, sheet);
     }
-    // show_gids tells no state.
+    // show_gids does not print the port's state.
     for port in ports.iter().filter(|port| port.is_active() && port.is_roce() || port.has_v2()) {
         gid(node, *port, sheet);
     }

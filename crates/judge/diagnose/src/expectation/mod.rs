@@ -209,7 +209,6 @@ impl Prospect<'_> {
         format!("{}: {} with {}", self.words(), row.algorithm, row.protocol)
     }
 
-    /// How, and what was assumed.
     fn why(&self) -> String {
         let assumed: Vec<&str> = self.cluster().assumptions.iter().map(|one| one.trim_end_matches('.')).collect();
         if assumed.is_empty() { self.how() } else { format!("{}. Assumed: {}", self.how(), assumed.join("; ")) }

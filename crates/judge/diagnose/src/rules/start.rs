@@ -19,7 +19,6 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 pub(crate) struct Start<'a> {
     case: &'a Case<'a>,
     comm: &'a Communicator,
-    /// How many ranks it has.
     pub nranks: u32,
     /// Ranks that came up.
     pub up: Vec<u32>,

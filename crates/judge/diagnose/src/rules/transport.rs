@@ -76,11 +76,9 @@ pub(super) fn asks_for_sockets(set: &EnvSetting) -> bool {
 
 /// Why sockets are in use.
 enum Why<'a> {
-    /// A variable asks for them.
     Asked(&'a EnvSetting),
     /// `NET/IB : No device found`.
     NoDevice(&'a SourceLine),
-    /// The log does not tell.
     Unknown,
 }
 

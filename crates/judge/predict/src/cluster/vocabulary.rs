@@ -12,9 +12,7 @@ pub(super) struct LinkText<'a> {
     pub(super) intra: &'a str,
     /// `A100 80GB (p4de.24xlarge)`.
     pub(super) gpu: &'a str,
-    /// GPUs of a host.
     pub(super) gpus: usize,
-    /// The GPU.
     pub(super) model: &'a GpuModel,
 }
 
@@ -164,8 +162,7 @@ pub(super) fn other(hints: &Words, assumptions: &mut Vec<String>) -> NetTranspor
     if let Some(tcp) = tcp_like(hints) {
         return tcp;
     }
-    assumptions
-        .push("Network: RDMA over Ethernet, because the description does not say which.".into());
+    assumptions.push("Network: RDMA over Ethernet, because the description does not say which.".into());
     NetTransport::Roce
 }
 

@@ -32,7 +32,6 @@ pub struct Buffers {
     pub receive: *mut u8,
     /// Elements, as NCCL's function of the collective counts them.
     pub count: usize,
-    /// Their type.
     pub datatype: DataType,
 }
 
@@ -65,12 +64,10 @@ impl Communicator {
         Ok(Pending { nccl: Arc::clone(nccl), raw, nranks })
     }
 
-    /// How many ranks it has.
     pub fn nranks(&self) -> usize {
         self.nranks
     }
 
-    /// Its library.
     pub fn nccl(&self) -> &Arc<Nccl> {
         &self.nccl
     }
@@ -141,7 +138,7 @@ impl Communicator {
         let Buffers { send, receive, count, datatype } = *buffers;
         let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
         let api = &self.nccl.api;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         let (call, result) = unsafe {
             match which {
                 Reduction::AllReduce => {
@@ -167,7 +164,7 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn broadcast(&self, buffers: &Buffers, root: usize, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         let result = unsafe {
             let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
             (self.nccl.api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream.raw())
@@ -184,7 +181,7 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn all_gather(&self, buffers: &Buffers, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         let result = unsafe {
             let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
             (self.nccl.api.all_gather)(send, receive, count, datatype, comm, stream.raw())
@@ -204,7 +201,7 @@ impl Communicator {
         let Buffers { send, receive, count, datatype } = *buffers;
         let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
         let api = &self.nccl.api;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         let (call, result) = unsafe {
             match which {
                 Whole::AllToAll => {
@@ -239,7 +236,7 @@ impl Communicator {
         stream: &Stream,
     ) -> Result<()> {
         let comm = self.raw()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         let result = unsafe { (self.nccl.api.send)(from.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
         self.nccl.checked("ncclSend", result)
     }
@@ -260,7 +257,7 @@ impl Communicator {
         stream: &Stream,
     ) -> Result<()> {
         let comm = self.raw()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         let result = unsafe { (self.nccl.api.receive)(to.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
         self.nccl.checked("ncclRecv", result)
     }

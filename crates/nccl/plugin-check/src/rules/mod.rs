@@ -52,7 +52,11 @@ pub(crate) const ALL: &[Rule] = &[
         asks: "as many requests as NCCL keeps in flight (32; 8 in version 6) are accepted before any is tested",
         run: requests::as_many_as_nccl,
     },
-    Rule { name: "busy", asks: "one request too many returns null, to be tried again, not an error", run: requests::busy },
+    Rule {
+        name: "busy",
+        asks: "one request too many returns null, to be tried again, not an error",
+        run: requests::busy,
+    },
     Rule {
         name: "both-ways",
         asks: "connections in both directions carry large messages at the same time",
@@ -69,14 +73,9 @@ pub(crate) const ALL: &[Rule] = &[
         asks: "close returns while requests are in flight, and the other end gets an error or its data",
         run: ending::close_under_way,
     },
-    Rule {
-        name: "peer-death",
-        asks: "when the other process dies, test returns an error",
-        run: ending::peer_death,
-    },
+    Rule { name: "peer-death", asks: "when the other process dies, test returns an error", run: ending::peer_death },
 ];
 
-/// The names of all rules.
 pub fn rule_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|rule| rule.name)
 }

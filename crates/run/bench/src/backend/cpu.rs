@@ -69,7 +69,6 @@ impl Cpu {
         Ok(Cpu { world, communicator, device, ranks_on_host, is_whole })
     }
 
-    /// All ranks of the job.
     pub(super) fn world(&mut self) -> &mut ProcessGroup {
         &mut self.world
     }
@@ -174,7 +173,7 @@ impl Backend for Cpu {
     }
 
     unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller keeps the buffers of the operation valid until this returns.
         unsafe { self.communicator.run(operation)? };
         Ok(())
     }

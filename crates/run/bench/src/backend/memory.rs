@@ -15,7 +15,6 @@ impl Memory {
         Memory { pointer, len, _owner: owner }
     }
 
-    /// The first byte.
     pub fn pointer(&self) -> *mut u8 {
         self.pointer
     }
@@ -25,7 +24,6 @@ impl Memory {
         self.len
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -211,7 +211,6 @@ fn packets_lost(run: &LinkRun, link: &Link, figures: &LinkFigures) -> Finding {
 struct LimitedFlows {
     from: usize,
     to: usize,
-    /// What one flow carries.
     one_gbit_s: f64,
     /// How many flows carry most, and how much.
     best: (u32, f64),
@@ -268,7 +267,6 @@ pub(super) fn flow_limit(run: &LinkRun) -> Option<Finding> {
     Some(Finding { remedy, ..finding(Code::SocketTuning, Severity::Info, 0.8, title, explanation) })
 }
 
-/// Nothing stands out.
 pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
     let rates = || run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s));
     let (least, most) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);

@@ -27,69 +27,40 @@ pub enum CompareError {
     /// A run without a table of the test.
     #[error("{name}: no table{of}; give the output of nccl-tests or of busbw bench")]
     NoTable {
-        /// The run.
         name: String,
         /// ` of all_reduce`, where one was asked for.
         of: String,
     },
-    /// A run of several tests.
     #[error("{name}: holds several tests: {tests}; choose one with --collective, or give files with one test each")]
-    SeveralTests {
-        /// The run.
-        name: String,
-        /// What they are.
-        tests: String,
-    },
+    SeveralTests { name: String, tests: String },
     /// A run whose rows of one size are no repetitions.
     #[error("{name}: measured {size} with several {what}, which are not repetitions; measure one of them")]
     SeveralKinds {
-        /// The run.
         name: String,
-        /// The size.
         size: Bytes,
         /// `datatypes (-d)`.
         what: &'static str,
     },
-    /// Different collectives.
     #[error(
         "{first} measured {first_test} and {other} {other_test}: their speeds are not comparable; compare runs of one \
          collective, or use --anyway"
     )]
     Collectives {
-        /// The first run.
         first: String,
-        /// What it measured.
         first_test: String,
-        /// The other.
         other: String,
         /// What that measured.
         other_test: String,
     },
-    /// Different numbers of ranks.
     #[error(
         "{first} has {first_ranks} ranks and {other} {other_ranks}: their times are not comparable; compare runs with the same number of ranks, or use --anyway"
     )]
-    Ranks {
-        /// The first run.
-        first: String,
-        /// Its ranks.
-        first_ranks: u32,
-        /// The other.
-        other: String,
-        /// Its ranks.
-        other_ranks: u32,
-    },
+    Ranks { first: String, first_ranks: u32, other: String, other_ranks: u32 },
     /// Runs without a size in common.
     #[error("no size was measured in {first} and in {other}; measure both with the same -b, -e and -f")]
-    NoCommonSize {
-        /// The first run.
-        first: String,
-        /// The other.
-        other: String,
-    },
+    NoCommonSize { first: String, other: String },
 }
 
-/// What is compared.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
     /// The collective, of runs that hold several.
@@ -170,7 +141,9 @@ fn method(measured: &[Measured]) -> String {
             CONFIDENCE * 100.0
         )
     } else {
-        format!("Differences under {even:.0}% are ignored: not every run was repeated, so there is no significance test.")
+        format!(
+            "Differences under {even:.0}% are ignored: not every run was repeated, so there is no significance test."
+        )
     }
 }
 

@@ -157,7 +157,7 @@ impl Operator {
             (Operator::Equal, ..) => Value::Truth(a == b),
             (Operator::Unequal, ..) => Value::Truth(a != b),
             (_, Value::Number(a), Value::Number(b)) => self.of_numbers(*a, *b),
-            // Text is neither more nor less than anything.
+            // Texts have no order.
             _ => Value::Truth(false),
         }
     }

@@ -6,7 +6,6 @@ use crate::cluster::hardware::{BoardWiring, Pcie};
 use crate::cluster::{CpuVendor, Generation, GpuLinks, environment};
 use busbw_model::{GBps, PathType};
 
-/// Completes the links.
 pub(super) fn complete(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
     let domain = facts.links.domain.or(facts.gpu.model.and_then(|model| model.domain));
     match kind(facts, domain, notes) {
@@ -37,7 +36,9 @@ fn kind(facts: &Facts, domain: Option<usize>, notes: &mut Vec<String>) -> LinkKi
         return LinkKind::Single;
     }
     if nvlink_off {
-        notes.push("NCCL's variables turn P2P off, including NVLink, so GPUs exchange data through host memory.".to_string());
+        notes.push(
+            "NCCL's variables turn P2P off, including NVLink, so GPUs exchange data through host memory.".to_string(),
+        );
         return LinkKind::Pcie;
     }
     let wiring = facts.machine.and_then(|m| m.links).or(facts.gpu.model.map(|model| model.wiring));
@@ -70,11 +71,7 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
             Generation::Blackwell => GBps(900.0),
         },
     };
-    notes.push(format!(
-        "NVLink of {} GB/s per GPU and direction, usual for {}.",
-        rate.0,
-        hardware_name(facts)
-    ));
+    notes.push(format!("NVLink of {} GB/s per GPU and direction, usual for {}.", rate.0, hardware_name(facts)));
     rate
 }
 
@@ -142,9 +139,7 @@ fn peer_to_peer(facts: &Facts, notes: &mut Vec<String>) -> bool {
     let level = environment.get("NCCL_P2P_LEVEL").and_then(|level| environment::level(level)).unwrap_or(default);
     // What a machine should reach is asked for one that is set up well, so an unknown path is no reason against it.
     let Some(path) = facts.links.path else {
-        notes.push(
-            "GPUs reach each other directly over PCIe (P2P), as on one PCIe switch.".to_string(),
-        );
+        notes.push("GPUs reach each other directly over PCIe (P2P), as on one PCIe switch.".to_string());
         return true;
     };
     path <= level

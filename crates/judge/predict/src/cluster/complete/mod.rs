@@ -10,7 +10,6 @@ use super::hardware::BoardWiring;
 use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Wiring};
 use busbw_model::{GBps, counted};
 
-/// Completes a cluster.
 pub(super) fn complete(mut facts: Facts) -> Cluster {
     let mut notes = std::mem::take(&mut facts.assumptions);
     let links = links::complete(&facts, &mut notes);

@@ -74,8 +74,7 @@ fn by_clues(
         let machine = HARDWARE.find_machine(&words, named);
         if let Some(model) = machine.and_then(Machine::gpu).or(named).filter(|model| fits(model, host)) {
             let name = machine.map_or(&model.name, |machine| &machine.name);
-            notes
-                .push(format!("The hosts are {name}, by the name of the topology file, {text}."));
+            notes.push(format!("The hosts are {name}, by the name of the topology file, {text}."));
             return Ok((facts(model), machine));
         }
     }

@@ -9,7 +9,6 @@ use crate::cluster::words::Words;
 use busbw_model::{Communicator, GBps, GdrUse, NetworkLine, NetworkStatement, Run, TransportKind, XmlTopology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reads the network.
 pub(super) fn read(
     run: &Run,
     host: &HostClues,

@@ -18,7 +18,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// No marks yet.
     pub fn new(cancel: &Arc<Cancellation>) -> Self {
         Progress { cancel: Arc::clone(cancel), bytes: 0, ahead: VecDeque::new(), passed: Vec::new() }
     }
@@ -64,7 +63,6 @@ impl Progress {
         Ok(())
     }
 
-    /// Everything is done.
     pub fn done(&mut self) {
         self.passed.extend(self.ahead.drain(..));
         self.bytes = 0;

@@ -106,10 +106,7 @@ pub fn prediction(collective: Collective, ranks: usize) -> Prediction {
     Prediction {
         collective,
         ranks,
-        assumptions: vec![
-            "2 Intel processors per host.".into(),
-            "NICs carry 96.5 % of their rate.".into(),
-        ],
+        assumptions: vec!["2 Intel processors per host.".into(), "NICs carry 96.5 % of their rate.".into()],
         rows: (0..31).step_by(3).map(row).collect(),
     }
 }
