@@ -1,4 +1,4 @@
-//! A rank's part: one rank of each host tells what its host is, rank 0 answers for all.
+//! What a rank of a job does: one rank per host reports its host, and rank 0 prints the answer.
 
 use super::Found;
 use busbw_launch::{JobRank, ProcessGroup, Rendezvous, Settings, host};

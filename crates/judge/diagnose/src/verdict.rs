@@ -1,4 +1,4 @@
-//! The first line: it follows from the findings and from what was judged, and from nothing else.
+//! The first line: it depends only on the findings and on what was judged.
 
 use busbw_model::{Finding, Judged, Judgement, Severity, Subject, Verdict};
 

@@ -1,4 +1,4 @@
-//! A rank: does what rank 0 orders, and answers, until it is told to leave.
+//! A rank: runs the commands of rank 0, and answers, until the command to leave.
 
 use crate::limit::Limit;
 use crate::perftest::{Perftest, Process};

@@ -1,4 +1,4 @@
-//! An end to every wait: after a time limit, or when the whole run ends.
+//! Limits every wait: by a time limit, and by the end of the run.
 
 use busbw_transport::Cancellation;
 use std::sync::Arc;

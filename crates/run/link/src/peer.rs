@@ -1,4 +1,4 @@
-//! A rank, as rank 0 sees it: asked one thing after the other, and lost for good once it does not answer.
+//! A rank, as rank 0 sees it: gets one command after the other, and counts as lost once it does not answer.
 
 use crate::wire::{Answer, Connection, Introduction, Lost, Order};
 use busbw_transport::Cancellation;

@@ -1,4 +1,4 @@
-//! Driving perftest: its programs as processes with fixed arguments, that end with this one, and what they print.
+//! Runs perftest: starts its programs with fixed arguments, ends them with this process, and reads their output.
 
 use crate::rdma::RdmaEnd;
 use busbw_ingest::TextLine;

@@ -1,4 +1,4 @@
-//! Alerts: a counter moved that should not.
+//! Alerts: an error counter increased.
 
 use crate::known::{Cause, Counter, Family, Known};
 use crate::moment::Device;

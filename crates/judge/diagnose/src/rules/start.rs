@@ -1,4 +1,4 @@
-//! Ranks that did not come up: who died, who waits, where, and for whom.
+//! Ranks that did not come up: which died, which wait, where, and for which rank.
 
 use super::found;
 use crate::case::Case;

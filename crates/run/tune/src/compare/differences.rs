@@ -1,4 +1,4 @@
-//! In what runs differ beside their speed: network, environment, versions, how the test was made.
+//! Differences of runs other than speed: network, environment, versions, how the test was made.
 
 use super::measured::Measured;
 use busbw_model::{BenchTable, Carrier, Difference, DifferenceKind, Run};

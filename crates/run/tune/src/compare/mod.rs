@@ -1,4 +1,4 @@
-//! Runs of one test side by side: who is faster at which sizes, by how much, and what else differs.
+//! Compares runs of one test: which is faster at which sizes, by how much, and what else differs.
 
 mod contest;
 mod differences;
@@ -137,7 +137,7 @@ fn method(measured: &[Measured]) -> String {
     let even = contest::EVEN_PCT;
     if measured.iter().all(|run| run.repetitions() > 1) {
         format!(
-            "Significance test: {TEST}, {:.0}% confidence. Differences under {even:.0}% are ignored. Intervals: {INTERVAL}, 95%.",
+            "{TEST} at {:.0}% confidence; differences under {even:.0}% are ignored; intervals: {INTERVAL}, 95%",
             CONFIDENCE * 100.0
         )
     } else {

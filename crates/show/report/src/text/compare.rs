@@ -1,4 +1,4 @@
-//! Runs side by side as text: who they are, their busbw by size, where one is faster, in what else they differ.
+//! A comparison of runs as text: the runs, their busbw by size, where one is faster, and other differences.
 
 use super::Style;
 use super::page::{Page, paint};

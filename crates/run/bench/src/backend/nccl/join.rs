@@ -1,4 +1,4 @@
-//! How a rank takes its place: its part in the job, its GPU, its communicator.
+//! How a rank joins the job: its rank, its GPU, its communicator.
 
 use crate::backend::cpu::Cpu;
 use crate::backend::nccl::check::{self, Checker};

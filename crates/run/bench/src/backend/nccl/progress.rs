@@ -1,4 +1,4 @@
-//! Tells the job that this rank gets on, while a long row of operations runs that was started at once.
+//! Tells the job that this rank makes progress, while many operations run that were started together.
 
 use busbw_gpu::Result;
 use busbw_gpu::cuda::{Event, Stream};
