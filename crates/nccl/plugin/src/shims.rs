@@ -42,7 +42,7 @@ fn size(size: impl Size) -> Result<usize> {
 /// # Safety
 /// The pointer is null or valid for writing.
 unsafe fn place<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T> {
-    // SAFETY: NCCL gives null or a place that it owns and that nothing else uses during the call.
+    // SAFETY: the caller's promise.
     unsafe { pointer.as_mut() }.ok_or_else(|| Failure::usage(format!("{name} is null")))
 }
 
@@ -51,7 +51,7 @@ unsafe fn place<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T> {
 /// # Safety
 /// The pointer is null or one of `init_context` that was not finalized.
 unsafe fn context<'a>(pointer: *mut c_void) -> Result<&'a Context> {
-    // SAFETY: NCCL gives back what `init` gave it; a context never changes, so several calls may share it.
+    // SAFETY: the caller's promise; nothing ever changes a context.
     unsafe { pointer.cast_const().cast::<Context>().as_ref() }.ok_or_else(|| Failure::usage("the context is null"))
 }
 
@@ -355,7 +355,7 @@ pub(crate) unsafe extern "C" fn test(request: *mut c_void, done: *mut c_int, siz
 unsafe fn close<T>(object: *mut c_void) -> NcclResult {
     guard(|| {
         if !object.is_null() {
-            // SAFETY: NCCL gives back, once, what `Box::into_raw` gave it.
+            // SAFETY: the caller's promise.
             drop(unsafe { Box::from_raw(object.cast::<T>()) });
         }
         Ok(())

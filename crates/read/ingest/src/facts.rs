@@ -36,6 +36,7 @@ pub(crate) struct BlockFacts {
 /// How often a host spoke.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spoken {
+    /// A speaker of the host.
     pub speaker: u32,
     pub lines: u32,
     /// Lines whose prefix nothing ran into.
@@ -90,6 +91,7 @@ pub(crate) struct TextFact {
 /// Which readers a line of text is offered to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offered {
+    /// That of JSON.
     Json,
     /// All but PyTorch's, whose words it lacks.
     Lines,

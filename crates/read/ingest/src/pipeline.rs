@@ -177,6 +177,7 @@ fn scanner_failed() -> std::io::Error {
     )
 }
 
+/// One thread does everything.
 fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
     let mut blocks = Blocks::new(reader);
     let mut block = Block::default();
@@ -216,7 +217,7 @@ fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::
             Builder::new().spawn_scoped(scope, work)?;
         }
         drop((to_assembler, give_back));
-        // Close both channels in every case: threads that still send on them then stop, and the scope can end.
+        // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
         let assembled = assemble_in_order(scanned, (permits, &rooms), assembler);
         let read = reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")));
         assembled.and(read)

@@ -62,6 +62,7 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
+    /// The scanner of a worker.
     pub fn new(worker: usize) -> Self {
         let facts = BlockFacts { worker, ..BlockFacts::default() };
         Scanner { facts, last_host: (NOBODY, 0, 0), ..Scanner::default() }
@@ -85,7 +86,7 @@ impl Scanner {
             // Lines without a text lack the indent.
             let line = block[start..end].strip_prefix(indent).unwrap_or(&block[start..end]);
             if odd {
-                // Progress bars end in a bare CR: the text between two CRs is a line of its own, with the same line number.
+                // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
                 let clean = without_escapes(line);
                 clean.split(|b| *b == b'\r').filter(|segment| !segment.is_empty()).for_each(|line| self.segment(line));
             } else {
@@ -256,7 +257,7 @@ impl Scanner {
             return;
         }
         if message.starts_with(b"cudaDriverVersion ") {
-            // Two processes printed in a row, so it is unknown to which of them the next version line belongs.
+            // Two processes in a row: whose version follows is open.
             let after_another = self.driver_told.is_some_and(|(other, line)| line + 1 == self.line && other != speaker);
             self.driver_told = Some((if after_another { NOBODY } else { speaker }, self.line));
         }

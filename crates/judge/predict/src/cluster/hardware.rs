@@ -76,6 +76,7 @@ pub(super) enum BoardWiring {
     NvSwitch,
     Mesh,
     Bridge,
+    /// No NVLink.
     #[serde(alias = "pcie")]
     None,
 }
@@ -147,6 +148,7 @@ impl std::fmt::Display for Pcie {
 }
 
 impl GpuModel {
+    /// Its PCIe connection.
     pub(super) fn pcie(&self) -> Pcie {
         Pcie { generation: self.pcie, lanes: self.pcie_lanes }
     }
@@ -168,6 +170,7 @@ impl GpuModel {
 }
 
 impl Machine {
+    /// The rate of one NIC.
     pub(super) fn nic_rate(&self) -> Option<GBps> {
         self.nic_gbps.map(|gbps| GBps(gbps / 8.0))
     }
@@ -177,6 +180,7 @@ impl Machine {
         PathType::from_cell(&self.place.as_ref()?.to_uppercase())
     }
 
+    /// The PCIe connection of a NIC.
     pub(super) fn nic_pcie(&self) -> Option<Pcie> {
         Pcie::read(self.nic_pcie.as_ref()?)
     }
@@ -186,6 +190,7 @@ impl Machine {
         self.gpu.first().and_then(|name| HARDWARE.gpu(name))
     }
 
+    /// Whether it has such GPUs.
     pub(super) fn holds(&self, gpu: &GpuModel) -> bool {
         self.gpu.contains(&gpu.name)
     }

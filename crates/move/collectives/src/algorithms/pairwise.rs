@@ -56,13 +56,12 @@ impl Round {
 /// How what is taken is put in place.
 #[derive(Clone, Copy)]
 enum Taking {
+    /// Straight.
     Direct,
     /// When what lies there has left.
     AfterSending,
     /// Added to what the rounds before have left there; in the first round, to this rank's own block.
-    Reduced {
-        own: *const u8,
-    },
+    Reduced { own: *const u8 },
 }
 
 /// The rounds of one lane, each in chunks.

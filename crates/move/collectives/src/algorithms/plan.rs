@@ -6,6 +6,7 @@ use super::chunks::WINDOW;
 /// What has to be done before something else may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
+    /// Nothing.
     Nothing,
     /// What arrives at this position is in place or reduced.
     Arrived(usize),
@@ -16,6 +17,7 @@ pub(super) enum Need {
 /// Where a reduced chunk goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Output {
+    /// Into a buffer of the caller.
     At(*mut u8),
     /// Into a slot of the scratch memory, to be sent on from there.
     Slot,
@@ -46,6 +48,7 @@ pub(super) struct Arrival {
 /// Where the data of a departure lies.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
+    /// In a buffer of the caller.
     At(*const u8),
     /// In the slot into which the arrival of this position was reduced.
     Slot(usize),
@@ -78,6 +81,7 @@ pub(super) struct Move {
 
 /// The moves of one rank on one lane.
 pub(super) trait Plan {
+    /// How many positions there are.
     fn positions(&self) -> usize;
 
     /// How many positions are looked at together.

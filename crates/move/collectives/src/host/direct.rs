@@ -14,6 +14,7 @@ const CHUNK: usize = 64 << 10;
 /// An address in a rank's memory.
 #[derive(Debug, Clone, Copy)]
 enum Address {
+    /// Mapped here.
     Here(*mut u8),
     /// Plain memory of another process.
     There(u64),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub struct Device {
     cuda: Arc<Cuda>,
     raw: RawDevice,
+    /// Its number in this process.
     pub index: usize,
     /// Its name: `NVIDIA H100 80GB HBM3`.
     pub name: String,
@@ -81,6 +82,7 @@ impl Drop for Primary {
 }
 
 impl Gpu {
+    /// Which GPU it is.
     pub fn device(&self) -> &Device {
         &self.0.device
     }

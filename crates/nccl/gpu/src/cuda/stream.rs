@@ -26,10 +26,12 @@ impl Stream {
         Ok(Stream { gpu: gpu.clone(), raw })
     }
 
+    /// The null stream, which every GPU has.
     pub fn null(gpu: &Gpu) -> Self {
         Stream { gpu: gpu.clone(), raw: std::ptr::null_mut() }
     }
 
+    /// Its GPU.
     pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
@@ -78,7 +80,7 @@ impl Stream {
         }
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();
-        // SAFETY: the caller gives valid memory of so many bytes, and keeps it until the stream is done.
+        // SAFETY: the caller's promise.
         let code = unsafe { (cuda.api.copy_to_device)(to, from.as_ptr().cast(), from.len(), self.raw) };
         cuda.checked("cuMemcpyHtoDAsync", code)
     }
@@ -93,7 +95,7 @@ impl Stream {
     pub unsafe fn copy_out(&self, from: u64, to: &mut [u8]) -> Result<()> {
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();
-        // SAFETY: the caller gives valid memory of so many bytes, and keeps it until the stream is done.
+        // SAFETY: the caller's promise.
         let code = unsafe { (cuda.api.copy_to_host)(to.as_mut_ptr().cast(), from, to.len(), self.raw) };
         cuda.checked("cuMemcpyDtoHAsync", code)
     }
@@ -108,7 +110,7 @@ impl Stream {
     pub unsafe fn copy_within(&self, from: u64, to: u64, len: usize) -> Result<()> {
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();
-        // SAFETY: the caller gives valid memory of so many bytes, and keeps it until the stream is done.
+        // SAFETY: the caller's promise.
         cuda.checked("cuMemcpyDtoDAsync", unsafe { (cuda.api.copy_on_device)(to, from, len, self.raw) })
     }
 
@@ -125,7 +127,7 @@ impl Stream {
         }
         self.gpu.make_current()?;
         let cuda = self.gpu.cuda();
-        // SAFETY: the caller gives valid memory of so many bytes, and keeps it until the stream is done.
+        // SAFETY: the caller's promise.
         cuda.checked("cuMemsetD8Async", unsafe { (cuda.api.set_bytes)(to, 0, len, self.raw) })
     }
 

@@ -32,6 +32,7 @@ pub struct Buffers {
     pub receive: *mut u8,
     /// Elements, as NCCL's function of the collective counts them.
     pub count: usize,
+    /// Their type.
     pub datatype: DataType,
 }
 
@@ -64,10 +65,12 @@ impl Communicator {
         Ok(Pending { nccl: Arc::clone(nccl), raw, nranks })
     }
 
+    /// How many ranks it has.
     pub fn nranks(&self) -> usize {
         self.nranks
     }
 
+    /// Its library.
     pub fn nccl(&self) -> &Arc<Nccl> {
         &self.nccl
     }
@@ -138,7 +141,7 @@ impl Communicator {
         let Buffers { send, receive, count, datatype } = *buffers;
         let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
         let api = &self.nccl.api;
-        // SAFETY: the caller keeps the buffers valid until the stream is done.
+        // SAFETY: the caller's promise.
         let (call, result) = unsafe {
             match which {
                 Reduction::AllReduce => {
@@ -164,7 +167,7 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn broadcast(&self, buffers: &Buffers, root: usize, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
-        // SAFETY: the caller keeps the buffers valid until the stream is done.
+        // SAFETY: the caller's promise.
         let result = unsafe {
             let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
             (self.nccl.api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream.raw())
@@ -181,7 +184,7 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn all_gather(&self, buffers: &Buffers, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
-        // SAFETY: the caller keeps the buffers valid until the stream is done.
+        // SAFETY: the caller's promise.
         let result = unsafe {
             let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
             (self.nccl.api.all_gather)(send, receive, count, datatype, comm, stream.raw())
@@ -201,7 +204,7 @@ impl Communicator {
         let Buffers { send, receive, count, datatype } = *buffers;
         let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
         let api = &self.nccl.api;
-        // SAFETY: the caller keeps the buffers valid until the stream is done.
+        // SAFETY: the caller's promise.
         let (call, result) = unsafe {
             match which {
                 Whole::AllToAll => {
@@ -236,7 +239,7 @@ impl Communicator {
         stream: &Stream,
     ) -> Result<()> {
         let comm = self.raw()?;
-        // SAFETY: the caller keeps the buffers valid until the stream is done.
+        // SAFETY: the caller's promise.
         let result = unsafe { (self.nccl.api.send)(from.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
         self.nccl.checked("ncclSend", result)
     }
@@ -257,7 +260,7 @@ impl Communicator {
         stream: &Stream,
     ) -> Result<()> {
         let comm = self.raw()?;
-        // SAFETY: the caller keeps the buffers valid until the stream is done.
+        // SAFETY: the caller's promise.
         let result = unsafe { (self.nccl.api.receive)(to.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
         self.nccl.checked("ncclRecv", result)
     }

@@ -29,6 +29,7 @@ impl NcclMemory {
         Ok(NcclMemory { nccl: Arc::clone(nccl), gpu: gpu.clone(), pointer })
     }
 
+    /// Where it begins.
     pub fn pointer(&self) -> *mut u8 {
         self.pointer.cast()
     }
@@ -63,7 +64,7 @@ impl Registration {
         nccl.needs("-R 1", Feature::LocalRegistration)?;
         let register = nccl.api.register.ok_or_else(|| missing(nccl, "ncclCommRegister"))?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the caller gives memory that outlives the registration; `handle` lives through the call.
+        // SAFETY: the caller's promise, and a pointer to a value that lives through the call.
         let result = unsafe { register(communicator.raw()?, pointer.cast(), len.max(1), &mut handle) };
         nccl.checked("ncclCommRegister", result)?;
         Ok(Registration { communicator: Arc::clone(communicator), handle, symmetric: false })
@@ -81,7 +82,7 @@ impl Registration {
         nccl.needs("-R 2", Feature::SymmetricRegistration)?;
         let register = nccl.api.window_register.ok_or_else(|| missing(nccl, "ncclCommWindowRegister"))?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the caller gives memory that outlives the registration; `handle` lives through the call.
+        // SAFETY: as above.
         let result =
             unsafe { register(communicator.raw()?, pointer.cast(), len.max(1), &mut handle, WINDOW_SYMMETRIC) };
         nccl.checked("ncclCommWindowRegister", result)?;

@@ -69,6 +69,7 @@ impl Cpu {
         Ok(Cpu { world, communicator, device, ranks_on_host, is_whole })
     }
 
+    /// All ranks of the job.
     pub(super) fn world(&mut self) -> &mut ProcessGroup {
         &mut self.world
     }
@@ -173,7 +174,7 @@ impl Backend for Cpu {
     }
 
     unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
-        // SAFETY: the caller keeps the buffers of the operation valid until this returns.
+        // SAFETY: passed on to the caller.
         unsafe { self.communicator.run(operation)? };
         Ok(())
     }

@@ -15,6 +15,7 @@ impl Memory {
         Memory { pointer, len, _owner: owner }
     }
 
+    /// The first byte.
     pub fn pointer(&self) -> *mut u8 {
         self.pointer
     }
@@ -24,6 +25,7 @@ impl Memory {
         self.len
     }
 
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -17,9 +17,13 @@ use serde::{Deserialize, Serialize};
 /// How numbers of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
+    /// Their sum.
     Sum,
+    /// The smallest.
     Min,
+    /// The largest.
     Max,
+    /// Their mean.
     Avg,
 }
 
@@ -30,6 +34,7 @@ pub struct Device {
     pub rank: usize,
     /// The group that it tests with (`NCCL_TESTS_SPLIT`): 0 where there is one group.
     pub group: u32,
+    /// Process id.
     pub pid: u32,
     /// Host name without domain.
     pub host: String,
@@ -99,8 +104,10 @@ pub trait Backend {
     /// This rank's number in its group.
     fn rank(&self) -> usize;
 
+    /// How many ranks the group has.
     fn nranks(&self) -> usize;
 
+    /// Who this rank is.
     fn describe(&self) -> Device;
 
     /// Bytes that this rank may allocate for buffers; see [`crate::limit::share_of_host`] for ranks on cores.
@@ -131,7 +138,7 @@ pub trait Backend {
     /// # Safety
     /// `to` has room for `from`, and no operation works on it.
     unsafe fn write(&mut self, to: *mut u8, from: &[u8]) -> Result<()> {
-        // SAFETY: the caller gives valid memory of so many bytes; backends with memory of a GPU override this.
+        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
     }
@@ -141,7 +148,7 @@ pub trait Backend {
     /// # Safety
     /// There are `bytes` bytes at `to`, and no operation works on them.
     unsafe fn zero(&mut self, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives valid memory of so many bytes; backends with memory of a GPU override this.
+        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
         unsafe { std::ptr::write_bytes(to, 0, bytes) };
         Ok(())
     }
@@ -151,7 +158,7 @@ pub trait Backend {
     /// # Safety
     /// `from` holds as many bytes as `to`, and no operation works on them.
     unsafe fn read(&mut self, from: *const u8, to: &mut [u8]) -> Result<()> {
-        // SAFETY: the caller gives valid memory of so many bytes; backends with memory of a GPU override this.
+        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         Ok(())
     }
@@ -161,6 +168,7 @@ pub trait Backend {
         Ok(())
     }
 
+    /// Ends them.
     fn group_end(&mut self) -> Result<()> {
         Ok(())
     }

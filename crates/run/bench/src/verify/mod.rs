@@ -49,6 +49,7 @@ pub trait OnDevice {
 /// What the data of a sweep are made of. Empty is what the sweep does not need.
 #[derive(Debug, Clone, Copy)]
 pub struct Tables<'a> {
+    /// The type of the elements.
     pub datatype: Datatype,
     /// What is copied, whoever gives it.
     pub copied: &'a [u8],
@@ -148,7 +149,7 @@ impl Data {
     /// As of [`Backend::write`], for the bytes of all parts together.
     pub unsafe fn write(&mut self, backend: &mut dyn Backend, parts: &[Part], to: *mut u8) -> Result<()> {
         if let Some(device) = backend.on_device() {
-            // SAFETY: the caller gives memory for all parts, of the kind that this backend allocates.
+            // SAFETY: the caller's promise.
             return unsafe { device.fill(parts, self.repetition, to) };
         }
         let mut at = 0;
@@ -170,7 +171,7 @@ impl Data {
     /// As of [`Backend::read`], for the bytes of all parts together.
     pub unsafe fn count_wrong(&mut self, backend: &mut dyn Backend, parts: &[Part], from: *const u8) -> Result<u64> {
         if let Some(device) = backend.on_device() {
-            // SAFETY: the caller gives memory for all parts, of the kind that this backend allocates.
+            // SAFETY: the caller's promise.
             return unsafe { device.count_wrong(parts, self.repetition, from) };
         }
         let (mut at, mut wrong) = (0, 0);

@@ -81,7 +81,7 @@ impl Checker {
         let tables = self.tables()?;
         let element = tables.datatype.size() as usize;
         let Some(table) = tables.of(part.stream) else {
-            // SAFETY: the caller gives memory of the GPU for the whole part.
+            // SAFETY: the caller's promise.
             return unsafe { self.stream.zero(to, part.count * element) }.map_err(failed);
         };
         let mut arguments = Arguments {

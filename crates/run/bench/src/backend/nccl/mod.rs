@@ -107,11 +107,11 @@ impl Parts {
         let part = Part::new((&self.communicator, &self.stream), self.rank, operation, redop);
         for step in 0..operation::steps(operation.collective, self.communicator.nranks()) {
             if self.caller.is_alone() {
-                // SAFETY: the caller keeps the buffers valid until the stream is done.
+                // SAFETY: the caller's promise.
                 self.in_nccl(|| unsafe { part.queue(step) }.map_err(failed))?;
             } else {
                 let part = part.clone();
-                // SAFETY: the caller keeps the buffers valid until the stream is done.
+                // SAFETY: the caller's promise.
                 let call = Box::new(move || unsafe { part.queue(step) });
                 self.in_nccl(|| self.caller.together(call))?;
                 // The calls of the others are for other GPUs.
@@ -232,18 +232,18 @@ impl Backend for Nccl {
     }
 
     unsafe fn write(&mut self, to: *mut u8, from: &[u8]) -> Result<()> {
-        // SAFETY: the caller gives valid memory of the GPU, and the wait below ends before the host's bytes do.
+        // SAFETY: the caller's promise; the bytes live until the wait is over.
         unsafe { self.parts.stream.copy_in(to as u64, from) }.map_err(failed)?;
         self.parts.stream.wait().map_err(failed)
     }
 
     unsafe fn zero(&mut self, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller gives valid memory of the GPU, of so many bytes.
+        // SAFETY: the caller's promise.
         unsafe { self.parts.stream.zero(to as u64, bytes) }.map_err(failed)
     }
 
     unsafe fn read(&mut self, from: *const u8, to: &mut [u8]) -> Result<()> {
-        // SAFETY: the caller gives valid memory of the GPU, and the wait below ends before the host's bytes do.
+        // SAFETY: the caller's promise; the bytes live until the wait is over.
         unsafe { self.parts.stream.copy_out(from as u64, to) }.map_err(failed)?;
         self.parts.stream.wait().map_err(failed)
     }
@@ -259,7 +259,7 @@ impl Backend for Nccl {
     }
 
     unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
-        // SAFETY: the caller keeps the buffers valid until the stream is done.
+        // SAFETY: the caller's promise.
         unsafe { self.parts.run(operation) }
     }
 

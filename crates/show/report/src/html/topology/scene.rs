@@ -13,6 +13,7 @@ const MAX_NICS: usize = 16;
 /// The machines of a picture.
 pub(super) struct Scene {
     pub hosts: Vec<Host>,
+    /// Host and GPU of each rank.
     pub ranks: BTreeMap<u32, Spot>,
 }
 
@@ -27,12 +28,15 @@ pub(super) struct Host {
     pub wiring: Wiring,
 }
 
+/// A GPU.
 pub(super) struct Gpu {
     /// What is written on it: its rank, else its device number.
     pub label: String,
+    /// All that is known of it.
     pub title: String,
 }
 
+/// A NIC.
 pub(super) struct Nic {
     /// NCCL's number for it, which connections name.
     pub index: Option<u32>,
