@@ -256,7 +256,7 @@ mod tests {
             ),
             (&["NCCL_SOCKET_NTHREADS=17"], &[], "numbers from 1 to 16"),
             (&["NCCL_PROTO=Fast"], &[], "choose one of LL, LL128, Simple"),
-            (&["1A=2"], &[], "no name of a variable"),
+            (&["1A=2"], &[], "not a variable name"),
             (&["A=1"], &["A <"], "it ends where"),
         ];
         for (variables, constraints, says) in cases {
