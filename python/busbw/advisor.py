@@ -234,16 +234,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--hosts", type=positive, required=True)
     parser.add_argument("--ranks-per-host", type=positive, required=True)
-    parser.add_argument("--gradients", type=size, required=True, help="bytes of all gradients, as 553M")
-    parser.add_argument("--network-gbit", type=above_zero, required=True, help="what leaves a host, Gbit/s")
+    parser.add_argument("--gradients", type=size, required=True, help="bytes of all gradients, e.g. 553M")
+    parser.add_argument("--network-gbit", type=above_zero, required=True, help="network speed of a host in Gbit/s")
     parser.add_argument(
-        "--host-gbs", type=above_zero, default=100.0, help="what a rank sends within its host, GB/s (100)"
+        "--host-gbs", type=above_zero, default=100.0, help="speed of a rank within its host in GB/s (100)"
     )
     parser.add_argument(
-        "--select-gbs", type=above_zero, default=200.0, help="gradients that a rank selects from, GB/s (200)"
+        "--select-gbs", type=above_zero, default=200.0, help="speed of selecting entries, GB/s of gradients (200)"
     )
-    parser.add_argument("--add-gbs", type=above_zero, default=100.0, help="messages that a rank adds up, GB/s (100)")
-    parser.add_argument("--latency-us", type=float, default=50.0, help="one message between hosts (50)")
+    parser.add_argument("--add-gbs", type=above_zero, default=100.0, help="speed of adding up messages, GB/s (100)")
+    parser.add_argument("--latency-us", type=float, default=50.0, help="latency of a message between hosts in us (50)")
     parser.add_argument("--ratio", type=share, default=0.01, help="top-k's share of the entries (0.01)")
     parser.add_argument("--fp16", action="store_true", help="top-k's values travel as float16")
     given = parser.parse_args(arguments)

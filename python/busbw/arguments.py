@@ -8,14 +8,14 @@ from argparse import ArgumentTypeError
 def natural(text: str) -> int:
     """Read a whole number from 0 on."""
     if not text.isdecimal():
-        raise ArgumentTypeError(f"{text} is no whole number from 0 on")
+        raise ArgumentTypeError(f"{text} is not a whole number of 0 or more")
     return int(text)
 
 
 def positive(text: str) -> int:
     """Read a whole number from 1 on."""
     if not text.isdecimal() or int(text) == 0:
-        raise ArgumentTypeError(f"{text} is no whole number from 1 on")
+        raise ArgumentTypeError(f"{text} is not a whole number of 1 or more")
     return int(text)
 
 
@@ -23,7 +23,7 @@ def above_zero(text: str) -> float:
     """Read a number above 0."""
     number = _number(text)
     if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"{text} is no number above 0")
+        raise ArgumentTypeError(f"{text} is not a number above 0")
     return number
 
 
@@ -31,7 +31,7 @@ def share(text: str) -> float:
     """Read a share above 0 and up to 1."""
     number = _number(text)
     if not 0 < number <= 1:
-        raise ArgumentTypeError(f"{text} is no share above 0 and up to 1")
+        raise ArgumentTypeError(f"{text} is not a share above 0 and up to 1")
     return number
 
 
@@ -46,4 +46,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text or 'nothing'} is no number") from None
+        raise ArgumentTypeError(f"{text or 'nothing'} is not a number") from None

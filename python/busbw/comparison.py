@@ -21,7 +21,7 @@ COLUMNS = ("size_bytes", "run", *MEASURED, "ratio")
 
 
 def compare(*runs: Path, collective: str | None = None, anyway: bool = False) -> Comparison:
-    """Hold runs against the first of them, size by size.
+    """Compare runs with the first of them, size by size.
 
     Args:
         runs: a run each: a file, a folder with all files of a run, or what `busbw doctor` saved (docs/compare.md).

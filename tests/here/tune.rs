@@ -213,7 +213,7 @@ fn an_interrupt_ends_the_trial_and_keeps_the_others() {
     signal(running.id(), "INT");
     let ended = running.ended(PATIENCE);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stdout.contains("no result yet (interrupted: the same command goes on)"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("no result yet (interrupted; the same command continues)"), "{}", ended.stdout);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn an_interrupted_race_leaves_no_files_with_a_best_setting() {
     signal(running.id(), "INT");
     let ended = running.ended(PATIENCE);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stdout.contains("interrupted: the same command goes on"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("interrupted; the same command continues"), "{}", ended.stdout);
     assert!(!stage.folder.path().join("store/best.env").exists(), "{}", ended.stderr);
 }
 
@@ -258,10 +258,13 @@ fn bad_spaces_and_objectives_are_refused_before_anything_runs() {
         (&["typo.toml"], "typo.toml: line 1"),
         (&["nothing"], "choose one of sockets, ib, algo, channels"),
         (&["--var", "A=1,2", "--where", "A > 2"], "contradictory"),
-        (&["--var", "NCCL_SOCKET_NTHREAD=1"], "NCCL reads no such variable, but NCCL_SOCKET_NTHREADS"),
+        (
+            &["--var", "NCCL_SOCKET_NTHREAD=1"],
+            "NCCL has no variable NCCL_SOCKET_NTHREAD. Did you mean NCCL_SOCKET_NTHREADS?",
+        ),
         (&["--var", "NCCL_SOCKET_NTHREADS=32"], "numbers from 1 to 16"),
         (&["--var", "A=1", "--minimize", "a^b"], "never matches"),
-        (&["--var", "A=1", "--maximize", "("], "no regular expression"),
+        (&["--var", "A=1", "--maximize", "("], "not a regular expression"),
         (&["--var", "A=1", "--slurm", "--template", "/no/such.sh"], "/no/such.sh"),
         (&["--var", "A="], "has no values"),
         (&["--var", "A=1", "--timeout", "soon"], "write a time as"),
@@ -299,7 +302,7 @@ fn an_objective_that_the_first_output_does_not_hold_ends_the_sweep() {
     let output = output(command);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), stage.runs()), (Some(2), 1), "{stderr}");
-    assert!(stderr.contains("the output has nothing that 'loss ([0-9.]+)' matches"), "{stderr}");
+    assert!(stderr.contains("nothing in the output matches 'loss ([0-9.]+)'"), "{stderr}");
 }
 
 #[test]

@@ -30,7 +30,6 @@ impl Measurement {
 
 /// What the publisher thought of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub enum Status {
     Good,
     Degraded,

@@ -6,15 +6,16 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Say which all-reduce of gradients pays on a network (two-level, top-k, both, or plain)
+/// Estimate which gradient all-reduce is fastest on your network
 ///
-/// Compares the four ways by what each sends between hosts and within them, and says below which network speed each pays.
-/// To train with one: busbw.torch.accelerate(ddp) or `import busbw.horovod as hvd` (docs/ddp.md, docs/horovod.md). Needs the
-/// Python package (`pip install .`) and PyTorch.
+/// Compares four all-reduces (plain, two-level, top-k, two-level with top-k) by the bytes that each sends between hosts
+/// and within them, and prints the network speed below which each is faster. To train with one:
+/// busbw.torch.accelerate(ddp) or `import busbw.horovod as hvd` (docs/ddp.md, docs/horovod.md). Needs the Python package
+/// (`pip install .`) and PyTorch.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Accelerate {
-    /// Hosts, gradients, speeds: what python -m busbw.advisor takes
+    /// Hosts, gradients, speeds: the flags of python -m busbw.advisor
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true, value_name = "FLAGS")]
     flags: Vec<OsString>,
 }
@@ -27,7 +28,7 @@ const EXAMPLES: &str = "Examples:
 
 Exit status:
   0  compared
-  2  bad usage, or the Python package is not there";
+  2  bad usage, or the Python package is not installed";
 
 /// Whether the package and PyTorch are there. PyTorch takes seconds to import, which the advisor does anyway.
 const PROBE: &str = "import busbw, importlib.util

@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-/// Runs the subcommand.
 pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
     let program = this_program().map_err(|e| e.to_string())?;
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();

@@ -11,13 +11,13 @@ use clap_complete::Shell;
 use std::num::{NonZero, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
-/// How fast should collective communication be, how fast is it, why not, and what fixes it.
+/// How fast should collective communication be, how fast is it, why is it slow, and what fixes it.
 ///
-/// busbw reads what NCCL and the tools around it print, and says what is wrong with a run and what to do.
+/// busbw reads the output of NCCL and related tools. It says what is wrong with a run and how to fix it.
 #[derive(Parser)]
 #[command(name = "busbw", version, propagate_version = true, max_term_width = 100, arg_required_else_help = true)]
 #[command(
-    after_help = "Start with this machine, or with the output of a run, whatever it holds:\n  busbw doctor\n  busbw explain run.log\n\nbusbw COMMAND --help has examples."
+    after_help = "Start with this machine, or with any output of a run:\n  busbw doctor\n  busbw explain run.log\n\nbusbw COMMAND --help has examples."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -62,50 +62,50 @@ const COMPLETIONS_EXAMPLES: &str = "Examples:
   busbw completions zsh > \"${fpath[1]}/_busbw\"
   busbw completions fish > ~/.config/fish/completions/busbw.fish";
 
-/// Say what is wrong with a run, how it shows, and what fixes it
+/// Diagnose a run: what is wrong, the evidence, and the fix
 ///
-/// Reads any mix of nccl-tests output (text or -J JSON), NCCL and RCCL logs (one file, or one per rank; whole or excerpts;
-/// with what mpirun, srun, torchrun or Kubernetes put in front), `nvidia-smi topo -m`, NCCL topology XML, perftest output,
-/// and the tables of RDMA checks and monitors. What a file is, is told from its content.
+/// Reads any mix of nccl-tests output (text or -J JSON), NCCL and RCCL logs (one file, or one per rank; whole or
+/// excerpts; with the prefixes of mpirun, srun, torchrun or Kubernetes), `nvidia-smi topo -m`, NCCL topology XML,
+/// perftest output, and the tables of RDMA checks and monitors. The format of each file is detected from its content.
 #[derive(Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
-    /// Files to read, or folders, of which every file is; - is standard input
+    /// Files or folders to read; - is standard input
     #[arg(required_unless_present = "code", value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
 
-    /// Print the page of a finding's code instead: what it means, how to confirm it, how to fix it
+    /// Print what a finding's code means, how to confirm it and how to fix it, instead of a diagnosis
     #[arg(long, value_name = "CODE", conflicts_with = "files", value_parser = code)]
     pub code: Option<Code>,
 
     #[command(flatten)]
     pub output: Output,
 
-    /// Say in the text as well what to run next where the inputs leave a question open; JSON and the page always do
+    /// Also print what to run next to answer open questions; JSON and HTML always include it
     #[arg(long)]
     pub advice: bool,
 
-    /// The cluster that the run was on (TOML), to compare tables with what it should reach [default: as far as the inputs
-    /// tell]
+    /// Description of the run's cluster (TOML), to compare the tables with the expected speed [default: what the inputs
+    /// say]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cluster: Option<PathBuf>,
 
-    /// A file of signatures of your own (TOML), to try before it is contributed; rules/README.md says how to write one
+    /// A file with your own signatures (TOML); `busbw rules guide` says how to write one
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
 
-    /// The NICs of a host, their number and rate, where the inputs do not tell: 8x400G, 4x100, 400G
+    /// Number and rate in Gbit/s of each host's NICs, if the inputs do not say: 8x400G, 4x100, 400G
     #[arg(long, value_name = "NICS", conflicts_with = "cluster")]
     pub nics: Option<NicsOfHost>,
 
-    /// The GPUs of a host, where the inputs do not tell: 8xH100, A100
+    /// Number and model of each host's GPUs, if the inputs do not say: 8xH100, A100
     #[arg(long, value_name = "GPUS", conflicts_with = "cluster")]
     pub gpus: Option<GpusOfHost>,
 
     #[command(flatten)]
     pub look: Look,
 
-    /// Threads that read [default: as many as there are cores]
+    /// Threads that read the files [default: number of cores]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 }
@@ -121,13 +121,13 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain run.log                      the output of one run: table, NCCL log, or both
   busbw explain rank*.log topo.txt           one log per rank, and `nvidia-smi topo -m`
   busbw explain with-rdma.log without.log    two runs on the same machines are compared
-  busbw explain results/                     results of many nodes and pairs: who is slow, how far from the rest
+  busbw explain results/                     results of many nodes and pairs: which are slow, and by how much
   mpirun … all_reduce_perf 2>&1 | tee run.log | busbw explain -
   busbw explain --code gdr.disabled          what a finding means and how to fix it
-  busbw explain --advice run.log             and what to run next, as command lines
-  busbw explain --cluster c.toml run.log     how far the run is from what the cluster should reach
-  busbw explain --gpus 8xH100 --nics 8x400G table.txt   the same, where a table names neither
-  busbw explain --rules my.toml run.log      with signatures of your own
+  busbw explain --advice run.log             with command lines to run next
+  busbw explain --cluster c.toml run.log     compare the run with the speed expected on this cluster
+  busbw explain --gpus 8xH100 --nics 8x400G table.txt   the same, if a table names neither
+  busbw explain --rules my.toml run.log      with your own signatures
   busbw explain --json run.log | jq '.findings[0]'
   busbw explain --format html -o report.html run.log
 
@@ -135,18 +135,18 @@ Best input: the whole output of all ranks, run with NCCL_DEBUG=INFO and sizes up
 (-b 8 -e 8G -f 2).
 
 Exit status:
-  0  healthy, or no errors: nothing calls for action
+  0  healthy, or no errors: nothing to do
   1  degraded or failed: there are findings of severity warning or error
   2  nothing readable, or bad usage
-  3  undecided: the first line asks what would decide";
+  3  undecided: the first line asks for what is missing";
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people, at a terminal
+    /// Text for the terminal
     Text,
-    /// For programs; the schemas are in docs/schema
+    /// JSON for programs; the schemas are in docs/schema
     Json,
-    /// A page with pictures, for people elsewhere
+    /// One HTML page with charts
     Html,
 }
 
@@ -160,11 +160,11 @@ pub enum Color {
 /// Where an answer goes, and as what
 #[derive(Args)]
 pub struct Output {
-    /// How to print the answer
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     format: Format,
 
-    /// The same as --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
@@ -186,20 +186,20 @@ impl Output {
 /// How a table is printed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TableFormat {
-    /// For people, at a terminal
+    /// Text for the terminal
     Text,
-    /// For programs; the schemas are in docs/schema
+    /// JSON for programs; the schemas are in docs/schema
     Json,
 }
 
 /// Where a table goes, and as what
 #[derive(Args)]
 pub struct TableOutput {
-    /// How to print the answer
+    /// Output format
     #[arg(long, value_enum, default_value_t = TableFormat::Text, value_name = "FORMAT")]
     format: TableFormat,
 
-    /// The same as --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
@@ -221,20 +221,20 @@ impl TableOutput {
 /// How text looks
 #[derive(Args)]
 pub struct Look {
-    /// Colour the text: on a terminal unless NO_COLOR is set, always, or never
+    /// When to colour the text; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub color: Color,
 
-    /// Width of the text in columns [default: that of the terminal, else 100]
+    /// Width of the text in columns [default: the terminal's, else 100]
     #[arg(long, value_name = "COLUMNS")]
     pub width: Option<usize>,
 }
 
-/// Hold runs against each other: who is faster at which sizes, by how much, and why
+/// Compare runs size by size: which is faster, by how much, and why
 ///
-/// The first run is the one that the others are held against. A run is the output of nccl-tests or of busbw bench (text or
-/// -J JSON), a folder with the files of one run, or what busbw doctor saved. Repetitions within a run give intervals and a
-/// test.
+/// Compares every other run with the first. A run is the output of nccl-tests or busbw bench (text or -J JSON), a folder
+/// with the files of one run, or the report of busbw doctor. If a run was repeated, its table gives confidence intervals
+/// and a significance test.
 #[derive(Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub struct Compare {
@@ -242,11 +242,11 @@ pub struct Compare {
     #[arg(required = true, num_args = 2.., value_name = "RUN", value_hint = ValueHint::AnyPath)]
     pub runs: Vec<PathBuf>,
 
-    /// The collective to compare, of runs that hold several
+    /// The collective to compare, if the runs have several
     #[arg(long, value_name = "NAME", value_parser = collective)]
     pub collective: Option<Collective>,
 
-    /// Compare different collectives or numbers of ranks too
+    /// Compare even if the collectives or the numbers of ranks differ
     #[arg(long)]
     pub anyway: bool,
 
@@ -256,8 +256,8 @@ pub struct Compare {
 
 const COMPARE_EXAMPLES: &str = "Examples:
   busbw compare with-rdma.log without.log            two tables, size by size
-  busbw compare monday/ tuesday/ wednesday/          folders: all files of a run, its NCCL logs too
-  busbw compare yesterday.json busbw-report.json     what busbw doctor saved
+  busbw compare monday/ tuesday/ wednesday/          folders with all files of a run, including NCCL logs
+  busbw compare yesterday.json busbw-report.json     reports of busbw doctor
   busbw compare --format html -o compared.html a.log b.log
   busbw compare --json a.log b.log | jq '.rows[-1].ratio'
 
@@ -265,21 +265,21 @@ Exit status:
   0  compared
   2  the runs are not comparable, or bad usage";
 
-/// Say what a cluster should reach, size by size, and what limits it
+/// Predict the speed of a cluster, size by size, and what limits it
 ///
-/// Prints the table that nccl-tests should print there, with the physical limit, the algorithm and protocol that NCCL
-/// would choose and the bottleneck of each size. Nothing is measured: the cluster need not exist.
+/// Prints the table that nccl-tests should print on this cluster, with the physical limit, the algorithm and protocol
+/// that NCCL would choose, and the bottleneck of each size. Measures nothing: the cluster need not exist.
 #[derive(Args)]
 #[command(after_help = PREDICT_EXAMPLES)]
 pub struct Predict {
-    /// A description of the cluster (TOML), or the NCCL logs and topologies to derive it from; - is standard input
+    /// Description of the cluster (TOML), or NCCL logs and topologies to derive it from; - is standard input
     #[arg(required = true, value_name = "CLUSTER", value_hint = ValueHint::FilePath)]
     pub cluster: Vec<PathBuf>,
 
     #[command(flatten)]
     pub sizes: Sizes,
 
-    /// The collective, by its name in nccl-tests [default: the description's, else all_reduce]
+    /// Collective, by its nccl-tests name [default: the description's, else all_reduce]
     #[arg(long, value_name = "NAME", value_parser = collective)]
     pub collective: Option<Collective>,
 
@@ -291,7 +291,7 @@ const PREDICT_EXAMPLES: &str = "Examples:
   busbw predict cluster.toml                             8 bytes to 8 GiB
   busbw predict cluster.toml -b 1M -e 16G -f 2           the sizes of an nccl-tests command line
   busbw predict cluster.toml --collective alltoall
-  busbw predict run.log                                  what the cluster of a run should reach
+  busbw predict run.log                                  the cluster of a run
   busbw predict --format html -o expected.html cluster.toml
   busbw predict --json cluster.toml | jq '.rows[-1].busbw_gbs'
 
@@ -308,28 +308,28 @@ Exit status:
   0  predicted
   2  the cluster is not described, or bad usage";
 
-/// Say what the fabric gives large messages over many hash seeds, and what a change gains
+/// Simulate large messages on the fabric under many hash seeds, and the gain of a change
 ///
-/// Routes the flows of a run over the switches and links of the cluster, as a hash per flow (ECMP) spreads them, once per
-/// seed, and shares the links fairly. Prints the busbw that comes out as a distribution, the links that decide it, and
-/// the gain of every change.
+/// Routes the flows of a run over the switches and links of the cluster, once per seed, with a hash per flow (ECMP).
+/// Flows share a link fairly. Prints the distribution of busbw over the seeds, the links that limit it, and the gain of
+/// every change.
 #[derive(Args)]
 #[command(after_help = SIMULATE_EXAMPLES)]
 pub struct Simulate {
-    /// A description of the cluster (TOML), or the NCCL logs and topologies to derive it from; - is standard input
+    /// Description of the cluster (TOML), or NCCL logs and topologies to derive it from; - is standard input
     #[arg(required = true, value_name = "CLUSTER", value_hint = ValueHint::FilePath)]
     pub cluster: Vec<PathBuf>,
 
-    /// A change to compare with the cluster as it is: rail-optimised, adaptive-routing, nics=8, qps=4 ... Several flags
-    /// are several alternatives
+    /// A change to compare with the cluster as it is: rail-optimised, adaptive-routing, nics=8, qps=4 ... Each flag is
+    /// one alternative
     #[arg(long, value_name = "CHANGE")]
     pub what_if: Vec<WhatIf>,
 
-    /// Take the rings from this log, instead of those that NCCL would build
+    /// Take the rings from this log instead of predicting them
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
 
-    /// Hash seeds
+    /// Number of hash seeds
     #[arg(long, value_name = "N", default_value = "1000", value_parser = seeds)]
     pub seeds: NonZero<u32>,
 
@@ -348,7 +348,7 @@ fn seeds(text: &str) -> Result<NonZero<u32>, String> {
 const SIMULATE_EXAMPLES: &str = "Examples:
   busbw simulate cluster.toml
   busbw simulate cluster.toml --what-if rail-optimised --what-if adaptive-routing
-  busbw simulate cluster.toml --log run.log              the rings of a run that was
+  busbw simulate cluster.toml --log run.log              with the rings of a real run
   busbw simulate cluster.toml --seeds 10000 --format html -o fabric.html
   busbw simulate --json cluster.toml | jq .base.busbw_gbs
 
@@ -356,11 +356,11 @@ Exit status:
   0  simulated
   2  the cluster is not described, a change does not fit it, or bad usage";
 
-/// Measure a collective, as nccl-tests does: the same flags, the same table
+/// Measure a collective with the flags and the table of nccl-tests
 ///
-/// Runs on cores with the embedded engine, over shared memory within a host and TCP between hosts. Under mpirun, srun and
-/// torchrun it takes its place by itself; --np starts ranks on this host, --hosts on others. A link to busbw that is called
-/// all_reduce_perf (or any other program of nccl-tests) behaves as that program.
+/// Runs on CPU cores with busbw's own engine, over shared memory within a host and TCP between hosts, or on GPUs with
+/// NCCL (--backend nccl). It detects mpirun, srun and torchrun; --np starts ranks on this host, --hosts on others. A link
+/// to busbw named all_reduce_perf (or like any other program of nccl-tests) behaves as that program.
 #[derive(Args)]
 #[command(after_help = BENCH_EXAMPLES, args_override_self = true, infer_long_args = true, disable_version_flag = true)]
 pub struct Bench {
@@ -393,17 +393,16 @@ const BENCH_EXAMPLES: &str = "Examples:
 Exit status:
   0  every rank finished and nothing was wrong
   1  wrong results, NCCL_TESTS_MIN_BW missed, or a rank failed
-  2  bad usage, or the ranks could not meet";
+  2  bad usage, or the ranks could not connect";
 
-/// Check this machine, measure it, and say what is wrong with it
+/// Check and measure this machine, and diagnose the result
 ///
-/// Checks the node as `busbw check` does. Runs all-reduce over sizes from 8 bytes up: on the GPUs with nccl-tests where both
-/// are there, else with the embedded engine on the cores. Then explains its own result with all that the check found, as
-/// `busbw explain` does.
+/// Checks the node (as `busbw check`). Then runs all-reduce from 8 bytes up: on the GPUs if nccl-tests is installed, else
+/// on CPU cores with busbw's own engine. Then diagnoses both results (as `busbw explain`).
 #[derive(Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
-    /// Ranks of the embedded engine [default: the number of cores, 2 to 8]
+    /// Ranks on CPU cores [default: the number of cores, 2 to 8]
     #[arg(long, value_name = "N")]
     pub np: Option<NonZeroUsize>,
 
@@ -415,7 +414,7 @@ pub struct Doctor {
     #[arg(long)]
     pub json: bool,
 
-    /// Where the JSON report goes
+    /// File for the JSON report
     #[arg(short, long, value_name = "FILE", default_value = "busbw-report.json", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
 }
@@ -435,7 +434,7 @@ const DOCTOR_EXAMPLES: &str = "Examples:
   busbw doctor --json | jq .verdict
 
 Exit status:
-  0  healthy, or no errors: nothing calls for action
-  1  degraded or failed, a check that failed, or the benchmark did
+  0  healthy, or no errors: nothing to do
+  1  degraded or failed, or a check or the benchmark failed
   2  nothing could be measured, or bad usage
-  3  undecided: the first line asks what would decide";
+  3  undecided: the first line asks for what is missing";

@@ -6,7 +6,6 @@ use busbw_report::{html, json, text};
 use busbw_tune::compare::{Subject, Wanted, compare};
 use std::process::ExitCode;
 
-/// Runs the subcommand.
 pub fn run(flags: &Compare) -> Result<ExitCode, String> {
     let subjects: Vec<Subject> =
         flags.runs.iter().map(|path| Subject::read(path)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;

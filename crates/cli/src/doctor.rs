@@ -96,7 +96,7 @@ impl Test {
                 let line = line.map_err(failed)?;
                 let line = String::from_utf8_lossy(&line);
                 if watched && !line.contains(" NCCL ") {
-                    // A reader who leaves has seen enough; the benchmark goes on, and the report is written.
+                    // If the terminal is closed, the benchmark still runs to its end, and the report is written.
                     watched = writeln!(terminal, "{line}").is_ok();
                 }
                 printed.push_str(&line);

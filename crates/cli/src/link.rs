@@ -15,17 +15,17 @@ use std::time::Duration;
 
 /// Measure bandwidth and latency between hosts, and name the slow host or link
 ///
-/// Measures every pair of ends in rounds of disjoint pairs: over TCP by itself, over RDMA by driving perftest. A limit per
-/// flow shows by comparing numbers of flows. Under mpirun and srun it takes its place by itself (one rank per NIC to measure);
-/// named hosts are started with mpirun, or with srun inside an allocation.
+/// Measures every pair of hosts, in rounds of disjoint pairs, over TCP or (with perftest) over RDMA. Compares numbers of
+/// flows to find a limit per flow. It detects mpirun and srun (start one rank per NIC to measure); hosts given by name
+/// are started with mpirun, or with srun inside an allocation.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Link {
-    /// The hosts to measure between; each may have several ranks (a:2)
+    /// Hosts to measure; a:2 starts two ranks on host a
     #[arg(value_name = "HOST", group = "where")]
     hosts: Vec<String>,
 
-    /// The same as one list: a,b,c
+    /// Hosts as one list: a,b,c
     #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts", group = "where")]
     list: Option<String>,
 
@@ -37,7 +37,7 @@ pub struct Link {
     #[arg(long, requires = "where")]
     dry_run: bool,
 
-    /// Measure TCP, over the interface that NCCL_SOCKET_IFNAME chooses [default: RDMA where every end has a NIC for it]
+    /// Measure TCP, over the interface that NCCL_SOCKET_IFNAME selects [default: RDMA if every host has an RDMA NIC]
     #[arg(long, conflicts_with = "rdma", help_heading = "What to measure")]
     tcp: bool,
 
@@ -45,15 +45,15 @@ pub struct Link {
     #[arg(long, help_heading = "What to measure")]
     rdma: bool,
 
-    /// Have RDMA read (ib_read_bw) instead of write
+    /// Measure RDMA read (ib_read_bw) instead of write
     #[arg(long, conflicts_with = "tcp", help_heading = "What to measure")]
     read: bool,
 
-    /// Measure both directions at the same time as well
+    /// Also measure both directions at the same time
     #[arg(long, help_heading = "What to measure")]
     both_ways: bool,
 
-    /// Message sizes; matrices show the best of them [default: a few for two ends, 4M for more]
+    /// Message sizes; a matrix shows the best of them [default: several sizes for two hosts, 4M for more]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size, help_heading = "What to measure")]
     size: Vec<Bytes>,
 
@@ -61,19 +61,19 @@ pub struct Link {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = flows, help_heading = "What to measure")]
     flows: Vec<u32>,
 
-    /// RDMA device, with its port where that is not 1 (mlx5_0:2). The ranks of a host take those of a list in turn
+    /// RDMA device, with its port if it is not 1 (mlx5_0:2). The ranks of a host use the devices of a list in turn
     #[arg(long, value_name = "DEVICES", value_delimiter = ',', help_heading = "What to measure")]
     device: Vec<String>,
 
-    /// GID index of RoCE [default: that of the first RoCE v2 GID of an IPv4 address]
+    /// GID index of RoCE [default: the first RoCE v2 GID of an IPv4 address]
     #[arg(long, value_name = "INDEX", help_heading = "What to measure")]
     gid_index: Option<u32>,
 
-    /// How long each figure is measured
+    /// Duration of each measurement
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     seconds: Duration,
 
-    /// An end that keeps others waiting for so long is lost
+    /// Seconds after which a host that does not respond is reported as lost
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     timeout: Duration,
 
@@ -95,11 +95,11 @@ const EXAMPLES: &str = "Examples:
   busbw link --rdma --device mlx5_0 a b       RDMA by perftest (ib_write_bw, ib_write_lat)
   mpirun -np 32 -N 1 busbw link --format html -o links.html
   srun -N 16 --ntasks-per-node=4 busbw link --rdma    one rank per NIC
-  busbw link --np 2                           tried out on this host
+  busbw link --np 2                           a test run on this host
   busbw link --json a b | jq '.links[0].gbit_s'
 
 Exit status:
-  0  every link was measured, and none is far below its peers or its NIC's rate
+  0  every link was measured, and none is much slower than the others or its NIC's rate
   1  a link or host is slow, or could not be measured
   2  nothing could be measured, or bad usage";
 
@@ -133,7 +133,6 @@ fn ascending<T: Ord + Copy>(values: &[T]) -> Vec<T> {
     values
 }
 
-/// Runs the subcommand.
 pub fn run(flags: &Link) -> Result<ExitCode, String> {
     let call = flags.call()?;
     let bar = Bar::new(1, "round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");

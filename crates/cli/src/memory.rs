@@ -20,22 +20,22 @@ pub struct Allocator;
 // SAFETY: every function hands its arguments to mimalloc's of the same name, and gives back what that gave.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promised for this function.
+        // SAFETY: mimalloc asks of its caller what `GlobalAlloc` asks of ours.
         given(unsafe { MiMalloc.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as the caller promised for this function.
+        // SAFETY: mimalloc asks of its caller what `GlobalAlloc` asks of ours.
         given(unsafe { MiMalloc.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as the caller promised for this function.
+        // SAFETY: mimalloc asks of its caller what `GlobalAlloc` asks of ours.
         given(unsafe { MiMalloc.realloc(block, layout, size) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised for this function.
+        // SAFETY: mimalloc asks of its caller what `GlobalAlloc` asks of ours.
         unsafe { MiMalloc.dealloc(block, layout) }
     }
 }

@@ -33,22 +33,23 @@ const GROUP_EXAMPLES: &str = "Examples:
 
 /// Test net plugins by NCCL's rules, and measure them side by side
 ///
-/// Loads any libnccl-net*.so in processes of its own, on this host or on two hosts, and does what NCCL may do: it connects, posts,
-/// tests, closes and dies. Then it measures all plugins in turn: bandwidth by size, latency, message rate, and the processor
-/// time that 10^9 bytes cost.
+/// Loads any libnccl-net*.so into processes of its own, on this host or on two hosts, and calls it as NCCL does:
+/// connects, posts, tests, closes and dies. Then measures all plugins in turn: bandwidth by size, latency, message rate,
+/// and CPU time per 10^9 bytes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
-    /// A plugin; several are compared. Variables for it follow an @: x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4
+    /// Path of a plugin; several plugins are compared. Environment variables follow an @:
+    /// x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4
     #[arg(long = "plugin", value_name = "PATH", required_unless_present = "is_subprocess", value_parser = candidate,
           value_hint = ValueHint::FilePath)]
     plugins: Vec<Candidate>,
 
-    /// The two hosts to measure between [default: two processes on this one]
+    /// The two hosts [default: two processes on this host]
     #[arg(value_name = "HOST", num_args = 2, group = "where")]
     hosts: Vec<String>,
 
-    /// The same as one list: a,b
+    /// Hosts as one list: a,b
     #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts", group = "where")]
     list: Option<String>,
 
@@ -56,24 +57,24 @@ pub struct Check {
     #[arg(long, requires = "where")]
     dry_run: bool,
 
-    /// Version of the plugin interface [default: the newest that the plugin has, as NCCL takes it]
+    /// Version of the plugin interface [default: the plugin's newest, as in NCCL]
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(6..=12))]
     interface: Option<u8>,
 
-    /// Number of the plugin's device
+    /// Device number within the plugin
     #[arg(long, value_name = "NUMBER", default_value = "0", value_parser = clap::value_parser!(i32).range(0..=255))]
     device: i32,
 
-    /// Only try the rules
+    /// Test the rules only
     #[arg(long, conflicts_with = "measure_only")]
     rules_only: bool,
 
-    /// Try these rules alone
+    /// Test these rules only
     #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "measure_only",
           value_parser = PossibleValuesParser::new(rule_names()))]
     rule: Vec<String>,
 
-    /// Only measure
+    /// Measure only
     #[arg(long)]
     measure_only: bool,
 
@@ -82,26 +83,26 @@ pub struct Check {
           default_value = "4K,64K,512K,4M,16M")]
     size: Vec<Bytes>,
 
-    /// How often each size is measured with each plugin
+    /// Number of measurements per size and plugin
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
     repeat: u16,
 
-    /// Messages under way while bandwidth is measured; NCCL has 8
+    /// Messages in flight while bandwidth is measured; NCCL uses 8
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u8).range(1..=32))]
     in_flight: u8,
 
-    /// How long each figure is measured
+    /// Duration of each measurement
     #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
     seconds: Duration,
 
-    /// A call or a wait that takes longer is a failure
+    /// Seconds after which a call or a wait counts as failed
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     timeout: Duration,
 
     #[command(flatten)]
     output: TableOutput,
 
-    /// Be the process that loads a plugin
+    /// Run as the process that loads a plugin
     #[arg(long = "subprocess", hide = true)]
     is_subprocess: bool,
 }
@@ -116,8 +117,8 @@ const EXAMPLES: &str = "Examples:
   busbw plugin check --plugin x.so --json | jq '.plugins[0].rules[] | select(.outcome == \"broken\")'
 
 Exit status:
-  0  every plugin works and keeps every rule that was tried
-  1  a plugin cannot be used, breaks a rule, or failed while it was measured
+  0  every plugin works and keeps every tested rule
+  1  a plugin cannot be loaded, breaks a rule, or failed during the measurement
   2  the ranks could not be started, or bad usage";
 
 fn candidate(text: &str) -> Result<Candidate, String> {
@@ -163,7 +164,6 @@ impl Check {
     }
 }
 
-/// Runs the subcommand.
 pub fn check(flags: &Check) -> Result<ExitCode, String> {
     if flags.is_subprocess {
         return Ok(subprocess::run());

@@ -6,7 +6,6 @@ use busbw_model::Collective;
 use busbw_report::{html, json, text};
 use std::process::ExitCode;
 
-/// Runs the subcommand.
 pub fn run(flags: &Predict) -> Result<ExitCode, String> {
     let sizes = flags.sizes.list()?;
     let cluster = described::cluster(&flags.cluster)?;

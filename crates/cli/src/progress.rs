@@ -1,4 +1,4 @@
-//! How far long work has come, on a terminal only.
+//! Progress bars of long work, on a terminal only.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal};

@@ -11,10 +11,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Write rules without Rust: check a file, list what is known, test on cases
+/// Write rules without Rust: validate a file, list all rules, test on cases
 ///
-/// A signature is an exact text that a program prints, with its cause and remedy. rules/README.md explains every key and goes
-/// from an unknown line to a finding.
+/// A signature is an exact text that a program prints, with its cause and remedy. `busbw rules guide` explains every key
+/// and shows how to turn an unknown line into a finding.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Rules {
@@ -27,8 +27,8 @@ const EXAMPLES: &str = "Examples:
   busbw explain --rules my.toml run.log              try it on a log
   busbw rules test cases/ --rules my.toml            run cases: folders with case.toml and input/
   busbw rules test --json cases/ | jq '.cases[] | select(.misses != [])'
-  busbw rules list | grep nic.rate                   the causes that are compiled in
-  busbw rules list --texts | grep -B9 'timed out'    and the texts that they know
+  busbw rules list | grep nic.rate                   the built-in causes
+  busbw rules list --texts | grep -B9 'timed out'    the causes with their texts
   busbw rules guide | less                           every key, and a first signature step by step
 
 Exit status:
@@ -69,7 +69,7 @@ enum What {
 
 #[derive(Args)]
 struct With {
-    /// A file of signatures beside those that are compiled in
+    /// A file of signatures, in addition to the built-in ones
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     rules: Option<PathBuf>,
 
@@ -78,7 +78,6 @@ struct With {
     json: bool,
 }
 
-/// Runs the subcommand.
 pub fn run(flags: &Rules) -> Result<ExitCode, String> {
     match &flags.what {
         What::Test { folder, with } => test(folder, with),

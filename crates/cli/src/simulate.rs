@@ -10,7 +10,6 @@ use std::cell::Cell;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs the subcommand.
 pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
     let cluster = described::cluster(&flags.cluster)?;
     let comparison = compare(flags, cluster)?;
@@ -56,7 +55,7 @@ fn compare(flags: &Simulate, cluster: Cluster) -> Result<Comparison, String> {
 fn rings(log: &Path, cluster: &Cluster) -> Result<Communicator, String> {
     let run = described::run_of(&[log.to_path_buf()])?;
     let log = log.display();
-    // Communicators come the largest first.
+    // Communicators are sorted, the largest first.
     let found = run.communicators.into_iter().find(|comm| comm.ring_count() > 0);
     let comm = found.ok_or_else(|| {
         format!("{log}: no rings; give the log of a run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,GRAPH")

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 const GROUPS: [(&str, &[&str]); 5] = [
     ("From bare nodes to tuned training", &["check", "bench", "explain", "tune", "accelerate"]),
-    ("The first three at once", &["doctor"]),
+    ("Check, bench and explain at once", &["doctor"]),
     ("How fast should it be", &["predict", "simulate"]),
     ("A closer look", &["compare", "link", "monitor", "plugin"]),
     ("Around the command", &["rules", "completions", "man", "help"]),

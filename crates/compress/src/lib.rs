@@ -31,9 +31,7 @@ pub struct Selection<B> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot take {k} of {elements} elements; ask for {elements} at most")]
 pub struct TooMany {
-    /// How many were asked for.
     pub k: usize,
-    /// How many there are.
     pub elements: usize,
 }
 
@@ -85,7 +83,7 @@ fn among_candidates<F: Format>(
     threads: NonZeroUsize,
 ) -> Option<Selection<F::Bits>> {
     let floor = sample.floor?;
-    // Where several times as many turn up in a part, the sample has been deceived.
+    // Several times as many in one part: the sample was not representative.
     let most = floor.elements.saturating_mul(4).saturating_add(k);
     let candidates = take::reaching::<F>(bits, floor.key, most, threads)?;
     if candidates.values.len() < k {

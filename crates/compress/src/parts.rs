@@ -44,7 +44,6 @@ pub(crate) struct Part<'a, T> {
     pub number: usize,
     /// Where it begins in the slice.
     pub start: usize,
-    /// What is in it.
     pub elements: &'a [T],
 }
 

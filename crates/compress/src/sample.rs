@@ -23,7 +23,6 @@ pub(crate) struct Sample<B> {
 /// A key that few elements reach.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Floor<B> {
-    /// The key.
     pub key: B,
     /// About how many elements reach it.
     pub elements: usize,
@@ -37,7 +36,7 @@ impl<B: Copy + Ord> Sample<B> {
         }
         let mut keys: Vec<B> = places(bits.len()).map(|place| F::key(bits[place])).collect();
         let rank = k as f64 / bits.len() as f64 * SIZE as f64;
-        // The deviation of a count is the root of what is expected; where next to nothing is, one more makes it safe.
+        // The standard deviation of a count is the square root of its mean; add one, because the mean may be near zero.
         let below = (rank + DEVIATIONS * (rank.sqrt() + 1.0)) as usize;
         let floor = floor(&mut keys, below, bits.len() as f64 / SIZE as f64);
         let (_, guess, _) = keys.select_nth_unstable(SIZE - 1 - (rank as usize).min(SIZE - 1));

@@ -10,7 +10,6 @@ use std::num::NonZeroUsize;
 /// Elements that are looked at together: where none of them is wanted, which is mostly so, a few instructions say it.
 const BLOCK: usize = 32;
 
-/// Takes what a cut selects.
 pub(crate) fn at_cut<F: Format>(bits: &[F::Bits], cut: Cut<F::Bits>, threads: NonZeroUsize) -> Selection<F::Bits> {
     let counts = if cut.ties > 0 { counts::<F>(bits, cut.key, threads) } else { Vec::new() };
     let taken = over_parts(bits, threads, |part| {

@@ -23,7 +23,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// Its heading.
+    /// The heading of the area in the table of `busbw check`.
     pub fn title(self) -> &'static str {
         match self {
             Area::Gpu => "GPU",
@@ -40,9 +40,9 @@ impl Area {
 }
 
 named! {
-    /// How a check came out.
+    /// The result of a check.
     pub enum Outcome {
-        /// As it should be.
+        /// Passed.
         Ok = "ok",
         /// It may cost speed, or a run.
         Warn = "warn",
@@ -58,20 +58,20 @@ named! {
 /// One line of the table: something of a node that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckItem {
-    /// The part of the node.
+    /// The heading under which the check is listed.
     pub area: Area,
     /// What was checked: `port state`.
     pub item: Cow<'static, str>,
-    /// The node.
+    /// Name of the host.
     pub host: String,
     /// The device, where it is about one of several: `mlx5_0/1` (port 1), `eth0`, `GPU 0`.
     pub device: Option<String>,
     /// What was found: `ACTIVE, LinkUp`.
     pub detail: String,
-    /// How it came out.
+    /// The result: ok, warn, fail or skip.
     #[serde(rename = "result")]
     pub outcome: Outcome,
-    /// Why it was skipped.
+    /// Why the check was skipped; `None` for other results.
     pub why: Option<String>,
     /// What to do; text in backquotes can be pasted into a shell. Only what calls for action has a remedy, and all that does has one.
     pub remedy: Option<String>,
@@ -91,7 +91,7 @@ impl CheckItem {
 /// A thing that should be equal on all nodes and is not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OddOne {
-    /// The part of the node.
+    /// The heading under which the check is listed.
     pub area: Area,
     /// The thing: `MTU of eth0`.
     pub item: String,
@@ -105,7 +105,7 @@ pub struct OddOne {
     #[serde(rename = "result", serialize_with = "fail_or_warn")]
     #[schemars(with = "String", extend("enum" = ["warn", "fail"]))]
     pub fails: bool,
-    /// What to do.
+    /// How to fix it, with a command line where there is one.
     pub remedy: String,
     /// The finding that it leads to.
     pub code: Option<Code>,
@@ -114,9 +114,9 @@ pub struct OddOne {
 /// A node that differs from the others.
 #[derive(Serialize, JsonSchema)]
 struct Differing<'a> {
-    /// The node.
+    /// Name of the host.
     host: &'a str,
-    /// What it has.
+    /// The value on this host.
     value: &'a str,
 }
 
@@ -128,10 +128,10 @@ fn fail_or_warn<S: Serializer>(fails: &bool, serializer: S) -> Result<S::Ok, S::
     if *fails { Outcome::Fail } else { Outcome::Warn }.serialize(serializer)
 }
 
-/// The whole answer.
+/// The answer of `busbw check`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
-    /// The nodes.
+    /// Names of the checked hosts.
     pub hosts: Vec<String>,
     /// Area by area, each with the nodes in order.
     pub items: Vec<CheckItem>,

@@ -37,7 +37,7 @@ pub struct Nic {
     pub index: Option<u32>,
     /// HCA or interface: `mlx5_0`, `eth0`.
     pub name: String,
-    /// Port of the HCA.
+    /// Port number of the HCA, from 1.
     pub port: Option<u32>,
     /// `IB`, `RoCE` or `Socket`.
     pub link: Option<String>,

@@ -29,7 +29,7 @@ pub struct Communicator {
     pub trees: Vec<Tree>,
     /// The logged connections, by the rank that logged them.
     pub edges: Vec<Edge>,
-    /// What `edges` refer to.
+    /// The transports; edges refer to them by index.
     pub transports: Vec<Transport>,
     /// Ranks built an NVLS (NVLink SHARP) structure.
     pub nvls: bool,
@@ -83,7 +83,7 @@ pub struct Channel {
     pub ring: Option<Ring>,
 }
 
-/// A ring.
+/// The ring of a channel: the order of its ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ring {
     /// Ranks in order; the last sends to the first.
@@ -97,11 +97,11 @@ pub struct Ring {
 /// A rank's place in the trees of one or more channels: in most, its neighbours are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tree {
-    /// The rank.
+    /// The rank, from 0.
     pub rank: u32,
-    /// Its neighbours.
+    /// The parent and the children of the rank.
     pub links: TreeLinks,
-    /// The channels.
+    /// The channels that have this connection.
     pub channels: ChannelSet,
 }
 
@@ -133,9 +133,9 @@ impl TreeLinks {
 /// A connection from a rank to a rank, on one or more channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
-    /// Sender.
+    /// The rank that sends, from 0.
     pub from: u32,
-    /// Receiver.
+    /// The rank that receives, from 0.
     pub to: u32,
     /// Index into [`Communicator::transports`].
     pub transport: u16,
@@ -143,7 +143,7 @@ pub struct Edge {
     pub end: EdgeEnd,
     /// Whether it serves a collective (`Channel 00/0`) or send/receive (`Channel 00/1`).
     pub use_: EdgeUse,
-    /// The channels.
+    /// The channels that have this connection.
     pub channels: ChannelSet,
 }
 
@@ -295,9 +295,9 @@ pub enum GdrUse {
 /// An ordered pair of ranks on different nodes that are neighbours in rings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Crossing {
-    /// Sender.
+    /// The rank that sends, from 0.
     pub from: u32,
-    /// Receiver.
+    /// The rank that receives, from 0.
     pub to: u32,
     /// Channels whose ring holds the pair, ascending.
     pub channels: Vec<u16>,
@@ -377,7 +377,7 @@ impl Communicator {
 
     /// The ordered rank pairs of rings that leave a node, by sender and receiver. Pairs whose nodes are not known are left out.
     pub fn crossings(&self) -> Vec<Crossing> {
-        // As far as ranks were seen, not up to the highest: that of a damaged line may be any number.
+        // Only ranks that were seen: a damaged line may name any number as a rank.
         let nodes: Vec<Option<u32>> = (0..self.ranks.len() as u32).map(|rank| self.node_of(rank)).collect();
         let node = |rank| nodes.get(rank as usize).copied().unwrap_or_else(|| self.node_of(rank));
         let mut found: BTreeMap<(u32, u32), Vec<u16>> = BTreeMap::new();

@@ -70,7 +70,7 @@ impl Carrier {
 /// A size in every run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedRow {
-    /// The size.
+    /// Message size in bytes, as nccl-tests prints it.
     pub size: Bytes,
     /// What each run measured; `None` where it did not measure this size.
     pub cells: Vec<Option<ComparedCell>>,
@@ -81,7 +81,7 @@ pub struct ComparedRow {
 /// A size in one run: the better of in-place and out-of-place, as a mean where it was measured repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ComparedCell {
-    /// busbw.
+    /// Bus bandwidth in GB/s.
     pub busbw: GBps,
     /// Time of one operation.
     pub time: Micros,
@@ -107,13 +107,13 @@ pub struct Contest {
 /// Neighbouring sizes with one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct SizeRange {
-    /// The smallest size.
+    /// The smallest size of the range, in bytes.
     #[serde(rename = "from_bytes")]
     pub from: Bytes,
-    /// The largest.
+    /// The largest size of the range, in bytes.
     #[serde(rename = "to_bytes")]
     pub to: Bytes,
-    /// Who is faster.
+    /// Which of the two runs is faster in this range.
     pub faster: Faster,
     /// The least and the greatest ratio, the first's busbw over the other's.
     pub ratio: (f64, f64),
@@ -123,9 +123,9 @@ pub struct SizeRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Faster {
-    /// The first.
+    /// The first run, with which the others are compared.
     First,
-    /// The other.
+    /// The run that is compared with the first.
     Other,
     /// Neither, as far as can be told.
     Neither,

@@ -102,14 +102,14 @@ pub enum Quantity {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
-    /// Where it is found.
+    /// The family, which says where the counter is read.
     #[serde(rename = "in")]
     pub family: Family,
     /// Its name there; `#` is any digit.
     pub name: String,
     /// What it counts.
     pub meaning: String,
-    /// What it gives.
+    /// The quantity that the counter adds to; `None` where it is only shown.
     pub is: Option<Quantity>,
     /// How many of the quantity one count is.
     #[serde(default = "one")]
@@ -142,6 +142,6 @@ pub struct Cause {
     pub severity: Severity,
     /// What it means.
     pub meaning: String,
-    /// What to do.
+    /// How to fix it, with a command line where there is one.
     pub remedy: String,
 }

@@ -10,7 +10,7 @@ pub struct DiagLine {
     pub host: Option<String>,
     /// Process that printed it.
     pub pid: Option<u64>,
-    /// The tag.
+    /// The tag that begins the line.
     pub tag: DiagTag,
     /// `p2p`, `net bw`, `GPU inventory`, `CUDA driver version`, `ECC`, `NVLink`, `NCCL environment`; empty where none is named.
     pub check: String,

@@ -17,7 +17,7 @@ pub struct RankEnd {
     pub went_on: bool,
     /// A program wrote it to its log as a warning or an error: most of such exceptions were caught.
     pub logged: bool,
-    /// The line that tells.
+    /// The line that shows the end.
     pub source: SourceLine,
 }
 
@@ -43,7 +43,7 @@ pub enum Ended {
         what: String,
         /// The library of the innermost frame that is not the C library's.
         library: Option<String>,
-        /// What the runtime says.
+        /// The message of the runtime, without its prefix.
         message: String,
     },
     /// A program of NCCL's own gave up, with what it says: nccl-tests, the examples of NCCL's documentation.

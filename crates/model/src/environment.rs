@@ -10,7 +10,7 @@ pub struct Variable {
     pub name: String,
     /// Its value; several hosts may have several.
     pub value: String,
-    /// Who said so.
+    /// Where the value comes from: NCCL's log or a launch command.
     pub origin: EnvOrigin,
     /// The first line that says so.
     pub place: Place,

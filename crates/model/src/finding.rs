@@ -94,7 +94,7 @@ impl fmt::Display for Code {
 named! {
     /// How much a finding matters. Ordered: an error weighs most.
     pub enum Severity {
-        /// Good to know.
+        /// Worth knowing; nothing to fix.
         Info = "info",
         /// Costs speed or will cost a run.
         Warning = "warning",
@@ -108,7 +108,7 @@ named! {
 /// A conclusion of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// What it is about.
+    /// The finding's code: `docs/findings.md` lists them.
     pub code: Code,
     /// How much it matters.
     pub severity: Severity,
@@ -131,7 +131,7 @@ pub struct Finding {
 pub struct SavedFinding {
     /// The host that it is about, where it is about one.
     pub host: Option<String>,
-    /// What it is about.
+    /// The finding's code: `docs/findings.md` lists them.
     pub code: Code,
     /// How much it matters.
     pub severity: Severity,
@@ -228,7 +228,7 @@ pub struct Judged {
     pub what: String,
     /// Against what, with the figures: `99% of the 486 GB/s expected`.
     pub how: String,
-    /// How it came out.
+    /// The result: passed, failed or undecided.
     pub outcome: Judgement,
     /// What would decide it, as a sentence that ends in a question or a command; for what is undecided.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,7 +252,7 @@ pub enum Subject {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Judgement {
-    /// As it should be.
+    /// Nothing is wrong.
     Passed,
     /// Not as it should be: a finding says what is wrong.
     Failed,
@@ -269,9 +269,9 @@ pub struct Expected {
     /// Size that it is said for, bytes.
     #[serde(rename = "size_bytes")]
     pub at: Option<Bytes>,
-    /// What limits it.
+    /// What limits the speed: `4 NICs of 50 GB/s`.
     pub bottleneck: String,
-    /// How it was found.
+    /// How the figure was computed, and what was assumed.
     pub why: String,
 }
 
@@ -310,7 +310,7 @@ pub struct ExpectedRow {
 /// The answer: verdict and findings, the one to act on first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Diagnosis {
-    /// The state of the run.
+    /// The verdict, which decides the exit status.
     pub verdict: Verdict,
     /// One sentence that says it.
     pub summary: String,

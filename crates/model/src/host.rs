@@ -41,7 +41,7 @@ impl Machine {
 pub struct PcieLink {
     /// GT/s per lane.
     pub speed_gts: f64,
-    /// Lanes.
+    /// Number of lanes.
     pub width: u32,
     /// The device itself says that it has fewer lanes than it could (`Width x8 (downgraded)`).
     #[serde(skip)]

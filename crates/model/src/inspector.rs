@@ -26,7 +26,7 @@ pub struct InspectorRun {
     /// The collective; none for `Send` and `Recv`.
     #[serde(skip)]
     pub collective: Option<Collective>,
-    /// By size.
+    /// The measurements, one row per message size.
     pub rows: Vec<InspectorRow>,
     /// The first line.
     #[serde(skip)]
@@ -41,7 +41,7 @@ pub struct InspectorRow {
     pub size: Bytes,
     /// How many operations of how many ranks were measured.
     pub count: u64,
-    /// Time.
+    /// Time of an operation, in microseconds.
     #[serde(rename = "time_us")]
     #[schemars(with = "Spread<f64>")]
     pub time: Spread<Micros>,
@@ -82,15 +82,15 @@ pub struct InspectorRank {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(rename = "Spread")]
 pub struct Spread<T> {
-    /// The least.
+    /// The smallest value.
     pub min: T,
-    /// The median.
+    /// The median of the values.
     pub median: T,
-    /// The mean.
+    /// The arithmetic mean of the values.
     pub mean: T,
     /// 99 of 100 are not above it.
     pub p99: T,
-    /// The greatest.
+    /// The largest value.
     pub max: T,
     /// Standard deviation over mean, in per cent.
     pub cv_pct: f64,

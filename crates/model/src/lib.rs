@@ -5,6 +5,7 @@
 //!
 //! A [`Run`] is everything that a set of inputs says; a [`Diagnosis`] is what the rules conclude from it.
 
+#![warn(missing_docs)] // others build on this crate
 #![forbid(unsafe_code)]
 
 #[macro_use]

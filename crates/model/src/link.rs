@@ -45,7 +45,7 @@ pub struct LinkEnd {
 pub struct Link {
     /// The sender, by its place in [`LinkRun::ends`].
     pub from: usize,
-    /// The receiver.
+    /// Index of the receiving end.
     pub to: usize,
     /// What was measured, or why nothing was.
     pub outcome: Result<LinkFigures, String>,
@@ -84,7 +84,7 @@ pub struct LinkLatency {
 pub struct MeasuredLink {
     /// The sender, by its place in `ends`.
     from: usize,
-    /// The receiver.
+    /// Index of the receiving end.
     to: usize,
     /// Why nothing was measured.
     error: Option<String>,
@@ -136,7 +136,7 @@ struct BySize {
 /// A counter that moved.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Loss {
-    /// Its name.
+    /// Name of the counter, as the kernel has it.
     counter: String,
     /// By how much it moved.
     #[schemars(range(min = 1))]
@@ -195,7 +195,7 @@ pub struct LinkRun {
 }
 
 impl LinkRun {
-    /// A direction.
+    /// The link from one end to another; `None` if it was not measured.
     pub fn link(&self, from: usize, to: usize) -> Option<&Link> {
         self.links.iter().find(|link| (link.from, link.to) == (from, to))
     }

@@ -50,7 +50,7 @@ pub struct VersionLine {
     pub version: String,
     /// What stands after `+cuda`: `12.4`.
     pub cuda: Option<String>,
-    /// The library.
+    /// The library that prints the version: NCCL or RCCL.
     pub library: Library,
     /// Processes that load it, each once, by host and number: those that print it, and where it stands without a name in an
     /// input of one host, those of that input.
@@ -66,7 +66,7 @@ pub struct EnvSetting {
     pub name: String,
     /// The value, without NCCL's closing full stop.
     pub value: String,
-    /// Who said it.
+    /// Where the value comes from: NCCL's log or a launch command.
     pub origin: EnvOrigin,
     /// The first line that says it.
     pub source: SourceLine,
@@ -88,7 +88,7 @@ pub enum EnvOrigin {
 pub struct NetworkLine {
     /// `IB`, `Socket`, `OFI`, `Plugin`, `Bootstrap` …
     pub network: String,
-    /// What was said.
+    /// What the line says about the network.
     pub statement: NetworkStatement,
     /// Host that said it, where known.
     pub host: Option<String>,
@@ -173,7 +173,7 @@ pub struct GraphPattern {
     pub pattern: i32,
     /// Whether a ring may enter and leave a node by different NICs.
     pub cross_nic: i32,
-    /// Channels.
+    /// Number of channels that the search found.
     pub channels: u32,
     /// GB/s per channel within a node.
     pub bw_intra: Option<f64>,

@@ -22,7 +22,7 @@ pub struct PluginRun {
 pub struct PluginReport {
     /// How it is called in tables: its file's name, or its network's where those differ, with the settings it was given.
     pub label: String,
-    /// The file.
+    /// Path of the plugin's library.
     pub path: String,
     /// Variables that it was given.
     pub settings: Vec<(String, String)>,
@@ -59,7 +59,7 @@ pub struct PluginOffer {
 /// A device of a plugin (`ncclNetProperties_t`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PluginDevice {
-    /// Its name.
+    /// Name of the device, as the plugin gives it.
     pub name: String,
     /// Its PCI device's path in `/sys`.
     pub pci_path: Option<String>,
@@ -78,7 +78,7 @@ pub struct PluginDevice {
 /// A rule of NCCL's for net plugins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleReport {
-    /// Its short name.
+    /// Name of the rule, as `--rule` takes it.
     pub rule: &'static str,
     /// What it asks for.
     pub asks: &'static str,

@@ -33,11 +33,11 @@ pub struct RasReport {
 /// `Job summary`: the total counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RasJob {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Processes.
+    /// Number of processes.
     pub processes: u32,
-    /// GPUs.
+    /// Number of GPUs.
     pub gpus: u32,
 }
 
@@ -108,7 +108,7 @@ pub struct RasCommunicator {
 /// Ranks that have one value in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RasShare<T> {
-    /// The value.
+    /// The value that these ranks have.
     pub value: T,
     /// How many ranks have it.
     pub count: u32,

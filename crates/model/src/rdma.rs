@@ -33,7 +33,7 @@ pub enum PerfRow {
     Bandwidth {
         /// Message size.
         size: Bytes,
-        /// Iterations.
+        /// Number of iterations.
         iterations: u64,
         /// `BW peak`; perftest prints 0 when it did not measure one.
         peak_gbit_s: f64,
@@ -46,7 +46,7 @@ pub enum PerfRow {
     Latency {
         /// Message size.
         size: Bytes,
-        /// Iterations.
+        /// Number of iterations.
         iterations: u64,
         /// `t_min`; absent in duration mode (`-D`).
         min: Option<Micros>,
@@ -85,7 +85,7 @@ pub struct RdmaCheckItem {
     pub item: String,
     /// What was found: `eth1: yes`.
     pub detail: String,
-    /// The verdict.
+    /// The result that the check printed.
     pub result: CheckResult,
 }
 
@@ -105,7 +105,7 @@ pub struct RdmaSample {
 pub struct RdmaValue {
     /// The counter's name.
     pub name: String,
-    /// The total.
+    /// Total count since the counter was reset.
     pub total: f64,
     /// Per port, where printed.
     pub per_port: Vec<f64>,

@@ -77,7 +77,7 @@ pub struct Run {
     pub kept_lines: BTreeMap<Place, Box<str>>,
 }
 
-/// One input.
+/// A file or standard input that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Input {
     /// Path as given; `-` for standard input.
@@ -125,7 +125,7 @@ impl fmt::Display for InputKind {
 /// A part of an input that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// Where the problem is: input and line.
     pub place: Place,
     /// Why, and what would help.
     pub text: String,

@@ -184,7 +184,7 @@ pub enum WorkState {
     Scheduled,
     /// The kernel runs: it waits for peers, or moves data.
     Started,
-    /// Done.
+    /// The operation has finished.
     Completed,
 }
 
@@ -226,7 +226,7 @@ pub struct RankStanding {
 /// How far one rank is.
 #[derive(Serialize, JsonSchema)]
 struct OfRank<'a> {
-    /// Rank.
+    /// The rank, from 0.
     rank: u32,
     #[serde(flatten)]
     standing: &'a RankStanding,

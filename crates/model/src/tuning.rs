@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct Tuning {
     /// What came out, in a sentence.
     pub summary: String,
-    /// The space's name.
+    /// Name of the space of settings: built-in or of the file.
     pub space: String,
     /// The command, as it can be pasted into a shell.
     pub command: String,
@@ -67,7 +67,7 @@ pub struct TunedSetting {
     pub interval: Option<f64>,
     /// How much worse than the best it is, as a share; negative where it is not.
     pub behind: Option<f64>,
-    /// How it stands.
+    /// The setting's place in the race: best, tied, worse or failed.
     pub standing: TunedStanding,
 }
 
@@ -75,19 +75,19 @@ fn by_name<S: Serializer>(assignments: &[(String, String)], serializer: S) -> Re
     assignments.iter().map(|(name, value)| (name, value)).collect::<BTreeMap<_, _>>().serialize(serializer)
 }
 
-/// How a setting stands.
+/// The result of a setting in the race.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TunedStanding {
-    /// The best mean.
+    /// It has the best mean.
     Best,
     /// Statistically tied with the best.
     Tied,
-    /// Worse by the test.
+    /// It is significantly worse than the best.
     Worse,
     /// It failed too often.
     Failed,
-    /// Without a result.
+    /// No trial gave a value.
     Unknown,
 }
 

@@ -4,13 +4,15 @@
 //! same contract. Nothing here holds the interpreter while it works. Types and documentation for people stand in
 //! `python/busbw`; `_native.pyi` there says what this module has.
 
+#![warn(missing_docs)] // others build on this crate
+
 mod analysis;
 mod failure;
 mod selection;
 
 use pyo3::pymodule;
 
-/// What busbw has in Rust.
+/// The native part of the Python package `busbw`.
 #[pymodule]
 mod _native {
     use pyo3::types::{PyModule, PyModuleMethods};

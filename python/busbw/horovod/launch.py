@@ -113,7 +113,7 @@ def meet(place: Place, timeout: timedelta, environment: Mapping[str, str] = os.e
         host, port = _slurm_address(environment)
         return TCPStore(host, port, place.size, place.rank == 0, timeout)
     raise LaunchError(
-        f"busbw: {place.launcher} does not say on which host rank 0 is; add it to the command: "
+        f"busbw: {place.launcher} does not say on which host rank 0 runs. Tell the ranks: "
         "mpirun -x MASTER_ADDR=<host of rank 0> -x MASTER_PORT=29500 (MPICH: -genv NAME VALUE)"
     )
 

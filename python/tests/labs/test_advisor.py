@@ -71,10 +71,10 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ("--network-gbit 0", "0 is no number above 0"),
-        ("--hosts 0", "0 is no whole number from 1 on"),
-        ("--gradients none", "none is no number"),
-        ("--ratio 2", "2 is no share above 0 and up to 1"),
+        ("--network-gbit 0", "0 is not a number above 0"),
+        ("--hosts 0", "0 is not a whole number of 1 or more"),
+        ("--gradients none", "none is not a number"),
+        ("--ratio 2", "2 is not a share above 0 and up to 1"),
     ],
 )
 def test_figures_that_make_no_sense_are_refused(wrong: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

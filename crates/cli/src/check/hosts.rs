@@ -1,4 +1,4 @@
-//! Starts busbw on other hosts and collects what each tells. Hosts that do not answer are told apart from those that do.
+//! Starts busbw on other hosts and collects their answers. Hosts that do not answer are reported by name.
 
 use super::{Found, parse};
 use busbw_launch::command::{Starter, this_program, variables};

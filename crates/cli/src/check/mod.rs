@@ -14,31 +14,32 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Look at what this node is, or every node of a job, before anything runs on it
+/// Check this node, or all nodes of a job, before running anything
 ///
-/// GPUs and NVLink, CUDA and NCCL, RDMA devices and ports, PCIe links and access control, network interfaces, limits, MPI and
-/// ssh, variables of the environment, clocks: a line each, with what to do where something is wrong. Under mpirun, srun and
-/// torchrun one rank of each host tells what its host is, and differences between hosts are shown as the odd one out.
+/// Checks GPUs and NVLink, CUDA and NCCL, RDMA devices and ports, PCIe links and access control (ACS), network
+/// interfaces, limits, MPI and ssh, environment variables, and clocks. Each check prints one line, with a fix where it
+/// fails. Under mpirun, srun and torchrun one rank per host reports its host, and a host that differs from the others is
+/// named.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
-    /// Facts that --save kept, to judge instead of this node
+    /// Files written by --save, to check instead of this node
     #[arg(value_name = "FACTS", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "hosts"])]
     files: Vec<PathBuf>,
 
-    /// Keep the facts in a file, to be judged later or given to `busbw explain`
+    /// Save the facts to a file, to check later or to give to `busbw explain`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     save: Option<PathBuf>,
 
-    /// Read a captured tree with the sys and proc of a node instead of this machine's
+    /// Read a captured copy of a node's /sys and /proc instead of this machine's
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "hosts")]
     root: Option<PathBuf>,
 
-    /// Ask these hosts, by mpirun, or by srun inside an allocation: a,b,c
+    /// Check these hosts (a,b,c), by mpirun, or by srun inside an allocation
     #[arg(long, value_name = "LIST")]
     hosts: Option<String>,
 
-    /// Seconds that a host may take to answer
+    /// Seconds to wait for a host's answer
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -49,7 +50,7 @@ pub struct Check {
     #[command(flatten)]
     look: Look,
 
-    /// Print the facts, unjudged: what --hosts has the other hosts do
+    /// Print the facts without checking them; --hosts runs this on the other hosts
     #[arg(long, hide = true)]
     facts_only: bool,
 }
@@ -62,16 +63,16 @@ impl Check {
 
 const EXAMPLES: &str = "Examples:
   busbw check                                this node
-  mpirun -np 4 -N 1 busbw check              every node of a job, and what differs between them
+  mpirun -np 4 -N 1 busbw check              every node of a job, and how they differ
   srun -N 4 --ntasks-per-node 1 busbw check
-  busbw check --hosts a,b,c                  the same without a launcher of your own; who does not answer is named
-  busbw check --save facts.json              keep what was found
-  busbw check a.json b.json                  judge it elsewhere, several nodes together
-  busbw explain run.log facts.json           and let it speak in the diagnosis of a run
-  busbw check --root sosreport/              a captured tree of /sys and /proc
+  busbw check --hosts a,b,c                  the same, started by busbw; hosts that do not answer are named
+  busbw check --save facts.json              save the facts
+  busbw check a.json b.json                  check saved facts of several nodes, anywhere
+  busbw explain run.log facts.json           diagnose a run with the facts of its node
+  busbw check --root sosreport/              a captured copy of /sys and /proc
   busbw check --json | jq '.items[] | select(.result == \"fail\")'
 
-What needs root (access control of PCIe bridges, often the kernel's log) is skipped without it, and says so.
+Checks that need root (ACS of PCIe bridges, often the kernel's log) are skipped without it, and marked as skipped.
 
 Exit status:
   0  nothing failed (there may be warnings)

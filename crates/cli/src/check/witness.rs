@@ -1,4 +1,4 @@
-//! A rank's part: one rank of each host tells what its host is, rank 0 answers for all.
+//! What a rank of a job does: one rank per host reports its host, and rank 0 prints the answer.
 
 use super::Found;
 use busbw_launch::{JobRank, ProcessGroup, Rendezvous, Settings, host};
@@ -25,7 +25,7 @@ pub fn gather(patience: Duration) -> Result<Option<Found>, String> {
 fn together(mut world: ProcessGroup, name: &str) -> Result<Option<Found>, String> {
     let rank = world.rank();
     let mine = if speaks(&world) { Some(busbw_probe::node_of(&Root::live(), name)) } else { None };
-    // All look at their clocks when the last is ready.
+    // All ranks read their clocks at the same moment: when the last one is ready.
     world.barrier().map_err(|e| e.to_string())?;
     let bytes = mine.map_or(Ok(Vec::new()), |node| serde_json::to_vec(&with_time(node)));
     let bytes = bytes.map_err(|e| format!("this node's facts: {e}"))?;

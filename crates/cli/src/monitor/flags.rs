@@ -7,23 +7,23 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show what happens on the wire: every port, who uses it, and what should not happen
+/// Live view of every port: traffic, who causes it, and error counters
 ///
-/// Reads the counters of RDMA ports and network interfaces once per interval, and shows rates, pauses, congestion signals,
-/// losses and errors, the queue pairs and the processes that own them, and the load of the host. A counter that should not
-/// move raises an alert with the code of a finding. Needs no root and changes nothing.
+/// Reads the counters of RDMA ports and network interfaces once per interval. Shows rates, pauses, congestion signals,
+/// losses and errors, the queue pairs with their processes, and the load of the host. An error counter that increases
+/// raises an alert with the code of a finding. Needs no root and changes nothing.
 #[derive(Args)]
 #[command(after_help = MONITOR_EXAMPLES)]
 pub struct Monitor {
-    /// Print one interval as text, in the form that `busbw explain` reads, and end
+    /// Print one interval as text, which `busbw explain` reads, and exit
     #[arg(long)]
     pub once: bool,
 
-    /// Print a line of JSON per interval (schema busbw.monitor/1)
+    /// Print one line of JSON per interval (schema busbw.monitor/1)
     #[arg(long, conflicts_with = "once")]
     pub json: bool,
 
-    /// Print nothing but the summary at the end
+    /// Print only the summary at the end
     #[arg(short, long, conflicts_with_all = ["once", "json"])]
     pub quiet: bool,
 
@@ -31,16 +31,16 @@ pub struct Monitor {
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
     pub interval: Duration,
 
-    /// End after so many intervals
+    /// Stop after N intervals
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "once")]
     pub count: Option<u64>,
 
-    /// Only these devices: names of RDMA devices and network interfaces, * at the end for any rest [default: all but lo,
-    /// the host's ends of containers, and what is virtual and down]
+    /// Only these RDMA devices and network interfaces; a * at the end matches any rest [default: all except lo, the
+    /// host's ends of containers' interfaces, and virtual interfaces that are down]
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     pub devices: Vec<String>,
 
-    /// Record every sample
+    /// Record every sample to a file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
 
@@ -48,31 +48,31 @@ pub struct Monitor {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "devices", "interval"])]
     pub replay: Option<PathBuf>,
 
-    /// How many times as fast as it was recorded [default: as it was on the screen, without waiting elsewhere]
+    /// Speed of the replay, as a multiple of the recorded speed [default: 1 on the screen, no waiting otherwise]
     #[arg(long, value_name = "FACTOR", requires = "replay", value_parser = speed)]
     pub speed: Option<f64>,
 
-    /// Write a trace for ui.perfetto.dev: rates per port, and slices for alerts and for jobs that move data
+    /// Write a trace for ui.perfetto.dev: rates per port, alerts, and jobs that move data
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perfetto: Option<PathBuf>,
 
-    /// Replace a recording or trace that is there already
+    /// Overwrite an existing recording or trace
     #[arg(long)]
     pub force: bool,
 
-    /// Serve Prometheus at this port of 127.0.0.1, or at ADDRESS:PORT: GET /metrics, in node_exporter's names
+    /// Serve Prometheus metrics (GET /metrics, node_exporter's names) on this port of 127.0.0.1, or on ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub prometheus: Option<SocketAddr>,
 
-    /// Print the counters that raise alerts, with their thresholds, and end
+    /// Print the counters that raise alerts, with their thresholds, and exit
     #[arg(long)]
     pub list_alerts: bool,
 
-    /// When counters move too fast (TOML; see docs/monitor.md)
+    /// Thresholds of the alerts (TOML; see docs/monitor.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub thresholds: Option<PathBuf>,
 
-    /// Read a captured tree of /sys and /proc instead of this machine's
+    /// Read a captured copy of /sys and /proc instead of this machine's
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub root: Option<PathBuf>,
 }
@@ -97,7 +97,7 @@ const MONITOR_EXAMPLES: &str = "Examples:
   busbw monitor --once                       one second of this machine, as text
   busbw monitor --json -n 60 | jq '.alerts[]'
   busbw monitor --devices 'mlx5_*' --interval 500ms
-  busbw monitor --quiet --record run.rec     while a job runs; Ctrl-C says what moved
+  busbw monitor --quiet --record run.rec     while a job runs; Ctrl-C prints a summary
   busbw monitor --replay run.rec --speed 10
   busbw monitor --replay run.rec --perfetto run.json --quiet
   busbw monitor --quiet --prometheus 9820    curl http://127.0.0.1:9820/metrics

@@ -14,7 +14,6 @@ use std::io::{self, BufReader, IsTerminal, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs the subcommand.
 pub fn run(flags: &Monitor) -> Result<ExitCode, String> {
     if flags.list_alerts {
         output::write(None, |out| out.write_all(busbw_monitor::list_alerts().as_bytes()))?;
@@ -38,7 +37,7 @@ pub fn run(flags: &Monitor) -> Result<ExitCode, String> {
     };
     let moved = moved.map_err(|error| error.to_string())?;
     if !flags.once {
-        // Nobody need read it.
+        // Standard error may be closed; that is no reason to fail.
         let _ = io::stderr().write_all(moved.as_bytes());
     }
     Ok(ExitCode::SUCCESS)

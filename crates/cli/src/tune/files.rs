@@ -14,7 +14,7 @@ const ALL_SIZES: Bytes = Bytes(4_294_967_295);
 
 /// Writes the files and says on standard error which.
 pub fn write(flags: &Tune, folder: &Path, workload: &Workload, best: &Setting) -> Result<(), String> {
-    // What was measured at a size is said of that size; else of all.
+    // A result measured at one size is valid for that size only.
     let (from, to) = flags.size().map_or((Bytes(0), ALL_SIZES), |size| (size, size));
     let scope = Scope { collective: flags.collective, from, to, nodes: None, ranks: None };
     let files = [

@@ -14,11 +14,11 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Run a command over a space of settings, and say which are best
+/// Run a command with many settings, and find the fastest
 ///
-/// Settings race: each runs once, in random order, the better ones again, until the test has told the best from the others or
-/// the budget is spent. The default (nothing set) runs too, twice at least. What ran is kept: the same command goes on after any
-/// interruption, and a trial that fails or takes too long never counts as fast.
+/// Runs each setting once, in random order, then the better ones again, until a significance test finds the best or the
+/// limit of rounds, trials or time is reached. The default (nothing set) runs at least twice. Results are stored: after
+/// an interruption, the same command continues. A trial that fails or times out never counts as fast.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Tune {
@@ -26,51 +26,52 @@ pub struct Tune {
     #[arg(value_name = "SPACE", value_hint = ValueHint::FilePath, required_unless_present = "var")]
     space: Option<String>,
 
-    /// The command to run, behind --; {NAME} in it stands for a variable's value, and every variable is in its environment
+    /// The command to run, after --; {NAME} is replaced by a variable's value, and all variables are set in its
+    /// environment
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 
-    /// A variable and its values, in addition to the space or instead of its values there
+    /// A variable and its values; adds to the space, or replaces the values there
     #[arg(long, value_name = "NAME=VALUE,VALUE")]
     var: Vec<String>,
 
-    /// A condition that every setting must fulfil: 'NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64'
+    /// Only run settings for which this holds: 'NCCL_SOCKET_NTHREADS * NCCL_NSOCKS_PERTHREAD <= 64'
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<String>,
 
-    /// Take variables that NCCL does not read as they are
+    /// Accept NCCL_* variables that NCCL does not read
     #[arg(long)]
     unchecked: bool,
 
-    /// Leave out the default, which sets nothing
+    /// Do not run the default, which sets nothing
     #[arg(long)]
     pub no_default: bool,
 
-    /// Minimize the last number that this expression finds in the output [default: the wall time]
+    /// Minimize the last number in the output that matches this expression [default: minimize the wall time]
     #[arg(long, value_name = "REGEX", conflicts_with_all = ["maximize", "busbw"], help_heading = "What is best")]
     minimize: Option<String>,
 
-    /// Maximize the last number that this expression finds in the output
+    /// Maximize the last number in the output that matches this expression
     #[arg(long, value_name = "REGEX", conflicts_with = "busbw", help_heading = "What is best")]
     maximize: Option<String>,
 
-    /// Maximize busbw of this size in the command's nccl-tests table
+    /// Maximize busbw at this size in the command's nccl-tests table
     #[arg(long, value_name = "SIZE", help_heading = "What is best")]
     busbw: Option<Bytes>,
 
-    /// How sure to be that a setting is worse before it is dropped, in percent
+    /// Confidence needed to drop a setting, in percent
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = clap::value_parser!(u8).range(50..=99), help_heading = "How long")]
     confidence: u8,
 
-    /// How much worse than the best the winner may be, in percent: the race is decided when that is sure
+    /// Stop when the winner is surely within this many percent of the best
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, help_heading = "How long")]
     tolerance: f64,
 
-    /// Rounds at most [default: 8, with --exhaustive 4]
+    /// Most rounds to run [default: 8, with --exhaustive 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How long")]
     rounds: Option<u32>,
 
-    /// Trials at most, warm-up left out
+    /// Most trials to run, without warm-up
     #[arg(long, value_name = "N", help_heading = "How long")]
     max_trials: Option<NonZeroUsize>,
 
@@ -82,15 +83,15 @@ pub struct Tune {
     #[arg(long, help_heading = "How long")]
     exhaustive: bool,
 
-    /// Let the first run of each setting not count
+    /// Ignore the first run of each setting
     #[arg(long, help_heading = "How long")]
     pub warm_up: bool,
 
-    /// What the random order follows from
+    /// Seed of the random order
     #[arg(long, value_name = "N", default_value = "1", help_heading = "How long")]
     seed: u64,
 
-    /// How long a trial may take: 90s, 30m, 2h
+    /// Time limit of a trial: 90s, 30m, 2h
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "How long")]
     timeout: Duration,
 
@@ -106,7 +107,7 @@ pub struct Tune {
     #[arg(long, value_name = "N", requires = "slurm", help_heading = "Slurm")]
     nodes: Option<NonZeroUsize>,
 
-    /// Time limit of each job, as sbatch takes it: 30, 2:00:00
+    /// Time limit of each job, in sbatch's form: 30, 2:00:00
     #[arg(long, value_name = "TIME", requires = "slurm", help_heading = "Slurm")]
     time: Option<String>,
 
@@ -114,19 +115,19 @@ pub struct Tune {
     #[arg(long, value_name = "NAME", requires = "slurm", help_heading = "Slurm")]
     account: Option<String>,
 
-    /// A job script to begin with: its #SBATCH lines and what prepares a job; {run} in it is where the trial runs
+    /// A job script with #SBATCH lines and preparation; {run} is replaced by the trial
     #[arg(long, value_name = "FILE", requires = "slurm", value_hint = ValueHint::FilePath, help_heading = "Slurm")]
     template: Option<PathBuf>,
 
-    /// Jobs in the queue at the same time; they must not share what they measure
+    /// Most jobs in the queue at once; jobs must not share the resource that they measure
     #[arg(long, value_name = "N", default_value = "1", requires = "slurm", help_heading = "Slurm")]
     jobs: NonZeroUsize,
 
-    /// Where trials and their logs are kept, and the files with the best setting
+    /// Folder for trials, logs and the files with the best setting
     #[arg(long, value_name = "DIR", default_value = "busbw-tune", value_hint = ValueHint::DirPath)]
     store: PathBuf,
 
-    /// The collective of which the tuner plugin's file is to hold, for spaces of algorithm and protocol
+    /// The collective for the tuner plugin's file, if algorithm and protocol are tuned
     #[arg(long, value_name = "NAME", value_parser = crate::cli::collective, default_value = "all_reduce")]
     pub collective: Collective,
 
@@ -139,7 +140,7 @@ pub struct Tune {
 }
 
 const EXAMPLES: &str = "Examples:
-  busbw tune sockets -- ./train.sh                                the best sockets for a training run, by its time
+  busbw tune sockets -- ./train.sh                                the best sockets for a training run, by time
   busbw tune sockets --maximize 'images/s: ([0-9.]+)' -- python train.py
   busbw tune algo --busbw 64M -- mpirun -np 16 all_reduce_perf -b 64M -e 64M
   busbw tune --var NCCL_SOCKET_NTHREADS=1,2,4 --var OMP_NUM_THREADS=4,8 -- ./train.sh
@@ -149,7 +150,7 @@ const EXAMPLES: &str = "Examples:
 
 Exit status:
   0  there is a result
-  1  every trial failed, or the sweep was stopped; the same command goes on
+  1  every trial failed, or the run was stopped; the same command continues it
   2  the space, the objective or the store cannot be used, or bad usage";
 
 impl Tune {
@@ -167,7 +168,6 @@ impl Tune {
         Ok(space)
     }
 
-    /// What is best.
     pub fn objective(&self) -> Result<Objective, String> {
         match (&self.minimize, &self.maximize, self.busbw) {
             (Some(regex), ..) => Objective::number(regex, Better::Lower).map_err(|e| format!("--minimize {e}")),
@@ -185,7 +185,6 @@ impl Tune {
         (!found).then_some(program)
     }
 
-    /// How the race is run.
     pub fn rules(&self) -> Rules {
         let default = Rules::default();
         Rules {

@@ -68,7 +68,7 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
     };
     let tuning = result(&about, &swept);
     print(flags, &tuning)?;
-    // What is best so far is worth a file when time is up, but not while the race is only interrupted.
+    // Out of time, the best setting so far is the result. After an interruption the race can still continue: no file yet.
     if let Some(best) = tuning.best().filter(|_| swept.stopped != Some(Stop::Interrupted)) {
         let best = Setting { assignments: best.assignments.clone() };
         files::write(flags, store.folder(), &plan.workload, &best)?;

@@ -17,7 +17,6 @@ const SEVERAL_HOSTS: u32 = 16;
 
 /// What is judged.
 pub struct Case<'a> {
-    /// Everything that was read.
     pub run: &'a Run,
     /// The tables that have rows, in order.
     pub tests: Vec<Test<'a>>,
@@ -25,7 +24,6 @@ pub struct Case<'a> {
     pub lines: Vec<Line<'a>>,
     /// The causes that programs print.
     pub book: &'a Book,
-    /// What refutes an error.
     pub refuters: Refuters,
     /// How the processes ended, as far as nothing refutes it.
     pub ends: Ends<'a>,
@@ -35,13 +33,10 @@ pub struct Case<'a> {
 
 /// A table with rows and what is known about where it was measured.
 pub struct Test<'a> {
-    /// The table.
     pub table: &'a BenchTable,
-    /// Its curve.
     pub curve: Curve<'a>,
     /// The communicator: of as many ranks, from the same input or the only one.
     pub comm: Option<&'a Communicator>,
-    /// Number of nodes.
     pub nodes: Option<u32>,
     /// GPUs' name, where the device list tells.
     pub gpu: Option<&'a str>,
@@ -50,7 +45,6 @@ pub struct Test<'a> {
 /// How ranks of different nodes talk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// TCP sockets.
     Socket,
     /// RDMA, by NCCL's own transport or a plugin that does what it does.
     Rdma,
@@ -59,7 +53,6 @@ pub enum Network {
 }
 
 impl<'a> Case<'a> {
-    /// Prepares a run.
     pub fn new(run: &'a Run) -> Self {
         Case::by(run, Book::built_in())
     }
@@ -117,7 +110,6 @@ impl<'a> Case<'a> {
         self.run.line(place).unwrap_or_else(|| SourceLine { place, text: names().into() })
     }
 
-    /// The largest communicator.
     pub fn largest(&self) -> Option<&'a Communicator> {
         self.run.communicators.first()
     }

@@ -9,11 +9,9 @@ pub const BANDWIDTH_FROM: Bytes = Bytes(16 << 20);
 /// The curve of one table.
 #[derive(Debug, Clone)]
 pub struct Curve<'a> {
-    /// The row of the highest busbw.
     pub peak_row: &'a BenchRow,
     /// The highest busbw of either half.
     pub peak: GBps,
-    /// The largest size.
     pub largest: Bytes,
     /// The sizes that tell bandwidth, and the better half of each: the three largest, as far as they are large enough.
     pub tail: Vec<(Bytes, GBps)>,
@@ -28,7 +26,6 @@ pub struct Curve<'a> {
 /// Bandwidth that falls behind its peak.
 #[derive(Debug, Clone)]
 pub struct Fall<'a> {
-    /// The row of the largest size.
     pub last_row: &'a BenchRow,
     /// busbw at the largest size, the better half.
     pub last: GBps,

@@ -115,24 +115,19 @@ pub struct Cause {
     /// The file and line that declare it.
     #[serde(skip_deserializing)]
     pub place: String,
-    /// The code of its finding.
     pub code: Code,
-    /// How much it matters.
     #[serde(default = "error")]
     pub severity: Severity,
     /// How sure it is that the text has this cause: see rules/README.md.
     #[serde(deserialize_with = "share")]
     pub confidence: f64,
-    /// One line: what is the matter.
     #[serde(deserialize_with = "words")]
     pub title: String,
-    /// What it means.
     #[serde(deserialize_with = "words")]
     pub explanation: String,
     /// What to do, in order.
     #[serde(deserialize_with = "steps")]
     pub remedy: Vec<String>,
-    /// What refutes it.
     #[serde(default)]
     pub until: Until,
     /// None of these in the line.
@@ -144,7 +139,6 @@ pub struct Cause {
     /// None of these in any line of a program that is known.
     #[serde(default)]
     pub without: Vec<Template>,
-    /// What is printed.
     #[serde(default)]
     pub printed: Vec<Printed>,
     /// Errors of CUDA or HIP, in the words of `cudaGetErrorString`: each is printed in the forms of `rules/forms.toml`.
@@ -173,7 +167,6 @@ pub enum Until {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
-    /// Who prints it.
     pub by: Speaker,
     /// The text; `{}` stands for anything.
     #[serde(deserialize_with = "distinct")]
@@ -218,7 +211,6 @@ impl From<Template> for String {
 }
 
 impl Template {
-    /// What stands between the gaps.
     pub fn pieces(&self) -> &[String] {
         &self.pieces
     }
@@ -233,7 +225,6 @@ impl Template {
         self.text.ends_with("{}")
     }
 
-    /// Literal characters.
     pub fn literal(&self) -> usize {
         self.pieces.iter().map(|piece| piece.chars().count()).sum()
     }

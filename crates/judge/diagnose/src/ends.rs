@@ -13,7 +13,6 @@ pub struct Ends<'a> {
     pub standing: Vec<&'a RankEnd>,
     /// Those that came after the run had ended well.
     pub after_success: Vec<&'a RankEnd>,
-    /// Somebody stopped the run.
     pub interrupted: Option<&'a RankEnd>,
     /// Lines that look like exceptions behind time-outs of their input: the process was being taken down.
     pub aftermath: Vec<Place>,
@@ -22,7 +21,6 @@ pub struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Sorts them.
     pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
         let timeout = |statement: &&TorchStatement| matches!(statement.event, TorchEvent::Timeout { .. });
         let mut ends = Ends { timeouts: run.torch_statements.iter().filter(timeout).collect(), ..Ends::default() };
@@ -64,7 +62,6 @@ impl<'a> Ends<'a> {
         self.standing.iter().map(|end| end.source.place).chain(failures).any(|failure| is_after(failure, place))
     }
 
-    /// Whether any process failed.
     pub fn failed(&self) -> bool {
         !self.standing.is_empty() || !self.timeouts.is_empty()
     }
@@ -90,7 +87,6 @@ fn is_all(run: &Run, place: Place) -> bool {
 /// How likely an end is the cause of the others; the first explains those behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// The rank's own.
     Own,
     /// NCCL returned an error to it.
     Nccl,

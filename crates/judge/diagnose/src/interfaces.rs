@@ -13,7 +13,6 @@ pub(crate) fn is_inner(name: &str) -> bool {
 /// Where an interface leads instead of to other nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inner {
-    /// To the host itself.
     Loopback,
     /// To the next switch at best: nobody routes its address, and each end knows it by an interface of its own.
     LinkLocal,
@@ -38,7 +37,6 @@ impl Inner {
         }
     }
 
-    /// In words.
     pub fn why(self) -> &'static str {
         match self {
             Inner::Loopback => "the loopback interface",

@@ -17,9 +17,7 @@ pub type Input = (String, Vec<u8>);
 pub struct LabelledCase {
     /// The name of its folder, or its file and name in it.
     pub id: String,
-    /// Its right answer.
     pub label: Label,
-    /// What is read.
     pub inputs: Vec<Input>,
 }
 
@@ -38,7 +36,6 @@ pub struct Label {
     /// Codes that no finding may have, notes included.
     #[serde(default)]
     pub absent: Vec<Code>,
-    /// The verdict.
     pub verdict_is: Option<Verdict>,
     /// Words of the first line.
     pub summary: Option<String>,
@@ -56,7 +53,6 @@ pub struct Label {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// Its code.
     pub code: Code,
     /// Its severity, where it counts.
     pub severity: Option<Severity>,
@@ -90,7 +86,6 @@ struct ShortCase {
     name: String,
     #[serde(flatten)]
     label: Label,
-    /// The files of its input.
     #[serde(default)]
     input: Vec<String>,
     /// Inputs of one file, each a case of its own.
@@ -101,9 +96,7 @@ struct ShortCase {
 /// What stands first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// A finding of this code.
     Code(Code),
-    /// No error and no warning.
     Nothing,
 }
 
@@ -227,7 +220,6 @@ impl Label {
         (answer, misses)
     }
 
-    /// What an answer misses.
     fn misses(&self, answer: &Diagnosis) -> Vec<String> {
         let first = answer.findings.first().map(|finding| finding.code);
         let alarms = || answer.findings.iter().filter(|finding| finding.severity >= Severity::Warning);

@@ -44,13 +44,9 @@ pub use rules::signatures::book::Book;
 /// What somebody tells of a run beside its output.
 #[derive(Clone, Default)]
 pub struct Given<'a> {
-    /// The cluster that it ran on.
     pub cluster: Option<&'a Cluster>,
-    /// The NICs of a host.
     pub nics: Option<NicsOfHost>,
-    /// The GPUs' name.
     pub gpu: Option<String>,
-    /// GPUs of a host.
     pub gpus_per_node: Option<usize>,
     /// The causes to look for, where not those that are built in.
     pub book: Option<&'a Book>,

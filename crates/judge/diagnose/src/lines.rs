@@ -7,13 +7,10 @@ use busbw_model::{Ended, EnvOrigin, Run, SourceLine, Speaker};
 pub struct Line<'a> {
     /// What it says, NCCL's prefix left out where it is known; the place of a WARN stands in front.
     pub text: String,
-    /// The line.
     pub source: &'a SourceLine,
     /// The host, where known.
     pub host: Option<&'a str>,
-    /// How many lines said the same.
     pub count: u64,
-    /// Who said it.
     pub speaker: Speaker,
 }
 

@@ -29,10 +29,8 @@ struct Reading {
 /// Measurements of the same nodes, as one.
 struct Measured {
     hosts: Vec<String>,
-    /// The median.
     value: f64,
     count: usize,
-    /// The slowest.
     source: SourceLine,
 }
 

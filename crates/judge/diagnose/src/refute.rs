@@ -63,7 +63,6 @@ impl Up {
 }
 
 impl Refuters {
-    /// Collects them.
     pub fn of(run: &Run) -> Self {
         let ups = Up::all(run);
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);

@@ -21,7 +21,7 @@ pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
     for finding in findings.iter_mut() {
         let fitting = finding.remedy.iter().filter(|remedy| fits(case, remedy) && !around.excludes(remedy));
         let fitting: Vec<String> = fitting.map(|remedy| around.of_launcher(remedy)).collect();
-        // Advice that is all done already is still better than none.
+        // If every remedy is done already, show them anyway: better than none.
         if !fitting.is_empty() {
             finding.remedy = fitting;
         }
@@ -106,12 +106,13 @@ fn exports(remedy: &str) -> impl Iterator<Item = (&str, &str)> {
 /// How to see that the cure worked.
 fn proof(case: &Case, code: Code) -> String {
     match (case.tests.is_empty(), code) {
-        (false, _) => "See that it worked: run the same test again, then `busbw compare before.log after.log`".into(),
+        (false, _) => "Check the fix: run the same test again, then `busbw compare before.log after.log`".into(),
         (true, Code::HangMismatch | Code::PeerDied) => {
-            "See that it worked: run it again past this point, and give the output of all ranks: `busbw explain rank*.log`".into()
+            "Check the fix: run it again past this point, and give the output of all ranks: `busbw explain rank*.log`"
+                .into()
         }
         (true, _) => {
-            "See that it worked: run it again with `NCCL_DEBUG=INFO`, then `busbw explain after.log` says NO ERRORS".into()
+            "Check the fix: run it again with `NCCL_DEBUG=INFO`, then `busbw explain after.log` says NO ERRORS".into()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The first line: it follows from the findings and from what was judged, and from nothing else.
+//! The first line: it depends only on the findings and on what was judged.
 
 use busbw_model::{Finding, Judged, Judgement, Severity, Subject, Verdict};
 
@@ -13,7 +13,7 @@ pub(crate) fn verdict(findings: &[Finding], judged: &[Judged]) -> Verdict {
         _ if question(judged).is_some() => Verdict::Inconclusive,
         _ if passed(&[Subject::Speed]) => Verdict::Healthy,
         _ if passed(&[Subject::Course, Subject::Results]) => Verdict::NoErrors,
-        // A sound machine says nothing of a run that did not come up.
+        // A healthy machine does not show that a run came up.
         _ if passed(&[Subject::Host]) && judged.iter().all(|one| one.subject == Subject::Host) => Verdict::Healthy,
         _ => Verdict::Inconclusive,
     }
@@ -30,7 +30,7 @@ pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged])
 }
 
 const NOTHING_JUDGED: &str =
-    "Nothing in the input can be judged: give the whole output of all ranks, run with NCCL_DEBUG=INFO";
+    "The input has nothing to judge: give the whole output of all ranks, run with NCCL_DEBUG=INFO";
 
 /// The question of the first thing that is undecided.
 fn question(judged: &[Judged]) -> Option<&str> {

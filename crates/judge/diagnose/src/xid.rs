@@ -7,7 +7,6 @@ pub(crate) enum Fault {
     Program,
     /// Nowhere yet: memory that was replaced (63), errors that ECC corrects (92).
     Noted,
-    /// With a link of NVLink.
     NvLink,
     /// With the GPU, its memory, its slot or its driver.
     Gpu,

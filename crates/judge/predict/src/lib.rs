@@ -19,7 +19,7 @@ mod simulation;
 mod traffic;
 mod what_if;
 
-// What tests inside and beside this crate share names it as those beside it do.
+// Shared by unit and integration tests, which name the crate as `busbw_predict`.
 #[cfg(test)]
 extern crate self as busbw_predict;
 

@@ -48,7 +48,6 @@ pub struct PredictionRow {
 
 /// NCCL's algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-#[allow(missing_docs)]
 pub enum Algorithm {
     Tree,
     Ring,

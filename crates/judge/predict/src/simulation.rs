@@ -43,7 +43,6 @@ impl Simulation {
 
 /// A distribution over seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
-#[allow(missing_docs)]
 pub struct Distribution {
     pub min: GBps,
     pub p5: GBps,
@@ -129,41 +128,20 @@ pub enum SimulationError {
         "the run uses {port}, but the cluster has {nodes} nodes of {nics} NICs (counted from 0); describe the cluster \
          that the run was made on"
     )]
-    NotInCluster {
-        /// The NIC.
-        port: Port,
-        /// Nodes of the cluster.
-        nodes: usize,
-        /// NICs of a node.
-        nics: usize,
-    },
+    NotInCluster { port: Port, nodes: usize, nics: usize },
     /// No links lead from one NIC to the other.
     #[error(
         "no links lead from {from} to {to}; add spines or cables between their switches, or set NCCL_CROSS_NIC=0 where \
          rails never meet"
     )]
-    Unreachable {
-        /// The sender.
-        from: Port,
-        /// The receiver.
-        to: Port,
-    },
-    /// A rate is not above zero.
+    Unreachable { from: Port, to: Port },
     #[error("the rate of {of} is not above zero; give it with its unit, for example 400Gbit/s")]
-    Rate {
-        /// What has the rate.
-        of: &'static str,
-    },
-    /// A number is zero.
+    Rate { of: &'static str },
     #[error("the number of {of} is zero; it must be at least 1")]
-    Zero {
-        /// What is counted.
-        of: &'static str,
-    },
+    Zero { of: &'static str },
     /// A cable ends at a switch that is not there.
     #[error("a cable ends at switch number {0} (from 0), which is not listed; list the switch or correct the cable")]
     NoSuchSwitch(usize),
-    /// The run has too many flows.
     #[error("the run has more than {} flows; describe fewer nodes or NICs", crate::Traffic::MAX_FLOWS)]
     TooManyFlows,
     /// The fabric has too many links.

@@ -13,21 +13,15 @@ pub enum WhatIf {
     RailOptimised,
     /// Switches spread packets over all equal paths.
     AdaptiveRouting,
-    /// One switch for everything.
     SingleSwitch,
-    /// NICs of a host.
     Nics(usize),
-    /// The line rate of a NIC.
     NicRate(GBps),
     /// Queue pairs of a connection (NCCL_IB_QPS_PER_CONNECTION).
     QueuePairs(usize),
     /// Parallel links between two switches.
     Links(usize),
-    /// Spine switches.
     Spines(usize),
-    /// GPUs of a host.
     GpusPerNode(usize),
-    /// Hosts.
     Nodes(usize),
 }
 
@@ -41,35 +35,19 @@ const MOST: usize = 1 << 24;
 /// Why a change is none.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WhatIfError {
-    /// The text names no change.
     #[error("'{0}' is no change that busbw knows; write {FORMS}")]
     Unknown(String),
     /// A change without the number it needs, or with one it does not take.
     #[error("'{given}' does not say how many; write {name}={example}, with a whole number from 1 to {MOST}")]
-    Number {
-        /// As written.
-        given: String,
-        /// The change.
-        name: &'static str,
-        /// A value.
-        example: usize,
-    },
+    Number { given: String, name: &'static str, example: usize },
     /// A rate without a unit, or none.
     #[error("'{0}' is no rate; write it with its unit, for example nic-rate=400Gbit/s or nic-rate=50GB/s")]
     Rate(String),
     /// The cluster has no network to change.
     #[error("{0} changes the network, but the cluster has no NICs; describe them first")]
     NoNetwork(WhatIf),
-    /// The fabric has no such part.
     #[error("{change} does not apply: {why}; {instead}")]
-    Inapplicable {
-        /// The change.
-        change: WhatIf,
-        /// What the fabric is.
-        why: &'static str,
-        /// What to write instead.
-        instead: &'static str,
-    },
+    Inapplicable { change: WhatIf, why: &'static str, instead: &'static str },
     /// The cluster is like that already.
     #[error("{0} changes nothing: the cluster is like that already")]
     Unchanged(WhatIf),

@@ -18,13 +18,10 @@ use std::sync::Arc;
 
 /// How to make a communicator.
 pub struct Options {
-    /// What connections must show.
     pub token: Token,
     /// Ends every wait when the job fails.
     pub cancel: Arc<Cancellation>,
-    /// This rank's host.
     pub host: Host,
-    /// Which algorithms may be used.
     pub choice: Choice,
     /// How TCP connections are striped.
     pub tcp: tcp::Config,
@@ -95,12 +92,10 @@ impl Communicator {
         })
     }
 
-    /// This rank's number.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks there are.
     pub fn size(&self) -> usize {
         self.size
     }

@@ -122,7 +122,6 @@ impl<C: Connector> Links<C> {
         }
     }
 
-    /// What makes the connections.
     pub fn connector(&self) -> &C {
         &self.connector
     }

@@ -19,10 +19,8 @@ pub struct Request {
 /// Posting never waits for the peer, not even for its connection: before it posts the other end, it may be waiting for what
 /// this rank has still to send to a third.
 pub trait Mesh {
-    /// This rank's number.
     fn rank(&self) -> usize;
 
-    /// How many ranks there are.
     fn size(&self) -> usize;
 
     /// How many lanes there are between hosts; at least 1.

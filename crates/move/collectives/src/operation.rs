@@ -6,9 +6,7 @@ use busbw_transport::{Error, Result};
 /// What to do, on which memory. Every rank of the communicator calls with the same values but for the pointers.
 #[derive(Debug, Clone, Copy)]
 pub struct Operation<'a> {
-    /// Which collective.
     pub collective: Collective,
-    /// Type of the elements.
     pub datatype: Datatype,
     /// The reduction, for those collectives that reduce.
     pub redop: RedOp,

@@ -13,16 +13,13 @@ pub enum Tool {
     OpenMpi,
     /// MPICH's mpirun (hydra).
     Mpich,
-    /// Slurm's srun.
     Srun,
 }
 
 /// A [`Tool`], and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Starter {
-    /// Which one.
     pub tool: Tool,
-    /// The program.
     pub program: PathBuf,
 }
 
@@ -85,7 +82,7 @@ impl Starter {
             }
         }
         let seen = if unknown.is_empty() {
-            "there is no mpirun on PATH".to_owned()
+            "mpirun is not on PATH".to_owned()
         } else {
             format!("{} is neither Open MPI's nor MPICH's", unknown.join(", "))
         };
@@ -253,7 +250,7 @@ mod tests {
     #[test]
     fn without_any_mpirun_it_is_said() {
         let error = Starter::find(&|_| None).unwrap_err().to_string();
-        assert!(error.starts_with("--hosts: there is no mpirun on PATH: install Open MPI"), "{error}");
+        assert!(error.starts_with("--hosts: mpirun is not on PATH: install Open MPI"), "{error}");
     }
 
     proptest! {

@@ -55,7 +55,7 @@ pub(crate) fn stuck(who: &[String], time: Duration) -> String {
     let have = if who.len() == 1 { "has" } else { "have" };
     let (who, time) = (list(who), seconds(time));
     format!(
-        "{who} {have} got nothing done for {time} while others wait: look where it hangs (gdb -p PID, or its output)"
+        "{who} {have} made no progress for {time} while others wait: see where it hangs (gdb -p PID, or its output)"
     )
 }
 

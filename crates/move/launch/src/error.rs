@@ -11,9 +11,7 @@ pub enum Error {
     /// A variable of the environment is missing, malformed, or contradicts another.
     #[error("{variable}={value:?} {problem}")]
     Variable {
-        /// The variable's name.
         variable: String,
-        /// The value that it has.
         value: String,
         /// What is wrong with it and what to do, to be read after the value: `is no number; …`.
         problem: String,

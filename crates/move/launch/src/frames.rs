@@ -47,7 +47,6 @@ pub struct Inbox<const LONGEST: usize> {
 }
 
 impl<const LONGEST: usize> Inbox<LONGEST> {
-    /// Adds what arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.taken > 0 {
             self.bytes.drain(..self.taken);

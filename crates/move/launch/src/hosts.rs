@@ -6,7 +6,6 @@ use std::str::FromStr;
 /// A host, and how many ranks it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slots {
-    /// Name or address.
     pub host: String,
     /// Processes there; at least 1.
     pub ranks: usize,
@@ -24,7 +23,6 @@ pub struct Slots {
 pub struct Hosts(Vec<Slots>);
 
 impl Hosts {
-    /// The hosts.
     pub fn slots(&self) -> &[Slots] {
         &self.0
     }

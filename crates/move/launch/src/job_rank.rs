@@ -15,45 +15,37 @@ pub enum Launcher {
     Alone,
     /// Our own local spawn, or a user by hand, with the BUSBW_* variables.
     Busbw,
-    /// PyTorch's torchrun.
     Torchrun,
     /// Open MPI's mpirun, or PRRTE's.
     OpenMpi,
     /// MPICH's mpirun (hydra).
     Mpich,
-    /// Slurm's srun.
     Srun,
 }
 
 /// How the processes of the job find one another.
 #[derive(Debug, Clone)]
 pub enum Discovery {
-    /// There is one process.
     Alone,
     /// At `address` (`host:port`), where rank 0 listens.
     Fixed {
         /// Where rank 0 listens.
         address: String,
-        /// The job's token.
         token: Token,
         /// A descriptor that rank 0 inherited and that listens there already.
         listener: Option<i32>,
     },
     /// Through the key-value store of a PMIx server.
     Pmix {
-        /// The job's namespace.
         namespace: String,
     },
     /// Through MPICH's key-value store, at an inherited descriptor (PMI-1).
     Pmi1 {
-        /// The descriptor.
         fd: i32,
     },
     /// Through Slurm's key-value store, at an inherited descriptor (PMI-2).
     Pmi2 {
-        /// The descriptor.
         fd: i32,
-        /// The name of the job's store.
         job: String,
     },
     /// There is no store: token and ports follow from what every process of the job knows.
@@ -70,15 +62,12 @@ pub enum Discovery {
 pub struct JobRank {
     /// This process's number, from 0.
     pub rank: usize,
-    /// How many processes there are.
     pub size: usize,
     /// This process's number on its host.
     pub local_rank: usize,
     /// How many processes there are on this host, where the launcher says so.
     pub local_size: Option<usize>,
-    /// Who started it.
     pub launcher: Launcher,
-    /// How it finds the others.
     pub discovery: Discovery,
 }
 

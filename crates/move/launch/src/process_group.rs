@@ -106,7 +106,6 @@ impl ProcessGroup {
         self.link.operating.store(false, Ordering::Relaxed);
     }
 
-    /// This rank's cancellation.
     pub fn cancellation(&self) -> &Arc<Cancellation> {
         &self.link.cancel
     }

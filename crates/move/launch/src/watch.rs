@@ -15,7 +15,6 @@ struct Seen {
 /// Ranks that stop the job.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// Not heard for this long.
     Silent(Vec<usize>, Duration),
     /// Heard, but they get nothing done while others wait.
     Stuck(Vec<usize>, Duration),
@@ -61,7 +60,6 @@ impl Watch {
         self.changed = now;
     }
 
-    /// A rank said goodbye.
     pub fn left(&mut self, rank: usize, now: Instant) {
         self.ranks[rank].left = true;
         self.changed = now;

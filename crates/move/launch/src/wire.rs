@@ -19,7 +19,6 @@ const LONGEST_FRAME: usize = 1 << 30;
 pub struct RankInfo {
     /// Name of its host, as the launcher or the host itself names it.
     pub host: String,
-    /// Its process.
     pub pid: u32,
     /// The benchmark's flags: the same on every rank.
     pub flags: String,
@@ -88,9 +87,10 @@ pub(crate) enum ToRank {
     Table(Vec<RankInfo>),
     /// Alive.
     Beat,
-    /// What a step gives.
-    Take { key: Key, parts: Vec<Vec<u8>> },
-    /// The job has failed, and why.
+    Take {
+        key: Key,
+        parts: Vec<Vec<u8>>,
+    },
     Failed(String),
     /// Everyone has said goodbye.
     AllLeft,

@@ -28,7 +28,7 @@ pub enum Error {
     System {
         /// What was tried, on what: `connect to 10.77.0.2:4711 from eth0`.
         doing: String,
-        /// The system's error.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// What arrived is not what the protocol allows: another program, another version, or another job.
@@ -36,7 +36,7 @@ pub enum Error {
     Protocol {
         /// The other rank, or its address.
         peer: String,
-        /// What came.
+        /// Description of the unexpected message.
         what: String,
     },
     /// What arrived does not fit what was posted for it: the two sides run different operations or settings.
@@ -52,7 +52,7 @@ pub enum Error {
     Corrupt {
         /// The other rank, or its address.
         peer: String,
-        /// What came damaged.
+        /// Description of the damaged message.
         what: String,
     },
     /// A setting cannot be followed.

@@ -41,7 +41,7 @@ impl CoreSet {
         set
     }
 
-    /// Adds a core.
+    /// Adds a core by its number in the kernel, from 0.
     pub fn insert(&mut self, core: usize) {
         if self.0.len() <= core / 64 {
             self.0.resize(core / 64 + 1, 0);
@@ -49,7 +49,7 @@ impl CoreSet {
         self.0[core / 64] |= 1 << (core % 64);
     }
 
-    /// How many cores.
+    /// Number of cores in the set.
     pub fn len(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }

@@ -11,7 +11,7 @@ pub struct Interface {
     pub name: String,
     /// The system's number, which is the scope of a link-local address.
     pub index: u32,
-    /// The address.
+    /// The address that other hosts connect to.
     pub address: IpAddr,
     /// Leading bits of the address that name its subnet.
     pub prefix_len: u8,
@@ -139,7 +139,7 @@ pub fn choose(all: &[Interface], names: Option<&str>, family: Option<&str>) -> R
 fn matching(usable: &[&Interface], names: &str) -> Vec<Interface> {
     let (names, excluded) = names.strip_prefix('^').map_or((names, false), |rest| (rest, true));
     let (names, exact) = names.strip_prefix('=').map_or((names, false), |rest| (rest, true));
-    // A port may follow a name in NCCL's syntax (`eth0:4711`); it means nothing here.
+    // NCCL's syntax allows a port after the name (`eth0:4711`); interfaces ignore it.
     let names: Vec<&str> = names
         .split(',')
         .filter_map(|name| name.split(':').next())

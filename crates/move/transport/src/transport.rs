@@ -1,4 +1,4 @@
-//! The face that every transport shows: NCCL's isend, irecv and test.
+//! The interface of every transport: NCCL's isend, irecv and test.
 
 use crate::Result;
 

@@ -99,7 +99,6 @@ pub struct Config {
     pub min_ctas: c_int,
     /// Greatest number of thread blocks.
     pub max_ctas: c_int,
-    /// Name of the network to use.
     pub net_name: *const c_char,
     /// Whether split communicators share resources.
     pub split_share: c_int,

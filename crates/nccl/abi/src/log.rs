@@ -18,7 +18,6 @@ impl LogLevel {
     pub const WARN: Self = LogLevel(2);
     /// What is being used, printed with `NCCL_DEBUG=INFO`.
     pub const INFO: Self = LogLevel(3);
-    /// Aborts.
     pub const ABORT: Self = LogLevel(4);
     /// Every call.
     pub const TRACE: Self = LogLevel(5);

@@ -34,7 +34,6 @@ impl NcclResult {
         self == Self::SUCCESS
     }
 
-    /// NCCL's own name for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::SUCCESS => "ncclSuccess",

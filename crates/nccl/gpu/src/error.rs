@@ -15,7 +15,6 @@ pub enum Error {
         name: &'static str,
         /// Where it was looked for: `on the library path, …`.
         searched: String,
-        /// How to get it.
         remedy: &'static str,
     },
     /// This program cannot open any library.
@@ -23,29 +22,13 @@ pub enum Error {
     Static {
         /// Its file name: `libnccl.so.2`.
         name: &'static str,
-        /// Why not, and what to do.
         reason: &'static str,
     },
     /// A library is there, and cannot be opened.
     #[error("{path} cannot be opened: {reason}; {remedy}")]
-    Unusable {
-        /// Which.
-        path: PathBuf,
-        /// The linker's words.
-        reason: String,
-        /// How to get another.
-        remedy: &'static str,
-    },
-    /// A library lacks a function.
+    Unusable { path: PathBuf, reason: String, remedy: &'static str },
     #[error("{path} has no function {symbol}: {remedy}")]
-    Symbol {
-        /// The library.
-        path: PathBuf,
-        /// The function.
-        symbol: &'static str,
-        /// What has it.
-        remedy: &'static str,
-    },
+    Symbol { path: PathBuf, symbol: &'static str, remedy: &'static str },
     /// This version of NCCL lacks something.
     #[error("{what} needs NCCL {needed} or later, and {path} is {found}: name a later one with --nccl-library")]
     Version {
@@ -53,9 +36,7 @@ pub enum Error {
         what: String,
         /// Since which version NCCL has it.
         needed: crate::nccl::Version,
-        /// The version that is used.
         found: crate::nccl::Version,
-        /// Where that is.
         path: PathBuf,
     },
     /// There is no GPU, or none that the driver can use.
@@ -64,22 +45,17 @@ pub enum Error {
     /// A call of the CUDA driver failed.
     #[error("{call}: {name}{description}")]
     Cuda {
-        /// The function.
         call: &'static str,
         /// The error's name: `CUDA_ERROR_OUT_OF_MEMORY`.
         name: String,
         /// `: out of memory`, where the driver says more.
         description: String,
-        /// Its number.
         code: i32,
     },
-    /// NVRTC refused to compile.
     #[error("NVRTC does not compile the kernels of checks: {0}")]
     Compile(String),
-    /// A call of NCCL failed.
     #[error("{call}: {result}{last}")]
     Nccl {
-        /// The function.
         call: &'static str,
         /// What it returned.
         result: busbw_nccl_abi::NcclResult,

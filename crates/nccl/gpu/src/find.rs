@@ -23,7 +23,6 @@ pub struct Wanted {
     pub folders: &'static [&'static str],
     /// Folders below Python's `site-packages`; empty where no package brings the library.
     pub packages: &'static [&'static str],
-    /// How to get it.
     pub remedy: &'static str,
 }
 
@@ -133,7 +132,6 @@ impl Wanted {
 }
 
 impl Opened {
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -143,7 +141,7 @@ impl Opened {
     /// # Safety
     /// `T` is a function pointer with the C function's signature.
     pub(crate) unsafe fn optional<T: Copy>(&self, name: &str) -> Option<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller names the function's own type.
         unsafe { self.library.get::<T>(name).ok().map(|symbol| *symbol) }
     }
 
@@ -156,7 +154,7 @@ impl Opened {
     /// The library has no function of this name.
     pub(crate) unsafe fn required<T: Copy>(&self, name: &'static str) -> Result<T> {
         let missing = || Error::Symbol { path: self.path.clone(), symbol: name, remedy: self.remedy };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller names the function's own type.
         unsafe { self.optional(name) }.ok_or_else(missing)
     }
 

@@ -91,7 +91,6 @@ impl Nvrtc {
         self.version
     }
 
-    /// Its file.
     pub fn path(&self) -> &Path {
         self.library.path()
     }
@@ -154,7 +153,7 @@ impl Source<'_> {
         read: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     ) -> Result<Vec<u8>> {
         let mut bytes = 0;
-        // SAFETY: the caller's promise; the vector has as many bytes as the program says.
+        // SAFETY: both functions take this program; the vector has as many bytes as the first one says.
         unsafe {
             checked(size(self.raw, &mut bytes), "the size of NVRTC's output")?;
             let mut output = vec![0u8; bytes];

@@ -41,7 +41,6 @@ enum Status {
 pub(crate) struct Subprocess {
     child: Child,
     socket: UnixStream,
-    /// When its last step began.
     began: Instant,
     /// Why nothing more can be asked of it.
     lost: Option<Outcome>,
@@ -102,14 +101,14 @@ impl Subprocess {
 
     fn silent(&mut self) -> String {
         self.kill();
-        "the process that uses the plugin fell silent".into()
+        "the process that uses the plugin stopped answering".into()
     }
 
     fn crashed(&mut self) -> String {
         match self.end() {
             Ok(None) => {
                 self.kill();
-                "the process that uses the plugin lives on, but no longer speaks to its rank".into()
+                "the process that uses the plugin is still running, but closed its connection to its rank".into()
             }
             Ok(Some(status)) => match status.signal().and_then(|number| Signal::try_from(number).ok()) {
                 Some(signal) => format!("the process that uses the plugin was ended by {signal}"),
@@ -132,7 +131,7 @@ impl Subprocess {
     }
 
     fn kill(&mut self) {
-        // It may have ended by itself; either way it is gone after this.
+        // It may have ended already; either way it is gone after this.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -195,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_subprocess_that_cannot_be_understood_is_lost_and_not_waited_for() {
-        let lives = "the process that uses the plugin lives on, but no longer speaks to its rank";
+        let lives = "the process that uses the plugin is still running, but closed its connection to its rank";
         for (script, says) in [
             ("exit 3", "the plugin ended its process (exit status: 3)"),
             ("kill -SEGV $$", "the process that uses the plugin was ended by SIGSEGV"),

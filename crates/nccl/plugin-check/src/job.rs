@@ -17,20 +17,16 @@ use std::time::Duration;
 /// A plugin, with the variables that it is given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Its file.
     pub path: PathBuf,
-    /// Variables for its processes.
     pub settings: Vec<(String, String)>,
 }
 
 /// What to do with the plugins.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The plugins.
     pub candidates: Vec<Candidate>,
     /// The version of the interface to use; the newest that a plugin has without it.
     pub version: Option<u8>,
-    /// The device to use.
     pub device: i32,
     /// Names of the rules to try, from [`crate::rule_names`].
     pub rules: Vec<String>,
@@ -40,7 +36,6 @@ pub struct Plan {
     pub repetitions: usize,
     /// How long each figure is measured.
     pub duration: Duration,
-    /// Messages under way.
     pub in_flight: usize,
     /// A call or wait that takes longer is a failure.
     pub patience: Duration,
@@ -48,9 +43,7 @@ pub struct Plan {
 
 /// How the command was called.
 pub struct Call {
-    /// What to do.
     pub plan: Plan,
-    /// Where its ranks are to run.
     pub invocation: Invocation,
     /// The arguments that make this program run [`crate::subprocess::run`].
     pub subprocess_arguments: Vec<OsString>,
@@ -58,11 +51,8 @@ pub struct Call {
 
 /// How far rank 0 is.
 pub struct Progress<'a> {
-    /// Steps that are done.
     pub done: usize,
-    /// All steps.
     pub all: usize,
-    /// What is being done.
     pub doing: &'a str,
 }
 

@@ -21,7 +21,6 @@ pub(crate) struct Measurement {
     receiver: Receiver,
     out: Memory,
     into: Memory,
-    /// Registrations of the two.
     registered: (Registration, Registration),
     in_flight: usize,
 }

@@ -24,7 +24,6 @@ const MOMENT: Duration = Duration::from_millis(300);
 pub(crate) enum Stop {
     /// The plugin does not do what it should.
     Wrong(String),
-    /// The other end's step is over.
     PeerGone,
     /// The rank is gone, and with it the reason to be here.
     RankGone,
@@ -49,7 +48,7 @@ pub(crate) type CaseResult<T> = Result<T, Stop>;
 pub fn run() -> ExitCode {
     // SAFETY: standard input is the socket that the rank made for this process, and nothing else here reads it.
     let mut rank = unsafe { UnixStream::from_raw_fd(0) };
-    // A rank that is gone leaves nobody to tell.
+    // If the rank is gone, there is no one to report to.
     let Ok(ToSubprocess::Setup(setup)) = wire::receive(&mut rank) else { return ExitCode::from(2) };
     let _ = serve(rank, setup);
     // Threads of the plugin may still run; the process ends without asking them.

@@ -13,13 +13,10 @@ const LONGEST_FRAME: usize = 1 << 20;
 /// What a subprocess is started for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// The plugin's file.
     pub path: PathBuf,
     /// The version of the interface, if one was asked for.
     pub version: Option<u8>,
-    /// The device to use.
     pub device: i32,
-    /// Which end this is.
     pub side: Side,
     /// A call or a wait that takes longer is a failure.
     pub patience: Duration,
@@ -41,22 +38,28 @@ impl Side {
 /// What a subprocess is to do, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Step {
-    /// Say what the plugin offers.
     Offer,
     /// Try a rule, by its number in the list.
     Rule(usize),
     /// Connect both ways, to measure.
-    Connect { most_bytes: usize, in_flight: usize },
+    Connect {
+        most_bytes: usize,
+        in_flight: usize,
+    },
     /// Measure bandwidth of one size.
-    Bandwidth { bytes: usize, duration: Duration },
-    /// Measure latency.
-    Latency { duration: Duration },
-    /// Measure messages a second.
-    MessageRate { duration: Duration },
+    Bandwidth {
+        bytes: usize,
+        duration: Duration,
+    },
+    Latency {
+        duration: Duration,
+    },
+    MessageRate {
+        duration: Duration,
+    },
 }
 
 impl Step {
-    /// In words, for progress.
     pub fn describe(self) -> String {
         match self {
             Step::Offer => "what it offers".into(),
@@ -72,9 +75,7 @@ impl Step {
 /// From a rank to its subprocess.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum ToSubprocess {
-    /// The first message.
     Setup(Setup),
-    /// Something to do.
     Step(Step),
     /// What the other end's subprocess sent; nothing when that has ended its step.
     Relay(Option<Vec<u8>>),
@@ -85,7 +86,6 @@ pub(crate) enum ToSubprocess {
 pub(crate) enum FromSubprocess {
     /// For the other end's subprocess, whose bytes are waited for.
     Relay(Vec<u8>),
-    /// The step is over.
     Done(Outcome),
     /// Kill me: the step needs a peer that dies.
     Kill,
@@ -118,12 +118,10 @@ pub(crate) struct Ending {
     pub after: Duration,
 }
 
-/// Writes a frame.
 pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     stream.write_all(&frames::frame::<LONGEST_FRAME>(message)?)
 }
 
-/// Reads a frame.
 pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
     frames::read::<LONGEST_FRAME, _>(stream)
 }

@@ -28,7 +28,6 @@ impl Failure {
         Failure { result: NcclResult::INVALID_USAGE, text: text.into() }
     }
 
-    /// What the log is told.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -7,7 +7,6 @@ use busbw_transport::{Receiver, Request, Sender};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// A listener.
 pub(crate) struct Listening(Listener);
 
 impl Listening {
@@ -79,7 +78,6 @@ impl Connection {
         })
     }
 
-    /// Hands it to NCCL.
     pub fn into_raw(self: Box<Self>) -> *mut c_void {
         let connection = Box::into_raw(self);
         // SAFETY: the connection was just leaked from its box.
@@ -96,7 +94,7 @@ impl Connection {
         if self.free.is_empty() {
             return Ok(ptr::null_mut());
         }
-        // SAFETY: the caller's promise. NCCL's tags are ranks; both sides turn them into the same bits.
+        // SAFETY: NCCL keeps the bytes until the request is done. Its tags are ranks; both sides turn them into the same bits.
         let posted = unsafe { sender.isend(data, len, tag as u32) };
         self.take(posted, 1)
     }
@@ -110,7 +108,7 @@ impl Connection {
         if self.free.is_empty() {
             return Ok(ptr::null_mut());
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: NCCL keeps the rooms until the request is done.
         let posted = unsafe { receiver.irecv_group(rooms) };
         self.take(posted, rooms.len())
     }

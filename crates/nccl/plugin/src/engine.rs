@@ -70,7 +70,6 @@ impl Engine {
         &self.net
     }
 
-    /// How many devices there are.
     pub fn devices(&self) -> usize {
         self.devices.len()
     }
@@ -101,7 +100,7 @@ impl Engine {
         let mut attempt = match attempts.remove(&target) {
             Some(attempt) => attempt,
             None => {
-                // The token is for listeners; a connection shows that of its handle.
+                // The random token is for listeners only: a connection sends the token of its handle.
                 let net = self.net.with(config.clone(), Token::random()?)?;
                 Attempt { connecting: net.connect(device, handle, 0)?, asked_for: Instant::now() }
             }

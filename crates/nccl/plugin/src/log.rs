@@ -14,7 +14,6 @@ pub(crate) fn set(logger: Option<Logger>) {
     }
 }
 
-/// Something failed.
 pub(crate) fn warn(text: &str) {
     tell(LogLevel::WARN, Subsystems::ALL, text);
 }

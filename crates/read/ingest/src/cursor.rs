@@ -25,7 +25,6 @@ impl<'a> Cursor<'a> {
         self.rest.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Takes a literal.
     #[inline(always)]
     pub fn eat(&mut self, literal: &[u8]) -> bool {
         match self.rest.strip_prefix(literal) {
@@ -37,7 +36,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes a literal or gives up.
     #[inline(always)]
     pub fn expect(&mut self, literal: &[u8]) -> Option<()> {
         self.eat(literal).then_some(())

@@ -1,4 +1,4 @@
-//! Tells who may want a line, by the words in it: NCCL's diagnostics and RAS, PyTorch's watchdog, commands of the system, ends of
+//! Finds which readers may need a line, by the words in it: NCCL's diagnostics and RAS, PyTorch's watchdog, commands of the system, ends of
 //! processes, speakers. Runs once over each line that is no message of NCCL's log, so that no reader searches lines that nobody wants.
 
 use crate::{ends, speaker};
@@ -10,7 +10,6 @@ use std::sync::LazyLock;
 pub(crate) struct Wanted {
     /// PyTorch's reader, which wants the line with its labels: they name the rank.
     pub torch: bool,
-    /// Another reader of text.
     pub other: bool,
     /// [`ends::read`].
     pub end: bool,

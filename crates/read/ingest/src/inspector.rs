@@ -88,7 +88,6 @@ struct Row {
 }
 
 impl Samples {
-    /// Adds an operation.
     pub fn add(&mut self, sample: &Sample, place: Place, line: &str) {
         let Some(measured) = sample.coll_perf.as_ref().or(sample.p2p_perf.as_ref()) else { return };
         let header = &sample.header;

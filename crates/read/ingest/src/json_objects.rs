@@ -19,12 +19,10 @@ pub(crate) struct JsonObject {
     pub value: Value,
     /// As it stands in the input, line by line.
     pub text: String,
-    /// Its first line.
     pub place: Place,
 }
 
 impl JsonObject {
-    /// The first line, as evidence.
     pub fn source(&self) -> SourceLine {
         SourceLine::new(self.place, self.text.lines().next().unwrap_or_default())
     }

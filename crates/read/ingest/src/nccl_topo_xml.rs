@@ -24,15 +24,12 @@ const MAX_PCI_DEPTH: usize = 256;
 /// Why a document could not be read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum XmlError {
-    /// It is not well-formed.
     #[error("this is not well-formed XML ({0}); write it again with NCCL_TOPO_DUMP_FILE or NCCL_GRAPH_DUMP_FILE")]
     Malformed(#[from] roxmltree::Error),
-    /// Another root element.
     #[error("the root element is <{found}>, expected <{expected}>; is this a file of NCCL?")]
     WrongRoot {
         /// `system` or `graphs`.
         expected: &'static str,
-        /// The name that was found.
         found: String,
     },
     /// More than 256 attributes of an element, or namespaces.

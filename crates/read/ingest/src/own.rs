@@ -14,11 +14,8 @@ const START: usize = 256;
 /// The schemas that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
-    /// What explain and doctor say.
     Explain,
-    /// What check says.
     Check,
-    /// What link says.
     Link,
 }
 
@@ -36,7 +33,6 @@ impl Schema {
     }
 }
 
-/// Reads an answer into a run.
 pub(crate) fn read(schema: Schema, text: &str, input: u32, run: &mut Run) -> serde_json::Result<()> {
     let place = Place { input, line: 0 };
     match schema {

@@ -13,11 +13,9 @@ use memchr::memrchr;
 pub(crate) enum Piece<'a> {
     /// Text before the first prefix, or a line without any.
     Plain(&'a [u8]),
-    /// A message of NCCL's.
     Nccl(Message<'a>),
 }
 
-/// A message and its prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub level: Level,

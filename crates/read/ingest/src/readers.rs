@@ -57,7 +57,6 @@ pub(crate) struct Readers {
     pub stacks: StackReader,
     pub traces: TraceReader,
     json: JsonReader,
-    /// What JSON objects held.
     pub ras_json: Vec<RasReport>,
     pub recordings: Vec<Recording>,
     pub samples: Vec<(Sample, Place, Box<str>)>,
@@ -119,7 +118,6 @@ impl Readers {
         self.claim(kind, 1);
     }
 
-    /// Counts lines of a format.
     pub fn claim(&mut self, kind: InputKind, lines: u64) {
         *self.claimed.entry(kind).or_default() += lines;
     }

@@ -11,50 +11,28 @@ use std::path::{Path, PathBuf};
 /// Why an input could not be read. Every message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// No input was named.
     #[error("no input; name files, or - for standard input")]
     NoInput,
-    /// The file is not there.
     #[error("{}: no such file; check the path", .0.display())]
     NotFound(PathBuf),
-    /// The path is a directory.
     #[error("{}: is a directory; name the files in it, for example {}/*.log", .0.display(), .0.display())]
     Directory(PathBuf),
-    /// A folder without files.
     #[error("{}: no file in it that could be read; give the folder with the results, or the files", .0.display())]
     EmptyFolder(PathBuf),
-    /// The file may not be read.
     #[error("{}: permission denied; run as a user who may read it", .0.display())]
     Permission(PathBuf),
-    /// Reading failed.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The input.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// A part of a folder that is not read.
     #[error("{}: left out: {why}", path.display())]
-    LeftOut {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        why: &'static str,
-    },
-    /// Every input is empty.
+    LeftOut { path: PathBuf, why: &'static str },
     #[error(
         "{0}: is empty; if a command writes it, check that the command ran and that its output was redirected with 2>&1"
     )]
     Empty(String),
     /// The input is a program, an archive or other data.
     #[error("{name}: is not text but {kind}; give the log itself")]
-    Binary {
-        /// The input.
-        name: String,
-        /// What it is instead.
-        kind: &'static str,
-    },
+    Binary { name: String, kind: &'static str },
     /// The inputs are text, and nothing in them is known.
     #[error(
         "{0}: nothing that busbw knows (nccl-tests tables, NCCL logs, nvidia-smi topo -m, NCCL topology XML, perftest, dmesg, tracebacks); \
@@ -99,13 +77,11 @@ impl ReadError {
 /// An input to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A file.
     Path(PathBuf),
     /// A file that a folder holds: where it cannot be read, that is noted and the others are.
     Found(PathBuf),
     /// A part of a folder that is not read, and why.
     LeftOut(PathBuf, &'static str),
-    /// Standard input.
     Stdin,
     /// Text at hand, with the name to show for it.
     Bytes(String, Vec<u8>),
@@ -117,7 +93,6 @@ impl Source {
         if arg == Path::new("-") { Source::Stdin } else { Source::Path(arg.to_path_buf()) }
     }
 
-    /// The name to show.
     pub fn name(&self) -> String {
         match self {
             Source::Path(path) | Source::Found(path) | Source::LeftOut(path, _) => path.display().to_string(),
@@ -166,7 +141,6 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The lines.
     pub fn lines(&self) -> &[u8] {
         &self.buffer[..self.length]
     }

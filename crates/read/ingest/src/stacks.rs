@@ -50,7 +50,6 @@ impl StackReader {
         true
     }
 
-    /// The stacks that have frames.
     pub fn finish(mut self) -> Vec<Stack> {
         self.found.retain(|stack| !stack.frames.is_empty());
         self.found

@@ -6,7 +6,6 @@ use std::str::FromStr;
 /// A line, or the part of a line that is no NCCL log line, with launcher prefixes, colour codes and time stamps peeled off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLine<'a> {
-    /// Where it stands.
     pub place: Place,
     /// Who printed it, as the launcher labels it (`1,0`, `rank3`, `12`); empty without a launcher. Two streams never
     /// share a table row.

@@ -15,7 +15,6 @@ pub struct Root {
 }
 
 impl Root {
-    /// This machine.
     pub fn live() -> Self {
         Root { captured: None }
     }

@@ -13,7 +13,6 @@ pub struct Context {
     pub argv: Vec<String>,
     /// The environment, as `NAME` and value. Of it, the JSON holds what [`Context::recorded_env`] lets through.
     pub env: Vec<(String, String)>,
-    /// When the run began.
     pub start: SystemTime,
 }
 
@@ -46,7 +45,6 @@ impl Context {
         Context { argv: std::iter::once(program.clone()).chain(flags).collect(), program, env, start }
     }
 
-    /// The value of a variable.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }

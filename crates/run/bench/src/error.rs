@@ -14,9 +14,7 @@ pub enum Error {
     Flag {
         /// The flag as it is written: `-K,--per_iter_skip`.
         flag: &'static str,
-        /// The value given.
         value: String,
-        /// What is allowed.
         allowed: String,
     },
     /// An environment variable, or a file that it names, cannot be followed.
@@ -31,17 +29,11 @@ pub enum Error {
     /// The job could not be started or joined.
     #[error(transparent)]
     Launch(#[from] busbw_launch::Error),
-    /// The table cannot be written.
     #[error("writing the table: {0}")]
     Output(#[source] io::Error),
     /// The file of `-J` cannot be written.
     #[error("-J,--output_file {path}: {source}")]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Json { path: PathBuf, source: io::Error },
 }
 
 impl Error {

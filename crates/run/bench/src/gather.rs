@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 fn gather<T: Serialize + DeserializeOwned>(backend: &mut dyn Backend, mine: &T) -> Result<Option<Vec<T>>> {
     let strange = |error: serde_json::Error| {
         Error::Job(format!(
-            "a rank told rank 0 what it does not understand; check that every rank runs the same busbw: {error}"
+            "rank 0 does not understand a rank's message; check that every rank runs the same busbw: {error}"
         ))
     };
     let mine = serde_json::to_vec(mine).map_err(strange)?;
@@ -19,7 +19,6 @@ fn gather<T: Serialize + DeserializeOwned>(backend: &mut dyn Backend, mine: &T) 
     all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(strange)).collect::<Result<_>>().map(Some)
 }
 
-/// The device list.
 pub fn gather_devices(backend: &mut dyn Backend) -> Result<Option<Vec<Device>>> {
     let mine = backend.describe();
     gather(backend, &mine)
@@ -80,7 +79,7 @@ pub fn agree<T>(backend: &mut dyn Backend, mine: Result<T>) -> Result<T> {
     match (mine, failed) {
         (Err(error), _) => Err(error),
         (Ok(value), [f64::MAX]) => Ok(value),
-        (Ok(_), [first]) => Err(Error::Job(format!("rank {first} cannot run this; its own message says why"))),
+        (Ok(_), [first]) => Err(Error::Job(format!("rank {first} cannot run this; its message says why"))),
     }
 }
 

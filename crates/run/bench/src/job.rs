@@ -14,9 +14,7 @@ use std::time::Duration;
 
 /// Where a run comes from: this program and how it was called.
 pub struct Call {
-    /// The collective to measure.
     pub collective: Collective,
-    /// The flags.
     pub flags: Flags,
     /// This program, to start ranks with.
     pub program: PathBuf,
@@ -51,7 +49,7 @@ pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) ->
 
 fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
     if call.flags.backend == BackendName::Nccl {
-        // What every rank would find missing is said once.
+        // Check once here, or every rank would report what is missing.
         nccl::Process::check(&call.flags, variable)?;
     }
     Ok(call.invocation().on_this_host(np, variable)?)

@@ -132,7 +132,6 @@ impl Json {
         Ok(json)
     }
 
-    /// The file that was created.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -145,7 +144,6 @@ impl Json {
         self.flush()
     }
 
-    /// A row.
     pub fn row(&mut self, row: &Row, flags: &Flags) -> Result<()> {
         if self.results > 0 {
             self.write(b",")?;
@@ -155,7 +153,6 @@ impl Json {
         self.flush()
     }
 
-    /// The end of a run.
     pub fn finish(&mut self, footer: &Footer<'_>, repetitions: Option<&Repetitions>) -> Result<()> {
         self.write(b"]")?;
         let failed = footer.failed_checks;
@@ -168,7 +165,6 @@ impl Json {
         self.end(&[])
     }
 
-    /// The end of a run that failed.
     pub fn fail(&mut self, message: &str) -> Result<()> {
         if self.stage == Stage::Results {
             self.write(b"]")?;
@@ -211,7 +207,7 @@ impl Json {
 impl Drop for Json {
     fn drop(&mut self) {
         if self.stage != Stage::Closed {
-            // Nobody is left to tell.
+            // No one is left to report the error to.
             let _ = self.fail("the run was interrupted");
         }
     }

@@ -9,7 +9,6 @@ use busbw_model::{Collective, Datatype, RedOp};
 /// One sweep over sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Test {
-    /// The datatype.
     pub datatype: Datatype,
     /// The reduction, where the collective reduces.
     pub redop: Option<RedOp>,

@@ -63,7 +63,6 @@ impl Repetitions {
         Repetitions { count, rows: (0..per_repetition).filter_map(repeated).collect() }
     }
 
-    /// The lines below the table.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![
             "#".to_string(),

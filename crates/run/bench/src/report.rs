@@ -46,12 +46,10 @@ impl<'a> Report<'a> {
         self.table.header()
     }
 
-    /// Lines of their own.
     pub fn lines(&mut self, lines: &[String]) -> Result<()> {
         lines.iter().try_for_each(|line| self.table.lines(line))
     }
 
-    /// A row.
     pub fn row(&mut self, row: Row) -> Result<()> {
         self.table.row(&row, SystemTime::now())?;
         if let Some(json) = &mut self.json {
@@ -63,7 +61,6 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// What stands below the table.
     pub fn end(&mut self, footer: &Footer<'_>) -> Result<()> {
         let repetitions = (self.flags.repeat > 1).then(|| Repetitions::of(self.flags.repeat, &self.rows));
         if self.flags.nics {

@@ -10,15 +10,11 @@ pub struct Row {
     pub size: usize,
     /// Elements, as the collective counts them.
     pub count: usize,
-    /// Of which sweep.
     pub test: Test,
-    /// Out of place.
     pub out_of_place: Half,
-    /// In place.
     pub in_place: Half,
 }
 
-/// One half of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Half {
     /// Time of one operation in microseconds; with `-C` that of the call.
@@ -40,7 +36,6 @@ pub struct Half {
 pub struct PerIteration {
     /// Iterations that the statistics leave out (`-K`).
     pub skipped: usize,
-    /// Statistics of the others.
     pub stats: Iterations,
     /// Every iteration's time, that of the slowest process, in microseconds.
     pub times_us: Vec<f64>,

@@ -20,7 +20,6 @@ use std::io::Write;
 /// How a run ended; the same on every rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
-    /// Wrong elements over all rows.
     pub wrong: u64,
     /// Checks that found wrong elements, counted on every rank: `Out of bounds values`.
     pub failed_checks: u64,
@@ -133,7 +132,6 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    /// Shows who takes part.
     fn begin(&mut self, report: &mut Option<Report<'_>>, context: &Context) -> Result<()> {
         let memory = report.as_ref().and_then(|_| self.backend.memory());
         let devices = gather_devices(self.backend)?;

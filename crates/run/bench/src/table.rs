@@ -30,7 +30,6 @@ pub(crate) fn nccl_version(libraries: &[Library]) -> i32 {
 /// What the footer says.
 #[derive(Debug, Clone, Copy)]
 pub struct Footer<'a> {
-    /// The program's name.
     pub program: &'a str,
     /// Checks that found wrong elements, counted on every rank.
     pub failed_checks: u64,
@@ -45,13 +44,9 @@ pub struct Footer<'a> {
 /// Bytes that a run came to use, the most of any rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Whether it is that of GPUs.
     pub is_gpu: bool,
-    /// Before buffers were there.
     pub initialization: i64,
-    /// With the buffers.
     pub buffers: i64,
-    /// While operations ran.
     pub collective: i64,
 }
 
@@ -66,7 +61,6 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Writes one or more lines.
     pub fn lines(&mut self, text: &str) -> Result<()> {
         let written = self.out.write_all(text.as_bytes()).and_then(|()| self.out.write_all(b"\n"));
         written.and_then(|()| self.out.flush()).map_err(Error::Output)
@@ -128,7 +122,6 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// The device list.
     pub fn devices(&mut self, devices: &[Device]) -> Result<()> {
         devices.iter().try_for_each(|device| {
             let Device { rank, group, pid, host, device: index, bus_id, name } = device;
@@ -191,7 +184,6 @@ impl<'a> Table<'a> {
         self.lines(&line)
     }
 
-    /// What stands below the table.
     pub fn footer(&mut self, footer: &Footer<'_>) -> Result<()> {
         let verdict = if footer.failed_checks > 0 { "FAILED" } else { "OK" };
         self.lines(&format!("# {:20} : {} {verdict}", "Out of bounds values", footer.failed_checks))?;

@@ -17,7 +17,6 @@ use std::time::Instant;
 
 /// The buffers of a rank.
 pub struct Buffers {
-    /// What it gives out of place.
     pub send: Memory,
     /// What it gets, and in place also what it gives.
     pub receive: Memory,
@@ -27,19 +26,13 @@ pub struct Buffers {
 
 /// One rank's part in one sweep over sizes.
 pub struct Bench<'a> {
-    /// What carries the collective.
     pub backend: &'a mut dyn Backend,
-    /// How to measure.
     pub flags: &'a Flags,
-    /// The pattern of all-to-all-v.
     pub traffic: &'a Traffic,
-    /// The buffers.
     pub buffers: &'a Buffers,
-    /// Which collective.
     pub collective: Collective,
     /// Which datatype, reduction and root.
     pub test: Test,
-    /// The data of checks.
     pub data: &'a mut Data,
     /// Counts checks: each has data of its own.
     pub repetition: &'a mut u64,
@@ -148,7 +141,6 @@ impl Bench<'_> {
         self.backend.synchronize()
     }
 
-    /// The iterations before timing.
     pub fn warm_up(&mut self, size: u64) -> Result<()> {
         let shape = self.shape(size)?;
         for iteration in 0..self.flags.warmup_iters as usize {

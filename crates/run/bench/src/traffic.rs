@@ -141,7 +141,7 @@ impl Traffic {
             return Ok(0);
         }
         let bytes = self.bytes(nranks, 0)?;
-        // Absurd matrices add up to more than there is memory, and must not to less.
+        // Saturate: the sum of an absurd matrix must not wrap around to a small number.
         let sum = |sum: u64, bytes: &usize| sum.saturating_add(*bytes as u64);
         let sent = bytes.chunks(nranks).map(|row| row.iter().fold(0, sum));
         let received = (0..nranks).map(|rank| bytes.iter().skip(rank).step_by(nranks).fold(0, sum));

@@ -1,4 +1,4 @@
-//! A rank: does what rank 0 orders, and answers, until it is told to leave.
+//! A rank: runs the commands of rank 0, and answers, until the command to leave.
 
 use crate::limit::Limit;
 use crate::perftest::{Perftest, Process};
@@ -18,7 +18,6 @@ pub(crate) struct Agent {
     pub token: Token,
     /// Raised when the whole run ends.
     pub cancel: Arc<Cancellation>,
-    /// Ready for a connection.
     end: Option<End>,
     /// The last connection, which its other end may still need.
     kept: Option<Kept>,

@@ -22,9 +22,7 @@ const ARRIVAL: Duration = Duration::from_secs(60);
 
 /// How the command was called.
 pub struct Call {
-    /// What to measure.
     pub plan: Plan,
-    /// Where its ranks are to run.
     pub invocation: Invocation,
 }
 
@@ -35,7 +33,7 @@ pub struct Call {
 pub fn run(call: &Call, variable: Lookup<'_>, progress: &(dyn Fn(Progress) + Sync)) -> Result<Started<LinkRun>> {
     call.invocation.begin(variable)?.and_then(|job_rank| match job_rank.size {
         1 => Err(Error::Usage(
-            "a link has two ends: name the hosts (busbw link a b), start it with mpirun or srun, or try it out with --np 2"
+            "a link needs two hosts: name them (busbw link a b), start busbw with mpirun or srun, or try it on this host with --np 2"
                 .into(),
         )),
         _ => take_part(call, &job_rank, variable, progress),
@@ -81,7 +79,7 @@ fn take_part(
     };
     let lead = Lead { plan: &call.plan, cancel: &cancel, progress };
     std::thread::scope(|scope| {
-        // Rank 0 is an end as well, and led as the others are. What it has to say, its pairs say.
+        // Rank 0 is an end too and gets the same commands as the others. Its errors are those of its pairs.
         scope.spawn(move || connect(rank_0, token, 0, timeout).and_then(|connection| agent.follow(connection)));
         let run = lead.gather(&listener, token, all).and_then(|peers| lead.run(peers));
         if run.is_err() {

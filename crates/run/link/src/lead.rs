@@ -25,13 +25,11 @@ pub(crate) const OPENING: usize = Token::SIZE + 4;
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Pairs of all rounds.
     pub pairs: usize,
     /// Pairs that are done, or that could not be measured.
     pub done: usize,
     /// The round under way, from 1.
     pub round: usize,
-    /// All rounds.
     pub rounds: usize,
 }
 
@@ -63,7 +61,7 @@ impl Lead<'_> {
                 std::thread::sleep(LOOK_EVERY);
                 continue;
             };
-            // Whoever shows no token of this job is let go.
+            // Connections without this job's token are dropped.
             let Some((rank, connection)) = self.admit(stream, token) else { continue };
             if let Some(awaited) = connections.get_mut(rank) {
                 *awaited = Some(connection);
@@ -85,7 +83,6 @@ impl Lead<'_> {
         Some((u32::from_le_bytes(*rank) as usize, connection))
     }
 
-    /// Measures all pairs.
     pub fn run(&self, peers: Vec<Peer>) -> Result<LinkRun> {
         let transport = transport(self.plan.transport, &peers)?;
         let plan = self.plan.completed(transport, peers.len());
@@ -202,7 +199,6 @@ fn transport(choice: Choice, peers: &[Peer]) -> Result<LinkTransport> {
     }
 }
 
-/// What is told of an end.
 fn end(transport: LinkTransport, peer: &Peer) -> LinkEnd {
     let Introduction { host, interface, address, rate_gbit_s, rdma, .. } = peer.introduction.clone();
     let (nic, rate_gbit_s, trouble) = match (transport, rdma) {

@@ -1,4 +1,4 @@
-//! Point-to-point bandwidth and latency between hosts: TCP by itself, RDMA by driving perftest, all pairs of a list in rounds.
+//! Point-to-point bandwidth and latency between hosts: TCP with busbw's own transport, RDMA with perftest, all pairs of a list in rounds.
 //!
 //! The ranks of a job introduce themselves in the process group of `busbw-launch`, agree on nothing more there, and leave it: it
 //! fails as a whole when one rank dies, and here the others shall go on. Rank 0 then leads every rank, itself among them,

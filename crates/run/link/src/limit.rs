@@ -1,4 +1,4 @@
-//! An end to every wait: after a time limit, or when the whole run ends.
+//! Limits every wait: by a time limit, and by the end of the run.
 
 use busbw_transport::Cancellation;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Limit {
                     return cancelled.trigger(reason);
                 }
                 if Instant::now() >= deadline {
-                    return cancelled.trigger(format!("nothing came of it within {} s", time.as_secs()));
+                    return cancelled.trigger(format!("no result within {} s", time.as_secs()));
                 }
             }
         });

@@ -59,7 +59,7 @@ fn direction(wire: &mut impl Wire, plan: &Plan, ends: Ends<'_>) -> Outcome<(Link
         let gbit_s = wire.one_way(Ends { from, to }, plan.largest(), flows, &mut figures)?;
         figures.flows.push((flows, gbit_s));
     }
-    // The fewest flows of those that do best.
+    // Of the best numbers of flows, take the smallest.
     let best = figures.flows.iter().copied().reduce(|best, next| if next.1 > best.1 { next } else { best });
     let (flows, at_largest) = best.unwrap_or((1, 0.0));
     for &size in plan.sizes.iter().filter(|size| **size != plan.largest()) {
@@ -91,7 +91,7 @@ impl Tcp<'_> {
             Answer::Moved(moved) => Ok(moved),
             _ => Err(peer.confused()),
         };
-        // Both answer, whatever the other says: the next pair finds them waiting for orders.
+        // Wait for both answers even if one is an error: then both ends are ready for the next pair.
         let first = moved(ends.from);
         let second = told.and_then(|()| moved(ends.to));
         Ok([first?, second?])

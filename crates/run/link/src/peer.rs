@@ -1,4 +1,4 @@
-//! A rank, as rank 0 sees it: asked one thing after the other, and lost for good once it does not answer.
+//! A rank, as rank 0 sees it: gets one command after the other, and counts as lost once it does not answer.
 
 use crate::wire::{Answer, Connection, Introduction, Lost, Order};
 use busbw_transport::Cancellation;
@@ -13,7 +13,6 @@ pub(crate) struct Peer {
     pub introduction: Introduction,
     connection: Option<Connection>,
     cancel: Arc<Cancellation>,
-    /// Why it is lost.
     pub trouble: Option<String>,
 }
 
@@ -47,14 +46,14 @@ impl Peer {
 
     fn dismiss(&mut self) {
         if let Some(mut connection) = self.connection.take() {
-            // Whoever is lost ends by itself.
+            // A rank that is lost ends on its own.
             let _ = connection.send(&Order::Leave);
         }
     }
 
     /// It answered what nobody asked.
     pub fn confused(&mut self) -> String {
-        self.lost(&Lost::Strange("another answer than what was asked".into()))
+        self.lost(&Lost::Strange("an unexpected answer".into()))
     }
 
     fn connection(&mut self) -> Result<&mut Connection, String> {

@@ -1,4 +1,4 @@
-//! Driving perftest: its programs as processes with fixed arguments, that end with this one, and what they print.
+//! Runs perftest: starts its programs with fixed arguments, ends them with this process, and reads their output.
 
 use crate::rdma::RdmaEnd;
 use busbw_ingest::TextLine;
@@ -28,9 +28,7 @@ const SMALL: u64 = 8;
 pub(crate) enum Measure {
     /// The client writes into the server's memory.
     Write,
-    /// The client reads from it.
     Read,
-    /// Both write.
     WriteBothWays,
     /// One small write after the other, to and fro.
     Latency,
@@ -124,7 +122,6 @@ impl Perftest {
     }
 }
 
-/// The figures of the last row.
 fn figures(printed: &str) -> Option<PerftestFigures> {
     let mut reader = PerftestReader::default();
     for text in printed.lines() {

@@ -9,16 +9,13 @@ use std::time::Duration;
 pub enum Choice {
     /// RDMA where every end has an active device of hardware, else TCP.
     Auto,
-    /// TCP.
     Tcp,
-    /// RDMA.
     Rdma,
 }
 
 /// What rank 0 has every pair do.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The transport.
     pub transport: Choice,
     /// Message sizes, ascending; none for what suits transport and number of ends.
     pub sizes: Vec<Bytes>,
@@ -32,7 +29,6 @@ pub struct Plan {
     pub duration: Duration,
     /// How long an end may keep others waiting before it counts as lost.
     pub timeout: Duration,
-    /// What RDMA runs on.
     pub rdma: RdmaChoice,
 }
 
@@ -67,7 +63,6 @@ impl Plan {
         plan
     }
 
-    /// The largest size.
     pub(crate) fn largest(&self) -> Bytes {
         self.sizes.last().copied().unwrap_or_default()
     }

@@ -17,7 +17,6 @@ pub(crate) struct RdmaEnd {
     pub gid_index: Option<u32>,
     /// What the port runs at; none for devices of software, whose figure means nothing.
     pub rate_gbit_s: Option<f64>,
-    /// Whether a NIC is behind it.
     pub hardware: bool,
 }
 

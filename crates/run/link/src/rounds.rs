@@ -19,7 +19,7 @@ pub fn rounds(ends: usize) -> Vec<Vec<(usize, usize)>> {
             if position == 0 { 0 } else { 1 + (position - 1 + number * (positions - 2)) % (positions - 1) }
         };
         let pairs = (0..positions / 2).map(|position| (at(position), at(positions - 1 - position)));
-        // The last number of an odd list is nobody.
+        // With an odd number of ends, the last place is empty: its partner pauses.
         let mut pairs: Vec<_> =
             pairs.filter(|&(a, b)| a < ends && b < ends).map(|(a, b)| (a.min(b), a.max(b))).collect();
         pairs.sort_unstable();

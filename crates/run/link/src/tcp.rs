@@ -30,7 +30,6 @@ pub(crate) enum Task {
     PingPong { leads: bool, duration: Duration },
 }
 
-/// What moved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Moved {
     /// What arrived here, in Gbit/s.
@@ -72,7 +71,6 @@ impl End {
         Ok(End { net, listener, limit })
     }
 
-    /// Where it listens.
     pub fn handle(&self) -> Vec<u8> {
         self.listener.handle().to_bytes().to_vec()
     }

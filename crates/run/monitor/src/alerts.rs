@@ -1,4 +1,4 @@
-//! Alerts: a counter moved that should not.
+//! Alerts: an error counter increased.
 
 use crate::known::{Cause, Counter, Family, Known};
 use crate::moment::Device;
@@ -14,25 +14,16 @@ const MOST_KEPT: usize = 1000;
 /// A counter that moved and should not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
-    /// Whose.
     pub device: Device,
-    /// The counter's name.
     pub counter: String,
-    /// What it counts.
     pub what: String,
-    /// The finding's code.
     pub code: Code,
-    /// How much it matters.
     pub severity: Severity,
-    /// What it means.
     pub meaning: String,
-    /// What to do.
     pub remedy: String,
     /// When it began, in microseconds since 1970.
     pub since_us: u64,
-    /// When it moved last.
     pub last_us: u64,
-    /// By how much in all.
     pub moved: u64,
     /// By how much per second at last.
     pub per_second: f64,
@@ -57,7 +48,7 @@ pub enum ThresholdError {
     #[error("{0}")]
     Shape(String),
     /// It names a counter that busbw has no alert for.
-    #[error("no alert for {0}; `busbw monitor --list-alerts` prints those that there are")]
+    #[error("no alert for {0}; `busbw monitor --list-alerts` prints all alerts")]
     Unknown(String),
 }
 
@@ -122,7 +113,6 @@ pub struct AlertLog {
 }
 
 impl AlertLog {
-    /// An empty log.
     pub fn new(thresholds: Thresholds) -> Self {
         AlertLog { thresholds, ..AlertLog::default() }
     }

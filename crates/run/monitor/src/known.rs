@@ -11,7 +11,6 @@ static KNOWN: LazyLock<Known> = LazyLock::new(|| {
     Known { counters: data.counter, causes: data.cause.into_iter().map(|cause| (cause.name.clone(), cause)).collect() }
 });
 
-/// All that is known.
 #[derive(Debug)]
 pub struct Known {
     counters: Vec<Counter>,
@@ -19,7 +18,6 @@ pub struct Known {
 }
 
 impl Known {
-    /// All that is known.
     pub fn get() -> &'static Known {
         &KNOWN
     }
@@ -39,7 +37,6 @@ impl Known {
         self.causes.get(counter.cause.as_ref()?)
     }
 
-    /// The cause of this name.
     pub fn cause_named(&self, name: &str) -> Option<&Cause> {
         self.causes.get(name)
     }

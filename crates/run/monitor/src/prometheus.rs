@@ -9,9 +9,7 @@ use std::fmt::Write as _;
 /// What a scrape shows.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// The sample.
     pub sample: Sample,
-    /// The alerts that stand.
     pub alerts: Vec<Alert>,
 }
 
@@ -37,7 +35,6 @@ fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// The text of a scrape.
 pub fn text(snapshot: &Snapshot) -> String {
     let mut metrics = Metrics::default();
     let sample = &snapshot.sample;
@@ -153,6 +150,6 @@ fn own(metrics: &mut Metrics, snapshot: &Snapshot) {
     for alert in &snapshot.alerts {
         let place = alert.device.to_string();
         let labels = [("place", place.as_str()), ("counter", alert.counter.as_str()), ("code", alert.code.as_str())];
-        metrics.gauge("busbw_alert_moved", "By how much a counter moved that should not.", &labels, alert.moved as f64);
+        metrics.gauge("busbw_alert_moved", "Increase of an error counter.", &labels, alert.moved as f64);
     }
 }

@@ -44,10 +44,8 @@ struct Steps {
 /// A recording cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// It is not one.
     #[error("no recording of busbw monitor; make one with `busbw monitor --record FILE`")]
     NoRecording,
-    /// It was made by another busbw.
     #[error("a recording of another version ({0}); replay it with the busbw that made it")]
     Version(String),
     /// A frame holds what no frame holds.

@@ -38,12 +38,10 @@ impl Server {
         Ok(Server { shown, address })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Shows this from now on.
     pub fn show(&self, snapshot: Snapshot) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
     }
@@ -53,7 +51,7 @@ fn accept(listener: &TcpListener, shown: &Shown) {
     let connections = Arc::new(AtomicUsize::new(0));
     for connection in listener.incoming() {
         let Ok(connection) = connection else {
-            // No descriptors left: others end soon.
+            // No descriptors left; other connections end soon, so try again.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -63,7 +61,7 @@ fn accept(listener: &TcpListener, shown: &Shown) {
         }
         let (shown, counted) = (Arc::clone(shown), Arc::clone(&connections));
         let started = std::thread::Builder::new().name("scrape".into()).spawn(move || {
-            // Whoever went away, or was too slow, gets no answer.
+            // A client that has closed its connection, or is too slow, gets no answer.
             let _ = answer(&connection, &shown);
             counted.fetch_sub(1, Ordering::AcqRel);
         });
@@ -80,7 +78,7 @@ fn answer(connection: &TcpStream, shown: &Shown) -> io::Result<()> {
             let snapshot = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
             ("200 OK", snapshot.map_or_else(String::new, |snapshot| prometheus::text(&snapshot)))
         }
-        Request::Refused(status) => (status, format!("{status}; GET /metrics is all there is\n")),
+        Request::Refused(status) => (status, format!("{status}; only GET /metrics is served\n")),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\

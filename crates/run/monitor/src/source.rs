@@ -16,14 +16,11 @@ pub const SPEEDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 pub enum Source {
     /// A machine's counters, one sample per interval.
     Live {
-        /// Reads them.
         sampler: Box<Sampler>,
-        /// Time between samples.
         interval: Duration,
         /// When the next is due.
         due: Instant,
     },
-    /// A recording.
     Replay(Box<Replay>),
 }
 

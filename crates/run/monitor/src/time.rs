@@ -20,7 +20,7 @@ pub fn time_of_day(time_us: u64) -> String {
 
 fn formatted(time_us: u64, format: &[time::format_description::BorrowedFormatItem<'_>]) -> String {
     let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(time_us) * 1000);
-    // A recording may claim a year that no calendar has.
+    // A damaged recording may contain an impossible year.
     time.ok().and_then(|time| time.format(format).ok()).unwrap_or_else(|| format!("{time_us} us"))
 }
 

@@ -35,7 +35,6 @@ impl Tracker {
         Tracker { alerts: AlertLog::new(thresholds), ..Tracker::default() }
     }
 
-    /// Takes the next sample.
     pub fn feed(&mut self, sample: &Sample) -> Moment {
         self.first_us.get_or_insert(sample.time_us);
         let interval_us = self.before.as_ref().map(|before| sample.time_us.saturating_sub(before.time_us));
@@ -63,7 +62,6 @@ impl Tracker {
         }
     }
 
-    /// Every alert so far.
     pub fn alerts(&self) -> impl Iterator<Item = &Alert> {
         self.alerts.all()
     }

@@ -12,13 +12,11 @@ use std::time::Duration;
 /// What is measured of every trial.
 #[derive(Debug, Clone)]
 pub enum Objective {
-    /// The wall time of the command.
     WallTime,
     /// The last number that an expression finds in the output.
     Number {
         /// The expression; its first group is the number, or all of it without groups.
         regex: Regex,
-        /// Which numbers are better.
         better: Better,
     },
     /// busbw of a size in a table of nccl-tests, the better of in-place and out-of-place.
@@ -28,23 +26,15 @@ pub enum Objective {
 /// Which numbers are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// Smaller ones.
     Lower,
-    /// Greater ones.
     Higher,
 }
 
 /// An expression that cannot find a number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectiveError {
-    /// It is none.
-    #[error("'{regex}' is no regular expression: {reason}")]
-    Regex {
-        /// As given.
-        regex: String,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error("'{regex}' is not a regular expression: {reason}")]
+    Regex { regex: String, reason: String },
     /// No text matches it.
     #[error("'{0}' never matches, whatever the output; correct the expression")]
     NeverMatches(String),
@@ -57,12 +47,10 @@ pub enum ObjectiveError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoValue {
     /// The expression matches nothing.
-    #[error("the output has nothing that '{0}' matches")]
+    #[error("nothing in the output matches '{0}'")]
     NoMatch(String),
-    /// What it matches is no number.
-    #[error("'{0}' is no number")]
+    #[error("'{0}' is not a number")]
     NoNumber(String),
-    /// No row of that size.
     #[error("the output has no busbw of {0}; measure that size")]
     NoRow(Bytes),
 }
@@ -87,7 +75,6 @@ impl Objective {
         Ok(Objective::Number { regex, better })
     }
 
-    /// Which values are better.
     pub fn better(&self) -> Better {
         match self {
             Objective::WallTime => Better::Lower,
@@ -96,7 +83,6 @@ impl Objective {
         }
     }
 
-    /// The unit of the value.
     pub fn unit(&self) -> &'static str {
         match self {
             Objective::WallTime => "s",
@@ -184,7 +170,7 @@ mod tests {
     #[test]
     fn expressions_that_find_nothing_are_refused() {
         let cases = [
-            ("(", "no regular expression"),
+            ("(", "not a regular expression"),
             (r"a^b", "never matches"),
             (r"[^\s\S]", "never matches"),
             ("(a)(b)", "groups"),

@@ -43,11 +43,8 @@ pub fn command_lines(workload: &Workload, setting: &Setting) -> String {
 /// For which operations a line of the tuner plugin's file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
-    /// The collective.
     pub collective: Collective,
-    /// The smallest size.
     pub from: Bytes,
-    /// The largest.
     pub to: Bytes,
     /// Nodes, where known.
     pub nodes: Option<u32>,

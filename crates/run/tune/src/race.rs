@@ -101,7 +101,6 @@ impl Race {
         self.leader().is_some() && self.open().is_empty()
     }
 
-    /// Where a setting stands.
     pub fn standing(&self, setting: usize) -> TunedStanding {
         let Some(leader) = self.leader() else {
             return if self.has_failed(setting) { TunedStanding::Failed } else { TunedStanding::Unknown };
@@ -156,7 +155,7 @@ impl Race {
         let Some(leader) = self.leader() else { return self.living().collect() };
         let is_open = |setting: &usize| match self.costs[*setting].len() {
             0 => true,
-            // A single run may be luck, and neither the leader's nor the reference's must be.
+            // One run may be luck, so the leader and the reference run at least twice.
             1 if *setting == leader || Some(*setting) == self.rules.reference => true,
             _ if *setting == leader => false,
             _ => !self.is_worse(*setting, leader) && !self.is_near_enough(leader, *setting),

@@ -13,19 +13,15 @@ const FULL_ROUNDS: usize = 4;
 /// What the sweep tried, to put a result into words.
 #[derive(Debug)]
 pub struct About<'a> {
-    /// The space.
     pub space: &'a Space,
     /// Its settings, by number.
     pub settings: &'a [Setting],
-    /// What was measured.
     pub objective: &'a Objective,
-    /// How the race was run.
     pub rules: &'a Rules,
     /// The command, for a shell.
     pub command: String,
 }
 
-/// The result of a sweep.
 pub fn result(about: &About, sweep: &SweepResult) -> Tuning {
     let mut settings: Vec<TunedSetting> = (0..about.settings.len()).map(|index| setting(about, sweep, index)).collect();
     let best = settings.iter().find(|setting| setting.standing == TunedStanding::Best).and_then(|best| best.mean);
@@ -35,7 +31,7 @@ pub fn result(about: &About, sweep: &SweepResult) -> Tuning {
     };
     for setting in &mut settings {
         setting.behind = best.zip(setting.mean).map(|(best, mean)| sign * (mean - best) / best.abs());
-        // Nothing is a share of a best value of zero.
+        // Dividing by a best value of zero gives no share.
         setting.behind = setting.behind.filter(|behind| behind.is_finite());
     }
     settings.sort_by(|a, b| order(a, sign).total_cmp(&order(b, sign)));
@@ -108,10 +104,7 @@ fn summary(tuning: &Tuning, sweep: &SweepResult, rules: &Rules) -> String {
     let words = match tuning.default_rank() {
         _ if best.is_default() => "no setting is better than the default".into(),
         Some((_, default)) if default.standing == TunedStanding::Tied => {
-            format!(
-                "no setting is better than the default, as far as the test tells; {} has the best mean",
-                best.name()
-            )
+            format!("no setting is significantly better than the default; {} has the best mean", best.name())
         }
         Some((rank, default)) => format!(
             "{} is best, {:.1}% better than the default, which is number {rank} of {}",
@@ -139,9 +132,9 @@ fn improvement(tuning: &Tuning, best: &TunedSetting, default: &TunedSetting) -> 
 
 fn ending(sweep: &SweepResult, rules: &Rules) -> &'static str {
     match sweep.stopped {
-        Some(Stop::Interrupted) => " (interrupted: the same command goes on)",
-        Some(Stop::OutOfTime) => " (its time is spent: the same command with more goes on)",
+        Some(Stop::Interrupted) => " (interrupted; the same command continues)",
+        Some(Stop::OutOfTime) => " (time limit reached; the same command with a higher limit continues)",
         None if rules.exhaustive || sweep.race.is_decided() => "",
-        None => " (undecided when the trials were spent: more rounds may tell)",
+        None => " (not decided within these rounds; try more --rounds)",
     }
 }

@@ -22,7 +22,6 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Workload {
     /// Program and arguments. `{NAME}` in them stands for a variable's value.
     pub words: Vec<String>,
-    /// How long a trial may take.
     pub limit: Duration,
 }
 
@@ -40,11 +39,8 @@ pub enum Launcher {
 pub enum Ended {
     /// By itself, without error.
     Well,
-    /// With an error, in words.
     Badly(String),
-    /// It took too long.
     TimedOut,
-    /// The sweep is to stop.
     Interrupted,
 }
 
@@ -156,7 +152,7 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        // A group that is gone is what is wanted.
+        // A process group that has already ended is fine.
         let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), signal);
     }
 }

@@ -45,20 +45,12 @@ pub enum JobError {
     Program {
         /// Its name: `sbatch`.
         program: &'static str,
-        /// The system's error.
         source: io::Error,
     },
-    /// sbatch refuses.
     #[error("sbatch: {0}")]
     Refused(String),
-    /// A script cannot be written.
     #[error("{}: {source}", path.display())]
-    File {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
 }
 
 /// A job under way.
@@ -115,7 +107,7 @@ impl Jobs {
     fn adopt(&self, key: Key, store: &Store) -> Result<Option<u64>, SweepError> {
         let folder = store.trial_folder(key);
         let known = store.job_under_way(key)?;
-        // Killed between sbatch and the store's note of it: the job has its name.
+        // busbw was killed between sbatch and the entry in the store: find the job by its name.
         let id = match known {
             Some(id) => Some(id),
             None => job_named(&job_name(&folder))?,
@@ -157,7 +149,7 @@ impl Jobs {
             let path = path.to_path_buf();
             move |source| JobError::File { path, source }
         };
-        // What an interrupted job left there would be taken for this one's.
+        // Remove what an interrupted job left, or it would be read as this job's result.
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(folder)(error)),
             _ => fs::create_dir_all(folder).map_err(failed(folder))?,
@@ -191,7 +183,6 @@ fn run_lines(folder: &Path, node: &Path, setting: &Setting, workload: &Workload)
     )
 }
 
-/// What every node does.
 fn node_script(setting: &Setting, workload: &Workload) -> String {
     let words: Vec<String> = workload.words_for(setting).iter().map(|word| quoted(word)).collect();
     format!("#!/bin/bash\nexec {}\n", words.join(" "))
@@ -211,8 +202,10 @@ impl Job {
         }
         self.absent = if queued.contains(&self.id) { 0 } else { self.absent + 1 };
         (self.absent >= LOOKS).then(|| {
-            let reason =
-                format!("job {} ended without a word: cancelled, out of its time, or its node failed", self.id);
+            let reason = format!(
+                "job {} ended without a result: it was cancelled, reached its time limit, or its node failed",
+                self.id
+            );
             (Ended::Badly(reason), Duration::ZERO)
         })
     }
@@ -271,7 +264,7 @@ fn job_named(name: &str) -> Result<Option<u64>, JobError> {
 /// Ends jobs. Their trials were stopped and did not fail, so the next busbw must not take these jobs for theirs.
 fn cancel(jobs: &[Job], store: &Store) -> Result<(), SweepError> {
     let ids = jobs.iter().map(|job| job.id.to_string());
-    // A job that is gone is what is wanted.
+    // A job that has already ended is fine.
     let _ = Command::new("scancel").args(ids).stdin(Stdio::null()).stderr(Stdio::null()).status();
     jobs.iter().try_for_each(|job| Ok(store.cancelled(job.key)?))
 }

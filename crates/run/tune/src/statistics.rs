@@ -10,9 +10,7 @@ pub const TEST: &str = "Welch's t-test";
 /// What repeated measurements of one thing come to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// How many.
     pub n: usize,
-    /// Their mean.
     pub mean: f64,
     /// Their standard deviation, with n - 1 in the denominator; `None` of a single one.
     pub stddev: Option<f64>,
@@ -53,7 +51,7 @@ impl Sample {
 pub fn p_greater(a: &Sample, b: &Sample) -> Option<f64> {
     let (va, vb) = (a.squared_error()?, b.squared_error()?);
     if va + vb == 0.0 {
-        // Measurements without any spread: whatever differs, differs.
+        // Without spread, any difference is significant.
         return Some(match a.mean.total_cmp(&b.mean) {
             std::cmp::Ordering::Greater => 0.0,
             std::cmp::Ordering::Equal => 0.5,

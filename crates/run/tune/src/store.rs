@@ -22,20 +22,15 @@ pub struct Store {
 /// Which trial of the sweep: a setting runs once in a round. Round 0 is warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The round.
     pub round: u32,
-    /// The setting's number.
     pub setting: usize,
 }
 
 /// How a trial ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// It gave a value.
     Value(f64),
-    /// It failed, for this reason.
     Failed(String),
-    /// It ran out of time.
     TimedOut(Duration),
 }
 
@@ -52,32 +47,17 @@ impl Outcome {
 /// Why a store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The folder or a file of it.
     #[error("{}: {source}; choose another place with --store", path.display())]
-    File {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// SQLite's word.
+    File { path: PathBuf, source: io::Error },
     #[error("{}: {source}; if it is damaged, move it away and begin again", path.display())]
-    Database {
-        /// The file.
-        path: PathBuf,
-        /// SQLite's error.
-        source: rusqlite::Error,
-    },
-    /// Another process has it open.
-    #[error("{}: another busbw tune is at work there; wait for it, or choose another place with --store", .0.display())]
+    Database { path: PathBuf, source: rusqlite::Error },
+    #[error("{}: another busbw tune is running there; wait for it, or choose another place with --store", .0.display())]
     InUse(PathBuf),
-    /// The trials of something else.
     #[error(
-        "{}: holds trials of another {what}; repeat that command to go on with it, or choose another place with --store",
+        "{}: holds trials of another {what}; repeat that command to continue it, or choose another place with --store",
         path.display()
     )]
     Foreign {
-        /// The folder.
         path: PathBuf,
         /// What differs: `command`, `space`.
         what: String,
@@ -108,7 +88,7 @@ impl Store {
             move |source| StoreError::File { path, source }
         };
         fs::create_dir_all(folder).map_err(failed(folder))?;
-        // Jobs elsewhere are told of files in it by whole paths.
+        // Jobs on other nodes need absolute paths to files in the store.
         let folder = folder.canonicalize().map_err(failed(folder))?;
         let lock_path = folder.join("lock");
         let lock = File::options().create(true).append(true).open(&lock_path).map_err(failed(&lock_path))?;
@@ -131,7 +111,6 @@ impl Store {
         self.folder.join(format!("round-{}-setting-{}", key.round, key.setting))
     }
 
-    /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

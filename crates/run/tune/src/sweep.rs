@@ -17,11 +17,8 @@ use std::time::{Duration, Instant};
 pub struct Sweep<'a> {
     /// The settings, by number.
     pub settings: &'a [Setting],
-    /// What is run.
     pub workload: &'a Workload,
-    /// What is measured.
     pub objective: &'a Objective,
-    /// How the race is run.
     pub rules: Rules,
     /// Whether each setting runs once before it counts.
     pub warm_up: bool,
@@ -34,16 +31,13 @@ pub struct Sweep<'a> {
 /// A trial that ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// Its round and setting.
     pub key: Key,
-    /// How it ended.
     pub outcome: Outcome,
 }
 
 /// What a sweep came to, so far or in the end.
 #[derive(Debug)]
 pub struct SweepResult {
-    /// The race as it stands.
     pub race: Race,
     /// Every trial in order, warm-up included.
     pub trials: Vec<Trial>,
@@ -54,46 +48,28 @@ pub struct SweepResult {
 /// Why a sweep stopped early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Somebody asked for it.
     Interrupted,
-    /// Its time is spent.
     OutOfTime,
 }
 
 /// Why a sweep cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Slurm.
     #[error(transparent)]
     Slurm(#[from] JobError),
-    /// A trial's files.
     #[error("{}: {source}", path.display())]
-    File {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The first trial ran well and gave no value: neither will the others.
     #[error("{reason}; the first trial's output is {}; correct the objective, remove the store, and begin again", log.display())]
-    NoValue {
-        /// What is missing.
-        reason: String,
-        /// Where to look.
-        log: PathBuf,
-    },
+    NoValue { reason: String, log: PathBuf },
 }
 
 /// Hears of a sweep as it goes, and may stop it.
 pub trait Watcher {
-    /// A trial begins.
     fn begins(&self, key: Key, setting: &Setting);
-    /// A trial has ended.
     fn ended(&self, key: Key, setting: &Setting, outcome: &Outcome);
-    /// Whether to stop.
     fn stop(&self) -> bool;
 }
 
@@ -143,7 +119,7 @@ impl Sweep<'_> {
                 result.stopped = (ran.len() < missing.len()).then_some(Stop::Interrupted);
                 outcomes.extend(ran);
             }
-            // What is known counts, though others of its chunk were stopped.
+            // Keep finished trials even if others of the chunk were stopped.
             for (key, outcome) in outcomes {
                 if round > 0 {
                     result.race.record(key.setting, outcome.value().map(|value| self.cost(value)));
@@ -223,11 +199,10 @@ impl Sweep<'_> {
             Ended::TimedOut => return Ok(Outcome::TimedOut(self.workload.limit)),
             Ended::Well => {}
         }
-        // What is written last counts, and logs of training can be long.
         let output = fs::read(&log).map_err(|source| SweepError::File { path: log.clone(), source })?;
         match self.objective.value(&String::from_utf8_lossy(&output), wall_time) {
             Ok(value) => Ok(Outcome::Value(value)),
-            // Neither will the others give one, after hours perhaps.
+            // The other trials would not give a number either, perhaps after hours.
             Err(reason) if first => Err(SweepError::NoValue { reason: reason.to_string(), log }),
             Err(reason) => Ok(Outcome::Failed(reason.to_string())),
         }

@@ -7,9 +7,7 @@ use busbw_model::GBps;
 pub(crate) struct Bin {
     /// The least busbw in it.
     pub low: f64,
-    /// The greatest.
     pub high: f64,
-    /// Seeds.
     pub count: usize,
 }
 

@@ -34,14 +34,12 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The scale of all figures.
     pub fn of(all: impl Iterator<Item = f64>) -> Self {
         let all: Vec<f64> = all.filter(|value| value.is_finite()).collect();
         let upper = upper_quartile(all.iter().copied()).filter(|_| all.len() > 2);
         Scale { upper, least: all.into_iter().reduce(f64::min).unwrap_or(0.0) }
     }
 
-    /// How a figure compares.
     pub fn level(&self, value: f64) -> Level {
         match value / self.upper.unwrap_or(value) {
             share if share < FAR_BELOW => Level::FarBelow,
@@ -61,7 +59,6 @@ impl Scale {
     }
 }
 
-/// A figure that may be missing.
 pub(crate) fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "·".into(), gbit)
 }
@@ -73,7 +70,7 @@ pub(crate) fn loss(figures: &LinkFigures) -> Option<String> {
         return Some(format!("packets lost or out of order: {}", counters.join(", ")));
     }
     let share = figures.resent_share.filter(|share| *share >= 0.001)?;
-    Some(format!("{:.1}% of TCP's segments were sent again", share * 100.0))
+    Some(format!("TCP retransmitted {:.1}% of segments", share * 100.0))
 }
 
 /// `3 ends, TCP over eth0, NICs of 25 Gbit/s`.

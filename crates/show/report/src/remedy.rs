@@ -1,6 +1,5 @@
 //! The parts of a remedy: sentences, and commands that stand on their own, ready to paste.
 
-/// A part of a remedy.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Part {
     /// Text to read; a single word in it may stand in backquotes.

@@ -8,16 +8,13 @@ use busbw_predict::{Cluster, Simulation};
 pub struct Scenario {
     /// What sets it apart: `as described`, or the change as it is asked for: `rail-optimised`.
     pub name: String,
-    /// The cluster, the change made.
     pub cluster: Cluster,
-    /// The simulation of its fabric.
     pub simulation: Simulation,
 }
 
 /// A cluster as it is, and the alternatives that are compared with it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// The cluster as it is.
     pub base: Scenario,
     /// The alternatives, in the order asked for.
     pub alternatives: Vec<Scenario>,

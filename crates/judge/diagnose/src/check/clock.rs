@@ -11,7 +11,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
             sheet.ok("clock", format!("synchronised, within {:.1} ms", clock.error_us as f64 / 1000.0));
         }
         Known::Known(_) => {
-            let remedy = "Times in logs of several nodes cannot be compared: `sudo systemctl enable --now chronyd`";
+            let remedy = "Times in the logs of several nodes cannot be compared: `sudo systemctl enable --now chronyd`";
             sheet.warn("clock", "not synchronised", None, remedy);
         }
     }
@@ -27,7 +27,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         sheet.ok("governor", node.governors.keys().cloned().collect::<Vec<_>>().join(", "));
     } else {
         let remedy =
-            "Cores that slow down between messages lengthen each: `sudo cpupower frequency-set -g performance`";
+            "Cores that slow down between messages delay each message: `sudo cpupower frequency-set -g performance`";
         sheet.warn("governor", slow.join(", "), Some(Code::StragglerNode), remedy);
     }
 }

@@ -21,7 +21,7 @@ fn toolkits(node: &NodeFacts, sheet: &mut Sheet) {
         let Some(version) = &toolkit.version else { continue };
         let detail = format!("{version} in {}", toolkit.path);
         if node.gpu.cuda_driver.as_deref().is_some_and(|driver| major(version) > major(driver)) {
-            let remedy = "What is built with it does not run on this driver: install a newer driver, or build with an older toolkit";
+            let remedy = "Programs built with it do not run on this driver: install a newer driver, or build with an older toolkit";
             sheet.warn("CUDA toolkit", detail, Some(Code::VersionMismatch), remedy);
         } else {
             sheet.ok("CUDA toolkit", detail);
@@ -42,7 +42,7 @@ fn nccl(node: &NodeFacts, sheet: &mut Sheet) {
         }
         0 | 1 => sheet.ok("NCCL", listed(&all)),
         _ => {
-            let remedy = "Ranks that load different ones do not find together; see which a program loads, and leave one: `ldd $(command -v all_reduce_perf) | grep nccl; echo $LD_LIBRARY_PATH`";
+            let remedy = "Ranks that load different versions cannot connect; see which version a program loads, and remove the others: `ldd $(command -v all_reduce_perf) | grep nccl; echo $LD_LIBRARY_PATH`";
             sheet.warn("NCCL", listed(&all), Some(Code::VersionMismatch), remedy);
         }
     }

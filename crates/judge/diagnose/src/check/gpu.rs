@@ -59,7 +59,7 @@ fn named(devices: &[GpuDevice], is: impl Fn(&GpuDevice) -> bool) -> Vec<String> 
 fn persistence(devices: &[GpuDevice], sheet: &mut Sheet) {
     let off = named(devices, |gpu| gpu.persistence == Some(false));
     if !off.is_empty() {
-        let remedy = "Keep the driver loaded, so that no run waits for GPUs to start: `sudo systemctl enable --now nvidia-persistenced` or `sudo nvidia-smi -pm 1`";
+        let remedy = "Keep the driver loaded, so that runs do not wait for the GPUs to start: `sudo systemctl enable --now nvidia-persistenced` or `sudo nvidia-smi -pm 1`";
         sheet.warn("persistence", format!("off: {}", listed(&off)), None, remedy);
     } else if devices.iter().all(|gpu| gpu.persistence == Some(true)) {
         sheet.ok("persistence", "on");
@@ -79,7 +79,9 @@ fn sensors(devices: &[GpuDevice], sheet: &mut Sheet) {
         let sheet = sheet.about(format!("GPU {}", gpu.index));
         match readable {
             true => sheet.ok(ITEM, "temperature and clocks can be read"),
-            false if one_answers => sheet.warn(ITEM, "tell no temperature and no clocks", Some(Code::GpuError), REMEDY),
+            false if one_answers => {
+                sheet.warn(ITEM, "report no temperature and no clocks", Some(Code::GpuError), REMEDY)
+            }
             false => sheet.skip(ITEM, "of no GPU can be read: does the driver work? `sudo dmesg | grep amdgpu`"),
         }
     }
@@ -87,7 +89,7 @@ fn sensors(devices: &[GpuDevice], sheet: &mut Sheet) {
 
 /// Heat, or a lack of power, that slows GPUs down; the cap on power that each has slows them down as well, and rightly.
 fn slowdowns(devices: &[GpuDevice], sheet: &mut Sheet) {
-    const REMEDY: &str = "See what heats it, or what its power supply lacks: fans, inlets, neighbours, cables: `nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE`; leave the node out meanwhile";
+    const REMEDY: &str = "Check cooling and power supply (fans, inlets, neighbours, cables): `nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE`; do not use the node meanwhile";
     for (gpu, reasons) in devices.iter().filter_map(|gpu| Some((gpu, gpu.slowdowns.as_deref()?))) {
         let sheet = sheet.about(format!("GPU {}", gpu.index));
         match reasons {
@@ -112,7 +114,7 @@ fn ecc(devices: &[GpuDevice], sheet: &mut Sheet) {
         );
         sheet.warn("ECC", format!("memory waits to be replaced: {}", listed(&pending)), Some(Code::GpuError), remedy);
     } else if !off.is_empty() {
-        let remedy = "Without it a flipped bit goes unnoticed into every rank's sum; switch it on, then reboot: `sudo nvidia-smi -e 1`";
+        let remedy = "Without ECC, a flipped bit gets into every rank's sum unnoticed; turn it on, then reboot: `sudo nvidia-smi -e 1`";
         sheet.warn("ECC", format!("off: {}", listed(&off)), Some(Code::DataCorruption), remedy);
     } else if devices.iter().any(|gpu| gpu.ecc.is_some()) {
         sheet.ok("ECC", "on, no uncorrected error since the driver was loaded");

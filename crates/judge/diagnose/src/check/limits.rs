@@ -29,7 +29,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         Known::Known(memory) => shared_memory(*memory, node.gpu.devices.len(), sheet),
     }
     if !node.memory_kills.is_empty() {
-        let remedy = "A rank that is killed leaves its peers waiting. Give the job more host memory, or load less per rank: `sudo dmesg -T | grep -i 'killed process'`";
+        let remedy = "When a rank is killed, the others wait for it. Give the job more host memory, or load less per rank: `sudo dmesg -T | grep -i 'killed process'`";
         sheet.fail(
             "memory",
             format!("ran out: the kernel killed {}", listed(&node.memory_kills)),

@@ -61,21 +61,24 @@ pub fn check(nodes: &[NodeFacts], hello: &Hello) -> Checked {
 }
 
 fn heard(hello: &Hello, sheet: &mut Sheet) {
-    const REMEDY: &str = "Each host answers by itself, so ssh works and the ranks do not reach each other: open the ports between the hosts, \
+    const REMEDY: &str = "Each host answers alone, so ssh works, but the ranks cannot reach each other: open the ports between the hosts, \
                           or name the interface that joins them: `export NCCL_SOCKET_IFNAME=eth0 OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`";
     match &hello.apart {
-        None => sheet.ok("hello", "started from elsewhere, and answered"),
-        Some(why) => {
-            sheet.fail("hello", format!("answers alone, and not with the others: {why}"), Some(Code::MpiLaunch), REMEDY)
-        }
+        None => sheet.ok("hello", "started from another host, and answered"),
+        Some(why) => sheet.fail(
+            "hello",
+            format!("answers alone, but not together with the others: {why}"),
+            Some(Code::MpiLaunch),
+            REMEDY,
+        ),
     }
 }
 
 fn unheard(silent: &Silent) -> CheckItem {
     let host = &silent.host;
     let remedy = format!(
-        "Log in without a password and start busbw there, from where you ran this: `ssh -o BatchMode=yes {host} busbw --version`; \
-         if that works, name the interface that leads there: `export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`"
+        "Check passwordless ssh, and that busbw is on the PATH there: `ssh -o BatchMode=yes \
+         {host} busbw --version`; if that works, name the interface that leads there: `export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`"
     );
     let line = CheckItem::ok(Area::Mpi, "hello", host, None, silent.why.clone());
     CheckItem { outcome: Outcome::Fail, remedy: Some(remedy), code: Some(Code::MpiLaunch), ..line }

@@ -10,8 +10,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
         match (&program.path, &program.version) {
             (None, _) => sheet.skip(item, format!("no {} on the PATH", program.name)),
             (Some(path), None) => {
-                let remedy =
-                    format!("It has to run before it can start ranks; see what it says: `{path} {}`", flag(item));
+                let remedy = format!("It must run before it can start ranks; see its message: `{path} {}`", flag(item));
                 sheet.warn(item, format!("{path} does not tell its version"), Some(Code::MpiLaunch), remedy);
             }
             (Some(path), Some(version)) => told(item, path, version, sheet),
@@ -45,9 +44,8 @@ fn foreign_mpi(programs: &[Program], node: &NodeFacts, sheet: &mut Sheet) {
         programs.iter().filter_map(|program| program.version.as_deref()).any(|version| version.contains("MPICH"));
     let set = node.environment.keys().find(|name| name.starts_with("OMPI_MCA_"));
     if let Some(name) = set.filter(|_| is_mpich) {
-        let remedy = format!(
-            "Open MPI's settings say nothing to MPICH: put Open MPI's mpirun first on the PATH, or `unset {name}`"
-        );
+        let remedy =
+            format!("MPICH ignores Open MPI's settings: put Open MPI's mpirun first on the PATH, or `unset {name}`");
         sheet.warn("mpirun", format!("{name} is set, and mpirun is MPICH's"), Some(Code::MpiLaunch), remedy);
     }
 }

@@ -75,7 +75,7 @@ fn rings(interface: &NetInterface, sheet: &mut Sheet) {
     let name = &interface.name;
     let is_fast = interface.speed_mbps.is_some_and(|speed| speed >= FAST_MBPS);
     if is_fast && interface.rx_queues == 1 && !interface.software {
-        let remedy = format!("One queue is one core's work: `sudo ethtool -L {name} combined 8`");
+        let remedy = format!("One queue uses only one core: `sudo ethtool -L {name} combined 8`");
         sheet.about(name).warn("queues", "1 to receive", Some(Code::SocketTuning), remedy);
     } else if !interface.software {
         let detail = format!("{} to receive, {} to send", interface.rx_queues, interface.tx_queues);

@@ -79,7 +79,7 @@ fn link(device: &Device, sheet: &mut Sheet) {
     let is_slow = |most: &PcieLink| now.width < most.width || (!device.is_gpu && now.speed_gts < most.speed_gts);
     let needed = device.ports_gbps / 8.0;
     let starves = needed > now.gb_per_s();
-    // Of a slot that lspci's paste does not show nothing is known.
+    // lspci's output may lack the slot; then nothing is known about it.
     let both = slot.map_or(!device.is_partial, &is_slow);
     if is_slow(most) && both {
         sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), REMEDY);
@@ -152,7 +152,7 @@ fn numa(devices: &[Device], sheet: &mut Sheet) {
     let far: Vec<&str> =
         gpus.iter().filter(|(_, node)| !nics.iter().any(|(_, other)| other == node)).map(|(name, _)| *name).collect();
     if !far.is_empty() && !nics.is_empty() {
-        let remedy = "What these GPUs send crosses the link between CPUs. Spread the NICs over the NUMA nodes, or leave it to NCCL to go through a GPU near one (PXN): `nvidia-smi topo -m`";
+        let remedy = "Data of these GPUs crosses the link between the CPUs. Spread the NICs over the NUMA nodes, or let NCCL go through a GPU near a NIC (PXN): `nvidia-smi topo -m`";
         return sheet.warn("NUMA", format!("no NIC on the node of {}", listed(&far)), Some(Code::NicFar), remedy);
     }
     let each: Vec<String> = nics.iter().chain(&gpus).map(|(name, node)| format!("{name} on {node}")).collect();

@@ -59,7 +59,7 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     for port in &active {
         mtu(node, *port, sheet);
     }
-    // show_gids tells no state.
+    // show_gids does not print the port's state.
     for port in ports.iter().filter(|port| port.is_active() && port.is_roce() || port.has_v2()) {
         gid(node, *port, sheet);
     }
@@ -107,9 +107,9 @@ fn remedy_of_state(Port { device, port }: Port) -> String {
              port_guid …`, then `state auto`), and a subnet manager that serves virtual functions (OpenSM: `virt_enabled 2`)".into()
         }
         Some(interface) => {
-            format!("Bring its interface up, and see cable and switch port: `sudo ip link set {interface} up; ethtool {interface}`")
+            format!("Bring its interface up, and check cable and switch port: `sudo ip link set {interface} up; ethtool {interface}`")
         }
-        None => format!("See cable, transceiver and switch port: `sudo mlxlink -d {} -p {} -m -c`", device.name, port.port),
+        None => format!("Check cable, transceiver and switch port: `sudo mlxlink -d {} -p {} -m -c`", device.name, port.port),
     }
 }
 
@@ -145,7 +145,7 @@ fn mtu(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     let remedy = if at.is_roce() {
         let name = at.port.interface().unwrap_or("IFACE");
         format!(
-            "Small packets cost rate. Set 9000 on all hosts and on every switch port between them (4096 and headers need 4200): `sudo ip link set {name} mtu 9000`"
+            "Small packets reduce the rate. Set 9000 on all hosts and on every switch port between them (4096 and headers need 4200): `sudo ip link set {name} mtu 9000`"
         )
     } else {
         "Set the MTU of the subnet manager's partition to 4096: `mtu=5` in its partitions.conf".into()
@@ -265,6 +265,6 @@ fn is_lossy(interface: &NetInterface) -> bool {
 fn lossless(interface: &NetInterface) -> String {
     let name = &interface.name;
     format!(
-        "RoCE sends again whatever the network drops. Trust DSCP, and have flow control on the class that the switches keep lossless, often 3: `sudo mlnx_qos -i {name} --trust dscp --pfc 0,0,0,1,0,0,0,0; export NCCL_IB_TC=106`"
+        "RoCE retransmits what the network drops. Trust DSCP, and enable flow control (PFC) for the class that is lossless on the switches, often 3: `sudo mlnx_qos -i {name} --trust dscp --pfc 0,0,0,1,0,0,0,0; export NCCL_IB_TC=106`"
     )
 }

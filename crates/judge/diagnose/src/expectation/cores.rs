@@ -61,9 +61,9 @@ fn question(test: &Test, how: &str, expected: bool) -> String {
         return format!("{how}. Measure again with nothing else on the machine{caches}");
     }
     let unknown = if test.crosses_nodes() {
-        "cores of several hosts: how fast is their network? Measure with one rank per host, and tell with --nics 1x10G"
+        "cores of several hosts: how fast is their network? Measure with one rank per host, and state its NICs with --nics 1x10G"
     } else {
-        "cores of a host, and what its memory carries is not told: measure with `busbw bench all_reduce`, and give its whole output"
+        "cores of a host, and the speed of its memory is not known: measure with `busbw bench all_reduce`, and give its whole output"
     };
     format!("{how} between {unknown}")
 }

@@ -122,7 +122,7 @@ impl Trial {
             let _ = write!(
                 text,
                 " The further fall from {peak} to {last} is congestion itself (pauses, ECN marks, loss and what senders make of \
-                 them), which no model of fairly shared links contains."
+                 them), which a model of fairly shared links does not include."
             );
         }
         let _ = write!(text, " Cabled by rail, the same rings reach {:.0} GB/s.", self.by_rail.busbw.p50.0);

@@ -9,7 +9,6 @@ use busbw_predict::{Cluster, PredictionRow, predict};
 /// A cluster that fits the input, and what it should have reached.
 pub(super) struct Hypothesis {
     pub cluster: Cluster,
-    /// At the largest size.
     pub largest: PredictionRow,
     /// Measured over predicted busbw where bandwidth counts: the median over the sizes of the curve's tail.
     pub reached: f64,

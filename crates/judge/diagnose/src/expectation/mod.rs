@@ -144,8 +144,8 @@ fn reached(collective: Collective, how: &str, members: &[&Prospect]) -> Option<F
         count => format!("{count} tables of {collective} reach {low:.2} to {high}"),
     };
     let why = format!(
-        "Large messages are limited by {bottleneck}. Predicted for {how}. Below some MiB a collective's time is latency, so \
-         its busbw is small there on any machine."
+        "Large messages are limited by {bottleneck}. Predicted for {how}. At sizes of a few MiB and below, \
+         latency dominates, so busbw is small on any machine."
     );
     let confidence = if first.described { 0.9 } else { 0.6 };
     let evidence = extremes(members).into_iter().flat_map(Prospect::evidence).collect();
@@ -194,7 +194,7 @@ impl Prospect<'_> {
     }
 
     fn words(&self) -> String {
-        let known = if self.described { "as described" } else { "as far as the input tells" };
+        let known = if self.described { "as described" } else { "according to the input" };
         format!("{}, {known}", setting::words(self.cluster()))
     }
 
@@ -209,14 +209,9 @@ impl Prospect<'_> {
         format!("{}: {} with {}", self.words(), row.algorithm, row.protocol)
     }
 
-    /// How, and what was assumed.
     fn why(&self) -> String {
-        let assumed = self.cluster().assumptions.join(" ");
-        if assumed.is_empty() {
-            self.how()
-        } else {
-            format!("{}. Assumed: {}", self.how(), assumed.trim_end_matches('.'))
-        }
+        let assumed: Vec<&str> = self.cluster().assumptions.iter().map(|one| one.trim_end_matches('.')).collect();
+        if assumed.is_empty() { self.how() } else { format!("{}. Assumed: {}", self.how(), assumed.join("; ")) }
     }
 
     fn too_slow(&self) -> Finding {
@@ -250,7 +245,7 @@ impl Prospect<'_> {
 
     fn evidence(&self) -> Vec<Evidence> {
         let largest = self.test.table.rows.iter().max_by_key(|row| row.size);
-        let note = format!("{:.0}% of what is expected", 100.0 * self.chosen().reached);
+        let note = format!("{:.0}% of the expected speed", 100.0 * self.chosen().reached);
         largest.map(|row| Evidence::noted(row.source.clone(), note)).into_iter().collect()
     }
 

@@ -18,8 +18,8 @@ pub(super) fn of(prospect: &Prospect) -> String {
     let said = format!("{}: {plateau}", prospect.what());
     if let Some(fall) = &prospect.test.curve.fall {
         return format!(
-            "{} falls from {} at {} to {} at {}, as on no sound machine: is something hot, or shared? Measure again with `-n 100`, \
-             and give the output with its list of devices and NCCL_DEBUG=INFO",
+            "{} falls from {} at {} to {} at {}. No healthy machine does this: is something hot, \
+             or shared? Measure again with `-n 100`, and give the output with its list of devices and NCCL_DEBUG=INFO",
             prospect.what(),
             prospect.test.curve.peak,
             prospect.test.curve.peak_row.size,
@@ -44,14 +44,14 @@ pub(super) fn of(prospect: &Prospect) -> String {
             nics(&fits.cluster)
         ),
         _ if let Some(rings) = fits.of_rings => format!(
-            "{said} is {:.0}% of what rings give, {} of trees. Which did NCCL use? Run once more with NCCL_ALGO=Ring, and give \
-             that output",
+            "{said} is {:.0}% of the speed of rings, {} of trees. Which \
+             did NCCL use? Run once more with NCCL_ALGO=Ring, and give that output",
             100.0 * rings,
             share(fits)
         ),
         _ => format!(
-            "{said} is {} of the {} expected: sound and slow runs are both found there. What do the links give by themselves? \
-             Measure: `ib_write_bw` for each pair of NICs, `nvbandwidth` inside a node",
+            "{said} is {} of the {} expected: this is between healthy and slow. How fast \
+             are the links alone? Measure: `ib_write_bw` for each pair of NICs, `nvbandwidth` inside a node",
             share(fits),
             fits.largest.busbw
         ),
@@ -59,7 +59,7 @@ pub(super) fn of(prospect: &Prospect) -> String {
 }
 
 const NICS: &str =
-    "How many NICs has a host, and how fast are they? Tell with --nics 8x400G, or add the output of `ibstat`";
+    "How many NICs does a host have, and how fast are they? Tell with --nics 8x400G, or add the output of `ibstat`";
 
 fn share(one: &Hypothesis) -> String {
     format!("{:.0}%", 100.0 * one.reached)
@@ -143,20 +143,20 @@ pub(super) fn unknown_test(test: &Test, described: Option<&Cluster>) -> Judged {
     let plateau = test.curve.plateau;
     let question = match (test.table.collective, test.table.nranks, test.gpu) {
         (Some(_), Some(ranks), _) if described.is_some() => format!(
-            "The table is of {ranks} ranks, and the described cluster is of {}: which of its hosts took part?",
+            "The table has {ranks} ranks, the described cluster {}: which of its hosts took part?",
             described.map_or(0, Cluster::ranks)
         ),
         (Some(_), Some(_), Some(gpu)) => format!(
-            "The table reaches {plateau}, and {gpu} is not known to busbw: which links and NICs have the hosts? Describe them \
-             with --cluster"
+            "The table reaches {plateau}, but busbw does not know {gpu}: which \
+             links and NICs do the hosts have? Describe them with --cluster"
         ),
         (None, Some(ranks), _) => format!(
-            "The table reaches {plateau}, and which collective of {ranks} ranks it shows is not told: give the whole output, \
-             from its first line on, with all devices"
+            "The table reaches {plateau}, but does not say which collective of {ranks} ranks \
+             it shows: give the whole output, from its first line on, with all devices"
         ),
         _ => format!(
-            "The table reaches {plateau} and does not tell how many ranks took part: give the whole output, from its first \
-             line on"
+            "The table reaches {plateau}, but does not say how many ranks \
+             took part: give the whole output, from its first line on"
         ),
     };
     open(&format!("{plateau} at {}", test.curve.largest), question)

@@ -134,9 +134,11 @@ impl Suspect {
     pub fn likeness(&self, measured: GBps) -> String {
         let Suspect { trouble: Trouble { words, .. }, busbw } = self;
         if busbw.0 < ALIKE * measured.0 {
-            format!(" With {words}, {busbw} would be predicted: about what was measured.")
+            format!(" With {words}, the prediction is {busbw}: close to the measurement.")
         } else {
-            format!(" With {words}, {busbw} at best would be predicted, and small messages as late as here.")
+            format!(
+                " With {words}, the prediction is at most {busbw}, with the latency of small messages that was measured."
+            )
         }
     }
 }
@@ -146,9 +148,7 @@ const ALIKE: f64 = 1.25;
 
 /// What a table shows at its ends.
 pub(super) struct Ends {
-    /// busbw of large sizes.
     pub plateau: GBps,
-    /// The largest size.
     pub largest: Bytes,
     /// The smallest size and its time, where that is latency.
     pub latency: Option<(Bytes, Micros)>,

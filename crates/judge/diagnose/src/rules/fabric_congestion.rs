@@ -103,7 +103,7 @@ fn confidence(test: &Test, paths: &Option<Paths>) -> f64 {
     confidence
 }
 
-const BOTH_HALVES: &str = ", out of place and in place alike, so it is no chance of one measurement";
+const BOTH_HALVES: &str = ", both out of place and in place, so it is not a measurement error";
 const CHANGES_RAIL: &str = " None of them connects GPUs of the same index, so with NICs near their GPUs the traffic changes rail and has to pass \
                             from switch to switch.";
 

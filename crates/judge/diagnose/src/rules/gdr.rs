@@ -39,7 +39,7 @@ fn without_gdr(case: &Case, comm: &Communicator) -> Option<Finding> {
         GdrUse::None => "gdr.none",
         GdrUse::Mixed => "gdr.some",
     };
-    // Where it is no fault, no run loses by it: only a machine built for it, or a run that failed, has a warning.
+    // Without GPUDirect a run need not be slower: warn only if the machine is built for it, or if the run failed.
     let none = comm.gdr() == Some(GdrUse::None);
     let weighs = built_for_it(case, comm) || !comm.came_up();
     let severity = if none && weighs && case.tests.is_empty() { Severity::Warning } else { Severity::Info };

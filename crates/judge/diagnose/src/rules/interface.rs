@@ -1,4 +1,4 @@
-//! Interfaces that NCCL takes for its sockets and that lead nowhere.
+//! Interfaces that NCCL uses for its sockets and that do not reach other nodes.
 
 use super::found;
 use crate::case::{Case, network_of};

@@ -36,7 +36,6 @@ use std::fmt::Display;
 use std::sync::LazyLock;
 use toml::Spanned;
 
-/// A rule.
 pub type Rule = fn(&Case) -> Vec<Finding>;
 
 /// A rule with its name and what it goes by.
@@ -44,9 +43,7 @@ pub type Rule = fn(&Case) -> Vec<Finding>;
 pub struct Entry {
     /// The name: that of its file, and of the function where a file has several.
     pub name: &'static str,
-    /// What its findings rest on.
     pub basis: Basis,
-    /// The rule.
     pub rule: Rule,
 }
 
@@ -57,7 +54,6 @@ pub enum Basis {
     Speed,
     /// What a machine is: no run disproves it.
     Machine,
-    /// What the log and people say.
     Log,
     /// Measured speed, as an answer to somebody who told the hardware.
     Answer,
@@ -71,7 +67,6 @@ const fn on_log(name: &'static str, rule: Rule) -> Entry {
     Entry { name, basis: Basis::Log, rule }
 }
 
-/// Every rule.
 pub const ALL: &[Entry] = &[
     on_speed("fabric_congestion", fabric_congestion::rule),
     on_speed("transport::measured", transport::measured),

@@ -19,7 +19,7 @@ fn far(case: &Case, matrix: &TopoMatrix) -> Option<Finding> {
         PathType::Phb => 0.6,
         _ => return None,
     };
-    // A matrix alone is no complaint.
+    // A topology matrix alone is not a reason for a finding.
     let asked = case.run.inputs.iter().any(|i| i.kinds.iter().any(|k| *k != InputKind::TopoMatrix));
     let direct = case.run.communicators.iter().any(|comm| comm.transports.iter().any(|transport| transport.gdr));
     let id = if direct { "nic.far.direct" } else { "nic.far.copied" };

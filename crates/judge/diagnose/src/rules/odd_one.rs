@@ -176,7 +176,6 @@ struct Offer<'a> {
     host: &'a str,
     ranks: usize,
     line: &'a SourceLine,
-    /// HCAs with their ports.
     devices: BTreeSet<(&'a str, Option<u32>)>,
 }
 

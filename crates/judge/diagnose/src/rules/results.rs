@@ -20,7 +20,6 @@ pub fn wrong_data(case: &Case) -> Vec<Finding> {
     vec![found(cause(case, table, &rows), &[("sizes", &sizes)], evidence)]
 }
 
-/// What damages data so.
 fn cause(case: &Case, table: &BenchTable, rows: &[&BenchRow]) -> &'static str {
     let all = !rows.is_empty() && rows.len() == table.rows.len() && rows.iter().all(|row| is_all_wrong(row));
     let forced = case.run.nccl.env_value("NCCL_PROTO").is_some_and(|proto| proto.value.contains("LL128"));

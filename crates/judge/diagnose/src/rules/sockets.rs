@@ -1,4 +1,4 @@
-//! Sockets that are all there is, and may carry more.
+//! Runs that use sockets because there is no RDMA, and whose sockets could carry more.
 
 use super::found;
 use crate::case::{Case, Network, network_of};

@@ -1,4 +1,4 @@
-//! Ranks that did not come up: who died, who waits, where, and for whom.
+//! Ranks that did not come up: which died, which wait, where, and for which rank.
 
 use super::found;
 use crate::case::Case;
@@ -19,7 +19,6 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 pub(crate) struct Start<'a> {
     case: &'a Case<'a>,
     comm: &'a Communicator,
-    /// How many ranks it has.
     pub nranks: u32,
     /// Ranks that came up.
     pub up: Vec<u32>,

@@ -76,11 +76,9 @@ pub(super) fn asks_for_sockets(set: &EnvSetting) -> bool {
 
 /// Why sockets are in use.
 enum Why<'a> {
-    /// A variable asks for them.
     Asked(&'a EnvSetting),
     /// `NET/IB : No device found`.
     NoDevice(&'a SourceLine),
-    /// The log does not tell.
     Unknown,
 }
 
@@ -192,7 +190,7 @@ fn faster_sibling(run: &Run, slow: &Test, fast: &Test) -> Finding {
     let (slow_path, fast_path) = (run.path(slow.table.place), run.path(fast.table.place));
     let title = format!("{fast_path} used RDMA: {} between {} nodes", fast.curve.peak, fast.nodes.unwrap_or(2));
     let why = format!(
-        "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) stop at {}. The comparison proves that RDMA was in use.",
+        "No socket reaches this bandwidth, and the same GPUs without RDMA ({slow_path}) reach only {}. So RDMA was in use.",
         slow.curve.peak
     );
     sound(0.9, title, why, vec![Evidence::noted(fast.curve.peak_row.source.clone(), "the best with RDMA")])
@@ -212,11 +210,11 @@ fn in_use(case: &Case, pairs: &[Pair]) -> Vec<Finding> {
     let how = match (test.network(), test.comm.and_then(Communicator::gdr)) {
         (Some(Network::Rdma), Some(GdrUse::All)) => "its connections say RDMA with GPUDirect",
         (Some(Network::Rdma), _) => "its connections say RDMA",
-        (None, _) if above_sockets(test) => "more than TCP sockets carry, so RDMA or its like was in use",
+        (None, _) if above_sockets(test) => "more than TCP sockets carry, so RDMA or a similar network was in use",
         _ => return Vec::new(),
     };
-    const WHY: &str = "The curve rises and stays, as that of a sound network does. On two nodes trees carry each byte over the NICs \
-                       once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone.";
+    const WHY: &str = "The curve rises and stays, as on a healthy network. On two nodes, trees send each byte \
+                       over the NICs only once, so busbw may exceed the NICs' rate; `NCCL_ALGO=RING` shows the network alone.";
     let title = format!("{} between {} nodes: {how}", test.curve.peak, test.nodes.unwrap_or(2));
     let confidence = if test.network().is_some() { 0.9 } else { 0.7 };
     vec![sound(confidence, title, WHY, vec![Evidence::noted(test.curve.peak_row.source.clone(), "the peak")])]

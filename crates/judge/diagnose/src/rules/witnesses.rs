@@ -20,7 +20,6 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     told.into_iter().chain(communicators.take(1)).collect()
 }
 
-/// Some lines, as evidence.
 fn lines<'a>(sources: impl IntoIterator<Item = &'a SourceLine>) -> Vec<Evidence> {
     sources.into_iter().take(4).map(|source| Evidence::new(source.clone())).collect()
 }
@@ -54,7 +53,7 @@ fn waiting(case: &Case, group: &ProcessGroup) -> Option<Finding> {
     let here: Vec<u32> =
         timed_out(group).filter(|(.., w)| w.sequence == work.sequence).map(|(rank, ..)| rank).collect();
     let missing: Vec<u32> = members(case, group).into_iter().filter(|rank| !here.contains(rank)).collect();
-    // Who is killed with the others had no time to tell of its own time-out.
+    // A rank that was killed with the others had no time to report its own time-out.
     let killed = case.ends.standing.iter().any(|end| matches!(end.how, Ended::Killed(_)));
     let gone = if killed { format!("nothing is told of {}", ranks("rank", &missing)) } else { absent(&missing) };
     let id = match (here.len(), missing.len()) {
@@ -195,7 +194,6 @@ fn aspect(kind: MismatchKind, work: &TorchWork) -> String {
     }
 }
 
-/// What differs besides.
 fn also(mismatch: &CollectiveMismatch) -> String {
     let differs = |kind: MismatchKind| {
         let known = |work: &TorchWork| match kind {

@@ -90,7 +90,6 @@ pub(super) struct NetworkFacts {
 pub(super) enum StatedTransport {
     #[default]
     Unknown,
-    /// There is no network.
     None,
     Is(NetTransport),
 }

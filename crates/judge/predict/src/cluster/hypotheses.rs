@@ -15,24 +15,18 @@ use std::str::FromStr;
 /// What somebody, or a table, tells of the machines beside the run's own lines.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
-    /// Ranks that took part.
     pub ranks: usize,
     /// Hosts, where known.
     pub nodes: Option<usize>,
-    /// GPUs of a host.
     pub gpus_per_node: Option<usize>,
-    /// The GPUs' name.
     pub gpu: Option<String>,
-    /// The NICs of a host.
     pub nics: Option<NicsOfHost>,
 }
 
 /// The NICs of a host, as `8x400G` tells them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NicsOfHost {
-    /// How many.
     pub count: usize,
-    /// The line rate of each.
     pub rate: GBps,
 }
 
@@ -59,7 +53,6 @@ impl FromStr for NicsOfHost {
 pub struct GpusOfHost {
     /// How many, where told.
     pub count: Option<usize>,
-    /// Which.
     pub name: String,
 }
 
@@ -147,7 +140,7 @@ fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
     let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
     match derive::gpu(run, gpus) {
         Ok(known) => return vec![known],
-        // A name that is not known is not one of those that are.
+        // An unknown GPU name excludes all known models.
         Err(_) if derive::names_gpus(run) => return Vec::new(),
         Err(_) => {}
     }

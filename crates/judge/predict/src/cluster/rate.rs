@@ -18,7 +18,6 @@ impl Unit {
         }
     }
 
-    /// An example.
     pub(super) fn example(self) -> &'static str {
         match self {
             Unit::Bits => "\"400 Gbit/s\" or \"50 GB/s\"",
@@ -64,7 +63,6 @@ const UNITS: [(&str, f64); 18] = [
     ("GiB/s", 1.073_741_824),
 ];
 
-/// Reads a number and its unit.
 pub(crate) fn parse(text: &str) -> Result<GBps, RateProblem> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && !"+-.".contains(c)).unwrap_or(text.len());

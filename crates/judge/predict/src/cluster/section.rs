@@ -19,7 +19,6 @@ pub(super) struct Section<'a> {
     /// `nic`, `fabric.uplinks`; empty for the top of the file.
     path: String,
     table: &'a DeTable<'a>,
-    /// Where the table begins.
     at: usize,
     /// The keys that were asked for.
     read: RefCell<BTreeSet<String>>,
@@ -28,7 +27,6 @@ pub(super) struct Section<'a> {
 /// A value and where it stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Stated<T> {
-    /// The value.
     pub(super) value: T,
     /// Byte offset into the text.
     pub(super) at: usize,
@@ -42,7 +40,6 @@ impl<T> Stated<T> {
 }
 
 impl<'a> Section<'a> {
-    /// The top of a file.
     pub(super) fn root(text: &'a str, table: &'a DeTable<'a>) -> Self {
         Section { text, path: String::new(), table, at: 0, read: RefCell::default() }
     }
@@ -52,7 +49,6 @@ impl<'a> Section<'a> {
         if self.path.is_empty() { key.to_string() } else { format!("{}.{key}", self.path) }
     }
 
-    /// An error at a place.
     pub(super) fn error(&self, at: usize, message: impl Into<String>, remedy: impl Into<String>) -> DescriptionError {
         DescriptionError::at(self.text, at, message, remedy)
     }
@@ -62,7 +58,6 @@ impl<'a> Section<'a> {
         self.error(self.at, format!("{} is missing", self.name(key)), remedy)
     }
 
-    /// Where the table begins.
     pub(super) fn at(&self) -> usize {
         self.at
     }
@@ -77,12 +72,10 @@ impl<'a> Section<'a> {
         self.table.iter().map(|(key, _)| Stated { value: key.get_ref().as_ref(), at: key.span().start })
     }
 
-    /// A text.
     pub(super) fn text(&self, key: &str, example: &str) -> Result<Option<Stated<&'a str>>, DescriptionError> {
         self.read(key, "a text", example, |value| value.as_str())
     }
 
-    /// A text that must be there.
     pub(super) fn required_text(&self, key: &str, example: &str) -> Result<Stated<&'a str>, DescriptionError> {
         self.text(key, example)?.ok_or_else(|| self.missing(key, format!("write {key} = {example}")))
     }
@@ -107,12 +100,10 @@ impl<'a> Section<'a> {
         self.at_least_one(key, example)?.ok_or_else(|| self.missing(key, format!("write {key} = {example}")))
     }
 
-    /// A number, whole or not.
     pub(super) fn number(&self, key: &str, example: &str) -> Result<Option<Stated<f64>>, DescriptionError> {
         self.read(key, "a number", example, number)
     }
 
-    /// A bandwidth with its unit.
     pub(super) fn rate(&self, key: &str, unit: Unit) -> Result<Option<Stated<GBps>>, DescriptionError> {
         let Some((_, value)) = self.entry(key) else { return Ok(None) };
         let at = value.span().start;
@@ -133,7 +124,6 @@ impl<'a> Section<'a> {
         Err(self.error(at, format!("{written} {problem}"), remedy))
     }
 
-    /// One of several words.
     pub(super) fn choice<T: Copy>(
         &self,
         key: &str,
@@ -175,7 +165,6 @@ impl<'a> Section<'a> {
         self.read(key, "true or false", "true", |value| value.as_bool())
     }
 
-    /// A table below this one.
     pub(super) fn section(&self, key: &str) -> Result<Option<Section<'a>>, DescriptionError> {
         let Some((written, value)) = self.entry(key) else { return Ok(None) };
         match value.get_ref().as_table() {

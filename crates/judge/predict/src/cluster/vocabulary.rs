@@ -12,7 +12,6 @@ pub(super) struct LinkText<'a> {
     pub(super) intra: &'a str,
     /// `A100 80GB (p4de.24xlarge)`.
     pub(super) gpu: &'a str,
-    /// GPUs of a host.
     pub(super) gpus: usize,
     /// The GPU.
     pub(super) model: &'a GpuModel,
@@ -140,7 +139,7 @@ pub(super) fn tcp(hints: &Words, machine: Option<&Machine>, assumptions: &mut Ve
     let plain = ["plain", "kernel", "socket", "sockets", "without", "no"].iter().any(|word| hints.has(word));
     match offered {
         Some((name, transport @ (NetTransport::Tcpx | NetTransport::Tcpxo))) if !plain => {
-            assumptions.push(format!("TCP is taken to be {}, which {name} is made for.", transport.name()));
+            assumptions.push(format!("TCP means {} here, because {name} has it.", transport.name()));
             transport
         }
         _ => NetTransport::Tcp,
@@ -164,8 +163,7 @@ pub(super) fn other(hints: &Words, assumptions: &mut Vec<String>) -> NetTranspor
     if let Some(tcp) = tcp_like(hints) {
         return tcp;
     }
-    assumptions
-        .push("The network is taken to be RDMA over Ethernet, because the description does not say which.".into());
+    assumptions.push("Network: RDMA over Ethernet, because the description does not say which.".into());
     NetTransport::Roce
 }
 

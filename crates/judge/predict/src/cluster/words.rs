@@ -22,7 +22,6 @@ impl Words {
         Words(words.flat_map(split_glued).map(spelt_out).collect())
     }
 
-    /// Whether the word is there.
     pub(super) fn has(&self, word: &str) -> bool {
         self.0.iter().any(|w| w == word)
     }

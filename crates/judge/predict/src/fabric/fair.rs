@@ -43,9 +43,7 @@ struct Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    /// A flow reaches its limit.
     Limit(u32),
-    /// A link is full.
     Full(LinkId),
 }
 
@@ -106,7 +104,7 @@ impl<'a> Filling<'a> {
             let (left, weight) = &mut self.left[link as usize];
             *left -= level * demand.weight * part;
             *weight -= demand.weight * part;
-            // What is left of a weight that was subtracted bit by bit is nothing.
+            // Subtracting the shares one by one leaves a rounding error instead of zero; treat it as zero.
             if *weight < demand.weight * part * 1e-9 {
                 *weight = 0.0;
             }

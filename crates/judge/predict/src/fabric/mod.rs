@@ -57,7 +57,6 @@ impl Network {
         })
     }
 
-    /// Number of links.
     pub fn links(&self) -> usize {
         match self {
             Network::Tiers(tiers) => tiers.links(),
@@ -124,7 +123,6 @@ impl Network {
 /// The most links that are simulated.
 const MAX_LINKS: usize = 1 << 24;
 
-/// Checks a number of links.
 fn check_links(links: Option<usize>) -> Result<u32, SimulationError> {
     match links {
         Some(links) if links <= MAX_LINKS => Ok(links as u32),
@@ -132,7 +130,6 @@ fn check_links(links: Option<usize>) -> Result<u32, SimulationError> {
     }
 }
 
-/// Checks a link's rate.
 fn check_rate(rate: f64, of: &'static str) -> Result<f64, SimulationError> {
     if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err(SimulationError::Rate { of }) }
 }

@@ -15,9 +15,7 @@ use std::collections::HashMap;
 /// A flow that switches tell from others, its way and its rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowRoute {
-    /// The NIC that sends.
     pub from: Port,
-    /// The NIC that receives.
     pub to: Port,
     /// Bytes per byte of busbw.
     pub share: f64,
@@ -90,7 +88,6 @@ fn way(routed: &Routed, cluster: &Cluster, flow: &Hashed, seed: u32) -> Vec<(Lin
     links
 }
 
-/// The NICs of each stream.
 fn ends(traffic: &Traffic, hashed: &[Hashed]) -> Vec<(Port, Port)> {
     let of_flow = |number: usize| traffic.flows.get(number).map(|flow| (flow.from, flow.to));
     hashed.iter().filter_map(|stream| of_flow(stream.flow())).collect()

@@ -12,7 +12,6 @@ use std::ops::Range;
 /// A flow that chooses its way as one.
 #[derive(Debug, Clone, Copy)]
 pub struct Hashed {
-    /// Its ends.
     pub journey: Journey,
     /// What the hash knows it by.
     pub identity: u64,
@@ -49,7 +48,6 @@ pub struct LinkTally {
     pub flows: u64,
     /// The most flows under any seed.
     pub most: u32,
-    /// Seeds in which it decided.
     pub decided: u32,
 }
 
@@ -74,7 +72,7 @@ pub fn tally(network: &Network, flows: &[Hashed], seeds: u32, ceiling: f64, thre
     std::thread::scope(|scope| {
         let counting: Vec<_> = ranges.iter().map(|range| scope.spawn(|| count(range.clone()))).collect();
         let parts = ranges.iter().zip(counting);
-        // A thread that died is counted again here, so that whatever it met is met by the caller.
+        // Repeat the work of a thread that panicked, so that the caller gets the same panic.
         parts.fold(Tally::default(), |sum, (range, part)| sum.and(part.join().unwrap_or_else(|_| count(range.clone()))))
     })
 }

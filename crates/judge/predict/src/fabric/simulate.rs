@@ -23,7 +23,7 @@ pub fn simulate(cluster: &Cluster, traffic: &Traffic, options: &Options) -> Resu
         Routing::Adaptive => routed.adaptive(traffic, unshared),
         Routing::Hash => routed.over_seeds(&hashed, options, unshared),
     };
-    // Without a choice of ways all seeds are alike, and one was enough.
+    // If no flow has a choice of paths, all seeds give the same result, so only one was simulated.
     let seeds = options.seeds.get() as usize;
     let of_seed = |seed: usize| levels.get(seed).or(levels.first()).copied().unwrap_or(f64::INFINITY);
     let per_seed: Vec<GBps> = (0..seeds).map(|seed| GBps(of_seed(seed).min(unshared))).collect();

@@ -15,7 +15,6 @@ pub struct Spread {
 
 /// Links next to each other that carry the same.
 pub struct Group {
-    /// The links.
     pub links: Range<LinkId>,
     /// The busbw that each of them allows.
     pub level: f64,
@@ -25,7 +24,6 @@ pub struct Group {
     pub flows: usize,
 }
 
-/// Spreads all flows.
 pub fn spread(network: &Network, traffic: &Traffic, journeys: &[Journey]) -> Spread {
     let mut loads: BTreeMap<(LinkId, LinkId), (f64, f64, usize)> = BTreeMap::new();
     for (flow, &journey) in traffic.flows.iter().zip(journeys) {

@@ -21,24 +21,32 @@ pub struct Tiers {
 /// Which leaf a NIC is on.
 #[derive(Debug, Clone, Copy)]
 enum Leaves {
-    /// That of its node.
     OfNodes { nodes_per_leaf: u32 },
-    /// That of its rail, in its group of nodes.
     OfRails { nodes_per_group: u32, rails: u32 },
 }
 
 /// How leaves are joined.
 #[derive(Debug)]
 enum Joined {
-    /// They are not.
     Apart,
     /// Each to each: `[from][to][link]`.
-    Directly { leaves: u32, between: Bundle },
+    Directly {
+        leaves: u32,
+        between: Bundle,
+    },
     /// Over spines: up `[leaf][spine][link]`, down the same.
-    OverSpines { spines: Spines },
+    OverSpines {
+        spines: Spines,
+    },
     /// Over the spines of a pod, and between pods over cores: core links up `[pod][spine][core][link]`, down
     /// `[pod][core][spine][link]`.
-    OverCores { spines: Spines, leaves_per_pod: u32, cores: u32, core_up: Bundle, core_down: Bundle },
+    OverCores {
+        spines: Spines,
+        leaves_per_pod: u32,
+        cores: u32,
+        core_up: Bundle,
+        core_down: Bundle,
+    },
 }
 
 #[derive(Debug)]
@@ -236,12 +244,10 @@ impl Spines {
         Ok(Spines { count: count as u32, up, down })
     }
 
-    /// The links from a leaf to the spines.
     fn above(&self, leaf: u32) -> Range<LinkId> {
         self.up.of(leaf * self.count, self.count)
     }
 
-    /// The links from the spines to a leaf.
     fn below(&self, leaf: u32) -> Range<LinkId> {
         self.down.of(leaf * self.count, self.count)
     }

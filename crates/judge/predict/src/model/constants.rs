@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use std::sync::OnceLock;
 
-/// All constants.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constants {

@@ -258,7 +258,6 @@ fn transport_constants(transport: NetTransport, m: &Measured) -> (Fitted, Fitted
     }
 }
 
-/// The figure of a protocol.
 pub(super) fn by_protocol(figures: &PerProtocol, protocol: crate::Protocol) -> f64 {
     match protocol {
         crate::Protocol::Ll => figures[0],

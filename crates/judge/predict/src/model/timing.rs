@@ -48,7 +48,7 @@ pub(super) fn estimate(machine: &Machine, collective: Collective, candidate: Can
     };
     let transfer = if line.algbw > 0.0 { size.0 as f64 / line.algbw / 1e3 } else { 0.0 };
     let exponent = m.ramp_exponent.value;
-    // Far past the latency nothing is left of the ramp.
+    // The ramp vanishes for sizes far above the latency.
     let fading = (-transfer / (RAMP_ENDS * line.latency)).exp();
     let ramp = m.ramp.value * line.latency.powf(1.0 - exponent) * transfer.powf(exponent) * fading;
     let launch = m.launch.value * machine.gpus_per_process() as f64 - line.latency;
@@ -225,7 +225,6 @@ fn to_peers(bandwidth: f64, ranks: usize, peers: usize) -> f64 {
     if peers == 0 { f64::INFINITY } else { bandwidth * ranks as f64 / peers as f64 }
 }
 
-/// The algbw of a busbw.
 pub(super) fn to_algbw(busbw: f64, collective: Collective, ranks: usize) -> f64 {
     let factor = collective.busbw_factor(u32::try_from(ranks).unwrap_or(u32::MAX));
     if factor > 0.0 { busbw / factor } else { f64::INFINITY }

@@ -17,7 +17,6 @@ use std::fmt;
 /// A flow's place in `flows` is what switches know it by: the hash draws by it, not by the numbers of nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
-    /// Rings or trees.
     pub pattern: Pattern,
     /// One per ordered pair of NICs that exchange data.
     pub flows: Vec<Flow>,
@@ -39,9 +38,7 @@ pub enum Pattern {
 /// What one NIC sends to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Flow {
-    /// The NIC that sends.
     pub from: Port,
-    /// The NIC that receives.
     pub to: Port,
     /// Bytes of this flow per byte of busbw: a ring over one of four NICs carries a quarter.
     pub share: f64,
@@ -137,7 +134,6 @@ fn check_size(flows: Option<usize>) -> Result<(), SimulationError> {
 
 /// The NVLink domains of a cluster, which NCCL calls nodes, with their NICs: ring and tree `slot` goes over the NIC `slot`.
 struct Domains {
-    /// How many.
     count: usize,
     /// NICs of a whole domain.
     slots: usize,

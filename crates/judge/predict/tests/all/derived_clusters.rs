@@ -60,16 +60,16 @@ fn a_topology_says_what_a_table_leaves_open() {
 fn what_is_assumed_is_said() {
     let cluster = derive(&read(&["tests/data/runs/h20-2x8-roce-cross-switch/run.log"])).unwrap();
     let expected = [
-        "A host is taken to have 4 NICs, because its rings leave it from 4 GPUs.",
-        "The GPUs of a host are taken to be joined by NVSwitches, as usual for H20.",
-        "NVLink is taken to carry 450 GB/s per GPU and direction, as usual for H20.",
-        "A host is taken to have 2 Intel processors, as usual for H20.",
-        "The network is taken to be InfiniBand.",
-        "A NIC is taken to carry 400 Gbit/s, as usual with such GPUs.",
-        "The path between a NIC and its nearest GPU is taken to be PIX.",
-        "GPUDirect RDMA is taken to be on: NICs read and write GPU memory.",
-        "The fabric is taken to be without bottleneck, as if all NICs were on one switch.",
-        "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).",
+        "4 NICs per host, because its rings leave it from 4 GPUs.",
+        "The GPUs of a host are connected by NVSwitches, usual for H20.",
+        "NVLink of 450 GB/s per GPU and direction, usual for H20.",
+        "2 Intel processors per host, usual for H20.",
+        "Network: InfiniBand.",
+        "NICs of 400 Gbit/s, usual with these GPUs.",
+        "Path from a NIC to its nearest GPU: PIX.",
+        "GPUDirect RDMA is on.",
+        "No bottleneck in the fabric, as if all NICs were on one switch.",
+        "NCCL_ALGO=Ring, because the log shows rings and no trees.",
     ];
     assert_eq!(cluster.assumptions, expected);
     assert_eq!(cluster.environment["NCCL_ALGO"], "Ring");

@@ -15,7 +15,6 @@ pub(crate) enum Algorithm {
     Doubling,
     /// Within the hosts, between the hosts, within the hosts.
     TwoLevel,
-    /// Between all pairs of ranks.
     Pairwise,
     /// Within one host, on each other's buffers.
     Direct,
@@ -147,7 +146,6 @@ fn is_only_gpu(name: &str) -> bool {
 /// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
-    /// The algorithm to use.
     pub algorithm: Algorithm,
     /// Why that is not what was asked for, where it is not.
     pub note: Option<String>,

@@ -21,9 +21,7 @@ const WHOLE_BYTES: usize = (16 << 10) >> SHRINK;
 struct Core {
     /// This rank's number among those that take part; none if its neighbour acts for it.
     place: Option<usize>,
-    /// How many take part.
     size: usize,
-    /// How many do not.
     extra: usize,
 }
 

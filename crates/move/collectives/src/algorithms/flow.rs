@@ -158,7 +158,6 @@ impl<P: Plan> Flow<P> {
 /// What a pass over the lanes found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Everything is done.
     pub done: bool,
     /// Something was posted, reduced or finished.
     pub moved: bool,

@@ -7,7 +7,6 @@ pub(crate) struct Layout {
     sizes: Vec<usize>,
 }
 
-/// Which host a rank is on, and which of its ranks it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HostRank {
     /// Index of the host, in the order in which hosts first appear among the ranks.
@@ -34,12 +33,10 @@ impl Layout {
         Layout { by_rank, sizes }
     }
 
-    /// How many ranks there are.
     pub fn ranks(&self) -> usize {
         self.by_rank.len()
     }
 
-    /// How many hosts there are.
     pub fn hosts(&self) -> usize {
         self.sizes.len()
     }

@@ -33,7 +33,6 @@ struct Levels<'a, M: ?Sized> {
     /// This rank's number on its host, and how many ranks each host has.
     local: usize,
     locals: usize,
-    /// All ranks.
     ranks: usize,
     /// The root's number among the hosts and on its host.
     root_host: usize,

@@ -62,7 +62,6 @@ impl HostGroup {
         self.group.rank()
     }
 
-    /// How many ranks this host has.
     pub fn size(&self) -> usize {
         self.group.size()
     }

@@ -42,7 +42,6 @@ impl Mailboxes {
         Ok(Mailboxes { board: group.board(BYTES)?, rank: group.rank(), sequence: 0 })
     }
 
-    /// Turns to the next operation.
     pub(super) fn next(&mut self) {
         self.sequence = self.sequence.wrapping_add(1);
     }

@@ -41,7 +41,6 @@ impl F8E4M3 {
         F8E4M3(narrow::<Self>(value) as u8)
     }
 
-    /// The same number as a float.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
         widen::<Self>(self.0.into())

@@ -174,7 +174,6 @@ impl Call<'_> {
         }
     }
 
-    /// Elements one by one.
     #[inline(always)]
     unsafe fn few<E: Element, O: Operator>(self, elements: usize) {
         for index in 0..elements {

@@ -20,7 +20,6 @@ impl Forwarder {
         Forwarder(std::thread::spawn(move || forward(pipe, || std::io::stderr().lock())))
     }
 
-    /// Waits for the pipe's end.
     pub fn finish(self) {
         // A panic there was printed by the thread itself.
         let _ = self.0.join();

@@ -27,7 +27,6 @@ const AFTER_ASKING: Duration = Duration::from_secs(3);
 /// What to start.
 #[derive(Debug, Clone)]
 pub struct Local {
-    /// How many processes.
     pub np: usize,
     /// The program, usually our own.
     pub program: PathBuf,

@@ -103,7 +103,6 @@ impl Rendezvous {
         self.job_rank.rank * self.settings.ranks_per_process
     }
 
-    /// Ranks of each process.
     pub fn ranks_per_process(&self) -> usize {
         self.settings.ranks_per_process
     }

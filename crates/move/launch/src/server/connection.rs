@@ -51,24 +51,22 @@ impl Connection {
         })
     }
 
-    /// Reads what is there.
     pub fn pull(&mut self) {
         let mut bytes = [0; 16 << 10];
-        // A talkative connection must not keep the server from the others.
+        // One connection with much data must not block the others.
         for _ in 0..64 {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return self.end(Ended::Closed),
                 Ok(count) => self.inbox.push(&bytes[..count]),
                 Err(error) => return self.meet(&error),
             }
-            // A stranger may send the opening and nothing more.
+            // Before the token is checked, accept no more bytes than the opening has.
             if !self.opened {
                 return;
             }
         }
     }
 
-    /// Sends what can be sent.
     pub fn push(&mut self) {
         while let Some(frame) = self.out.front() {
             match self.stream.write(&frame[self.sent..]) {

@@ -112,7 +112,7 @@ impl Server {
         for (connection, _) in self.connections.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {
             connection.pull();
         }
-        // Newcomers go to the end: the positions of `ready` stay true until then.
+        // New connections are appended, so the positions in `ready` stay valid until then.
         if ready[0] {
             self.accept(now);
         }
@@ -149,7 +149,7 @@ impl Server {
                 (Ok(None), _) => return,
                 (Ok(Some(ToServer::Hello(hello))), None) => self.admit(at, hello, now),
                 (Ok(Some(message)), Some(rank)) => self.take(rank, message, now),
-                // Refused, and about to read why.
+                // This connection was refused and still has to read the reason.
                 (Ok(Some(_)), None) if self.end.is_some() => {}
                 (Ok(Some(_)), None) | (Err(_), _) => {
                     self.connections[at].ended = Some(Ended::Closed);
@@ -189,7 +189,7 @@ impl Server {
             *came = true;
         }
         if let Some(end) = &self.end {
-            // Late, and told at once how it ended.
+            // The rank is late: tell it at once how the job ended.
             self.connections[at].send(&end.why);
             return;
         }
@@ -330,13 +330,13 @@ impl Server {
         }
         if self.watch.is_none() && now.duration_since(self.opened) >= self.plan.timeout {
             let missing = self.missing();
-            // They had their time, and are not waited for once more.
+            // Their time limit has passed already; do not wait again.
             self.came.fill(true);
             return self.fail(missing);
         }
         if self.plan.stop.load(Ordering::Acquire) {
             let who = self.who(0);
-            // In the words for a closed connection, which may not have been seen yet.
+            // Use the text for a closed connection: the server may not have noticed the close yet.
             self.fail(describe::ended(&who));
         }
     }
@@ -355,7 +355,7 @@ impl Server {
     fn fail_for(&mut self, blame: &Blame) {
         self.fail(self.blamed(blame));
         if let Blame::Silent(silent, _) = blame {
-            // What they were told lies ready for them; whether they read it is not waited for.
+            // The message is in their socket's buffer; do not wait until they read it.
             let of_silent = |connection: &&mut Connection| connection.rank.is_some_and(|rank| silent.contains(&rank));
             self.connections.iter_mut().filter(of_silent).for_each(|connection| connection.rank = None);
         }
@@ -402,7 +402,7 @@ impl Server {
             return;
         }
         let why = ToRank::Failed(reason);
-        // Also to those who were let in and have not said yet who they are.
+        // Also to connections that showed the token but have not sent their rank yet.
         for connection in self.connections.iter_mut().filter(|connection| connection.opened) {
             connection.send(&why);
             connection.push();

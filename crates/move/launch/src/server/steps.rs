@@ -14,7 +14,6 @@ struct UnderWay {
 pub(super) type Delivery = (Vec<usize>, ToRank);
 
 pub(super) struct Steps {
-    /// Ranks of the job.
     ranks: usize,
     under_way: HashMap<Key, UnderWay>,
 }

@@ -50,7 +50,7 @@ impl Mapping {
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(system)?;
         let mapping = Self::map(file, size as usize, doing)?;
         mapping.populate(doing, may)?;
-        // After the first touch under MADV_HUGEPAGE, for this call itself knows only small pages.
+        // Called after the first touch under MADV_HUGEPAGE: this call alone would populate small pages only.
         fallocate(&mapping.file, FallocateFlags::empty(), 0, size).map_err(system)?;
         Ok(mapping)
     }

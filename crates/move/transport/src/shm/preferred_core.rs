@@ -24,7 +24,7 @@ impl PreferredCore {
     /// Moves the calling thread there, from where it may move on.
     pub(super) fn move_there(&self) {
         let mut only = CpuSet::new();
-        // Each of these may be refused, and then the thread stays where it is.
+        // The kernel may refuse each of these; then the thread stays on its core.
         if only.set(self.core).is_ok() && sched_setaffinity(Pid::from_raw(0), &only).is_ok() {
             let _ = sched_setaffinity(Pid::from_raw(0), &self.allowed);
         }

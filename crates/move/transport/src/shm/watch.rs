@@ -40,7 +40,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // The thread holds nothing that could be poisoned; its end is all that matters.
+            // The thread holds no lock that a panic could poison, so only its end matters.
             let _ = thread.join();
         }
     }

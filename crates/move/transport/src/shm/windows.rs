@@ -53,7 +53,7 @@ pub struct Named {
 impl Named {
     /// `window` of memory that is in none: `offset` is an address of the process.
     pub const PLAIN: u64 = 0;
-    /// No memory at all.
+    /// A name for no memory: buffers without bytes.
     pub const NOTHING: Named = Named { window: u64::MAX, offset: 0 };
 }
 

@@ -81,7 +81,7 @@ impl Connecting {
             .sockets
             .iter()
             .map(|socket| libc::pollfd {
-                // A negative descriptor is passed over.
+                // poll(2) ignores negative descriptors.
                 fd: if socket.greeted { -1 } else { socket.fd.as_raw_fd() },
                 events: libc::POLLOUT,
                 revents: 0,
@@ -130,7 +130,7 @@ fn open_all(interface: &Interface, peer: SocketAddr, config: &Config, plan: &Pla
         match open(interface, peer, config, bound) {
             Ok(fd) => fds.push(fd),
             Err(error) if short_of_descriptors(&error) && fds.len() > 2 => {
-                // Half of what could be had is left to others.
+                // Uses half of the descriptors that could be opened, and leaves the rest to others.
                 fds.truncate((fds.len() / 2).max(2));
                 break;
             }
@@ -154,7 +154,7 @@ fn open(interface: &Interface, peer: SocketAddr, config: &Config, bound: bool) -
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     if bound {
-        // Needs a privilege on old kernels; without, the routing table decides.
+        // Old kernels require a privilege for this; without it the routing table chooses the interface.
         let _ = socket.bind_device(Some(interface.name.as_bytes()));
     }
     let own = socket_address(interface, interface.address, 0);

@@ -1,4 +1,4 @@
-//! How many hands a connection needs: found by measuring, while it carries bytes.
+//! How many helper threads a connection needs: measured while it carries bytes.
 //!
 //! Whether a helper thread pays depends on the cores, the NIC and what else runs there, none of which is known beforehand.
 //! So one is started, and stays if the connection got faster by it; then the next is tried.

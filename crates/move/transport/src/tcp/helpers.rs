@@ -110,7 +110,7 @@ impl<L> Drop for Helpers<L> {
     fn drop(&mut self) {
         self.threads.iter().for_each(Helper::stop);
         for helper in self.threads.drain(..) {
-            // A helper that panicked has nothing left to hand over.
+            // A helper that panicked returns no lane.
             let _ = helper.thread.join();
         }
     }
@@ -124,7 +124,7 @@ fn take<L>(given: &Mutex<Option<L>>) -> Option<L> {
 fn run<L: Lane>(mut lane: L, signals: &Signals) -> L {
     let mut idle = 0;
     while !signals.stop.load(Ordering::SeqCst) {
-        // The flag goes up before the last look, so that whoever posts after that look triggers the wakeup.
+        // Set the flag before the last look: a caller that posts after that look sees the flag and wakes this thread.
         let sleepy = idle >= PATIENCE;
         signals.sleeping.store(sleepy, Ordering::SeqCst);
         match lane.progress() {

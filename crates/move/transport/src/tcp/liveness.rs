@@ -23,7 +23,7 @@ pub(super) fn keep_alive(fd: &OwnedFd, timeout: Duration) {
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, PROBES as i32),
     ];
     for (level, option, value) in options {
-        // A socket that is not watched works as well.
+        // A socket without keep-alive still works.
         let _ = socket::set_option(fd, level, option, value);
     }
 }
@@ -118,7 +118,7 @@ mod tests {
             (10.0, true, 0.3, 0.0),
             (11.0, true, 1.3, 1.0),
             (39.0, true, 29.3, 29.0),
-            // It answered, and hours later one packet is lost again.
+            // The peer answered; one packet lost hours later must not count from the first loss.
             (9000.0, true, 8000.0, 0.0),
             (9001.0, true, 8001.0, 1.0),
             (9001.5, false, 0.1, 0.0),

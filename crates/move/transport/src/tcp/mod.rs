@@ -107,7 +107,7 @@ impl Net {
         Ok(Net { interfaces: self.interfaces.clone(), shared: Arc::new(shared) })
     }
 
-    /// The settings.
+    /// The settings that the network was made with.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
@@ -162,7 +162,7 @@ fn settle(fd: &OwnedFd, config: &Config, peer: SocketAddr) {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
             SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
         };
-        // Without it, the packets go as others do.
+        // Optional: without a traffic class the packets use the default.
         let _ = socket::set_option(fd, level, option, class.into());
     }
 }

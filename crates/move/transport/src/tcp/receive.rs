@@ -152,7 +152,7 @@ impl RecvComm {
 
 impl Receiver for RecvComm {
     unsafe fn irecv(&mut self, room: *mut u8, len: usize, tag: u32) -> Result<Option<Request>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the room until the request is done.
         unsafe { self.irecv_group(&[GroupedRoom { data: room, len, tag }]) }
     }
 

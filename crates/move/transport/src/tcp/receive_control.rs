@@ -42,7 +42,7 @@ impl Control {
     const ACKNOWLEDGE_IDLE: u32 = 4;
 
     pub fn new(fd: OwnedFd) -> Self {
-        // No harm where it cannot be had.
+        // An optimisation: if the kernel refuses, go on without it.
         let _ = socket::set_option(&fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 0);
         Control {
             fd,

@@ -153,7 +153,7 @@ impl Lane for ReceiveLane {
         if self.sockets.len() < 2 {
             return Ok(None);
         }
-        // Without a descriptor for its epoll, all stays as it is.
+        // If no descriptor is left for its epoll, the lane keeps its sockets.
         let Ok(mut other) = ReceiveLane::new(Vec::new(), Arc::clone(&self.shared)) else { return Ok(None) };
         for socket in self.sockets.split_off(self.sockets.len().div_ceil(2)) {
             self.epoll.remove(&socket.fd);

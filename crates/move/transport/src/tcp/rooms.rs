@@ -124,7 +124,7 @@ impl ReceiveShared {
             }
             _ => {}
         }
-        // Its room is its owner's again, and must not be written to.
+        // The caller owns the room again, so it must not be written to.
         if self.complete(number).is_some() {
             return Err(Failure::Protocol(format!("message {message} again")));
         }
@@ -134,7 +134,7 @@ impl ReceiveShared {
                 "message {message} of {total} bytes where {len} bytes were expected"
             )));
         }
-        // Or the message would be taken for whole while other chunks of it still land.
+        // Otherwise the message would count as complete while other chunks are still being written.
         match slot.total.compare_exchange(UNKNOWN, total, Ordering::Release, Ordering::Relaxed) {
             Err(before) if before != total => {
                 return Err(Failure::Protocol(format!("message {message} of {total} bytes, and before of {before}")));
@@ -174,7 +174,7 @@ pub(super) struct Room {
 /// A room for one of the messages of [`super::RecvComm::irecv_group`].
 #[derive(Debug, Clone, Copy)]
 pub struct GroupedRoom {
-    /// Where the message goes.
+    /// Start of the memory that the message is written to.
     pub data: *mut u8,
     /// Its greatest size in bytes.
     pub len: usize,
@@ -233,7 +233,7 @@ impl Landing {
                 return Err(Failure::Corrupt(format!("message {}", self.message)));
             }
         }
-        // Counted after the check: with the last byte counted, the message is done.
+        // Count after the check: once the last byte is counted, the message is complete and its room may be freed.
         shared.arrived(self.room, bytes);
         Ok(complete)
     }

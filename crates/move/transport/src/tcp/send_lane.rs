@@ -136,7 +136,7 @@ fn push(fd: &OwnedFd, chunk: &mut Chunk, pinned: &mut Pinned, shared: &SendShare
         let zero_copy = chunk.zero_copy && shared.zero_copy.load(Ordering::Relaxed);
         let header = &chunk.header[chunk.header_sent..];
         let mut parts = [socket::part(header.as_ptr(), header.len()), socket::part(chunk.data, chunk.unsent)];
-        // A header must not be pinned with the data: it is gone before the kernel has done with it.
+        // Do not send the header with MSG_ZEROCOPY: its memory is freed before the kernel has sent it.
         let (parts, flags) = match (zero_copy, header.is_empty()) {
             (true, true) => (&mut parts[1..], libc::MSG_ZEROCOPY),
             (true, false) => (&mut parts[..1], libc::MSG_MORE),
@@ -202,7 +202,7 @@ impl Lane for SendLane {
         if self.sockets.len() < 2 {
             return Ok(None);
         }
-        // Without a descriptor for its epoll, all stays as it is.
+        // If no descriptor is left for its epoll, the lane keeps its sockets.
         let Ok(mut other) = SendLane::new(Vec::new(), Arc::clone(&self.shared), self.watch.timeout()) else {
             return Ok(None);
         };

@@ -62,7 +62,7 @@ impl<L: Lane> Workers<L> {
         let Some(own) = &mut self.own else { return Ok(()) };
         let refused = match own.split().map_err(lost)? {
             None => None,
-            // Without a thread for a helper, the caller goes on alone.
+            // If no helper thread can be started, the caller's thread does all the work.
             Some(half) => match self.helpers.start(half) {
                 Ok(()) => return Ok(()),
                 Err((_, half)) => half,

@@ -6,7 +6,6 @@ use std::ffi::{c_char, c_int};
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct PropertiesV6 {
-    /// The device's name, for logs.
     pub name: *const c_char,
     /// Its PCI device's path in `/sys`; null where it has none.
     pub pci_path: *const c_char,
@@ -14,7 +13,6 @@ pub struct PropertiesV6 {
     pub guid: u64,
     /// Kinds of memory that can be sent from: [`super::PTR_HOST`] and others.
     pub ptr_support: c_int,
-    /// Speed of the port in Mbit/s.
     pub speed_mbps: c_int,
     /// Number of the port.
     pub port: c_int,
@@ -42,7 +40,6 @@ pub struct PropertiesV7 {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct PropertiesV8 {
-    /// The device's name, for logs.
     pub name: *const c_char,
     /// Its PCI device's path in `/sys`; null where it has none.
     pub pci_path: *const c_char,
@@ -52,19 +49,14 @@ pub struct PropertiesV8 {
     pub ptr_support: c_int,
     /// Whether a registration holds for every connection.
     pub registration_is_global: c_int,
-    /// Speed of the port in Mbit/s.
     pub speed_mbps: c_int,
-    /// Number of the port.
     pub port: c_int,
     /// Latency in µs; 0 leaves NCCL's guess.
     pub latency_us: f32,
     /// Most connections at once.
     pub most_connections: c_int,
-    /// Most receives in one request.
     pub most_grouped: c_int,
-    /// Kind of offload.
     pub device_type: c_int,
-    /// Version of the offload.
     pub device_version: c_int,
 }
 
@@ -74,7 +66,6 @@ pub struct PropertiesV8 {
 pub struct VirtualDevice<const MOST: usize> {
     /// How many devices it is made of.
     pub count: c_int,
-    /// Their numbers.
     pub devices: [c_int; MOST],
 }
 
@@ -82,7 +73,6 @@ pub struct VirtualDevice<const MOST: usize> {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct PropertiesV9<const MOST: usize = 4> {
-    /// The device's name, for logs.
     pub name: *const c_char,
     /// Its PCI device's path in `/sys`; null where it has none.
     pub pci_path: *const c_char,
@@ -94,19 +84,14 @@ pub struct PropertiesV9<const MOST: usize = 4> {
     pub registration_is_global: c_int,
     /// Whether `iflush` is needed whatever the GPU.
     pub force_flush: c_int,
-    /// Speed of the port in Mbit/s.
     pub speed_mbps: c_int,
-    /// Number of the port.
     pub port: c_int,
     /// Latency in µs; 0 leaves NCCL's guess.
     pub latency_us: f32,
     /// Most connections at once.
     pub most_connections: c_int,
-    /// Most receives in one request.
     pub most_grouped: c_int,
-    /// Kind of offload.
     pub device_type: c_int,
-    /// Version of the offload.
     pub device_version: c_int,
     /// The devices that it is made of: itself alone for a physical one.
     pub made_of: VirtualDevice<MOST>,
@@ -166,9 +151,7 @@ pub struct SideAttributes {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NetAttributes {
-    /// Of senders.
     pub send: SideAttributes,
-    /// Of receivers.
     pub receive: SideAttributes,
     /// The operation, a bit each.
     pub operation: u32,

@@ -10,37 +10,22 @@ use std::ffi::{c_char, c_int};
 pub struct NetV6 {
     /// The network's name, for logs and `NCCL_NET`.
     pub name: *const c_char,
-    /// Starts the network.
     pub init: Init,
-    /// Counts devices.
     pub devices: Devices,
-    /// Describes a device.
     pub properties: GetProperties<PropertiesV6>,
-    /// Listens on a device.
     pub listen: Listen,
-    /// Connects to a handle.
     pub connect: Connect,
-    /// Takes a connection.
     pub accept: Accept,
-    /// Registers memory.
     pub register: RegisterMemory<c_int>,
-    /// Registers a DMA-BUF.
     pub register_dmabuf: RegisterDmaBuf,
-    /// Lets go of a registration.
     pub deregister: DeregisterMemory,
-    /// Posts a send.
     pub isend: Isend<c_int>,
-    /// Posts receives.
     pub irecv: Irecv<c_int>,
     /// Makes received data visible to the GPU.
     pub iflush: Iflush,
-    /// Asks after a request.
     pub test: Test,
-    /// Ends a sender.
     pub close_send: Close,
-    /// Ends a receiver.
     pub close_recv: Close,
-    /// Ends a listener.
     pub close_listen: Close,
 }
 
@@ -50,37 +35,22 @@ pub struct NetV6 {
 pub struct NetV7 {
     /// The network's name, for logs and `NCCL_NET`.
     pub name: *const c_char,
-    /// Starts the network.
     pub init: Init,
-    /// Counts devices.
     pub devices: Devices,
-    /// Describes a device.
     pub properties: GetProperties<PropertiesV7>,
-    /// Listens on a device.
     pub listen: Listen,
-    /// Connects to a handle.
     pub connect: ConnectWithOffload,
-    /// Takes a connection.
     pub accept: AcceptWithOffload,
-    /// Registers memory.
     pub register: RegisterMemory<c_int>,
-    /// Registers a DMA-BUF.
     pub register_dmabuf: RegisterDmaBuf,
-    /// Lets go of a registration.
     pub deregister: DeregisterMemory,
-    /// Posts a send.
     pub isend: Isend<c_int>,
-    /// Posts receives.
     pub irecv: Irecv<c_int>,
     /// Makes received data visible to the GPU.
     pub iflush: Iflush,
-    /// Asks after a request.
     pub test: Test,
-    /// Ends a sender.
     pub close_send: Close,
-    /// Ends a receiver.
     pub close_recv: Close,
-    /// Ends a listener.
     pub close_listen: Close,
     /// A registration for code on the GPU.
     pub device_memory: GetDeviceMemory,
@@ -94,37 +64,22 @@ pub struct NetV7 {
 pub struct NetV8 {
     /// The network's name, for logs and `NCCL_NET`.
     pub name: *const c_char,
-    /// Starts the network.
     pub init: Init,
-    /// Counts devices.
     pub devices: Devices,
-    /// Describes a device.
     pub properties: GetProperties<PropertiesV8>,
-    /// Listens on a device.
     pub listen: Listen,
-    /// Connects to a handle.
     pub connect: ConnectWithOffload,
-    /// Takes a connection.
     pub accept: AcceptWithOffload,
-    /// Registers memory.
     pub register: RegisterMemory<usize>,
-    /// Registers a DMA-BUF.
     pub register_dmabuf: RegisterDmaBuf,
-    /// Lets go of a registration.
     pub deregister: DeregisterMemory,
-    /// Posts a send.
     pub isend: Isend<c_int>,
-    /// Posts receives.
     pub irecv: Irecv<c_int>,
     /// Makes received data visible to the GPU.
     pub iflush: Iflush,
-    /// Asks after a request.
     pub test: Test,
-    /// Ends a sender.
     pub close_send: Close,
-    /// Ends a receiver.
     pub close_recv: Close,
-    /// Ends a listener.
     pub close_listen: Close,
     /// A registration for code on the GPU.
     pub device_memory: GetDeviceMemory,
@@ -138,43 +93,27 @@ pub struct NetV8 {
 pub struct NetV9 {
     /// The network's name, for logs and `NCCL_NET`.
     pub name: *const c_char,
-    /// Starts the network.
     pub init: Init,
-    /// Counts devices.
     pub devices: Devices,
-    /// Describes a device.
     pub properties: GetProperties<PropertiesV9<4>>,
-    /// Listens on a device.
     pub listen: Listen,
-    /// Connects to a handle.
     pub connect: ConnectWithOffload,
-    /// Takes a connection.
     pub accept: AcceptWithOffload,
-    /// Registers memory.
     pub register: RegisterMemory<usize>,
-    /// Registers a DMA-BUF.
     pub register_dmabuf: RegisterDmaBuf,
-    /// Lets go of a registration.
     pub deregister: DeregisterMemory,
-    /// Posts a send.
     pub isend: Isend<usize>,
-    /// Posts receives.
     pub irecv: Irecv<usize>,
     /// Makes received data visible to the GPU.
     pub iflush: Iflush,
-    /// Asks after a request.
     pub test: Test,
-    /// Ends a sender.
     pub close_send: Close,
-    /// Ends a receiver.
     pub close_recv: Close,
-    /// Ends a listener.
     pub close_listen: Close,
     /// A registration for code on the GPU.
     pub device_memory: GetDeviceMemory,
     /// Word that code on the GPU took a receive.
     pub recv_consumed: IrecvConsumed,
-    /// Joins devices to one.
     pub make_virtual: MakeVirtualDevice<VirtualDevice<4>>,
 }
 
@@ -184,43 +123,27 @@ pub struct NetV9 {
 pub struct NetV10 {
     /// The network's name, for logs and `NCCL_NET`.
     pub name: *const c_char,
-    /// Starts the network.
     pub init: InitWithProfiler,
-    /// Counts devices.
     pub devices: Devices,
-    /// Describes a device.
     pub properties: GetProperties<PropertiesV9<4>>,
-    /// Listens on a device.
     pub listen: Listen,
-    /// Connects to a handle.
     pub connect: ConnectWithConfig,
-    /// Takes a connection.
     pub accept: AcceptWithOffload,
-    /// Registers memory.
     pub register: RegisterMemory<usize>,
-    /// Registers a DMA-BUF.
     pub register_dmabuf: RegisterDmaBuf,
-    /// Lets go of a registration.
     pub deregister: DeregisterMemory,
-    /// Posts a send.
     pub isend: IsendProfiled,
-    /// Posts receives.
     pub irecv: IrecvProfiled,
     /// Makes received data visible to the GPU.
     pub iflush: Iflush,
-    /// Asks after a request.
     pub test: Test,
-    /// Ends a sender.
     pub close_send: Close,
-    /// Ends a receiver.
     pub close_recv: Close,
-    /// Ends a listener.
     pub close_listen: Close,
     /// A registration for code on the GPU.
     pub device_memory: GetDeviceMemory,
     /// Word that code on the GPU took a receive.
     pub recv_consumed: IrecvConsumed,
-    /// Joins devices to one.
     pub make_virtual: MakeVirtualDevice<VirtualDevice<4>>,
 }
 
@@ -230,43 +153,27 @@ pub struct NetV10 {
 pub struct NetV11 {
     /// The network's name, for logs and `NCCL_NET`.
     pub name: *const c_char,
-    /// Starts the network.
     pub init: InitContext,
-    /// Counts devices.
     pub devices: Devices,
-    /// Describes a device.
     pub properties: GetProperties<PropertiesV11>,
-    /// Listens on a device.
     pub listen: ListenInContext,
-    /// Connects to a handle.
     pub connect: ConnectInContext,
-    /// Takes a connection.
     pub accept: AcceptWithOffload,
-    /// Registers memory.
     pub register: RegisterMemory<usize>,
-    /// Registers a DMA-BUF.
     pub register_dmabuf: RegisterDmaBuf,
-    /// Lets go of a registration.
     pub deregister: DeregisterMemory,
-    /// Posts a send.
     pub isend: IsendProfiled,
-    /// Posts receives.
     pub irecv: IrecvProfiled,
     /// Makes received data visible to the GPU.
     pub iflush: Iflush,
-    /// Asks after a request.
     pub test: Test,
-    /// Ends a sender.
     pub close_send: Close,
-    /// Ends a receiver.
     pub close_recv: Close,
-    /// Ends a listener.
     pub close_listen: Close,
     /// A registration for code on the GPU.
     pub device_memory: GetDeviceMemory,
     /// Word that code on the GPU took a receive.
     pub recv_consumed: IrecvConsumed,
-    /// Joins devices to one.
     pub make_virtual: MakeVirtualDevice<VirtualDevice<4>>,
     /// Ends a communicator's context.
     pub finalize: Close,
@@ -280,43 +187,27 @@ pub struct NetV11 {
 pub struct NetV12 {
     /// The network's name, for logs and `NCCL_NET`.
     pub name: *const c_char,
-    /// Starts the network.
     pub init: InitContext,
-    /// Counts devices.
     pub devices: Devices,
-    /// Describes a device.
     pub properties: GetProperties<PropertiesV12>,
-    /// Listens on a device.
     pub listen: ListenInContext,
-    /// Connects to a handle.
     pub connect: ConnectInContext,
-    /// Takes a connection.
     pub accept: AcceptWithOffload,
-    /// Registers memory.
     pub register: RegisterMemory<usize>,
-    /// Registers a DMA-BUF.
     pub register_dmabuf: RegisterDmaBuf,
-    /// Lets go of a registration.
     pub deregister: DeregisterMemory,
-    /// Posts a send.
     pub isend: IsendProfiled,
-    /// Posts receives.
     pub irecv: IrecvProfiled,
     /// Makes received data visible to the GPU.
     pub iflush: Iflush,
-    /// Asks after a request.
     pub test: Test,
-    /// Ends a sender.
     pub close_send: Close,
-    /// Ends a receiver.
     pub close_recv: Close,
-    /// Ends a listener.
     pub close_listen: Close,
     /// A registration for code on the GPU.
     pub device_memory: GetDeviceMemory,
     /// Word that code on the GPU took a receive.
     pub recv_consumed: IrecvConsumed,
-    /// Joins devices to one.
     pub make_virtual: MakeVirtualDevice<VirtualDevice<8>>,
     /// Ends a communicator's context.
     pub finalize: Close,

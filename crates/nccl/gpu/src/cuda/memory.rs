@@ -37,7 +37,6 @@ impl DeviceMemory {
         Ok(memory)
     }
 
-    /// Where it begins.
     pub fn address(&self) -> u64 {
         self.address
     }

@@ -75,7 +75,6 @@ impl Cuda {
         (self.version / 1000, self.version % 1000 / 10)
     }
 
-    /// The driver's file.
     pub fn path(&self) -> &Path {
         self.library.path()
     }

@@ -74,7 +74,7 @@ impl Function {
     ) -> Result<()> {
         let gpu = &self.module.gpu;
         gpu.make_current()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller gives the arguments that the kernel declares, with valid memory behind its pointers.
         let code = unsafe {
             (gpu.cuda().api.launch)(
                 self.raw,

@@ -117,7 +117,6 @@ impl Nccl {
         Ok(Arc::new(Nccl { api: Api::of(&library)?, library, code }))
     }
 
-    /// Its version.
     pub fn version(&self) -> Version {
         Version::of_code(self.code)
     }
@@ -127,12 +126,10 @@ impl Nccl {
         self.code
     }
 
-    /// Its file.
     pub fn path(&self) -> &Path {
         self.library.path()
     }
 
-    /// Whether this version has it.
     pub fn has(&self, feature: Feature) -> bool {
         self.version() >= feature.since()
     }

@@ -41,7 +41,6 @@ impl Memory {
         self.len
     }
 
-    /// A part of it.
     pub fn setup(self, from: usize, len: usize) -> Memory {
         assert!(from + len <= self.len, "a setup lies within its memory");
         // SAFETY: within the allocation, as the line above says.
@@ -76,7 +75,7 @@ impl Memory {
 fn pattern(seed: u64, at: usize) -> u8 {
     let mixed =
         (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)).wrapping_add((at as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93));
-    // Never zero, so that what was not received is told from what was.
+    // Never zero, so that bytes that were not received can be distinguished.
     (mixed >> 56) as u8 | 1
 }
 

@@ -1,4 +1,4 @@
-//! A loaded plugin behind one face, whatever version of the interface it was loaded by.
+//! A loaded plugin, with the same functions for every version of the interface.
 
 mod calls;
 mod library;

@@ -15,7 +15,6 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Marks a call as under way until it is dropped.
 pub(super) struct Entered;
 
-/// A call begins.
 #[inline]
 pub(super) fn entered(call: &'static &'static str) -> Entered {
     CALLS.store(CALLS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

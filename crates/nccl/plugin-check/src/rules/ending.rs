@@ -86,7 +86,7 @@ pub(super) fn peer_death(case: &mut Case) -> CaseResult<RuleOutcome> {
         return wrong("a message from a process that died without sending it was told as received");
     };
     let after = began.elapsed();
-    // What sockets took may count as sent; what must not be is silence.
+    // Bytes that the socket accepted may count as sent, but the end must get some answer.
     outcome(case, send)?;
     Ok(kept(format!("after {:.0} ms: {error}", after.as_secs_f64() * 1e3)))
 }

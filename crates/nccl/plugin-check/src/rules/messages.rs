@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 const SIZES: [usize; 16] = [8, 1, 0, 513, 4096, 65_536, 3, 100_001, 8, 0, 524_288, 70_000, 1_048_577, 16, 262_144, 5];
 /// How often [`SIZES`] are gone through.
 const ROUNDS: usize = 16;
-/// Messages under way.
 const UNDER_WAY: usize = 8;
 const TAG: i32 = 7;
 
@@ -128,13 +127,13 @@ pub(super) fn smaller_than_room(case: &mut Case) -> CaseResult<RuleOutcome> {
 pub(super) fn larger_than_room(case: &mut Case) -> CaseResult<RuleOutcome> {
     let mut seen = String::new();
     for (len, room) in [(4096, 1024), (4 << 20, 1 << 20)] {
-        // After an error, a connection is good for nothing more.
+        // After an error, the connection cannot be used any more.
         match case.one_way()? {
             End::Sender(sender) => {
                 let memory = Memory::filled(len, 1);
                 let registration = case.plugin.register_to_send(sender, memory)?;
                 let request = case.send(sender, memory, TAG, registration)?;
-                // Whatever the sender hears of it, the receiver decides.
+                // The sender's result does not matter: the receiver's decides.
                 case.nudge(request);
                 case.barrier()?;
             }

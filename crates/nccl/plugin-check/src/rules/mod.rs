@@ -19,12 +19,12 @@ pub(crate) struct Rule {
 pub(crate) const ALL: &[Rule] = &[
     Rule {
         name: "connect",
-        asks: "connect and accept come back at once, and are asked again until the other end is there",
+        asks: "connect and accept return at once, and are called again until the other end is there",
         run: connecting::without_waiting,
     },
     Rule {
         name: "listen",
-        asks: "a listener that nobody came to can be closed, and a connection outlives its listener",
+        asks: "an unused listener can be closed, and a connection outlives its listener",
         run: connecting::listeners,
     },
     Rule {
@@ -34,7 +34,7 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "sizes",
-        asks: "a message may be smaller than its room, or empty; test tells its size",
+        asks: "a message may be smaller than its room, or empty; test returns its size",
         run: messages::smaller_than_room,
     },
     Rule {
@@ -44,39 +44,38 @@ pub(crate) const ALL: &[Rule] = &[
     },
     Rule {
         name: "tags",
-        asks: "receives of one call are met by their tags, in whatever order the sends come",
+        asks: "grouped receives match sends by tag, in any order of the sends",
         run: messages::by_tag,
     },
     Rule {
         name: "requests",
-        asks: "as many requests as NCCL keeps under way (32; 8 in version 6) are taken before any is tested",
+        asks: "as many requests as NCCL keeps in flight (32; 8 in version 6) are accepted before any is tested",
         run: requests::as_many_as_nccl,
     },
-    Rule { name: "busy", asks: "a request too many gives null to be tried again, not an error", run: requests::busy },
+    Rule {
+        name: "busy",
+        asks: "one request too many returns null, to be tried again, not an error",
+        run: requests::busy,
+    },
     Rule {
         name: "both-ways",
-        asks: "connections both ways carry large messages at once without waiting for each other",
+        asks: "connections in both directions carry large messages at the same time",
         run: requests::both_ways,
     },
     Rule { name: "flush", asks: "iflush of what was received ends", run: requests::flush },
     Rule {
         name: "contexts",
-        asks: "communicators have contexts of their own, and one that ends leaves the others alone (version 11 on)",
+        asks: "each communicator has its own context, and ending one does not affect the others (version 11 on)",
         run: connecting::contexts,
     },
     Rule {
         name: "close",
-        asks: "closing with requests under way comes back, and the other end is told or served",
+        asks: "close returns while requests are in flight, and the other end gets an error or its data",
         run: ending::close_under_way,
     },
-    Rule {
-        name: "peer-death",
-        asks: "when the other process dies, test gives an error and does not stay silent",
-        run: ending::peer_death,
-    },
+    Rule { name: "peer-death", asks: "when the other process dies, test returns an error", run: ending::peer_death },
 ];
 
-/// The names of all rules.
 pub fn rule_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|rule| rule.name)
 }

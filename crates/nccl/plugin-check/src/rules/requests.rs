@@ -131,7 +131,6 @@ pub(super) fn both_ways(case: &mut Case) -> CaseResult<RuleOutcome> {
     Ok(kept(""))
 }
 
-/// A flush after a receive.
 pub(super) fn flush(case: &mut Case) -> CaseResult<RuleOutcome> {
     let end = case.one_way()?;
     let mut seen = "";

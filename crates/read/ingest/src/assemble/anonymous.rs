@@ -1,4 +1,4 @@
-//! Communicators of logs that name nobody: `[0] NCCL INFO …` or bare `NCCL INFO …`, after somebody removed the prefixes.
+//! Communicators of logs without host and process: `[0] NCCL INFO …` or bare `NCCL INFO …`, after somebody removed the prefixes.
 //!
 //! Where at least one line names its process, lines without a prefix are torn ones and go to whom they fit. Where none
 //! does, what the lines say about themselves (the rank of an Init line, of a tree, of a connection's end) makes the ranks.

@@ -234,7 +234,6 @@ impl Assembler {
         }
     }
 
-    /// Lines about a communicator.
     fn structure(&mut self, speaker: SpeakerId, said: Said, source: SourceLine) {
         let at = (&self.speakers, source.place);
         match said {
@@ -295,7 +294,6 @@ impl Assembler {
         self.run.problems.push(Problem { place: Place { input, line }, text });
     }
 
-    /// Ends the current input.
     pub fn end(&mut self, bytes: u64) {
         self.end_of_log();
         let mut readers = std::mem::take(&mut self.readers);
@@ -357,7 +355,6 @@ impl Assembler {
         self.run.machines.append(&mut readers.saved_facts);
     }
 
-    /// Puts everything together.
     pub fn finish(mut self) -> Run {
         let (hosts, node_of_host) = self.speakers.real_hosts();
         self.anonymous.make_views(&mut self.views, &mut self.speakers);

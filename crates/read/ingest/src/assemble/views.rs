@@ -56,7 +56,6 @@ impl View {
         self.rank.or_else(|| self.trees.first().map(|t| t.rank)).or_else(|| self.edges.first().map(Edge::teller))
     }
 
-    /// How far its init came.
     pub fn stage(&self) -> Stage {
         match self {
             view if view.complete => Stage::Up,
@@ -173,7 +172,6 @@ impl Views {
         self.at_rank.insert((comm, rank), id);
     }
 
-    /// Init START and COMPLETE.
     pub fn init(&mut self, speaker: SpeakerId, line: &InitLine, (speakers, place): At) {
         let process = speakers.get(speaker).process;
         let known = self.by_address(process, line.comm);

@@ -19,7 +19,6 @@ const MOST_RANKS: usize = 1 << 20;
 /// packages has lines of one wording.
 pub(crate) const MOST_SHOWN: usize = 3;
 
-/// What a line is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum EndLine {
     /// `Traceback (most recent call last):`, and whether a logger's warning or error stands before it.
@@ -116,9 +115,7 @@ struct Traceback {
 #[derive(Debug, Default)]
 pub(crate) struct EndReader {
     found: Vec<RankEnd>,
-    /// The stream of each end.
     streams: Vec<Box<str>>,
-    /// How many ranks they name.
     ranks: usize,
     /// Each stream's open traceback.
     open: FxHashMap<Box<str>, Traceback>,

@@ -113,7 +113,7 @@ fn is_logged(text: &str) -> bool {
     const LEVELS: [&str; 4] = ["WARNING", "ERROR", "CRITICAL", "WARN"];
     const MOST_BEFORE: usize = 8;
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    // A piece without a letter is part of a time, or nothing.
+    // A piece without a letter is part of a time stamp, or empty.
     let named = words.filter(|word| !word.bytes().all(|b| b.is_ascii_digit()));
     named.take(MOST_BEFORE).any(|word| LEVELS.contains(&word))
 }

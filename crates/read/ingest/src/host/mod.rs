@@ -85,7 +85,7 @@ impl HostReader {
             let host = Some(&machine.facts.host).filter(|host| !host.is_empty())?;
             Some((Key::named(host), at))
         };
-        // The first of a name is the one.
+        // If a name occurs several times, the first one counts.
         let known = machines.iter().enumerate().rev().filter_map(name).collect();
         HostReader { machines: Machines { all: machines, known }, contexts: FxHashMap::default() }
     }

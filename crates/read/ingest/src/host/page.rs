@@ -80,13 +80,11 @@ fn entry<T>(list: &mut Vec<T>, is_it: impl FnMut(&T) -> bool, make: impl FnOnce(
     &mut list[at]
 }
 
-/// The RDMA device of a name.
 pub(super) fn rdma<'a>(facts: &'a mut NodeFacts, name: &str) -> &'a mut RdmaDevice {
     let make = |_| RdmaDevice { name: name.to_string(), ..RdmaDevice::default() };
     entry(&mut facts.rdma, |device| device.name == name, make)
 }
 
-/// A port of it.
 pub(super) fn port<'a>(facts: &'a mut NodeFacts, device: &str, port: u32) -> &'a mut RdmaPort {
     let make = |_| RdmaPort { port, ..RdmaPort::default() };
     entry(&mut rdma(facts, device).ports, |known| known.port == port, make)
@@ -98,7 +96,6 @@ pub(super) fn interface<'a>(facts: &'a mut NodeFacts, name: &str) -> &'a mut Net
     entry(&mut facts.interfaces, |known| known.name == name, make)
 }
 
-/// The GPU of an index.
 pub(super) fn gpu(facts: &mut NodeFacts, index: u32) -> &mut GpuDevice {
     entry(&mut facts.gpu.devices, |gpu| gpu.index == index, |_| GpuDevice { index, ..GpuDevice::default() })
 }

@@ -124,7 +124,6 @@ pub(crate) struct ChannelCounts {
     pub p2p: Option<u32>,
 }
 
-/// Reads the channel counts.
 pub(crate) fn channel_counts(message: &[u8]) -> Option<ChannelCounts> {
     let mut at = Cursor::new(message);
     let coll = at.small()?;

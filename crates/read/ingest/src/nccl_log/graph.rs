@@ -44,7 +44,6 @@ pub(crate) struct RingLink {
     pub next: u32,
 }
 
-/// Reads a ring link.
 pub(crate) fn ring_link(message: &[u8]) -> Option<RingLink> {
     let mut at = Cursor::new(message);
     at.expect(b"Ring ")?;

@@ -17,7 +17,6 @@ pub(crate) struct ChoiceLine {
 const ALGORITHMS: [&str; 7] = ["TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT"];
 const PROTOCOLS: [&str; 3] = ["LL", "LL128", "SIMPLE"];
 
-/// Reads a choice.
 pub(crate) fn choice(message: &[u8]) -> Option<ChoiceLine> {
     let mut at = Cursor::new(message);
     let mut collective = None;
@@ -52,7 +51,6 @@ pub(crate) struct PatternLine {
     pub types: Option<(String, String)>,
 }
 
-/// Reads a graph search result.
 pub(crate) fn pattern(message: &[u8]) -> Option<PatternLine> {
     let mut at = Cursor::new(message);
     at.expect(b"Pattern ")?;

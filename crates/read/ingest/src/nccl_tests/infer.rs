@@ -74,7 +74,6 @@ impl Evidence {
         most.is_some_and(|most| most < 0.25)
     }
 
-    /// The median of busbw/algbw.
     fn ratio(&self) -> Option<f64> {
         let mut middles: Vec<f64> = self.ratios.iter().map(|(low, high)| (low + high) / 2.0).collect();
         middles.sort_by(f64::total_cmp);

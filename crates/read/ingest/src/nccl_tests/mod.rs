@@ -246,7 +246,6 @@ impl TableReader {
         true
     }
 
-    /// The latest table of a stream.
     fn latest(&self, stream: usize) -> Option<usize> {
         let recent = self.drafts.iter().enumerate().rev().take(MAX_WAITING);
         recent.filter(|(_, draft)| draft.stream == stream).map(|(id, _)| id).next()

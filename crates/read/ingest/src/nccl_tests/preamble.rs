@@ -7,7 +7,10 @@ use busbw_model::{BenchDevice, BenchSettings, Bytes, HostMemory};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Note {
     /// `# nccl-tests version 2.18.3 nccl-headers=22907 nccl-library=22907` (2.17.4 and later).
-    Version { nccl_tests: String, nccl: Option<String> },
+    Version {
+        nccl_tests: String,
+        nccl: Option<String>,
+    },
     /// `# Collective test starting: all_reduce_perf` (2.16.7 and later); the name without `_perf`.
     Starting(String),
     /// `# nThread 1 nGpus 1 minBytes 8 …`; without `#` in 1.0.0.
@@ -22,10 +25,12 @@ pub(super) enum Note {
     Device(BenchDevice),
     /// The line `out-of-place … in-place` above the header.
     Banner,
-    /// The names of the columns.
     Header(Layout),
     /// `# Out of bounds values : 0 OK`.
-    OutOfBounds { count: u64, ok: bool },
+    OutOfBounds {
+        count: u64,
+        ok: bool,
+    },
     /// `# Avg bus bandwidth    : 95.3009`, GB/s; `None` when it is no finite number.
     Average(Option<f64>),
     /// `# Collective test concluded: all_reduce_perf`.

@@ -16,7 +16,6 @@ pub(crate) fn looks_like_event(value: &Value) -> bool {
     value["event"].as_str().is_some_and(|event| event.starts_with("PEER_")) && value.get("group").is_some()
 }
 
-/// The report of an object.
 pub(crate) fn report(object: &JsonObject) -> RasReport {
     let value = &object.value;
     let mut lines = Lines::of(object);

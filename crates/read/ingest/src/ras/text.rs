@@ -48,7 +48,6 @@ enum About {
     },
     Missing,
     Status(RasStatus),
-    /// Operation and count.
     Launched(String, u64),
     Error {
         asynchronous: bool,
@@ -246,7 +245,6 @@ impl Open {
         true
     }
 
-    /// What is said of ranks.
     fn statement(&self, said: &str) -> Option<About> {
         let said = said.strip_prefix("have ").or(said.strip_prefix("has ")).unwrap_or(said);
         if let Some(word) = said.strip_prefix("status ") {

@@ -36,7 +36,6 @@ struct Variant {
 }
 
 impl ProcessGroups {
-    /// Adds what watchdogs said.
     pub fn statements(&mut self, statements: &[TorchStatement]) {
         for statement in statements {
             let Some(rank) = statement.rank else { continue };
@@ -58,7 +57,6 @@ impl ProcessGroups {
         }
     }
 
-    /// Adds a rank's dump.
     pub fn recording(&mut self, recording: &Recording) {
         for (name, members) in &recording.dump.members {
             if let Some(group) = self.group(name) {
@@ -176,7 +174,7 @@ impl Gathered {
         for (rank, work) in sides {
             self.works(mine.sequence, (*rank, work, source));
         }
-        // PyTorch found a difference: where nothing else differs, it is the numbers.
+        // PyTorch reported a difference; if all else is equal, the sequence numbers differ.
         if mine.sequence != theirs.sequence && is_same(mine, theirs) {
             let variants = self.works.entry(mine.sequence).or_default();
             variants.iter_mut().for_each(|variant| variant.ranks.retain(|rank| rank != other));

@@ -32,7 +32,6 @@ pub(crate) enum PickleError {
 /// A dump of 100,000 operations has some 10 million. A value takes many times the byte that it may be written with.
 const MOST_VALUES: usize = 1 << 25;
 
-/// Reads a pickle.
 pub(super) fn read(bytes: &[u8]) -> Result<Tree, PickleError> {
     let mut machine =
         Machine { bytes, at: 0, tree: Tree::default(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };

@@ -105,7 +105,6 @@ impl Tree {
         }
     }
 
-    /// A member that is a text.
     pub fn text_of(&self, id: Id, key: &str) -> Option<&str> {
         self.text(self.get(id, key)?)
     }

@@ -22,7 +22,7 @@ impl Gpus {
 
 fn gpu(nvml: &Nvml, index: u32) -> Result<Gpu, NvmlError> {
     let device = nvml.device_by_index(index)?;
-    // In MIG mode a GPU tells no share of time, where it shares the host's memory no memory.
+    // NVML gives no utilisation in MIG mode, and no memory for a GPU that shares the host's memory.
     let memory = device.memory_info().ok();
     Ok(Gpu {
         name: device.name()?,

@@ -20,7 +20,6 @@ struct Seen {
 }
 
 impl Jobs {
-    /// The jobs that run now.
     pub fn read(&mut self, root: &Root) -> Vec<Job> {
         let mut before = std::mem::take(&mut self.0);
         let mut jobs: BTreeMap<(String, String), u32> = BTreeMap::new();
@@ -45,7 +44,6 @@ pub fn arguments(root: &Root, pid: u32) -> Option<Vec<String>> {
     Some(line.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
-/// A command line to show.
 pub fn shown(arguments: &[String]) -> String {
     arguments.join(" ").chars().filter(|c| !c.is_control()).take(LONGEST_COMMAND).collect()
 }

@@ -13,7 +13,6 @@ const LONGEST: usize = 64;
 /// A file that is read again and again.
 #[derive(Debug)]
 pub enum Reread {
-    /// Open.
     Open(File),
     /// Opened for each reading, because the process may have no more files open.
     Closed(Root, String),

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 /// again when the state of a port changes, and every so many samples.
 const FACTS_EVERY: u32 = 10;
 
-/// Which devices are sampled.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Devices {
     /// Every RDMA device and the interfaces that may carry the node's traffic: not `lo`, not what hangs on a bridge (the

@@ -103,7 +103,6 @@ fn parse_version(bytes: &[u8]) -> Option<(Option<String>, Option<String>)> {
     Some((Some(version.to_owned()), build.strip_prefix("cuda").map(str::to_owned)))
 }
 
-/// CUDA's toolkits.
 pub(super) fn cuda(root: &Root) -> Vec<Library> {
     let mut seen = BTreeSet::new();
     let names = root.list("/usr/local").into_iter().filter(|name| name.starts_with("cuda"));

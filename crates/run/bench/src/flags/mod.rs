@@ -15,7 +15,7 @@ use value::{choice, count, datatype, device_only, positive, redop, root, size};
 /// What carries the collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum BackendName {
-    /// The embedded engine, on cores: shared memory within a host, sockets between hosts
+    /// busbw's own engine, on CPU cores: shared memory within a host, sockets between hosts
     #[default]
     Cpu,
     /// NCCL, on GPUs
@@ -25,15 +25,15 @@ pub enum BackendName {
 /// Flags of a benchmark. Short ones are nccl-tests'; numbers may also be hexadecimal (0x10).
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct Flags {
-    /// Threads per process; each drives as many ranks as --ngpus says
+    /// Threads per process; each runs --ngpus ranks
     #[arg(short = 't', long, value_name = "N", default_value = "1", value_parser = positive, help_heading = RANKS)]
     pub nthreads: u32,
 
-    /// GPUs per thread; without GPUs, ranks per thread. Ranks are processes x threads x this
+    /// GPUs per thread; without GPUs, ranks per thread. Total ranks = processes x threads x this
     #[arg(short = 'g', long, value_name = "N", default_value = "1", value_parser = positive, help_heading = RANKS)]
     pub ngpus: u32,
 
-    /// What carries the collective
+    /// Engine that runs the collective
     #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = RANKS)]
     pub backend: BackendName,
 
@@ -41,7 +41,7 @@ pub struct Flags {
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "hosts", help_heading = RANKS)]
     pub np: Option<u32>,
 
-    /// Run on these hosts, with this many processes each: a:8,b:8. Builds and runs the mpirun command line, or srun's
+    /// Run on these hosts, with this many processes each: a:8,b:8. Builds and runs the command line of mpirun, or of srun
     /// inside an allocation
     #[arg(long, value_name = "LIST", help_heading = RANKS)]
     pub hosts: Option<String>,
@@ -58,7 +58,7 @@ pub struct Flags {
     #[arg(short = 'e', long, value_name = "SIZE", default_value = "32M", value_parser = size, help_heading = SIZES)]
     pub maxbytes: Bytes,
 
-    /// Bytes from one size to the next, where -f is not given
+    /// Bytes added from one size to the next, if -f is not given
     #[arg(short = 'i', long, value_name = "SIZE", default_value = "1M", value_parser = size, help_heading = SIZES)]
     pub stepbytes: Bytes,
 
@@ -80,15 +80,15 @@ pub struct Flags {
     #[arg(allow_negative_numbers = true, help_heading = OPERATION)]
     pub root: Root,
 
-    /// Algorithm: one of NCCL_ALGO's names. Default: by size and layout
+    /// Algorithm, by its name in NCCL_ALGO. Default: chosen by size and layout
     #[arg(long, value_name = "NAME", help_heading = OPERATION)]
     pub algo: Option<String>,
 
-    /// Helper threads per connection between hosts (NCCL_SOCKET_NTHREADS). Default: found by itself
+    /// Helper threads per connection between hosts (NCCL_SOCKET_NTHREADS). Default: chosen automatically
     #[arg(long, value_name = "N", value_parser = positive, help_heading = OPERATION)]
     pub threads: Option<u32>,
 
-    /// Sockets per helper thread (NCCL_NSOCKS_PERTHREAD). Default: found by itself
+    /// Sockets per helper thread (NCCL_NSOCKS_PERTHREAD). Default: chosen automatically
     #[arg(long, value_name = "N", value_parser = positive, help_heading = OPERATION)]
     pub sockets: Option<u32>,
 
@@ -96,81 +96,81 @@ pub struct Flags {
     #[arg(short = 'n', long, value_name = "N", default_value = "20", value_parser = positive, help_heading = TIMING)]
     pub iters: u32,
 
-    /// Iterations before timing, at each size
+    /// Untimed iterations before the timed ones, at each size
     #[arg(short = 'w', long = "warmup_iters", alias = "warmup-iters", value_name = "N", default_value = "1")]
     #[arg(value_parser = count, help_heading = TIMING)]
     pub warmup_iters: u32,
 
-    /// Operations handed over together in each iteration
+    /// Operations grouped in each iteration
     #[arg(short = 'm', long = "agg_iters", alias = "agg-iters", value_name = "N", default_value = "1")]
     #[arg(value_parser = positive, help_heading = TIMING)]
     pub agg_iters: u32,
 
-    /// Run and print all sizes this often; 0 is for ever
+    /// Number of times to run and print all sizes; 0: forever
     #[arg(short = 'N', long = "run_cycles", alias = "run-cycles", value_name = "N", default_value = "1")]
     #[arg(value_parser = count, help_heading = TIMING)]
     pub run_cycles: u32,
 
-    /// The time shown, of all ranks: 0 rank 0's, 1 mean, 2 shortest, 3 longest
+    /// Time to show: 0 rank 0's, 1 mean of all ranks, 2 shortest, 3 longest
     #[arg(short = 'a', long, value_name = "0-3", default_value = "1", value_parser = choice::<3>)]
     #[arg(help_heading = TIMING)]
     pub average: u8,
 
-    /// 1: time every iteration, and show the fastest, the slowest, the 99th percentile (nearest rank) and the
-    /// coefficient of variation
+    /// 1: time every iteration, and show the minimum, the maximum, the 99th percentile (nearest rank) and the coefficient
+    /// of variation
     #[arg(short = 'I', long = "per_iter_timing", alias = "per-iter-timing", value_name = "0|1", default_value = "0")]
     #[arg(value_parser = choice::<1>, help_heading = TIMING)]
     pub per_iter_timing: u8,
 
-    /// Leave the first iterations out of what -I shows
+    /// Number of first iterations that -I ignores
     #[arg(short = 'K', long = "per_iter_skip", alias = "per-iter-skip", value_name = "N", default_value = "0")]
     #[arg(value_parser = count, help_heading = TIMING)]
     pub per_iter_skip: u32,
 
-    /// 0 no waiting between iterations; 1 wait and barrier after each operation; 2 wait, no barrier; 3 wait and
-    /// barrier after each iteration, which the time leaves out
+    /// 0: do not wait between iterations; 1: wait and barrier after each operation; 2: wait, no barrier; 3: wait and
+    /// barrier after each iteration, not timed
     #[arg(short = 'z', long, value_name = "0-3", default_value = "0", value_parser = choice::<3>)]
     #[arg(help_heading = TIMING)]
     pub blocking: u8,
 
-    /// 1: show the time of the call, not of the operation
+    /// 1: show the time that the call took, not the operation
     #[arg(short = 'C', long = "report_cputime", alias = "report-cputime", value_name = "0|1", default_value = "0")]
     #[arg(value_parser = choice::<1>, help_heading = TIMING)]
     pub report_cputime: u8,
 
-    /// Run everything this often, and show mean, spread and 95% confidence interval of busbw per size
+    /// Number of repetitions of the whole run; shows mean, spread and 95% confidence interval of busbw per size
     #[arg(long, value_name = "N", default_value = "1", value_parser = positive, help_heading = TIMING)]
     pub repeat: u32,
 
-    /// Check results this often at each size; 0 is off
+    /// Number of times to check the results at each size; 0: off
     #[arg(short = 'c', long, value_name = "N", default_value = "1", value_parser = count, help_heading = RUN)]
     pub check: u32,
 
-    /// Seconds after which a job that does not get on ends with the rank at fault; 0 is off
+    /// Seconds without progress after which the job ends and names the rank at fault; 0: off
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60", value_parser = count, help_heading = RUN)]
     pub timeout: u32,
 
-    /// 1: threads connect their ranks at the same time
+    /// 1: threads initialise their ranks in parallel
     #[arg(short = 'p', long = "parallel_init", alias = "parallel-init", value_name = "0|1", default_value = "0")]
     #[arg(value_parser = choice::<1>, help_heading = RUN)]
     pub parallel_init: u8,
 
-    /// Begin buffers at this element, to see what misalignment costs
+    /// Start buffers at this element, to measure the cost of misalignment
     #[arg(short = 'u', long, value_name = "N", default_value = "0", value_parser = count, help_heading = RUN)]
     pub unalign: u32,
 
-    /// 1: operations of --backend nccl go into the null stream; on cores there is no stream to choose
+    /// 1: use the null stream (--backend nccl only)
     #[arg(short = 'y', long = "stream_null", alias = "stream-null", value_name = "0|1", default_value = "0")]
     #[arg(value_parser = choice::<1>, help_heading = RUN)]
     pub stream_null: u8,
 
-    /// 1: a time stamp at the end of each row
+    /// 1: print a time stamp at the end of each row
     #[arg(short = 'S', long = "report_timestamps", alias = "report-timestamps", value_name = "0|1")]
     #[arg(default_value = "0", value_parser = choice::<1>, help_heading = OUTPUT)]
     pub report_timestamps: u8,
 
-    /// Also write the results as JSON (nccl-tests' file version 3). The name ends in .json; an existing file is kept,
-    /// and .0, .1 and so on added to the name
+    /// Also write the results as JSON (nccl-tests' file version 3). The name must end in .json. An existing file is not
+    /// overwritten: .0, .1 and so on is added to the name
     #[arg(short = 'J', long = "output_file", visible_alias = "json", alias = "output-file", value_name = "FILE")]
     #[arg(value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub output_file: Option<PathBuf>,
@@ -180,11 +180,11 @@ pub struct Flags {
     #[arg(help_heading = OUTPUT)]
     pub memory: u8,
 
-    /// Show per size what each NIC sent and received while timing
+    /// Show the traffic of each NIC per size
     #[arg(long, help_heading = OUTPUT)]
     pub nics: bool,
 
-    /// Launches of a CUDA graph of the iterations; needs --backend nccl
+    /// Capture the iterations as a CUDA graph and launch it this many times; needs --backend nccl
     #[arg(short = 'G', long, value_name = "N", default_value = "0", value_parser = count, help_heading = GPU)]
     pub cudagraph: u32,
 
@@ -193,22 +193,22 @@ pub struct Flags {
     #[arg(value_parser = choice::<2>, help_heading = GPU)]
     pub local_register: u8,
 
-    /// An implementation with NCCL's device API, with -R 2; needs --backend nccl
+    /// Number of the implementation that uses NCCL's device API, with -R 2; needs --backend nccl
     #[arg(short = 'D', long = "device_implementation", alias = "device-implementation", value_name = "N")]
     #[arg(default_value = "0", value_parser = count, help_heading = GPU)]
     pub device_implementation: u32,
 
-    /// CTAs of that implementation, up to 128 (nccl-tests: 16); needs --backend nccl
+    /// Number of CTAs of that implementation, up to 128 (nccl-tests: 16); needs --backend nccl
     #[arg(short = 'V', long = "device_cta_count", alias = "device-cta-count", value_name = "N")]
     #[arg(value_parser = positive, help_heading = GPU)]
     pub device_cta_count: Option<u32>,
 
-    /// Let several ranks share a GPU over the network, as if on different hosts; needs --backend nccl
+    /// Let several ranks share a GPU and communicate over the network, as if on different hosts; needs --backend nccl
     #[arg(long, help_heading = GPU)]
     pub share_gpus: bool,
 
-    /// The libnccl.so.2 to use, or its folder. Default: on the library path, in CUDA's folders or PyTorch's packages;
-    /// needs --backend nccl
+    /// Path of libnccl.so.2 or of its folder. Default: searched on the library path, in CUDA's folders and PyTorch's
+    /// packages; needs --backend nccl
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, help_heading = GPU)]
     pub nccl_library: Option<PathBuf>,
 

@@ -7,7 +7,6 @@ use busbw_model::{Bytes, Datatype, RedOp};
 /// One value, or all of them in nccl-tests' order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick<T> {
-    /// This one.
     One(T),
     /// `all`.
     All,
@@ -16,7 +15,6 @@ pub enum Pick<T> {
 /// The root that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root {
-    /// This rank.
     One(usize),
     /// Every rank in turn: `all`, or -1.
     All,

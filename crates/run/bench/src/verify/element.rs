@@ -46,7 +46,6 @@ impl Float {
         1.0 + fraction as f64 / (1u64 << (self.precision - 1)) as f64
     }
 
-    /// Any number of moderate size.
     fn any(self, random: u64) -> f64 {
         let (low, high) = (self.exponents.0.max(-14), self.exponents.1.min(14));
         let exponent = low + ((random >> 54) % (high - low + 1) as u64) as i32;

@@ -10,9 +10,7 @@ pub enum Stream {
     From(usize),
     /// What the rank itself gives to a reduction.
     Given,
-    /// What must come of it.
     Reduced,
-    /// Nothing: zeros.
     Zero,
 }
 
@@ -29,26 +27,20 @@ impl Stream {
 /// Elements that follow one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Of which data.
     pub stream: Stream,
     /// From which of its elements on.
     pub start: usize,
-    /// How many.
     pub count: usize,
 }
 
 /// Whose buffers, in which operation.
 #[derive(Debug, Clone, Copy)]
 pub struct RankBuffers<'a> {
-    /// Which collective.
     pub collective: Collective,
-    /// How large it is.
     pub shape: &'a Shape,
     /// Bytes of an element.
     pub element: usize,
-    /// Whose.
     pub rank: usize,
-    /// Of how many.
     pub nranks: usize,
     /// The root, for those collectives that have one.
     pub root: usize,

@@ -4,7 +4,6 @@ use crate::threads::{Fault, Job, Printed};
 use busbw_ingest::read_bytes;
 use busbw_model::{BenchTable, Check, Collective};
 
-/// The table as busbw reads it.
 pub fn table(printed: &Printed) -> BenchTable {
     let run = read_bytes(&[("bench.log", printed.text.as_bytes())]).unwrap();
     assert!(run.problems.is_empty(), "{:?}", run.problems);

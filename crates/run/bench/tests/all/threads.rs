@@ -278,7 +278,6 @@ fn reduce(operation: &Operation<'_>, inputs: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// A job of threads.
 pub struct Job {
     pub collective: Collective,
     pub nranks: usize,

@@ -77,8 +77,8 @@ pub(super) fn slow_end(run: &LinkRun, matrix: &Matrix, slow: &SlowEnd) -> Findin
     };
     let all = matrix.median().map(|median| format!(" The median of all links is {} Gbit/s.", gbit(median)));
     let explanation = format!(
-        "Nearly all links of {name} are slow and links between the others are not: the cause is at this host, its cable or \
-         its port of the switch, not on the way between two hosts. A collective over all hosts runs at its speed.{why}{}",
+        "Nearly all links of {name} are slow, and the links between the others are not. So the cause is this host, \
+         its cable or its switch port, not the path between two hosts. A collective over all hosts runs at this speed.{why}{}",
         all.unwrap_or_default()
     );
     let nic = run.ends.get(slow.end).map(|end| end.nic.clone()).unwrap_or_default();
@@ -104,11 +104,11 @@ pub(super) fn slow_link(run: &LinkRun, slow: &SlowLink) -> Finding {
     let (own, others) = (gbit(slow.cell.gbit_s), gbit(slow.others_gbit_s));
     let title = format!("the link {from} {arrow} {to} is slow: {own} Gbit/s{back}, where others carry {others}");
     let explanation = format!(
-        "{from} and {to} are as fast as the others with other hosts, so that the cause is on the way between them: a link \
-         between switches, a hash that puts several flows on one link, or a cable with errors."
+        "{from} and {to} are fast with other hosts, so the cause is on the path between them: \
+         a link between switches, a hash that puts several flows on one link, or a cable with errors."
     );
     let remedy = texts([
-        "Measure again: a hash may fall differently, a bad cable does not.",
+        "Measure again: a hash may choose other links, a bad cable stays slow.",
         "Look at the error counters of the switch ports between the two hosts.",
     ]);
     Finding { remedy, ..finding(Code::FabricCongestion, Severity::Error, 0.7, title, &explanation) }
@@ -137,14 +137,14 @@ pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
     let title = format!("links reach {percent:.0}% of the NICs' {rate} Gbit/s");
     let (explanation, remedy) = match run.transport {
         LinkTransport::Rdma => (
-            "A write of perftest fills at least nine tenths of a healthy port.",
+            "On a healthy port, perftest's write reaches at least 90% of the rate.",
             texts([
                 "Look at PCIe width and speed, MTU and NUMA node of the NICs: `busbw check`",
                 "Try more queue pairs and larger messages: `busbw link --rdma --flows 1,2,4,8 --size 8M …`",
             ]),
         ),
         LinkTransport::Tcp => (
-            "Over TCP the CPU is often the limit: look whether a core is busy all the time. RDMA does without it.",
+            "Over TCP the CPU is often the limit: check whether a core is always busy. RDMA does not need the CPU.",
             texts([
                 "Look at MTU (9000), offloads and queues of the NICs: `busbw check`",
                 "Measure over RDMA, where the NICs can: `busbw link --rdma …`",
@@ -168,17 +168,16 @@ pub(super) fn losses(run: &LinkRun) -> Option<Finding> {
     }
     if let Some((link, figures)) = worst(run, &late) {
         let title = format!("answers came late between {}: {}", between(run, link), counters(figures));
-        let explanation = "These counters move when an answer is waited for too long and the request is sent again; no \
-                           packet was seen missing. A busy or slow host does that as well as a path that loses the last \
-                           packets of messages.";
+        let explanation = "These counters increase when an answer takes too long and the request is retransmitted. No packet was reported \
+                           missing. The cause is a busy or slow host, or a path that loses the last packets of messages.";
         return Some(finding(Code::IbTransportError, Severity::Info, 0.5, title, explanation));
     }
     let (link, figures) = worst(run, &|figures| figures.resent_share.unwrap_or(0.0))?;
     let share = figures.resent_share.filter(|share| *share >= RESENT)?;
     let (from, to) = (run.name(link.from), run.name(link.to));
-    let title = format!("TCP sent {:.1}% of its segments from {from} to {to} again", share * 100.0);
-    let explanation = "Segments are lost where something on the way drops what comes too fast, be it a full queue, a limit \
-                       per flow or a bad cable; all connections of the host count.";
+    let title = format!("TCP retransmitted {:.1}% of segments from {from} to {to}", share * 100.0);
+    let explanation = "Something on the path drops segments: a full queue, a limit per \
+                       flow or a bad cable. All connections of the host are counted.";
     Some(finding(Code::SocketTuning, Severity::Info, 0.6, title, explanation))
 }
 
@@ -199,11 +198,11 @@ fn counters(figures: &LinkFigures) -> String {
 
 fn packets_lost(run: &LinkRun, link: &Link, figures: &LinkFigures) -> Finding {
     let title = format!("packets were lost between {}: {}", between(run, link), counters(figures));
-    let explanation = "These counters of the RDMA devices stand still where no packet is lost or comes out of order. RoCE \
-                       sends all again from the lost one on, so that little loss costs much.";
+    let explanation = "These counters of the RDMA devices increase only when packets are lost or out of \
+                       order. RoCE retransmits everything from the lost packet on, so a small loss is expensive.";
     let remedy = texts([
         "Look for discards and errors at the NICs and the switch ports between the two hosts.",
-        "Set up priority flow control or ECN for the traffic class of RoCE, alike on NICs and switches.",
+        "Set up priority flow control or ECN for RoCE's traffic class, the same on NICs and switches.",
     ]);
     Finding { remedy, ..finding(Code::RoceConfig, Severity::Warning, 0.85, title, explanation) }
 }
@@ -212,7 +211,6 @@ fn packets_lost(run: &LinkRun, link: &Link, figures: &LinkFigures) -> Finding {
 struct LimitedFlows {
     from: usize,
     to: usize,
-    /// What one flow carries.
     one_gbit_s: f64,
     /// How many flows carry most, and how much.
     best: (u32, f64),
@@ -255,7 +253,7 @@ pub(super) fn flow_limit(run: &LinkRun) -> Option<Finding> {
                  move more. NCCL's socket transport opens one socket per connection unless it is told otherwise or knows \
                  the cloud.",
                 vec![format!(
-                    "Have NCCL use more sockets: `export NCCL_SOCKET_NTHREADS={threads} NCCL_NSOCKS_PERTHREAD={}`",
+                    "Let NCCL use more sockets: `export NCCL_SOCKET_NTHREADS={threads} NCCL_NSOCKS_PERTHREAD={}`",
                     flows.div_ceil(threads)
                 )],
             )
@@ -263,13 +261,12 @@ pub(super) fn flow_limit(run: &LinkRun) -> Option<Finding> {
         LinkTransport::Rdma => (
             "Bandwidth grows with the number of queue pairs: a switch hashes each onto one of several links, or a limit of \
              the NIC holds per queue pair.",
-            vec![format!("Have NCCL use more queue pairs: `export NCCL_IB_QPS_PER_CONNECTION={flows}`")],
+            vec![format!("Let NCCL use more queue pairs: `export NCCL_IB_QPS_PER_CONNECTION={flows}`")],
         ),
     };
     Some(Finding { remedy, ..finding(Code::SocketTuning, Severity::Info, 0.8, title, explanation) })
 }
 
-/// Nothing stands out.
 pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
     let rates = || run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s));
     let (least, most) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);

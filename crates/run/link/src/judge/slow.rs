@@ -38,7 +38,6 @@ pub(super) enum Side {
 pub(super) struct SlowEnd {
     pub end: usize,
     pub side: Side,
-    /// The median of its slow side.
     pub gbit_s: f64,
     /// What links that do not touch it carry, by [`typical`].
     pub others_gbit_s: f64,
@@ -50,7 +49,6 @@ pub(super) struct SlowLink {
     pub cell: Cell,
     /// The other direction, where that is slow too.
     pub back_gbit_s: Option<f64>,
-    /// The median of the others.
     pub others_gbit_s: f64,
 }
 
@@ -80,7 +78,6 @@ impl Matrix {
         Matrix { ends: run.ends.len(), cells: run.links.iter().filter_map(cell).collect() }
     }
 
-    /// The median of all.
     pub fn median(&self) -> Option<f64> {
         median(self.cells.iter().map(|cell| cell.gbit_s))
     }

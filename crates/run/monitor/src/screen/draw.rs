@@ -16,13 +16,12 @@ const KEYS: &str = "q quit  s sort  f freeze  m mean  Enter counters  < > interv
 const SMALL: u16 = 14;
 
 impl Screen {
-    /// Draws everything.
     pub fn draw(&self, frame: &mut Frame) {
         let rows = self.rows();
         let area = frame.area();
         let ports = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(1);
         let panes = if area.height < SMALL { Constraint::Length(1) } else { Constraint::Min(7) };
-        // Ports take what they need and leave the panes their least.
+        // Ports get the lines they need, but leave the panes their minimum.
         let most = area.height.saturating_sub(if area.height < SMALL { 4 } else { 11 });
         let parts = Layout::vertical([
             Constraint::Length(1),

@@ -20,13 +20,9 @@ const MEAN_OF: usize = 10;
 /// What a key asks of the session; the rest the screen does by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing.
     Nothing,
-    /// To end.
     Quit,
-    /// A sample less often.
     Slower,
-    /// A sample more often.
     Faster,
 }
 
@@ -83,7 +79,6 @@ enum Over {
     Counters,
 }
 
-/// The screen.
 #[derive(Debug, Default)]
 pub struct Screen {
     latest: Moment,
@@ -102,7 +97,6 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// An empty screen.
     pub fn new(note: String) -> Self {
         Screen { note, ..Screen::default() }
     }
@@ -120,7 +114,6 @@ impl Screen {
         (self.latest, self.past) = (moment, alerts);
     }
 
-    /// Does what a key says.
     pub fn key(&mut self, key: KeyEvent) -> Asked {
         if key.kind == KeyEventKind::Release {
             return Asked::Nothing;

@@ -44,7 +44,7 @@ pub fn alerts_and_owners(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)
         Layout::vertical([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(area)
     };
     let shown = if alerts.is_empty() {
-        vec![Line::from("no counter moved that should not").dim()]
+        vec![Line::from("no error counter increased").dim()]
     } else {
         alerts.iter().flat_map(|(alert, stands)| alert_lines(alert, *stands)).collect()
     };

@@ -1,4 +1,4 @@
-//! In what runs differ beside their speed: network, environment, versions, how the test was made.
+//! Differences of runs other than speed: network, environment, versions, how the test was made.
 
 use super::measured::Measured;
 use busbw_model::{BenchTable, Carrier, Difference, DifferenceKind, Run};
@@ -17,7 +17,7 @@ pub fn between(measured: &[Measured]) -> Vec<Difference> {
         })
     });
     let setup = SETUP.iter().filter_map(|(name, kind, value)| {
-        // What one run does not tell is no difference.
+        // A value that one run does not state is not a difference.
         let difference = differing(*kind, name, measured, |run| value(run.table(), &run.subject.run))?;
         (difference.values.iter().flatten().count() > 1).then_some(difference)
     });

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 /// What one run measured, by size.
 pub struct Measured<'a> {
-    /// The run.
     pub subject: &'a Subject,
     table: &'a BenchTable,
     /// Rows by size; several where the run measured it several times.
@@ -55,7 +54,6 @@ impl<'a> Measured<'a> {
         self.rows.keys().copied()
     }
 
-    /// The rows of a size.
     pub fn at(&self, size: Bytes) -> Option<&[&'a BenchRow]> {
         self.rows.get(&size).map(Vec::as_slice)
     }

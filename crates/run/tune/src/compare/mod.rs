@@ -1,4 +1,4 @@
-//! Runs of one test side by side: who is faster at which sizes, by how much, and what else differs.
+//! Compares runs of one test: which is faster at which sizes, by how much, and what else differs.
 
 mod contest;
 mod differences;
@@ -22,75 +22,45 @@ const CONFIDENCE: f64 = 0.95;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// Nothing to hold against each other.
-    #[error("one run is no comparison; name two or more")]
+    #[error("a comparison needs two runs or more")]
     OnlyOne,
     /// A run without a table of the test.
     #[error("{name}: no table{of}; give the output of nccl-tests or of busbw bench")]
     NoTable {
-        /// The run.
         name: String,
         /// ` of all_reduce`, where one was asked for.
         of: String,
     },
-    /// A run of several tests.
     #[error("{name}: holds several tests: {tests}; choose one with --collective, or give files with one test each")]
-    SeveralTests {
-        /// The run.
-        name: String,
-        /// What they are.
-        tests: String,
-    },
+    SeveralTests { name: String, tests: String },
     /// A run whose rows of one size are no repetitions.
-    #[error("{name}: measured {size} with several {what}, which are no repetitions; measure one of them")]
+    #[error("{name}: measured {size} with several {what}, which are not repetitions; measure one of them")]
     SeveralKinds {
-        /// The run.
         name: String,
-        /// The size.
         size: Bytes,
         /// `datatypes (-d)`.
         what: &'static str,
     },
-    /// Different collectives.
     #[error(
         "{first} measured {first_test} and {other} {other_test}: their speeds are not comparable; compare runs of one \
          collective, or use --anyway"
     )]
     Collectives {
-        /// The first run.
         first: String,
-        /// What it measured.
         first_test: String,
-        /// The other.
         other: String,
         /// What that measured.
         other_test: String,
     },
-    /// Different numbers of ranks.
     #[error(
-        "{first} has {first_ranks} ranks and {other} {other_ranks}: their times are not comparable; compare runs of as many \
-         ranks, or use --anyway"
+        "{first} has {first_ranks} ranks and {other} {other_ranks}: their times are not comparable; compare runs with the same number of ranks, or use --anyway"
     )]
-    Ranks {
-        /// The first run.
-        first: String,
-        /// Its ranks.
-        first_ranks: u32,
-        /// The other.
-        other: String,
-        /// Its ranks.
-        other_ranks: u32,
-    },
+    Ranks { first: String, first_ranks: u32, other: String, other_ranks: u32 },
     /// Runs without a size in common.
     #[error("no size was measured in {first} and in {other}; measure both with the same -b, -e and -f")]
-    NoCommonSize {
-        /// The first run.
-        first: String,
-        /// The other.
-        other: String,
-    },
+    NoCommonSize { first: String, other: String },
 }
 
-/// What is compared.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
     /// The collective, of runs that hold several.
@@ -167,11 +137,13 @@ fn method(measured: &[Measured]) -> String {
     let even = contest::EVEN_PCT;
     if measured.iter().all(|run| run.repetitions() > 1) {
         format!(
-            "{TEST} at {:.0}% confidence and a difference of at least {even:.0}%; intervals: {INTERVAL}, 95%",
+            "{TEST} at {:.0}% confidence; differences under {even:.0}% are ignored; intervals: {INTERVAL}, 95%",
             CONFIDENCE * 100.0
         )
     } else {
-        format!("a difference of at least {even:.0}%: without repetitions of every run there is no test")
+        format!(
+            "Differences under {even:.0}% are ignored: not every run was repeated, so there is no significance test."
+        )
     }
 }
 

@@ -14,13 +14,12 @@ const START: u64 = 256;
 pub struct Saved {
     /// Its tables, versions and variables.
     pub run: Run,
-    /// What was found then.
     pub findings: Vec<(Code, String)>,
 }
 
 /// The saved run of a file; `None` where the file is something else.
 pub fn read(path: &Path) -> Result<Option<Saved>, SubjectError> {
-    // What cannot be opened is told by who reads it as a log.
+    // If the file cannot be opened, reading it as a log reports the error.
     let Ok(mut file) = File::open(path).map(|file| file.take(START)) else { return Ok(None) };
     let mut start = Vec::new();
     if !path.is_file() || file.read_to_end(&mut start).is_err() || Schema::of(&start) != Some(Schema::Explain) {

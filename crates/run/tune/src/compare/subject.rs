@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 pub struct Subject {
     /// The path as given.
     pub name: String,
-    /// What it says.
     pub run: Run,
     /// What `explain` makes of it: code and title.
     pub findings: Vec<(Code, String)>,
@@ -22,28 +21,15 @@ pub struct Subject {
 /// Why a run cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SubjectError {
-    /// A file cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A folder cannot be listed.
     #[error("{}: {source}", path.display())]
-    Folder {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A folder without files.
+    Folder { path: PathBuf, source: io::Error },
     #[error("{}: no files in it; give the output of a run", .0.display())]
     EmptyFolder(PathBuf),
     /// A saved result that cannot be read.
     #[error("{}: {reason}", path.display())]
-    Saved {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    Saved { path: PathBuf, reason: String },
 }
 
 impl Subject {

@@ -82,7 +82,7 @@ impl Condition {
         match condition.tree {
             Tree::Binary(operator, ..) if !operator.is_arithmetic() => Ok(condition),
             Tree::Not(_) => Ok(condition),
-            _ => Err("it compares nothing; use ==, !=, <, <=, > or >=".into()),
+            _ => Err("it has no comparison; use ==, !=, <, <=, > or >=".into()),
         }
     }
 
@@ -157,7 +157,7 @@ impl Operator {
             (Operator::Equal, ..) => Value::Truth(a == b),
             (Operator::Unequal, ..) => Value::Truth(a != b),
             (_, Value::Number(a), Value::Number(b)) => self.of_numbers(*a, *b),
-            // Text is neither more nor less than anything.
+            // Texts have no order.
             _ => Value::Truth(false),
         }
     }
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
     fn operand(&mut self) -> Result<Tree, String> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(format!("more than {DEEPEST} parentheses in each other"));
+            return Err(format!("more than {DEEPEST} nested parentheses"));
         }
         let tree = self.shallow_operand();
         self.depth -= 1;

@@ -40,66 +40,40 @@ pub enum SpaceError {
     /// No such built-in space, and no such file.
     #[error("{0}: no space of that name and no such file; choose one of {names}, or name a TOML file", names = NAMES.join(", "))]
     NotFound(String),
-    /// The file cannot be read.
     #[error("{0}")]
     File(String),
-    /// Nothing to vary.
     #[error("the space is empty: it has no variables; name a space, a TOML file, or --var NAME=VALUE,VALUE")]
     Empty,
-    /// A variable without values.
     #[error("{0}: has no values to try; write {0}=VALUE,VALUE")]
     NoValues(String),
-    /// A variable twice.
     #[error("{0}: is there twice; give its values in one place")]
     Twice(String),
     /// A name that the environment cannot hold.
-    #[error("'{0}' is no name of a variable: letters, digits and _ are, and a digit is not first")]
+    #[error("'{0}' is not a variable name: use letters, digits and _, and do not start with a digit")]
     BadName(String),
     /// A variable of NCCL's that it does not have.
-    #[error("{name}: NCCL reads no such variable{meant}; correct it, or use --unchecked if a plugin reads it", meant = nearest.as_ref().map(|n| format!(", but {n}")).unwrap_or_default())]
-    Unknown {
-        /// The name.
-        name: String,
-        /// What may be meant.
-        nearest: Option<String>,
-    },
+    #[error("NCCL has no variable {name}.{meant} If a plugin reads it, use --unchecked", meant = nearest.as_ref().map(|n| format!(" Did you mean {n}?")).unwrap_or_default())]
+    Unknown { name: String, nearest: Option<String> },
     /// A value beyond what NCCL takes.
     #[error("{name}={value}: {reason}")]
-    Limit {
-        /// The variable.
-        name: String,
-        /// The value.
-        value: String,
-        /// What is allowed.
-        reason: String,
-    },
+    Limit { name: String, value: String, reason: String },
     /// A condition that cannot be read.
     #[error("condition {0}")]
     Condition(String),
     /// A condition over a variable that the space does not vary.
     #[error("condition '{condition}': {name} is no variable of this space{order}; it has {known}")]
     Foreign {
-        /// The condition.
         condition: String,
-        /// The name.
         name: String,
         /// ` before this one` for a condition of a variable.
         order: &'static str,
-        /// The variables that there are.
         known: String,
     },
-    /// No combination is allowed.
     #[error("the space is contradictory: {} {constraints}", match combinations {
-        1 => "its only combination does not fulfil".to_string(),
-        count => format!("none of its {count} combinations fulfils"),
+        1 => "its only combination does not satisfy".to_string(),
+        count => format!("none of its {count} combinations satisfies"),
     })]
-    Contradictory {
-        /// How many there are.
-        combinations: usize,
-        /// What they had to fulfil.
-        constraints: String,
-    },
-    /// Too many.
+    Contradictory { combinations: usize, constraints: String },
     #[error("the space has more than {} settings; leave out values, or add constraints", MOST_SETTINGS)]
     TooLarge,
 }
@@ -274,11 +248,15 @@ mod tests {
             (&[], &[], "the space is empty"),
             (&["A="], &[], "A: has no values"),
             (&["A=1"], &["B < 2"], "B is no variable of this space"),
-            (&["A=1,2"], &["A > 2"], "contradictory: none of its 2 combinations fulfils 'A > 2'"),
-            (&["NCCL_SOCKET_NTHREAD=1"], &[], "NCCL reads no such variable, but NCCL_SOCKET_NTHREADS"),
+            (&["A=1,2"], &["A > 2"], "contradictory: none of its 2 combinations satisfies 'A > 2'"),
+            (
+                &["NCCL_SOCKET_NTHREAD=1"],
+                &[],
+                "NCCL has no variable NCCL_SOCKET_NTHREAD. Did you mean NCCL_SOCKET_NTHREADS?",
+            ),
             (&["NCCL_SOCKET_NTHREADS=17"], &[], "numbers from 1 to 16"),
             (&["NCCL_PROTO=Fast"], &[], "choose one of LL, LL128, Simple"),
-            (&["1A=2"], &[], "no name of a variable"),
+            (&["1A=2"], &[], "not a variable name"),
             (&["A=1"], &["A <"], "it ends where"),
         ];
         for (variables, constraints, says) in cases {

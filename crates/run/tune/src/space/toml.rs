@@ -49,7 +49,6 @@ impl Scalar {
     }
 }
 
-/// Reads the file of that path.
 pub fn read(path: &str) -> Result<Space, SpaceError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -65,7 +64,6 @@ pub fn read(path: &str) -> Result<Space, SpaceError> {
     })
 }
 
-/// Reads the text of a file.
 pub fn parse(name: &str, text: &str) -> Result<Space, SpaceError> {
     let file: File = ::toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1);

@@ -7,11 +7,8 @@ use super::{Condition, SpaceError};
 pub struct Variable {
     /// `NCCL_SOCKET_NTHREADS`.
     pub name: String,
-    /// Values to try.
     pub values: Vec<String>,
-    /// What it does.
     pub meaning: Option<String>,
-    /// What it may be.
     pub limits: Limits,
     /// When it is set at all: where this does not hold it is left to NCCL.
     pub when: Option<Condition>,
@@ -22,9 +19,7 @@ pub struct Variable {
 /// What values a variable may have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
-    /// The least number.
     pub min: Option<f64>,
-    /// The greatest.
     pub max: Option<f64>,
     /// The words, where it takes words.
     pub words: Vec<String>,

@@ -15,8 +15,8 @@ pub fn compare(comparison: &RunComparison) -> String {
         section("Runs", &runs(comparison)),
         section("busbw by size", &(curves(comparison) + &rows(comparison))),
         comparison.contests.iter().map(contest).collect(),
-        section("In what else they differ", &differences(comparison)),
-        section("What explain says of each", &findings(comparison)),
+        section("Other differences", &differences(comparison)),
+        section("What explain says about each run", &findings(comparison)),
     ]
     .concat();
     page(&Frame { class: "compared", badge: "compared", title: &comparison.summary, command: "compare" }, &body)
@@ -103,6 +103,6 @@ fn findings(comparison: &RunComparison) -> String {
     let rows = comparison.runs.iter().enumerate().flat_map(|(index, run)| {
         words::telling(run).map(move |(code, title)| vec![letter(index), title.clone(), code.as_str().to_string()])
     });
-    let method = format!("<p class=\"muted\">Speeds are told apart by {}.</p>\n", escape(&comparison.method));
+    let method = format!("<p class=\"muted\">{}</p>\n", escape(&comparison.method));
     table(&["run", "finding", "code"], rows) + &method
 }

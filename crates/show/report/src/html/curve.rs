@@ -37,11 +37,8 @@ pub(super) struct Curve<'a> {
 pub(super) struct Line {
     /// What it shows: `out-of-place`, `expected`.
     pub name: String,
-    /// Its class, which colours it.
     pub class: String,
-    /// Its points by size.
     pub points: Vec<(Bytes, GBps)>,
-    /// Whether each point has a dot.
     pub dots: bool,
 }
 
@@ -56,7 +53,6 @@ impl Line {
         Line { name: name.into(), class: name.into(), points, dots: false }
     }
 
-    /// The same with dots.
     pub fn dotted(self) -> Self {
         Line { dots: true, ..self }
     }

@@ -86,7 +86,6 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
 struct Frame<'a> {
     /// The class of the head, which colours it.
     class: &'a str,
-    /// The word before the title.
     badge: &'a str,
     /// The sentence that says it all.
     title: &'a str,

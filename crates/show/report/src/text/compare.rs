@@ -1,10 +1,10 @@
-//! Runs side by side as text: who they are, their busbw by size, where one is faster, in what else they differ.
+//! A comparison of runs as text: the runs, their busbw by size, where one is faster, and other differences.
 
 use super::Style;
 use super::page::{Page, paint};
 use crate::letters::{letter, times};
 use crate::style::{clip, columns, left, right};
-use crate::words::{comparison as words, counted};
+use crate::words::comparison as words;
 use busbw_model::{ComparedCell, ComparedRow, Contest, Faster, RunComparison, SizeRange};
 
 /// A name of a run, a variable or a value is cut to this.
@@ -62,7 +62,7 @@ fn contests(page: &mut Page, comparison: &RunComparison) {
             page.indented(2, &small);
         }
     }
-    page.indented(2, &format!("told apart by {}", comparison.method));
+    page.indented(2, &comparison.method);
 }
 
 fn ranges(page: &mut Page, contest: &Contest) {
@@ -85,9 +85,9 @@ fn paint_of(range: &SizeRange) -> anstyle::Style {
 
 fn differences(page: &mut Page, comparison: &RunComparison) {
     let differences = &comparison.differences;
-    page.heading(&format!("Beside their speed they differ in {}", counted(differences.len(), "thing")));
+    page.heading(&format!("Other differences ({})", differences.len()));
     if differences.is_empty() {
-        page.indented(2, "Nothing that the inputs tell: the same variables, versions and setup, as far as they say.");
+        page.indented(2, "None found: variables, versions and setup are the same, if the inputs state them.");
     }
     let width = differences.iter().map(|d| columns(&d.name)).max().unwrap_or(0).min(MAX_NAME);
     for difference in differences {
@@ -100,7 +100,7 @@ fn differences(page: &mut Page, comparison: &RunComparison) {
 }
 
 fn causes(page: &mut Page, comparison: &RunComparison) {
-    page.heading("What explain says of each");
+    page.heading("What explain says about each run");
     for (index, run) in comparison.runs.iter().enumerate() {
         for (code, title) in words::telling(run) {
             page.indented(2, &format!("{}  {title} [{}]", letter(index), code.as_str()));

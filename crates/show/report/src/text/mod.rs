@@ -88,7 +88,7 @@ pub fn advice(advice: &[Advice], style: &Style) -> String {
     let mut page = Page::new(*style);
     page.heading("What to run next");
     if advice.is_empty() {
-        page.indented(2, "Nothing: the input tells all that busbw would ask for.");
+        page.indented(2, "Nothing: the input answers all questions.");
     }
     for (at, advice) in advice.iter().enumerate() {
         page.indented(2, &format!("{}. {}", at + 1, advice.question));

@@ -37,7 +37,6 @@ impl Page {
         Page { out: String::new(), color: style.color, width: style.width.clamp(60, 200) }
     }
 
-    /// Columns of the page.
     pub fn width(&self) -> usize {
         self.width
     }
@@ -56,7 +55,6 @@ impl Page {
         self.out.push_str(&clean(text));
     }
 
-    /// Text in a colour.
     pub fn styled(&mut self, style: anstyle::Style, text: &str) {
         let styled = self.color && style != paint::PLAIN && !text.is_empty();
         if styled {
@@ -82,7 +80,6 @@ impl Page {
         self.end_line();
     }
 
-    /// One line, cut to the width.
     pub fn clipped(&mut self, indent: usize, text: &str) {
         self.text(&" ".repeat(indent));
         let text = clean_line(text);

@@ -52,10 +52,11 @@ pub(crate) fn small(contest: &Contest) -> Option<String> {
     ))
 }
 
-/// What the columns are.
 pub(crate) fn columns_in_words(repeated: bool) -> String {
     let means = if repeated { "; means with their 95% interval where a size was measured repeatedly" } else { "" };
-    format!("The better of in-place and out-of-place{means}. Ratios follow from the times, which tables round less.")
+    format!(
+        "The better of in-place and out-of-place{means}. Ratios use the time column, which has more digits than busbw."
+    )
 }
 
 /// The findings of a run that tell why it is as it is, the first first.

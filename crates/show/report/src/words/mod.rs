@@ -61,7 +61,6 @@ pub(crate) fn host_of(run: &Run, comm: &Communicator, rank: u32) -> String {
     comm.node_of(rank).map_or_else(|| "?".into(), |node| host(run, node))
 }
 
-/// The name of a node by index.
 pub(crate) fn host(run: &Run, node: u32) -> String {
     match run.nodes.get(node as usize) {
         Some(node) if !node.host.is_empty() => clean_line(&node.host).into_owned(),

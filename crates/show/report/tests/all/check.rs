@@ -31,7 +31,7 @@ fn checked() -> Checked {
         let acs = item(Area::Pcie, "ACS", host, "", "");
         items.push(CheckItem { outcome: Outcome::Skip, why: Some("root only".into()), ..acs });
     }
-    let remedy = Some("Log in without a password: `ssh h6 true`".into());
+    let remedy = Some("Check passwordless ssh: `ssh h6 true`".into());
     let hello = item(Area::Mpi, "hello", "h6", "", "no answer within 60 s");
     items.push(CheckItem { outcome: Outcome::Fail, remedy, ..hello });
     let differ = vec![("h2".into(), "1500".into()), ("h4".into(), "1500".into()), ("h5".into(), "1400".into())];

@@ -116,7 +116,6 @@ impl Book {
         Ok(Book::of(all))
     }
 
-    /// The causes, in their order.
     pub fn causes(&self) -> &[Cause] {
         &self.causes
     }
@@ -137,7 +136,6 @@ impl Book {
         book
     }
 
-    /// A cause by its number.
     pub fn cause(&self, index: usize) -> &Cause {
         &self.causes[index]
     }

@@ -6,7 +6,6 @@ use crate::cluster::hardware::{BoardWiring, Pcie};
 use crate::cluster::{CpuVendor, Generation, GpuLinks, environment};
 use busbw_model::{GBps, PathType};
 
-/// Completes the links.
 pub(super) fn complete(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
     let domain = facts.links.domain.or(facts.gpu.model.and_then(|model| model.domain));
     match kind(facts, domain, notes) {
@@ -37,7 +36,9 @@ fn kind(facts: &Facts, domain: Option<usize>, notes: &mut Vec<String>) -> LinkKi
         return LinkKind::Single;
     }
     if nvlink_off {
-        notes.push("NCCL's variables switch P2P off, NVLink included, so GPUs exchange over host memory.".to_string());
+        notes.push(
+            "NCCL's variables turn P2P off, including NVLink, so GPUs exchange data through host memory.".to_string(),
+        );
         return LinkKind::Pcie;
     }
     let wiring = facts.machine.and_then(|m| m.links).or(facts.gpu.model.map(|model| model.wiring));
@@ -51,7 +52,7 @@ fn kind(facts: &Facts, domain: Option<usize>, notes: &mut Vec<String>) -> LinkKi
         }
         _ => (LinkKind::Pcie, "over PCIe"),
     };
-    notes.push(format!("The GPUs of a host are taken to be joined {words}, as usual for {}.", hardware_name(facts)));
+    notes.push(format!("The GPUs of a host are connected {words}, usual for {}.", hardware_name(facts)));
     kind
 }
 
@@ -70,11 +71,7 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
             Generation::Blackwell => GBps(900.0),
         },
     };
-    notes.push(format!(
-        "NVLink is taken to carry {} GB/s per GPU and direction, as usual for {}.",
-        rate.0,
-        hardware_name(facts)
-    ));
+    notes.push(format!("NVLink of {} GB/s per GPU and direction, usual for {}.", rate.0, hardware_name(facts)));
     rate
 }
 
@@ -99,7 +96,7 @@ fn bridged(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
         return GpuLinks::NvLinkMesh { per_gpu: nvlink(facts, notes) };
     }
     notes.push(format!(
-        "NVLink bridges join {joined} GPUs each, so what all {} GPUs exchange crosses PCIe.",
+        "An NVLink bridge connects {joined} GPUs, so traffic between all {} GPUs crosses PCIe.",
         facts.gpus_per_node
     ));
     GpuLinks::Pcie { per_gpu: pcie(facts, notes).rate(), peer_to_peer: peer_to_peer(facts, notes) }
@@ -113,7 +110,7 @@ fn pcie(facts: &Facts, notes: &mut Vec<String>) -> Pcie {
         Some(model) => model.pcie(),
         None => Pcie { generation: pcie_generation(facts.gpu.generation), lanes: 16 },
     };
-    notes.push(format!("Each GPU is taken to have {pcie}, as usual for {}.", hardware_name(facts)));
+    notes.push(format!("{pcie} per GPU, usual for {}.", hardware_name(facts)));
     pcie
 }
 
@@ -142,9 +139,7 @@ fn peer_to_peer(facts: &Facts, notes: &mut Vec<String>) -> bool {
     let level = environment.get("NCCL_P2P_LEVEL").and_then(|level| environment::level(level)).unwrap_or(default);
     // What a machine should reach is asked for one that is set up well, so an unknown path is no reason against it.
     let Some(path) = facts.links.path else {
-        notes.push(
-            "GPUs are taken to reach each other directly over PCIe (P2P), as they do on one PCIe switch.".to_string(),
-        );
+        notes.push("GPUs reach each other directly over PCIe (P2P), as on one PCIe switch.".to_string());
         return true;
     };
     path <= level

@@ -10,7 +10,6 @@ use super::hardware::BoardWiring;
 use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Wiring};
 use busbw_model::{GBps, counted};
 
-/// Completes a cluster.
 pub(super) fn complete(mut facts: Facts) -> Cluster {
     let mut notes = std::mem::take(&mut facts.assumptions);
     let links = links::complete(&facts, &mut notes);
@@ -79,7 +78,7 @@ fn cpu(facts: &Facts, notes: &mut Vec<String>) -> Cpu {
             CpuVendor::Unknown => "unknown",
         };
         let processors = counted(sockets, &format!("{name} processor"));
-        notes.push(format!("A host is taken to have {processors}, as usual for {}.", hardware_name(facts)));
+        notes.push(format!("{processors} per host, usual for {}.", hardware_name(facts)));
     }
     Cpu { vendor, sockets, socket_link: facts.cpu.link.unwrap_or_else(|| socket_link(vendor, facts.gpu.generation)) }
 }
@@ -102,7 +101,7 @@ fn fabric(facts: &Facts, nics: Option<&Nics>, notes: &mut Vec<String>) -> Fabric
         return stated.clone();
     }
     let Some(nics) = nics else { return Fabric { wiring: Wiring::SingleSwitch, routing: Routing::Hash } };
-    notes.push("The fabric is taken to be without bottleneck, as if all NICs were on one switch.".to_string());
+    notes.push("No bottleneck in the fabric, as if all NICs were on one switch.".to_string());
     // EFA's SRD sprays packets over paths, and Slingshot routes adaptively.
     let adaptive = matches!(nics.transport, NetTransport::Efa | NetTransport::Slingshot);
     Fabric { wiring: Wiring::SingleSwitch, routing: if adaptive { Routing::Adaptive } else { Routing::Hash } }

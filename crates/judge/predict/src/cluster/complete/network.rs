@@ -16,17 +16,17 @@ pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes:
         StatedTransport::Unknown if one_domain && facts.network.count.is_none() => return None,
         StatedTransport::Unknown => {
             let transport = machine.and_then(|machine| machine.transport).unwrap_or(NetTransport::InfiniBand);
-            notes.push(format!("The network is taken to be {}.", transport.name()));
+            notes.push(format!("Network: {}.", transport.name()));
             transport
         }
     };
     let count = facts.network.count.or(machine.and_then(|machine| machine.nics)).unwrap_or_else(|| {
-        notes.push(format!("A host is taken to have one NIC per GPU: {}.", facts.gpus_per_node));
+        notes.push(format!("{} NICs per host, one per GPU.", facts.gpus_per_node));
         facts.gpus_per_node
     });
     let rate = facts.network.rate.or(machine.and_then(|machine| machine.nic_rate())).unwrap_or_else(|| {
         let rate = usual_nic(facts);
-        notes.push(format!("A NIC is taken to carry {} Gbit/s, as usual with such GPUs.", rate.gbit_per_s()));
+        notes.push(format!("NICs of {} Gbit/s, usual with these GPUs.", rate.gbit_per_s()));
         rate
     });
     let place = place(facts, links, count, notes);
@@ -73,7 +73,7 @@ fn place(facts: &Facts, links: &GpuLinks, count: usize, notes: &mut Vec<String>)
     } else {
         PathType::Node
     };
-    notes.push(format!("The path between a NIC and its nearest GPU is taken to be {path}."));
+    notes.push(format!("Path from a NIC to its nearest GPU: {path}."));
     NicPlace { path, assumed: true }
 }
 
@@ -98,7 +98,7 @@ fn gpu_direct(facts: &Facts, transport: NetTransport, place: NicPlace, notes: &m
     }
     // What a machine should reach is asked for one that is set up well, so an assumed path is no reason against it.
     if place.assumed {
-        notes.push("GPUDirect RDMA is taken to be on: NICs read and write GPU memory.".to_string());
+        notes.push("GPUDirect RDMA is on.".to_string());
         return true;
     }
     // Centres with Slingshot set NCCL_NET_GDR_LEVEL=PHB for everybody: docs.isambard.ac.uk (env_vars.sh), docs.cscs.ch (NCCL),
@@ -106,7 +106,7 @@ fn gpu_direct(facts: &Facts, transport: NetTransport, place: NicPlace, notes: &m
     let usual = if transport == NetTransport::Slingshot { PathType::Phb } else { PathType::Pxb };
     let near = place.path <= level.unwrap_or(usual);
     if !near {
-        notes.push(format!("GPUDirect RDMA is taken to be off: NCCL does not use it over a path of {}.", place.path));
+        notes.push(format!("GPUDirect RDMA is off: NCCL does not use it over a path of {}.", place.path));
     }
     near
 }
@@ -143,7 +143,7 @@ pub(super) fn open_sockets(
     for (name, value) in [("NCCL_SOCKET_NTHREADS", threads), ("NCCL_NSOCKS_PERTHREAD", sockets)] {
         if !environment.contains_key(name) {
             environment.insert(name.to_string(), value.to_string());
-            notes.push(format!("{name} is taken to be {value}, which NCCL chooses itself on {cloud}."));
+            notes.push(format!("{name}={value}, NCCL's own choice on {cloud}."));
         }
     }
 }
@@ -155,6 +155,6 @@ fn flow_limit(facts: &Facts, transport: NetTransport, notes: &mut Vec<String>) -
     if transport != NetTransport::Tcp || !aws {
         return None;
     }
-    notes.push("A TCP flow is taken to carry 5 Gbit/s, as on AWS outside a cluster placement group.".to_string());
+    notes.push("5 Gbit/s per TCP flow, as on AWS outside a cluster placement group.".to_string());
     Some(GBps(0.625))
 }

@@ -19,12 +19,12 @@ pub(super) fn read(
     let names = names(run);
     let Some(name) = names.first() else { return by_clues(run, host, notes) };
     if names.iter().any(|other| other != name) {
-        notes.push(format!("All GPUs are taken to be {name}, though others are listed too."));
+        notes.push(format!("All GPUs are {name}, although others are listed too."));
     }
     let model = HARDWARE.find_gpu(&Words::of(name)).ok_or(Underivable::Gpu)?;
     let named = hints(run).find_map(|hint| HARDWARE.find_machine(&Words::of(&hint), Some(model)));
     if let Some(machine) = named {
-        notes.push(format!("The hosts are taken to be {}, which NCCL_TOPO_FILE names.", machine.name));
+        notes.push(format!("The hosts are {}, which NCCL_TOPO_FILE names.", machine.name));
     }
     let machine = named.or_else(|| on_efa(run, model, gpus, notes));
     Ok((GpuFacts::of(model, name), machine))
@@ -33,7 +33,7 @@ pub(super) fn read(
 /// EFA is AWS's, which has few machines with such GPUs.
 fn on_efa(run: &Run, model: &GpuModel, gpus: usize, notes: &mut Vec<String>) -> Option<&'static Machine> {
     let machine = HARDWARE.machine_on(network::transport(run).filter(|t| *t == NetTransport::Efa)?, model, gpus)?;
-    notes.push(format!("The hosts are taken to be {}, because EFA is AWS's network.", machine.name));
+    notes.push(format!("The hosts are {}, because EFA is AWS's network.", machine.name));
     Some(machine)
 }
 
@@ -74,19 +74,18 @@ fn by_clues(
         let machine = HARDWARE.find_machine(&words, named);
         if let Some(model) = machine.and_then(Machine::gpu).or(named).filter(|model| fits(model, host)) {
             let name = machine.map_or(&model.name, |machine| &machine.name);
-            notes
-                .push(format!("The hosts are taken to be {name}, which the name of the topology file, {text}, tells."));
+            notes.push(format!("The hosts are {name}, by the name of the topology file, {text}."));
             return Ok((facts(model), machine));
         }
     }
     if let Some((name, why)) = linked {
         let model = HARDWARE.find_gpu(&Words::of(name)).ok_or(Underivable::Gpu)?;
-        notes.push(format!("The GPUs are taken to be {}: {why}.", model.name));
+        notes.push(format!("The GPUs are {}: {why}.", model.name));
         return Ok((facts(model), None));
     }
     let nvls = run.communicators.iter().any(|comm| comm.nvls);
     let model = HARDWARE.find_gpu(&Words::of("H100")).filter(|_| nvls).ok_or(Underivable::Gpu)?;
-    notes.push("The GPUs are taken to be H100, the first that can use NVLS, as the log says these do.".to_string());
+    notes.push("The GPUs are H100, the first with NVLS, which the log shows.".to_string());
     Ok((facts(model), None))
 }
 

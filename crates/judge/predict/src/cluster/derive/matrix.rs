@@ -10,7 +10,6 @@ const MOST_LINKS: u32 = 18;
 /// More GPUs or NICs than any host has; pairs of all of them are looked at.
 pub(super) const MOST_DEVICES: usize = 64;
 
-/// Reads the matrix.
 pub(super) fn clues(matrix: &TopoMatrix) -> HostClues {
     let gpus: Vec<&str> = names(matrix, DeviceKind::Gpu);
     let pairs: Vec<PathType> =

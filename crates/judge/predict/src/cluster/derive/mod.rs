@@ -54,7 +54,7 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
 pub(super) fn force_rings(run: &Run, cluster: &mut Cluster) {
     if shows_rings_only(run) && !cluster.environment.contains_key("NCCL_ALGO") {
         cluster.environment.insert("NCCL_ALGO".into(), "Ring".into());
-        let note = "The log shows rings and no trees, so rings are taken to be forced (NCCL_ALGO=Ring).";
+        let note = "NCCL_ALGO=Ring, because the log shows rings and no trees.";
         cluster.assumptions.push(note.into());
     }
 }

@@ -9,7 +9,6 @@ use crate::cluster::words::Words;
 use busbw_model::{Communicator, GBps, GdrUse, NetworkLine, NetworkStatement, Run, TransportKind, XmlTopology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reads the network.
 pub(super) fn read(
     run: &Run,
     host: &HostClues,
@@ -129,7 +128,7 @@ fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> O
     let listed = run.nodes.iter().map(nics).max().filter(|nics| *nics > 0);
     let sending = run.communicators.first().map(senders).filter(|gpus| *gpus > 0);
     if let (None, Some(sending)) = (listed, sending) {
-        notes.push(format!("A host is taken to have {sending} NICs, because its rings leave it from {sending} GPUs."));
+        notes.push(format!("{sending} NICs per host, because its rings leave it from {sending} GPUs."));
     }
     listed.or(sending)
 }
@@ -206,7 +205,7 @@ fn gpu_direct(run: &Run, notes: &mut Vec<String>) -> Option<bool> {
         GdrUse::All => true,
         GdrUse::None => false,
         GdrUse::Mixed => {
-            notes.push("All connections are taken to use GPUDirect RDMA, though some of the log do not.".to_string());
+            notes.push("All connections use GPUDirect RDMA, although some in the log do not.".to_string());
             true
         }
     })

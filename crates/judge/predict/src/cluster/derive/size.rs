@@ -30,7 +30,7 @@ pub(super) fn read(run: &Run, host: &HostClues, notes: &mut Vec<String>) -> Resu
         return Ok(Size { nodes: used.len(), gpus: *most });
     }
     if host.gpus > 0 {
-        notes.push("The topology is of one host, so one node is described.".to_string());
+        notes.push("One node: the topology is of one host.".to_string());
         return Ok(Size { nodes: 1, gpus: host.gpus });
     }
     Err(Underivable::Size)
@@ -43,7 +43,7 @@ fn of_devices(table: &BenchTable, notes: &mut Vec<String>) -> Option<Size> {
     }
     let most = *hosts.values().max()?;
     if hosts.values().any(|gpus| *gpus != most) {
-        notes.push(format!("All nodes are taken to have {most} GPUs, though some list fewer."));
+        notes.push(format!("All nodes have {most} GPUs, although some list fewer."));
     }
     Some(Size { nodes: hosts.len(), gpus: most })
 }

@@ -44,7 +44,6 @@ struct Hosts {
     generation: Generation,
 }
 
-/// Reads the full form.
 pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     let cluster =
         root.section("cluster")?.ok_or_else(|| root.missing("[cluster]", "write [cluster] with nodes = 2"))?;

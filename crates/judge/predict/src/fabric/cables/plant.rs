@@ -9,7 +9,6 @@ use std::collections::HashMap;
 /// A switch or a NIC: switches come first, in the order of their names, so that the order of a list changes nothing.
 pub type Vertex = u32;
 
-/// What is cabled.
 #[derive(Debug)]
 pub struct Plant {
     pub links: Vec<Link>,
@@ -100,7 +99,6 @@ impl Plant {
         (vertex as usize) < self.switches.len()
     }
 
-    /// The vertex of a NIC that has a cable.
     pub fn nic(&self, port: Port) -> Option<Vertex> {
         self.vertex_of.get(&port).copied()
     }

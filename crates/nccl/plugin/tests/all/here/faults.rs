@@ -64,7 +64,6 @@ fn strangers_and_garbage_are_dropped_and_logged() {
     plugin.close(pair);
 }
 
-/// What a connection says first.
 fn greeting(plugin: &Plugin) -> Vec<u8> {
     let trap = TcpListener::bind("127.0.0.1:0").unwrap();
     let (_listener, handle) = plugin.listen();
@@ -325,7 +324,6 @@ impl Peer {
         Peer { child, lines }
     }
 
-    /// The next line that begins so.
     fn next(&mut self, begins: &str) -> String {
         self.lines
             .by_ref()

@@ -8,13 +8,10 @@ pub type Setting = (&'static str, String);
 /// Where a process stands among those of its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement<'a> {
-    /// The host's name.
     pub host: &'a str,
     /// The number of this process's first rank among the ranks of its host.
     pub first_rank: usize,
-    /// Ranks of each process.
     pub ranks: usize,
-    /// GPUs that the process sees.
     pub gpus: usize,
 }
 

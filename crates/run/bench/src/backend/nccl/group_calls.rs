@@ -22,7 +22,6 @@ pub struct GroupCalls {
     calls: Vec<Mutex<Option<Call>>>,
     arrived: AtomicUsize,
     round: AtomicU64,
-    /// How the last round ended.
     ended: Mutex<std::result::Result<(), String>>,
 }
 
@@ -51,7 +50,6 @@ impl GroupCalls {
         called.map_err(|error| error.to_string())
     }
 
-    /// How many ranks it has.
     pub fn size(&self) -> usize {
         self.calls.len()
     }

@@ -1,4 +1,4 @@
-//! Ends a communicator whose rank is caught in a call of NCCL when the job fails: NCCL waits for a dead peer for ever.
+//! Ends a communicator whose rank is blocked in a call of NCCL when the job fails: NCCL waits for a dead peer forever.
 
 use busbw_gpu::nccl::Communicator;
 use busbw_transport::Cancellation;

@@ -1,4 +1,4 @@
-//! How a rank takes its place: its part in the job, its GPU, its communicator.
+//! How a rank joins the job: its rank, its GPU, its communicator.
 
 use crate::backend::cpu::Cpu;
 use crate::backend::nccl::check::{self, Checker};
@@ -142,7 +142,7 @@ fn begin(
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
         Ok(())
     });
-    // Before the job notices that nobody gets on, which says less.
+    // End before the job's own time-out, whose message says less.
     caller.together_apart(join, flags.patience().map(|most| most - most / 10))?;
     let pending = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
     pending.map(|pending| pending.ready()).ok_or_else(|| Error::Job("NCCL gave no communicator".into()))

@@ -10,7 +10,6 @@ use std::sync::Arc;
 /// Where buffers come from, and whether NCCL knows them (`-R`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// From CUDA.
     Plain,
     /// From NCCL, registered by each rank.
     Local,
@@ -19,7 +18,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What the flags ask for.
     pub fn of(flags: &Flags) -> Self {
         match flags.local_register {
             0 => Kind::Plain,

@@ -8,7 +8,6 @@ use busbw_model::{Collective, Datatype, RedOp};
 use busbw_nccl_abi::library as abi;
 use std::sync::Arc;
 
-/// NCCL's name of a datatype.
 pub fn datatype(datatype: Datatype) -> abi::DataType {
     match datatype {
         Datatype::Int8 => abi::DataType::INT8,
@@ -50,21 +49,14 @@ pub fn steps(collective: Collective, nranks: usize) -> usize {
 /// One rank's part in one operation.
 #[derive(Clone)]
 pub struct Part {
-    /// Where it runs.
     pub communicator: Arc<Communicator>,
-    /// Where it is queued.
     pub stream: Arc<Stream>,
-    /// This rank.
     pub rank: usize,
-    /// Which collective.
     pub collective: Collective,
-    /// On what.
     pub buffers: Buffers,
     /// Bytes of an element.
     pub element: usize,
-    /// NCCL's reduction.
     pub redop: abi::RedOp,
-    /// The root.
     pub root: usize,
     /// All-to-all-v: elements from rank i to rank j at `[i * nranks + j]`.
     pub counts: Vec<usize>,
@@ -109,10 +101,10 @@ impl Part {
     pub unsafe fn queue(&self, step: usize) -> Result<()> {
         let (communicator, stream, buffers, root) = (&self.communicator, &self.stream, &self.buffers, self.root);
         let reduce = |which| {
-            // SAFETY: the caller's promise, here and below.
+            // SAFETY: the caller of `queue` keeps the buffers valid until the stream is done, here and below.
             unsafe { communicator.reduce(which, buffers, self.redop, stream) }
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         unsafe {
             match self.collective {
                 Collective::AllReduce => reduce(Reduction::AllReduce),
@@ -141,26 +133,26 @@ impl Part {
     /// Sends `count` elements that lie `at` elements behind the beginning of what this rank gives.
     unsafe fn send(&self, at: usize, count: usize, peer: usize) -> Result<()> {
         let from = self.buffers.send.wrapping_add(at * self.element);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         unsafe { self.communicator.send(from, count, self.buffers.datatype, peer, &self.stream) }
     }
 
     /// Receives `count` elements to `at` elements behind where this rank's result begins.
     unsafe fn receive(&self, at: usize, count: usize, peer: usize) -> Result<()> {
         let to = self.buffers.receive.wrapping_add(at * self.element);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         unsafe { self.communicator.receive(to, count, self.buffers.datatype, peer, &self.stream) }
     }
 
     /// By NCCL's own function where it has one, else by sends and receives.
     unsafe fn whole(&self, which: Whole) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the buffers valid until the stream is done.
         if unsafe { self.communicator.whole(which, &self.buffers, &self.stream)? } {
             return Ok(());
         }
         let (count, nranks) = (self.buffers.count, self.nranks());
         self.communicator.nccl().group(|| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the buffers valid until the stream is done.
             unsafe {
                 match which {
                     Whole::AllToAll => (0..nranks).try_for_each(|peer| {
@@ -186,7 +178,7 @@ impl Part {
     unsafe fn ring(&self) -> Result<()> {
         let (n, count) = (self.nranks(), self.buffers.count);
         self.communicator.nccl().group(|| {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the buffers valid until the stream is done.
             unsafe {
                 self.send(0, count, (self.rank + 1) % n)?;
                 self.receive(0, count, (self.rank + n - 1) % n)
@@ -201,7 +193,7 @@ impl Part {
             let (mut sent, mut received) = (0, 0);
             (0..n).try_for_each(|peer| {
                 let (to, from) = (self.counts[self.rank * n + peer], self.counts[peer * n + self.rank]);
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller keeps the buffers valid until the stream is done.
                 unsafe {
                     if to > 0 {
                         self.send(sent, to, peer)?;
@@ -222,7 +214,7 @@ impl Part {
         let receive = self.buffers.receive;
         let own = receive.wrapping_add(self.rank * self.bytes());
         if step == 0 && own.cast_const() != self.buffers.send && self.bytes() > 0 {
-            // SAFETY: the caller's promise; the part that this rank gives has its place among those of all.
+            // SAFETY: the caller keeps both buffers valid; the receive buffer has room for the parts of all ranks.
             unsafe { self.stream.copy_within(self.buffers.send as u64, own as u64, self.bytes())? };
         }
         if self.nranks() == 1 {
@@ -232,7 +224,7 @@ impl Part {
         let (peer, theirs) = (self.rank ^ mask, mine ^ mask);
         self.communicator.nccl().group(|| {
             let (from, to) = (receive.wrapping_add(mine * self.bytes()), receive.wrapping_add(theirs * self.bytes()));
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the buffers valid until the stream is done.
             unsafe {
                 self.communicator.send(from, count * mask, datatype, peer, &self.stream)?;
                 self.communicator.receive(to, count * mask, datatype, peer, &self.stream)

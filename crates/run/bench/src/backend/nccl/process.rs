@@ -14,7 +14,6 @@ type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A process with GPUs.
 pub struct Process {
-    /// NCCL.
     pub nccl: Arc<Nccl>,
     /// The compiler of kernels, or why there is none.
     pub nvrtc: std::result::Result<Nvrtc, String>,
@@ -96,7 +95,6 @@ impl Process {
         member(&self.running, thread)
     }
 
-    /// What was found at run time.
     pub fn libraries(&self) -> Vec<Library> {
         let nccl = &self.nccl;
         let shown = |(major, minor): (i32, i32)| format!("{major}.{minor}");

@@ -1,4 +1,4 @@
-//! Tells the job that this rank gets on, while a long row of operations runs that was started at once.
+//! Tells the job that this rank makes progress, while many operations run that were started together.
 
 use busbw_gpu::Result;
 use busbw_gpu::cuda::{Event, Stream};
@@ -18,7 +18,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// No marks yet.
     pub fn new(cancel: &Arc<Cancellation>) -> Self {
         Progress { cancel: Arc::clone(cancel), bytes: 0, ahead: VecDeque::new(), passed: Vec::new() }
     }
@@ -64,7 +63,6 @@ impl Progress {
         Ok(())
     }
 
-    /// Everything is done.
     pub fn done(&mut self) {
         self.passed.extend(self.ahead.drain(..));
         self.bytes = 0;

@@ -9,7 +9,6 @@ pub const NAMES: [&str; 4] = ["sockets", "ib", "algo", "channels"];
 const TEXTS: [&str; 4] =
     [include_str!("sockets.toml"), include_str!("ib.toml"), include_str!("algo.toml"), include_str!("channels.toml")];
 
-/// The built-in space of a name.
 pub fn open(name: &str) -> Option<Space> {
     let index = NAMES.iter().position(|known| *known == name)?;
     toml::parse(name, TEXTS[index]).ok()

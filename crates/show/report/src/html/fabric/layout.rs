@@ -26,9 +26,7 @@ pub struct Layout {
 
 /// A link's line.
 pub struct Line {
-    /// The path, as SVG writes it.
     pub data: String,
-    /// Where its label goes.
     pub middle: (f64, f64),
 }
 

@@ -133,7 +133,6 @@ fn leaves(skeleton: &mut Skeleton, wiring: &Wiring) -> usize {
     count
 }
 
-/// The switch that a NIC is on.
 fn leaf(wiring: &Wiring, nics: usize, host: usize, nic: usize) -> usize {
     match wiring {
         Wiring::SingleSwitch | Wiring::Explicit { .. } => 0,

@@ -32,7 +32,6 @@ pub(super) fn tables(run: &Run, diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// Figures and place of a table.
 fn about(run: &Run, table: &BenchTable) -> String {
     [words::table_figures(table).join(", "), words::location(run, table.place)].join(" · ")
 }

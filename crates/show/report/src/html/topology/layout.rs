@@ -144,7 +144,6 @@ impl Layout {
         (area.port(!flipped), area.port(flipped))
     }
 
-    /// The same for one direction.
     pub fn nic_lanes(&self, host: usize, nic: usize, lane: Lane) -> (Port, Port) {
         let (inner, outer) = self.nic_ports(host, nic);
         let shift = if (lane == Lane::Out) == self.boxes[host].flipped { LANE } else { -LANE };

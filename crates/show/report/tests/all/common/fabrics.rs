@@ -33,7 +33,7 @@ pub fn cluster(nodes: usize, wiring: Wiring, routing: Routing) -> Cluster {
         nccl: Some((2, 27)),
         environment: [("NCCL_ALGO".to_string(), "Ring".to_string())].into(),
         collective: None,
-        assumptions: vec!["A host is taken to have 2 Intel processors.".into()],
+        assumptions: vec!["2 Intel processors per host.".into()],
     }
 }
 
@@ -106,10 +106,7 @@ pub fn prediction(collective: Collective, ranks: usize) -> Prediction {
     Prediction {
         collective,
         ranks,
-        assumptions: vec![
-            "A host is taken to have 2 Intel processors.".into(),
-            "NICs carry 96.5 % of their rate.".into(),
-        ],
+        assumptions: vec!["2 Intel processors per host.".into(), "NICs carry 96.5 % of their rate.".into()],
         rows: (0..31).step_by(3).map(row).collect(),
     }
 }

@@ -49,7 +49,6 @@ const RINGS: [[u32; 16]; 4] = [
 const HOSTS: [&str; 2] = ["bm-2204kzq", "bm-2204qhn"];
 const BUS_IDS: [&str; 8] = ["0x0f", "0x34", "0x48", "0x5a", "0x87", "0xae", "0xc2", "0xd7"];
 
-/// A line of the first input.
 pub fn at(line: u64, text: &str) -> SourceLine {
     SourceLine::new(Place { input: 0, line }, text)
 }
@@ -73,7 +72,6 @@ pub fn finding(code: Code, severity: Severity, title: &str, explanation: &str) -
     }
 }
 
-/// A diagnosis without findings.
 pub fn diagnosis(verdict: Verdict, summary: &str) -> Diagnosis {
     Diagnosis { verdict, summary: summary.into(), ..Diagnosis::default() }
 }
