@@ -155,6 +155,43 @@ fn last_failures(run: &Run) -> HashMap<u32, Place> {
     places.into_iter().map(|place| (place.input, place)).collect()
 }
 
+/// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks. Where the input
+/// tells no rank's number, any may be.
+pub fn may_be_of_run(run: &Run, pid: Option<u64>, command: &str) -> bool {
+    // What a shell's line or the kernel's `comm` (15 bytes) begins with: interpreters and launchers, and what they name their processes.
+    const STARTS_RANKS: [&str; 18] = [
+        "python",
+        "pt_",
+        "torchrun",
+        "accelerate",
+        "deepspeed",
+        "ray",
+        "horovodrun",
+        "mpi",
+        "orte",
+        "prte",
+        "srun",
+        "slurm",
+        "bash",
+        "sh ",
+        "docker",
+        "apptainer",
+        "singularity",
+        "kubectl",
+    ];
+    let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);
+    let of_devices = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.pid);
+    let mut known = of_ranks.chain(of_devices).peekable();
+    let words =
+        command.split(' ').skip_while(|word| matches!(*word, "env" | "time" | "nohup" | "exec") || word.contains('='));
+    let program = words.take(2).collect::<Vec<_>>().join(" ");
+    let name = program.rsplit_once('/').map_or(&*program, |(_, name)| name);
+    known.peek().is_none()
+        || known.any(|rank| Some(rank) == pid)
+        || name.contains("_perf")
+        || STARTS_RANKS.iter().any(|start| name.starts_with(start))
+}
+
 /// Whether a place is behind another of the same input.
 pub fn is_after(later: Place, place: Place) -> bool {
     later.input == place.input && later.line > place.line
