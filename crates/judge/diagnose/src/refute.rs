@@ -156,16 +156,26 @@ fn last_failures(run: &Run) -> HashMap<u32, Place> {
 }
 
 /// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks. Where the input
-/// tells no rank's number, any may be.
+/// tells neither the number of a rank nor that ranks are PyTorch's, any may be.
 pub fn may_be_of_run(run: &Run, pid: Option<u64>, command: &str) -> bool {
-    // What a shell's line or the kernel's `comm` (15 bytes) begins with: interpreters and launchers, and what they name their processes.
-    const STARTS_RANKS: [&str; 18] = [
+    let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);
+    let of_devices = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.pid);
+    let mut known = of_ranks.chain(of_devices).peekable();
+    let of_torch = || run.statements.iter().any(|statement| statement.speaker == Speaker::Torch);
+    known.peek().is_none() && !of_torch() || known.any(|rank| Some(rank) == pid) || starts_ranks(command)
+}
+
+/// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.
+fn starts_ranks(command: &str) -> bool {
+    const NAMES: [&str; 20] = [
         "python",
         "pt_",
         "torchrun",
         "accelerate",
         "deepspeed",
         "ray",
+        "VLLM",
+        "sglang",
         "horovodrun",
         "mpi",
         "orte",
@@ -173,23 +183,16 @@ pub fn may_be_of_run(run: &Run, pid: Option<u64>, command: &str) -> bool {
         "srun",
         "slurm",
         "bash",
-        "sh ",
+        "sh",
         "docker",
         "apptainer",
         "singularity",
         "kubectl",
     ];
-    let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);
-    let of_devices = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.pid);
-    let mut known = of_ranks.chain(of_devices).peekable();
-    let words =
-        command.split(' ').skip_while(|word| matches!(*word, "env" | "time" | "nohup" | "exec") || word.contains('='));
-    let program = words.take(2).collect::<Vec<_>>().join(" ");
-    let name = program.rsplit_once('/').map_or(&*program, |(_, name)| name);
-    known.peek().is_none()
-        || known.any(|rank| Some(rank) == pid)
-        || name.contains("_perf")
-        || STARTS_RANKS.iter().any(|start| name.starts_with(start))
+    let is_setting = |word: &&str| matches!(*word, "env" | "time" | "nohup" | "exec") || word.contains('=');
+    let program = command.split(' ').find(|word| !is_setting(word)).unwrap_or_default();
+    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
+    name.contains("_perf") || NAMES.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a place is behind another of the same input.
