@@ -153,7 +153,9 @@ impl EndReader {
                 if open.at.replace(at).is_none() {
                     open.helper = helper;
                     open.logged &= !entry;
-                    open.caught = open.headed && !entry && self.whose.is_none();
+                    // PyTorch labels what nobody caught (`_distributed_excepthook` of distributed_c10d.py, 2.3 and later): `[rank3]: Traceback …`.
+                    let uncaught = entry || self.whose.is_some() || stream.starts_with("rank");
+                    open.caught = open.headed && !uncaught;
                 }
             }
             EndLine::Exception { kind, message, traceback } => {
