@@ -3,7 +3,7 @@
 //! The cause is the earliest end that no other explains. An exception, a crash or a program that gave up is a rank's own; lost
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
-use crate::refute::{Refuters, is_after, may_be_of_run};
+use crate::refute::{Refuters, is_after};
 use busbw_model::{Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
 /// The ends of a run.
@@ -30,7 +30,7 @@ impl<'a> Ends<'a> {
         for end in &run.ends {
             match &end.how {
                 Ended::Success => success = Some(end),
-                _ if refuters.survived(end.source.place) || is_of_another_program(run, end) => {}
+                _ if refuters.survived(end.source.place) => {}
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
                     ends.aftermath.push(end.source.place);
@@ -78,11 +78,6 @@ impl<'a> Ends<'a> {
         let found = self.standing.iter().copied().filter(|end| weight(end) < last);
         found.min_by_key(|end| (weight(end), end.source.place))
     }
-}
-
-/// Whether a shell reports a child that is no rank and starts none.
-fn is_of_another_program(run: &Run, end: &RankEnd) -> bool {
-    end.command.as_ref().is_some_and(|command| !may_be_of_run(run, end.pid, command))
 }
 
 /// Whether an input holds little more than the line at a place: somebody copied what a program died of.

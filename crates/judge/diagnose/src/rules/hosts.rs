@@ -3,7 +3,6 @@
 use super::found;
 use crate::case::Case;
 use crate::check::{QOS, check, odd_ones};
-use crate::refute::may_be_of_run;
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
@@ -83,7 +82,7 @@ fn severity(case: &Case, machine: &Machine, item: &CheckItem) -> Option<(Severit
 fn was_of_run(case: &Case, machine: &Machine) -> bool {
     machine.facts.memory_kills.iter().any(|process| {
         let (pid, name) = process.split_once(" (").unwrap_or((process, ""));
-        may_be_of_run(case.run, pid.parse().ok(), name)
+        case.refuters.may_be_of_run(pid.parse().ok(), name)
     })
 }
 
