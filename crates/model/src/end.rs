@@ -11,11 +11,14 @@ pub struct RankEnd {
     pub host: Option<String>,
     /// The process, where it is named.
     pub pid: Option<u64>,
+    /// The command, where a shell reports a child: `python train.py`.
+    pub command: Option<String>,
     /// How it ended.
     pub how: Ended,
     /// The same stream printed more of what it had printed before: the process went on.
     pub went_on: bool,
-    /// A program wrote it to its log as a warning or an error: most of such exceptions were caught.
+    /// A program wrote it to its log as a warning or an error, or its traceback does not begin where the process does: it was
+    /// caught, and most such processes go on.
     pub logged: bool,
     /// The line that shows the end.
     pub source: SourceLine,

@@ -22,8 +22,9 @@ pub struct Refuters {
     succeeded: Vec<Place>,
     /// Communicators of all ranks that came up, which they do only with all of them.
     started: Vec<Up>,
-    /// Exceptions that their process survived.
+    /// Exceptions that their process survived, and ends of other programs.
     survived: HashSet<Place>,
+    ranks: Ranks,
 }
 
 /// Ranks of one host and communicator that came up.
@@ -78,15 +79,17 @@ impl Refuters {
         let whole: HashSet<Place> = whole.collect();
         let of_all = ups.iter().filter(|(place, _)| whole.contains(place));
         let started = of_all.filter_map(|(_, ups)| ups.iter().min_by_key(|up| up.first).cloned()).collect();
-        let failed = last_failures(run);
+        let ranks = Ranks::of(run);
+        let failed = last_failures(run, &ranks);
         let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| is_after(*last, place));
-        let survived = run.ends.iter().filter(|end| end.went_on || end.logged && !fails_after(end.source.place));
+        let survived = run.ends.iter().filter(|end| ranks.lives(end) || end.logged && !fails_after(end.source.place));
         Refuters {
             up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
             ended_well,
             succeeded: ended,
             started,
             survived: survived.map(|end| end.source.place).collect(),
+            ranks,
         }
     }
 
@@ -111,6 +114,12 @@ impl Refuters {
         self.survived.contains(&end)
             || self.succeeded.iter().any(|later| is_after(*later, end))
             || self.came_up_after(&self.started, end, None)
+    }
+
+    /// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks. Where the
+    /// input tells neither the number of a rank nor that ranks are PyTorch's, any may be.
+    pub fn may_be_of_run(&self, pid: Option<u64>, command: &str) -> bool {
+        self.ranks.may_have(pid, command)
     }
 
     /// Whether a good end stands at a place or behind it in the same input.
@@ -144,14 +153,77 @@ impl Refuters {
 }
 
 /// Where each input tells last that a process failed, other than by an exception that was logged.
-fn last_failures(run: &Run) -> HashMap<u32, Place> {
+fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let fails =
-        |end: &&RankEnd| !end.logged && !end.went_on && !matches!(end.how, Ended::Success | Ended::Interrupted(_));
+        |end: &&RankEnd| !end.logged && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_));
     let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
     let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
     places.sort_unstable();
     places.into_iter().map(|place| (place.input, place)).collect()
+}
+
+/// Which processes are ranks, as far as the input tells.
+#[derive(Debug, Default)]
+struct Ranks {
+    pids: HashSet<u64>,
+    /// They are PyTorch's: its log speaks.
+    of_torch: bool,
+}
+
+impl Ranks {
+    /// Of a run in which somebody tells of a process that ended; nobody asks in others.
+    fn of(run: &Run) -> Self {
+        let told = run.ends.iter().any(|end| end.command.is_some());
+        if !told && run.machines.iter().all(|machine| machine.facts.memory_kills.is_empty()) {
+            return Ranks::default();
+        }
+        let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);
+        let of_devices = run.tables.iter().flat_map(|table| &table.devices).map(|device| device.pid);
+        let of_torch = run.statements.iter().any(|statement| statement.speaker == Speaker::Torch);
+        Ranks { pids: of_ranks.chain(of_devices).collect(), of_torch }
+    }
+
+    fn may_have(&self, pid: Option<u64>, command: &str) -> bool {
+        self.pids.is_empty() && !self.of_torch
+            || pid.is_some_and(|pid| self.pids.contains(&pid))
+            || starts_ranks(command)
+    }
+
+    /// Whether a process goes on, or was none of the run: a shell's child that is no rank and starts none.
+    fn lives(&self, end: &RankEnd) -> bool {
+        end.went_on || end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
+    }
+}
+
+/// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.
+fn starts_ranks(command: &str) -> bool {
+    const NAMES: [&str; 20] = [
+        "python",
+        "pt_",
+        "torchrun",
+        "accelerate",
+        "deepspeed",
+        "ray",
+        "VLLM",
+        "sglang",
+        "horovodrun",
+        "mpi",
+        "orte",
+        "prte",
+        "srun",
+        "slurm",
+        "bash",
+        "sh",
+        "docker",
+        "apptainer",
+        "singularity",
+        "kubectl",
+    ];
+    let is_setting = |word: &&str| matches!(*word, "env" | "time" | "nohup" | "exec") || word.contains('=');
+    let program = command.split(' ').find(|word| !is_setting(word)).unwrap_or_default();
+    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
+    name.contains("_perf") || NAMES.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a place is behind another of the same input.

@@ -97,24 +97,23 @@ fn parenthesised(text: &str) -> Option<(&str, &str)> {
     (label.len() <= 128 && (label.contains("pid=") || label.starts_with("raylet"))).then_some((label, rest))
 }
 
-/// `2024-05-01T12:00:00.123456789Z `, `[2025-11-04 12:49:15] `, `2024-05-01 12:00:00,123 `, with `stdout F ` of CRI logs.
+/// `2024-05-01T12:00:00.123456789Z `, `[2025-11-04 12:49:15] `, `2024-05-01 12:00:00,123 `, with `stdout F ` of CRI logs; `[12:49:15] ` of
+/// build servers.
 fn time(text: &str) -> Option<&str> {
     let trimmed = text.trim_start();
     let inner = trimmed.strip_prefix('[').unwrap_or(trimmed);
-    let bytes = inner.as_bytes();
-    let shape = b"dddd-dd-dd?dd:dd:dd";
-    if bytes.len() < shape.len() {
-        return None;
-    }
-    let fits = shape.iter().zip(bytes).all(|(shape, byte)| match shape {
-        b'd' => byte.is_ascii_digit(),
-        b'?' => matches!(byte, b'T' | b' '),
-        other => other == byte,
-    });
-    if !fits {
-        return None;
-    }
-    let rest = inner[shape.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || ".,:+-Z]".contains(c));
+    let fits = |shape: &[u8]| {
+        let fits = |(shape, byte): (&u8, u8)| match shape {
+            b'd' => byte.is_ascii_digit(),
+            b'?' => matches!(byte, b'T' | b' '),
+            other => *other == byte,
+        };
+        inner.len() >= shape.len() && shape.iter().zip(inner.bytes()).all(fits)
+    };
+    const DATE: &[u8] = b"dddd-dd-dd?dd:dd:dd";
+    const CLOCK: &[u8] = b"dd:dd:dd]";
+    let length = [DATE, CLOCK].into_iter().find(|shape| fits(shape))?.len();
+    let rest = inner[length..].trim_start_matches(|c: char| c.is_ascii_digit() || ".,:+-Z]".contains(c));
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let cri = ["stdout F ", "stderr F ", "stdout P ", "stderr P "].iter().find_map(|mark| rest.strip_prefix(mark));
     Some(cri.unwrap_or(rest))
@@ -212,6 +211,7 @@ mod tests {
             ("(head, rank=0, pid=1) [1,0]<stdout>:x", "head, rank=0, pid=1", "x"),
             ("2024-05-01T12:00:00.123456789Z stdout F # nThread 1", "", "# nThread 1"),
             ("[2025-11-04 12:49:15] x", "", "x"),
+            ("[12:49:15] x", "", "x"),
             ("localhost: # nThread 1", "localhost", "# nThread 1"),
             ("worker-0  | # nThread 1", "worker-0", "# nThread 1"),
             ("v100x16-1: NCCL version 2.27.5+cuda12.9", "v100x16-1", "NCCL version 2.27.5+cuda12.9"),

@@ -102,8 +102,11 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
         let Some((level, level_len)) = level_at(&line[marker + 5..]) else { continue };
         let from = open.as_ref().map_or(plain_from, |(_, start)| *start);
         let head = head(line, from, marker, level);
-        // A message that only mentions "NCCL INFO" has no speaker in front and is left whole.
-        if head.speaker.is_none() && (open.is_some() || (level != Level::Warn && !stands_alone(&line[from..marker]))) {
+        // A message that only mentions "NCCL INFO" has no speaker in front and is left whole, as is one that quotes a warning.
+        let quoted = line[..marker].last().is_some_and(|before| b"\"'`".contains(before));
+        if head.speaker.is_none()
+            && (quoted || open.is_some() || (level != Level::Warn && !stands_alone(&line[from..marker])))
+        {
             continue;
         }
         match open.take() {

@@ -36,7 +36,7 @@ fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = 
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mut kinds: Vec<(Cow<'static, str>, Severity, Code, Vec<Item>)> = Vec::new();
     for (machine, item) in checked(case) {
-        let Some((severity, code)) = severity(case, &item) else { continue };
+        let Some((severity, code)) = severity(case, machine, &item) else { continue };
         match kinds.iter_mut().find(|kind| (&kind.0, kind.1, kind.2) == (&item.item, severity, code)) {
             Some((.., alike)) => alike.push((machine, item)),
             None => kinds.push((item.item.clone(), severity, code, vec![(machine, item)])),
@@ -58,14 +58,14 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 
 /// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
 /// missed: a table that is complete shows that neither did much. RoCE that may lose packets matters to a run that uses it.
-fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
+fn severity(case: &Case, machine: &Machine, item: &CheckItem) -> Option<(Severity, Code)> {
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
     if item.item == QOS && item.remedy.is_some() {
         let severity = if measured { Severity::Info } else { Severity::Warning };
         let nics = || case.run.nodes.iter().flat_map(|node| &node.nics);
         return nics().any(|nic| nic.link.as_deref() == Some("RoCE")).then_some((severity, Code::RoceConfig));
     }
-    let code = item.code?;
+    let code = item.code.filter(|code| *code != Code::PeerDied || was_of_run(case, machine))?;
     let harmless = match code {
         Code::PcieAcs => measured,
         Code::PeerDied => measured || case.refuters.ended_well(),
@@ -76,6 +76,14 @@ fn severity(case: &Case, item: &CheckItem) -> Option<(Severity, Code)> {
         Outcome::Fail | Outcome::Warn => Some((Severity::Warning, code)),
         Outcome::Ok | Outcome::Skip => None,
     }
+}
+
+/// Whether a process that the kernel killed for memory, `1234 (python)`, may be one of the run.
+fn was_of_run(case: &Case, machine: &Machine) -> bool {
+    machine.facts.memory_kills.iter().any(|process| {
+        let (pid, name) = process.split_once(" (").unwrap_or((process, ""));
+        case.refuters.may_be_of_run(pid.parse().ok(), name)
+    })
 }
 
 /// `node1 mlx5_0/1`.
@@ -120,7 +128,8 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
     }
     let judged = judged.into_iter().filter_map(|(machine, items)| {
         let passed = items.iter().filter(|item| item.outcome == Outcome::Ok).count();
-        let fails = |item: &&CheckItem| severity(case, item).is_some_and(|(severity, _)| severity > Severity::Info);
+        let fails =
+            |item: &&CheckItem| severity(case, machine, item).is_some_and(|(severity, _)| severity > Severity::Info);
         let failed = items.iter().filter(fails).count();
         let minor = items.iter().filter(|item| item.remedy.is_some() && !fails(item));
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();

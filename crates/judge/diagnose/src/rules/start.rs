@@ -3,7 +3,7 @@
 use super::found;
 use crate::case::Case;
 use crate::words::listed;
-use busbw_model::{Communicator, EdgeUse, Evidence, Finding, Rank, SourceLine, Stage, Warning};
+use busbw_model::{Communicator, EdgeUse, Evidence, Finding, Rank, Severity, SourceLine, Stage, Warning};
 use std::fmt::Display;
 
 /// Ranks that a title names at most.
@@ -120,7 +120,14 @@ impl<'a> Start<'a> {
         let id = if self.absent.is_empty() { "start.nobody-met" } else { "start.never-came" };
         let confidence = if self.hosts(&self.silent).len() > 1 { 0.75 } else { 0.55 };
         let evidence = addresses.iter().map(|(_, line)| Evidence::noted((*line).clone(), "where ranks meet")).collect();
-        Some(Finding { confidence, ..found(id, &words, evidence) })
+        let severity = if self.time_passed() { Severity::Error } else { Severity::Info };
+        Some(Finding { severity, confidence, ..found(id, &words, evidence) })
+    }
+
+    /// Whether something shows that ranks waited: an input may just end, or be cut, behind `Init START`, and `course` asks.
+    fn time_passed(&self) -> bool {
+        let Case { run, ends, .. } = self.case;
+        ends.failed() || ends.interrupted.is_some() || !run.stacks.is_empty() || !run.ras_reports.is_empty()
     }
 
     /// Most came up, and these did not.

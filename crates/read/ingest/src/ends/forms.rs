@@ -95,6 +95,11 @@ fn shell(line: &str) -> Option<Told> {
         ("Illegal instruction", 4),
     ];
     let named = |text: &str| NAMES.iter().find(|(name, _)| text.starts_with(name)).copied();
+    let command = |name: &str, text: &str| {
+        let rest = text[name.len()..].trim_start();
+        let command = rest.strip_prefix("(core dumped)").unwrap_or(rest).trim();
+        (!command.is_empty()).then(|| command.to_string())
+    };
     let (pid, text) = match line.split_once(": line ") {
         Some((_, rest)) => {
             let (_, rest) = rest.split_once(": ")?;
@@ -104,7 +109,7 @@ fn shell(line: &str) -> Option<Told> {
         None => (None, line.ends_with("(core dumped)").then_some(line)?),
     };
     let (name, number) = named(text)?;
-    Some(Told { pid, ..Told::of(by_signal(number, name)) })
+    Some(Told { pid, command: command(name, text).filter(|_| pid.is_some()), ..Told::of(by_signal(number, name)) })
 }
 
 /// nccl-tests' `host: Test NCCL failure common.cu:958 'text'` and `NCCL failure common.cu:874 'text'`, and the examples of NCCL's documentation:
@@ -136,7 +141,9 @@ fn slurm(line: &str) -> Option<Told> {
         return Some(Told::of(Ended::Interrupted(by.into())));
     }
     if let Some(rest) = line.strip_prefix("slurmstepd: error: Detected ") {
-        let oom = rest.contains(" oom_kill event") || rest.contains(" oom-kill event");
+        // Tasks run in numbered steps, or in that of the script; `.extern` holds what came in beside them (Slurm's prolog_flags=contain).
+        let beside = rest.contains(".extern");
+        let oom = !beside && (rest.contains(" oom_kill event") || rest.contains(" oom-kill event"));
         return oom.then(|| Told::of(Ended::Killed("oom_kill".into())));
     }
     let (host, rest) = line.strip_prefix("srun: error: ")?.split_once(": task")?;
@@ -181,7 +188,8 @@ fn mpirun(line: &str) -> Option<Told> {
     let name = signal.split_once('(').map_or(signal, |(_, name)| name.trim_end_matches(['.', ')']));
     let host = rest.split_once(" on node ").and_then(|(_, rest)| rest.split(' ').next()).map(str::to_string);
     let pid = rest.split_once(" with PID ").and_then(|(_, rest)| leading(rest)).filter(|pid| *pid > 0);
-    Some(Told { ranks: leading(rest).into_iter().collect(), host, pid, how: by_signal(leading(signal)?, name) })
+    let how = by_signal(leading(signal)?, name);
+    Some(Told { ranks: leading(rest).into_iter().collect(), host, pid, ..Told::of(how) })
 }
 
 /// torchrun's `failed (exitcode: 1) local_rank: 3 (pid: 4246) of binary: …` and, in the block of its ChildFailedError, `exitcode  : 1 (pid: 4246)`;
@@ -207,6 +215,12 @@ pub(super) fn of_child(at: Option<&str>, message: &str) -> Option<Ended> {
     let name = heads.iter().find_map(|head| Some(message.split_once(head)?.1))?;
     let (name, number) = SIGNALS.iter().find(|(signal, _)| name.starts_with(signal))?;
     Some(by_signal(*number, name))
+}
+
+/// Whether no process goes on after an exception: those of communicators, which are gone then, and of a GPU's context.
+pub(super) fn is_final(kind: &str, message: &str) -> bool {
+    const MESSAGES: [&str; 4] = ["NCCL error", "NCCL Error", "CUDA error", "HIP error"];
+    kind.starts_with("torch.distributed") || MESSAGES.iter().any(|start| message.starts_with(start))
 }
 
 /// By Python's return code of a process: a signal is a negative number.

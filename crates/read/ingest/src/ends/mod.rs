@@ -49,11 +49,12 @@ pub(crate) struct Told {
     pub ranks: Vec<u32>,
     pub host: Option<String>,
     pub pid: Option<u64>,
+    pub command: Option<String>,
 }
 
 impl Told {
     fn of(how: Ended) -> Self {
-        Told { how, ranks: Vec::new(), host: None, pid: None }
+        Told { how, ranks: Vec::new(), host: None, pid: None, command: None }
     }
 }
 
@@ -107,8 +108,12 @@ struct Traceback {
     at: Option<String>,
     /// Its outermost frame is a helper's, which goes on.
     helper: bool,
+    /// Its header was read.
+    headed: bool,
     /// A logger wrote it.
     logged: bool,
+    /// It does not begin where a process or thread does: a handler printed it.
+    caught: bool,
 }
 
 /// Puts ends together, by stream.
@@ -133,7 +138,7 @@ impl EndReader {
         match line {
             EndLine::Header { logged } => {
                 let logged = logged || self.open.get(stream).is_some_and(|chained| chained.logged);
-                self.open.insert(stream.into(), Traceback { logged, ..Traceback::default() });
+                self.open.insert(stream.into(), Traceback { logged, headed: true, ..Traceback::default() });
                 // The traceback of a marker begins; one after it is another.
                 if self.survived.get_mut(stream).is_some_and(|begun| std::mem::replace(begun, true)) {
                     self.survived.remove(stream);
@@ -145,13 +150,17 @@ impl EndReader {
                 if open.at.replace(at).is_none() {
                     open.helper = helper;
                     open.logged &= !entry;
+                    // PyTorch labels what nobody caught (`_distributed_excepthook` of distributed_c10d.py, 2.3 and later): `[rank3]: Traceback …`.
+                    let uncaught = entry || self.whose.is_some() || stream.starts_with("rank");
+                    open.caught = open.headed && !uncaught;
                 }
             }
             EndLine::Exception { kind, message, traceback } => {
-                let Traceback { at, helper, logged } = self.open.remove(stream).unwrap_or_default();
+                let Traceback { at, helper, logged, caught, .. } = self.open.remove(stream).unwrap_or_default();
                 if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
+                let logged = logged || caught && !forms::is_final(&kind, &message);
                 let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
                     ("KeyboardInterrupt", _) => Ended::Interrupted("Ctrl-C".into()),
                     (_, Some(how)) => how,
@@ -194,13 +203,14 @@ impl EndReader {
             return;
         }
         let (rank, pid) = named(stream);
-        let Told { how, mut ranks, host, pid: told_pid } = told;
+        let Told { how, mut ranks, host, pid: told_pid, command } = told;
         if ranks.is_empty() {
             ranks.extend(whose.or(rank));
         }
         ranks.truncate(MOST_RANKS - self.ranks);
         self.ranks += ranks.len();
-        self.found.push(RankEnd { ranks, host, pid: told_pid.or(pid), how, went_on: false, logged, source });
+        let pid = told_pid.or(pid);
+        self.found.push(RankEnd { ranks, host, pid, command, how, went_on: false, logged, source });
         self.streams.push(stream.into());
     }
 
@@ -220,7 +230,11 @@ impl EndReader {
             let after = lines.iter().filter(|line| **line > end.source.place.line).count();
             // Without a label, what follows an error of NCCL's is another program's: its communicator is gone.
             let survives = |kind: &str| !(stream.is_empty() && kind.ends_with("DistBackendError"));
-            end.went_on = after >= MOST_SHOWN && matches!(&end.how, Ended::Exception { kind, .. } if survives(kind));
+            let survives = match &end.how {
+                Ended::Exception { kind, .. } => survives(kind),
+                _ => end.command.is_some(), // a shell tells of a child, and the stream is of others too
+            };
+            end.went_on = after >= MOST_SHOWN && survives;
             if end.ranks.is_empty() {
                 end.ranks.extend(of_path);
             }

@@ -57,7 +57,7 @@ const HELPERS: [&str; 4] = [
 
 /// Where the stack of a process or thread begins, besides `<module>`: what nobody catches is printed from there on, what is caught from
 /// the function that catches it.
-const ENTRIES: [&str; 4] = ["_run_module_as_main", "_bootstrap", "_bootstrap_inner", "spawn_main"];
+const ENTRIES: [&str; 5] = ["_run_module_as_main", "_bootstrap", "_bootstrap_inner", "spawn_main", "_wrap"];
 
 /// `  File "/x/train.py", line 88, in main`: `train.py:88`.
 fn frame(body: &str) -> Option<EndLine> {

@@ -10,7 +10,7 @@ use crate::data::Cause;
 use crate::lines::Line;
 use book::Role;
 use busbw_model::node::Bound;
-use busbw_model::{Code, Evidence, Finding, Machine};
+use busbw_model::{Code, Evidence, Finding, Machine, Severity};
 use std::collections::BTreeMap;
 
 /// A finding per code whose causes are printed, with the first lines that show it.
@@ -32,8 +32,12 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     findings
 }
 
-/// Whether the machines themselves tell that it cannot be the cause: no limit of locked memory is too low where there is none.
+/// Whether the machines themselves tell that it cannot be the cause: no limit of locked memory is too low where there is none, and
+/// where machines that are not built for GPUDirect were measured, the speed tells whether they lack it.
 fn is_disproved(case: &Case, cause: &Cause) -> bool {
+    if cause.code == Code::GdrDisabled && cause.severity == Severity::Warning && !case.tests.is_empty() {
+        return case.largest().is_some_and(|comm| !super::gdr::built_for_it(case, comm));
+    }
     let told = |machine: &&Machine| machine.saved.is_some() || machine.lines("memlock", None).next().is_some();
     let limits = case.run.machines.iter().filter(told).filter_map(|machine| machine.facts.limits.get());
     let mut bounds = limits.map(|limits| limits.locked_memory.soft).peekable();
