@@ -1,21 +1,24 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
-use crate::clean::{from_json, indent, may_be_json, without_escapes};
+use crate::clean::{from_json, may_be_json, without_escapes};
 use crate::cursor::{finder, lossy, text};
 use crate::evidence::{self, Wanted};
 use crate::facts::{
-    BlockFacts, CommandLine, EndFact, Event, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, TextFact, WarnLine, What,
+    BlockFacts, CommandLine, EndFact, Event, FirstLine, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, StatementFact,
+    TextFact, WarnLine, What,
 };
 use crate::json_objects::JsonReader;
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
-use crate::notes::Notes;
+use crate::notes::{Met, wording};
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
-use crate::{command, ends, inspector, notes, speaker};
+use crate::source::Block;
+use crate::{command, ends, inspector, speaker};
 use busbw_model::{ChannelSet, Edge, Place, SourceLine, Speaker, Transport};
 use memchr::{memchr, memchr_iter};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::Hasher;
 use std::sync::Arc;
 
 const CHANNEL: &[u8] = b"Channel ";
@@ -26,7 +29,7 @@ const MOST_CACHED: usize = 1 << 16;
 /// A longer message is not looked up among those that ranks repeat.
 const LONGEST_STATEMENT: usize = 512;
 
-/// Reads blocks. What it met once it knows again in later blocks.
+/// Reads blocks. What it met once it knows again in later blocks, which saves time and changes nothing in what it reads.
 #[derive(Default)]
 pub(crate) struct Scanner {
     facts: BlockFacts,
@@ -39,9 +42,10 @@ pub(crate) struct Scanner {
     /// The host of each speaker, by its first speaker.
     host_of: Vec<u32>,
     hosts: FxHashMap<Arc<[u8]>, u32>,
-    /// Lines of each host in this block, all and clean ones, by its first speaker; and those of the host that spoke last.
-    spoken: FxHashMap<u32, (u32, u32)>,
-    last_host: (u32, u32, u32),
+    names: FxHashMap<u32, Arc<[u8]>>,
+    /// Where the block's facts tell of each host that spoke, by its first speaker; and what the host said that spoke last.
+    spoken: FxHashMap<u32, usize>,
+    last_host: Spoken,
     streams: FxHashMap<Box<str>, u32>,
     transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
@@ -53,9 +57,9 @@ pub(crate) struct Scanner {
     /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
     statements: FxHashMap<Box<[u8]>, bool>,
     statement_key: Vec<u8>,
-    /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
-    driver_told: Option<(u32, u32)>,
-    notes: Notes,
+    /// The number of the statement that is read, where all ranks of its host make it.
+    once: Option<u64>,
+    met: Met,
     tracebacks: ends::Follower,
     /// The last lines of known wording, by stream, of this block.
     known_lines: FxHashMap<u32, Vec<u32>>,
@@ -65,7 +69,7 @@ impl Scanner {
     /// The scanner of a worker.
     pub fn new(worker: usize) -> Self {
         let facts = BlockFacts { worker, ..BlockFacts::default() };
-        Scanner { facts, last_host: (NOBODY, 0, 0), ..Scanner::default() }
+        Scanner { facts, ..Scanner::default() }
     }
 
     /// Takes back the room of events that were assembled: pages that go back and forth between the process and the kernel
@@ -75,11 +79,12 @@ impl Scanner {
         self.facts.events = events;
     }
 
-    /// Reads a block of whole lines (the last may lack its line end).
-    pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
-        (self.line, self.driver_told, self.events_then) = (0, None, usize::MAX);
+    /// Reads a block of whole lines (the last may lack its line end), into which tracebacks of the block before may go on.
+    pub fn scan(&mut self, block: &Block, open: ends::Follower) -> BlockFacts {
+        (self.line, self.events_then, self.tracebacks) = (0, usize::MAX, open);
+        self.met.begin_block();
+        let (block, indent) = (block.lines(), block.indent());
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
-        let indent = indent(block);
         let mut start = 0;
         let rest = block.last().filter(|last| **last != b'\n').map(|_| block.len());
         for end in memchr_iter(b'\n', block).chain(rest) {
@@ -97,10 +102,9 @@ impl Scanner {
         }
         self.facts.lines = u64::from(self.line) - rest.iter().count() as u64;
         self.flush_host();
-        let spoken = |(speaker, (lines, clean_lines))| Spoken { speaker, lines, clean_lines };
-        self.facts.spoken.extend(self.spoken.drain().map(spoken));
-        self.facts.spoken.sort_unstable_by_key(|spoken| spoken.speaker);
+        self.spoken.clear();
         self.facts.known_lines.extend(self.known_lines.drain());
+        self.facts.open = self.tracebacks.left_open();
         let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
     }
@@ -195,27 +199,37 @@ impl Scanner {
     }
 
     fn push(&mut self, speaker: u32, what: What) {
+        if let Some(number) = self.once.take() {
+            self.facts.events.push(Event { speaker, line: self.line, what: What::Once(number) });
+        }
         self.facts.events.push(Event { speaker, line: self.line, what });
     }
 
     fn count_line(&mut self, speaker: u32, clean: bool) {
         self.facts.nccl_lines += 1;
         let Some(&host) = self.host_of.get(speaker as usize) else { return };
-        if host != self.last_host.0 {
+        if host != self.last_host.host || self.last_host.lines == 0 {
             self.flush_host();
-            self.last_host.0 = host;
+            self.last_host = Spoken { host, speaker, ..Spoken::default() };
         }
-        self.last_host.1 += 1;
-        self.last_host.2 += u32::from(clean);
+        self.last_host.lines += 1;
+        self.last_host.clean_lines += u32::from(clean);
     }
 
     /// Adds the lines of the host that spoke last to those of the block.
     fn flush_host(&mut self) {
-        let (host, lines, clean) = std::mem::replace(&mut self.last_host, (NOBODY, 0, 0));
-        if lines > 0 {
-            let spoken = self.spoken.entry(host).or_default();
-            spoken.0 += lines;
-            spoken.1 += clean;
+        let last = std::mem::take(&mut self.last_host);
+        if last.lines == 0 {
+            return;
+        }
+        let all = &mut self.facts.spoken;
+        let at = *self.spoken.entry(last.host).or_insert(all.len());
+        match all.get_mut(at) {
+            Some(known) => {
+                known.lines += last.lines;
+                known.clean_lines += last.clean_lines;
+            }
+            None => all.push(last),
         }
     }
 
@@ -257,9 +271,7 @@ impl Scanner {
             return;
         }
         if message.starts_with(b"cudaDriverVersion ") {
-            // Two processes in a row: whose version follows is open.
-            let after_another = self.driver_told.is_some_and(|(other, line)| line + 1 == self.line && other != speaker);
-            self.driver_told = Some((if after_another { NOBODY } else { speaker }, self.line));
+            self.push(speaker, What::Driver);
         }
         if !nccl_log::is_of_the_host(message) || message.len() > LONGEST_STATEMENT {
             self.statement(speaker, message, line);
@@ -275,7 +287,9 @@ impl Scanner {
                 if self.statements.len() >= MOST_CACHED {
                     self.statements.clear();
                 }
+                self.once = Some(self.number_of(host, message));
                 let known = self.statement(speaker, message, line);
+                self.once = None;
                 self.statements.insert(self.statement_key.as_slice().into(), known);
             }
         }
@@ -300,9 +314,21 @@ impl Scanner {
         true
     }
 
+    /// A number for what the ranks of a host say alike, the same whoever scans it.
+    fn number_of(&self, host: u32, message: &[u8]) -> u64 {
+        let mut hasher = FxHasher::default();
+        hasher.write(self.names.get(&host).map_or(&[][..], |name| name));
+        hasher.write_u8(b' ');
+        hasher.write(message);
+        hasher.finish()
+    }
+
     fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
-        if notes::is_news(self.notes.count(message)) {
-            self.push(speaker, What::Statement(Box::new((Speaker::NcclInfo, kept(line)))));
+        // No program's line has the wording of a message: what ranks repeat is not met again.
+        let wording = !wording(message);
+        if self.once.is_some() || self.met.meet(wording).0 {
+            let fact = StatementFact { by: Speaker::NcclInfo, wording, text: kept(line) };
+            self.push(speaker, What::Statement(Box::new(fact)));
         }
     }
 
@@ -354,6 +380,7 @@ impl Scanner {
         let known = self.hosts.get_key_value(speaker.host).map(|(host, _)| host.clone());
         let host = known.unwrap_or_else(|| speaker.host.into());
         self.hosts.entry(host.clone()).or_insert(index);
+        self.names.entry(first).or_insert_with(|| host.clone());
         self.facts.new_speakers.push(SpeakerFact { host, pid, tid, device });
         index
     }
@@ -376,8 +403,7 @@ impl Scanner {
         if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
             && let Some(version) = nccl_log::read_version(unindented.as_bytes())
         {
-            let speaker = self.driver_told.filter(|(_, line)| line + 1 == self.line).map_or(NOBODY, |(told, _)| told);
-            self.push(speaker, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
+            self.push(NOBODY, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
         }
         if wanted.torch {
             self.text(peeled.stream, &lossy, Offered::All);
@@ -396,7 +422,8 @@ impl Scanner {
 
     /// Who speaks a plain line, and whether it tells of an end, or that a loop goes on.
     fn speaks(&mut self, stream: &str, body: &str, plain: &[u8], wanted: Wanted) {
-        let count = self.notes.count(plain);
+        let wording = wording(plain);
+        let (may_be_kept, first) = self.met.meet(wording);
         let mut begins = ends::beginning(body);
         let last = self.tracebacks.ends(stream, body, begins.as_mut());
         let end = begins.or_else(|| if last || wanted.end { ends::read(body, last) } else { None });
@@ -405,28 +432,24 @@ impl Scanner {
             false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
             false => Speaker::Program,
         };
-        let goes_on = count > 1 && by == Speaker::Program && !wanted.progress;
-        let said = match end {
-            Some(said) => Some(said),
-            None if goes_on => None,
-            None => return self.keep_statement(count, by, plain),
-        };
-        let stream = self.stream(stream);
-        match said {
-            Some(said) => self.push(NOBODY, What::End(Box::new(EndFact { stream, said, text: kept(plain) }))),
-            None => self.goes_on(stream),
+        if let Some(said) = end {
+            let stream = self.stream(stream);
+            self.push(NOBODY, What::End(Box::new(EndFact { stream, said, text: kept(plain) })));
+        } else if by == Speaker::Program && !wanted.progress {
+            let stream = self.stream(stream);
+            self.goes_on(stream, first.then_some(wording));
         }
-        self.keep_statement(count, by, plain);
-    }
-
-    fn keep_statement(&mut self, count: u8, by: Speaker, plain: &[u8]) {
-        if notes::is_news(count) {
-            self.push(NOBODY, What::Statement(Box::new((by, kept(plain)))));
+        if may_be_kept {
+            self.push(NOBODY, What::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
         }
     }
 
-    /// Notes that a stream printed a line of known wording.
-    fn goes_on(&mut self, stream: u32) {
+    /// Notes that a stream printed a line of a wording that the block has before, or that is new in it.
+    fn goes_on(&mut self, stream: u32, new: Option<u64>) {
+        if let Some(wording) = new {
+            self.facts.first_lines.push(FirstLine { stream, line: self.line, wording });
+            return;
+        }
         let lines = self.known_lines.entry(stream).or_default();
         if lines.len() == ends::MOST_SHOWN {
             lines.remove(0);
