@@ -277,6 +277,7 @@ fn assemble_in_order(
         early.insert(number, block?);
         while let Some((block, mut facts)) = early.remove(&wanted) {
             if !open.is_empty() {
+                assembler.meet(&mut facts);
                 facts = scan_safely(scan, &mut scanner, &block, open)?;
             }
             open = std::mem::take(&mut facts.open);
@@ -331,7 +332,7 @@ mod tests {
         let mut log = String::new();
         for i in 0..12_000_u32 {
             let (rank, letters) = (i % 7, format!("{:?}", i.to_be_bytes().map(|b| char::from(b'a' + b % 26))));
-            let (host, pid) = (rank / 2, 100 + rank);
+            let (host, pid) = (rank / 2 + i / 500 * 4, 100 + rank);
             let name = if torn && i % 211 == 0 { format!("sumn{host}") } else { format!("n{host}") };
             let line = match i % 19 {
                 0 => format!("[rank{rank}]: Traceback (most recent call last):"),

@@ -111,12 +111,10 @@ impl Assembler {
 
     /// Adds a block of the current input; returns the room of its events.
     pub fn absorb(&mut self, mut facts: BlockFacts) -> Vec<Event> {
-        let base = Base { input: self.current_input(), lines: self.run.inputs.last().map_or(0, |i| i.lines) };
-        while self.ids.len() <= facts.worker {
-            self.ids.push(Ids::default());
-        }
+        self.meet(&mut facts);
+        let base = self.base();
         let mut ids = std::mem::take(&mut self.ids[facts.worker]);
-        self.intern(&mut ids, &mut facts, base);
+        self.count(&mut ids, &facts.spoken);
         self.log.log.lines += facts.nccl_lines;
         self.log.log.unknown_lines += facts.unknown_lines;
         self.log.log.warn_lines += facts.warn_lines;
@@ -179,14 +177,27 @@ impl Assembler {
         }
     }
 
-    /// Gives what is new in a block the run's own ids.
-    fn intern(&mut self, ids: &mut Ids, facts: &mut BlockFacts, base: Base) {
-        ids.speakers.extend(facts.new_speakers.drain(..).map(|fact| Met { fact, heard: None }));
-        for spoken in &facts.spoken {
+    fn base(&self) -> Base {
+        Base { input: self.current_input(), lines: self.run.inputs.last().map_or(0, |i| i.lines) }
+    }
+
+    fn count(&mut self, ids: &mut Ids, spoken: &[Spoken]) {
+        for spoken in spoken {
             if let Some(printed) = self.printed_host(ids, spoken) {
                 self.speakers.count(printed, spoken.lines, spoken.clean_lines);
             }
         }
+    }
+
+    /// Gives what is new in the next block the run's own ids. Of a block that is scanned again, the first worker will not tell them
+    /// a second time.
+    pub fn meet(&mut self, facts: &mut BlockFacts) {
+        let base = self.base();
+        if self.ids.len() <= facts.worker {
+            self.ids.resize_with(facts.worker + 1, Ids::default);
+        }
+        let ids = &mut self.ids[facts.worker];
+        ids.speakers.extend(facts.new_speakers.drain(..).map(|fact| Met { fact, heard: None }));
         ids.streams.append(&mut facts.new_streams);
         for (transport, line, text) in facts.new_transports.drain(..) {
             let place = base.place(line);
