@@ -1,6 +1,6 @@
 //! What one block of an input says: the worker's result, which the assembler puts in order.
 //!
-//! Speakers, streams and transports are numbered per worker and keep their number from block to block; a block brings
+//! Hosts, speakers, streams and transports are numbered per worker and keep their number from block to block; a block brings
 //! those that are new. What depends on the blocks before (how often a wording came, who told the driver's version) is left to the
 //! assembler, so that the answer is the same whoever scans a block.
 
@@ -8,7 +8,6 @@ use crate::ends::{EndLine, Follower};
 use crate::inspector::Sample;
 use crate::nccl_log::Said;
 use busbw_model::{Edge, Speaker, Transport};
-use std::sync::Arc;
 
 /// No speaker: the prefix was torn, or the line is a program's.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -23,6 +22,7 @@ pub(crate) struct BlockFacts {
     pub nccl_lines: u64,
     pub unknown_lines: u64,
     pub warn_lines: u64,
+    pub new_hosts: Vec<Box<str>>,
     pub new_speakers: Vec<SpeakerFact>,
     pub new_streams: Vec<Box<str>>,
     /// With the line in the block that names it first, and its text.
@@ -41,7 +41,7 @@ pub(crate) struct BlockFacts {
 /// How often a host spoke.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spoken {
-    /// The worker's first speaker of the host, and the block's.
+    /// The worker's number of the host, and the first speaker of it in the block.
     pub host: u32,
     pub speaker: u32,
     pub lines: u32,
@@ -60,7 +60,8 @@ pub(crate) struct FirstLine {
 /// A speaker seen in a block.
 #[derive(Debug)]
 pub(crate) struct SpeakerFact {
-    pub host: Arc<[u8]>,
+    /// The worker's number of the host.
+    pub host: u32,
     pub pid: u64,
     pub tid: u64,
     pub device: Option<u32>,
@@ -84,7 +85,7 @@ pub(crate) enum What {
     /// RCCL names the communicator of the edge that follows.
     EdgeComm(u64),
     Said(Box<SaidLine>),
-    /// The next event is what all ranks of a host say alike: it counts once. A number stands for host and message.
+    /// The next event is what all ranks of a host say alike: it counts once. A number stands for the message.
     Once(u64),
     /// The process tells the driver's version.
     Driver,

@@ -13,15 +13,17 @@ use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
 use crate::notes::{Met, wording};
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
+use crate::recent::Recent;
 use crate::source::Block;
 use crate::{command, ends, inspector, speaker};
 use busbw_model::{ChannelSet, Edge, Place, SourceLine, Speaker, Transport};
 use memchr::{memchr, memchr_iter};
-use rustc_hash::{FxHashMap, FxHasher};
-use std::hash::Hasher;
-use std::sync::Arc;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher;
 
 const CHANNEL: &[u8] = b"Channel ";
+/// Where a channel of two digits ends.
+const BEHIND: usize = CHANNEL.len() + 2;
 
 /// More of a prefix does not tell streams of a dump apart.
 const LONGEST_PREFIX: usize = 256;
@@ -34,24 +36,23 @@ const LONGEST_STATEMENT: usize = 512;
 pub(crate) struct Scanner {
     facts: BlockFacts,
     line: u32,
-    /// The whole prefix of the last line (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and its speaker.
-    last_prefix: Vec<u8>,
-    last_speaker: u32,
-    /// By first speaker of the host, process, thread and device, all small to stay in a core's cache.
+    /// Whole prefixes (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and their speakers.
+    prefixes: Recent<4096>,
+    /// By host, process, thread and device, all small to stay in a core's cache.
     speakers: FxHashMap<[u32; 4], u32>,
-    /// The host of each speaker, by its first speaker.
+    /// The host of each speaker.
     host_of: Vec<u32>,
-    hosts: FxHashMap<Arc<[u8]>, u32>,
-    names: FxHashMap<u32, Arc<[u8]>>,
-    /// Where the block's facts tell of each host that spoke, by its first speaker; and what the host said that spoke last.
-    spoken: FxHashMap<u32, usize>,
+    hosts: FxHashMap<Box<[u8]>, u32>,
+    /// By host, where the block's facts tell of it if it spoke; and what the host said that spoke last.
+    spoken: Vec<u32>,
     last_host: Spoken,
     streams: FxHashMap<Box<str>, u32>,
     transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
-    /// The line of the block's last event where that is a connection, and where its channel stands.
-    last_edge: (Vec<u8>, usize),
+    recent_vias: Recent<64>,
+    /// The message of the block's last event where that is a connection.
+    last_edge: Vec<u8>,
     /// Number of the block's events, then.
     events_then: usize,
     /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
@@ -89,7 +90,8 @@ impl Scanner {
         let rest = block.last().filter(|last| **last != b'\n').map(|_| block.len());
         for end in memchr_iter(b'\n', block).chain(rest) {
             // Lines without a text lack the indent.
-            let line = block[start..end].strip_prefix(indent).unwrap_or(&block[start..end]);
+            let line = &block[start..end];
+            let line = if indent.is_empty() { line } else { line.strip_prefix(indent).unwrap_or(line) };
             if odd {
                 // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
                 let clean = without_escapes(line);
@@ -102,7 +104,7 @@ impl Scanner {
         }
         self.facts.lines = u64::from(self.line) - rest.iter().count() as u64;
         self.flush_host();
-        self.spoken.clear();
+        self.facts.spoken.iter().for_each(|spoken| self.spoken[spoken.host as usize] = NOBODY);
         self.facts.known_lines.extend(self.known_lines.drain());
         self.facts.open = self.tracebacks.left_open();
         let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
@@ -110,9 +112,6 @@ impl Scanner {
     }
 
     fn segment(&mut self, line: &[u8]) {
-        if self.repeats_edge(line) {
-            return;
-        }
         if let Some((message, speaker)) = self.whole_prefix(line)
             && self.known_message(line, message, speaker)
         {
@@ -137,35 +136,33 @@ impl Scanner {
 
     /// The message and the speaker of a line with a whole prefix.
     fn whole_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
-        if !self.last_prefix.is_empty()
-            && let Some(message) = line.strip_prefix(self.last_prefix.as_slice())
-        {
-            return Some((message, self.last_speaker));
+        if let Some((speaker, length)) = self.prefixes.start_of(line) {
+            return Some((&line[length..], speaker));
         }
         let (speaker, message) = prefix::quick(line)?;
         let speaker = self.speaker(&speaker);
-        self.last_prefix.clear();
-        self.last_prefix.extend_from_slice(&line[..line.len() - message.len()]);
-        self.last_speaker = speaker;
+        self.prefixes.remember_start(line, line.len() - message.len(), speaker);
         Some((message, speaker))
     }
 
     /// The quick way, for most lines of any log: the prefix is known and nothing else landed in the line. False sends
     /// the line the long way.
     fn known_message(&mut self, line: &[u8], message: &[u8], speaker: u32) -> bool {
-        if message.starts_with(CHANNEL)
-            && let Some(edge) = read_edge(message)
-        {
-            let Some(&Some(transport)) = self.vias.get(edge.via) else { return false };
-            self.count_line(speaker, true);
-            self.push_edge(speaker, &edge, transport);
-            if matches!(message.get(CHANNEL.len() + 2), Some(b'/' | b' ')) {
-                self.last_edge.0.clear();
-                self.last_edge.0.extend_from_slice(line);
-                self.last_edge.1 = offset(message, line) + CHANNEL.len();
-                self.events_then = self.facts.events.len();
+        if message.starts_with(CHANNEL) {
+            if self.repeats_edge(speaker, message) {
+                return true;
             }
-            return true;
+            if let Some(edge) = read_edge(message) {
+                let Some(transport) = self.known_transport(edge.via) else { return false };
+                self.count_line(speaker, true);
+                self.push_edge(speaker, &edge, transport);
+                if matches!(message.get(BEHIND), Some(b'/' | b' ')) {
+                    self.last_edge.clear();
+                    self.last_edge.extend_from_slice(message);
+                    self.events_then = self.facts.events.len();
+                }
+                return true;
+            }
         }
         if finder!(MARKER).find(message).is_some_and(|at| !message[at..].starts_with(b"NCCL version")) {
             return false;
@@ -182,18 +179,28 @@ impl Scanner {
         self.push(speaker, What::Edge(Edge { transport, ..edge.edge }));
     }
 
-    /// Ranks tell a connection in a line per channel, one after the other: a line that differs from the last event's in its
+    fn known_transport(&mut self, via: &[u8]) -> Option<u16> {
+        if let Some(number) = self.recent_vias.number_of(via) {
+            return u16::try_from(number).ok();
+        }
+        let transport = (*self.vias.get(via)?)?;
+        self.recent_vias.remember_text(via, transport.into());
+        Some(transport)
+    }
+
+    /// Ranks tell a connection in a line per channel, one after the other: a message that differs from the last event's in its
     /// channel's two digits alone is that connection again.
-    fn repeats_edge(&mut self, line: &[u8]) -> bool {
-        let (last, at) = (&self.last_edge.0, self.last_edge.1);
-        let (same, events) = (last.len() == line.len(), &mut self.facts.events);
-        if !same || events.len() != self.events_then || last[at + 2..] != line[at + 2..] || last[..at] != line[..at] {
+    fn repeats_edge(&mut self, speaker: u32, message: &[u8]) -> bool {
+        let (last, events) = (&self.last_edge, &mut self.facts.events);
+        if events.len() != self.events_then || last.len() != message.len() || last[BEHIND..] != message[BEHIND..] {
             return false;
         }
-        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = line[at..at + 2] else { return false };
-        let Some(Event { speaker, what: What::Edge(edge), .. }) = events.last_mut() else { return false };
+        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = message[CHANNEL.len()..BEHIND] else { return false };
+        let Some(Event { speaker: teller, what: What::Edge(edge), .. }) = events.last_mut() else { return false };
+        if *teller != speaker {
+            return false;
+        }
         edge.channels.add(ChannelSet::of(u16::from((tens - b'0') * 10 + ones - b'0')));
-        let speaker = *speaker;
         self.count_line(speaker, true);
         true
     }
@@ -222,14 +229,16 @@ impl Scanner {
         if last.lines == 0 {
             return;
         }
-        let all = &mut self.facts.spoken;
-        let at = *self.spoken.entry(last.host).or_insert(all.len());
-        match all.get_mut(at) {
+        let (all, at) = (&mut self.facts.spoken, &mut self.spoken[last.host as usize]);
+        match all.get_mut(*at as usize) {
             Some(known) => {
                 known.lines += last.lines;
                 known.clean_lines += last.clean_lines;
             }
-            None => all.push(last),
+            None => {
+                *at = all.len() as u32;
+                all.push(last);
+            }
         }
     }
 
@@ -287,7 +296,7 @@ impl Scanner {
                 if self.statements.len() >= MOST_CACHED {
                     self.statements.clear();
                 }
-                self.once = Some(self.number_of(host, message));
+                self.once = Some(FxBuildHasher.hash_one(message));
                 let known = self.statement(speaker, message, line);
                 self.once = None;
                 self.statements.insert(self.statement_key.as_slice().into(), known);
@@ -312,15 +321,6 @@ impl Scanner {
             }
         }
         true
-    }
-
-    /// A number for what the ranks of a host say alike, the same whoever scans it.
-    fn number_of(&self, host: u32, message: &[u8]) -> u64 {
-        let mut hasher = FxHasher::default();
-        hasher.write(self.names.get(&host).map_or(&[][..], |name| name));
-        hasher.write_u8(b' ');
-        hasher.write(message);
-        hasher.finish()
     }
 
     fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
@@ -364,25 +364,32 @@ impl Scanner {
 
     fn speaker(&mut self, speaker: &SpeakerRef) -> u32 {
         let SpeakerRef { pid, tid, device, .. } = *speaker;
-        let index = self.host_of.len() as u32;
-        let first = self.hosts.get(speaker.host).copied().unwrap_or(index);
+        let host = self.host(speaker.host);
         // No number of a process or thread is larger (PID_MAX_LIMIT in Linux's threads.h): those that are come of damage.
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let key = [first, small(pid), small(tid), device.unwrap_or(u32::MAX)];
+        let key = [host, small(pid), small(tid), device.unwrap_or(u32::MAX)];
         if let Some(index) = self.speakers.get(&key) {
             return *index;
         }
-        self.host_of.push(first);
+        let index = self.host_of.len() as u32;
+        self.host_of.push(host);
         if self.speakers.len() >= MOST_CACHED {
             self.speakers.clear(); // who comes back gets a second index, which stands for the same speaker
         }
         self.speakers.insert(key, index);
-        let known = self.hosts.get_key_value(speaker.host).map(|(host, _)| host.clone());
-        let host = known.unwrap_or_else(|| speaker.host.into());
-        self.hosts.entry(host.clone()).or_insert(index);
-        self.names.entry(first).or_insert_with(|| host.clone());
         self.facts.new_speakers.push(SpeakerFact { host, pid, tid, device });
         index
+    }
+
+    fn host(&mut self, name: &[u8]) -> u32 {
+        if let Some(host) = self.hosts.get(name) {
+            return *host;
+        }
+        let host = self.spoken.len() as u32;
+        self.spoken.push(NOBODY);
+        self.hosts.insert(name.into(), host);
+        self.facts.new_hosts.push(lossy(name).into());
+        host
     }
 
     /// Text that is no message of NCCL's: a program's line, a piece of a table row, a launcher's label.

@@ -19,9 +19,9 @@ use anonymous::Anonymous;
 use busbw_model::{Edge, EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
 use communicators::{Parts, assemble, ring_places};
 use log::LogBuilder;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
-use std::sync::Arc;
+use std::hash::BuildHasher;
 use views::Views;
 
 /// More transports, or statements of hosts, only damage gives.
@@ -48,7 +48,7 @@ pub(crate) struct Assembler {
     driver_told: Option<(SpeakerId, u64)>,
     process_groups: ProcessGroups,
     /// The hosts of the current input, by name.
-    printed: FxHashMap<Arc<[u8]>, PrintedHost>,
+    printed: FxHashMap<Box<str>, PrintedHost>,
     /// By worker, of the current input.
     ids: Vec<Ids>,
     nccl_lines_before: u64,
@@ -62,11 +62,15 @@ struct Ids {
     /// None where there are more than fit.
     transports: Vec<Option<u16>>,
     streams: Vec<Box<str>>,
-    /// By the worker's first speaker of each.
-    printed: FxHashMap<u32, PrintedHost>,
+    hosts: Vec<(Box<str>, Option<PrintedHost>)>,
 }
 
 impl Ids {
+    fn host_name(&self, speaker: u32) -> &str {
+        let host = self.speakers.get(speaker as usize).and_then(|met| self.hosts.get(met.fact.host as usize));
+        host.map_or("", |(name, _)| name)
+    }
+
     fn stream(&self, stream: u32) -> &str {
         self.streams.get(stream as usize).map_or("", |s| s)
     }
@@ -136,12 +140,16 @@ impl Assembler {
     fn events(&mut self, events: &mut Vec<Event>, ids: &mut Ids, base: Base) {
         let mut edge_comm = None;
         let mut told = false;
+        let mut last = (NOBODY, NOBODY);
         for event in events.drain(..) {
-            if std::mem::take(&mut told) || self.is_old(&event.what) {
+            if std::mem::take(&mut told) || self.is_old(ids, &event) {
                 told = matches!(event.what, What::Once(_));
                 continue;
             }
-            let speaker = self.hear(ids, event.speaker).map_or(NOBODY, |(speaker, _)| speaker);
+            if last.0 != event.speaker {
+                last = (event.speaker, self.hear(ids, event.speaker).map_or(NOBODY, |(speaker, _)| speaker));
+            }
+            let speaker = last.1;
             let place = base.place(event.line);
             match event.what {
                 What::Edge(edge) => self.edge(speaker, edge, edge_comm.take(), (ids, place)),
@@ -197,6 +205,7 @@ impl Assembler {
             self.ids.resize_with(facts.worker + 1, Ids::default);
         }
         let ids = &mut self.ids[facts.worker];
+        ids.hosts.extend(facts.new_hosts.drain(..).map(|name| (name, None)));
         ids.speakers.extend(facts.new_speakers.drain(..).map(|fact| Met { fact, heard: None }));
         ids.streams.append(&mut facts.new_streams);
         for (transport, line, text) in facts.new_transports.drain(..) {
@@ -214,24 +223,25 @@ impl Assembler {
 
     /// The host of a block's speaker. Its name counts as it was printed first, by whatever process.
     fn printed_host(&mut self, ids: &mut Ids, spoken: &Spoken) -> Option<PrintedHost> {
-        if let Some(known) = ids.printed.get(&spoken.host) {
-            return Some(*known);
-        }
-        let name = ids.speakers.get(spoken.host as usize)?.fact.host.clone();
+        let (name, None) = ids.hosts.get(spoken.host as usize)? else { return ids.hosts[spoken.host as usize].1 };
+        let name = name.clone();
         let printed = match self.printed.get(&name) {
             Some(known) => *known,
             None => self.hear(ids, spoken.speaker)?.1,
         };
         self.printed.insert(name, printed);
-        ids.printed.insert(spoken.host, printed);
+        ids.hosts[spoken.host as usize].1 = Some(printed);
         Some(printed)
     }
 
     /// Whether an event tells what was told before: an event that all ranks of a host have, or a line of a wording of which
     /// there are enough.
-    fn is_old(&mut self, what: &What) -> bool {
-        match what {
-            What::Once(number) => self.told.len() >= MOST_TOLD || !self.told.insert(*number),
+    fn is_old(&mut self, ids: &Ids, event: &Event) -> bool {
+        match &event.what {
+            What::Once(number) => {
+                let key = FxBuildHasher.hash_one((ids.host_name(event.speaker), number));
+                self.told.len() >= MOST_TOLD || !self.told.insert(key)
+            }
             What::Statement(said) => !self.notes.keep(said.wording),
             _ => false,
         }
@@ -246,7 +256,8 @@ impl Assembler {
     /// The run's id of a worker's speaker, given when it is asked for first.
     fn hear(&mut self, ids: &mut Ids, speaker: u32) -> Option<(SpeakerId, PrintedHost)> {
         let met = ids.speakers.get_mut(speaker as usize)?;
-        Some(*met.heard.get_or_insert_with(|| self.speakers.intern(&met.fact)))
+        let name = ids.hosts.get(met.fact.host as usize).map_or("", |(name, _)| name);
+        Some(*met.heard.get_or_insert_with(|| self.speakers.intern(name, &met.fact)))
     }
 
     fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::Who> {
