@@ -55,9 +55,8 @@ pub(crate) struct Scanner {
     last_edge: Vec<u8>,
     /// Number of the block's events, then.
     events_then: usize,
-    /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
-    statements: FxHashMap<Box<[u8]>, bool>,
-    statement_key: Vec<u8>,
+    /// Statements that ranks of a host repeat, by hash of host and message, and whether they were understood.
+    statements: FxHashMap<u64, bool>,
     /// The number of the statement that is read, where all ranks of its host make it.
     once: Option<u64>,
     met: Met,
@@ -287,10 +286,8 @@ impl Scanner {
             return;
         }
         let host = self.host_of.get(speaker as usize).copied().unwrap_or(NOBODY);
-        self.statement_key.clear();
-        self.statement_key.extend_from_slice(&host.to_ne_bytes());
-        self.statement_key.extend_from_slice(message);
-        match self.statements.get(self.statement_key.as_slice()) {
+        let key = FxBuildHasher.hash_one((host, message));
+        match self.statements.get(&key) {
             Some(known) => self.facts.unknown_lines += u64::from(!known),
             None => {
                 if self.statements.len() >= MOST_CACHED {
@@ -299,7 +296,7 @@ impl Scanner {
                 self.once = Some(FxBuildHasher.hash_one(message));
                 let known = self.statement(speaker, message, line);
                 self.once = None;
-                self.statements.insert(self.statement_key.as_slice().into(), known);
+                self.statements.insert(key, known);
             }
         }
     }
