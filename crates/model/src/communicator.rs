@@ -163,6 +163,7 @@ pub struct ChannelSet([u64; 2]);
 
 impl ChannelSet {
     /// The set of one channel; empty for a channel beyond 127, which no library has.
+    #[inline]
     pub fn of(channel: u16) -> Self {
         let mut set = ChannelSet::default();
         if let Some(word) = set.0.get_mut(usize::from(channel / 64)) {
@@ -172,6 +173,7 @@ impl ChannelSet {
     }
 
     /// Adds the channels of another set.
+    #[inline]
     pub fn add(&mut self, other: ChannelSet) {
         for (word, more) in self.0.iter_mut().zip(other.0) {
             *word |= more;
@@ -179,6 +181,7 @@ impl ChannelSet {
     }
 
     /// Takes the channels of another set out.
+    #[inline]
     pub fn remove(&mut self, other: ChannelSet) {
         for (word, less) in self.0.iter_mut().zip(other.0) {
             *word &= !less;

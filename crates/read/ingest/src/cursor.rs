@@ -86,7 +86,15 @@ impl<'a> Cursor<'a> {
         let mut ahead = *self;
         ahead.eat(b"0x");
         let digits = ahead.take_while(|b| b.is_ascii_hexdigit());
-        let value = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+        let significant = digits.iter().skip_while(|digit| **digit == b'0');
+        let (value, count) = significant.fold((0, 0), |(value, count): (u64, u32), digit| {
+            // A letter's low bits count from 1.
+            let digit = (digit & 0xf) + if digit.is_ascii_digit() { 0 } else { 9 };
+            (value << 4 | u64::from(digit), count + 1)
+        });
+        if digits.is_empty() || count > u64::BITS / 4 {
+            return None;
+        }
         *self = ahead;
         Some(value)
     }
@@ -160,5 +168,13 @@ mod tests {
     #[test]
     fn numbers_over_64_bits_are_none() {
         assert_eq!(Cursor::new(b"99999999999999999999999").number(), None);
+        let cases: [(&[u8], _); 5] = [
+            (b"0x55d46f97ABD0 rank", Some(0x55d4_6f97_abd0)),
+            (b"00000000000000000000ff", Some(0xff)),
+            (b"ffffffffffffffff", Some(u64::MAX)),
+            (b"10000000000000000", None),
+            (b"0x", None),
+        ];
+        cases.iter().for_each(|(text, value)| assert_eq!(Cursor::new(text).hex(), *value));
     }
 }

@@ -1,13 +1,13 @@
 //! What one block of an input says: the worker's result, which the assembler puts in order.
 //!
-//! Speakers, streams and transports are numbered per worker and keep their number from block to block; a block brings
-//! those that are new.
+//! Hosts, speakers, streams and transports are numbered per worker and keep their number from block to block; a block brings
+//! those that are new. What depends on the blocks before (how often a wording came, who told the driver's version) is left to the
+//! assembler, so that the answer is the same whoever scans a block.
 
-use crate::ends::EndLine;
+use crate::ends::{EndLine, Follower};
 use crate::inspector::Sample;
 use crate::nccl_log::Said;
 use busbw_model::{Edge, Speaker, Transport};
-use std::sync::Arc;
 
 /// No speaker: the prefix was torn, or the line is a program's.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -22,31 +22,46 @@ pub(crate) struct BlockFacts {
     pub nccl_lines: u64,
     pub unknown_lines: u64,
     pub warn_lines: u64,
+    pub new_hosts: Vec<Box<str>>,
     pub new_speakers: Vec<SpeakerFact>,
     pub new_streams: Vec<Box<str>>,
     /// With the line in the block that names it first, and its text.
     pub new_transports: Vec<(Transport, u32, Box<str>)>,
-    /// Lines per host since the worker's last block.
+    /// Lines per host, in the order in which the hosts spoke first.
     pub spoken: Vec<Spoken>,
-    /// The last lines of known wording, by stream.
+    /// The last lines of a wording that the block has before, by stream.
     pub known_lines: Vec<(u32, Vec<u32>)>,
+    /// The first line of each wording.
+    pub first_lines: Vec<FirstLine>,
+    /// The tracebacks that go on in the next block.
+    pub open: Follower,
     pub events: Vec<Event>,
 }
 
 /// How often a host spoke.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spoken {
-    /// A speaker of the host.
+    /// The worker's number of the host, and the first speaker of it in the block.
+    pub host: u32,
     pub speaker: u32,
     pub lines: u32,
     /// Lines whose prefix nothing ran into.
     pub clean_lines: u32,
 }
 
+/// A line that shows that its stream goes on, where the wording is known.
+#[derive(Debug)]
+pub(crate) struct FirstLine {
+    pub stream: u32,
+    pub line: u32,
+    pub wording: u64,
+}
+
 /// A speaker seen in a block.
 #[derive(Debug)]
 pub(crate) struct SpeakerFact {
-    pub host: Arc<[u8]>,
+    /// The worker's number of the host.
+    pub host: u32,
     pub pid: u64,
     pub tid: u64,
     pub device: Option<u32>,
@@ -70,14 +85,25 @@ pub(crate) enum What {
     /// RCCL names the communicator of the edge that follows.
     EdgeComm(u64),
     Said(Box<SaidLine>),
+    /// The next event is what all ranks of a host say alike: it counts once. A number stands for the message.
+    Once(u64),
+    /// The process tells the driver's version.
+    Driver,
     Warn(Box<WarnLine>),
     Text(Box<TextFact>),
     /// An operation that the NCCL Inspector measured, and the line.
     Inspector(Box<(Sample, Box<str>)>),
     End(Box<EndFact>),
-    /// A line that nobody makes a fact of, and who prints it.
-    Statement(Box<(Speaker, Box<str>)>),
+    Statement(Box<StatementFact>),
     Variables(Box<CommandLine>),
+}
+
+/// A line that nobody makes a fact of, and who prints it.
+#[derive(Debug)]
+pub(crate) struct StatementFact {
+    pub by: Speaker,
+    pub wording: u64,
+    pub text: Box<str>,
 }
 
 /// A line, or a part of one, for the line readers.

@@ -31,6 +31,7 @@ pub mod ras;
 pub mod rdma_check;
 pub mod rdma_monitor;
 mod readers;
+mod recent;
 mod scan;
 mod source;
 mod speaker;

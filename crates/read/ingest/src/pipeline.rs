@@ -1,6 +1,7 @@
 //! Reading with all cores: one thread reads blocks, workers scan them, the caller's thread assembles them in order.
 
 use crate::assemble::Assembler;
+use crate::ends::Follower;
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
@@ -90,7 +91,9 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     let counted = Counted { reader, read: 0, progress: options.progress.clone() };
     let small = source.size().is_some_and(|size| size < Blocks::<Counted>::SIZE as u64);
-    let read = if threads == 1 || small { alone(counted, assembler) } else { together(counted, threads, assembler) };
+    let (blocks, scan) = (Blocks::new(counted), Scanner::scan);
+    let read =
+        if threads == 1 || small { alone(blocks, scan, assembler) } else { together(blocks, scan, threads, assembler) };
     read.map_err(|e| source.error(e))
 }
 
@@ -160,30 +163,24 @@ impl Read for Counted<'_> {
     }
 }
 
-/// A block's facts; `None` when the scanner panicked over it. It is not used again.
-fn scan_safely(scanner: &mut Scanner, block: &Block) -> Option<BlockFacts> {
-    let scan = || {
-        #[cfg(test)]
-        tests::panic_over_poison(block.lines());
-        scanner.scan(block.lines())
-    };
-    catch_unwind(AssertUnwindSafe(scan)).ok()
-}
+/// How a block is scanned into which tracebacks go on: [`Scanner::scan`].
+type Scan = fn(&mut Scanner, &Block, Follower) -> BlockFacts;
 
-/// A bug of busbw's, told as an error: nobody should wait for a thread that is gone.
-fn scanner_failed() -> std::io::Error {
-    std::io::Error::other(
-        "busbw failed over this input, which is a bug; cut the input in halves to find the line, and report it",
-    )
+/// A block's facts; an error when the scanner panicked over it. It is not used again.
+fn scan_safely(scan: Scan, scanner: &mut Scanner, block: &Block, open: Follower) -> std::io::Result<BlockFacts> {
+    // A bug of busbw's, told as an error: nobody should wait for a thread that is gone.
+    let bug = "busbw failed over this input, which is a bug; cut the input in halves to find the line, and report it";
+    catch_unwind(AssertUnwindSafe(|| scan(scanner, block, open))).map_err(|_| std::io::Error::other(bug))
 }
 
 /// One thread does everything.
-fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
-    let mut blocks = Blocks::new(reader);
+fn alone(mut blocks: Blocks<Counted>, scan: Scan, assembler: &mut Assembler) -> std::io::Result<u64> {
     let mut block = Block::default();
     let mut scanner = Scanner::new(0);
+    let mut open = Follower::default();
     while blocks.next(&mut block)? {
-        let facts = scan_safely(&mut scanner, &block).ok_or_else(scanner_failed)?;
+        let mut facts = scan_safely(scan, &mut scanner, &block, open)?;
+        open = std::mem::take(&mut facts.open);
         scanner.reuse(assembler.absorb(facts));
     }
     Ok(blocks.into_inner().read)
@@ -192,17 +189,19 @@ fn alone(reader: Counted, assembler: &mut Assembler) -> std::io::Result<u64> {
 /// Room of events that were assembled, for scanners to use again.
 type Rooms = Mutex<Vec<Vec<Event>>>;
 
-/// A block on its way to a worker, and back for its buffer to be used again.
+/// A block on its way to a worker and on to the assembler, or what goes with it.
 type Numbered<T> = (u64, T);
+/// A block and its facts, if nothing goes on into it.
+type Scanned = std::io::Result<(Block, BlockFacts)>;
 
 /// Blocks that are read, scanned or wait to be assembled, at most: with their facts about 1 MB each.
 const MOST_UNDER_WAY: usize = 96;
 
 /// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
-fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
+fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
     let under_way = (8 * threads).min(MOST_UNDER_WAY);
     let (to_workers, blocks) = sync_channel::<Numbered<Block>>(under_way);
-    let (to_assembler, scanned) = channel::<Numbered<Option<BlockFacts>>>();
+    let (to_assembler, scanned) = channel::<Numbered<Scanned>>();
     let (give_back, buffers) = channel::<Block>();
     let (tokens, permits) = sync_channel::<()>(under_way);
     let blocks = Mutex::new(blocks);
@@ -212,25 +211,25 @@ fn together(reader: Counted, threads: usize, assembler: &mut Assembler) -> std::
             Builder::new().spawn_scoped(scope, move || read_blocks(reader, &to_workers, &buffers, &tokens))?;
         for worker in 0..threads {
             let (blocks, rooms) = (&blocks, &rooms);
-            let (to_assembler, give_back) = (to_assembler.clone(), give_back.clone());
-            let work = move || scan_blocks(Scanner::new(worker), (blocks, rooms), &to_assembler, &give_back);
+            let to_assembler = to_assembler.clone();
+            let work = move || scan_blocks((scan, Scanner::new(worker)), (blocks, rooms), &to_assembler);
             Builder::new().spawn_scoped(scope, work)?;
         }
-        drop((to_assembler, give_back));
+        drop(to_assembler);
         // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
-        let assembled = assemble_in_order(scanned, (permits, &rooms), assembler);
+        let again = (scan, Scanner::new(threads));
+        let assembled = assemble_in_order(scanned, again, (permits, &rooms, give_back), assembler);
         let read = reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")));
         assembled.and(read)
     })
 }
 
 fn read_blocks(
-    reader: Counted,
+    mut blocks: Blocks<Counted>,
     to_workers: &SyncSender<Numbered<Block>>,
     buffers: &Receiver<Block>,
     tokens: &SyncSender<()>,
 ) -> std::io::Result<u64> {
-    let mut blocks = Blocks::new(reader);
     let mut number = 0;
     loop {
         let mut block = buffers.try_recv().unwrap_or_default();
@@ -246,10 +245,9 @@ fn read_blocks(
 }
 
 fn scan_blocks(
-    mut scanner: Scanner,
+    (scan, mut scanner): (Scan, Scanner),
     (blocks, rooms): (&Mutex<Receiver<Numbered<Block>>>, &Rooms),
-    done: &Sender<Numbered<Option<BlockFacts>>>,
-    give_back: &Sender<Block>,
+    done: &Sender<Numbered<Scanned>>,
 ) {
     loop {
         let next = blocks.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -257,25 +255,33 @@ fn scan_blocks(
         if let Some(room) = rooms.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             scanner.reuse(room);
         }
-        let facts = scan_safely(&mut scanner, &block);
-        let failed = facts.is_none();
-        if done.send((number, facts)).is_err() || failed {
+        let facts = scan_safely(scan, &mut scanner, &block, Follower::default());
+        let failed = facts.is_err();
+        if done.send((number, facts.map(|facts| (block, facts)))).is_err() || failed {
             return;
         }
-        let _ = give_back.send(block); // the reader may be done and gone
     }
 }
 
+/// A worker does not know what the block before its own leaves open: where that is anything, the block is scanned again.
 fn assemble_in_order(
-    scanned: Receiver<Numbered<Option<BlockFacts>>>,
-    (permits, rooms): (Receiver<()>, &Rooms),
+    scanned: Receiver<Numbered<Scanned>>,
+    (scan, mut scanner): (Scan, Scanner),
+    (permits, rooms, give_back): (Receiver<()>, &Rooms, Sender<Block>),
     assembler: &mut Assembler,
 ) -> std::io::Result<()> {
     let mut early = BTreeMap::new();
+    let mut open = Follower::default();
     let mut wanted = 0;
-    for (number, facts) in scanned {
-        early.insert(number, facts.ok_or_else(scanner_failed)?);
-        while let Some(facts) = early.remove(&wanted) {
+    for (number, block) in scanned {
+        early.insert(number, block?);
+        while let Some((block, mut facts)) = early.remove(&wanted) {
+            if !open.is_empty() {
+                assembler.meet(&mut facts);
+                facts = scan_safely(scan, &mut scanner, &block, open)?;
+            }
+            open = std::mem::take(&mut facts.open);
+            let _ = give_back.send(block); // the reader may be done and gone
             let room = assembler.absorb(facts);
             rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room);
             wanted += 1;
@@ -288,30 +294,93 @@ fn assemble_in_order(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt::Write as _;
 
-    pub(super) fn panic_over_poison(lines: &[u8]) {
-        assert!(memchr::memmem::find(lines, b"poison").is_none(), "a bug");
-    }
-
-    fn read_with_bug(text: Vec<u8>, threads: usize) -> std::io::Result<u64> {
-        let reader = Counted { reader: Box::new(std::io::Cursor::new(text)), read: 0, progress: None };
-        let mut assembler = Assembler::default();
-        assembler.begin("log");
-        together(reader, threads, &mut assembler)
+    fn blocks(text: Vec<u8>) -> Blocks<Counted<'static>> {
+        Blocks::new(Counted { reader: Box::new(std::io::Cursor::new(text)), read: 0, progress: None })
     }
 
     /// More blocks than may be under way: without the error, the reader would wait for a permit for ever.
     #[test]
     fn a_panic_over_a_block_is_an_error() {
+        let scan: Scan = |scanner, block, open| {
+            assert!(memchr::memmem::find(block.lines(), b"poison").is_none(), "a bug");
+            scanner.scan(block, open)
+        };
+        let read = |text| together(blocks(text), scan, 2, &mut begun());
         let line = b"host:1:2 [0] NCCL INFO Using network IB\n";
-        let blocks = 40 * Blocks::<Counted>::SIZE / line.len();
-        for place in [0, blocks / 2, blocks] {
+        let many = 40 * Blocks::<Counted>::SIZE / line.len();
+        for place in [0, many / 2, many] {
             let mut text = line.repeat(place);
             text.extend_from_slice(b"poison\n");
-            text.extend(line.repeat(blocks - place));
-            let error = read_with_bug(text, 2).expect_err("a failure");
+            text.extend(line.repeat(many - place));
+            let error = read(text).expect_err("a failure");
             assert!(error.to_string().contains("bug"), "{error}");
         }
-        assert!(read_with_bug(line.repeat(blocks), 2).is_ok());
+        assert!(read(line.repeat(many)).is_ok());
+    }
+
+    fn begun() -> Assembler {
+        let mut assembler = Assembler::default();
+        assembler.begin("log");
+        assembler
+    }
+
+    /// Wordings beyond those that are remembered, tracebacks that go on behind other lines, hosts whose ranks say the same, torn
+    /// names, versions behind drivers' and connections, in an order that no block's size divides.
+    fn busy_log(torn: bool) -> String {
+        let mut log = String::new();
+        for i in 0..12_000_u32 {
+            let (rank, letters) = (i % 7, format!("{:?}", i.to_be_bytes().map(|b| char::from(b'a' + b % 26))));
+            let (host, pid) = (rank / 2 + i / 500 * 4, 100 + rank);
+            let name = if torn && i % 211 == 0 { format!("sumn{host}") } else { format!("n{host}") };
+            let line = match i % 19 {
+                0 => format!("[rank{rank}]: Traceback (most recent call last):"),
+                1..=3 => format!("[rank{}]:   File \"/x/train.py\", line {i}, in main", (i - i % 19) % 7),
+                4 => format!("[rank{}]: Odd: text {i}", (i - 4) % 7),
+                5 => format!("{name}:{pid}:{pid} [{rank}] NCCL INFO NET/Odd : {letters} of the host"),
+                6 => format!("{name}:{pid}:{pid} [{rank}] NCCL INFO an odd message {letters}"),
+                7 => format!("{name}:{pid}:{pid} [{rank}] NCCL INFO cudaDriverVersion 12020"),
+                8 => format!("NCCL version 2.{}.3+cuda12.2", 10 + i % 3),
+                9..=12 => format!(
+                    "{name}:{pid}:{pid} [{rank}] NCCL INFO Channel {:02}/0 : {rank}[0] -> {}[0] via NET/IB/{}",
+                    i % 4,
+                    (rank + 1) % 7,
+                    i % 97
+                ),
+                13 => format!("2026-11-23 10:00:00 - ERROR - {letters}"),
+                14 => "Exception ignored in: <function f>".to_string(),
+                15 => format!("[rank{rank}]: step {i}"),
+                16 => format!("    {letters}"),
+                _ => format!("{letters} {i}"),
+            };
+            let _ = writeln!(log, "{line}");
+        }
+        log
+    }
+
+    #[test]
+    fn an_answer_does_not_depend_on_threads_or_blocks() {
+        let answer = |log: &str, size: usize, threads: usize| {
+            let (blocks, mut assembler) = (blocks(log.as_bytes().to_vec()).sized(size), begun());
+            let read = match threads {
+                1 => alone(blocks, Scanner::scan, &mut assembler),
+                _ => together(blocks, Scanner::scan, threads, &mut assembler),
+            };
+            assembler.end(read.expect("a log"));
+            format!("{:#?}", assembler.finish())
+        };
+        let same = |one: &str, other: &str, how: (usize, usize)| {
+            let differs = one.lines().zip(other.lines()).find(|(a, b)| a != b);
+            assert_eq!((differs, one.len()), (None, other.len()), "size of blocks and threads: {how:?}");
+        };
+        let (plain, torn) = (busy_log(false), busy_log(true));
+        let whole = answer(&plain, 64 << 20, 1);
+        for (size, threads) in [(1 << 10, 4), (5_003, 2), (5_003, 8), (100_000, 3)] {
+            same(&whole, &answer(&plain, size, 1), (size, 1));
+            same(&whole, &answer(&plain, size, threads), (size, threads));
+            // Which host a torn name is of, follows from the lines so far, which are counted by blocks.
+            same(&answer(&torn, size, 1), &answer(&torn, size, threads), (size, threads));
+        }
     }
 }

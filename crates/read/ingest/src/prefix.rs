@@ -119,12 +119,11 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
     }
     match open {
         Some((head, start)) => found.push(head.with_text(&line[start..])),
-        None => match cut_marker(line) {
-            Some((start, text)) => {
-                if start > 0 {
-                    found.push(Piece::Plain(&line[..start]));
+        None => match early(line).or_else(|| cut_marker(line)) {
+            Some((head, text)) => {
+                if head.start > 0 {
+                    found.push(Piece::Plain(&line[..head.start]));
                 }
-                let head = Head { start, level: Level::Info, speaker: None, site: None };
                 found.push(head.with_text(&line[text..]));
             }
             None => found.push(Piece::Plain(line)),
@@ -132,13 +131,27 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
     }
 }
 
+/// NCCL before 2.3 does not name itself (`debug.h`): `host:pid:tid [0] INFO …`, `host:pid:tid [0] init.cu:674 WARN …`. The head, and
+/// where the message begins. A whole prefix shows that it is NCCL's, and INFO has no place in the source.
+fn early(line: &[u8]) -> Option<(Head<'_>, usize)> {
+    let near = &line[..line.len().min(FAR)];
+    let info = finder!(b"] INFO ").find(near).map(|at| (at + b"] ".len(), Level::Info));
+    let warn = || finder!(b" WARN ").find(near).map(|at| (at + b" ".len(), Level::Warn));
+    let (marker, level) = info.or_else(warn)?;
+    let head = head(line, 0, marker, level);
+    let whole = head.speaker.is_some_and(|speaker| speaker.device.is_some());
+    let of_level = head.site.is_some() == (level == Level::Warn);
+    (whole && of_level).then_some((head, marker + b"INFO ".len()))
+}
+
 /// A line that begins inside the marker, because another rank's line end fell into it: ` 0: CL INFO Channel 09 : 0 1 …`.
-/// Start of what is left of the marker, and of the text behind it.
-fn cut_marker(line: &[u8]) -> Option<(usize, usize)> {
+/// The head, which begins with what is left of the marker, and where the text behind it begins.
+fn cut_marker(line: &[u8]) -> Option<(Head<'_>, usize)> {
     let at = finder!(b"L INFO ").find(line).filter(|at| *at <= 40)?;
     let left = line[..at].iter().rev().zip(b"CC").take_while(|(a, b)| a == b).count();
     let before = line[..at - left].last();
-    matches!(before, None | Some(b' ' | b':')).then_some((at - left, at + b"L INFO ".len()))
+    let head = Head { start: at - left, level: Level::Info, speaker: None, site: None };
+    matches!(before, None | Some(b' ' | b':')).then_some((head, at + b"L INFO ".len()))
 }
 
 /// What stands in front of a marker.

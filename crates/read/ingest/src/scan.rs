@@ -1,24 +1,29 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
-use crate::clean::{from_json, indent, may_be_json, without_escapes};
+use crate::clean::{from_json, may_be_json, without_escapes};
 use crate::cursor::{finder, lossy, text};
 use crate::evidence::{self, Wanted};
 use crate::facts::{
-    BlockFacts, CommandLine, EndFact, Event, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, TextFact, WarnLine, What,
+    BlockFacts, CommandLine, EndFact, Event, FirstLine, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, StatementFact,
+    TextFact, WarnLine, What,
 };
 use crate::json_objects::JsonReader;
 use crate::launcher::{peel, without_inner_tags};
 use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
-use crate::notes::Notes;
+use crate::notes::{Met, wording};
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
-use crate::{command, ends, inspector, notes, speaker};
+use crate::recent::Recent;
+use crate::source::Block;
+use crate::{command, ends, inspector, speaker};
 use busbw_model::{ChannelSet, Edge, Place, SourceLine, Speaker, Transport};
 use memchr::{memchr, memchr_iter};
-use rustc_hash::FxHashMap;
-use std::sync::Arc;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher;
 
 const CHANNEL: &[u8] = b"Channel ";
+/// Where a channel of two digits ends.
+const BEHIND: usize = CHANNEL.len() + 2;
 
 /// More of a prefix does not tell streams of a dump apart.
 const LONGEST_PREFIX: usize = 256;
@@ -26,36 +31,35 @@ const MOST_CACHED: usize = 1 << 16;
 /// A longer message is not looked up among those that ranks repeat.
 const LONGEST_STATEMENT: usize = 512;
 
-/// Reads blocks. What it met once it knows again in later blocks.
+/// Reads blocks. What it met once it knows again in later blocks, which saves time and changes nothing in what it reads.
 #[derive(Default)]
 pub(crate) struct Scanner {
     facts: BlockFacts,
     line: u32,
-    /// The whole prefix of the last line (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and its speaker.
-    last_prefix: Vec<u8>,
-    last_speaker: u32,
-    /// By first speaker of the host, process, thread and device, all small to stay in a core's cache.
+    /// Whole prefixes (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and their speakers.
+    prefixes: Recent<4096>,
+    /// By host, process, thread and device, all small to stay in a core's cache.
     speakers: FxHashMap<[u32; 4], u32>,
-    /// The host of each speaker, by its first speaker.
+    /// The host of each speaker.
     host_of: Vec<u32>,
-    hosts: FxHashMap<Arc<[u8]>, u32>,
-    /// Lines of each host in this block, all and clean ones, by its first speaker; and those of the host that spoke last.
-    spoken: FxHashMap<u32, (u32, u32)>,
-    last_host: (u32, u32, u32),
+    hosts: FxHashMap<Box<[u8]>, u32>,
+    /// By host, where the block's facts tell of it if it spoke; and what the host said that spoke last.
+    spoken: Vec<u32>,
+    last_host: Spoken,
     streams: FxHashMap<Box<str>, u32>,
     transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
-    /// The line of the block's last event where that is a connection, and where its channel stands.
-    last_edge: (Vec<u8>, usize),
+    recent_vias: Recent<64>,
+    /// The message of the block's last event where that is a connection.
+    last_edge: Vec<u8>,
     /// Number of the block's events, then.
     events_then: usize,
-    /// Statements that ranks of a host repeat, keyed by host and message, and whether they were understood.
-    statements: FxHashMap<Box<[u8]>, bool>,
-    statement_key: Vec<u8>,
-    /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
-    driver_told: Option<(u32, u32)>,
-    notes: Notes,
+    /// Statements that ranks of a host repeat, by hash of host and message, and whether they were understood.
+    statements: FxHashMap<u64, bool>,
+    /// The number of the statement that is read, where all ranks of its host make it.
+    once: Option<u64>,
+    met: Met,
     tracebacks: ends::Follower,
     /// The last lines of known wording, by stream, of this block.
     known_lines: FxHashMap<u32, Vec<u32>>,
@@ -65,7 +69,7 @@ impl Scanner {
     /// The scanner of a worker.
     pub fn new(worker: usize) -> Self {
         let facts = BlockFacts { worker, ..BlockFacts::default() };
-        Scanner { facts, last_host: (NOBODY, 0, 0), ..Scanner::default() }
+        Scanner { facts, ..Scanner::default() }
     }
 
     /// Takes back the room of events that were assembled: pages that go back and forth between the process and the kernel
@@ -75,16 +79,18 @@ impl Scanner {
         self.facts.events = events;
     }
 
-    /// Reads a block of whole lines (the last may lack its line end).
-    pub fn scan(&mut self, block: &[u8]) -> BlockFacts {
-        (self.line, self.driver_told, self.events_then) = (0, None, usize::MAX);
+    /// Reads a block of whole lines (the last may lack its line end), into which tracebacks of the block before may go on.
+    pub fn scan(&mut self, block: &Block, open: ends::Follower) -> BlockFacts {
+        (self.line, self.events_then, self.tracebacks) = (0, usize::MAX, open);
+        self.met.begin_block();
+        let (block, indent) = (block.lines(), block.indent());
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
-        let indent = indent(block);
         let mut start = 0;
         let rest = block.last().filter(|last| **last != b'\n').map(|_| block.len());
         for end in memchr_iter(b'\n', block).chain(rest) {
             // Lines without a text lack the indent.
-            let line = block[start..end].strip_prefix(indent).unwrap_or(&block[start..end]);
+            let line = &block[start..end];
+            let line = if indent.is_empty() { line } else { line.strip_prefix(indent).unwrap_or(line) };
             if odd {
                 // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
                 let clean = without_escapes(line);
@@ -97,18 +103,14 @@ impl Scanner {
         }
         self.facts.lines = u64::from(self.line) - rest.iter().count() as u64;
         self.flush_host();
-        let spoken = |(speaker, (lines, clean_lines))| Spoken { speaker, lines, clean_lines };
-        self.facts.spoken.extend(self.spoken.drain().map(spoken));
-        self.facts.spoken.sort_unstable_by_key(|spoken| spoken.speaker);
+        self.facts.spoken.iter().for_each(|spoken| self.spoken[spoken.host as usize] = NOBODY);
         self.facts.known_lines.extend(self.known_lines.drain());
+        self.facts.open = self.tracebacks.left_open();
         let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
     }
 
     fn segment(&mut self, line: &[u8]) {
-        if self.repeats_edge(line) {
-            return;
-        }
         if let Some((message, speaker)) = self.whole_prefix(line)
             && self.known_message(line, message, speaker)
         {
@@ -133,35 +135,33 @@ impl Scanner {
 
     /// The message and the speaker of a line with a whole prefix.
     fn whole_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
-        if !self.last_prefix.is_empty()
-            && let Some(message) = line.strip_prefix(self.last_prefix.as_slice())
-        {
-            return Some((message, self.last_speaker));
+        if let Some((speaker, length)) = self.prefixes.start_of(line) {
+            return Some((&line[length..], speaker));
         }
         let (speaker, message) = prefix::quick(line)?;
         let speaker = self.speaker(&speaker);
-        self.last_prefix.clear();
-        self.last_prefix.extend_from_slice(&line[..line.len() - message.len()]);
-        self.last_speaker = speaker;
+        self.prefixes.remember_start(line, line.len() - message.len(), speaker);
         Some((message, speaker))
     }
 
     /// The quick way, for most lines of any log: the prefix is known and nothing else landed in the line. False sends
     /// the line the long way.
     fn known_message(&mut self, line: &[u8], message: &[u8], speaker: u32) -> bool {
-        if message.starts_with(CHANNEL)
-            && let Some(edge) = read_edge(message)
-        {
-            let Some(&Some(transport)) = self.vias.get(edge.via) else { return false };
-            self.count_line(speaker, true);
-            self.push_edge(speaker, &edge, transport);
-            if matches!(message.get(CHANNEL.len() + 2), Some(b'/' | b' ')) {
-                self.last_edge.0.clear();
-                self.last_edge.0.extend_from_slice(line);
-                self.last_edge.1 = offset(message, line) + CHANNEL.len();
-                self.events_then = self.facts.events.len();
+        if message.starts_with(CHANNEL) {
+            if self.repeats_edge(speaker, message) {
+                return true;
             }
-            return true;
+            if let Some(edge) = read_edge(message) {
+                let Some(transport) = self.known_transport(edge.via) else { return false };
+                self.count_line(speaker, true);
+                self.push_edge(speaker, &edge, transport);
+                if matches!(message.get(BEHIND), Some(b'/' | b' ')) {
+                    self.last_edge.clear();
+                    self.last_edge.extend_from_slice(message);
+                    self.events_then = self.facts.events.len();
+                }
+                return true;
+            }
         }
         if finder!(MARKER).find(message).is_some_and(|at| !message[at..].starts_with(b"NCCL version")) {
             return false;
@@ -178,44 +178,66 @@ impl Scanner {
         self.push(speaker, What::Edge(Edge { transport, ..edge.edge }));
     }
 
-    /// Ranks tell a connection in a line per channel, one after the other: a line that differs from the last event's in its
+    fn known_transport(&mut self, via: &[u8]) -> Option<u16> {
+        if let Some(number) = self.recent_vias.number_of(via) {
+            return u16::try_from(number).ok();
+        }
+        let transport = (*self.vias.get(via)?)?;
+        self.recent_vias.remember_text(via, transport.into());
+        Some(transport)
+    }
+
+    /// Ranks tell a connection in a line per channel, one after the other: a message that differs from the last event's in its
     /// channel's two digits alone is that connection again.
-    fn repeats_edge(&mut self, line: &[u8]) -> bool {
-        let (last, at) = (&self.last_edge.0, self.last_edge.1);
-        let (same, events) = (last.len() == line.len(), &mut self.facts.events);
-        if !same || events.len() != self.events_then || last[at + 2..] != line[at + 2..] || last[..at] != line[..at] {
+    fn repeats_edge(&mut self, speaker: u32, message: &[u8]) -> bool {
+        let (last, events) = (&self.last_edge, &mut self.facts.events);
+        if events.len() != self.events_then || last.len() != message.len() || last[BEHIND..] != message[BEHIND..] {
             return false;
         }
-        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = line[at..at + 2] else { return false };
-        let Some(Event { speaker, what: What::Edge(edge), .. }) = events.last_mut() else { return false };
+        let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = message[CHANNEL.len()..BEHIND] else { return false };
+        let Some(Event { speaker: teller, what: What::Edge(edge), .. }) = events.last_mut() else { return false };
+        if *teller != speaker {
+            return false;
+        }
         edge.channels.add(ChannelSet::of(u16::from((tens - b'0') * 10 + ones - b'0')));
-        let speaker = *speaker;
         self.count_line(speaker, true);
         true
     }
 
     fn push(&mut self, speaker: u32, what: What) {
+        if let Some(number) = self.once.take() {
+            self.facts.events.push(Event { speaker, line: self.line, what: What::Once(number) });
+        }
         self.facts.events.push(Event { speaker, line: self.line, what });
     }
 
     fn count_line(&mut self, speaker: u32, clean: bool) {
         self.facts.nccl_lines += 1;
         let Some(&host) = self.host_of.get(speaker as usize) else { return };
-        if host != self.last_host.0 {
+        if host != self.last_host.host || self.last_host.lines == 0 {
             self.flush_host();
-            self.last_host.0 = host;
+            self.last_host = Spoken { host, speaker, ..Spoken::default() };
         }
-        self.last_host.1 += 1;
-        self.last_host.2 += u32::from(clean);
+        self.last_host.lines += 1;
+        self.last_host.clean_lines += u32::from(clean);
     }
 
     /// Adds the lines of the host that spoke last to those of the block.
     fn flush_host(&mut self) {
-        let (host, lines, clean) = std::mem::replace(&mut self.last_host, (NOBODY, 0, 0));
-        if lines > 0 {
-            let spoken = self.spoken.entry(host).or_default();
-            spoken.0 += lines;
-            spoken.1 += clean;
+        let last = std::mem::take(&mut self.last_host);
+        if last.lines == 0 {
+            return;
+        }
+        let (all, at) = (&mut self.facts.spoken, &mut self.spoken[last.host as usize]);
+        match all.get_mut(*at as usize) {
+            Some(known) => {
+                known.lines += last.lines;
+                known.clean_lines += last.clean_lines;
+            }
+            None => {
+                *at = all.len() as u32;
+                all.push(last);
+            }
         }
     }
 
@@ -257,26 +279,24 @@ impl Scanner {
             return;
         }
         if message.starts_with(b"cudaDriverVersion ") {
-            // Two processes in a row: whose version follows is open.
-            let after_another = self.driver_told.is_some_and(|(other, line)| line + 1 == self.line && other != speaker);
-            self.driver_told = Some((if after_another { NOBODY } else { speaker }, self.line));
+            self.push(speaker, What::Driver);
         }
         if !nccl_log::is_of_the_host(message) || message.len() > LONGEST_STATEMENT {
             self.statement(speaker, message, line);
             return;
         }
         let host = self.host_of.get(speaker as usize).copied().unwrap_or(NOBODY);
-        self.statement_key.clear();
-        self.statement_key.extend_from_slice(&host.to_ne_bytes());
-        self.statement_key.extend_from_slice(message);
-        match self.statements.get(self.statement_key.as_slice()) {
+        let key = FxBuildHasher.hash_one((host, message));
+        match self.statements.get(&key) {
             Some(known) => self.facts.unknown_lines += u64::from(!known),
             None => {
                 if self.statements.len() >= MOST_CACHED {
                     self.statements.clear();
                 }
+                self.once = Some(FxBuildHasher.hash_one(message));
                 let known = self.statement(speaker, message, line);
-                self.statements.insert(self.statement_key.as_slice().into(), known);
+                self.once = None;
+                self.statements.insert(key, known);
             }
         }
     }
@@ -301,8 +321,11 @@ impl Scanner {
     }
 
     fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
-        if notes::is_news(self.notes.count(message)) {
-            self.push(speaker, What::Statement(Box::new((Speaker::NcclInfo, kept(line)))));
+        // No program's line has the wording of a message: what ranks repeat is not met again.
+        let wording = !wording(message);
+        if self.once.is_some() || self.met.meet(wording).0 {
+            let fact = StatementFact { by: Speaker::NcclInfo, wording, text: kept(line) };
+            self.push(speaker, What::Statement(Box::new(fact)));
         }
     }
 
@@ -338,24 +361,32 @@ impl Scanner {
 
     fn speaker(&mut self, speaker: &SpeakerRef) -> u32 {
         let SpeakerRef { pid, tid, device, .. } = *speaker;
-        let index = self.host_of.len() as u32;
-        let first = self.hosts.get(speaker.host).copied().unwrap_or(index);
+        let host = self.host(speaker.host);
         // No number of a process or thread is larger (PID_MAX_LIMIT in Linux's threads.h): those that are come of damage.
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let key = [first, small(pid), small(tid), device.unwrap_or(u32::MAX)];
+        let key = [host, small(pid), small(tid), device.unwrap_or(u32::MAX)];
         if let Some(index) = self.speakers.get(&key) {
             return *index;
         }
-        self.host_of.push(first);
+        let index = self.host_of.len() as u32;
+        self.host_of.push(host);
         if self.speakers.len() >= MOST_CACHED {
             self.speakers.clear(); // who comes back gets a second index, which stands for the same speaker
         }
         self.speakers.insert(key, index);
-        let known = self.hosts.get_key_value(speaker.host).map(|(host, _)| host.clone());
-        let host = known.unwrap_or_else(|| speaker.host.into());
-        self.hosts.entry(host.clone()).or_insert(index);
         self.facts.new_speakers.push(SpeakerFact { host, pid, tid, device });
         index
+    }
+
+    fn host(&mut self, name: &[u8]) -> u32 {
+        if let Some(host) = self.hosts.get(name) {
+            return *host;
+        }
+        let host = self.spoken.len() as u32;
+        self.spoken.push(NOBODY);
+        self.hosts.insert(name.into(), host);
+        self.facts.new_hosts.push(lossy(name).into());
+        host
     }
 
     /// Text that is no message of NCCL's: a program's line, a piece of a table row, a launcher's label.
@@ -376,8 +407,7 @@ impl Scanner {
         if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
             && let Some(version) = nccl_log::read_version(unindented.as_bytes())
         {
-            let speaker = self.driver_told.filter(|(_, line)| line + 1 == self.line).map_or(NOBODY, |(told, _)| told);
-            self.push(speaker, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
+            self.push(NOBODY, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
         }
         if wanted.torch {
             self.text(peeled.stream, &lossy, Offered::All);
@@ -396,7 +426,8 @@ impl Scanner {
 
     /// Who speaks a plain line, and whether it tells of an end, or that a loop goes on.
     fn speaks(&mut self, stream: &str, body: &str, plain: &[u8], wanted: Wanted) {
-        let count = self.notes.count(plain);
+        let wording = wording(plain);
+        let (may_be_kept, first) = self.met.meet(wording);
         let mut begins = ends::beginning(body);
         let last = self.tracebacks.ends(stream, body, begins.as_mut());
         let end = begins.or_else(|| if last || wanted.end { ends::read(body, last) } else { None });
@@ -405,28 +436,24 @@ impl Scanner {
             false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
             false => Speaker::Program,
         };
-        let goes_on = count > 1 && by == Speaker::Program && !wanted.progress;
-        let said = match end {
-            Some(said) => Some(said),
-            None if goes_on => None,
-            None => return self.keep_statement(count, by, plain),
-        };
-        let stream = self.stream(stream);
-        match said {
-            Some(said) => self.push(NOBODY, What::End(Box::new(EndFact { stream, said, text: kept(plain) }))),
-            None => self.goes_on(stream),
+        if let Some(said) = end {
+            let stream = self.stream(stream);
+            self.push(NOBODY, What::End(Box::new(EndFact { stream, said, text: kept(plain) })));
+        } else if by == Speaker::Program && !wanted.progress {
+            let stream = self.stream(stream);
+            self.goes_on(stream, first.then_some(wording));
         }
-        self.keep_statement(count, by, plain);
-    }
-
-    fn keep_statement(&mut self, count: u8, by: Speaker, plain: &[u8]) {
-        if notes::is_news(count) {
-            self.push(NOBODY, What::Statement(Box::new((by, kept(plain)))));
+        if may_be_kept {
+            self.push(NOBODY, What::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
         }
     }
 
-    /// Notes that a stream printed a line of known wording.
-    fn goes_on(&mut self, stream: u32) {
+    /// Notes that a stream printed a line of a wording that the block has before, or that is new in it.
+    fn goes_on(&mut self, stream: u32, new: Option<u64>) {
+        if let Some(wording) = new {
+            self.facts.first_lines.push(FirstLine { stream, line: self.line, wording });
+            return;
+        }
         let lines = self.known_lines.entry(stream).or_default();
         if lines.len() == ends::MOST_SHOWN {
             lines.remove(0);

@@ -2,6 +2,7 @@
 //!
 //! Blocks are read, not mapped: a log may shrink while it is read, and a pipe cannot be mapped at all.
 
+use crate::clean::indent;
 use busbw_model::Run;
 use memchr::memrchr;
 use std::fs::File;
@@ -138,11 +139,17 @@ impl Source {
 pub(crate) struct Block {
     buffer: Vec<u8>,
     length: usize,
+    indent: Vec<u8>,
 }
 
 impl Block {
     pub fn lines(&self) -> &[u8] {
         &self.buffer[..self.length]
+    }
+
+    /// The blanks that the lines of the input's first block all begin with.
+    pub fn indent(&self) -> &[u8] {
+        &self.indent
     }
 }
 
@@ -153,6 +160,9 @@ pub(crate) struct Blocks<R> {
     rest: Vec<u8>,
     /// How much to read next: little at first, as most inputs are small.
     step: usize,
+    /// How much is read at a time, at most.
+    most: usize,
+    indent: Option<Vec<u8>>,
     done: bool,
 }
 
@@ -164,7 +174,13 @@ impl<R: Read> Blocks<R> {
     pub const LONGEST_LINE: usize = 64 << 20;
 
     pub fn new(reader: R) -> Self {
-        Blocks { reader, rest: Vec::new(), step: Self::FIRST, done: false }
+        Blocks { reader, rest: Vec::new(), step: Self::FIRST, most: Self::SIZE, indent: None, done: false }
+    }
+
+    /// Blocks of another size: answers do not depend on it.
+    #[cfg(test)]
+    pub fn sized(self, size: usize) -> Self {
+        Blocks { step: size, most: size, ..self }
     }
 
     pub fn into_inner(self) -> R {
@@ -173,6 +189,13 @@ impl<R: Read> Blocks<R> {
 
     /// Fills `block` with whole lines; false at the end of the input.
     pub fn next(&mut self, block: &mut Block) -> io::Result<bool> {
+        let any = self.fill_block(block)?;
+        let indent = self.indent.get_or_insert_with(|| indent(block.lines()).to_vec());
+        block.indent.clone_from(indent);
+        Ok(any)
+    }
+
+    fn fill_block(&mut self, block: &mut Block) -> io::Result<bool> {
         let mut filled = self.rest.len();
         block.buffer.resize(block.buffer.len().max(filled + self.step), 0);
         block.buffer[..filled].copy_from_slice(&self.rest);
@@ -181,7 +204,7 @@ impl<R: Read> Blocks<R> {
             let searched = filled;
             block.buffer.resize(block.buffer.len().max(filled + self.step), 0);
             filled = self.fill(&mut block.buffer, filled)?;
-            self.step = (self.step * 4).min(Self::SIZE);
+            self.step = (self.step * 4).min(self.most);
             if self.done {
                 break;
             }

@@ -9,7 +9,6 @@ use crate::facts::SpeakerFact;
 use crate::nccl_log::{InitPhase, Said};
 use busbw_model::Place;
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
 
 /// More lines than this tell nothing new.
 const MOST_KEPT: usize = 100_000;
@@ -120,8 +119,8 @@ impl Maker<'_> {
     /// A view of a rank by a process of its own, on a host without a name.
     fn open(&mut self, rank: u32, first: Place) -> ViewId {
         let id = self.views.all.len();
-        let process = SpeakerFact { host: Arc::default(), pid: id as u64 + 1, tid: 0, device: None };
-        let (speaker, _) = self.speakers.intern(&process);
+        let process = SpeakerFact { host: 0, pid: id as u64 + 1, tid: 0, device: None };
+        let (speaker, _) = self.speakers.intern("", &process);
         let process = self.speakers.get(speaker).process;
         let view = View { process, rank: Some(rank), first, anonymous: true, ..View::default() };
         self.views.all.push(Box::new(view));

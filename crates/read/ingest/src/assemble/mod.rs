@@ -8,9 +8,10 @@ mod log;
 mod speakers;
 mod views;
 
-use crate::facts::{BlockFacts, Event, NOBODY, SaidLine, SpeakerFact, What};
+use crate::facts::{BlockFacts, Event, FirstLine, NOBODY, SaidLine, SpeakerFact, Spoken, What};
 use crate::inspector::Samples;
 use crate::nccl_log::Said;
+use crate::notes::Notes;
 use crate::readers::Readers;
 use crate::text::TextLine;
 use crate::torch::{ProcessGroups, Recording, rank_of_path};
@@ -18,9 +19,14 @@ use anonymous::Anonymous;
 use busbw_model::{Edge, EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
 use communicators::{Parts, assemble, ring_places};
 use log::LogBuilder;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
+use std::hash::BuildHasher;
 use views::Views;
+
+/// More transports, or statements of hosts, only damage gives.
+const MOST_TRANSPORTS: u16 = 1 << 14;
+const MOST_TOLD: usize = 1 << 20;
 
 /// Builds a [`Run`] from the facts of its inputs.
 #[derive(Default)]
@@ -35,7 +41,14 @@ pub(crate) struct Assembler {
     ring_texts: FxHashMap<Place, Box<str>>,
     readers: Readers,
     samples: Samples,
+    notes: Notes,
+    /// What was said alike by the ranks of a host, in the current input.
+    told: FxHashSet<u64>,
+    /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
+    driver_told: Option<(SpeakerId, u64)>,
     process_groups: ProcessGroups,
+    /// The hosts of the current input, by name.
+    printed: FxHashMap<Box<str>, PrintedHost>,
     /// By worker, of the current input.
     ids: Vec<Ids>,
     nccl_lines_before: u64,
@@ -46,21 +59,28 @@ pub(crate) struct Assembler {
 struct Ids {
     /// Most threads say nothing that is kept; they get an id when they do.
     speakers: Vec<Met>,
-    transports: Vec<u16>,
+    /// None where there are more than fit.
+    transports: Vec<Option<u16>>,
     streams: Vec<Box<str>>,
+    hosts: Vec<(Box<str>, Option<PrintedHost>)>,
 }
 
 impl Ids {
+    fn host_name(&self, speaker: u32) -> &str {
+        let host = self.speakers.get(speaker as usize).and_then(|met| self.hosts.get(met.fact.host as usize));
+        host.map_or("", |(name, _)| name)
+    }
+
     fn stream(&self, stream: u32) -> &str {
         self.streams.get(stream as usize).map_or("", |s| s)
     }
 }
 
 /// A speaker of a worker.
-enum Met {
-    /// So far it said nothing that is kept.
-    Unheard(SpeakerFact),
-    Heard(SpeakerId, PrintedHost),
+struct Met {
+    fact: SpeakerFact,
+    /// None as long as it says nothing that is kept.
+    heard: Option<(SpeakerId, PrintedHost)>,
 }
 
 /// Where a block begins.
@@ -82,6 +102,9 @@ impl Assembler {
         self.run.inputs.push(Input { path: path.to_string(), ..Input::default() });
         self.readers = Readers::knowing(std::mem::take(&mut self.run.machines));
         self.ids.clear();
+        self.printed.clear();
+        self.told.clear();
+        (self.notes, self.driver_told) = (Notes::default(), None);
         self.nccl_lines_before = self.log.log.lines;
     }
 
@@ -92,15 +115,17 @@ impl Assembler {
 
     /// Adds a block of the current input; returns the room of its events.
     pub fn absorb(&mut self, mut facts: BlockFacts) -> Vec<Event> {
-        let base = Base { input: self.current_input(), lines: self.run.inputs.last().map_or(0, |i| i.lines) };
-        while self.ids.len() <= facts.worker {
-            self.ids.push(Ids::default());
-        }
+        self.meet(&mut facts);
+        let base = self.base();
         let mut ids = std::mem::take(&mut self.ids[facts.worker]);
-        self.intern(&mut ids, &mut facts, base);
+        self.count(&mut ids, &facts.spoken);
         self.log.log.lines += facts.nccl_lines;
         self.log.log.unknown_lines += facts.unknown_lines;
         self.log.log.warn_lines += facts.warn_lines;
+        let known = facts.first_lines.iter().filter(|first| self.notes.knows(first.wording));
+        for FirstLine { stream, line, .. } in known {
+            self.readers.ends.known(ids.stream(*stream), std::iter::once(base.place(*line).line));
+        }
         self.events(&mut facts.events, &mut ids, base);
         for (stream, lines) in facts.known_lines.drain(..) {
             self.readers.ends.known(ids.stream(stream), lines.iter().map(|line| base.place(*line).line));
@@ -114,13 +139,24 @@ impl Assembler {
 
     fn events(&mut self, events: &mut Vec<Event>, ids: &mut Ids, base: Base) {
         let mut edge_comm = None;
+        let mut told = false;
+        let mut last = (NOBODY, NOBODY);
         for event in events.drain(..) {
-            let speaker = self.hear(ids, event.speaker).map_or(NOBODY, |(speaker, _)| speaker);
+            if std::mem::take(&mut told) || self.is_old(ids, &event) {
+                told = matches!(event.what, What::Once(_));
+                continue;
+            }
+            if last.0 != event.speaker {
+                last = (event.speaker, self.hear(ids, event.speaker).map_or(NOBODY, |(speaker, _)| speaker));
+            }
+            let speaker = last.1;
             let place = base.place(event.line);
             match event.what {
                 What::Edge(edge) => self.edge(speaker, edge, edge_comm.take(), (ids, place)),
                 What::EdgeComm(address) => edge_comm = Some(address),
                 What::Said(line) => self.said(speaker, *line, place),
+                What::Once(_) => {}
+                What::Driver => self.driver(speaker, place.line),
                 What::Warn(warn) => {
                     let source = SourceLine::new(place, &warn.text);
                     self.log.warning(*warn, self.model_speaker(speaker), source);
@@ -137,9 +173,8 @@ impl Assembler {
                     self.readers.ends.feed(ids.stream(end.stream), end.said, SourceLine::new(place, &end.text));
                 }
                 What::Statement(said) => {
-                    let (by, text) = *said;
                     let host = (speaker != NOBODY).then(|| self.speakers.host_name_of(speaker).to_string());
-                    self.log.statement(by, SourceLine::new(place, &text), host);
+                    self.log.statement(said.by, SourceLine::new(place, &said.text), host);
                 }
                 What::Variables(command) => {
                     for variable in command.variables {
@@ -150,38 +185,79 @@ impl Assembler {
         }
     }
 
-    /// Gives what is new in a block the run's own ids.
-    fn intern(&mut self, ids: &mut Ids, facts: &mut BlockFacts, base: Base) {
-        ids.speakers.extend(facts.new_speakers.drain(..).map(Met::Unheard));
-        for spoken in &facts.spoken {
-            if let Some((_, printed)) = self.hear(ids, spoken.speaker) {
+    fn base(&self) -> Base {
+        Base { input: self.current_input(), lines: self.run.inputs.last().map_or(0, |i| i.lines) }
+    }
+
+    fn count(&mut self, ids: &mut Ids, spoken: &[Spoken]) {
+        for spoken in spoken {
+            if let Some(printed) = self.printed_host(ids, spoken) {
                 self.speakers.count(printed, spoken.lines, spoken.clean_lines);
             }
         }
+    }
+
+    /// Gives what is new in the next block the run's own ids. Of a block that is scanned again, the first worker will not tell them
+    /// a second time.
+    pub fn meet(&mut self, facts: &mut BlockFacts) {
+        let base = self.base();
+        if self.ids.len() <= facts.worker {
+            self.ids.resize_with(facts.worker + 1, Ids::default);
+        }
+        let ids = &mut self.ids[facts.worker];
+        ids.hosts.extend(facts.new_hosts.drain(..).map(|name| (name, None)));
+        ids.speakers.extend(facts.new_speakers.drain(..).map(|fact| Met { fact, heard: None }));
         ids.streams.append(&mut facts.new_streams);
         for (transport, line, text) in facts.new_transports.drain(..) {
             let place = base.place(line);
-            let next = self.transports.len().min(usize::from(u16::MAX)) as u16;
-            let id = *self.transport_ids.entry((transport.via.clone(), transport.pxn)).or_insert(next);
-            if id == next && self.transports.len() == usize::from(next) {
+            let key = (transport.via.clone(), transport.pxn);
+            let next = u16::try_from(self.transports.len()).ok().filter(|next| *next < MOST_TRANSPORTS);
+            if let (None, Some(next)) = (self.transport_ids.get(&key), next) {
                 self.run.kept_lines.insert(place, SourceLine::new(place, &text).text);
                 self.transports.push(Transport { first: place, ..transport });
+                self.transport_ids.insert(key.clone(), next);
             }
-            ids.transports.push(id);
+            ids.transports.push(self.transport_ids.get(&key).copied());
         }
+    }
+
+    /// The host of a block's speaker. Its name counts as it was printed first, by whatever process.
+    fn printed_host(&mut self, ids: &mut Ids, spoken: &Spoken) -> Option<PrintedHost> {
+        let (name, None) = ids.hosts.get(spoken.host as usize)? else { return ids.hosts[spoken.host as usize].1 };
+        let name = name.clone();
+        let printed = match self.printed.get(&name) {
+            Some(known) => *known,
+            None => self.hear(ids, spoken.speaker)?.1,
+        };
+        self.printed.insert(name, printed);
+        ids.hosts[spoken.host as usize].1 = Some(printed);
+        Some(printed)
+    }
+
+    /// Whether an event tells what was told before: an event that all ranks of a host have, or a line of a wording of which
+    /// there are enough.
+    fn is_old(&mut self, ids: &Ids, event: &Event) -> bool {
+        match &event.what {
+            What::Once(number) => {
+                let key = FxBuildHasher.hash_one((ids.host_name(event.speaker), number));
+                self.told.len() >= MOST_TOLD || !self.told.insert(key)
+            }
+            What::Statement(said) => !self.notes.keep(said.wording),
+            _ => false,
+        }
+    }
+
+    /// A process tells the driver's version. After that of another process, whose version follows is open.
+    fn driver(&mut self, speaker: SpeakerId, line: u64) {
+        let after_another = self.driver_told.is_some_and(|(other, before)| before + 1 == line && other != speaker);
+        self.driver_told = Some((if after_another { NOBODY } else { speaker }, line));
     }
 
     /// The run's id of a worker's speaker, given when it is asked for first.
     fn hear(&mut self, ids: &mut Ids, speaker: u32) -> Option<(SpeakerId, PrintedHost)> {
         let met = ids.speakers.get_mut(speaker as usize)?;
-        if let Met::Unheard(fact) = met {
-            let (speaker, printed) = self.speakers.intern(fact);
-            *met = Met::Heard(speaker, printed);
-        }
-        match met {
-            Met::Heard(speaker, printed) => Some((*speaker, *printed)),
-            Met::Unheard(_) => None,
-        }
+        let name = ids.hosts.get(met.fact.host as usize).map_or("", |(name, _)| name);
+        Some(*met.heard.get_or_insert_with(|| self.speakers.intern(name, &met.fact)))
     }
 
     fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::Who> {
@@ -189,7 +265,7 @@ impl Assembler {
     }
 
     fn edge(&mut self, speaker: SpeakerId, edge: Edge, address: Option<u64>, (ids, place): (&Ids, Place)) {
-        let Some(transport) = ids.transports.get(usize::from(edge.transport)) else { return };
+        let Some(Some(transport)) = ids.transports.get(usize::from(edge.transport)) else { return };
         let edge = Edge { transport: *transport, ..edge };
         match speaker {
             NOBODY => self.views.orphan_edge(edge),
@@ -209,6 +285,8 @@ impl Assembler {
         let host = || (speaker != NOBODY).then(|| speakers.host_name_of(speaker));
         match line.said {
             Said::Version(version) => {
+                let told = self.driver_told.filter(|(_, line)| speaker == NOBODY && line + 1 == place.line);
+                let speaker = told.map_or(speaker, |(told, _)| told);
                 let process = self.model_speaker(speaker).map(|speaker| (speaker.host, speaker.pid));
                 self.log.version(version, process.as_ref().map(|(host, pid)| (&**host, *pid)), source);
             }
@@ -323,10 +401,8 @@ impl Assembler {
 
     /// Tells the log which processes spoke in the input.
     fn end_of_log(&mut self) {
-        let heard = self.ids.iter().flat_map(|ids| &ids.speakers).filter_map(|met| match met {
-            Met::Heard(speaker, _) => Some(self.speakers.get(*speaker).process),
-            Met::Unheard(_) => None,
-        });
+        let met = self.ids.iter().flat_map(|ids| &ids.speakers);
+        let heard = met.filter_map(|met| met.heard).map(|(speaker, _)| self.speakers.get(speaker).process);
         let mut ids: Vec<ProcessId> = heard.collect();
         ids.sort_unstable();
         ids.dedup();

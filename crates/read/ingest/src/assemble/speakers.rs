@@ -76,11 +76,10 @@ pub(crate) struct KnownSpeaker {
 }
 
 impl Speakers {
-    /// The id of a speaker, and the form in which the name of its host was printed.
-    pub fn intern(&mut self, fact: &SpeakerFact) -> (SpeakerId, PrintedHost) {
-        let name = String::from_utf8_lossy(&fact.host);
-        let host = self.host(&name, fact.pid);
-        let printed = PrintedHost { host, form: self.hosts[host as usize].form(&name) };
+    /// The id of a speaker of a host, and the form in which the name of the host was printed.
+    pub fn intern(&mut self, name: &str, fact: &SpeakerFact) -> (SpeakerId, PrintedHost) {
+        let host = self.host(name, fact.pid);
+        let printed = PrintedHost { host, form: self.hosts[host as usize].form(name) };
         let process = *self.process_ids.entry((host, fact.pid)).or_insert_with(|| {
             self.processes.push((host, fact.pid));
             self.hosts_of_pid.entry(fact.pid).and_modify(|(_, more)| more.push(host)).or_insert((host, Vec::new()));
@@ -198,8 +197,8 @@ mod tests {
     use super::*;
 
     fn speak(speakers: &mut Speakers, host: &str, pid: u64, lines: (u32, u32)) -> SpeakerId {
-        let fact = SpeakerFact { host: host.as_bytes().into(), pid, tid: pid, device: Some(0) };
-        let (id, printed) = speakers.intern(&fact);
+        let fact = SpeakerFact { host: 0, pid, tid: pid, device: Some(0) };
+        let (id, printed) = speakers.intern(host, &fact);
         speakers.count(printed, lines.0, lines.1);
         id
     }

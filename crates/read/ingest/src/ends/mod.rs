@@ -218,6 +218,7 @@ impl EndReader {
     pub fn known(&mut self, stream: &str, lines: impl Iterator<Item = u64>) {
         let kept = self.known.entry(stream.into()).or_default();
         kept.extend(lines);
+        kept.sort_unstable();
         let more = kept.len().saturating_sub(MOST_SHOWN);
         kept.drain(..more);
     }

@@ -119,6 +119,20 @@ fn is_logged(text: &str) -> bool {
 }
 
 impl Follower {
+    /// What goes on behind the last line that was taken.
+    pub fn left_open(&mut self) -> Follower {
+        let mut left = std::mem::take(self);
+        if !is_logged(&left.before.1) {
+            left.before = Default::default();
+        }
+        left
+    }
+
+    /// Whether nothing goes on.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.survived.is_empty() && self.message.is_empty() && self.before.1.is_empty()
+    }
+
     /// Takes the next line of a stream, and what it begins; true where it ends a traceback.
     pub fn ends(&mut self, stream: &str, body: &str, begins: Option<&mut EndLine>) -> bool {
         let begins = begins.map(|begins| {

@@ -78,9 +78,13 @@ pub(crate) fn trees(message: &[u8]) -> Option<Vec<Tree>> {
         at.spaces();
         let Some(channel) = at.bracketed().and_then(|c| Cursor::new(c).small()) else { break };
         at.spaces();
-        let word = at.word();
-        if word != last.0 {
-            last = (word, tree_entry(&mut Cursor::new(word)));
+        // Most channels have the links of the one before.
+        match at.rest().strip_prefix(last.0) {
+            Some(rest @ ([] | [b' ', ..])) if !last.0.is_empty() => at = Cursor::new(rest),
+            _ => {
+                let word = at.word();
+                last = (word, tree_entry(&mut Cursor::new(word)));
+            }
         }
         let Some((rank, links)) = last.1 else { break };
         add_tree(&mut found, 0, Tree { rank, links, channels: ChannelSet::of(channel) });

@@ -1,0 +1,105 @@
+//! What stood in lines lately, in a table that needs one look: most lines begin as one of the last few hundred did, and have a
+//! transport that they had. Without it, each costs a parse and look-ups in large maps, which are in no near cache.
+
+/// A longer text is not remembered.
+const LONGEST: usize = 59;
+/// How much of the start of a line tells it apart from others.
+const START: usize = 32;
+/// How much of the end of a text does.
+const END: usize = 8;
+
+/// Texts and a number for each: at most `MOST`, a power of two. A text takes the place of another.
+pub(crate) struct Recent<const MOST: usize> {
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    text: [u8; LONGEST],
+    length: u8,
+    number: u32,
+}
+
+impl<const MOST: usize> Default for Recent<MOST> {
+    fn default() -> Self {
+        Recent { slots: vec![Slot { text: [0; LONGEST], length: 0, number: 0 }; MOST] }
+    }
+}
+
+impl<const MOST: usize> Recent<MOST> {
+    /// A text that the line begins with: its number and its length.
+    pub fn start_of(&self, line: &[u8]) -> Option<(u32, usize)> {
+        let slot = self.slots.get(Self::place(by_start(line)?))?;
+        let text = slot.text();
+        (!text.is_empty() && line.starts_with(text)).then_some((slot.number, text.len()))
+    }
+
+    /// The number of a text.
+    pub fn number_of(&self, text: &[u8]) -> Option<u32> {
+        let slot = self.slots.get(Self::place(by_end(text)?))?;
+        (slot.text() == text).then_some(slot.number)
+    }
+
+    /// Remembers the first bytes of a line.
+    pub fn remember_start(&mut self, line: &[u8], length: usize, number: u32) {
+        self.remember(by_start(line), &line[..length], number);
+    }
+
+    /// Remembers a text.
+    pub fn remember_text(&mut self, text: &[u8], number: u32) {
+        self.remember(by_end(text), text, number);
+    }
+
+    /// The upper bits of a product depend on all of its factor.
+    fn place(product: u64) -> usize {
+        (product >> (u64::BITS - MOST.ilog2())) as usize
+    }
+
+    fn remember(&mut self, product: Option<u64>, text: &[u8], number: u32) {
+        let Some(slot) = product.and_then(|product| self.slots.get_mut(Self::place(product))) else { return };
+        if text.len() <= LONGEST {
+            slot.text[..text.len()].copy_from_slice(text);
+            (slot.length, slot.number) = (text.len() as u8, number);
+        }
+    }
+}
+
+impl Slot {
+    fn text(&self) -> &[u8] {
+        &self.text[..usize::from(self.length)]
+    }
+}
+
+fn by_start(line: &[u8]) -> Option<u64> {
+    let words = line.first_chunk::<START>()?.as_chunks::<8>().0;
+    Some(words.iter().fold(0, |sum: u64, word| (sum ^ u64::from_le_bytes(*word)).wrapping_mul(FACTOR)))
+}
+
+fn by_end(text: &[u8]) -> Option<u64> {
+    let end = u64::from_le_bytes(*text.last_chunk::<END>()?);
+    Some((end ^ text.len() as u64).wrapping_mul(FACTOR))
+}
+
+/// Odd and without a pattern: 2^64 over the golden ratio.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_again_until_another_takes_its_place() {
+        let mut recent = Recent::<64>::default();
+        for pid in 0..10_000_u32 {
+            let line = format!("node-{}:{pid}:{pid} [3] NCCL INFO Channel 00/0 : 1[1] -> 2[2] via P2P", pid % 7);
+            assert_eq!(recent.start_of(line.as_bytes()), None);
+            let length = line.len() - 41;
+            recent.remember_start(line.as_bytes(), length, pid);
+            assert_eq!(recent.start_of(line.as_bytes()), Some((pid, length)));
+        }
+        recent.remember_text(b"NET/IB/3/GDRDMA", 7);
+        assert_eq!(recent.number_of(b"NET/IB/3/GDRDMA"), Some(7));
+        assert_eq!(recent.number_of(b"NET/IB/4/GDRDMA"), None);
+        assert_eq!(recent.number_of(b"SHM"), None);
+    }
+}
