@@ -3,6 +3,7 @@
 //! that are read before they are filled and lengths that differ are found; and every wait is bounded.
 
 use crate::mesh::{Mesh, Request};
+use crate::{Data, Room};
 use busbw_transport::{Error, Result};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-struct Room {
+struct Posted {
     place: usize,
     len: usize,
 }
@@ -28,7 +29,7 @@ struct Room {
 #[derive(Default)]
 struct Channel {
     sent: Vec<Sent>,
-    rooms: Vec<Room>,
+    rooms: Vec<Posted>,
     delivered: usize,
 }
 
@@ -137,20 +138,20 @@ impl Mesh for MemoryMesh {
         self.lanes
     }
 
-    unsafe fn send(&mut self, peer: usize, lane: usize, data: *const u8, len: usize) -> Result<Request> {
-        // SAFETY: the caller's data is readable.
-        let bytes = unsafe { std::slice::from_raw_parts(data, len) }.to_vec();
+    fn send(&mut self, peer: usize, lane: usize, data: Data) -> Result<Request> {
+        // SAFETY: the operation's data is readable.
+        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr(), data.len()) }.to_vec();
         Ok(self.post(self.rank, peer, lane, |channel| {
-            channel.sent.push(Sent { data: data as usize, bytes });
+            channel.sent.push(Sent { data: data.as_ptr() as usize, bytes });
             channel.sent.len() - 1
         }))
     }
 
-    unsafe fn receive(&mut self, peer: usize, lane: usize, room: *mut u8, len: usize) -> Result<Request> {
-        // SAFETY: the caller's room is writable.
-        unsafe { room.write_bytes(POISON, len) };
+    fn receive(&mut self, peer: usize, lane: usize, room: Room) -> Result<Request> {
+        // SAFETY: the operation's room is writable.
+        unsafe { room.as_ptr().write_bytes(POISON, room.len()) };
         Ok(self.post(peer, self.rank, lane, |channel| {
-            channel.rooms.push(Room { place: room as usize, len });
+            channel.rooms.push(Posted { place: room.as_ptr() as usize, len: room.len() });
             channel.rooms.len() - 1
         }))
     }
@@ -183,14 +184,15 @@ impl Mesh for MemoryMesh {
         }
     }
 
-    fn scratch(&mut self, len: usize) -> *mut u8 {
+    fn scratch(&mut self, len: usize) -> Room {
         // Room to begin at a multiple of 64 bytes.
         let words = len.div_ceil(8) + 8;
         if self.scratch.len() < words {
             self.scratch.resize(words, 0);
         }
         let start = self.scratch.as_mut_ptr().cast::<u8>();
-        start.wrapping_add(start.align_offset(64))
+        // SAFETY: there are as many bytes from there on, and more; rooms that were outgrown are not used again.
+        unsafe { Room::new(start.wrapping_add(start.align_offset(64)), len) }
     }
 }
 
