@@ -6,7 +6,7 @@ use crate::shape::{Piece, Shape};
 use crate::{Data, Operation, Room};
 use busbw_model::Collective;
 use busbw_transport::Result;
-use busbw_transport::shm::{Group, Named};
+use busbw_transport::shm::{Group, Named, Reached};
 
 /// Bytes that are fetched from another process at once: those of all ranks stay in the core's cache.
 const CHUNK: usize = 64 << 10;
@@ -49,6 +49,8 @@ pub(super) struct Direct<'a> {
     store: Store,
     /// The only giver's memory is plain: its peers fetch from it.
     fetch: bool,
+    /// The peers' windows.
+    _held: Vec<Reached>,
 }
 
 impl<'a> Direct<'a> {
@@ -64,24 +66,25 @@ impl<'a> Direct<'a> {
         let rank = group.rank();
         workspace.send.clear();
         workspace.receive.clear();
+        let mut held = Vec::new();
         for (peer, one) in announced.iter().enumerate() {
             if peer == rank {
                 workspace.send.push(Address::Here(operation.send));
                 workspace.receive.push(Address::Here(operation.receive));
                 continue;
             }
-            workspace.send.push(match find(group, peer, one.send, shape.send_bytes(peer))? {
+            workspace.send.push(match find(group, peer, one.send, shape.send_bytes(peer), &mut held)? {
                 Address::Here(room) => Address::Here(room.data()),
                 Address::There(address) => Address::There(address),
             });
-            workspace.receive.push(find(group, peer, one.receive, shape.receive_bytes(peer))?);
+            workspace.receive.push(find(group, peer, one.receive, shape.receive_bytes(peer), &mut held)?);
         }
         // What a reduction in place writes it has just read: it is in the caches already.
         let in_place =
             shape.reduces() && (0..shape.size).all(|rank| writes_where_it_reads(&shape, rank, &announced[rank]));
         let store = if streaming && !in_place { Store::Streaming } else { Store::Cached };
         let fetch = shape.only_giver().is_some_and(|giver| announced[giver].send.window == Named::PLAIN);
-        Ok(Direct { group, operation, shape, rank, workspace, store, fetch })
+        Ok(Direct { group, operation, shape, rank, workspace, store, fetch, _held: held })
     }
 
     /// Does this rank's share.
@@ -201,14 +204,18 @@ impl<'a> Direct<'a> {
     }
 }
 
-/// The `bytes` that `peer` has named.
-fn find(group: &Group, peer: usize, named: Named, bytes: usize) -> Result<Address<Room>> {
+/// The `bytes` that `peer` has named; `held` keeps them mapped.
+fn find(group: &Group, peer: usize, named: Named, bytes: usize, held: &mut Vec<Reached>) -> Result<Address<Room>> {
     if bytes == 0 {
         return Ok(Address::There(0));
     }
     Ok(match group.reach(peer, named, bytes)? {
-        // SAFETY: the peer's window has the bytes, and is hers to announce until every rank is done.
-        Some(start) => Address::Here(unsafe { Room::new(start, bytes) }),
+        Some(reached) => {
+            // SAFETY: the window has the bytes, and is kept; its owner has announced it to all until every rank is done.
+            let room = unsafe { Room::new(reached.as_ptr(), bytes) };
+            held.push(reached);
+            Address::Here(room)
+        }
         None => Address::There(named.offset),
     })
 }
