@@ -78,7 +78,11 @@ impl Parts {
     /// Runs calls that may block in NCCL. When they fail, the communicator ends: nothing on the GPU then waits for others, so
     /// that its memory can be freed.
     fn in_nccl<T>(&self, calls: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.guard.during(calls).inspect_err(|_| self.communicator.abort())
+        // What is queued in a group is used until the group has ended.
+        let held = self.communicator.hold().map_err(failed)?;
+        let called = self.guard.during(calls);
+        drop(held);
+        called.inspect_err(|_| self.communicator.abort())
     }
 
     /// A call that is the same for a whole group of ranks: made once, by the first.
@@ -86,7 +90,7 @@ impl Parts {
         if self.caller.is_alone() {
             return self.in_nccl(|| call().map_err(failed));
         }
-        self.in_nccl(|| self.caller.once(Box::new(call)))
+        self.in_nccl(|| self.caller.once(Box::new(move || call().map(|()| None))))
     }
 
     /// NCCL's reduction, made for this rank where it is `mulsum`.
@@ -110,8 +114,12 @@ impl Parts {
                 self.in_nccl(|| unsafe { part.queue(step) }.map_err(failed))?;
             } else {
                 let part = part.clone();
-                // SAFETY: as above.
-                let call = Box::new(move || unsafe { part.queue(step) });
+                let call = Box::new(move || {
+                    let held = part.communicator.hold()?;
+                    // SAFETY: as above.
+                    unsafe { part.queue(step)? };
+                    Ok(Some(held))
+                });
                 self.in_nccl(|| self.caller.together(call))?;
                 // The calls of the others are for other GPUs.
                 self.stream.gpu().make_current().map_err(failed)?;
