@@ -156,7 +156,7 @@ pub(crate) unsafe extern "C" fn listen_in_context(
 unsafe fn connect_with(context: &Context, device: c_int, handle: *mut c_void, sender: *mut *mut c_void) -> Result<()> {
     // SAFETY: NCCL hands a handle, and a place for the sender.
     let (handle, sender) =
-        unsafe { (place(handle.cast::<[u8; HANDLE_BYTES]>(), "the handle")?, place(sender, "the sender")?) };
+        unsafe { (object::<[u8; HANDLE_BYTES]>(handle, "the handle")?, place(sender, "the sender")?) };
     *sender = ptr::null_mut();
     *sender = context.connect(device, handle)?.map_or(ptr::null_mut(), Connection::into_raw);
     Ok(())

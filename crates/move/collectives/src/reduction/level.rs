@@ -131,7 +131,7 @@ impl Instructions for Baseline {
         unsafe { kernel::copy_streaming::<Self>(to, from) }
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
@@ -141,7 +141,7 @@ impl Instructions for Baseline {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     #[inline(always)]
     unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
         // SAFETY: as the caller promises.
@@ -170,7 +170,7 @@ impl Instructions for Baseline {
 /// Waits until other cores see what was streamed.
 #[inline(always)]
 pub(super) fn fence() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every CPU of this architecture has the instruction, which touches no memory.
     unsafe {
         std::arch::x86_64::_mm_sfence()
@@ -180,13 +180,13 @@ pub(super) fn fence() {
 /// Asks for the line at an address that may be anything.
 #[inline(always)]
 pub(super) fn prefetch(line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every CPU of this architecture has the instruction, which faults at no address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(line.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     let _ = line;
 }
 
