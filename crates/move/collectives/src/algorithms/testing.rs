@@ -6,6 +6,7 @@ use crate::mesh::{Mesh, Request};
 use crate::{Data, Room};
 use busbw_transport::{Error, Result};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,13 +16,13 @@ const POISON: u8 = 0xA5;
 const PATIENCE: Duration = Duration::from_secs(if cfg!(miri) { 600 } else { 30 });
 
 struct Sent {
-    data: usize,
+    data: AtomicPtr<u8>,
     /// The bytes as they were when they were posted.
     bytes: Vec<u8>,
 }
 
 struct Posted {
-    place: usize,
+    place: AtomicPtr<u8>,
     len: usize,
 }
 
@@ -39,8 +40,8 @@ impl Channel {
         assert_eq!(sent.bytes.len(), room.len, "a send and its receive have the same size");
         // SAFETY: the sender keeps its bytes and the receiver its room until the message is delivered.
         let (now, place) = unsafe {
-            let now = std::slice::from_raw_parts(sent.data as *const u8, room.len);
-            (now, std::slice::from_raw_parts_mut(room.place as *mut u8, room.len))
+            let now = std::slice::from_raw_parts(sent.data.load(Ordering::Relaxed), room.len);
+            (now, std::slice::from_raw_parts_mut(room.place.load(Ordering::Relaxed), room.len))
         };
         assert!(now == sent.bytes, "bytes have changed while they were being sent");
         assert!(place.iter().all(|byte| *byte == POISON), "a room was written while a message was expected there");
@@ -142,7 +143,7 @@ impl Mesh for MemoryMesh {
         // SAFETY: the operation's data is readable.
         let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr(), data.len()) }.to_vec();
         Ok(self.post(self.rank, peer, lane, |channel| {
-            channel.sent.push(Sent { data: data.as_ptr() as usize, bytes });
+            channel.sent.push(Sent { data: AtomicPtr::new(data.as_ptr().cast_mut()), bytes });
             channel.sent.len() - 1
         }))
     }
@@ -151,7 +152,7 @@ impl Mesh for MemoryMesh {
         // SAFETY: the operation's room is writable.
         unsafe { room.as_ptr().write_bytes(POISON, room.len()) };
         Ok(self.post(peer, self.rank, lane, |channel| {
-            channel.rooms.push(Posted { place: room.as_ptr() as usize, len: room.len() });
+            channel.rooms.push(Posted { place: AtomicPtr::new(room.as_ptr()), len: room.len() });
             channel.rooms.len() - 1
         }))
     }

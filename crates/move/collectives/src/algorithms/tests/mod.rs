@@ -42,8 +42,8 @@ const COUNTS: [usize; 5] = [0, 1, 17, 1000, 9001];
 #[test]
 fn every_algorithm_gives_what_a_plain_computation_gives() {
     // Miri is a thousand times slower.
-    let (most, counts) = if cfg!(miri) { (3, &COUNTS[..3]) } else { (9, &COUNTS[..]) };
-    for ranks in 1..=most {
+    let (ranks, counts) = if cfg!(miri) { (3..=3, &COUNTS[1..3]) } else { (1..=9, &COUNTS[..]) };
+    for ranks in ranks {
         for lanes in [1, 3] {
             let mut cases = Vec::new();
             for (collective, algorithm) in pairs().filter(|(collective, _)| runs(*collective, ranks)) {
