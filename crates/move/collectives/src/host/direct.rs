@@ -138,9 +138,9 @@ impl<'a> Direct<'a> {
         let scratch = unsafe { Room::new(scratch.as_mut_ptr(), scratch.len()) };
         inputs.clear();
         outputs.clear();
-        for giver in 0..shape.size {
+        for (giver, address) in send.iter().enumerate() {
             let Some(piece) = shape.piece(giver, taker) else { continue };
-            inputs.push(match send[giver].plus(piece.from + from, Data::skip) {
+            inputs.push(match address.plus(piece.from + from, Data::skip) {
                 Address::Here(data) => data,
                 Address::There(address) => {
                     let chunk = scratch.skip(giver * CHUNK).take(bytes);
