@@ -14,7 +14,7 @@ const REDOPS: [RedOp; 5] = [RedOp::Sum, RedOp::Prod, RedOp::Max, RedOp::Min, Red
 const STORES: [Store; 2] = [Store::Cached, Store::Streaming];
 
 /// Miri, which is a thousand times slower, tries each so-and-so-many-th case.
-const EVERY: usize = if cfg!(miri) { 101 } else { 1 };
+const EVERY: usize = if cfg!(miri) { 301 } else { 1 };
 
 /// Bytes that lie before and after what may be written.
 const FENCE: usize = 64;
