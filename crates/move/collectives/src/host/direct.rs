@@ -37,6 +37,8 @@ pub(super) struct Workspace {
     inputs: Vec<Data>,
     outputs: Vec<Room>,
     scratch: Vec<u8>,
+    /// The peers' windows, during an operation.
+    held: Vec<Reached>,
 }
 
 /// A large operation under way.
@@ -49,8 +51,6 @@ pub(super) struct Direct<'a> {
     store: Store,
     /// The only giver's memory is plain: its peers fetch from it.
     fetch: bool,
-    /// The peers' windows.
-    _held: Vec<Reached>,
 }
 
 impl<'a> Direct<'a> {
@@ -66,25 +66,24 @@ impl<'a> Direct<'a> {
         let rank = group.rank();
         workspace.send.clear();
         workspace.receive.clear();
-        let mut held = Vec::new();
         for (peer, one) in announced.iter().enumerate() {
             if peer == rank {
                 workspace.send.push(Address::Here(operation.send));
                 workspace.receive.push(Address::Here(operation.receive));
                 continue;
             }
-            workspace.send.push(match find(group, peer, one.send, shape.send_bytes(peer), &mut held)? {
+            workspace.send.push(match find(group, peer, one.send, shape.send_bytes(peer), &mut workspace.held)? {
                 Address::Here(room) => Address::Here(room.data()),
                 Address::There(address) => Address::There(address),
             });
-            workspace.receive.push(find(group, peer, one.receive, shape.receive_bytes(peer), &mut held)?);
+            workspace.receive.push(find(group, peer, one.receive, shape.receive_bytes(peer), &mut workspace.held)?);
         }
         // What a reduction in place writes it has just read: it is in the caches already.
         let in_place =
             shape.reduces() && (0..shape.size).all(|rank| writes_where_it_reads(&shape, rank, &announced[rank]));
         let store = if streaming && !in_place { Store::Streaming } else { Store::Cached };
         let fetch = shape.only_giver().is_some_and(|giver| announced[giver].send.window == Named::PLAIN);
-        Ok(Direct { group, operation, shape, rank, workspace, store, fetch, _held: held })
+        Ok(Direct { group, operation, shape, rank, workspace, store, fetch })
     }
 
     /// Does this rank's share.
@@ -201,6 +200,12 @@ impl<'a> Direct<'a> {
         }
         self.group.cancellation().advance();
         Ok(())
+    }
+}
+
+impl Drop for Direct<'_> {
+    fn drop(&mut self) {
+        self.workspace.held.clear();
     }
 }
 

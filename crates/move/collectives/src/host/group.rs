@@ -91,7 +91,7 @@ impl HostGroup {
             self.agree(&call)?;
             return Err(error);
         }
-        operation.check_buffers(self.rank(), self.size())?;
+        operation.check_shape(&call.shape, self.rank())?;
         let (longest, pieces) = (call.shape.longest(), if call.shape.personal() { self.size() } else { 1 });
         if longest.saturating_mul(pieces) <= self.one_step {
             self.one_step(&call, 0, longest)?;
