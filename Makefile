@@ -56,6 +56,7 @@ lint: ## Check formatting, lints, docs, dependencies, the arrows between wings, 
 	@scripts/lint-python
 	@scripts/lint-licences
 	@scripts/lint-fuzz
+	@scripts/miri
 
 facts: ## Show, per file and fact, what busbw finds in 33 real logs
 	@BUSBW_FACTS=all $(CARGO) test --profile tests --locked --quiet -p busbw --test all facts:: -- --nocapture

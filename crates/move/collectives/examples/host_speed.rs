@@ -3,8 +3,8 @@
 //! Prints, for each size, the best and the median over batches of the mean time of an operation in windows out of place,
 //! in the manner of MPI benchmarks: one operation right after another. Sizes are those of nccl-tests: the larger of the send and the receive buffer.
 
-use busbw_collectives::Operation;
 use busbw_collectives::host::HostGroup;
+use busbw_collectives::{Data, Operation, Room};
 use busbw_model::{Collective, Datatype, RedOp, median};
 use busbw_transport::shm::Group;
 use busbw_transport::wait::Cores;
@@ -136,8 +136,10 @@ fn run(exchange: &mut Pipes, token: Token, flags: &Flags) -> Result<()> {
             redop: RedOp::Sum,
             count,
             root: 0,
-            send: send.as_ptr(),
-            receive: receive.as_ptr(),
+            // SAFETY: both buffers outlive the group's use of them, and serve nothing else.
+            send: unsafe { Data::new(send.as_ptr(), send.len()) },
+            // SAFETY: as above.
+            receive: unsafe { Room::new(receive.as_ptr(), receive.len()) },
             counts: &vec![count; size * size],
         };
         let repetitions = match bytes {
@@ -161,11 +163,9 @@ fn run(exchange: &mut Pipes, token: Token, flags: &Flags) -> Result<()> {
 fn times(group: &mut HostGroup, operation: &Operation<'_>, repetitions: u32) -> Result<Vec<f64>> {
     let barrier = Operation { count: 0, collective: Collective::AllReduce, ..*operation };
     let mut batch = || {
-        // SAFETY: both buffers hold the largest operation, and serve nothing else.
-        unsafe { group.run(&barrier)? };
+        group.run(&barrier)?;
         let start = Instant::now();
-        // SAFETY: as above.
-        (0..repetitions).try_for_each(|_| unsafe { group.run(operation) })?;
+        (0..repetitions).try_for_each(|_| group.run(operation))?;
         Ok(start.elapsed().as_secs_f64() * 1e6 / f64::from(repetitions))
     };
     batch()?;

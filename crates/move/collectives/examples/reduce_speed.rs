@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use busbw_collectives::Room;
 use busbw_collectives::reduction::{Store, combine, copy};
 use busbw_model::{Datatype, RedOp, median};
 
@@ -40,11 +41,11 @@ type Subject<'a> = (String, usize, Box<dyn Fn(usize) + 'a>);
 fn main() {
     let names: Vec<String> = std::env::args().skip(1).collect();
     let chosen = |datatype: &&Datatype| names.is_empty() || names.iter().any(|name| name == datatype.name());
-    let buffers: Vec<Buffer> = (0..6).map(|_| Buffer::new()).collect();
+    let mut buffers: Vec<Buffer> = (0..6).map(|_| Buffer::new()).collect();
     println!("GB/s read by one core; buffers of 32 KiB, 1 MiB and 64 MiB");
     println!("{:32} {:>8} {:>8} {:>8}", "", "32 KiB", "1 MiB", "64 MiB");
     for datatype in DATATYPES.iter().filter(chosen) {
-        let subjects = subjects(&buffers, *datatype);
+        let subjects = subjects(&mut buffers, *datatype);
         let columns = SIZES.map(|bytes| measure(&subjects, bytes));
         for (row, (name, ..)) in subjects.iter().enumerate() {
             let [small, middle, large] = columns.each_ref().map(|column| column[row]);
@@ -61,40 +62,38 @@ impl Buffer {
         Buffer(vec![1; LARGEST + 4096])
     }
 
-    fn pointer(&self) -> *mut u8 {
+    fn room(&mut self) -> Room {
         let start = self.0.as_ptr().addr().wrapping_neg() % 4096;
-        self.0[start..].as_ptr().cast_mut()
+        // SAFETY: the buffers live as long as what is measured, on one thread.
+        unsafe { Room::new(self.0[start..].as_mut_ptr(), LARGEST) }
     }
 }
 
-fn subjects(buffers: &[Buffer], datatype: Datatype) -> Vec<Subject<'_>> {
-    let pointers: Vec<*mut u8> = buffers.iter().map(Buffer::pointer).collect();
-    let mut subjects: Vec<Subject<'_>> = Vec::new();
+fn subjects(buffers: &mut [Buffer], datatype: Datatype) -> Vec<Subject<'static>> {
+    let rooms: Vec<Room> = buffers.iter_mut().map(Buffer::room).collect();
+    let mut subjects: Vec<Subject<'static>> = Vec::new();
     for (store, name) in [(Store::Cached, "cached"), (Store::Streaming, "streaming")] {
-        let (from, to) = (pointers[0], pointers[4]);
-        // SAFETY: the buffers hold as much, and do not overlap.
-        let subject = Box::new(move |bytes| unsafe { copy(&[to], from, bytes, store) });
+        let (from, to) = (rooms[0].data(), rooms[4]);
+        let subject = Box::new(move |bytes| copy(&[to], from.take(bytes), store));
         subjects.push((format!("copy {name}"), 1, subject));
         for (ins, outs) in [(2, 1), (2, 2), (4, 1)] {
             for redop in if ins == 2 && outs == 1 { vec![RedOp::Sum, RedOp::Max, RedOp::Avg] } else { vec![RedOp::Sum] }
             {
-                let from: Vec<_> = pointers[..ins].iter().map(|pointer| pointer.cast_const()).collect();
-                let to = pointers[4..4 + outs].to_vec();
+                let from: Vec<_> = rooms[..ins].iter().map(|room| room.data()).collect();
+                let to = rooms[4..4 + outs].to_vec();
                 let subject = Box::new(move |bytes: usize| {
                     let count = bytes / datatype.size() as usize;
-                    // SAFETY: the buffers hold as much, and do not overlap.
-                    unsafe { combine(&to, &from, count, datatype, redop, 3, store) }
+                    combine(&to, &from, count, datatype, redop, 3, store)
                 });
                 let name = format!("{} {} {ins} to {outs} {name}", datatype.name(), redop.name());
                 subjects.push((name, ins, subject));
             }
         }
     }
-    let (first, second) = (pointers[0], pointers[1].cast_const());
+    let (first, second) = (rooms[0], rooms[1].data());
     let subject = Box::new(move |bytes: usize| {
         let count = bytes / datatype.size() as usize;
-        // SAFETY: the buffers hold as much; the output is the first input.
-        unsafe { combine(&[first], &[first, second], count, datatype, RedOp::Max, 0, Store::Cached) }
+        combine(&[first], &[first.data(), second], count, datatype, RedOp::Max, 0, Store::Cached)
     });
     subjects.push((format!("{} max in place cached", datatype.name()), 2, subject));
     subjects

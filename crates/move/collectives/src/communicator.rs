@@ -121,24 +121,18 @@ impl Communicator {
     /// Runs an operation, until this rank's part of it is done: its result is there and what it gave may be changed.
     ///
     /// # Errors
-    /// When a rank has died or disagrees about the operation; nothing can be run after that.
-    ///
-    /// # Safety
-    /// The memory that `operation` names is valid for it: readable, writable, of the sizes that its collective has in NCCL.
-    pub unsafe fn run(&mut self, operation: &Operation) -> Result<()> {
+    /// When a rank has died or disagrees about the operation, or a buffer is too short; nothing can be run after that.
+    pub fn run(&mut self, operation: &Operation) -> Result<()> {
         match self.algorithm(operation) {
-            // SAFETY: passed on to the caller.
-            Algorithm::Direct => unsafe { self.host.run(operation) },
+            Algorithm::Direct => self.host.run(operation),
             Algorithm::TwoLevel => {
                 let me = self.layout.host_rank(self.rank);
                 let mut rails = Subset::new(&mut self.links, &self.rail, me.host);
-                // SAFETY: as above.
-                unsafe { algorithms::two_level(&self.layout, self.rank, &mut self.host, &mut rails, operation) }
+                algorithms::two_level(&self.layout, self.rank, &mut self.host, &mut rails, operation)
             }
             other => {
                 self.connect_host()?;
-                // SAFETY: as above.
-                unsafe { algorithms::run(&mut self.links, other, operation) }
+                algorithms::run(&mut self.links, other, operation)
             }
         }
     }
@@ -168,9 +162,8 @@ impl Communicator {
 }
 
 impl algorithms::HostCollectives for HostGroup {
-    unsafe fn run(&mut self, op: &Operation<'_>) -> Result<()> {
-        // SAFETY: passed on to the caller.
-        unsafe { HostGroup::run(self, op) }
+    fn run(&mut self, op: &Operation<'_>) -> Result<()> {
+        HostGroup::run(self, op)
     }
 }
 

@@ -135,9 +135,9 @@ impl Connector for Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Operation;
     use crate::algorithms::{self, Algorithm};
     use crate::links::Links;
+    use crate::{Operation, Room};
     use busbw_model::{Collective, Datatype, RedOp};
     use busbw_transport::interfaces::Interface;
     use busbw_transport::shm::ThreadExchange;
@@ -169,19 +169,19 @@ mod tests {
         assert_eq!(lanes, 2, "as many as the rank with the most devices has");
         let mut links = Links::new(rank, 2, lanes, connections, Arc::clone(cancel), Cores::Shared);
         let mut numbers: Vec<i32> = (0..100_000).map(|number| number + rank as i32).collect();
-        let place: *mut u8 = numbers.as_mut_ptr().cast();
+        // SAFETY: the numbers outlive the links.
+        let place = unsafe { Room::new(numbers.as_mut_ptr().cast(), 4 * numbers.len()) };
         let operation = Operation {
             collective: Collective::AllReduce,
             datatype: Datatype::Int32,
             redop: RedOp::Sum,
             count: numbers.len(),
             root: 0,
-            send: place,
+            send: place.data(),
             receive: place,
             counts: &[],
         };
-        // SAFETY: the numbers are both input and output, as an all-reduce in place has it.
-        unsafe { algorithms::run(&mut links, Algorithm::Ring, &operation).unwrap() };
+        algorithms::run(&mut links, Algorithm::Ring, &operation).unwrap();
         exchange.all_gather(&[]).unwrap();
         numbers
     }

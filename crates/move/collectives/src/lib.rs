@@ -1,6 +1,7 @@
 //! Collective algorithms and reductions over `busbw-transport`.
 
 pub mod algorithms;
+mod buffers;
 pub mod communicator;
 mod connections;
 pub mod host;
@@ -8,6 +9,8 @@ mod links;
 mod mesh;
 mod operation;
 pub mod reduction;
+mod shape;
 mod subset;
 
+pub use buffers::{Data, Room};
 pub use operation::Operation;

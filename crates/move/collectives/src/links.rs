@@ -1,6 +1,7 @@
 //! Connections between the ranks of a communicator, made when an algorithm first uses them.
 
 use crate::mesh::{Mesh, Request};
+use crate::{Data, Room};
 use busbw_transport::wait::Cores;
 use busbw_transport::{Cancellation, Receiver, Request as Number, Result, Sender, Waiter};
 use std::collections::VecDeque;
@@ -51,11 +52,11 @@ enum End {
     },
 }
 
-/// A posted send or receive: its memory and length.
+/// A posted send or receive.
 #[derive(Clone, Copy)]
 enum Post {
-    Send(*const u8, usize),
-    Receive(*mut u8, usize),
+    Send(Data),
+    Receive(Room),
 }
 
 /// The tag of every message: order within a connection is all that algorithms need.
@@ -70,10 +71,13 @@ impl Link {
     fn hand_over(&mut self) -> Result<()> {
         while let Some(post) = self.kept.front() {
             let taken = match (&mut self.end, *post) {
-                // SAFETY: who posted it keeps the memory good until the request is done.
-                (End::Send(sender), Post::Send(data, len)) => unsafe { sender.isend(data, len, TAG)? },
-                // SAFETY: as above.
-                (End::Receive(receiver), Post::Receive(room, len)) => unsafe { receiver.irecv(room, len, TAG)? },
+                // SAFETY: the bytes are there until the operation is done, or this link dropped; the algorithm that posted
+                // them leaves them alone until the request is done.
+                (End::Send(sender), Post::Send(data)) => unsafe { sender.isend(data.as_ptr(), data.len(), TAG)? },
+                (End::Receive(receiver), Post::Receive(room)) => {
+                    // SAFETY: as above.
+                    unsafe { receiver.irecv(room.as_ptr(), room.len(), TAG)? }
+                }
                 _ => None,
             };
             if taken.is_none() {
@@ -194,9 +198,7 @@ impl<C: Connector> Links<C> {
         Ok(())
     }
 
-    /// # Safety
-    /// As [`Mesh::send`] and [`Mesh::receive`].
-    unsafe fn post(&mut self, index: u32, post: Post) -> Result<Request> {
+    fn post(&mut self, index: u32, post: Post) -> Result<Request> {
         let link = &mut self.links[index as usize];
         let number = link.posted;
         link.posted += 1;
@@ -223,16 +225,14 @@ impl<C: Connector> Mesh for Links<C> {
         self.lanes
     }
 
-    unsafe fn send(&mut self, peer: usize, lane: usize, data: *const u8, len: usize) -> Result<Request> {
+    fn send(&mut self, peer: usize, lane: usize, data: Data) -> Result<Request> {
         let index = self.sender(peer, lane)?;
-        // SAFETY: passed on to the caller.
-        unsafe { self.post(index, Post::Send(data, len)) }
+        self.post(index, Post::Send(data))
     }
 
-    unsafe fn receive(&mut self, peer: usize, lane: usize, room: *mut u8, len: usize) -> Result<Request> {
+    fn receive(&mut self, peer: usize, lane: usize, room: Room) -> Result<Request> {
         let index = self.receiver(peer, lane)?;
-        // SAFETY: passed on to the caller.
-        unsafe { self.post(index, Post::Receive(room, len)) }
+        self.post(index, Post::Receive(room))
     }
 
     fn test(&mut self, request: Request) -> Result<bool> {
@@ -254,25 +254,32 @@ impl<C: Connector> Mesh for Links<C> {
         self.cancel.check()
     }
 
-    fn scratch(&mut self, len: usize) -> *mut u8 {
+    fn scratch(&mut self, len: usize) -> Room {
         self.scratch.room(len)
     }
 }
 
 /// Memory for chunks on their way, in cache lines so that it is aligned to one.
 #[derive(Default)]
-struct Scratch(Vec<Line>);
+struct Scratch {
+    lines: Vec<Line>,
+    /// What was outgrown: after an operation that failed, a transport may still write there. Together no larger than `lines`.
+    outgrown: Vec<Vec<Line>>,
+}
 
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct Line(#[allow(dead_code)] [u8; 64]);
 
 impl Scratch {
-    fn room(&mut self, len: usize) -> *mut u8 {
+    fn room(&mut self, len: usize) -> Room {
         let lines = len.div_ceil(64);
-        if self.0.len() < lines {
-            self.0.resize(lines, Line([0; 64]));
+        if self.lines.len() < lines {
+            let more = lines.max(2 * self.lines.len());
+            let outgrown = std::mem::replace(&mut self.lines, vec![Line([0; 64]); more]);
+            self.outgrown.push(outgrown);
         }
-        self.0.as_mut_ptr().cast()
+        // SAFETY: the lines are there until the links are dropped, and used through this alone.
+        unsafe { Room::new(self.lines.as_mut_ptr().cast(), 64 * self.lines.len()) }
     }
 }

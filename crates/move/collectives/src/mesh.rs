@@ -1,5 +1,6 @@
 //! What an algorithm sees of the ranks: peers it can send to and receive from, without knowing by which transport.
 
+use crate::{Data, Room};
 use busbw_transport::Result;
 
 /// A posted send or receive.
@@ -26,17 +27,11 @@ pub trait Mesh {
     /// How many lanes there are between hosts; at least 1.
     fn lanes(&self) -> usize;
 
-    /// Posts `len` bytes at `data` to `peer`. Sizes of a send and its receive must be equal.
-    ///
-    /// # Safety
-    /// The bytes stay readable and unchanged until the request is done.
-    unsafe fn send(&mut self, peer: usize, lane: usize, data: *const u8, len: usize) -> Result<Request>;
+    /// Posts `data` to `peer`: nobody writes there until the request is done. Sizes of a send and its receive must be equal.
+    fn send(&mut self, peer: usize, lane: usize, data: Data) -> Result<Request>;
 
-    /// Posts room for `len` bytes from `peer`.
-    ///
-    /// # Safety
-    /// The room stays writable, and is not looked at, until the request is done.
-    unsafe fn receive(&mut self, peer: usize, lane: usize, room: *mut u8, len: usize) -> Result<Request>;
+    /// Posts room for as many bytes from `peer`: nobody looks at it until the request is done.
+    fn receive(&mut self, peer: usize, lane: usize, room: Room) -> Result<Request>;
 
     /// Whether a request is done, after moving what can be moved. A request may be asked for again after it is done.
     fn test(&mut self, request: Request) -> Result<bool>;
@@ -50,5 +45,5 @@ pub trait Mesh {
 
     /// `len` bytes of this rank's own for chunks on their way, aligned to 64 bytes, the same place at each call of equal or
     /// smaller length. What they hold is lost with the next operation.
-    fn scratch(&mut self, len: usize) -> *mut u8;
+    fn scratch(&mut self, len: usize) -> Room;
 }

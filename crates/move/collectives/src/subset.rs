@@ -1,6 +1,7 @@
 //! Some of a mesh's ranks as a mesh of their own: a rail of a two-level algorithm.
 
 use crate::mesh::{Mesh, Request};
+use crate::{Data, Room};
 use busbw_transport::Result;
 
 /// Some of the ranks of a mesh, numbered anew from 0.
@@ -30,14 +31,12 @@ impl<M: Mesh + ?Sized> Mesh for Subset<'_, M> {
         self.mesh.lanes()
     }
 
-    unsafe fn send(&mut self, peer: usize, lane: usize, data: *const u8, len: usize) -> Result<Request> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.mesh.send(self.ranks[peer], lane, data, len) }
+    fn send(&mut self, peer: usize, lane: usize, data: Data) -> Result<Request> {
+        self.mesh.send(self.ranks[peer], lane, data)
     }
 
-    unsafe fn receive(&mut self, peer: usize, lane: usize, room: *mut u8, len: usize) -> Result<Request> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.mesh.receive(self.ranks[peer], lane, room, len) }
+    fn receive(&mut self, peer: usize, lane: usize, room: Room) -> Result<Request> {
+        self.mesh.receive(self.ranks[peer], lane, room)
     }
 
     fn test(&mut self, request: Request) -> Result<bool> {
@@ -52,7 +51,7 @@ impl<M: Mesh + ?Sized> Mesh for Subset<'_, M> {
         self.mesh.pause()
     }
 
-    fn scratch(&mut self, len: usize) -> *mut u8 {
+    fn scratch(&mut self, len: usize) -> Room {
         self.mesh.scratch(len)
     }
 }

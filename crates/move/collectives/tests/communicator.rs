@@ -1,9 +1,9 @@
 //! Whole communicators of threads: ranks of one host over shared memory, ranks of different hosts over TCP on the loopback.
 #![allow(clippy::unwrap_used)] // a test that fails, panics
 
-use busbw_collectives::Operation;
 use busbw_collectives::algorithms;
 use busbw_collectives::communicator::{Communicator, Options};
+use busbw_collectives::{Data, Operation, Room};
 use busbw_model::{Collective, Datatype, RedOp};
 use busbw_transport::host::Host;
 use busbw_transport::shm::ThreadExchange;
@@ -81,12 +81,13 @@ fn wrong(communicator: &mut Communicator, collective: Collective, count: usize) 
         redop: RedOp::Sum,
         count,
         root: size - 1,
-        send: send.as_ptr().cast(),
-        receive: receive.as_mut_ptr().cast(),
+        // SAFETY: the vectors outlive the operation, which does not fail.
+        send: unsafe { Data::new(send.as_ptr().cast(), 4 * gives) },
+        // SAFETY: as above.
+        receive: unsafe { Room::new(receive.as_mut_ptr().cast(), 4 * takes) },
         counts: &[],
     };
-    // SAFETY: both vectors have the sizes that the collective asks for.
-    unsafe { communicator.run(&operation).unwrap() };
+    communicator.run(&operation).unwrap();
     (0..takes).filter(|&index| receive[index] != expected(collective, rank, size, count, index)).count()
 }
 

@@ -6,6 +6,7 @@ use busbw_transport::tcp::{GroupedRoom, Listener, MOST_REQUESTS, RecvComm, SendC
 use busbw_transport::{Receiver, Request, Sender};
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) struct Listening(Listener);
 
@@ -47,13 +48,13 @@ struct UnderWay {
 
 /// NCCL's `void* request`.
 pub(crate) struct Ticket {
-    connection: *mut Connection,
+    connection: *const Mutex<Connection>,
     index: usize,
 }
 
 impl Ticket {
     /// Whose request it is, and which.
-    pub fn parts(&self) -> (*mut Connection, usize) {
+    pub fn parts(&self) -> (*const Mutex<Connection>, usize) {
         (self.connection, self.index)
     }
 }
@@ -79,9 +80,10 @@ impl Connection {
     }
 
     pub fn into_raw(self: Box<Self>) -> *mut c_void {
-        let connection = Box::into_raw(self);
-        // SAFETY: the connection was just leaked from its box.
-        unsafe { (*connection).tickets = (0..MOST_REQUESTS).map(|index| Ticket { connection, index }).collect() };
+        let connection = Box::into_raw(Box::new(Mutex::new(*self)));
+        let tickets = (0..MOST_REQUESTS).map(|index| Ticket { connection, index }).collect();
+        // SAFETY: the connection was just leaked from its box, and nobody else knows it yet.
+        unsafe { &*connection }.lock().unwrap_or_else(PoisonError::into_inner).tickets = tickets;
         connection.cast()
     }
 

@@ -1,7 +1,8 @@
 //! The functions that NCCL calls: each checks its arguments and hands on. Those that differ between versions of the interface
 //! in an argument or two are here once per form.
 //!
-//! NCCL calls the functions of one connection from one thread at a time, and those of different ones at once.
+//! NCCL calls the functions of one connection from one thread at a time, and those of different ones at once. Of what it
+//! holds pointers to, only shared references are made: a call that overlaps another of the same connection is refused.
 
 use crate::border::{Failure, Result, guard};
 use crate::connection::{Connection, Listening, Ticket};
@@ -14,6 +15,7 @@ use busbw_nccl_abi::{Logger, NcclResult};
 use busbw_transport::tcp::GroupedRoom;
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A size as a version of the interface has it: `int` or `size_t`.
 pub(crate) trait Size: Copy {
@@ -37,22 +39,31 @@ fn size(size: impl Size) -> Result<usize> {
     size.bytes().ok_or_else(|| Failure::usage("a negative size"))
 }
 
-/// A place to write to, or an error that says which is missing.
+/// A place for an answer, or an error that says which is missing.
 ///
 /// # Safety
-/// The pointer is null or valid for writing.
+/// The pointer is null or valid for writing, and NCCL leaves the place alone until the call returns.
 unsafe fn place<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T> {
     // SAFETY: the caller's promise.
     unsafe { pointer.as_mut() }.ok_or_else(|| Failure::usage(format!("{name} is null")))
 }
 
-/// A context, which several connections of a communicator use at once.
+/// What NCCL was given a pointer to: a context, which several connections use at once, a listener, a connection.
 ///
 /// # Safety
-/// The pointer is null or one of `init_context` that was not finalized.
-unsafe fn context<'a>(pointer: *mut c_void) -> Result<&'a Context> {
-    // SAFETY: the caller's promise; nothing ever changes a context.
-    unsafe { pointer.cast_const().cast::<Context>().as_ref() }.ok_or_else(|| Failure::usage("the context is null"))
+/// The pointer is null or one that was handed to NCCL as a `T`, and was not closed.
+unsafe fn object<'a, T>(pointer: *mut c_void, name: &str) -> Result<&'a T> {
+    // SAFETY: the caller's promise; nothing ever makes more than shared references of it.
+    unsafe { pointer.cast_const().cast::<T>().as_ref() }.ok_or_else(|| Failure::usage(format!("{name} is null")))
+}
+
+/// A listener or connection for this call, which nobody else may be in.
+fn alone<T>(object: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    match object.try_lock() {
+        Ok(object) => Ok(object),
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(Failure::usage("two threads use a connection or a listener at once")),
+    }
 }
 
 pub(crate) unsafe extern "C" fn init(logger: Option<Logger>) -> NcclResult {
@@ -119,7 +130,7 @@ unsafe fn listen_with(context: &Context, device: c_int, handle: *mut c_void, lis
         unsafe { (place(handle.cast::<[u8; HANDLE_BYTES]>(), "the handle")?, place(listener, "the listener")?) };
     let (listening, bytes) = context.listen(device)?;
     *handle = bytes;
-    *listener = Box::into_raw(Box::new(listening)).cast();
+    *listener = Box::into_raw(Box::new(Mutex::new(listening))).cast();
     Ok(())
 }
 
@@ -136,7 +147,7 @@ pub(crate) unsafe extern "C" fn listen_in_context(
 ) -> NcclResult {
     guard(|| {
         // SAFETY: a context of `init_context`; NCCL's handle has the room.
-        unsafe { listen_with(context(opaque)?, device, handle, listener) }
+        unsafe { listen_with(object(opaque, "the context")?, device, handle, listener) }
     })
 }
 
@@ -145,7 +156,7 @@ pub(crate) unsafe extern "C" fn listen_in_context(
 unsafe fn connect_with(context: &Context, device: c_int, handle: *mut c_void, sender: *mut *mut c_void) -> Result<()> {
     // SAFETY: NCCL hands a handle, and a place for the sender.
     let (handle, sender) =
-        unsafe { (place(handle.cast::<[u8; HANDLE_BYTES]>(), "the handle")?, place(sender, "the sender")?) };
+        unsafe { (object::<[u8; HANDLE_BYTES]>(handle, "the handle")?, place(sender, "the sender")?) };
     *sender = ptr::null_mut();
     *sender = context.connect(device, handle)?.map_or(ptr::null_mut(), Connection::into_raw);
     Ok(())
@@ -188,7 +199,7 @@ pub(crate) unsafe extern "C" fn connect_in_context(
 ) -> NcclResult {
     guard(|| {
         // SAFETY: a context of `init_context`; NCCL's handle has the bytes.
-        unsafe { connect_with(context(opaque)?, device, handle, sender) }
+        unsafe { connect_with(object(opaque, "the context")?, device, handle, sender) }
     })
 }
 
@@ -196,9 +207,9 @@ pub(crate) unsafe extern "C" fn accept(listener: *mut c_void, receiver: *mut *mu
     guard(|| {
         // SAFETY: a listener of `listen`, and a place for the receiver.
         let (listener, receiver) =
-            unsafe { (place(listener.cast::<Listening>(), "the listener")?, place(receiver, "the receiver")?) };
+            unsafe { (object::<Mutex<Listening>>(listener, "the listener")?, place(receiver, "the receiver")?) };
         *receiver = ptr::null_mut();
-        *receiver = listener.accept()?.map_or(ptr::null_mut(), Connection::into_raw);
+        *receiver = alone(listener)?.accept()?.map_or(ptr::null_mut(), Connection::into_raw);
         Ok(())
     })
 }
@@ -245,10 +256,10 @@ pub(crate) unsafe extern "C" fn isend<S: Size>(
     guard(|| {
         // SAFETY: a connection of `connect`, and a place for the request.
         let (sender, request) =
-            unsafe { (place(sender.cast::<Connection>(), "the sender")?, place(request, "the request")?) };
+            unsafe { (object::<Mutex<Connection>>(sender, "the sender")?, place(request, "the request")?) };
         *request = ptr::null_mut();
         // SAFETY: NCCL leaves the bytes alone until the request is done.
-        *request = unsafe { sender.isend(data.cast_const().cast(), size(len)?, tag) }?;
+        *request = unsafe { alone(sender)?.isend(data.cast_const().cast(), size(len)?, tag) }?;
         Ok(())
     })
 }
@@ -279,7 +290,7 @@ pub(crate) unsafe extern "C" fn irecv<S: Size>(
         // SAFETY: a connection of `accept`, and a place for the request, whose mark (`OPTIONAL_RECV_COMPLETION`) only
         // allows to be done early: the receiver here is done when the bytes are there.
         let (receiver, request) =
-            unsafe { (place(receiver.cast::<Connection>(), "the receiver")?, place(request, "the request")?) };
+            unsafe { (object::<Mutex<Connection>>(receiver, "the receiver")?, place(request, "the request")?) };
         *request = ptr::null_mut();
         let n = usize::try_from(n).ok().filter(|n| (1..=MOST_GROUPED).contains(n));
         let n = n.ok_or_else(|| Failure::usage(format!("1 to {MOST_GROUPED} receives are possible in one call")))?;
@@ -293,7 +304,7 @@ pub(crate) unsafe extern "C" fn irecv<S: Size>(
             *room = GroupedRoom { data: data.cast(), len: size(len)?, tag: tag as u32 };
         }
         // SAFETY: NCCL leaves the rooms alone until the request is done.
-        *request = unsafe { receiver.irecv(&rooms[..n]) }?;
+        *request = unsafe { alone(receiver)?.irecv(&rooms[..n]) }?;
         Ok(())
     })
 }
@@ -344,8 +355,8 @@ pub(crate) unsafe extern "C" fn test(request: *mut c_void, done: *mut c_int, siz
                 place = place.wrapping_add(1);
             }
         };
-        // SAFETY: the ticket's connection is open, and NCCL uses it from this thread now.
-        *done = c_int::from(unsafe { &mut *connection }.test(index, each)?);
+        // SAFETY: the ticket's connection is open.
+        *done = c_int::from(alone(unsafe { &*connection })?.test(index, each)?);
         Ok(())
     })
 }
@@ -364,10 +375,32 @@ unsafe fn close<T>(object: *mut c_void) -> NcclResult {
 
 pub(crate) unsafe extern "C" fn close_connection(connection: *mut c_void) -> NcclResult {
     // SAFETY: a connection of `connect` or `accept`, which NCCL does not use any more.
-    unsafe { close::<Connection>(connection) }
+    unsafe { close::<Mutex<Connection>>(connection) }
 }
 
 pub(crate) unsafe extern "C" fn close_listen(listener: *mut c_void) -> NcclResult {
     // SAFETY: a listener of `listen`, which NCCL does not use any more.
-    unsafe { close::<Listening>(listener) }
+    unsafe { close::<Mutex<Listening>>(listener) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_one_object_that_overlap_are_refused() {
+        let object = Mutex::new(0);
+        let first = alone(&object).unwrap();
+        assert!(alone(&object).is_err());
+        drop(first);
+        assert!(alone(&object).is_ok());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        // SAFETY: null is allowed.
+        let (context, answer) =
+            unsafe { (object::<u8>(ptr::null_mut(), "it").err(), place::<u8>(ptr::null_mut(), "it").err()) };
+        assert!(context.is_some() && answer.is_some());
+    }
 }

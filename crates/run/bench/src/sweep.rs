@@ -176,8 +176,8 @@ impl<'a> Sweep<'a> {
     /// Writes to every page once, so that no page is found while timing.
     fn touch(&mut self, buffers: &Buffers) -> Result<()> {
         for memory in [&buffers.send, &buffers.receive] {
-            // SAFETY: all of the memory, on which no operation works yet.
-            unsafe { self.backend.zero(memory.pointer(), memory.len())? };
+            // SAFETY: the memory is there after the call, on which nothing else works yet.
+            self.backend.zero(unsafe { memory.room() })?;
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::shape::Shape;
 use crate::statistics::Iterations;
 use crate::traffic::Traffic;
 use crate::verify::{Data, RankBuffers};
-use busbw_collectives::Operation;
+use busbw_collectives::{Operation, Room};
 use busbw_model::{Collective, GBps, RedOp};
 use std::time::Instant;
 
@@ -97,10 +97,12 @@ impl Bench<'_> {
         self.test.datatype.size() as usize
     }
 
-    /// The first byte of a buffer; `-u` elements behind where it begins.
-    fn origins(&self) -> (*mut u8, *mut u8) {
+    /// The buffers, from `-u` elements behind where they begin.
+    fn origins(&self) -> (Room, Room) {
         let unaligned = self.flags.unalign as usize * self.element();
-        (self.buffers.send.pointer().wrapping_add(unaligned), self.buffers.receive.pointer().wrapping_add(unaligned))
+        // SAFETY: the buffers outlive this, and all that is started here: where that fails, the rank leaves its job.
+        let (send, receive) = unsafe { (self.buffers.send.room(), self.buffers.receive.room()) };
+        (send.skip(unaligned), receive.skip(unaligned))
     }
 
     /// Starts the operation. Each iteration works on other memory where there is some, so that nothing is in a cache.
@@ -109,7 +111,7 @@ impl Bench<'_> {
         let places = self.buffers.max_bytes.checked_div(bytes).unwrap_or(1).max(1);
         let shift = bytes * (iteration % places);
         let (send, receive) = self.origins();
-        let (send, receive) = (send.wrapping_add(shift), receive.wrapping_add(shift));
+        let (send, receive) = (send.skip(shift), receive.skip(shift));
         let rank = self.backend.rank();
         let operation = Operation {
             collective: self.collective,
@@ -117,13 +119,13 @@ impl Bench<'_> {
             redop: self.test.redop.unwrap_or(RedOp::Sum),
             count: shape.count,
             root: self.test.root.unwrap_or(0),
-            send: if in_place { receive.wrapping_add(shape.send_offset * rank) } else { send },
-            receive: if in_place { receive.wrapping_add(shape.receive_offset * rank) } else { receive },
+            send: if in_place { receive.skip(shape.send_offset * rank).data() } else { send.data() },
+            receive: if in_place { receive.skip(shape.receive_offset * rank) } else { receive },
             counts: &shape.counts,
         };
-        // SAFETY: `shift` leaves room for a whole operation within the `max_bytes` of each buffer, to which the
-        // allocation added those of `-u`; nobody touches them until the next synchronize.
-        unsafe { self.backend.run(&operation)? };
+        // `shift` leaves room for a whole operation within the `max_bytes` of each buffer, to which the allocation added
+        // those of `-u`.
+        self.backend.run(&operation)?;
         if self.flags.blocking > 0 {
             self.backend.synchronize()?;
         }
@@ -286,13 +288,10 @@ impl Bench<'_> {
     fn fill(&mut self, shape: &Shape, in_place: bool, repetition: u64) -> Result<()> {
         let buffers = self.rank_buffers(shape, in_place);
         let (send, receive) = self.origins();
-        let to = if in_place { receive.wrapping_add(shape.send_offset * buffers.rank) } else { send };
+        let to = if in_place { receive.skip(shape.send_offset * buffers.rank) } else { send };
         self.data.set_repetition(repetition);
-        // SAFETY: both buffers hold the bytes of the shape, and no operation is under way.
-        unsafe {
-            self.backend.zero(receive, shape.receive_bytes)?;
-            self.data.write(self.backend, &buffers.gives(), to)
-        }
+        self.backend.zero(receive.take(shape.receive_bytes))?;
+        self.data.write(self.backend, &buffers.gives(), to)
     }
 
     /// Runs the operation on data of its own as often as `-c` says, until wrong elements are found: their number over
@@ -307,9 +306,8 @@ impl Bench<'_> {
             self.start_checked(shape, in_place)?;
             self.complete()?;
             let Some(expected) = &expected else { continue };
-            let from = self.origins().1.wrapping_add(if in_place { shape.receive_offset * buffers.rank } else { 0 });
-            // SAFETY: the parts are those of the receive buffer, and no operation is under way.
-            let wrong = unsafe { self.data.count_wrong(self.backend, expected, from)? };
+            let from = self.origins().1.skip(if in_place { shape.receive_offset * buffers.rank } else { 0 });
+            let wrong = self.data.count_wrong(self.backend, expected, from.data())?;
             *self.failed_checks += u64::from(wrong > 0);
             let mut sum = [wrong as f64];
             self.backend.all_reduce_f64(&mut sum, How::Sum)?;

@@ -64,36 +64,27 @@ fn wait_all<M: Mesh + ?Sized>(mesh: &mut M, requests: &[Request]) -> Result<()> 
 }
 
 /// Broadcast.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn broadcast<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn broadcast<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let limb = Limb::new(mesh, op.root);
     let bytes = op.bytes();
     let mut data = op.send;
-    // SAFETY: the caller's buffers hold `bytes`; each wait comes before the memory is used again.
-    unsafe {
-        if let Some(parent) = limb.parent() {
-            let request = mesh.receive(limb.rank(parent), 0, op.receive, bytes)?;
-            mesh.wait(request)?;
-            data = op.receive;
-        }
-        let mut requests = Vec::new();
-        for child in limb.children() {
-            requests.push(mesh.send(limb.rank(child), 0, data, bytes)?);
-        }
-        if data != op.receive.cast_const() && bytes > 0 {
-            copy(&[op.receive], data, bytes, Store::Cached);
-        }
-        wait_all(mesh, &requests)
+    if let Some(parent) = limb.parent() {
+        let request = mesh.receive(limb.rank(parent), 0, op.receive.take(bytes))?;
+        mesh.wait(request)?;
+        data = op.receive.data();
     }
+    let mut requests = Vec::new();
+    for child in limb.children() {
+        requests.push(mesh.send(limb.rank(child), 0, data.take(bytes))?);
+    }
+    if !data.is_at(op.receive) && bytes > 0 {
+        copy(&[op.receive], data.take(bytes), Store::Cached);
+    }
+    wait_all(mesh, &requests)
 }
 
 /// Reduce: what comes from below is received side by side, and reduced in one go.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let limb = Limb::new(mesh, op.root);
     let bytes = op.bytes();
     let room = bytes.next_multiple_of(64);
@@ -101,112 +92,97 @@ pub(super) unsafe fn reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> R
     let scratch = mesh.scratch(room * children.len().max(1));
     let mut ins = vec![op.send];
     let mut requests = Vec::with_capacity(children.len());
-    // SAFETY: as in `broadcast`; every child has a room of its own in the scratch memory.
-    unsafe {
-        for (number, child) in children.iter().enumerate().rev() {
-            let place = scratch.add(number * room);
-            requests.push(mesh.receive(limb.rank(*child), 0, place, bytes)?);
-            ins.push(place);
-        }
-        wait_all(mesh, &requests)?;
-        let Some(parent) = limb.parent() else {
-            Reducer::new(op, mesh.size()).reduce(op.receive, &ins, op.count, true);
-            return Ok(());
-        };
-        let mut data = op.send;
-        if !children.is_empty() {
-            Reducer::new(op, mesh.size()).reduce(scratch, &ins, op.count, false);
-            data = scratch;
-        }
-        let request = mesh.send(limb.rank(parent), 0, data, bytes)?;
-        mesh.wait(request)
+    for (number, child) in children.iter().enumerate().rev() {
+        let place = scratch.skip(number * room);
+        requests.push(mesh.receive(limb.rank(*child), 0, place.take(bytes))?);
+        ins.push(place.data());
     }
+    wait_all(mesh, &requests)?;
+    let Some(parent) = limb.parent() else {
+        Reducer::new(op, mesh.size()).reduce(op.receive, &ins, op.count, true);
+        return Ok(());
+    };
+    let mut data = op.send;
+    if !children.is_empty() {
+        Reducer::new(op, mesh.size()).reduce(scratch, &ins, op.count, false);
+        data = scratch.data();
+    }
+    let request = mesh.send(limb.rank(parent), 0, data.take(bytes))?;
+    mesh.wait(request)
 }
 
 /// Gather. Between the leaves and the root, blocks lie in the order of places.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn gather<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn gather<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let limb = Limb::new(mesh, op.root);
     let bytes = op.bytes();
     let span = limb.span(limb.place);
     let mut requests = Vec::new();
-    // SAFETY: as in `broadcast`; the scratch memory holds all blocks from below.
-    unsafe {
-        let Some(parent) = limb.parent() else {
-            for piece in limb.children().rev().flat_map(|child| pieces(&limb, child)) {
-                let place = op.receive.add(piece.blocks.start * bytes);
-                requests.push(mesh.receive(piece.peer, 0, place, piece.blocks.count * bytes)?);
-            }
-            let own = op.receive.add(op.root * bytes);
-            if own.cast_const() != op.send && bytes > 0 {
-                copy(&[own], op.send, bytes, Store::Cached);
-            }
-            return wait_all(mesh, &requests);
-        };
-        let mut data = op.send;
-        if span > 1 {
-            let room = mesh.scratch(span * bytes);
-            for child in limb.children().rev() {
-                let place = room.add((child - limb.place) * bytes);
-                requests.push(mesh.receive(limb.rank(child), 0, place, limb.span(child) * bytes)?);
-            }
-            if bytes > 0 {
-                copy(&[room], op.send, bytes, Store::Cached);
-            }
-            wait_all(mesh, &requests)?;
-            data = room;
+    let Some(parent) = limb.parent() else {
+        for piece in limb.children().rev().flat_map(|child| pieces(&limb, child)) {
+            let place = op.receive.skip(piece.blocks.start * bytes);
+            requests.push(mesh.receive(piece.peer, 0, place.take(piece.blocks.count * bytes))?);
         }
-        requests.clear();
-        let mut at = 0;
-        for count in cut_for_root(&limb, parent) {
-            requests.push(mesh.send(limb.rank(parent), 0, data.add(at * bytes), count * bytes)?);
-            at += count;
+        let own = op.receive.skip(op.root * bytes);
+        if !op.send.is_at(own) && bytes > 0 {
+            copy(&[own], op.send.take(bytes), Store::Cached);
         }
-        wait_all(mesh, &requests)
+        return wait_all(mesh, &requests);
+    };
+    let mut data = op.send;
+    if span > 1 {
+        let room = mesh.scratch(span * bytes);
+        for child in limb.children().rev() {
+            let place = room.skip((child - limb.place) * bytes);
+            requests.push(mesh.receive(limb.rank(child), 0, place.take(limb.span(child) * bytes))?);
+        }
+        if bytes > 0 {
+            copy(&[room], op.send.take(bytes), Store::Cached);
+        }
+        wait_all(mesh, &requests)?;
+        data = room.data();
     }
+    requests.clear();
+    let mut at = 0;
+    for count in cut_for_root(&limb, parent) {
+        requests.push(mesh.send(limb.rank(parent), 0, data.skip(at * bytes).take(count * bytes))?);
+        at += count;
+    }
+    wait_all(mesh, &requests)
 }
 
 /// Scatter: gather the other way round.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let limb = Limb::new(mesh, op.root);
     let bytes = op.bytes();
     let span = limb.span(limb.place);
     let mut requests = Vec::new();
-    // SAFETY: as in `gather`.
-    unsafe {
-        let Some(parent) = limb.parent() else {
-            for piece in limb.children().flat_map(|child| pieces(&limb, child)) {
-                let data = op.send.add(piece.blocks.start * bytes);
-                requests.push(mesh.send(piece.peer, 0, data, piece.blocks.count * bytes)?);
-            }
-            let own = op.send.add(op.root * bytes);
-            if op.receive.cast_const() != own && bytes > 0 {
-                copy(&[op.receive], own, bytes, Store::Cached);
-            }
-            return wait_all(mesh, &requests);
-        };
-        let room = if span > 1 { mesh.scratch(span * bytes) } else { op.receive };
-        let mut at = 0;
-        for count in cut_for_root(&limb, parent) {
-            requests.push(mesh.receive(limb.rank(parent), 0, room.add(at * bytes), count * bytes)?);
-            at += count;
+    let Some(parent) = limb.parent() else {
+        for piece in limb.children().flat_map(|child| pieces(&limb, child)) {
+            let data = op.send.skip(piece.blocks.start * bytes);
+            requests.push(mesh.send(piece.peer, 0, data.take(piece.blocks.count * bytes))?);
         }
-        wait_all(mesh, &requests)?;
-        requests.clear();
-        for child in limb.children() {
-            let data = room.add((child - limb.place) * bytes);
-            requests.push(mesh.send(limb.rank(child), 0, data, limb.span(child) * bytes)?);
+        let own = op.send.skip(op.root * bytes);
+        if !own.is_at(op.receive) && bytes > 0 {
+            copy(&[op.receive], own.take(bytes), Store::Cached);
         }
-        if room != op.receive && bytes > 0 {
-            copy(&[op.receive], room, bytes, Store::Cached);
-        }
-        wait_all(mesh, &requests)
+        return wait_all(mesh, &requests);
+    };
+    let room = if span > 1 { mesh.scratch(span * bytes) } else { op.receive };
+    let mut at = 0;
+    for count in cut_for_root(&limb, parent) {
+        requests.push(mesh.receive(limb.rank(parent), 0, room.skip(at * bytes).take(count * bytes))?);
+        at += count;
     }
+    wait_all(mesh, &requests)?;
+    requests.clear();
+    for child in limb.children() {
+        let data = room.data().skip((child - limb.place) * bytes);
+        requests.push(mesh.send(limb.rank(child), 0, data.take(limb.span(child) * bytes))?);
+    }
+    if span > 1 && bytes > 0 {
+        copy(&[op.receive], room.data().take(bytes), Store::Cached);
+    }
+    wait_all(mesh, &requests)
 }
 
 /// Blocks that the root exchanges with a child in one message.

@@ -5,9 +5,9 @@
 use super::chunks::{Cut, Range, SHRINK, Split};
 use super::flow::{Flow, Reducer};
 use super::plan::{Arrival, Departure, Landing, Move, Need, Output, Plan, Source};
-use crate::Operation;
 use crate::mesh::{Mesh, Request};
 use crate::reduction::{Store, copy};
+use crate::{Data, Operation, Room};
 use busbw_transport::{Error, Result};
 
 /// Bytes up to which whole vectors are exchanged: for two ranks that moves no more bytes than halving does.
@@ -48,57 +48,48 @@ impl Core {
 }
 
 /// All-reduce.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn all_reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
+pub(super) fn all_reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
     let whole = if mesh.size() == 2 { WHOLE_BYTES_PAIR } else { WHOLE_BYTES };
-    // SAFETY: passed on to the caller.
-    unsafe {
-        match op.bytes() <= whole {
-            true => exchange_whole(mesh, op, ranks),
-            false => halve_and_double(mesh, op, ranks),
-        }
+    match op.bytes() <= whole {
+        true => exchange_whole(mesh, op, ranks),
+        false => halve_and_double(mesh, op, ranks),
     }
 }
 
-unsafe fn exchange_whole<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
+fn exchange_whole<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
     let (rank, bytes) = (mesh.rank(), op.bytes());
     let core = Core::new(rank, mesh.size());
     let reducer = Reducer::new(op, ranks);
     let room = mesh.scratch(bytes);
     let mut own = op.send;
-    // SAFETY: the caller's buffers hold `bytes`, as does the scratch memory; each wait comes before the memory is used again.
-    unsafe {
-        let Some(place) = core.place else {
-            let request = mesh.send(rank + 1, 0, op.send, bytes)?;
-            mesh.wait(request)?;
-            let request = mesh.receive(rank + 1, 0, op.receive, bytes)?;
-            return mesh.wait(request);
-        };
-        if let Some(ward) = core.ward(rank) {
-            let request = mesh.receive(ward, 0, room, bytes)?;
-            mesh.wait(request)?;
-            reducer.reduce(op.receive, &[room, own], op.count, false);
-            own = op.receive;
-        }
-        let mut mask = 1;
-        while mask < core.size {
-            let peer = core.rank(place ^ mask);
-            let sent = mesh.send(peer, 0, own, bytes)?;
-            let received = mesh.receive(peer, 0, room, bytes)?;
-            mesh.wait(received)?;
-            mesh.wait(sent)?;
-            // The same order on both sides, so that both get the same bits whatever the operation does with NaN.
-            let ins = if place & mask == 0 { [own, room.cast_const()] } else { [room.cast_const(), own] };
-            mask *= 2;
-            reducer.reduce(op.receive, &ins, op.count, mask == core.size);
-            own = op.receive;
-        }
-        if let Some(ward) = core.ward(rank) {
-            let request = mesh.send(ward, 0, op.receive, bytes)?;
-            mesh.wait(request)?;
-        }
+    let Some(place) = core.place else {
+        let request = mesh.send(rank + 1, 0, op.send.take(bytes))?;
+        mesh.wait(request)?;
+        let request = mesh.receive(rank + 1, 0, op.receive.take(bytes))?;
+        return mesh.wait(request);
+    };
+    if let Some(ward) = core.ward(rank) {
+        let request = mesh.receive(ward, 0, room.take(bytes))?;
+        mesh.wait(request)?;
+        reducer.reduce(op.receive, &[room.data(), own], op.count, false);
+        own = op.receive.data();
+    }
+    let mut mask = 1;
+    while mask < core.size {
+        let peer = core.rank(place ^ mask);
+        let sent = mesh.send(peer, 0, own.take(bytes))?;
+        let received = mesh.receive(peer, 0, room.take(bytes))?;
+        mesh.wait(received)?;
+        mesh.wait(sent)?;
+        // The same order on both sides, so that both get the same bits whatever the operation does with NaN.
+        let ins = if place & mask == 0 { [own, room.data()] } else { [room.data(), own] };
+        mask *= 2;
+        reducer.reduce(op.receive, &ins, op.count, mask == core.size);
+        own = op.receive.data();
+    }
+    if let Some(ward) = core.ward(rank) {
+        let request = mesh.send(ward, 0, op.receive.data().take(bytes))?;
+        mesh.wait(request)?;
     }
     Ok(())
 }
@@ -107,10 +98,10 @@ unsafe fn exchange_whole<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: 
 #[derive(Clone, Copy)]
 struct Trade {
     peer: usize,
-    give: Option<(*const u8, usize)>,
-    take: Option<(*mut u8, usize)>,
+    give: Option<(Data, usize)>,
+    take: Option<(Room, usize)>,
     /// What is taken is added to the elements here, in this lane.
-    local: Option<*const u8>,
+    local: Option<Data>,
     complete: bool,
     /// Whether what is traded is reduced, on this side or the other.
     reduced: bool,
@@ -137,15 +128,15 @@ impl Plan for Trade {
         let departure = self.give.filter(|(_, count)| start < *count).map(|(data, count)| Departure {
             peers,
             count: self.chunk.min(count - start),
-            source: Source::At(data.wrapping_add(offset)),
+            source: Source::At(data.skip(offset)),
             need: Need::Nothing,
         });
         let arrival = self.take.filter(|(_, count)| start < *count).map(|(data, count)| {
-            let place = data.wrapping_add(offset);
+            let place = data.skip(offset);
             let landing = match self.local {
                 None => Landing::At(place),
                 Some(local) => Landing::Reduce {
-                    local: local.wrapping_add(offset),
+                    local: local.skip(offset),
                     output: Output::At(place),
                     need: Need::Nothing,
                     complete: self.complete,
@@ -158,7 +149,7 @@ impl Plan for Trade {
 }
 
 /// Carries out one exchange over all lanes and waits for it.
-unsafe fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: Trade, reducer: Reducer) -> Result<()> {
+fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: Trade, reducer: Reducer) -> Result<()> {
     let element = reducer.element;
     let (give, take) = whole.counts();
     let cut = Cut::new(give.max(take), element, mesh.lanes(), whole.reduced);
@@ -168,10 +159,10 @@ unsafe fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: Trade, reducer: Reducer) 
         Trade {
             give: whole.give.map(|(data, count)| {
                 let Range { start, count } = part(count);
-                (data.wrapping_add(start * element), count)
+                (data.skip(start * element), count)
             }),
-            take: whole.take.map(|(data, count)| (data.wrapping_add(start), part(count).count)),
-            local: whole.local.map(|local| local.wrapping_add(start)),
+            take: whole.take.map(|(data, count)| (data.skip(start), part(count).count)),
+            local: whole.local.map(|local| local.skip(start)),
             element,
             chunk: cut.chunk,
             ..whole
@@ -179,11 +170,10 @@ unsafe fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: Trade, reducer: Reducer) 
     };
     let plans: Vec<Trade> = (0..cut.lanes).map(plan).collect();
     let mut flow = Flow::new(mesh, plans, cut.chunk, reducer);
-    // SAFETY: passed on to the caller.
-    unsafe { flow.finish(mesh) }
+    flow.finish(mesh)
 }
 
-unsafe fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
+fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
     let (rank, element) = (mesh.rank(), op.element());
     let core = Core::new(rank, mesh.size());
     let reducer = Reducer::new(op, ranks);
@@ -191,36 +181,31 @@ unsafe fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks
         Trade { peer: rank, give: None, take: None, local: None, complete: false, reduced: false, element, chunk: 1 };
     let all = Some((op.receive, op.count));
     let Some(place) = core.place else {
-        // SAFETY: passed on to the caller, here and below.
-        unsafe {
-            trade(mesh, Trade { peer: rank + 1, give: Some((op.send, op.count)), reduced: true, ..base }, reducer)?;
-            return trade(mesh, Trade { peer: rank + 1, take: all, ..base }, reducer);
-        }
+        trade(mesh, Trade { peer: rank + 1, give: Some((op.send, op.count)), reduced: true, ..base }, reducer)?;
+        return trade(mesh, Trade { peer: rank + 1, take: all, ..base }, reducer);
     };
     let mut own = op.send;
     if let Some(ward) = core.ward(rank) {
-        // SAFETY: as above.
-        unsafe { trade(mesh, Trade { peer: ward, take: all, local: Some(own), reduced: true, ..base }, reducer)? };
-        own = op.receive;
+        trade(mesh, Trade { peer: ward, take: all, local: Some(own), reduced: true, ..base }, reducer)?;
+        own = op.receive.data();
     }
     let blocks = Split::aligned(op.count, core.size, element);
-    let at = |data: *const u8, range: Range| data.wrapping_add(range.start * element);
+    let at = |range: Range| op.receive.skip(range.start * element);
     let mut mask = core.size / 2;
     while mask > 0 {
         let kept = blocks.ranges(place & !(mask - 1), mask);
         let given = blocks.ranges((place & !(mask - 1)) ^ mask, mask);
         let round = Trade {
             peer: core.rank(place ^ mask),
-            give: Some((at(own, given), given.count)),
-            take: Some((at(op.receive, kept).cast_mut(), kept.count)),
-            local: Some(at(own, kept)),
+            give: Some((own.skip(given.start * element), given.count)),
+            take: Some((at(kept), kept.count)),
+            local: Some(own.skip(kept.start * element)),
             complete: mask == 1,
             reduced: true,
             ..base
         };
-        // SAFETY: as above.
-        unsafe { trade(mesh, round, reducer)? };
-        own = op.receive;
+        trade(mesh, round, reducer)?;
+        own = op.receive.data();
         mask /= 2;
     }
     mask = 1;
@@ -229,17 +214,15 @@ unsafe fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks
         let missing = blocks.ranges((place & !(mask - 1)) ^ mask, mask);
         let round = Trade {
             peer: core.rank(place ^ mask),
-            give: Some((at(op.receive, had), had.count)),
-            take: Some((at(op.receive, missing).cast_mut(), missing.count)),
+            give: Some((at(had).data(), had.count)),
+            take: Some((at(missing), missing.count)),
             ..base
         };
-        // SAFETY: as above.
-        unsafe { trade(mesh, round, reducer)? };
+        trade(mesh, round, reducer)?;
         mask *= 2;
     }
     if let Some(ward) = core.ward(rank) {
-        // SAFETY: as above.
-        unsafe { trade(mesh, Trade { peer: ward, give: Some((op.receive.cast_const(), op.count)), ..base }, reducer)? };
+        trade(mesh, Trade { peer: ward, give: Some((op.receive.data(), op.count)), ..base }, reducer)?;
     }
     Ok(())
 }
@@ -251,27 +234,21 @@ fn pieces(first: usize, blocks: usize, ranks: usize) -> [Range; 2] {
 }
 
 /// All-gather in which the blocks that a rank has double with every step.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn all_gather<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn all_gather<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let (n, rank, bytes) = (mesh.size(), mesh.rank(), op.bytes());
-    // SAFETY: passed on to the caller.
-    unsafe { place_own(op, rank) };
+    place_own(op, rank);
     let mut had = 1;
     while had < n {
         let blocks = had.min(n - had);
         let (to, from) = ((rank + n - had) % n, (rank + had) % n);
         let mut requests: [Option<Request>; 4] = [None; 4];
         for (which, piece) in pieces(rank, blocks, n).into_iter().enumerate().filter(|(_, piece)| piece.count > 0) {
-            let data = op.receive.wrapping_add(piece.start * bytes).cast_const();
-            // SAFETY: these blocks have been received, and are not written again.
-            requests[which] = Some(unsafe { mesh.send(to, 0, data, piece.count * bytes)? });
+            let data = op.receive.skip(piece.start * bytes).data();
+            requests[which] = Some(mesh.send(to, 0, data.take(piece.count * bytes))?);
         }
         for (which, piece) in pieces(from, blocks, n).into_iter().enumerate().filter(|(_, piece)| piece.count > 0) {
-            let room = op.receive.wrapping_add(piece.start * bytes);
-            // SAFETY: these blocks are received only once.
-            requests[2 + which] = Some(unsafe { mesh.receive(from, 0, room, piece.count * bytes)? });
+            let room = op.receive.skip(piece.start * bytes);
+            requests[2 + which] = Some(mesh.receive(from, 0, room.take(piece.count * bytes))?);
         }
         for request in requests.into_iter().rev().flatten() {
             mesh.wait(request)?;
@@ -282,28 +259,24 @@ pub(super) unsafe fn all_gather<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) 
 }
 
 /// The hypercube of nccl-tests: an all-gather between ranks whose numbers differ in one bit.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn hypercube<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn hypercube<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let (n, rank) = (mesh.size(), mesh.rank());
     if !n.is_power_of_two() {
         let text =
             format!("hypercube needs a power of two of ranks, there are {n}; start {} ranks", n.next_power_of_two());
         return Err(Error::Config(text));
     }
-    // SAFETY: passed on to the caller.
-    unsafe { place_own(op, rank) };
+    place_own(op, rank);
     let blocks = Split::new(n * op.count, n, op.count);
     let reducer = Reducer::new(op, 0);
     let mut mask = 1;
     while mask < n {
         let had = blocks.ranges(rank & !(mask - 1), mask);
         let missing = blocks.ranges((rank & !(mask - 1)) ^ mask, mask);
-        let at = |range: Range| op.receive.wrapping_add(range.start * reducer.element);
+        let at = |range: Range| op.receive.skip(range.start * reducer.element);
         let round = Trade {
             peer: rank ^ mask,
-            give: Some((at(had).cast_const(), had.count)),
+            give: Some((at(had).data(), had.count)),
             take: Some((at(missing), missing.count)),
             local: None,
             complete: false,
@@ -311,18 +284,16 @@ pub(super) unsafe fn hypercube<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -
             element: reducer.element,
             chunk: 1,
         };
-        // SAFETY: passed on to the caller.
-        unsafe { trade(mesh, round, reducer)? };
+        trade(mesh, round, reducer)?;
         mask *= 2;
     }
     Ok(())
 }
 
 /// Copies what this rank gives to its place in the result.
-unsafe fn place_own(op: &Operation, rank: usize) {
-    let place = op.receive.wrapping_add(rank * op.bytes());
-    if place.cast_const() != op.send && op.count > 0 {
-        // SAFETY: passed on to the caller.
-        unsafe { copy(&[place], op.send, op.bytes(), Store::Cached) };
+fn place_own(op: &Operation, rank: usize) {
+    let place = op.receive.skip(rank * op.bytes());
+    if !op.send.is_at(place) && op.count > 0 {
+        copy(&[place], op.send.take(op.bytes()), Store::Cached);
     }
 }

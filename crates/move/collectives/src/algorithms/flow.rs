@@ -12,6 +12,7 @@ use super::plan::{Arrival, Landing, LocalCopy, Move, Need, Output, Plan, Source}
 use crate::Operation;
 use crate::mesh::{Mesh, Request};
 use crate::reduction::{Store, combine, copy};
+use crate::{Data, Room};
 use busbw_model::{Datatype, RedOp};
 use busbw_transport::Result;
 use std::collections::VecDeque;
@@ -35,13 +36,9 @@ impl Reducer {
     }
 
     /// Reduces `ins` into `out`; divides an average when `complete`.
-    ///
-    /// # Safety
-    /// Each pointer is good for `count` elements; `out` may be one of `ins`, and overlaps none otherwise.
-    pub(super) unsafe fn reduce(&self, out: *mut u8, ins: &[*const u8], count: usize, complete: bool) {
+    pub(super) fn reduce(&self, out: Room, ins: &[Data], count: usize, complete: bool) {
         let ranks = if complete { self.ranks } else { 0 };
-        // SAFETY: passed on to the caller.
-        unsafe { combine(&[out], ins, count, self.datatype, self.redop, ranks, Store::Cached) };
+        combine(&[out], ins, count, self.datatype, self.redop, ranks, Store::Cached);
     }
 }
 
@@ -91,7 +88,7 @@ struct Lane<P> {
     free: Vec<usize>,
     /// Slots that hold a reduced chunk until it has left: the position where it arrived, and the slot.
     held: Vec<(usize, usize)>,
-    slots: *mut u8,
+    slots: Room,
     slot_bytes: usize,
 }
 
@@ -116,35 +113,26 @@ impl<P: Plan> Flow<P> {
             base: 0,
             free: (0..SLOTS).rev().collect(),
             held: Vec::with_capacity(SLOTS),
-            // Wrapping: the place lies within the scratch memory asked for above.
-            slots: scratch.wrapping_add(number * SLOTS * slot_bytes),
+            slots: scratch.skip(number * SLOTS * slot_bytes),
             slot_bytes,
         };
         Flow { lanes: plans.into_iter().enumerate().map(lane).collect(), reducer, behind: Vec::new() }
     }
 
     /// Moves what can be moved, without waiting; whether everything is done.
-    ///
-    /// # Safety
-    /// The memory that the plans name is good until everything is done, and the scratch memory is used by nothing else.
-    pub(super) unsafe fn poll<M: Mesh + ?Sized>(&mut self, mesh: &mut M) -> Result<Progress> {
+    pub(super) fn poll<M: Mesh + ?Sized>(&mut self, mesh: &mut M) -> Result<Progress> {
         let mut progress = Progress { done: true, moved: false };
         for lane in &mut self.lanes {
-            // SAFETY: passed on to the caller.
-            progress.moved |= unsafe { lane.pass(mesh, &self.reducer, &mut self.behind)? };
+            progress.moved |= lane.pass(mesh, &self.reducer, &mut self.behind)?;
             progress.done &= lane.base == lane.positions;
         }
         Ok(progress)
     }
 
     /// Waits until everything is done.
-    ///
-    /// # Safety
-    /// As [`Flow::poll`].
-    pub(super) unsafe fn finish<M: Mesh + ?Sized>(&mut self, mesh: &mut M) -> Result<()> {
+    pub(super) fn finish<M: Mesh + ?Sized>(&mut self, mesh: &mut M) -> Result<()> {
         loop {
-            // SAFETY: passed on to the caller.
-            let progress = unsafe { self.poll(mesh)? };
+            let progress = self.poll(mesh)?;
             if progress.done {
                 return Ok(());
             }
@@ -165,28 +153,16 @@ pub(super) struct Progress {
 
 impl<P: Plan> Lane<P> {
     /// Looks at every position of the window once, in order.
-    ///
-    /// # Safety
-    /// As [`Flow::poll`].
-    unsafe fn pass<M: Mesh + ?Sized>(
-        &mut self,
-        mesh: &mut M,
-        reducer: &Reducer,
-        behind: &mut Vec<usize>,
-    ) -> Result<bool> {
+    fn pass<M: Mesh + ?Sized>(&mut self, mesh: &mut M, reducer: &Reducer, behind: &mut Vec<usize>) -> Result<bool> {
         while self.window.len() < self.plan.window() && self.base + self.window.len() < self.positions {
             let step = self.plan.at(self.base + self.window.len());
             self.window.push_back(Entry::new(step));
         }
-        // SAFETY: passed on to the caller.
-        let mut moved = unsafe { self.post_sends(mesh, reducer, behind)? };
-        // SAFETY: as above.
-        moved |= unsafe { self.post_receives(mesh, reducer, behind)? };
-        // SAFETY: as above.
-        moved |= unsafe { self.take_arrivals(mesh, reducer, behind)? };
+        let mut moved = self.post_sends(mesh, reducer, behind)?;
+        moved |= self.post_receives(mesh, reducer, behind)?;
+        moved |= self.take_arrivals(mesh, reducer, behind)?;
         if moved {
-            // SAFETY: as above. What has just been reduced leaves at once.
-            unsafe { self.post_sends(mesh, reducer, behind)? };
+            self.post_sends(mesh, reducer, behind)?;
         }
         moved |= self.take_departures(mesh, behind)?;
         while self.window.front().is_some_and(Entry::is_done) {
@@ -207,12 +183,11 @@ impl<P: Plan> Lane<P> {
         }
     }
 
-    fn slot(&self, number: usize) -> *mut u8 {
-        // Wrapping: the place lies within the lane's part of the scratch memory.
-        self.slots.wrapping_add(number * self.slot_bytes)
+    fn slot(&self, number: usize) -> Room {
+        self.slots.skip(number * self.slot_bytes).take(self.slot_bytes)
     }
 
-    unsafe fn post_receives<M: Mesh + ?Sized>(
+    fn post_receives<M: Mesh + ?Sized>(
         &mut self,
         mesh: &mut M,
         reducer: &Reducer,
@@ -247,8 +222,7 @@ impl<P: Plan> Lane<P> {
                         self.slot(slot)
                     }
                 };
-                // SAFETY: the plan names good memory, or the slot is this position's own.
-                let request = unsafe { mesh.receive(peer, self.number, room, bytes)? };
+                let request = mesh.receive(peer, self.number, room.take(bytes))?;
                 self.window[index].arriving[which] = Some(request);
             }
             self.window[index].arrival = Stage::Posted;
@@ -257,7 +231,7 @@ impl<P: Plan> Lane<P> {
         Ok(moved)
     }
 
-    unsafe fn take_arrivals<M: Mesh + ?Sized>(
+    fn take_arrivals<M: Mesh + ?Sized>(
         &mut self,
         mesh: &mut M,
         reducer: &Reducer,
@@ -277,8 +251,7 @@ impl<P: Plan> Lane<P> {
                 Landing::Reduce { need, .. } | Landing::Through { need, .. } => need,
             };
             if arrived && self.is_met(need) {
-                // SAFETY: the chunk has arrived, and nothing else uses what it is reduced with.
-                unsafe { self.settle(index, &arrival, reducer) };
+                self.settle(index, &arrival, reducer);
                 moved = true;
             }
         }
@@ -286,7 +259,7 @@ impl<P: Plan> Lane<P> {
     }
 
     /// Reduces or copies a chunk that has arrived, and gives back its slots.
-    unsafe fn settle(&mut self, index: usize, arrival: &Arrival, reducer: &Reducer) {
+    fn settle(&mut self, index: usize, arrival: &Arrival, reducer: &Reducer) {
         let slots = std::mem::take(&mut self.window[index].slots);
         let rooms = slots.map(|slot| slot.map(|number| self.slot(number)));
         let mut keep = None;
@@ -296,7 +269,7 @@ impl<P: Plan> Lane<P> {
                 let mut ins = [local; 3];
                 let mut used = 1;
                 for room in rooms.iter().flatten() {
-                    ins[used] = room.cast_const();
+                    ins[used] = room.data();
                     used += 1;
                 }
                 let out = match output {
@@ -307,14 +280,12 @@ impl<P: Plan> Lane<P> {
                     }
                 };
                 if let Some(out) = out {
-                    // SAFETY: passed on to the caller; a slot as output is one of the inputs.
-                    unsafe { reducer.reduce(out, &ins[..used], arrival.count, complete) };
+                    reducer.reduce(out, &ins[..used], arrival.count, complete);
                 }
             }
             Landing::Through { place, .. } => {
                 if let Some(room) = rooms[0] {
-                    // SAFETY: passed on to the caller.
-                    unsafe { copy(&[place], room, arrival.count * reducer.element, Store::Cached) };
+                    copy(&[place], room.data().take(arrival.count * reducer.element), Store::Cached);
                 }
             }
         }
@@ -327,7 +298,7 @@ impl<P: Plan> Lane<P> {
         self.window[index].arrival = Stage::Done;
     }
 
-    unsafe fn post_sends<M: Mesh + ?Sized>(
+    fn post_sends<M: Mesh + ?Sized>(
         &mut self,
         mesh: &mut M,
         reducer: &Reducer,
@@ -347,18 +318,16 @@ impl<P: Plan> Lane<P> {
                 }
                 let data = match departure.source {
                     Source::At(data) => data,
-                    Source::Slot(position) => self.slot(self.held_slot(position)),
+                    Source::Slot(position) => self.slot(self.held_slot(position)).data(),
                 };
                 for which in 0..2 {
                     let Some(peer) = departure.peers[which] else { continue };
-                    // SAFETY: the plan names good memory, or the slot is held until this has left.
-                    let request = unsafe { mesh.send(peer, self.number, data, departure.count * reducer.element)? };
+                    let request = mesh.send(peer, self.number, data.take(departure.count * reducer.element))?;
                     self.window[index].leaving[which] = Some(request);
                 }
             }
             if let Some(LocalCopy { from, to, bytes }) = self.window[index].step.copy {
-                // SAFETY: the plan names good memory.
-                unsafe { copy(&[to], from, bytes, Store::Streaming) };
+                copy(&[to], from.take(bytes), Store::Streaming);
             }
             let posted = self.window[index].step.departure.is_some();
             self.window[index].departure = if posted { Stage::Posted } else { Stage::Done };

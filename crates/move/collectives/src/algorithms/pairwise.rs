@@ -4,9 +4,10 @@
 use super::chunks::{Cut, Range, Split};
 use super::flow::{Flow, Reducer};
 use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
-use crate::Operation;
+use super::two_level::Reserved;
 use crate::mesh::Mesh;
 use crate::reduction::{Store, copy};
+use crate::{Data, Operation, Room};
 use busbw_model::Collective;
 use busbw_transport::Result;
 
@@ -21,10 +22,10 @@ struct Block<P> {
 /// What a rank gives and takes in one round.
 #[derive(Clone, Copy, Default)]
 struct Round {
-    give: Option<Block<*const u8>>,
-    take: Option<Block<*mut u8>>,
+    give: Option<Block<Data>>,
+    take: Option<Block<Room>>,
     /// This rank's block for itself: from where, to where, how many elements.
-    own: Option<(*const u8, *mut u8, usize)>,
+    own: Option<(Data, Room, usize)>,
 }
 
 impl Round {
@@ -39,15 +40,15 @@ impl Round {
         Round {
             give: self.give.map(|block| {
                 let Range { start, count } = range(block.count);
-                Block { data: block.data.wrapping_add(start * element), count, ..block }
+                Block { data: block.data.skip(start * element), count, ..block }
             }),
             take: self.take.map(|block| {
                 let Range { start, count } = range(block.count);
-                Block { data: block.data.wrapping_add(start * element), count, ..block }
+                Block { data: block.data.skip(start * element), count, ..block }
             }),
             own: self.own.map(|(from, to, count)| {
                 let Range { start, count } = range(count);
-                (from.wrapping_add(start * element), to.wrapping_add(start * element), count)
+                (from.skip(start * element), to.skip(start * element), count)
             }),
         }
     }
@@ -61,7 +62,7 @@ enum Taking {
     /// When what lies there has left.
     AfterSending,
     /// Added to what the rounds before have left there; in the first round, to this rank's own block.
-    Reduced { own: *const u8 },
+    Reduced { own: Data },
 }
 
 /// The rounds of one lane, each in chunks.
@@ -75,7 +76,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn landing(&self, round: usize, chunk: usize, data: *mut u8) -> Landing {
+    fn landing(&self, round: usize, chunk: usize, data: Room) -> Landing {
         let position = self.first[round] + chunk;
         match self.taking {
             Taking::Direct => Landing::At(data),
@@ -83,8 +84,8 @@ impl Rounds {
             Taking::Reduced { own } => {
                 let offset = chunk * self.chunk * self.element;
                 let (local, need) = match round.checked_sub(1) {
-                    None => (own.wrapping_add(offset), Need::Nothing),
-                    Some(before) => (data.cast_const(), Need::Arrived(self.first[before] + chunk)),
+                    None => (own.skip(offset), Need::Nothing),
+                    Some(before) => (data.data(), Need::Arrived(self.first[before] + chunk)),
                 };
                 let complete = round + 1 == self.rounds.len();
                 Landing::Reduce { local, output: Output::At(data), need, complete }
@@ -106,19 +107,19 @@ impl Plan for Rounds {
         let departure = give.filter(|block| start < block.count).map(|block| Departure {
             peers: [Some(block.peer), None],
             count: self.chunk.min(block.count - start),
-            source: Source::At(block.data.wrapping_add(start * self.element)),
+            source: Source::At(block.data.skip(start * self.element)),
             need: Need::Nothing,
         });
         let arrival = take.filter(|block| start < block.count).map(|block| Arrival {
             peers: [Some(block.peer), None],
             count: self.chunk.min(block.count - start),
-            landing: self.landing(round, chunk, block.data.wrapping_add(start * self.element)),
+            landing: self.landing(round, chunk, block.data.skip(start * self.element)),
             need: Need::Nothing,
         });
         let offset = start * self.element;
         let copy = own.filter(|(_, _, count)| start < *count).map(|(from, to, count)| LocalCopy {
-            from: from.wrapping_add(offset),
-            to: to.wrapping_add(offset),
+            from: from.skip(offset),
+            to: to.skip(offset),
             bytes: self.chunk.min(count - start) * self.element,
         });
         Move { arrival, departure, copy }
@@ -126,7 +127,7 @@ impl Plan for Rounds {
 }
 
 /// Carries out rounds whose largest block has `largest` elements; all ranks must say the same.
-unsafe fn exchange<M: Mesh + ?Sized>(
+fn exchange<M: Mesh + ?Sized>(
     mesh: &mut M,
     rounds: &[Round],
     largest: usize,
@@ -145,7 +146,7 @@ unsafe fn exchange<M: Mesh + ?Sized>(
         let taking = match taking {
             Taking::Reduced { own } => {
                 let start = Split::aligned(largest, cut.lanes, element).range(lane).start;
-                Taking::Reduced { own: own.wrapping_add(start * element) }
+                Taking::Reduced { own: own.skip(start * element) }
             }
             other => other,
         };
@@ -153,20 +154,16 @@ unsafe fn exchange<M: Mesh + ?Sized>(
     };
     let plans = (0..cut.lanes).map(plan).collect();
     let mut flow: Flow<Rounds> = Flow::new(mesh, plans, cut.chunk, reducer);
-    // SAFETY: passed on to the caller.
-    unsafe { flow.finish(mesh) }
+    flow.finish(mesh)
 }
 
 /// All-to-all: in round t, ranks whose numbers add up to t (modulo n) exchange their blocks.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn all_to_all<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn all_to_all<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let (n, rank, bytes) = (mesh.size(), mesh.rank(), op.bytes());
-    let in_place = op.send == op.receive.cast_const();
+    let in_place = op.is_in_place();
     let round = |turn: usize| {
         let peer = (turn + n - rank) % n;
-        let (from, to) = (op.send.wrapping_add(peer * bytes), op.receive.wrapping_add(peer * bytes));
+        let (from, to) = (op.send.skip(peer * bytes), op.receive.skip(peer * bytes));
         if peer == rank {
             return Round { own: (!in_place).then_some((from, to, op.count)), ..Round::default() };
         }
@@ -175,32 +172,27 @@ pub(super) unsafe fn all_to_all<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) 
     };
     let rounds: Vec<Round> = (0..n).map(round).collect();
     let taking = if in_place { Taking::AfterSending } else { Taking::Direct };
-    // SAFETY: passed on to the caller.
-    unsafe { exchange(mesh, &rounds, op.count, taking, Reducer::new(op, 0)) }
+    exchange(mesh, &rounds, op.count, taking, Reducer::new(op, 0))
 }
 
 /// All-to-all-v: as all-to-all, with a count for each pair.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn all_to_all_v<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn all_to_all_v<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let (n, rank, element) = (mesh.size(), mesh.rank(), op.element());
     let sent = &op.counts[rank * n..(rank + 1) * n];
     let received: Vec<usize> = (0..n).map(|peer| op.counts[peer * n + rank]).collect();
-    let total: usize = sent.iter().sum();
+    let total: usize = sent.iter().sum::<usize>() * element;
+    // In place, what is received lies elsewhere than what is sent to the same rank: nothing may overwrite it.
+    let mut mesh = Reserved::new(mesh, if op.is_in_place() { total } else { 0 });
     let mut given = op.send;
-    let aside: Vec<u8>;
-    if op.send == op.receive.cast_const() {
-        // In place, what is received lies elsewhere than what is sent to the same rank: nothing may overwrite it.
-        // SAFETY: the caller gives all that it sends.
-        aside = unsafe { std::slice::from_raw_parts(op.send, total * element) }.to_vec();
-        given = aside.as_ptr();
+    if op.is_in_place() {
+        copy(&[mesh.own], op.send.take(total), Store::Cached);
+        given = mesh.own.data();
     }
     let before = |counts: &[usize], peer: usize| counts[..peer].iter().sum::<usize>() * element;
     let round = |turn: usize| {
         let peer = (turn + n - rank) % n;
-        let from = given.wrapping_add(before(sent, peer));
-        let to = op.receive.wrapping_add(before(&received, peer));
+        let from = given.skip(before(sent, peer));
+        let to = op.receive.skip(before(&received, peer));
         if peer == rank {
             return Round { own: Some((from, to, sent[peer])), ..Round::default() };
         }
@@ -209,37 +201,29 @@ pub(super) unsafe fn all_to_all_v<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation
     };
     let rounds: Vec<Round> = (0..n).map(round).collect();
     let largest = op.counts.iter().copied().max().unwrap_or(0);
-    // SAFETY: passed on to the caller; `aside` lives until everything is done.
-    unsafe { exchange(mesh, &rounds, largest, Taking::Direct, Reducer::new(op, 0)) }
+    exchange(&mut mesh, &rounds, largest, Taking::Direct, Reducer::new(op, 0))
 }
 
 /// Send-receive around the ring: to the next rank, from the one before.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn send_receive<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn send_receive<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let (n, rank) = (mesh.size(), mesh.rank());
     let round = Round {
         give: Some(Block { peer: (rank + 1) % n, data: op.send, count: op.count }),
         take: Some(Block { peer: (rank + n - 1) % n, data: op.receive, count: op.count }),
         own: None,
     };
-    let in_place = op.send == op.receive.cast_const();
+    let in_place = op.is_in_place();
     let taking = if in_place { Taking::AfterSending } else { Taking::Direct };
-    // SAFETY: passed on to the caller.
-    unsafe { exchange(mesh, &[round], op.count, taking, Reducer::new(op, 0)) }
+    exchange(mesh, &[round], op.count, taking, Reducer::new(op, 0))
 }
 
 /// Gather to the root, or scatter from it: the root's neighbour comes first.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn to_or_from_root<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn to_or_from_root<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let (n, rank, bytes) = (mesh.size(), mesh.rank(), op.bytes());
     let gathers = op.collective == Collective::Gather;
     let at_root = |distance: usize| {
         let peer = (op.root + distance) % n;
-        let (from, to) = (op.send.wrapping_add(peer * bytes), op.receive.wrapping_add(peer * bytes));
+        let (from, to) = (op.send.skip(peer * bytes), op.receive.skip(peer * bytes));
         match (gathers, distance) {
             (true, 0) => Round { own: Some((op.send, to, op.count)), ..Round::default() },
             (false, 0) => Round { own: Some((from, op.receive, op.count)), ..Round::default() },
@@ -256,20 +240,16 @@ pub(super) unsafe fn to_or_from_root<M: Mesh + ?Sized>(mesh: &mut M, op: &Operat
         true => (1..=n).map(|distance| at_root(distance % n)).collect(),
         false => vec![elsewhere()],
     };
-    rounds.retain(|round| round.own.is_none_or(|(from, to, _)| from != to.cast_const()));
-    // SAFETY: passed on to the caller.
-    unsafe { exchange(mesh, &rounds, op.count, Taking::Direct, Reducer::new(op, 0)) }
+    rounds.retain(|round| round.own.is_none_or(|(from, to, _)| !from.is_at(to)));
+    exchange(mesh, &rounds, op.count, Taking::Direct, Reducer::new(op, 0))
 }
 
 /// Reduce-scatter in which every rank sends each block to its owner: one step, for few ranks or small blocks.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn reduce_scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn reduce_scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let (n, rank, bytes) = (mesh.size(), mesh.rank(), op.bytes());
     let round = |distance: usize| {
         let to = (rank + distance) % n;
-        let give = Some(Block { peer: to, data: op.send.wrapping_add(to * bytes), count: op.count });
+        let give = Some(Block { peer: to, data: op.send.skip(to * bytes), count: op.count });
         Round {
             give,
             take: Some(Block { peer: (rank + n - distance) % n, data: op.receive, count: op.count }),
@@ -277,19 +257,14 @@ pub(super) unsafe fn reduce_scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operati
         }
     };
     let rounds: Vec<Round> = (1..n).map(round).collect();
-    let taking = Taking::Reduced { own: op.send.wrapping_add(rank * bytes) };
-    // SAFETY: passed on to the caller.
-    unsafe { exchange(mesh, &rounds, op.count, taking, Reducer::new(op, n)) }
+    let taking = Taking::Reduced { own: op.send.skip(rank * bytes) };
+    exchange(mesh, &rounds, op.count, taking, Reducer::new(op, n))
 }
 
 /// What a single rank does: its own part is the result.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn alone(op: &Operation) {
+pub(super) fn alone(op: &Operation) {
     let count = if op.collective == Collective::AllToAllV { op.counts[0] } else { op.count };
-    if op.send != op.receive.cast_const() && count > 0 {
-        // SAFETY: passed on to the caller.
-        unsafe { copy(&[op.receive], op.send, count * op.element(), Store::Streaming) };
+    if !op.is_in_place() && count > 0 {
+        copy(&[op.receive], op.send.take(count * op.element()), Store::Streaming);
     }
 }

@@ -2,6 +2,7 @@
 //! waits for. [`super::flow`] carries plans out.
 
 use super::chunks::WINDOW;
+use crate::{Data, Room};
 
 /// What has to be done before something else may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +19,7 @@ pub(super) enum Need {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Output {
     /// Into a buffer of the caller.
-    At(*mut u8),
+    At(Room),
     /// Into a slot of the scratch memory, to be sent on from there.
     Slot,
 }
@@ -27,12 +28,12 @@ pub(super) enum Output {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Landing {
     /// It is received straight into place.
-    At(*mut u8),
+    At(Room),
     /// It is received into a slot, and reduced with `local` into `output` once `need` is met. `complete`: nothing more is
     /// to be added, an average is divided here.
-    Reduce { local: *const u8, output: Output, need: Need, complete: bool },
+    Reduce { local: Data, output: Output, need: Need, complete: bool },
     /// It is received into a slot, and copied to its place once `need` is met.
-    Through { place: *mut u8, need: Need },
+    Through { place: Room, need: Need },
 }
 
 /// One chunk from each of one or two peers, of `count` elements each.
@@ -49,7 +50,7 @@ pub(super) struct Arrival {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
     /// In a buffer of the caller.
-    At(*const u8),
+    At(Data),
     /// In the slot into which the arrival of this position was reduced.
     Slot(usize),
 }
@@ -66,8 +67,8 @@ pub(super) struct Departure {
 /// A copy within this rank, made after the departure of its position is posted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LocalCopy {
-    pub from: *const u8,
-    pub to: *mut u8,
+    pub from: Data,
+    pub to: Room,
     pub bytes: usize,
 }
 

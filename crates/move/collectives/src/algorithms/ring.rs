@@ -6,8 +6,8 @@
 use super::chunks::{Cut, GROUP, Range, Split};
 use super::flow::{Flow, Reducer};
 use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
-use crate::Operation;
 use crate::mesh::Mesh;
+use crate::{Data, Operation, Room};
 use busbw_model::Collective;
 use busbw_transport::Result;
 
@@ -17,8 +17,8 @@ struct Ring {
     rank: usize,
     ranks: usize,
     element: usize,
-    send: *const u8,
-    receive: *mut u8,
+    send: Data,
+    receive: Room,
     /// Elements of each rank's block, and the part of it that this lane carries; for all-reduce, one lane's part of the
     /// vector is divided over the ranks instead.
     blocks: Blocks,
@@ -56,21 +56,21 @@ impl Ring {
     }
 
     /// Where `range` lies in what this rank gives: the whole vector, or its own block only.
-    fn given(&self, range: Range) -> *const u8 {
+    fn given(&self, range: Range) -> Data {
         let first = match self.blocks {
             Blocks::Own { stride, .. } if !self.reduces => self.rank * stride,
             _ => 0,
         };
-        self.send.wrapping_add((range.start - first) * self.element)
+        self.send.skip((range.start - first) * self.element)
     }
 
     /// Where `range` lies in this rank's result.
-    fn result(&self, range: Range) -> *mut u8 {
+    fn result(&self, range: Range) -> Room {
         let first = match self.blocks {
             Blocks::Own { stride, .. } if !self.gathers => self.rank * stride,
             _ => 0,
         };
-        self.receive.wrapping_add((range.start - first) * self.element)
+        self.receive.skip((range.start - first) * self.element)
     }
 
     /// The rank whose block is sent at `step`.
@@ -107,7 +107,7 @@ impl Ring {
         let source = match before {
             None => Source::At(self.given(range)),
             Some(position) if partial => Source::Slot(position),
-            Some(_) => Source::At(self.result(range).cast_const()),
+            Some(_) => Source::At(self.result(range).data()),
         };
         let peers = [Some((self.rank + 1) % self.ranks), None];
         let need = before.map_or(Need::Nothing, Need::Arrived);
@@ -151,7 +151,7 @@ impl Ring {
         }
         let range = self.range(self.rank, chunk);
         let copy = LocalCopy { from: self.given(range), to: self.result(range), bytes: range.count * self.element };
-        (copy.from != copy.to.cast_const() && copy.bytes > 0).then_some(copy)
+        (!copy.from.is_at(copy.to) && copy.bytes > 0).then_some(copy)
     }
 }
 
@@ -171,14 +171,10 @@ impl Plan for Ring {
 }
 
 /// All-reduce, all-gather or reduce-scatter around the ring of all ranks.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn ring<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn ring<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let over = Over { ranks: mesh.size(), stride: op.count };
     let mut flow = ring_flow(mesh, op, over);
-    // SAFETY: passed on to the caller.
-    unsafe { flow.finish(mesh) }
+    flow.finish(mesh)
 }
 
 /// What a ring that is a part of a larger operation has to know of it.
@@ -216,7 +212,7 @@ pub(super) fn ring_flow<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, over: Ov
             blocks,
             reduces,
             gathers,
-            in_place: op.send == op.receive.cast_const(),
+            in_place: op.send.is_at(op.receive),
             chunks: cut.chunks(largest),
         }
     };
@@ -232,8 +228,8 @@ struct Chain {
     after: Option<usize>,
     element: usize,
     reduces: bool,
-    send: *const u8,
-    receive: *mut u8,
+    send: Data,
+    receive: Room,
     part: Range,
     chunk: usize,
 }
@@ -247,8 +243,8 @@ impl Plan for Chain {
         let start = position * self.chunk;
         let count = self.chunk.min(self.part.count - start);
         let offset = (self.part.start + start) * self.element;
-        let given = self.send.wrapping_add(offset);
-        let result = self.receive.wrapping_add(offset);
+        let given = self.send.skip(offset);
+        let result = self.receive.skip(offset);
         let landing = match self.reduces {
             false => Landing::At(result),
             true => {
@@ -260,10 +256,10 @@ impl Plan for Chain {
         let (source, need) = match self.before {
             None => (Source::At(given), Need::Nothing),
             Some(_) if self.reduces => (Source::Slot(position), Need::Arrived(position)),
-            Some(_) => (Source::At(result.cast_const()), Need::Arrived(position)),
+            Some(_) => (Source::At(result.data()), Need::Arrived(position)),
         };
         let is_root = !self.reduces && self.before.is_none();
-        let copies = is_root && given != result.cast_const();
+        let copies = is_root && !given.is_at(result);
         Move {
             arrival: self.before.map(|peer| Arrival { peers: [Some(peer), None], count, landing, need: Need::Nothing }),
             departure: self.after.map(|peer| Departure { peers: [Some(peer), None], count, source, need }),
@@ -273,10 +269,7 @@ impl Plan for Chain {
 }
 
 /// Broadcast or reduce along a chain that begins or ends at the root. An average is divided by `ranks`.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn chain<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
+pub(super) fn chain<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
     let n = mesh.size();
     let rank = mesh.rank();
     let element = op.element();
@@ -296,6 +289,5 @@ pub(super) unsafe fn chain<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks
     };
     let plans: Vec<Chain> = (0..cut.lanes).map(plan).collect();
     let mut flow = Flow::new(mesh, plans, cut.chunk, Reducer::new(op, ranks));
-    // SAFETY: passed on to the caller.
-    unsafe { flow.finish(mesh) }
+    flow.finish(mesh)
 }

@@ -3,24 +3,26 @@
 //! that are read before they are filled and lengths that differ are found; and every wait is bounded.
 
 use crate::mesh::{Mesh, Request};
+use crate::{Data, Room};
 use busbw_transport::{Error, Result};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// What lies in a room between posting and arrival.
 const POISON: u8 = 0xA5;
 /// How long a rank waits before a test counts as hung.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(if cfg!(miri) { 600 } else { 30 });
 
 struct Sent {
-    data: usize,
+    data: AtomicPtr<u8>,
     /// The bytes as they were when they were posted.
     bytes: Vec<u8>,
 }
 
-struct Room {
-    place: usize,
+struct Posted {
+    place: AtomicPtr<u8>,
     len: usize,
 }
 
@@ -28,7 +30,7 @@ struct Room {
 #[derive(Default)]
 struct Channel {
     sent: Vec<Sent>,
-    rooms: Vec<Room>,
+    rooms: Vec<Posted>,
     delivered: usize,
 }
 
@@ -38,8 +40,8 @@ impl Channel {
         assert_eq!(sent.bytes.len(), room.len, "a send and its receive have the same size");
         // SAFETY: the sender keeps its bytes and the receiver its room until the message is delivered.
         let (now, place) = unsafe {
-            let now = std::slice::from_raw_parts(sent.data as *const u8, room.len);
-            (now, std::slice::from_raw_parts_mut(room.place as *mut u8, room.len))
+            let now = std::slice::from_raw_parts(sent.data.load(Ordering::Relaxed), room.len);
+            (now, std::slice::from_raw_parts_mut(room.place.load(Ordering::Relaxed), room.len))
         };
         assert!(now == sent.bytes, "bytes have changed while they were being sent");
         assert!(place.iter().all(|byte| *byte == POISON), "a room was written while a message was expected there");
@@ -137,20 +139,20 @@ impl Mesh for MemoryMesh {
         self.lanes
     }
 
-    unsafe fn send(&mut self, peer: usize, lane: usize, data: *const u8, len: usize) -> Result<Request> {
-        // SAFETY: the caller's data is readable.
-        let bytes = unsafe { std::slice::from_raw_parts(data, len) }.to_vec();
+    fn send(&mut self, peer: usize, lane: usize, data: Data) -> Result<Request> {
+        // SAFETY: the operation's data is readable.
+        let bytes = unsafe { std::slice::from_raw_parts(data.as_ptr(), data.len()) }.to_vec();
         Ok(self.post(self.rank, peer, lane, |channel| {
-            channel.sent.push(Sent { data: data as usize, bytes });
+            channel.sent.push(Sent { data: AtomicPtr::new(data.as_ptr().cast_mut()), bytes });
             channel.sent.len() - 1
         }))
     }
 
-    unsafe fn receive(&mut self, peer: usize, lane: usize, room: *mut u8, len: usize) -> Result<Request> {
-        // SAFETY: the caller's room is writable.
-        unsafe { room.write_bytes(POISON, len) };
+    fn receive(&mut self, peer: usize, lane: usize, room: Room) -> Result<Request> {
+        // SAFETY: the operation's room is writable.
+        unsafe { room.as_ptr().write_bytes(POISON, room.len()) };
         Ok(self.post(peer, self.rank, lane, |channel| {
-            channel.rooms.push(Room { place: room as usize, len });
+            channel.rooms.push(Posted { place: AtomicPtr::new(room.as_ptr()), len: room.len() });
             channel.rooms.len() - 1
         }))
     }
@@ -183,14 +185,15 @@ impl Mesh for MemoryMesh {
         }
     }
 
-    fn scratch(&mut self, len: usize) -> *mut u8 {
+    fn scratch(&mut self, len: usize) -> Room {
         // Room to begin at a multiple of 64 bytes.
         let words = len.div_ceil(8) + 8;
         if self.scratch.len() < words {
             self.scratch.resize(words, 0);
         }
         let start = self.scratch.as_mut_ptr().cast::<u8>();
-        start.wrapping_add(start.align_offset(64))
+        // SAFETY: there are as many bytes from there on, and more; rooms that were outgrown are not used again.
+        unsafe { Room::new(start.wrapping_add(start.align_offset(64)), len) }
     }
 }
 

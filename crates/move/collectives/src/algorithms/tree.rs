@@ -7,8 +7,8 @@
 use super::chunks::{Cut, Range, Split};
 use super::flow::{Flow, Reducer};
 use super::plan::{Arrival, Departure, Landing, LocalCopy, Move, Need, Output, Plan, Source};
-use crate::Operation;
 use crate::mesh::Mesh;
+use crate::{Data, Operation, Room};
 use busbw_model::Collective;
 use busbw_transport::Result;
 
@@ -95,8 +95,8 @@ struct Trees {
     spreads: bool,
     /// How much later a chunk is looked for on its way down than it went up.
     delay: usize,
-    send: *const u8,
-    receive: *mut u8,
+    send: Data,
+    receive: Room,
 }
 
 /// Positions of one chunk number: up and down each tree.
@@ -113,9 +113,9 @@ impl Trees {
     fn up(&self, which: usize, chunk: usize, position: usize) -> Move {
         let Some((offset, count)) = self.piece(which, chunk) else { return Move::default() };
         let Branch { parent, children } = self.branches[which];
-        let given = self.send.wrapping_add(offset);
+        let given = self.send.skip(offset);
         let complete = parent.is_none();
-        let output = if complete { Output::At(self.receive.wrapping_add(offset)) } else { Output::Slot };
+        let output = if complete { Output::At(self.receive.skip(offset)) } else { Output::Slot };
         let landing = Landing::Reduce { local: given, output, need: Need::Nothing, complete };
         let is_leaf = children == [None; 2];
         let (source, need) = match is_leaf {
@@ -132,7 +132,7 @@ impl Trees {
     fn down(&self, which: usize, chunk: usize, position: usize) -> Move {
         let Some((offset, count)) = self.piece(which, chunk) else { return Move::default() };
         let Branch { parent, children } = self.branches[which];
-        let (given, result) = (self.send.wrapping_add(offset), self.receive.wrapping_add(offset));
+        let (given, result) = (self.send.skip(offset), self.receive.skip(offset));
         let up = self.reduces.then(|| chunk * KINDS + which);
         // In place, the result comes where this rank's part was read or sent from.
         let used = match (up, children == [None; 2]) {
@@ -141,11 +141,11 @@ impl Trees {
             (None, _) => Need::Nothing,
         };
         let (source, need) = match (parent, up) {
-            (Some(_), _) => (Source::At(result.cast_const()), Need::Arrived(position)),
-            (None, Some(up)) => (Source::At(result.cast_const()), Need::Arrived(up)),
+            (Some(_), _) => (Source::At(result.data()), Need::Arrived(position)),
+            (None, Some(up)) => (Source::At(result.data()), Need::Arrived(up)),
             (None, None) => (Source::At(given), Need::Nothing),
         };
-        let copies = parent.is_none() && !self.reduces && given != result.cast_const();
+        let copies = parent.is_none() && !self.reduces && !given.is_at(result);
         Move {
             arrival: parent.map(|parent| Arrival {
                 peers: [Some(parent), None],
@@ -180,10 +180,7 @@ impl Plan for Trees {
 }
 
 /// All-reduce, broadcast or reduce over both trees.
-///
-/// # Safety
-/// As [`super::run`].
-pub(super) unsafe fn tree<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
+pub(super) fn tree<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let n = mesh.size();
     let element = op.element();
     let root = (op.collective != Collective::AllReduce).then_some(op.root);
@@ -214,6 +211,5 @@ pub(super) unsafe fn tree<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Res
     };
     let plans: Vec<Trees> = (0..cut.lanes).map(plan).collect();
     let mut flow = Flow::new(mesh, plans, cut.chunk, Reducer::new(op, n));
-    // SAFETY: passed on to the caller.
-    unsafe { flow.finish(mesh) }
+    flow.finish(mesh)
 }

@@ -8,16 +8,14 @@ use super::ring::{Over, ring_flow};
 use super::{Layout, binomial, doubling, ring};
 use crate::Operation;
 use crate::mesh::{Mesh, Request};
+use crate::{Data, Room};
 use busbw_model::{Collective, RedOp};
 use busbw_transport::{Error, Result};
 
 /// Collectives among the ranks of one host.
 pub(crate) trait HostCollectives {
     /// Carries out `op` among the ranks of this host, numbered by their local number.
-    ///
-    /// # Safety
-    /// As [`super::run`].
-    unsafe fn run(&mut self, op: &Operation<'_>) -> Result<()>;
+    fn run(&mut self, op: &Operation<'_>) -> Result<()>;
 }
 
 /// Bytes up to which every rank sends all of the data on its own rail: fewer steps within the host.
@@ -42,10 +40,7 @@ struct Levels<'a, M: ?Sized> {
 /// Carries out `op` as rank `rank` of `layout`. `rails` are the ranks with this one's local number, by host: its rank numbers
 /// are the hosts'. For all-reduce, broadcast and reduce on any layout with two levels ([`Layout::has_two_levels`]), for
 /// all-gather and reduce-scatter where ranks are numbered host by host; anything else is an error, see [`super::choose`].
-///
-/// # Safety
-/// As [`super::run`].
-pub(crate) unsafe fn two_level<M: Mesh + ?Sized>(
+pub(crate) fn two_level<M: Mesh + ?Sized>(
     layout: &Layout,
     rank: usize,
     host: &mut dyn HostCollectives,
@@ -58,6 +53,7 @@ pub(crate) unsafe fn two_level<M: Mesh + ?Sized>(
         return Err(impossible(op.collective, layout));
     };
     op.check(layout.ranks())?;
+    op.check_buffers(rank, layout.ranks())?;
     let root = layout.host_rank(if op.collective.has_root() { op.root } else { 0 });
     let mut levels = Levels {
         host,
@@ -68,16 +64,13 @@ pub(crate) unsafe fn two_level<M: Mesh + ?Sized>(
         root_host: root.host,
         root_local: root.local,
     };
-    // SAFETY: passed on to the caller.
-    unsafe {
-        match op.collective {
-            Collective::AllReduce => levels.all_reduce(op),
-            Collective::AllGather => levels.all_gather(op),
-            Collective::ReduceScatter => levels.reduce_scatter(op),
-            Collective::Broadcast => levels.broadcast(op),
-            Collective::Reduce => levels.reduce(op),
-            other => Err(impossible(other, layout)),
-        }
+    match op.collective {
+        Collective::AllReduce => levels.all_reduce(op),
+        Collective::AllGather => levels.all_gather(op),
+        Collective::ReduceScatter => levels.reduce_scatter(op),
+        Collective::Broadcast => levels.broadcast(op),
+        Collective::Reduce => levels.reduce(op),
+        other => Err(impossible(other, layout)),
     }
 }
 
@@ -93,7 +86,7 @@ fn impossible(collective: Collective, layout: &Layout) -> Error {
 /// `op` on `count` elements from element `start` on.
 fn part<'a>(op: &Operation<'a>, start: usize, count: usize) -> Operation<'a> {
     let offset = start * op.element();
-    Operation { count, send: op.send.wrapping_add(offset), receive: op.receive.wrapping_add(offset), ..*op }
+    Operation { count, send: op.send.skip(offset), receive: op.receive.skip(offset), ..*op }
 }
 
 /// `op` within the host: an average is divided only at the end of the last level.
@@ -111,149 +104,132 @@ impl<M: Mesh + ?Sized> Levels<'_, M> {
         (Split::new(whole, segments, self.locals), segments)
     }
 
-    unsafe fn all_reduce(&mut self, op: &Operation) -> Result<()> {
+    fn all_reduce(&mut self, op: &Operation) -> Result<()> {
         let (split, segments) = self.segments(op);
         let over = Over { ranks: self.ranks, stride: 0 };
-        // SAFETY: passed on to the caller, here and below.
-        unsafe {
-            let mut under_way: Option<(Operation, Flow<_>)> = None;
-            for number in 0..segments {
-                let range = split.range(number);
-                let segment = part(op, range.start, range.count);
-                let own = self.scattered(&segment)?;
-                if let Some((before, mut flow)) = under_way.take() {
-                    Flow::finish(&mut flow, self.rails)?;
-                    under_way = Some(self.begin(segment, own, over)?);
-                    self.gathered(&before)?;
-                } else {
-                    under_way = Some(self.begin(segment, own, over)?);
-                }
+        let mut under_way: Option<(Operation, Flow<_>)> = None;
+        for number in 0..segments {
+            let range = split.range(number);
+            let segment = part(op, range.start, range.count);
+            let own = self.scattered(&segment)?;
+            if let Some((before, mut flow)) = under_way.take() {
+                Flow::finish(&mut flow, self.rails)?;
+                under_way = Some(self.begin(segment, own, over)?);
+                self.gathered(&before)?;
+            } else {
+                under_way = Some(self.begin(segment, own, over)?);
             }
-            if let Some((last, mut flow)) = under_way {
-                flow.finish(self.rails)?;
-                self.gathered(&last)?;
-            }
-            let done = split.ranges(0, segments).count;
-            self.all_reduce_small(&part(op, done, op.count - done))
         }
+        if let Some((last, mut flow)) = under_way {
+            flow.finish(self.rails)?;
+            self.gathered(&last)?;
+        }
+        let done = split.ranges(0, segments).count;
+        self.all_reduce_small(&part(op, done, op.count - done))
     }
 
     /// Begins the all-reduce between hosts of this rank's part `own` of `segment`.
-    unsafe fn begin<'a>(
+    fn begin<'a>(
         &mut self,
         segment: Operation<'a>,
         own: Operation<'a>,
         over: Over,
     ) -> Result<(Operation<'a>, Flow<impl Plan + use<M>>)> {
         let mut flow = ring_flow(self.rails, &own, over);
-        // SAFETY: passed on to the caller.
-        unsafe { flow.poll(self.rails)? };
+        flow.poll(self.rails)?;
         Ok((segment, flow))
     }
 
     /// Reduces `segment` within the host, each rank its part: the part, in place.
-    unsafe fn scattered<'a>(&mut self, segment: &Operation<'a>) -> Result<Operation<'a>> {
+    fn scattered<'a>(&mut self, segment: &Operation<'a>) -> Result<Operation<'a>> {
         let count = segment.count / self.locals;
-        let receive = segment.receive.wrapping_add(self.local * count * segment.element());
+        let receive = segment.receive.skip(self.local * count * segment.element());
         if count > 0 {
             let op = Operation { count, receive, ..within(segment, Collective::ReduceScatter) };
-            // SAFETY: passed on to the caller.
-            unsafe { self.host.run(&op)? };
+            self.host.run(&op)?;
         }
-        Ok(Operation { count, send: receive, receive, ..*segment })
+        Ok(Operation { count, send: receive.data(), receive, ..*segment })
     }
 
     /// Puts together the parts of `segment` within the host.
-    unsafe fn gathered(&mut self, segment: &Operation) -> Result<()> {
+    fn gathered(&mut self, segment: &Operation) -> Result<()> {
         let count = segment.count / self.locals;
         if count == 0 {
             return Ok(());
         }
-        let send = segment.receive.wrapping_add(self.local * count * segment.element());
-        // SAFETY: passed on to the caller.
-        unsafe { self.host.run(&Operation { count, send, ..within(segment, Collective::AllGather) }) }
+        let send = segment.receive.skip(self.local * count * segment.element()).data();
+        self.host.run(&Operation { count, send, ..within(segment, Collective::AllGather) })
     }
 
-    unsafe fn all_reduce_small(&mut self, op: &Operation) -> Result<()> {
+    fn all_reduce_small(&mut self, op: &Operation) -> Result<()> {
         if op.count == 0 {
             return Ok(());
         }
-        // SAFETY: passed on to the caller. Every rank of the host goes on with the same sums, and so ends with the same bits.
-        unsafe {
-            self.host.run(&within(op, Collective::AllReduce))?;
-            doubling::all_reduce(self.rails, &Operation { send: op.receive, ..*op }, self.ranks)
-        }
+        self.host.run(&within(op, Collective::AllReduce))?;
+        doubling::all_reduce(self.rails, &Operation { send: op.receive.data(), ..*op }, self.ranks)
     }
 
-    unsafe fn all_gather(&mut self, op: &Operation) -> Result<()> {
+    fn all_gather(&mut self, op: &Operation) -> Result<()> {
         let bytes = op.bytes();
         let row = self.locals * bytes;
         let own_host = self.rails.rank();
-        let between = Operation { receive: op.receive.wrapping_add(self.local * bytes), ..*op };
+        let between = Operation { receive: op.receive.skip(self.local * bytes), ..*op };
         let over = Over { ranks: self.ranks, stride: self.locals * op.count };
         let mut flow = ring_flow(self.rails, &between, over);
-        // SAFETY: passed on to the caller, here and below.
-        unsafe {
-            flow.poll(self.rails)?;
-            // This host's own blocks are gathered while those of other hosts are arriving.
-            self.host.run(&Operation { receive: op.receive.wrapping_add(own_host * row), ..*op })?;
-            flow.finish(self.rails)?;
-            for host in (0..self.rails.size()).filter(|host| *host != own_host) {
-                let receive = op.receive.wrapping_add(host * row);
-                let send = receive.wrapping_add(self.local * bytes).cast_const();
-                self.host.run(&Operation { send, receive, ..*op })?;
-            }
+        flow.poll(self.rails)?;
+        // This host's own blocks are gathered while those of other hosts are arriving.
+        self.host.run(&Operation { receive: op.receive.skip(own_host * row), ..*op })?;
+        flow.finish(self.rails)?;
+        for host in (0..self.rails.size()).filter(|host| *host != own_host) {
+            let receive = op.receive.skip(host * row);
+            let send = receive.skip(self.local * bytes).data();
+            self.host.run(&Operation { send, receive, ..*op })?;
         }
         Ok(())
     }
 
-    unsafe fn reduce_scatter(&mut self, op: &Operation) -> Result<()> {
+    fn reduce_scatter(&mut self, op: &Operation) -> Result<()> {
         let bytes = op.bytes();
         let hosts = self.rails.size();
         let mut rails = Reserved::new(self.rails, hosts * bytes);
         for host in 0..hosts {
-            let send = op.send.wrapping_add(host * self.locals * bytes);
-            let receive = rails.own.wrapping_add(host * bytes);
-            // SAFETY: the reserved scratch memory has room for the blocks of all hosts.
-            unsafe { self.host.run(&Operation { send, receive, ..within(op, Collective::ReduceScatter) })? };
+            let send = op.send.skip(host * self.locals * bytes);
+            let receive = rails.own.skip(host * bytes);
+            self.host.run(&Operation { send, receive, ..within(op, Collective::ReduceScatter) })?;
         }
-        let between = Operation { send: rails.own, ..*op };
+        let between = Operation { send: rails.own.data(), ..*op };
         let mut flow = ring_flow(&mut rails, &between, Over { ranks: self.ranks, stride: op.count });
-        // SAFETY: passed on to the caller.
-        unsafe { flow.finish(&mut rails) }
+        flow.finish(&mut rails)
     }
 
-    unsafe fn broadcast(&mut self, op: &Operation) -> Result<()> {
+    fn broadcast(&mut self, op: &Operation) -> Result<()> {
         let (split, segments) = self.segments(op);
         let whole = part(op, 0, split.ranges(0, segments).count);
         let rest = part(op, whole.count, op.count - whole.count);
         let is_root_host = self.rails.rank() == self.root_host;
-        // SAFETY: passed on to the caller.
-        unsafe {
-            if whole.count > 0 {
-                let count = whole.count / self.locals;
-                let receive = whole.receive.wrapping_add(self.local * count * op.element());
-                if is_root_host {
-                    let collective = Collective::Scatter;
-                    self.host.run(&Operation { collective, root: self.root_local, count, receive, ..whole })?;
-                }
-                let own = Operation { count, root: self.root_host, send: receive, receive, ..whole };
-                ring::chain(self.rails, &own, 0)?;
-                self.gathered(&whole)?;
+        if whole.count > 0 {
+            let count = whole.count / self.locals;
+            let receive = whole.receive.skip(self.local * count * op.element());
+            if is_root_host {
+                let collective = Collective::Scatter;
+                self.host.run(&Operation { collective, root: self.root_local, count, receive, ..whole })?;
             }
-            if rest.count > 0 {
-                let mut send = rest.receive.cast_const();
-                if self.local == self.root_local {
-                    binomial::broadcast(self.rails, &Operation { root: self.root_host, ..rest })?;
-                    send = if is_root_host { rest.send } else { send };
-                }
-                self.host.run(&Operation { root: self.root_local, send, ..rest })?;
+            let own = Operation { count, root: self.root_host, send: receive.data(), receive, ..whole };
+            ring::chain(self.rails, &own, 0)?;
+            self.gathered(&whole)?;
+        }
+        if rest.count > 0 {
+            let mut send = rest.receive.data();
+            if self.local == self.root_local {
+                binomial::broadcast(self.rails, &Operation { root: self.root_host, ..rest })?;
+                send = if is_root_host { rest.send } else { send };
             }
+            self.host.run(&Operation { root: self.root_local, send, ..rest })?;
         }
         Ok(())
     }
 
-    unsafe fn reduce(&mut self, op: &Operation) -> Result<()> {
+    fn reduce(&mut self, op: &Operation) -> Result<()> {
         let (split, segments) = self.segments(op);
         let done = split.ranges(0, segments).count;
         let rest = part(op, done, op.count - done);
@@ -261,53 +237,47 @@ impl<M: Mesh + ?Sized> Levels<'_, M> {
         let room = (split.largest() / self.locals).max(rest.count) * op.element();
         let mut rails = Reserved::new(self.rails, room);
         let own = rails.own;
-        // SAFETY: passed on to the caller; the reserved scratch memory has room for a part of a segment.
-        unsafe {
-            for number in 0..segments {
-                let range = split.range(number);
-                let segment = part(op, range.start, range.count);
-                let count = segment.count / self.locals;
-                if count == 0 {
-                    continue;
-                }
-                self.host.run(&Operation { count, receive: own, ..within(&segment, Collective::ReduceScatter) })?;
-                let between = Operation { count, root: self.root_host, send: own, receive: own, ..segment };
-                ring::chain(&mut rails, &between, self.ranks)?;
-                if is_root_host {
-                    let collective = Collective::Gather;
-                    self.host.run(&Operation { collective, count, root: self.root_local, send: own, ..segment })?;
-                }
+        for number in 0..segments {
+            let range = split.range(number);
+            let segment = part(op, range.start, range.count);
+            let count = segment.count / self.locals;
+            if count == 0 {
+                continue;
             }
-            if rest.count > 0 {
-                let is_root_rail = self.local == self.root_local;
-                let receive = if is_root_rail { own } else { rest.receive };
-                let root = self.root_local;
-                self.host.run(&Operation { root, receive, ..within(&rest, Collective::Reduce) })?;
-                if is_root_rail {
-                    let between = Operation { root: self.root_host, send: own, ..rest };
-                    ring::chain(&mut rails, &between, self.ranks)?;
-                }
+            self.host.run(&Operation { count, receive: own, ..within(&segment, Collective::ReduceScatter) })?;
+            let between = Operation { count, root: self.root_host, send: own.data(), receive: own, ..segment };
+            ring::chain(&mut rails, &between, self.ranks)?;
+            if is_root_host {
+                let collective = Collective::Gather;
+                self.host.run(&Operation { collective, count, root: self.root_local, send: own.data(), ..segment })?;
+            }
+        }
+        if rest.count > 0 {
+            let is_root_rail = self.local == self.root_local;
+            let receive = if is_root_rail { own } else { rest.receive };
+            let root = self.root_local;
+            self.host.run(&Operation { root, receive, ..within(&rest, Collective::Reduce) })?;
+            if is_root_rail {
+                let between = Operation { root: self.root_host, send: own.data(), ..rest };
+                ring::chain(&mut rails, &between, self.ranks)?;
             }
         }
         Ok(())
     }
 }
 
-/// A mesh whose scratch memory begins after a part that is kept for the two levels themselves.
-struct Reserved<'a, M: ?Sized> {
+/// A mesh whose scratch memory begins after a part that is kept for the operation itself.
+pub(super) struct Reserved<'a, M: ?Sized> {
     mesh: &'a mut M,
-    own: *mut u8,
-    rest: *mut u8,
-    rest_bytes: usize,
+    pub(super) own: Room,
+    rest: Room,
 }
 
 impl<'a, M: Mesh + ?Sized> Reserved<'a, M> {
-    fn new(mesh: &'a mut M, bytes: usize) -> Self {
+    pub(super) fn new(mesh: &'a mut M, bytes: usize) -> Self {
         let kept = bytes.next_multiple_of(64);
-        let rest_bytes = Cut::scratch_bytes(mesh.lanes());
-        let own = mesh.scratch(kept + rest_bytes);
-        // Wrapping: the place lies within the scratch memory just asked for.
-        Reserved { mesh, own, rest: own.wrapping_add(kept), rest_bytes }
+        let whole = mesh.scratch(kept + Cut::scratch_bytes(mesh.lanes()));
+        Reserved { mesh, own: whole.take(kept), rest: whole.skip(kept) }
     }
 }
 
@@ -324,14 +294,12 @@ impl<M: Mesh + ?Sized> Mesh for Reserved<'_, M> {
         self.mesh.lanes()
     }
 
-    unsafe fn send(&mut self, peer: usize, lane: usize, data: *const u8, len: usize) -> Result<Request> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.mesh.send(peer, lane, data, len) }
+    fn send(&mut self, peer: usize, lane: usize, data: Data) -> Result<Request> {
+        self.mesh.send(peer, lane, data)
     }
 
-    unsafe fn receive(&mut self, peer: usize, lane: usize, room: *mut u8, len: usize) -> Result<Request> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.mesh.receive(peer, lane, room, len) }
+    fn receive(&mut self, peer: usize, lane: usize, room: Room) -> Result<Request> {
+        self.mesh.receive(peer, lane, room)
     }
 
     fn test(&mut self, request: Request) -> Result<bool> {
@@ -346,8 +314,7 @@ impl<M: Mesh + ?Sized> Mesh for Reserved<'_, M> {
         self.mesh.pause()
     }
 
-    fn scratch(&mut self, len: usize) -> *mut u8 {
-        assert!(len <= self.rest_bytes, "rings and chains use no more scratch memory than a cut says");
-        self.rest
+    fn scratch(&mut self, len: usize) -> Room {
+        self.rest.take(len)
     }
 }

@@ -2,10 +2,10 @@
 
 use super::direct::{Direct, Workspace};
 use super::mailbox::{Announcement, Mailboxes, ROOM};
-use super::shape::Shape;
 use super::signature::{Signature, disagreement};
-use crate::Operation;
 use crate::reduction::{Store, combine, copy};
+use crate::shape::Shape;
+use crate::{Data, Operation, Room};
 use busbw_transport::shm::{Buffer, Group, Named};
 use busbw_transport::wait::Cores;
 use busbw_transport::{Error, Result};
@@ -27,7 +27,7 @@ pub struct HostGroup {
     workspace: Workspace,
     /// Holds what an operation in place would overwrite too early.
     aside: Option<Buffer>,
-    inputs: Vec<*const u8>,
+    inputs: Vec<Data>,
     one_step: usize,
     cache_bytes: usize,
 }
@@ -80,11 +80,7 @@ impl HostGroup {
     /// nobody uses its buffers any more. Hypercube is an all-gather here; its number of ranks need not be a power of two.
     ///
     /// Ranks that call with different operations all get an error that names the rank which differs, and how.
-    ///
-    /// # Safety
-    /// The operation's buffers hold what its collective and counts say, and nobody else uses them meanwhile. They overlap
-    /// only as an operation in place has it.
-    pub unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
+    pub fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
         let (operation, signature) = (*operation, Signature::of(operation));
         let shape = Shape::of(&operation, self.size());
         let call = Call { operation, shape, signature, hash: signature.hash() };
@@ -95,13 +91,12 @@ impl HostGroup {
             self.agree(&call)?;
             return Err(error);
         }
+        operation.check_shape(&call.shape, self.rank())?;
         let (longest, pieces) = (call.shape.longest(), if call.shape.personal() { self.size() } else { 1 });
         if longest.saturating_mul(pieces) <= self.one_step {
-            // SAFETY: the caller vouches for the buffers.
-            unsafe { self.one_step(&call, 0, longest)? };
+            self.one_step(&call, 0, longest)?;
         } else {
-            // SAFETY: as above.
-            unsafe { self.by_announcement(call)? };
+            self.by_announcement(call)?;
         }
         self.group.cancellation().advance();
         Ok(())
@@ -118,10 +113,7 @@ impl HostGroup {
     }
 
     /// Moves bytes `from..to` of every piece through the mailboxes.
-    ///
-    /// # Safety
-    /// That of [`HostGroup::run`]; the data fits a mailbox.
-    unsafe fn one_step(&mut self, call: &Call<'_>, from: usize, to: usize) -> Result<()> {
+    fn one_step(&mut self, call: &Call<'_>, from: usize, to: usize) -> Result<()> {
         let (shape, rank, size) = (&call.shape, self.rank(), self.size());
         let stride = to - from;
         let room = stride * if shape.personal() { size } else { 1 };
@@ -129,10 +121,7 @@ impl HostGroup {
         let own = self.mailboxes.data(rank, room);
         let post = |taker: usize, at: usize| {
             let Some(piece) = shape.piece(rank, taker) else { return false };
-            // SAFETY: the piece lies in the send buffer, for which the caller vouches; the mailbox is ours until the flag.
-            unsafe {
-                small_copy(call.operation.send.wrapping_add(piece.from + from), own.wrapping_add(at), part(piece.bytes))
-            };
+            own.skip(at).write(call.operation.send.skip(piece.from + from).take(part(piece.bytes)));
             true
         };
         if shape.personal() {
@@ -145,49 +134,42 @@ impl HostGroup {
         self.mailboxes.raise_flag(&call.signature, call.hash);
         self.agree(call)?;
         let offset = if shape.personal() { rank * stride } else { 0 };
-        let posted = |giver| self.mailboxes.data(giver, room).wrapping_add(offset).cast_const();
+        let posted = |giver| self.mailboxes.data(giver, room).data().skip(offset);
         if shape.reduces() {
             if let Some(piece) = shape.piece(rank, rank) {
-                let kept = call.operation.send.wrapping_add(piece.from + from);
+                let kept = call.operation.send.skip(piece.from + from);
                 self.inputs.clear();
                 self.inputs.extend((0..size).map(|giver| if giver == rank { kept } else { posted(giver) }));
-                let out = call.operation.receive.wrapping_add(piece.to + from);
+                let out = call.operation.receive.skip(piece.to + from);
                 let Operation { datatype, redop, .. } = call.operation;
                 let count = part(piece.bytes) / call.operation.element();
-                // SAFETY: the caller vouches for the buffers; peers' mailboxes stay as they are until the next operation
-                // but one.
-                unsafe { combine(&[out], &self.inputs, count, datatype, redop, size, Store::Cached) };
+                combine(&[out], &self.inputs, count, datatype, redop, size, Store::Cached);
             }
             return Ok(());
         }
         for giver in 0..size {
             let Some(piece) = shape.piece(giver, rank) else { continue };
-            let out = call.operation.receive.wrapping_add(piece.to + from);
+            let out = call.operation.receive.skip(piece.to + from);
             let kept = giver == rank && !shape.personal();
-            let source = if kept { call.operation.send.wrapping_add(piece.from + from) } else { posted(giver) };
-            // SAFETY: as above.
-            unsafe { small_copy(source, out, part(piece.bytes)) };
+            let source = if kept { call.operation.send.skip(piece.from + from) } else { posted(giver) };
+            out.write(source.take(part(piece.bytes)));
         }
         Ok(())
     }
 
     /// Announces where this rank's buffers are, then works on all ranks' buffers, or on the mailboxes piece by piece.
-    ///
-    /// # Safety
-    /// That of [`HostGroup::run`].
-    unsafe fn by_announcement(&mut self, mut call: Call<'_>) -> Result<()> {
+    fn by_announcement(&mut self, mut call: Call<'_>) -> Result<()> {
         let (rank, size) = (self.rank(), self.size());
         let shape = call.shape;
         let (send_bytes, receive_bytes) = (shape.send_bytes(rank), shape.receive_bytes(rank));
         if shape.collides_in_place() && overlap(&call.operation, send_bytes, receive_bytes) {
             let aside = self.put_aside(send_bytes)?;
-            // SAFETY: the caller vouches for the send buffer; `aside` is at least as long, and this group's own.
-            unsafe { copy(&[aside], call.operation.send, send_bytes, Store::Cached) };
-            call.operation.send = aside;
+            copy(&[aside], call.operation.send.take(send_bytes), Store::Cached);
+            call.operation.send = aside.data();
         }
         let name = |pointer, bytes| if bytes == 0 { Ok(Named::NOTHING) } else { self.group.name(pointer, bytes) };
-        let send = name(call.operation.send, send_bytes)?;
-        let receive = name(call.operation.receive.cast_const(), receive_bytes)?;
+        let send = name(call.operation.send.as_ptr(), send_bytes)?;
+        let receive = name(call.operation.receive.as_ptr().cast_const(), receive_bytes)?;
         self.mailboxes.announce(Announcement { send, receive });
         self.mailboxes.raise_flag(&call.signature, call.hash);
         self.agree(&call)?;
@@ -199,8 +181,7 @@ impl HostGroup {
             let footprint: usize = (0..size).map(|rank| shape.send_bytes(rank) + shape.receive_bytes(rank)).sum();
             let streaming = footprint > self.cache_bytes;
             let mut direct = Direct::new(&self.group, &call.operation, shape, &all, &mut self.workspace, streaming)?;
-            // SAFETY: every rank has announced its buffers, for which their callers vouch until all are done.
-            unsafe { direct.run()? };
+            direct.run()?;
             self.mailboxes.done();
             return self.mailboxes.wait_until_done(&self.group);
         }
@@ -209,8 +190,7 @@ impl HostGroup {
         let step = if step == 0 { call.operation.element() } else { step };
         for from in (0..longest).step_by(step) {
             self.mailboxes.next();
-            // SAFETY: handed on; `step` is such that a mailbox holds all pieces.
-            unsafe { self.one_step(&call, from, longest.min(from + step))? };
+            self.one_step(&call, from, longest.min(from + step))?;
             self.group.cancellation().advance();
         }
         Ok(())
@@ -221,28 +201,20 @@ impl HostGroup {
         self.cache_bytes = bytes;
     }
 
-    fn put_aside(&mut self, bytes: usize) -> Result<*mut u8> {
+    fn put_aside(&mut self, bytes: usize) -> Result<Room> {
         if self.aside.as_ref().is_none_or(|aside| aside.len() < bytes) {
             self.aside = None;
             self.aside = Some(self.group.alloc(bytes)?);
         }
-        Ok(self.aside.as_ref().map_or(std::ptr::null_mut(), Buffer::as_ptr))
+        // SAFETY: the buffer stays until a longer one is asked for, in a later operation, or the group ends.
+        let room = |aside: &Buffer| unsafe { Room::new(aside.as_ptr(), aside.len()) };
+        Ok(self.aside.as_ref().map_or(Room::NONE, room))
     }
 }
 
 fn overlap(operation: &Operation<'_>, send_bytes: usize, receive_bytes: usize) -> bool {
-    let (send, receive) = (operation.send as usize, operation.receive as usize);
+    let (send, receive) = (operation.send.as_ptr() as usize, operation.receive.as_ptr() as usize);
     send < receive + receive_bytes && receive < send + send_bytes
-}
-
-/// # Safety
-/// That of `std::ptr::copy`, but both pointers may be anything when there are no bytes.
-#[inline]
-unsafe fn small_copy(from: *const u8, to: *mut u8, bytes: usize) {
-    if bytes > 0 && !std::ptr::eq(from, to) {
-        // SAFETY: handed on.
-        unsafe { to.copy_from(from, bytes) };
-    }
 }
 
 /// Bytes of the last cache that the first core has.

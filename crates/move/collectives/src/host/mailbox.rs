@@ -4,6 +4,7 @@
 //! the operation between, it has waited for every peer to begin that one, hence to be done with the one before.
 
 use super::signature::Signature;
+use crate::Room;
 use busbw_transport::Result;
 use busbw_transport::shm::{Board, Group, Named};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,9 +56,12 @@ impl Mailboxes {
         unsafe { &*self.place(rank, at, apart).cast() }
     }
 
-    /// Where the `bytes` of data of `rank` are in this operation: [`ROOM`] bytes at most.
-    pub(super) fn data(&self, rank: usize, bytes: usize) -> *mut u8 {
-        if bytes <= BESIDE { self.beside_flag(rank) } else { self.place(rank, ROOMS, ROOM) }
+    /// The room for `bytes` of data of `rank` in this operation: [`ROOM`] bytes at most.
+    pub(super) fn data(&self, rank: usize, bytes: usize) -> Room {
+        let (place, len) =
+            if bytes <= BESIDE { (self.beside_flag(rank), BESIDE) } else { (self.place(rank, ROOMS, ROOM), ROOM) };
+        // SAFETY: inside the rank's part of the board, and its own until it raises its flag; then its peers read it.
+        unsafe { Room::new(place, len) }
     }
 
     fn beside_flag(&self, rank: usize) -> *mut u8 {

@@ -8,7 +8,6 @@
 mod direct;
 mod group;
 mod mailbox;
-mod shape;
 mod signature;
 #[cfg(test)]
 mod tests;

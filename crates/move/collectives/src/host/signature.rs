@@ -94,6 +94,7 @@ pub(super) fn disagreement(all: &[Signature]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Data, Room};
 
     fn signature(change: impl Fn(&mut Operation<'static>)) -> Signature {
         let mut operation = Operation {
@@ -102,8 +103,8 @@ mod tests {
             redop: RedOp::Sum,
             count: 8,
             root: 0,
-            send: std::ptr::null(),
-            receive: std::ptr::null_mut(),
+            send: Data::NONE,
+            receive: Room::NONE,
             counts: &[],
         };
         change(&mut operation);

@@ -1,7 +1,7 @@
 //! Every collective on threads as ranks, against a plain computation.
 
 use super::HostGroup;
-use crate::Operation;
+use crate::{Data, Operation, Room};
 use busbw_model::{Collective, Datatype, RedOp};
 use busbw_transport::shm::{Buffer, Group, ThreadExchange};
 use busbw_transport::wait::Cores;
@@ -138,18 +138,19 @@ impl Case {
         };
         // SAFETY: both buffers hold `room` elements, and no operation is under way.
         unsafe { (0..send_len).for_each(|element| from.add(element).write(value(rank, element, salt))) };
+        // SAFETY: both buffers hold `room` elements, and serve nothing else.
+        let (send, receive) = unsafe { (Data::new(from.cast(), 4 * send_len), Room::new(to.cast(), 4 * receive_len)) };
         let operation = Operation {
             collective: self.collective,
             datatype: Datatype::Float,
             redop: RedOp::Sum,
             count: self.count,
             root: self.root(size),
-            send: from.cast(),
-            receive: to.cast(),
+            send,
+            receive,
             counts: &counts,
         };
-        // SAFETY: the buffers are as long as the operation says.
-        unsafe { group.run(&operation).unwrap_or_else(|error| panic!("{self:?} on {size} ranks: {error}")) };
+        group.run(&operation).unwrap_or_else(|error| panic!("{self:?} on {size} ranks: {error}"));
         if let Some(expected) = expected(self, size, rank, salt) {
             // SAFETY: the operation is over.
             let found = unsafe { std::slice::from_raw_parts(to, receive_len) };
@@ -244,15 +245,15 @@ fn thousands_of_operations_in_a_row() {
                     redop: RedOp::Sum,
                     count,
                     root: case.root(size),
-                    send: from.cast(),
-                    receive: to.cast(),
+                    // SAFETY: as above.
+                    send: unsafe { Data::new(from.cast(), 40_000) },
+                    // SAFETY: as above.
+                    receive: unsafe { Room::new(to.cast(), 40_000) },
                     counts: &[],
                 };
+                group.run(&operation).unwrap();
                 // SAFETY: as above.
-                let found = unsafe {
-                    group.run(&operation).unwrap();
-                    std::slice::from_raw_parts(to, count)
-                };
+                let found = unsafe { std::slice::from_raw_parts(to, count) };
                 assert_eq!(found, expected(&case, size, rank, round).unwrap(), "round {round} of {count} elements");
                 buffers.swap(0, 1);
             }
@@ -280,12 +281,13 @@ fn run_plain(group: &mut HostGroup, collective: Collective, count: usize) -> Res
         redop: RedOp::Sum,
         count,
         root: 0,
-        send: send.as_ptr().cast(),
-        receive: receive.as_mut_ptr().cast(),
+        // SAFETY: both halves hold `count` elements for every rank, and outlive the ranks' use of them.
+        send: unsafe { Data::new(send.as_ptr().cast(), size_of_val(send)) },
+        // SAFETY: as above.
+        receive: unsafe { Room::new(receive.as_mut_ptr().cast(), size_of_val(receive)) },
         counts: &[],
     };
-    // SAFETY: both halves hold `count` elements for every rank.
-    unsafe { group.run(&operation) }
+    group.run(&operation)
 }
 
 #[test]
@@ -312,11 +314,10 @@ fn what_cannot_be_run_is_refused_on_every_rank() {
     ];
     for (collective, root, expected) in cases {
         let errors = on_ranks(2, |mut group, _| {
-            let (send, receive) = (std::ptr::null(), std::ptr::null_mut());
+            let (send, receive) = (Data::NONE, Room::NONE);
             let (datatype, redop, counts) = (Datatype::Float, RedOp::Sum, &[][..]);
             let operation = Operation { collective, datatype, redop, count: 4, root, send, receive, counts };
-            // SAFETY: refused before any buffer is looked at.
-            unsafe { group.run(&operation).unwrap_err().to_string() }
+            group.run(&operation).unwrap_err().to_string()
         });
         assert_eq!(errors, [expected, expected]);
     }

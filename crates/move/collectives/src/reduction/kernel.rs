@@ -1,5 +1,6 @@
 //! The loops over memory: a step of elements from every input into registers, and from there to every output.
 
+use crate::{Data, Room};
 use std::ptr::copy_nonoverlapping;
 
 use super::Store;
@@ -19,8 +20,8 @@ const AHEAD: usize = 2048;
 
 /// One call, but for its types. `ranks` divides the result; it is 1 but for a finished average.
 pub(super) struct Reduction<'a> {
-    pub(super) outs: &'a [*mut u8],
-    pub(super) ins: &'a [*const u8],
+    pub(super) outs: &'a [Room],
+    pub(super) ins: &'a [Data],
     pub(super) count: usize,
     pub(super) ranks: usize,
     pub(super) store: Store,
@@ -33,7 +34,7 @@ pub(super) struct Step<E, const STEP: usize>([E; STEP]);
 /// See [`super::combine`].
 ///
 /// # Safety
-/// As for [`super::combine`]; and the CPU has the instructions.
+/// Every buffer holds `count` elements, and the CPU has the instructions.
 #[inline(always)]
 pub(super) unsafe fn reduce<I: Instructions, E: Element, O: Operator, const STEP: usize>(reduction: &Reduction<'_>) {
     let Reduction { outs, ins, count, ranks, store } = *reduction;
@@ -76,16 +77,16 @@ pub(super) unsafe fn reduce<I: Instructions, E: Element, O: Operator, const STEP
 }
 
 /// How many elements lie before the first output's first whole line; none where no element starts a line.
-fn elements_to_line<E>(outs: &[*mut u8]) -> Option<usize> {
-    let bytes = outs.first()?.addr().wrapping_neg() % LINE;
+fn elements_to_line<E>(outs: &[Room]) -> Option<usize> {
+    let bytes = outs.first()?.as_ptr().addr().wrapping_neg() % LINE;
     bytes.is_multiple_of(size_of::<E>()).then_some(bytes / size_of::<E>())
 }
 
 /// The lists of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
-    ins: &'a [*const u8],
-    outs: &'a [*mut u8],
+    ins: &'a [Data],
+    outs: &'a [Room],
     ranks: usize,
     stream: bool,
 }
@@ -105,7 +106,7 @@ impl Call<'_> {
     /// The results of the step at `at`.
     ///
     /// # Safety
-    /// As for [`super::combine`], of `STEP` elements from `at` on; and the CPU has the instructions.
+    /// Every buffer holds `STEP` elements from `at` on, and the CPU has the instructions.
     #[inline(always)]
     pub(super) unsafe fn edge<I: Instructions, E: Element, O: Operator, const STEP: usize>(
         self,
@@ -120,7 +121,7 @@ impl Call<'_> {
     unsafe fn write<E: Element, const STEP: usize>(self, results: &Step<E, STEP>, at: usize) {
         for out in self.outs {
             // SAFETY: as the caller promises.
-            unsafe { out.cast::<E>().add(at).cast::<[E; STEP]>().write_unaligned(results.0) };
+            unsafe { out.as_ptr().cast::<E>().add(at).cast::<[E; STEP]>().write_unaligned(results.0) };
         }
     }
 
@@ -139,7 +140,7 @@ impl Call<'_> {
                 input.add(offset)
             });
             for out in self.outs {
-                let to = out.add(offset);
+                let to = out.as_ptr().add(offset);
                 if self.stream && to.addr().is_multiple_of(LINE) {
                     I::stream(to, result.0.as_ptr().cast(), size_of::<[E; STEP]>());
                 } else {
@@ -152,7 +153,7 @@ impl Call<'_> {
     /// The first `elements` elements, fewer than `STEP`, by way of a full step.
     ///
     /// # Safety
-    /// As for [`super::combine`]; and the CPU has the instructions.
+    /// Every buffer holds `elements` elements, and the CPU has the instructions.
     #[inline(always)]
     pub(super) unsafe fn part<I: Instructions, E: Element, O: Operator, const STEP: usize>(self, elements: usize) {
         if elements <= E::FEW {
@@ -169,7 +170,7 @@ impl Call<'_> {
                 room
             });
             for out in self.outs {
-                copy_nonoverlapping(result.0.as_ptr().cast::<u8>(), *out, bytes);
+                copy_nonoverlapping(result.0.as_ptr().cast::<u8>(), out.as_ptr(), bytes);
             }
         }
     }
@@ -179,12 +180,12 @@ impl Call<'_> {
         for index in 0..elements {
             // SAFETY: as the caller promises.
             unsafe {
-                let number = |input: &*const u8| input.cast::<E>().add(index).read_unaligned().widen();
+                let number = |input: &Data| input.as_ptr().cast::<E>().add(index).read_unaligned().widen();
                 let first = number(&self.ins[0]);
                 let result = self.ins[1..].iter().map(number).fold(first, O::apply);
                 let result = if self.ranks > 1 { result.divide(E::Number::divisor(self.ranks)) } else { result };
                 for out in self.outs {
-                    out.cast::<E>().add(index).write_unaligned(E::narrow(result));
+                    out.as_ptr().cast::<E>().add(index).write_unaligned(E::narrow(result));
                 }
             }
         }
@@ -201,9 +202,9 @@ impl Call<'_> {
         let mut result = Step([E::default(); STEP]);
         // SAFETY: as the caller promises.
         unsafe {
-            E::load::<I, STEP>(at(self.ins[0]), &mut numbers);
+            E::load::<I, STEP>(at(self.ins[0].as_ptr()), &mut numbers);
             for input in &self.ins[1..] {
-                E::load::<I, STEP>(at(*input), &mut others);
+                E::load::<I, STEP>(at(input.as_ptr()), &mut others);
                 for (number, other) in numbers.iter_mut().zip(others) {
                     *number = O::apply(*number, other);
                 }
@@ -223,15 +224,16 @@ impl Call<'_> {
 /// Copies through the caches, a block at a time to every target.
 ///
 /// # Safety
-/// As for [`super::copy`].
-pub(super) unsafe fn copy_cached(to: &[*mut u8], from: *const u8, bytes: usize) {
+/// Every target holds the bytes.
+pub(super) unsafe fn copy_cached(to: &[Room], from: Data) {
+    let (start, bytes) = (from.as_ptr(), from.len());
     let block = if to.len() == 1 { bytes } else { BLOCK };
     let mut at = 0;
     while at < bytes {
         let part = block.min(bytes - at);
-        for target in to.iter().filter(|target| !std::ptr::eq(target.cast_const(), from)) {
-            // SAFETY: the range lies within what the caller promises, and the target does not overlap the source.
-            unsafe { copy_nonoverlapping(from.add(at), target.add(at), part) };
+        for target in to.iter().filter(|target| !from.is_at(**target)) {
+            // SAFETY: the range lies within both, as the caller promises.
+            unsafe { target.as_ptr().add(at).copy_from(start.add(at), part) };
         }
         at += part;
     }
@@ -240,19 +242,20 @@ pub(super) unsafe fn copy_cached(to: &[*mut u8], from: *const u8, bytes: usize) 
 /// Copies past the caches. Targets that lie otherwise than the first within a line are written through the caches.
 ///
 /// # Safety
-/// As for [`super::copy`]; and the CPU has the instructions.
+/// Every target holds the bytes, and the CPU has the instructions.
 #[inline(always)]
-pub(super) unsafe fn copy_streaming<I: Instructions>(to: &[*mut u8], from: *const u8, bytes: usize) {
+pub(super) unsafe fn copy_streaming<I: Instructions>(to: &[Room], from: Data) {
+    let (start, bytes) = (from.as_ptr(), from.len());
     let head = elements_to_line::<u8>(to).unwrap_or(0).min(bytes);
     let body = (bytes - head) / (4 * LINE) * (4 * LINE);
-    // SAFETY: the three ranges make up what the caller promises. A target that is the source is left alone at the ends;
-    // in the body it is read before it is written.
+    // SAFETY: the three ranges make up the bytes. A target that is the source is left alone at the ends; in the body it is
+    // read before it is written.
     unsafe {
-        copy_cached(to, from, head);
+        copy_cached(to, from.take(head));
         for at in (head..head + body).step_by(4 * LINE) {
-            let step = from.add(at).cast::<[u8; 4 * LINE]>().read_unaligned();
+            let step = start.add(at).cast::<[u8; 4 * LINE]>().read_unaligned();
             for target in to {
-                let target = target.add(at);
+                let target = target.as_ptr().add(at);
                 if target.addr().is_multiple_of(LINE) {
                     I::stream(target, step.as_ptr(), step.len());
                 } else {
@@ -261,10 +264,8 @@ pub(super) unsafe fn copy_streaming<I: Instructions>(to: &[*mut u8], from: *cons
             }
         }
         let tail = head + body;
-        if tail < bytes {
-            for target in to.iter().filter(|target| !std::ptr::eq(target.cast_const(), from)) {
-                copy_nonoverlapping(from.add(tail), target.add(tail), bytes - tail);
-            }
+        for target in to.iter().filter(|target| tail < bytes && !from.is_at(**target)) {
+            target.as_ptr().add(tail).copy_from(start.add(tail), bytes - tail);
         }
     }
     fence();

@@ -3,6 +3,7 @@
 use super::element::{Element, Half};
 use super::kernel::{self, Call, Reduction, Step};
 use super::operator::Operator;
+use crate::{Data, Room};
 
 /// A set of instructions that the kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +81,7 @@ pub(super) trait Instructions {
     unsafe fn edge<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, at: usize) -> Step<E, STEP>;
 
     /// [`kernel::copy_streaming`], compiled for the level.
-    unsafe fn copy(to: &[*mut u8], from: *const u8, bytes: usize);
+    unsafe fn copy(to: &[Room], from: Data);
 
     /// Writes `bytes` bytes, a multiple of 64, past the caches. `to` is aligned to 64 bytes, `from` to anything.
     unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize);
@@ -125,12 +126,12 @@ impl Instructions for Baseline {
         unsafe { call.edge::<Self, E, O, STEP>(at) }
     }
 
-    unsafe fn copy(to: &[*mut u8], from: *const u8, bytes: usize) {
+    unsafe fn copy(to: &[Room], from: Data) {
         // SAFETY: as the caller promises.
-        unsafe { kernel::copy_streaming::<Self>(to, from, bytes) }
+        unsafe { kernel::copy_streaming::<Self>(to, from) }
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
@@ -140,7 +141,7 @@ impl Instructions for Baseline {
         }
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     #[inline(always)]
     unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
         // SAFETY: as the caller promises.
@@ -169,7 +170,7 @@ impl Instructions for Baseline {
 /// Waits until other cores see what was streamed.
 #[inline(always)]
 pub(super) fn fence() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every CPU of this architecture has the instruction, which touches no memory.
     unsafe {
         std::arch::x86_64::_mm_sfence()
@@ -179,13 +180,13 @@ pub(super) fn fence() {
 /// Asks for the line at an address that may be anything.
 #[inline(always)]
 pub(super) fn prefetch(line: *const u8) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every CPU of this architecture has the instruction, which faults at no address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(line.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     let _ = line;
 }
 
@@ -237,55 +238,62 @@ pub(super) use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{Call, Element, Half, Instructions, Operator, Reduction, Step, kernel};
+    use super::{Call, Data, Element, Half, Instructions, Operator, Reduction, Room, Step, kernel};
+
+    /// The kernels compiled with the instructions of a level: none may be inlined into code that is compiled without.
+    macro_rules! compiled {
+        ($level:ty, $features:literal) => {
+            unsafe fn reduce<E: Element, O: Operator, const STEP: usize>(reduction: &Reduction<'_>) {
+                #[target_feature(enable = $features)]
+                fn compiled<E: Element, O: Operator, const STEP: usize>(reduction: &Reduction<'_>) {
+                    // SAFETY: as the caller promises, here and below.
+                    unsafe { kernel::reduce::<$level, E, O, STEP>(reduction) }
+                }
+                // SAFETY: as above.
+                unsafe { compiled::<E, O, STEP>(reduction) }
+            }
+
+            #[inline(always)]
+            unsafe fn part<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, elements: usize) {
+                #[inline(never)]
+                #[target_feature(enable = $features)]
+                fn compiled<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, elements: usize) {
+                    // SAFETY: as above.
+                    unsafe { call.part::<$level, E, O, STEP>(elements) }
+                }
+                // SAFETY: as above.
+                unsafe { compiled::<E, O, STEP>(call, elements) }
+            }
+
+            #[inline(always)]
+            unsafe fn edge<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, at: usize) -> Step<E, STEP> {
+                #[inline(never)]
+                #[target_feature(enable = $features)]
+                fn compiled<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, at: usize) -> Step<E, STEP> {
+                    // SAFETY: as above.
+                    unsafe { call.edge::<$level, E, O, STEP>(at) }
+                }
+                // SAFETY: as above.
+                unsafe { compiled::<E, O, STEP>(call, at) }
+            }
+
+            unsafe fn copy(to: &[Room], from: Data) {
+                #[target_feature(enable = $features)]
+                fn compiled(to: &[Room], from: Data) {
+                    // SAFETY: as above.
+                    unsafe { kernel::copy_streaming::<$level>(to, from) }
+                }
+                // SAFETY: as above.
+                unsafe { compiled(to, from) }
+            }
+        };
+    }
 
     /// [`super::Level::Avx2`].
     pub(crate) enum Avx2 {}
 
     impl Instructions for Avx2 {
-        unsafe fn reduce<E: Element, O: Operator, const STEP: usize>(reduction: &Reduction<'_>) {
-            #[target_feature(enable = "avx2,f16c")]
-            unsafe fn compiled<E: Element, O: Operator, const STEP: usize>(reduction: &Reduction<'_>) {
-                // SAFETY: as the caller promises.
-                unsafe { kernel::reduce::<Avx2, E, O, STEP>(reduction) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled::<E, O, STEP>(reduction) }
-        }
-
-        #[inline(always)]
-        unsafe fn part<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, elements: usize) {
-            #[inline(never)]
-            #[target_feature(enable = "avx2,f16c")]
-            unsafe fn compiled<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, elements: usize) {
-                // SAFETY: as the caller promises.
-                unsafe { call.part::<Avx2, E, O, STEP>(elements) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled::<E, O, STEP>(call, elements) }
-        }
-
-        #[inline(always)]
-        unsafe fn edge<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, at: usize) -> Step<E, STEP> {
-            #[inline(never)]
-            #[target_feature(enable = "avx2,f16c")]
-            unsafe fn compiled<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, at: usize) -> Step<E, STEP> {
-                // SAFETY: as the caller promises.
-                unsafe { call.edge::<Avx2, E, O, STEP>(at) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled::<E, O, STEP>(call, at) }
-        }
-
-        unsafe fn copy(to: &[*mut u8], from: *const u8, bytes: usize) {
-            #[target_feature(enable = "avx2")]
-            unsafe fn compiled(to: &[*mut u8], from: *const u8, bytes: usize) {
-                // SAFETY: as the caller promises.
-                unsafe { kernel::copy_streaming::<Avx2>(to, from, bytes) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled(to, from, bytes) }
-        }
+        compiled!(Avx2, "avx2,f16c");
 
         #[inline(always)]
         unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {
@@ -322,49 +330,7 @@ mod x86 {
     pub(crate) enum Avx512 {}
 
     impl Instructions for Avx512 {
-        unsafe fn reduce<E: Element, O: Operator, const STEP: usize>(reduction: &Reduction<'_>) {
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,f16c")]
-            unsafe fn compiled<E: Element, O: Operator, const STEP: usize>(reduction: &Reduction<'_>) {
-                // SAFETY: as the caller promises.
-                unsafe { kernel::reduce::<Avx512, E, O, STEP>(reduction) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled::<E, O, STEP>(reduction) }
-        }
-
-        #[inline(always)]
-        unsafe fn part<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, elements: usize) {
-            #[inline(never)]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,f16c")]
-            unsafe fn compiled<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, elements: usize) {
-                // SAFETY: as the caller promises.
-                unsafe { call.part::<Avx512, E, O, STEP>(elements) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled::<E, O, STEP>(call, elements) }
-        }
-
-        #[inline(always)]
-        unsafe fn edge<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, at: usize) -> Step<E, STEP> {
-            #[inline(never)]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,f16c")]
-            unsafe fn compiled<E: Element, O: Operator, const STEP: usize>(call: Call<'_>, at: usize) -> Step<E, STEP> {
-                // SAFETY: as the caller promises.
-                unsafe { call.edge::<Avx512, E, O, STEP>(at) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled::<E, O, STEP>(call, at) }
-        }
-
-        unsafe fn copy(to: &[*mut u8], from: *const u8, bytes: usize) {
-            #[target_feature(enable = "avx512f")]
-            unsafe fn compiled(to: &[*mut u8], from: *const u8, bytes: usize) {
-                // SAFETY: as the caller promises.
-                unsafe { kernel::copy_streaming::<Avx512>(to, from, bytes) }
-            }
-            // SAFETY: as the caller promises.
-            unsafe { compiled(to, from, bytes) }
-        }
+        compiled!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl,f16c");
 
         #[inline(always)]
         unsafe fn stream(to: *mut u8, from: *const u8, bytes: usize) {

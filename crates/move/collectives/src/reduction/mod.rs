@@ -21,6 +21,7 @@ mod operator;
 #[cfg(test)]
 mod tests;
 
+use crate::{Data, Room};
 use busbw_model::{Datatype, RedOp};
 use element::{Bfloat16, Half};
 use float8::{F8E4M3, F8E5M2};
@@ -44,13 +45,13 @@ pub enum Store {
 /// MulSum adds up: as in NCCL, its factors belong to the inputs, not to the reduction. Without inputs, nothing is done.
 /// One input is copied as it is, NaNs and infinities included.
 ///
-/// # Safety
-/// `count` elements are readable at every pointer of `ins` and writable at every pointer of `outs`, and no other thread
-/// writes the one or looks at the other meanwhile. An output may be the very same memory as an input, and overlaps
-/// nothing otherwise.
-pub unsafe fn combine(
-    outs: &[*mut u8],
-    ins: &[*const u8],
+/// An output may be the very same memory as an input; where it overlaps one otherwise, what comes of it is not said.
+///
+/// # Panics
+/// An input or output has fewer than `count` elements.
+pub fn combine(
+    outs: &[Room],
+    ins: &[Data],
     count: usize,
     datatype: Datatype,
     redop: RedOp,
@@ -58,35 +59,38 @@ pub unsafe fn combine(
     store: Store,
 ) {
     let ranks = if redop == RedOp::Avg { ranks_for_avg.max(1) } else { 1 };
+    let bytes = count * datatype.size() as usize;
     if let ([from], 1) = (ins, ranks) {
-        // SAFETY: as the caller promises.
-        return unsafe { copy(outs, *from, count * datatype.size() as usize, store) };
+        return copy(outs, from.take(bytes), store);
     }
+    let held = ins.iter().all(|from| from.len() >= bytes) && outs.iter().all(|to| to.len() >= bytes);
+    assert!(held, "a reduction of {count} elements, of which a buffer has fewer");
     let reduction = Reduction { outs, ins, count, ranks, store };
-    // SAFETY: as the caller promises, and the CPU has what it was found to have.
+    // SAFETY: every buffer holds `count` elements, and the CPU has what it was found to have.
     unsafe { reduce_at(Level::detect(), datatype, redop, &reduction) }
 }
 
-/// Copies `bytes` bytes at `from` to every pointer of `to`.
+/// Copies `from` to the beginning of each of `to`. A target may be the very same memory; where it overlaps otherwise, what
+/// comes of it is not said.
 ///
-/// # Safety
-/// The bytes are readable at `from` and writable at every pointer of `to`, and no other thread writes the one or looks
-/// at the other meanwhile. A target may be the very same memory as `from`, and overlaps nothing otherwise.
-pub unsafe fn copy(to: &[*mut u8], from: *const u8, bytes: usize, store: Store) {
-    // SAFETY: as the caller promises, and the CPU has what it was found to have.
-    unsafe { copy_at(Level::detect(), to, from, bytes, store) }
+/// # Panics
+/// A target is shorter.
+pub fn copy(to: &[Room], from: Data, store: Store) {
+    // SAFETY: the CPU has what it was found to have.
+    unsafe { copy_at(Level::detect(), to, from, store) }
 }
 
 /// [`copy`], with the instructions of a level.
 ///
 /// # Safety
-/// As for [`copy`]; and the CPU has the level.
-unsafe fn copy_at(level: Level, to: &[*mut u8], from: *const u8, bytes: usize, store: Store) {
-    // SAFETY: as the caller promises.
+/// The CPU has the level.
+unsafe fn copy_at(level: Level, to: &[Room], from: Data, store: Store) {
+    assert!(to.iter().all(|target| target.len() >= from.len()), "a copy of {} bytes to fewer", from.len());
+    // SAFETY: every target holds the bytes, and the CPU has the level.
     unsafe {
         match store {
-            Store::Cached => kernel::copy_cached(to, from, bytes),
-            Store::Streaming => level::dispatch!(level, copy(to, from, bytes)),
+            Store::Cached => kernel::copy_cached(to, from),
+            Store::Streaming => level::dispatch!(level, copy(to, from)),
         }
     }
 }
@@ -95,7 +99,7 @@ unsafe fn copy_at(level: Level, to: &[*mut u8], from: *const u8, bytes: usize, s
 /// cache lines, and four to eight vectors of the widest kind.
 ///
 /// # Safety
-/// As for [`combine`]; and the CPU has the level.
+/// Every buffer holds the elements, and the CPU has the level.
 unsafe fn reduce_at(level: Level, datatype: Datatype, redop: RedOp, reduction: &Reduction<'_>) {
     macro_rules! of {
         ($element:ty, $step:literal) => {

@@ -129,8 +129,9 @@ impl Channel {
 
     /// Message number `message`, if the sender has shown it.
     pub(super) fn arrived(&self, message: u64) -> Option<Header> {
-        // SAFETY: the sender wrote the header before it numbered the slot, and leaves it until the message is consumed.
-        (self.counter(Self::slot(message)).load(Ordering::Acquire) == message + 1)
-            .then(|| unsafe { self.header(message).read() })
+        let shown = self.counter(Self::slot(message)).load(Ordering::Acquire) == message + 1;
+        // SAFETY: inside the mapping, aligned, and good whatever the bytes. Volatile, so that what is checked of it is what is
+        // used: a peer that writes it again changes nothing of this copy.
+        shown.then(|| unsafe { self.header(message).read_volatile() })
     }
 }

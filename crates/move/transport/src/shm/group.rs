@@ -10,7 +10,7 @@ use super::receiver::RecvComm;
 use super::sender::SendComm;
 use super::socket;
 use super::watch::{Watch, Watched};
-use super::windows::{Buffer, Named, Registry, Window};
+use super::windows::{Buffer, Named, Reached, Registry, Window};
 use crate::wait::Cores;
 use crate::{Cancellation, Error, Exchange, Result, Token, Waiter};
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl Group {
     }
 
     /// Where the `bytes` that `peer` named lie in this process; `None` for plain memory.
-    pub fn reach(&self, peer: usize, named: Named, bytes: usize) -> Result<Option<*mut u8>> {
+    pub fn reach(&self, peer: usize, named: Named, bytes: usize) -> Result<Option<Reached>> {
         self.shared.reach(peer, named, bytes)
     }
 
@@ -297,18 +297,14 @@ impl Shared {
     }
 
     /// See [`Group::reach`].
-    pub(super) fn reach(&self, peer: usize, named: Named, bytes: usize) -> Result<Option<*mut u8>> {
+    pub(super) fn reach(&self, peer: usize, named: Named, bytes: usize) -> Result<Option<Reached>> {
         if named.window == Named::PLAIN {
             return Ok(None);
         }
         let owner = self.peer(peer)?;
         let mut link = owner.lock();
         owner.catch_up(&mut link, self.rank)?;
-        let place = link.window(named.window).and_then(|mapping| {
-            let offset = usize::try_from(named.offset).ok()?;
-            let fits = offset.checked_add(bytes)? <= mapping.bytes();
-            fits.then(|| mapping.address().wrapping_add(offset))
-        });
+        let place = link.window(named.window).and_then(|mapping| Reached::within(mapping, named.offset, bytes));
         let strange = || Error::Protocol {
             peer: owner.name.clone(),
             what: format!("{bytes} bytes at {} of window {} that are not there", named.offset, named.window),

@@ -58,14 +58,14 @@ pub(super) struct Peer {
 pub(super) struct Link {
     sent: u32,
     taken: u32,
-    windows: Vec<(u64, Mapping)>,
+    windows: Vec<(u64, Arc<Mapping>)>,
     pub(super) boards: VecDeque<Mapping>,
     pub(super) channels: VecDeque<Mapping>,
 }
 
 impl Link {
     /// The mapping of the peer's window `id`.
-    pub(super) fn window(&self, id: u64) -> Option<&Mapping> {
+    pub(super) fn window(&self, id: u64) -> Option<&Arc<Mapping>> {
         self.windows.iter().find(|(known, _)| *known == id).map(|(_, mapping)| mapping)
     }
 }
@@ -117,7 +117,7 @@ impl Peer {
             (&[kind, id, bytes], Some(file)) => {
                 let mapping = Mapping::adopt(file, bytes as usize, &self.name)?;
                 match kind {
-                    WINDOW => link.windows.push((id, mapping)),
+                    WINDOW => link.windows.push((id, Arc::new(mapping))),
                     BOARD => link.boards.push_back(mapping),
                     CHANNEL => link.channels.push_back(mapping),
                     _ => return Err(strange()),

@@ -28,4 +28,4 @@ pub use memory::Mapping;
 pub use receiver::RecvComm;
 pub use sender::SendComm;
 pub use threads::ThreadExchange;
-pub use windows::{Buffer, Named};
+pub use windows::{Buffer, Named, Reached};

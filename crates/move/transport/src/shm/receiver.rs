@@ -103,7 +103,7 @@ impl RecvComm {
                 let place = self.shared.reach(self.peer, named, step)?;
                 let place = place.ok_or_else(|| self.strange())?;
                 // SAFETY: as above; the sender keeps its bytes as they are until this message is consumed.
-                unsafe { to.copy_from_nonoverlapping(place, step) };
+                unsafe { to.copy_from_nonoverlapping(place.as_ptr(), step) };
             }
             Carried::Cross => {
                 // SAFETY: as above.
@@ -117,7 +117,7 @@ impl RecvComm {
                 let step = CHUNK.min(len - self.moved);
                 // SAFETY: as above; the chunk is full and stays so until it is counted as taken.
                 unsafe { to.copy_from_nonoverlapping(self.channel.chunk(taken), step) };
-                self.channel.chunks_taken().store(taken + 1, Ordering::Release);
+                self.channel.chunks_taken().store(taken.wrapping_add(1), Ordering::Release);
                 self.moved += step;
                 return Ok(());
             }

@@ -63,7 +63,7 @@ impl SendComm {
                 // SAFETY: the caller of `isend` keeps the bytes readable; the receiver has emptied this chunk.
                 unsafe { channel.chunk(put).copy_from_nonoverlapping(message.data.add(message.staged), len) };
                 message.staged += len;
-                channel.chunks_put().store(put + 1, Ordering::Release);
+                channel.chunks_put().store(put.wrapping_add(1), Ordering::Release);
             }
             if message.carried == Carried::Staged && message.staged < message.len {
                 break;

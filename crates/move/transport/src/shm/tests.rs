@@ -143,6 +143,7 @@ fn a_message_that_cannot_be_is_refused() {
         (16, u64::MAX - 7, Carried::Cross as u32),
         (16, 0, Carried::Staged as u32),
         (16, 0, 77),
+        (16, 0, Carried::Window as u32),
     ];
     for (len, offset, carried) in lies {
         let errors = on_ranks(2, |mut group, _| {
@@ -193,11 +194,32 @@ fn windows_are_found_by_any_address_inside_and_no_other() {
         let theirs = super::Named { window: unsafe { from.cast::<u64>().read_volatile() }, offset: 1000 };
         let place = group.reach(peer, theirs, 100).unwrap().unwrap();
         // SAFETY: mapped, and written before the number.
-        assert_eq!(usize::from(unsafe { place.read() }), peer + 1);
+        assert_eq!(usize::from(unsafe { place.as_ptr().read() }), peer + 1);
         let error = group.reach(peer, theirs, 4 << 20).err().unwrap().to_string();
         assert!(error.contains("that are not there"), "{error}");
+        for (offset, bytes) in [(u64::MAX, 1), (u64::MAX, 0), (1, usize::MAX), (4 << 20, 1), (5 << 20, 0)] {
+            let named = super::Named { offset, ..theirs };
+            assert!(group.reach(peer, named, bytes).is_err(), "{bytes} bytes at {offset}");
+        }
         let error = group.reach(peer, super::Named { window: 99, offset: 0 }, 1).err().unwrap().to_string();
         assert!(error.contains("of window 99"), "{error}");
+
+        // What was reached stays mapped after its owner has freed it.
+        let mut came = 0;
+        let mut meet = || {
+            came += 1;
+            // SAFETY: as above, of the second number.
+            unsafe { board.part(group.rank()).cast::<u64>().add(1).write_volatile(came) };
+            // SAFETY: as above.
+            group.wait_for(peer, || unsafe { to.add(1).read_volatile() >= came }).unwrap();
+        };
+        meet();
+        drop(buffer);
+        group.name([0_u8].as_ptr(), 1).unwrap();
+        meet();
+        assert!(group.reach(peer, theirs, 100).is_err());
+        // SAFETY: still mapped.
+        assert_eq!(usize::from(unsafe { place.as_ptr().read() }), peer + 1);
     });
 }
 

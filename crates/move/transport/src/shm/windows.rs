@@ -57,6 +57,26 @@ impl Named {
     pub const NOTHING: Named = Named { window: u64::MAX, offset: 0 };
 }
 
+/// Bytes of a peer's window. They stay mapped as long as this is kept, also where the peer frees the window meanwhile.
+pub struct Reached {
+    mapping: Arc<Mapping>,
+    offset: usize,
+}
+
+impl Reached {
+    /// `bytes` from `offset` on, which the peer has named; `None` where the window has fewer.
+    pub(super) fn within(mapping: &Arc<Mapping>, offset: u64, bytes: usize) -> Option<Self> {
+        let offset = usize::try_from(offset).ok()?;
+        let fits = offset.checked_add(bytes)? <= mapping.bytes();
+        fits.then(|| Reached { mapping: Arc::clone(mapping), offset })
+    }
+
+    /// The first byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.mapping.address().wrapping_add(self.offset)
+    }
+}
+
 /// A window as its owner keeps it.
 pub(super) struct Window {
     pub(super) id: u64,
@@ -84,7 +104,8 @@ impl State {
         self.windows.iter_mut().find(|window| {
             let start = window.mapping.address() as usize;
             let within = (pointer as usize).checked_sub(start);
-            within.is_some_and(|within| within + bytes <= window.mapping.bytes() && within < window.mapping.bytes())
+            let fits = |within: usize| within.checked_add(bytes).is_some_and(|end| end <= window.mapping.bytes());
+            within.is_some_and(|within| within < window.mapping.bytes() && fits(within))
         })
     }
 }

@@ -65,6 +65,12 @@ impl RecvComm {
         &mut self.workers
     }
 
+    /// Bytes that have come.
+    #[cfg(test)]
+    pub(super) fn received(&self) -> u64 {
+        self.shared.received()
+    }
+
     /// Names the peer in errors: `rank 3 on host b`. The address is added.
     pub fn set_peer_name(&mut self, name: &str) {
         self.peer = format!("{name} ({})", self.address);

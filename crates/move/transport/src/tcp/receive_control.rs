@@ -81,6 +81,7 @@ impl Control {
     fn begin(&mut self, header: InlineHeader, shared: &ReceiveShared) -> Result<Step, Failure> {
         let len = header.len as usize;
         let Some(room) = shared.begin(header.message, len, header.tag)? else { return Ok(Step::Nothing) };
+        shared.claim(header.message, &room, 0, len)?;
         self.from += InlineHeader::SIZE;
         let mut landing = Landing::new(header.message, &room, 0, len, header.sum);
         let there = len.min(self.to - self.from);

@@ -120,7 +120,9 @@ fn land(header: &ChunkHeader, shared: &ReceiveShared) -> Result<Option<Landing>,
     if len == 0 || offset.checked_add(len).is_none_or(|end| end > header.total as usize) {
         return Err(Failure::Protocol(format!("a chunk that lies outside of message {}", header.message)));
     }
-    Ok(room.map(|room| Landing::new(header.message, &room, offset, len, header.sum)))
+    let Some(room) = room else { return Ok(None) };
+    shared.claim(header.message, &room, offset, len)?;
+    Ok(Some(Landing::new(header.message, &room, offset, len, header.sum)))
 }
 
 impl Lane for ReceiveLane {

@@ -4,7 +4,8 @@ use super::failure::{Failure, FirstFailure};
 use super::{MOST_GROUPED, MOST_REQUESTS};
 use crate::{Error, Result};
 use crc32c::crc32c;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// No byte of the message has come, so its size is unknown.
 const UNKNOWN: usize = usize::MAX;
@@ -19,11 +20,37 @@ struct Slot {
     /// The rooms that were posted in one call: how many, and how many of them come before this one.
     group: AtomicUsize,
     place: AtomicUsize,
+    /// Which room it is, counted in the order of posting; [`NOBODY`] while it is posted anew.
+    number: AtomicU64,
     /// Which message it was found for.
     message: AtomicU64,
     /// Bytes of the message, once known.
     total: AtomicUsize,
     arrived: AtomicUsize,
+    /// Which bytes of the message have come or are coming.
+    claimed: Mutex<Claimed>,
+}
+
+/// Bytes of a message, as ranges from the first on that do not touch each other.
+#[derive(Default)]
+struct Claimed(Vec<std::ops::Range<usize>>);
+
+impl Claimed {
+    /// Adds a range; `false` where some of it is there already.
+    fn add(&mut self, mut new: std::ops::Range<usize>) -> bool {
+        let at = self.0.partition_point(|before| before.end < new.start);
+        if self.0[at..].iter().take_while(|other| other.start < new.end).any(|other| other.end > new.start) {
+            return false;
+        }
+        if self.0.get(at).is_some_and(|before| before.end == new.start) {
+            new.start = self.0.remove(at).start;
+        }
+        if self.0.get(at).is_some_and(|behind| behind.start == new.end) {
+            new.end = self.0.remove(at).end;
+        }
+        self.0.insert(at, new);
+        true
+    }
 }
 
 impl Slot {
@@ -34,13 +61,23 @@ impl Slot {
             tag: AtomicU32::new(0),
             group: AtomicUsize::new(1),
             place: AtomicUsize::new(0),
+            number: AtomicU64::new(NOBODY),
             message: AtomicU64::new(NOBODY),
             total: AtomicUsize::new(UNKNOWN),
             arrived: AtomicUsize::new(0),
+            claimed: Mutex::default(),
         }
     }
 
-    fn post(&self, room: &GroupedRoom, group: usize, place: usize) {
+    fn claimed(&self) -> MutexGuard<'_, Claimed> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn post(&self, number: u64, room: &GroupedRoom, group: usize, place: usize) {
+        // Whoever reads the old room's fields between here and the end finds another number when he has read them.
+        self.number.store(NOBODY, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.claimed().0.clear();
         self.room.store(room.data, Ordering::Relaxed);
         self.len.store(room.len, Ordering::Relaxed);
         self.tag.store(room.tag, Ordering::Relaxed);
@@ -49,6 +86,7 @@ impl Slot {
         self.message.store(NOBODY, Ordering::Relaxed);
         self.arrived.store(0, Ordering::Relaxed);
         self.total.store(UNKNOWN, Ordering::Relaxed);
+        self.number.store(number, Ordering::Release);
     }
 }
 
@@ -86,7 +124,8 @@ impl ReceiveShared {
     /// Posts rooms from `first` on, together.
     pub fn post(&self, first: u64, rooms: &[GroupedRoom]) {
         for (place, room) in rooms.iter().enumerate() {
-            self.slot(first + place as u64).post(room, rooms.len(), place);
+            let number = first + place as u64;
+            self.slot(number).post(number, room, rooms.len(), place);
         }
         // All at once: a message of the group must find every room of it.
         self.posted.store(first + rooms.len() as u64, Ordering::SeqCst);
@@ -114,8 +153,12 @@ impl ReceiveShared {
         if posted - message > MOST_REQUESTS as u64 {
             return Err(Failure::Protocol(format!("message {message} again")));
         }
+        let again = || Failure::Protocol(format!("message {message} again"));
         let number = self.number_of_room(message, tag)?;
         let slot = self.slot(number);
+        if slot.number.load(Ordering::Acquire) != number {
+            return Err(again());
+        }
         match slot.message.compare_exchange(NOBODY, message, Ordering::Relaxed, Ordering::Relaxed) {
             Err(other) if other != message => {
                 return Err(Failure::Mismatch(format!(
@@ -126,7 +169,7 @@ impl ReceiveShared {
         }
         // The caller owns the room again, so it must not be written to.
         if self.complete(number).is_some() {
-            return Err(Failure::Protocol(format!("message {message} again")));
+            return Err(again());
         }
         let len = slot.len.load(Ordering::Relaxed);
         if total > len {
@@ -141,7 +184,13 @@ impl ReceiveShared {
             }
             _ => {}
         }
-        Ok(Some(Room { number, data: slot.room.load(Ordering::Relaxed) }))
+        let data = slot.room.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        // All that was read above is of this room, and not of one that was posted there meanwhile.
+        if slot.number.load(Ordering::Relaxed) != number {
+            return Err(again());
+        }
+        Ok(Some(Room { number, data }))
     }
 
     /// The room of a message: that of its number, or among those posted together with it the one with its tag.
@@ -155,6 +204,15 @@ impl ReceiveShared {
             let expected = tags.join(" or ");
             Failure::Mismatch(format!("message {message} with tag {tag} where tag {expected} was expected"))
         })
+    }
+
+    /// Bytes `from..from + len` of `message` come to its `room`, for the first time: or the message would count as whole, and
+    /// its room be its owner's again, while a chunk still lands there.
+    pub fn claim(&self, message: u64, room: &Room, from: usize, len: usize) -> std::result::Result<(), Failure> {
+        if len == 0 || self.slot(room.number).claimed().add(from..from + len) {
+            return Ok(());
+        }
+        Err(Failure::Protocol(format!("bytes {from} to {} of message {message} twice", from + len)))
     }
 
     /// Bytes are in a room, and are what was sent.
@@ -253,6 +311,43 @@ mod tests {
         match shared.begin(0, 60, 7) {
             Err(Failure::Protocol(what)) => assert_eq!(what, "message 0 of 60 bytes, and before of 100"),
             _ => panic!("a chunk of another message was let in"),
+        }
+    }
+
+    /// Ranges in their order, and whether each may come after those before.
+    #[test]
+    fn no_byte_comes_twice() {
+        let cases: [&[(usize, usize, bool)]; 7] = [
+            &[(0, 10, true), (10, 20, true), (20, 30, true)],
+            &[(20, 30, true), (0, 10, true), (10, 20, true), (15, 16, false)],
+            &[(0, 10, true), (0, 10, false)],
+            &[(0, 10, true), (9, 12, false), (10, 12, true), (11, 13, false)],
+            &[(5, 10, true), (0, 20, false), (0, 5, true), (0, 1, false), (10, 11, true)],
+            &[(0, 1, true), (2, 3, true), (4, 5, true), (1, 4, false), (3, 4, true), (1, 2, true), (0, 5, false)],
+            &[(8, 9, true), (0, 8, true), (7, 10, false), (9, 10, true)],
+        ];
+        for case in cases {
+            let mut claimed = Claimed::default();
+            for &(from, to, expected) in case {
+                assert_eq!(claimed.add(from..to), expected, "{from}..{to} of {case:?}");
+            }
+            let apart = claimed.0.windows(2).all(|pair| pair[0].end < pair[1].start);
+            assert!(apart, "{:?} of {case:?}", claimed.0);
+        }
+    }
+
+    #[test]
+    fn a_message_whose_room_is_posted_anew_is_refused() {
+        let shared = ReceiveShared::new(false);
+        let mut memory = vec![0_u8; 100];
+        for number in 0..=MOST_REQUESTS as u64 {
+            shared.post(number, &[GroupedRoom { data: memory.as_mut_ptr(), len: 100, tag: 7 }]);
+        }
+        for (message, expected) in [(0, "message 0 again"), (1, "")] {
+            match shared.begin(message, 100, 7) {
+                Err(Failure::Protocol(what)) => assert_eq!(what, expected),
+                found => assert!(found.is_ok_and(|room| room.is_some()) && expected.is_empty(), "message {message}"),
+            }
         }
     }
 }

@@ -1,26 +1,24 @@
 //! A communicator: one rank's part in a clique, from its beginning to its end.
 
 use super::Nccl;
+use super::held::{Held, Life};
 use crate::cuda::Stream;
 use crate::{Error, Result};
 use busbw_nccl_abi::NcclResult;
-use busbw_nccl_abi::library::{Comm, Config, DataType, RedOp, SCALAR_HOST_IMMEDIATE, UniqueId};
+use busbw_nccl_abi::library::{Config, DataType, RedOp, SCALAR_HOST_IMMEDIATE, UniqueId};
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// One rank of a communicator. Dropped without [`Communicator::destroy`], it is aborted.
 ///
 /// NCCL lets another thread abort a communicator while one is inside an operation, which then returns an error. No two
-/// operations of one communicator may run at once: that is the caller's promise, and a part of their `Safety`. Calls that
-/// never wait for a peer (`check`, making reductions) and the end take turns, so that none uses what another has freed.
+/// operations of one communicator may run at once: that is the caller's promise, and a part of their `Safety`. Every call
+/// holds the communicator, so that none uses what another has freed; see [`Held`].
 pub struct Communicator {
     nccl: Arc<Nccl>,
-    /// Null after its end.
-    raw: AtomicPtr<c_void>,
+    life: Arc<Life>,
     nranks: usize,
-    /// Held by calls that return at once, and by whoever takes the communicator to end it.
-    turn: Mutex<()>,
 }
 
 /// What an operation works on: pointers into GPU memory, and how much.
@@ -75,27 +73,13 @@ impl Communicator {
         &self.nccl
     }
 
-    pub(super) fn raw(&self) -> Result<Comm> {
-        let raw = self.raw.load(Ordering::Acquire);
-        let ended = || Error::Nccl {
-            call: "a call of NCCL",
-            result: NcclResult::INVALID_USAGE,
-            last: ": the communicator was aborted".into(),
-        };
-        if raw.is_null() { Err(ended()) } else { Ok(raw) }
-    }
-
-    /// Makes a call that returns at once; what ends the communicator waits until then.
-    fn brief<T>(&self, call: impl FnOnce(Comm) -> T) -> Result<T> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.raw().map(call)
-    }
-
-    /// Takes the communicator from everybody, to end it; `None` when somebody has.
-    fn take(&self) -> Option<Comm> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let raw = self.raw.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        (!raw.is_null()).then_some(raw)
+    /// Keeps it from being freed while calls are made that NCCL carries out later, as in a group.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn hold(&self) -> Result<Held> {
+        let last = ": the communicator was aborted".into();
+        self.life.hold().ok_or(Error::Nccl { call: "a call of NCCL", result: NcclResult::INVALID_USAGE, last })
     }
 
     /// Goes on unless NCCL has noticed an error since: a peer that is gone, a network that fails.
@@ -104,8 +88,9 @@ impl Communicator {
     /// That error.
     pub fn check(&self) -> Result<()> {
         let mut error = NcclResult::SUCCESS;
-        // SAFETY: the communicator lives; the pointer is to a value that lives through the call.
-        let asked = self.brief(|raw| unsafe { (self.nccl.api.async_error)(raw, &mut error) })?;
+        let held = self.hold()?;
+        // SAFETY: the communicator is held; the pointer is to a value that lives through the call.
+        let asked = unsafe { (self.nccl.api.async_error)(held.raw(), &mut error) };
         self.nccl.checked("ncclCommGetAsyncError", asked)?;
         if error == NcclResult::IN_PROGRESS {
             return Ok(());
@@ -116,7 +101,7 @@ impl Communicator {
     /// Ends the communicator at once, with the operations that run on it. Does nothing when it has ended.
     pub fn abort(&self) {
         // SAFETY: aborted once. What it returns says nothing that could still be acted on.
-        let _ = self.take().map(|raw| unsafe { (self.nccl.api.abort)(raw) });
+        let _ = self.life.take().map(|raw| unsafe { (self.nccl.api.abort)(raw) });
     }
 
     /// Ends the communicator when its operations are done. Every rank of the process calls it, each in its thread.
@@ -125,7 +110,7 @@ impl Communicator {
     /// NCCL's.
     pub fn destroy(&self) -> Result<()> {
         // SAFETY: destroyed once.
-        let result = self.take().map(|raw| unsafe { (self.nccl.api.destroy)(raw) });
+        let result = self.life.take().map(|raw| unsafe { (self.nccl.api.destroy)(raw) });
         result.map_or(Ok(()), |result| self.nccl.checked("ncclCommDestroy", result))
     }
 
@@ -139,7 +124,8 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn reduce(&self, which: Reduction, buffers: &Buffers, op: RedOp, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
-        let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
+        let held = self.hold()?;
+        let (send, receive, comm, stream) = (send.cast(), receive.cast(), held.raw(), stream.raw());
         let api = &self.nccl.api;
         // SAFETY: the caller's promise.
         let (call, result) = unsafe {
@@ -167,9 +153,10 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn broadcast(&self, buffers: &Buffers, root: usize, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
+        let held = self.hold()?;
         // SAFETY: the caller's promise.
         let result = unsafe {
-            let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
+            let (send, receive, comm) = (send.cast(), receive.cast(), held.raw());
             (self.nccl.api.broadcast)(send, receive, count, datatype, root as c_int, comm, stream.raw())
         };
         self.nccl.checked("ncclBroadcast", result)
@@ -184,9 +171,10 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn all_gather(&self, buffers: &Buffers, stream: &Stream) -> Result<()> {
         let Buffers { send, receive, count, datatype } = *buffers;
+        let held = self.hold()?;
         // SAFETY: the caller's promise.
         let result = unsafe {
-            let (send, receive, comm) = (send.cast(), receive.cast(), self.raw()?);
+            let (send, receive, comm) = (send.cast(), receive.cast(), held.raw());
             (self.nccl.api.all_gather)(send, receive, count, datatype, comm, stream.raw())
         };
         self.nccl.checked("ncclAllGather", result)
@@ -202,7 +190,8 @@ impl Communicator {
     /// NCCL's.
     pub unsafe fn whole(&self, which: Whole, buffers: &Buffers, stream: &Stream) -> Result<bool> {
         let Buffers { send, receive, count, datatype } = *buffers;
-        let (send, receive, comm, stream) = (send.cast(), receive.cast(), self.raw()?, stream.raw());
+        let held = self.hold()?;
+        let (send, receive, comm, stream) = (send.cast(), receive.cast(), held.raw(), stream.raw());
         let api = &self.nccl.api;
         // SAFETY: the caller's promise.
         let (call, result) = unsafe {
@@ -238,9 +227,10 @@ impl Communicator {
         peer: usize,
         stream: &Stream,
     ) -> Result<()> {
-        let comm = self.raw()?;
+        let held = self.hold()?;
         // SAFETY: the caller's promise.
-        let result = unsafe { (self.nccl.api.send)(from.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
+        let result =
+            unsafe { (self.nccl.api.send)(from.cast(), count, datatype, peer as c_int, held.raw(), stream.raw()) };
         self.nccl.checked("ncclSend", result)
     }
 
@@ -259,9 +249,10 @@ impl Communicator {
         peer: usize,
         stream: &Stream,
     ) -> Result<()> {
-        let comm = self.raw()?;
+        let held = self.hold()?;
         // SAFETY: the caller's promise.
-        let result = unsafe { (self.nccl.api.receive)(to.cast(), count, datatype, peer as c_int, comm, stream.raw()) };
+        let result =
+            unsafe { (self.nccl.api.receive)(to.cast(), count, datatype, peer as c_int, held.raw(), stream.raw()) };
         self.nccl.checked("ncclRecv", result)
     }
 
@@ -272,8 +263,9 @@ impl Communicator {
     pub fn premul_sum(&self, mut scalar: [u8; 8], datatype: DataType) -> Result<RedOp> {
         let (mut op, scalar) = (RedOp::SUM, scalar.as_mut_ptr().cast());
         let create = self.nccl.api.create_premul_sum;
+        let held = self.hold()?;
         // SAFETY: the scalar is as large as any element, and read before the call returns.
-        let result = self.brief(|comm| unsafe { create(&mut op, scalar, datatype, SCALAR_HOST_IMMEDIATE, comm) })?;
+        let result = unsafe { create(&mut op, scalar, datatype, SCALAR_HOST_IMMEDIATE, held.raw()) };
         self.nccl.checked("ncclRedOpCreatePreMulSum", result)?;
         Ok(op)
     }
@@ -283,8 +275,9 @@ impl Communicator {
     /// # Errors
     /// NCCL's.
     pub fn destroy_op(&self, op: RedOp) -> Result<()> {
-        // SAFETY: the communicator lives.
-        let result = self.brief(|comm| unsafe { (self.nccl.api.destroy_op)(op, comm) })?;
+        let held = self.hold()?;
+        // SAFETY: the communicator is held.
+        let result = unsafe { (self.nccl.api.destroy_op)(op, held.raw()) };
         self.nccl.checked("ncclRedOpDestroy", result)
     }
 }
@@ -317,7 +310,7 @@ pub struct Pending {
 impl Pending {
     /// The communicator, when the group has ended; before, one that refuses every call.
     pub fn ready(self) -> Communicator {
-        let raw = AtomicPtr::new(self.raw.load(Ordering::Acquire));
-        Communicator { nccl: self.nccl, raw, nranks: self.nranks, turn: Mutex::new(()) }
+        let life = Life::of(self.raw.load(Ordering::Acquire));
+        Communicator { nccl: self.nccl, life, nranks: self.nranks }
     }
 }

@@ -1,10 +1,12 @@
 //! NCCL: the library, what its version has, and communicators.
 
 mod communicator;
+mod held;
 mod registration;
 mod version;
 
 pub use communicator::{Buffers, Communicator, Pending, Reduction, Whole};
+pub use held::Held;
 pub use registration::{NcclMemory, Registration};
 pub use version::{Feature, Version};
 

@@ -64,8 +64,9 @@ impl Registration {
         nccl.needs("-R 1", Feature::LocalRegistration)?;
         let register = nccl.api.register.ok_or_else(|| missing(nccl, "ncclCommRegister"))?;
         let mut handle = std::ptr::null_mut();
+        let held = communicator.hold()?;
         // SAFETY: the caller's promise, and a pointer to a value that lives through the call.
-        let result = unsafe { register(communicator.raw()?, pointer.cast(), len.max(1), &mut handle) };
+        let result = unsafe { register(held.raw(), pointer.cast(), len.max(1), &mut handle) };
         nccl.checked("ncclCommRegister", result)?;
         Ok(Registration { communicator: Arc::clone(communicator), handle, symmetric: false })
     }
@@ -82,9 +83,9 @@ impl Registration {
         nccl.needs("-R 2", Feature::SymmetricRegistration)?;
         let register = nccl.api.window_register.ok_or_else(|| missing(nccl, "ncclCommWindowRegister"))?;
         let mut handle = std::ptr::null_mut();
+        let held = communicator.hold()?;
         // SAFETY: as above.
-        let result =
-            unsafe { register(communicator.raw()?, pointer.cast(), len.max(1), &mut handle, WINDOW_SYMMETRIC) };
+        let result = unsafe { register(held.raw(), pointer.cast(), len.max(1), &mut handle, WINDOW_SYMMETRIC) };
         nccl.checked("ncclCommWindowRegister", result)?;
         Ok(Registration { communicator: Arc::clone(communicator), handle, symmetric: true })
     }
@@ -93,12 +94,12 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         // An aborted communicator has forgotten its registrations; NCCL gives no handle for what it does not register.
-        let Ok(comm) = self.communicator.raw() else { return };
+        let Ok(held) = self.communicator.hold() else { return };
         let api = &self.communicator.nccl().api;
         let end = if self.symmetric { api.window_deregister } else { api.deregister };
         if let (Some(end), false) = (end, self.handle.is_null()) {
             // SAFETY: registered once, given back once. An error leaves nothing to be done.
-            let _ = unsafe { end(comm, self.handle) };
+            let _ = unsafe { end(held.raw(), self.handle) };
         }
     }
 }

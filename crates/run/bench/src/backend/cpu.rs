@@ -3,9 +3,9 @@
 use crate::backend::{Backend, Device, How, JobBackend, Memory, NicBytes};
 use crate::split::Split;
 use crate::{Error, Flags, Result, host_memory, limit};
-use busbw_collectives::Operation;
 use busbw_collectives::algorithms::Choice;
 use busbw_collectives::communicator::{Communicator, Options};
+use busbw_collectives::{Operation, Room};
 use busbw_launch::{ProcessGroup, Rendezvous};
 use busbw_model::{Collective, Datatype, HostMemory, RedOp};
 use busbw_transport::host::Host;
@@ -76,19 +76,19 @@ impl Cpu {
 
     /// Runs a small operation of the engine itself, in place.
     fn reduce_small(&mut self, values: &mut [f64], redop: RedOp) -> Result<()> {
+        // SAFETY: the slice outlives the communicator's use of it: where this fails, the rank leaves its job.
+        let room = unsafe { Room::new(values.as_mut_ptr().cast(), size_of_val(values)) };
         let operation = Operation {
             collective: Collective::AllReduce,
             datatype: Datatype::Double,
             redop,
             count: values.len(),
             root: 0,
-            send: values.as_ptr().cast(),
-            receive: values.as_mut_ptr().cast(),
+            send: room.data(),
+            receive: room,
             counts: &[],
         };
-        // SAFETY: the slice is both input and output, as an all-reduce in place has it.
-        unsafe { self.communicator.run(&operation)? };
-        Ok(())
+        Ok(self.communicator.run(&operation)?)
     }
 }
 
@@ -173,10 +173,8 @@ impl Backend for Cpu {
         Ok(Memory::new(buffer.as_ptr(), buffer.len(), Box::new(buffer)))
     }
 
-    unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
-        // SAFETY: passed on to the caller.
-        unsafe { self.communicator.run(operation)? };
-        Ok(())
+    fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
+        Ok(self.communicator.run(operation)?)
     }
 
     fn synchronize(&mut self) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A piece of memory and whatever must live as long as it.
 
+use busbw_collectives::Room;
 use std::any::Any;
 
 /// Memory that operations work on. It is freed with this value.
@@ -15,9 +16,13 @@ impl Memory {
         Memory { pointer, len, _owner: owner }
     }
 
-    /// The first byte.
-    pub fn pointer(&self) -> *mut u8 {
-        self.pointer
+    /// All of it.
+    ///
+    /// # Safety
+    /// The memory outlives all use of what is given.
+    pub unsafe fn room(&self) -> Room {
+        // SAFETY: `new` was told of as many bytes, and the caller keeps them.
+        unsafe { Room::new(self.pointer, self.len) }
     }
 
     /// How many bytes there are.

@@ -9,7 +9,7 @@ pub use memory::Memory;
 
 use crate::verify::OnDevice;
 use crate::{Error, Result};
-use busbw_collectives::Operation;
+use busbw_collectives::{Data, Operation, Room};
 use busbw_model::{Collective, Datatype, HostMemory, RedOp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,33 +133,24 @@ pub trait Backend {
     /// Memory that operations can work on, aligned to at least 64 bytes.
     fn alloc(&mut self, bytes: usize) -> Result<Memory>;
 
-    /// Copies into memory of this backend.
-    ///
-    /// # Safety
-    /// `to` has room for `from`, and no operation works on it.
-    unsafe fn write(&mut self, to: *mut u8, from: &[u8]) -> Result<()> {
-        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    /// Copies to the beginning of memory of this backend, on which no operation works.
+    fn write(&mut self, to: Room, from: &[u8]) -> Result<()> {
+        // SAFETY: the room has the bytes; memory that is not the host's needs its own implementation.
+        unsafe { to.take(from.len()).as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         Ok(())
     }
 
-    /// Zeros memory of this backend.
-    ///
-    /// # Safety
-    /// There are `bytes` bytes at `to`, and no operation works on them.
-    unsafe fn zero(&mut self, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
-        unsafe { std::ptr::write_bytes(to, 0, bytes) };
+    /// Zeros memory of this backend, on which no operation works.
+    fn zero(&mut self, to: Room) -> Result<()> {
+        // SAFETY: the room has the bytes; memory that is not the host's needs its own implementation.
+        unsafe { to.as_ptr().write_bytes(0, to.len()) };
         Ok(())
     }
 
-    /// Copies out of memory of this backend.
-    ///
-    /// # Safety
-    /// `from` holds as many bytes as `to`, and no operation works on them.
-    unsafe fn read(&mut self, from: *const u8, to: &mut [u8]) -> Result<()> {
-        // SAFETY: the caller's promise; memory that is not the host's needs its own implementation.
-        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+    /// Copies out of memory of this backend, from the beginning of `from`, on which no operation works.
+    fn read(&mut self, from: Data, to: &mut [u8]) -> Result<()> {
+        // SAFETY: the bytes are there; memory that is not the host's needs its own implementation.
+        unsafe { from.take(to.len()).as_ptr().copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
         Ok(())
     }
 
@@ -173,12 +164,9 @@ pub trait Backend {
         Ok(())
     }
 
-    /// Starts an operation, and may finish it.
-    ///
-    /// # Safety
-    /// The operation's pointers are into memory of this backend, large enough for it, and nobody else touches that
-    /// until [`Backend::synchronize`] returns.
-    unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()>;
+    /// Starts an operation, and may finish it. Its buffers are of this backend's memory, and nobody else touches them until
+    /// [`Backend::synchronize`] returns: the promise of who made them.
+    fn run(&mut self, operation: &Operation<'_>) -> Result<()>;
 
     /// Returns when every operation that was started is done here.
     fn synchronize(&mut self) -> Result<()>;

@@ -17,6 +17,7 @@ pub use layout::{Part, RankBuffers, Stream};
 
 use crate::Result;
 use crate::backend::Backend;
+use busbw_collectives::{Data as Bytes, Room};
 use busbw_model::{Datatype, RedOp};
 use element::{Recipe, decode, mix};
 
@@ -33,17 +34,11 @@ pub trait OnDevice {
     /// Takes over what the data of a sweep are made of.
     fn load(&mut self, tables: &Tables<'_>) -> Result<()>;
 
-    /// Puts parts of a repetition's data, one behind the other, where `to` points.
-    ///
-    /// # Safety
-    /// There is room for the parts, and no operation works on it.
-    unsafe fn fill(&mut self, parts: &[Part], repetition: u64, to: *mut u8) -> Result<()>;
+    /// Puts parts of a repetition's data, one behind the other, to the beginning of `to`, on which no operation works.
+    fn fill(&mut self, parts: &[Part], repetition: u64, to: Room) -> Result<()>;
 
-    /// How many elements are not what parts, one behind the other from `from` on, say.
-    ///
-    /// # Safety
-    /// There are as many elements, and no operation works on them.
-    unsafe fn count_wrong(&mut self, parts: &[Part], repetition: u64, from: *const u8) -> Result<u64>;
+    /// How many elements are not what parts, one behind the other from the beginning of `from` on, say.
+    fn count_wrong(&mut self, parts: &[Part], repetition: u64, from: Bytes) -> Result<u64>;
 }
 
 /// What the data of a sweep are made of. Empty is what the sweep does not need.
@@ -143,44 +138,34 @@ impl Data {
         }
     }
 
-    /// Puts parts, one behind the other, where `to` points.
-    ///
-    /// # Safety
-    /// As of [`Backend::write`], for the bytes of all parts together.
-    pub unsafe fn write(&mut self, backend: &mut dyn Backend, parts: &[Part], to: *mut u8) -> Result<()> {
+    /// Puts parts, one behind the other, to the beginning of `to`.
+    pub fn write(&mut self, backend: &mut dyn Backend, parts: &[Part], to: Room) -> Result<()> {
         if let Some(device) = backend.on_device() {
-            // SAFETY: the caller's promise.
-            return unsafe { device.fill(parts, self.repetition, to) };
+            return device.fill(parts, self.repetition, to);
         }
         let mut at = 0;
         let mut chunk = std::mem::take(&mut self.expected);
         for piece in parts.iter().flat_map(|part| pieces(*part, CHUNK / self.element)) {
             let bytes = piece.count * self.element;
             self.make(piece.stream, piece.start, &mut chunk[..bytes]);
-            // SAFETY: the pieces are those of the parts, for which the caller has promised room.
-            unsafe { backend.write(to.add(at), &chunk[..bytes])? };
+            backend.write(to.skip(at), &chunk[..bytes])?;
             at += bytes;
         }
         self.expected = chunk;
         Ok(())
     }
 
-    /// How many elements are not what parts, one behind the other from `from` on, say.
-    ///
-    /// # Safety
-    /// As of [`Backend::read`], for the bytes of all parts together.
-    pub unsafe fn count_wrong(&mut self, backend: &mut dyn Backend, parts: &[Part], from: *const u8) -> Result<u64> {
+    /// How many elements are not what parts, one behind the other from the beginning of `from` on, say.
+    pub fn count_wrong(&mut self, backend: &mut dyn Backend, parts: &[Part], from: Bytes) -> Result<u64> {
         if let Some(device) = backend.on_device() {
-            // SAFETY: the caller's promise.
-            return unsafe { device.count_wrong(parts, self.repetition, from) };
+            return device.count_wrong(parts, self.repetition, from);
         }
         let (mut at, mut wrong) = (0, 0);
         let (mut expected, mut found) = (std::mem::take(&mut self.expected), std::mem::take(&mut self.found));
         for piece in parts.iter().flat_map(|part| pieces(*part, CHUNK / self.element)) {
             let bytes = piece.count * self.element;
             self.make(piece.stream, piece.start, &mut expected[..bytes]);
-            // SAFETY: the pieces are those of the parts, which the caller has promised to be there.
-            unsafe { backend.read(from.add(at), &mut found[..bytes])? };
+            backend.read(from.skip(at), &mut found[..bytes])?;
             if expected[..bytes] != found[..bytes] {
                 wrong += self.compare(piece, &expected[..bytes], &found[..bytes]);
             }

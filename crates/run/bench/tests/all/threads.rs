@@ -113,13 +113,13 @@ impl Backend for Threads {
         let mut room = vec![0u64; bytes.div_ceil(size_of::<u64>())];
         Ok(Memory::new(room.as_mut_ptr().cast(), bytes, Box::new(room)))
     }
-    unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
+    fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
         self.operations += 1;
         if self.fault == Some(Fault::Fail { rank: self.rank, operation: self.operations }) {
             self.meeting.leave();
             return Err(Error::Job("rank 1 on hostb has died".into()));
         }
-        let sends = self.exchange(&[operation.send as usize], usize::to_le_bytes, usize::from_le_bytes)?;
+        let sends = self.exchange(&[operation.send.as_ptr() as usize], usize::to_le_bytes, usize::from_le_bytes)?;
         let sends: Vec<usize> = self.group.iter().map(|rank| sends[*rank][0]).collect();
         // SAFETY: every rank waits below until all have read, and its buffers are as large as the operation says.
         let result = unsafe { result(operation, self.rank(), &sends) };
@@ -129,7 +129,7 @@ impl Backend for Threads {
                 result[0] ^= 1;
             }
             // SAFETY: as above.
-            unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), operation.receive, result.len()) };
+            unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), operation.receive.as_ptr(), result.len()) };
         }
         self.barrier()
     }

@@ -1,6 +1,6 @@
 //! One operation, its buffers as nccl-tests lays them out, and what a plain computation gives.
 
-use crate::Operation;
+use crate::{Data, Operation, Room};
 use busbw_model::{Collective, Datatype, RedOp};
 
 /// What is tried.
@@ -58,7 +58,7 @@ fn get(datatype: Datatype, bytes: &[u8]) -> f64 {
 
 impl Case {
     /// The operation on these buffers.
-    pub(super) fn operation<'a>(&self, send: *const u8, receive: *mut u8, counts: &'a [usize]) -> Operation<'a> {
+    pub(super) fn operation<'a>(&self, send: Data, receive: Room, counts: &'a [usize]) -> Operation<'a> {
         let Case { collective, datatype, redop, count, root, .. } = *self;
         Operation { collective, datatype, redop, count, root, send, receive, counts }
     }
@@ -161,12 +161,16 @@ impl Work {
     }
 
     /// The operation on these buffers, as `rank`.
-    pub(super) fn operation<'a>(&'a mut self, case: &Case, _rank: usize, _ranks: usize) -> Operation<'a> {
-        let receive = self.result.as_mut_ptr().wrapping_add(self.result_at);
-        let send = match case.in_place {
-            true => self.result.as_ptr().wrapping_add(self.given_at),
-            false => self.given.as_ptr(),
+    pub(super) fn operation<'a>(&'a mut self, case: &Case, rank: usize, ranks: usize) -> Operation<'a> {
+        // SAFETY: the operation is over when this is borrowed again.
+        let (result, given) = unsafe {
+            let result = Room::new(self.result.as_mut_ptr(), self.result.len());
+            (result, Data::new(self.given.as_ptr(), self.given.len()))
         };
+        // Not a byte more than NCCL says, so that an algorithm that reaches further fails.
+        let taken = case.expected(rank, ranks).len() * case.datatype.size() as usize;
+        let receive = result.skip(self.result_at).take(taken);
+        let send = if case.in_place { result.data().skip(self.given_at).take(given.len()) } else { given };
         case.operation(send, receive, &self.counts)
     }
 

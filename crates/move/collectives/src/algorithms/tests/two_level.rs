@@ -7,13 +7,12 @@ use super::*;
 struct Host(MemoryMesh);
 
 impl HostCollectives for Host {
-    unsafe fn run(&mut self, op: &Operation<'_>) -> Result<()> {
+    fn run(&mut self, op: &Operation<'_>) -> Result<()> {
         let algorithm = match op.collective {
             Collective::Scatter | Collective::Gather => Algorithm::Pairwise,
             _ => Algorithm::Ring,
         };
-        // SAFETY: passed on to the caller.
-        unsafe { super::run(&mut self.0, algorithm, op) }
+        super::run(&mut self.0, algorithm, op)
     }
 }
 
@@ -36,8 +35,7 @@ fn check(layout: &Layout, delivery: Delivery, cases: &[Case]) {
         for case in cases {
             let mut work = Work::new(case, rank, ranks);
             let op = work.operation(case, rank, ranks);
-            // SAFETY: the buffers of `work` are as large as the collective needs.
-            let result = unsafe { two_level(layout, rank, &mut host, &mut rails, &op) };
+            let result = two_level(layout, rank, &mut host, &mut rails, &op);
             result.unwrap_or_else(|error| panic!("{case:?} on {layout:?}: {error}"));
             work.check(case, rank, ranks);
         }
@@ -78,8 +76,7 @@ fn a_layout_without_two_levels_is_refused() {
         let case = Case { collective, count: 4, ..Case::default() };
         let mut work = Work::new(&case, 0, 4);
         let op = work.operation(&case, 0, 4);
-        // SAFETY: as in `check`.
-        let error = unsafe { two_level(&layout, 0, &mut Host(host), &mut rails, &op) }.unwrap_err();
+        let error = two_level(&layout, 0, &mut Host(host), &mut rails, &op).unwrap_err();
         assert!(error.to_string().contains("cannot go by two levels"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! The transport over this host's loopback interface, both ends in one process.
 
+mod forged;
 mod listening;
 
 use super::*;

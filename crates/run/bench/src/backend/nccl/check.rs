@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::backend::nccl::failed;
 use crate::verify::{BLOCK, OnDevice, Part, STARTS, Stream as Kind, Tables};
+use busbw_collectives::{Data, Room};
 use busbw_gpu::cuda::{DeviceMemory, Function, Module, PinnedMemory, Stream};
 use busbw_gpu::nvrtc::Nvrtc;
 use busbw_model::Datatype;
@@ -77,15 +78,16 @@ impl Checker {
         u32::try_from(blocks).map_or(most, |blocks| blocks.min(most)).max(1)
     }
 
-    unsafe fn fill_part(&self, part: Part, repetition: u64, to: u64) -> Result<()> {
+    fn fill_part(&self, part: Part, repetition: u64, to: Room) -> Result<()> {
         let tables = self.tables()?;
         let element = tables.datatype.size() as usize;
+        let address = to.as_ptr() as u64;
         let Some(table) = tables.of(part.stream) else {
-            // SAFETY: the caller's promise.
-            return unsafe { self.stream.zero(to, part.count * element) }.map_err(failed);
+            // SAFETY: the room has the bytes.
+            return unsafe { self.stream.zero(address, to.len()) }.map_err(failed);
         };
         let mut arguments = Arguments {
-            memory: to,
+            memory: address,
             table: table.address(),
             bounds: 0,
             element: element as c_int,
@@ -96,15 +98,15 @@ impl Checker {
             source: part.stream.source(),
             counter: 0,
         };
-        // SAFETY: the parameters of busbw_fill in their order, and the caller's promise.
+        // SAFETY: the parameters of busbw_fill in their order; the room is as long as the part.
         unsafe { self.fill.launch(&self.stream, self.blocks(part), THREADS, &mut arguments.of_fill()) }.map_err(failed)
     }
 
-    unsafe fn count_part(&self, part: Part, repetition: u64, from: u64) -> Result<()> {
+    fn count_part(&self, part: Part, repetition: u64, from: Data) -> Result<()> {
         let tables = self.tables()?;
         let bounds = tables.bounds.as_ref().filter(|_| part.stream == Kind::Reduced);
         let mut arguments = Arguments {
-            memory: from,
+            memory: from.as_ptr() as u64,
             table: tables.of(part.stream).map_or(0, DeviceMemory::address),
             bounds: bounds.map_or(0, DeviceMemory::address),
             element: tables.datatype.size() as c_int,
@@ -115,7 +117,7 @@ impl Checker {
             source: part.stream.source(),
             counter: self.counter.address(),
         };
-        // SAFETY: the parameters of busbw_count_wrong in their order, and the caller's promise.
+        // SAFETY: the parameters of busbw_count_wrong in their order; the data are as long as the part.
         unsafe { self.count.launch(&self.stream, self.blocks(part), THREADS, &mut arguments.of_count()) }
             .map_err(failed)
     }
@@ -203,24 +205,23 @@ impl OnDevice for Checker {
         Ok(())
     }
 
-    unsafe fn fill(&mut self, parts: &[Part], repetition: u64, to: *mut u8) -> Result<()> {
-        let (element, mut at) = (self.tables()?.datatype.size() as usize, to as u64);
+    fn fill(&mut self, parts: &[Part], repetition: u64, to: Room) -> Result<()> {
+        let element = self.tables()?.datatype.size() as usize;
+        let mut at = 0;
         for part in parts.iter().filter(|part| part.count > 0) {
-            // SAFETY: the parts lie one behind the other, for which the caller has promised room.
-            unsafe { self.fill_part(*part, repetition, at)? };
-            at += (part.count * element) as u64;
+            self.fill_part(*part, repetition, to.skip(at).take(part.count * element))?;
+            at += part.count * element;
         }
         Ok(())
     }
 
-    unsafe fn count_wrong(&mut self, parts: &[Part], repetition: u64, from: *const u8) -> Result<u64> {
-        let (element, mut at) = (self.tables()?.datatype.size() as usize, from as u64);
+    fn count_wrong(&mut self, parts: &[Part], repetition: u64, from: Data) -> Result<u64> {
+        let (element, mut at) = (self.tables()?.datatype.size() as usize, 0);
         // SAFETY: the counter is the checker's own; so is the memory that it is copied to, until the wait is over.
         unsafe { self.stream.zero(self.counter.address(), self.counter.len()) }.map_err(failed)?;
         for part in parts.iter().filter(|part| part.count > 0) {
-            // SAFETY: the parts lie one behind the other, which the caller has promised to be there.
-            unsafe { self.count_part(*part, repetition, at)? };
-            at += (part.count * element) as u64;
+            self.count_part(*part, repetition, from.skip(at).take(part.count * element))?;
+            at += part.count * element;
         }
         // SAFETY: as above.
         unsafe { self.stream.copy_out(self.counter.address(), self.counted.bytes_mut()) }.map_err(failed)?;

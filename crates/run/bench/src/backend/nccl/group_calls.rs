@@ -2,7 +2,7 @@
 //! all of them, as one group.
 
 use crate::{Error, Result};
-use busbw_gpu::nccl::Nccl;
+use busbw_gpu::nccl::{Held, Nccl};
 use busbw_transport::Cancellation;
 use busbw_transport::wait::{Cores, Waiter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a rank wants to have called.
-pub type Call = Box<dyn FnOnce() -> busbw_gpu::Result<()> + Send>;
+/// What a rank wants to have called; gives what must be held until the group of calls has ended.
+pub type Call = Box<dyn FnOnce() -> busbw_gpu::Result<Option<Held>> + Send>;
 
 /// How often a thread that waits for NCCL looks at its cancellation.
 const LOOK: Duration = Duration::from_millis(20);
@@ -46,7 +46,14 @@ impl GroupCalls {
     }
 
     fn call_all(&self, calls: Vec<Call>) -> std::result::Result<(), String> {
-        let called = self.nccl.group(|| calls.into_iter().try_for_each(|call| call()));
+        let mut held = Vec::new();
+        let called = self.nccl.group(|| {
+            calls.into_iter().try_for_each(|call| {
+                held.extend(call()?);
+                Ok(())
+            })
+        });
+        drop(held);
         called.map_err(|error| error.to_string())
     }
 
@@ -82,7 +89,7 @@ impl Caller {
     pub fn once(&self, call: Call) -> Result<()> {
         self.meet(call, |_, calls| {
             let first = calls.into_iter().next();
-            Ok(first.map_or(Ok(()), |call| call()).map_err(|error| error.to_string()))
+            Ok(first.map_or(Ok(()), |call| call().map(drop)).map_err(|error| error.to_string()))
         })
     }
 

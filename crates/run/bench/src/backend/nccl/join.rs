@@ -140,7 +140,7 @@ fn begin(
         gpu.make_current()?;
         let pending = Communicator::join(&nccl, id, rank, nranks, &mut config(&nccl, policy))?;
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(pending);
-        Ok(())
+        Ok(None)
     });
     // End before the job's own time-out, whose message says less.
     caller.together_apart(join, flags.patience().map(|most| most - most / 10))?;

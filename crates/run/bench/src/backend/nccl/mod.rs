@@ -18,7 +18,7 @@ use crate::backend::cpu::Cpu;
 use crate::backend::{Backend, Device, How, JobBackend, Library, Memory, NicBytes};
 use crate::verify::{OnDevice, premul_scalar};
 use crate::{Error, Result};
-use busbw_collectives::Operation;
+use busbw_collectives::{Data, Operation, Room};
 use busbw_gpu::cuda::{Event, Graph, Stream};
 use busbw_gpu::nccl::{Communicator, Feature};
 use busbw_model::{Datatype, RedOp};
@@ -78,7 +78,11 @@ impl Parts {
     /// Runs calls that may block in NCCL. When they fail, the communicator ends: nothing on the GPU then waits for others, so
     /// that its memory can be freed.
     fn in_nccl<T>(&self, calls: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.guard.during(calls).inspect_err(|_| self.communicator.abort())
+        // What is queued in a group is used until the group has ended.
+        let held = self.communicator.hold().map_err(failed)?;
+        let called = self.guard.during(calls);
+        drop(held);
+        called.inspect_err(|_| self.communicator.abort())
     }
 
     /// A call that is the same for a whole group of ranks: made once, by the first.
@@ -86,7 +90,7 @@ impl Parts {
         if self.caller.is_alone() {
             return self.in_nccl(|| call().map_err(failed));
         }
-        self.in_nccl(|| self.caller.once(Box::new(call)))
+        self.in_nccl(|| self.caller.once(Box::new(move || call().map(|()| None))))
     }
 
     /// NCCL's reduction, made for this rank where it is `mulsum`.
@@ -100,19 +104,22 @@ impl Parts {
         Ok(made)
     }
 
-    /// # Safety
-    /// As of [`Backend::run`].
-    unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
+    fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
+        operation.check_buffers(self.rank, self.communicator.nranks())?;
         let redop = self.redop(operation.redop, operation.datatype)?;
         let part = Part::new((&self.communicator, &self.stream), self.rank, operation, redop);
         for step in 0..operation::steps(operation.collective, self.communicator.nranks()) {
             if self.caller.is_alone() {
-                // SAFETY: the caller's promise.
+                // SAFETY: the buffers hold what the operation needs, and are there until it is done.
                 self.in_nccl(|| unsafe { part.queue(step) }.map_err(failed))?;
             } else {
                 let part = part.clone();
-                // SAFETY: the caller's promise.
-                let call = Box::new(move || unsafe { part.queue(step) });
+                let call = Box::new(move || {
+                    let held = part.communicator.hold()?;
+                    // SAFETY: as above.
+                    unsafe { part.queue(step)? };
+                    Ok(Some(held))
+                });
                 self.in_nccl(|| self.caller.together(call))?;
                 // The calls of the others are for other GPUs.
                 self.stream.gpu().make_current().map_err(failed)?;
@@ -231,20 +238,20 @@ impl Backend for Nccl {
         parts.in_nccl(|| memory::alloc(parts.memory, &parts.communicator, parts.stream.gpu(), bytes).map_err(failed))
     }
 
-    unsafe fn write(&mut self, to: *mut u8, from: &[u8]) -> Result<()> {
-        // SAFETY: the caller's promise; the bytes live until the wait is over.
-        unsafe { self.parts.stream.copy_in(to as u64, from) }.map_err(failed)?;
+    fn write(&mut self, to: Room, from: &[u8]) -> Result<()> {
+        // SAFETY: the room has the bytes, and both are there until the wait is over.
+        unsafe { self.parts.stream.copy_in(to.take(from.len()).as_ptr() as u64, from) }.map_err(failed)?;
         self.parts.stream.wait().map_err(failed)
     }
 
-    unsafe fn zero(&mut self, to: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.parts.stream.zero(to as u64, bytes) }.map_err(failed)
+    fn zero(&mut self, to: Room) -> Result<()> {
+        // SAFETY: the room has the bytes.
+        unsafe { self.parts.stream.zero(to.as_ptr() as u64, to.len()) }.map_err(failed)
     }
 
-    unsafe fn read(&mut self, from: *const u8, to: &mut [u8]) -> Result<()> {
-        // SAFETY: the caller's promise; the bytes live until the wait is over.
-        unsafe { self.parts.stream.copy_out(from as u64, to) }.map_err(failed)?;
+    fn read(&mut self, from: Data, to: &mut [u8]) -> Result<()> {
+        // SAFETY: the bytes are there, and both are until the wait is over.
+        unsafe { self.parts.stream.copy_out(from.take(to.len()).as_ptr() as u64, to) }.map_err(failed)?;
         self.parts.stream.wait().map_err(failed)
     }
 
@@ -258,9 +265,8 @@ impl Backend for Nccl {
         self.parts.once_for_group(move || nccl.group_end())
     }
 
-    unsafe fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.parts.run(operation) }
+    fn run(&mut self, operation: &Operation<'_>) -> Result<()> {
+        self.parts.run(operation)
     }
 
     fn synchronize(&mut self) -> Result<()> {

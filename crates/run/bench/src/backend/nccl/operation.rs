@@ -79,8 +79,8 @@ impl Part {
             rank,
             collective: operation.collective,
             buffers: Buffers {
-                send: operation.send,
-                receive: operation.receive,
+                send: operation.send.as_ptr(),
+                receive: operation.receive.as_ptr(),
                 count: operation.count,
                 datatype: datatype(operation.datatype),
             },

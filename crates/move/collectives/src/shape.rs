@@ -5,20 +5,20 @@ use busbw_model::Collective;
 
 /// A run of bytes that one rank gives to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Where it begins in the giver's send buffer.
-    pub(super) from: usize,
+    pub(crate) from: usize,
     /// Where it goes in the taker's receive buffer.
-    pub(super) to: usize,
-    pub(super) bytes: usize,
+    pub(crate) to: usize,
+    pub(crate) bytes: usize,
 }
 
 /// The geometry of an operation among `size` ranks. Rank `taker` takes at most one piece from each rank: copied, or
 /// combined with those of the others.
 #[derive(Clone, Copy)]
-pub(super) struct Shape<'a> {
-    pub(super) collective: Collective,
-    pub(super) size: usize,
+pub(crate) struct Shape<'a> {
+    pub(crate) collective: Collective,
+    pub(crate) size: usize,
     element: usize,
     bytes: usize,
     root: usize,
@@ -26,7 +26,7 @@ pub(super) struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    pub(super) fn of(operation: &Operation<'a>, size: usize) -> Self {
+    pub(crate) fn of(operation: &Operation<'a>, size: usize) -> Self {
         Shape {
             collective: operation.collective,
             size,
@@ -38,29 +38,29 @@ impl<'a> Shape<'a> {
     }
 
     /// Whether the pieces that a rank takes are combined into one.
-    pub(super) fn reduces(&self) -> bool {
+    pub(crate) fn reduces(&self) -> bool {
         self.collective.reduces()
     }
 
     /// Whether a rank gives each taker a piece of its own; else all takers take the same.
-    pub(super) fn personal(&self) -> bool {
+    pub(crate) fn personal(&self) -> bool {
         use Collective::{AllToAll, AllToAllV, ReduceScatter, Scatter};
         matches!(self.collective, ReduceScatter | Scatter | AllToAll | AllToAllV)
     }
 
     /// Whether it can happen that a rank overwrites what another has yet to read when it operates in place.
-    pub(super) fn collides_in_place(&self) -> bool {
+    pub(crate) fn collides_in_place(&self) -> bool {
         use Collective::{AllToAll, AllToAllV, SendRecv};
         matches!(self.collective, AllToAll | AllToAllV | SendRecv)
     }
 
     /// The only rank that gives, where there is one.
-    pub(super) fn only_giver(&self) -> Option<usize> {
+    pub(crate) fn only_giver(&self) -> Option<usize> {
         matches!(self.collective, Collective::Broadcast | Collective::Scatter).then_some(self.root)
     }
 
     /// The piece that `taker` takes from `giver`.
-    pub(super) fn piece(&self, giver: usize, taker: usize) -> Option<Piece> {
+    pub(crate) fn piece(&self, giver: usize, taker: usize) -> Option<Piece> {
         let (bytes, root) = (self.bytes, self.root);
         let piece = |from, to| Some(Piece { from, to, bytes });
         match self.collective {
@@ -88,7 +88,7 @@ impl<'a> Shape<'a> {
     }
 
     /// Bytes of the longest piece.
-    pub(super) fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         match self.collective {
             Collective::AllToAllV => self.counts.iter().max().map_or(0, |most| most * self.element),
             _ => self.bytes,
@@ -96,20 +96,20 @@ impl<'a> Shape<'a> {
     }
 
     /// Bytes of `rank`'s send buffer that the operation reads.
-    pub(super) fn send_bytes(&self, rank: usize) -> usize {
+    pub(crate) fn send_bytes(&self, rank: usize) -> usize {
         // The last taker's piece lies last, where takers have pieces of their own.
         let piece = (0..self.size).rev().find_map(|taker| self.piece(rank, taker));
         piece.map_or(0, |piece| piece.from + piece.bytes)
     }
 
     /// Bytes of `rank`'s receive buffer that the operation writes.
-    pub(super) fn receive_bytes(&self, rank: usize) -> usize {
+    pub(crate) fn receive_bytes(&self, rank: usize) -> usize {
         let piece = (0..self.size).rev().find_map(|giver| self.piece(giver, rank));
         piece.map_or(0, |piece| piece.to + piece.bytes)
     }
 
     /// Share number `rank` of `bytes`, as offset and length: whole cache lines of whole elements.
-    pub(super) fn share(&self, bytes: usize, rank: usize) -> (usize, usize) {
+    pub(crate) fn share(&self, bytes: usize, rank: usize) -> (usize, usize) {
         let share = bytes.div_ceil(self.size).next_multiple_of(Self::LINE);
         let start = (rank * share).min(bytes);
         (start, share.min(bytes - start))
