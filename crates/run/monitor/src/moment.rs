@@ -2,7 +2,7 @@
 
 use crate::alerts::Alert;
 use crate::known::Quantity;
-use busbw_probe::counters::{Gpu, Job, QueuePairs};
+use busbw_probe::counters::{GpuCounters, Job, QueuePairs};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Moment {
     /// The host as a whole.
     pub host: HostLoad,
     /// GPUs, in the driver's order.
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<GpuCounters>,
     /// Who owns queue pairs.
     pub owners: Vec<Owner>,
     /// Programs that move data on purpose.

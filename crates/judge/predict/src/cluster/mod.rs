@@ -3,6 +3,7 @@
 //! Every bandwidth is per direction. All nodes are alike.
 
 use busbw_model::{Collective, GBps, PathType};
+use hardware::GpuProduct;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -78,13 +79,27 @@ impl Cluster {
     }
 }
 
-/// A GPU.
+/// The GPUs of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
     /// As described: `NVIDIA H20`.
     pub name: String,
-    /// Its generation.
+    /// Their generation.
     pub generation: Generation,
+    /// What they are sold as; not known where only a generation was stated.
+    product: Option<&'static GpuProduct>,
+}
+
+impl Gpu {
+    /// GPUs of which nothing is known but a generation.
+    pub fn new(name: &str, generation: Generation) -> Self {
+        Gpu { name: name.to_owned(), generation, product: None }
+    }
+
+    /// GPUs of a product, by the name that was told.
+    fn of(product: &'static GpuProduct, name: &str) -> Self {
+        Gpu { name: name.to_owned(), generation: product.generation, product: Some(product) }
+    }
 }
 
 /// Generations of NVIDIA's GPUs, by compute capability, oldest first; AMD's before them, which lack what these brought.

@@ -50,18 +50,18 @@ impl Device {
     ///
     /// # Errors
     /// The driver's: a GPU in exclusive use, or without memory.
-    pub fn open(&self) -> Result<Gpu> {
+    pub fn open(&self) -> Result<Context> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the pointer is to a value that lives through the call.
         let code = unsafe { (self.cuda.api.context_retain)(&mut context, self.raw) };
         self.cuda.checked("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Gpu(Arc::new(Primary { device: self.clone(), context })))
+        Ok(Context(Arc::new(Primary { device: self.clone(), context })))
     }
 }
 
 /// A GPU's primary context, held. Clones hold the same.
 #[derive(Clone)]
-pub struct Gpu(pub(super) Arc<Primary>);
+pub struct Context(pub(super) Arc<Primary>);
 
 /// What is given back when the last holder goes.
 pub(super) struct Primary {
@@ -81,7 +81,7 @@ impl Drop for Primary {
     }
 }
 
-impl Gpu {
+impl Context {
     /// Which GPU it is.
     pub fn device(&self) -> &Device {
         &self.0.device

@@ -4,7 +4,7 @@ use super::{Over, Screen, congested, lost, panes, sum};
 use crate::known::Quantity;
 use crate::moment::{Moment, Row};
 use crate::time::time_of_day;
-use busbw_probe::counters::Gpu;
+use busbw_probe::counters::GpuCounters;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -266,7 +266,7 @@ fn loads(moment: &Moment) -> Line<'static> {
         format!("TCP sent again {:.2}%", host.tcp_retransmitted_pct.unwrap_or(0.0)),
     ];
     if !moment.gpus.is_empty() {
-        let share = |gpu: &Gpu| gpu.busy_pct.map_or("?".to_owned(), |busy| busy.to_string());
+        let share = |gpu: &GpuCounters| gpu.busy_pct.map_or("?".to_owned(), |busy| busy.to_string());
         let busy: Vec<String> = moment.gpus.iter().map(share).collect();
         parts.push(format!("GPU {}%", busy.join(" ")));
     }

@@ -3,7 +3,7 @@
 
 use super::view::LineView;
 use busbw_model::{
-    DiagLine, DiagTag, InspectorRun, Machine, ProcessGroup, RasCommunicator, RasProcess, RasReport, Run, Told,
+    DiagLine, DiagTag, FactLine, InspectorRun, NodeFacts, ProcessGroup, RasCommunicator, RasProcess, RasReport, Run,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub(super) struct OtherEvidence<'a> {
 impl<'a> OtherEvidence<'a> {
     /// Everything there is; `None` for a run without such evidence.
     pub(super) fn of(run: &'a Run) -> Option<Self> {
-        let told = run.machines.iter().flat_map(|machine| machine.told.iter().map(move |told| (machine, told)));
+        let told = run.machines.iter().flat_map(|machine| machine.lines.iter().map(move |told| (machine, told)));
         let evidence = OtherEvidence {
             ras: run.ras_reports.iter().map(|report| RasView::new(run, report)).collect(),
             diagnostics: run.diagnostics.iter().map(|line| DiagView::new(run, line)).collect(),
@@ -110,8 +110,8 @@ struct FactView<'a> {
 }
 
 impl<'a> FactView<'a> {
-    fn new(run: &'a Run, machine: &'a Machine, told: &'a Told) -> Self {
-        let host = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty());
+    fn new(run: &'a Run, machine: &'a NodeFacts, told: &'a FactLine) -> Self {
+        let host = Some(machine.host.as_str()).filter(|host| !host.is_empty());
         FactView { line: LineView::of(run, &told.source), host, device: &told.device, command: told.command }
     }
 }

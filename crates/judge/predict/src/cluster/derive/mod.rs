@@ -7,9 +7,10 @@ mod network;
 mod size;
 mod xml;
 
+use super::Gpu;
 use super::complete::complete;
-use super::facts::{CpuFacts, Facts, GpuFacts, LinkFacts};
-use super::hardware::Machine;
+use super::facts::{CpuFacts, Facts, LinkFacts};
+use super::hardware::MachineProduct;
 use super::{Cluster, environment};
 use busbw_model::{Run, TransportKind};
 pub(super) use host::{HostClues, clues as host};
@@ -60,7 +61,7 @@ pub(super) fn force_rings(run: &Run, cluster: &mut Cluster) {
 }
 
 /// The GPUs that a run names, or that its links give away, with the machine where that is told too.
-pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
+pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(Gpu, Option<&'static MachineProduct>), Underivable> {
     gpu::read(run, &host(run), gpus, &mut Vec::new())
 }
 
@@ -74,8 +75,8 @@ pub(super) fn facts(
     run: &Run,
     host: &HostClues,
     size: Size,
-    gpu: GpuFacts,
-    machine: Option<&'static Machine>,
+    gpu: Gpu,
+    machine: Option<&'static MachineProduct>,
 ) -> Facts {
     let mut notes = Vec::new();
     let network = network::read(run, host, &size, machine, &mut notes);
