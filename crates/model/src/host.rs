@@ -1,6 +1,5 @@
 //! What an input tells of a machine, and the lines that tell it.
 
-use crate::node::NodeFacts;
 use crate::place::SourceLine;
 use serde::{Deserialize, Serialize};
 
@@ -15,14 +14,6 @@ pub struct FactLine {
     pub command: &'static str,
     /// The line.
     pub source: SourceLine,
-}
-
-impl NodeFacts {
-    /// The lines that tell an item: of one device, or of every device without one.
-    pub fn lines_of<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a FactLine> {
-        let is_about = move |line: &&FactLine| line.item == item && device.is_none_or(|device| line.device == device);
-        self.lines.iter().filter(is_about)
-    }
 }
 
 /// Speed and width of a PCIe link.

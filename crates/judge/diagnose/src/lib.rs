@@ -14,6 +14,7 @@ mod curve;
 mod data;
 mod ends;
 mod expectation;
+mod findings;
 mod interfaces;
 pub mod labelled;
 mod lines;

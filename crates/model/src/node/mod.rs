@@ -169,6 +169,12 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
+    /// The lines that tell an item: of one device, or of every device without one.
+    pub fn lines_of<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a FactLine> {
+        let is_about = move |line: &&FactLine| line.item == item && device.is_none_or(|device| line.device == device);
+        self.lines.iter().filter(is_about)
+    }
+
     /// Whether NVLink is meant to join the GPUs: some link is up, or there are several GPUs and NVSwitches. GPUs on PCIe
     /// cards have links too, which are all down without a bridge (github.com/NVIDIA/NVSentinel/pull/1481).
     pub fn is_joined_by_nvlink(&self) -> bool {

@@ -1,8 +1,8 @@
 //! A moment as a line of JSON: schema `busbw.monitor/1`. `docs/schema` is made from the types that are written
 //! (`BUSBW_BLESS=1 cargo test -p busbw-monitor json`).
 
-use crate::alerts::Alert;
 use crate::known::Quantity;
+use crate::moment::Alert;
 use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 use crate::time::rfc3339;
 use busbw_model::answer::{self, Answer, Document};

@@ -1,7 +1,8 @@
 //! Makes moments of samples: what moved since the sample before, and how fast.
 
-use crate::alerts::{Alert, AlertLog, Thresholds};
+use crate::alerts::{AlertLog, Thresholds};
 use crate::known::{Counter, Family, Known, Quantity};
+use crate::moment::Alert;
 use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 use busbw_probe::counters::{Bond, Counters, HostCounters, Interface, Port, QueuePairs, Sample};
 use std::collections::{BTreeMap, HashMap};

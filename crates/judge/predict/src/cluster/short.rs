@@ -1,9 +1,9 @@
 //! The short form: the facts that people publish with a measurement, in their own words.
 
 use super::Gpu;
-use super::description::DescriptionError;
 use super::facts::{CpuFacts, Facts, NetworkFacts, StatedTransport};
 use super::hardware::{GpuProduct, HARDWARE, MachineProduct, usual_places};
+use super::section::DescriptionError;
 use super::section::{Section, Stated};
 use super::vocabulary::{self, LinkText};
 use super::words::Words;

@@ -1,7 +1,7 @@
 //! A GPU: what it is, and its primary context.
 
+use super::Cuda;
 use super::api::{Handle, RawDevice, attribute};
-use super::{Cuda, Stream};
 use crate::Result;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
@@ -111,13 +111,5 @@ impl Context {
         // SAFETY: the pointers are to values that live through the call.
         self.cuda().checked("cuMemGetInfo", unsafe { (self.cuda().api.memory_info)(&mut free, &mut total) })?;
         Ok((free as u64, total as u64))
-    }
-
-    /// A stream of this GPU.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn stream(&self) -> Result<Stream> {
-        Stream::new(self)
     }
 }

@@ -17,7 +17,11 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(super) fn new(gpu: &Context) -> Result<Self> {
+    /// A stream of a GPU.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(gpu: &Context) -> Result<Self> {
         gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointer is to a value that lives through the call.

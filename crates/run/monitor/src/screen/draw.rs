@@ -1,5 +1,6 @@
 //! Draws the screen: title, load, ports, and the panes below.
 
+use super::panes::count;
 use super::{Over, Screen, congested, lost, panes, sum};
 use crate::known::Quantity;
 use crate::moment::{Moment, Row};
@@ -233,18 +234,6 @@ fn name(row: &Row) -> Span<'static> {
 
 fn gbit(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.3}"))
-}
-
-/// A count in at most six characters.
-pub fn count(rate: Option<f64>) -> String {
-    match rate {
-        None => "-".to_owned(),
-        Some(rate) if rate >= 1e9 => format!("{:.1}G", rate / 1e9),
-        Some(rate) if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
-        Some(rate) if rate >= 1e4 => format!("{:.1}k", rate / 1e3),
-        Some(rate) if rate > 0.0 && rate < 1.0 => format!("{rate:.2}"),
-        Some(rate) => format!("{rate:.0}"),
-    }
 }
 
 fn marked(rate: Option<f64>, color: Color) -> Span<'static> {

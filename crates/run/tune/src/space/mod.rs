@@ -84,10 +84,11 @@ impl Space {
     /// # Errors
     /// There is none, or the file is no space.
     pub fn open(name: &str) -> Result<Self, SpaceError> {
-        match builtin::open(name) {
-            Some(space) => Ok(space),
-            None => toml::read(name),
+        let mut space = builtin::open(name).map_or_else(|| toml::read(name), Ok)?;
+        for variable in space.variables.iter_mut().filter(|variable| variable.limits == Limits::default()) {
+            variable.limits = builtin::limits(&variable.name);
         }
+        Ok(space)
     }
 
     /// Adds a variable written as `NAME=1,2,4`. A variable that is there gets these values instead.

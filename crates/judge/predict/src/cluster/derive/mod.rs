@@ -13,7 +13,7 @@ use super::facts::{CpuFacts, Facts, LinkFacts};
 use super::hardware::MachineProduct;
 use super::{Cluster, environment};
 use busbw_model::{Run, TransportKind};
-pub(super) use host::{HostClues, clues as host};
+pub(super) use host::HostClues;
 pub(super) use size::Size;
 use std::collections::BTreeMap;
 
@@ -49,6 +49,17 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
     let mut cluster = complete(facts);
     force_rings(run, &mut cluster);
     Ok(cluster)
+}
+
+/// Puts together what XML, matrix, NCCL's own dump and its graphs tell; what comes first in this order counts.
+pub(super) fn host(run: &Run) -> HostClues {
+    let sources = [
+        run.topo_xmls.first().map(xml::clues),
+        run.topo_matrices.iter().max_by_key(|matrix| matrix.devices.len()).map(matrix::clues),
+        run.system_dumps.first().map(host::dump),
+        Some(host::graphs(run)),
+    ];
+    sources.into_iter().flatten().fold(HostClues::default(), HostClues::or)
 }
 
 /// Takes rings for forced where the log shows nothing else.

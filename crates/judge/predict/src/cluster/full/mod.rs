@@ -6,10 +6,10 @@ mod fabric;
 mod links;
 mod network;
 
-use super::description::DescriptionError;
 use super::facts::{CpuFacts, Facts};
 use super::hardware::{GpuProduct, HARDWARE, MachineProduct};
 use super::rate::Unit;
+use super::section::DescriptionError;
 use super::section::{Section, Stated};
 use super::words::Words;
 use super::{CpuVendor, Generation, Gpu, environment};

@@ -54,7 +54,7 @@ fn connect(engine: &mut Cpu, thread: usize, flags: &Flags, process: &Process) ->
     let gpu = process.device(seen.device, thread)?.open().map_err(failed)?;
     gpu.make_current().map_err(failed)?;
     let ranks_on_gpu = count_sharing(engine, &gpu, flags)?;
-    let stream = if flags.stream_null > 0 { Stream::null(&gpu) } else { gpu.stream().map_err(failed)? };
+    let stream = if flags.stream_null > 0 { Stream::null(&gpu) } else { Stream::new(&gpu).map_err(failed)? };
     let stream = Arc::new(stream);
     let (rank, nranks) = (engine.rank(), engine.nranks());
     let id = share_id(engine, process, seen.group, rank)?;

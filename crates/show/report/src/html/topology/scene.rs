@@ -2,7 +2,7 @@
 
 use super::wiring::{NvLinks, Wiring};
 use crate::words;
-use busbw_model::{Communicator, DeviceKind, Gpu, Rank, Run};
+use busbw_model::{Communicator, Gpu, Rank, Run};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What stays legible.
@@ -172,11 +172,6 @@ fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Gpu>)>
 fn devices_by_node(run: &Run) -> Vec<(Option<u32>, Vec<Gpu>)> {
     let nodes = (0u32..).zip(&run.nodes).filter(|(_, node)| !node.gpus.is_empty());
     nodes.map(|(index, node)| (Some(index), node.gpus.clone())).collect()
-}
-
-/// The names of a matrix's devices of a kind; those of NICs as NCCL writes them.
-pub(super) fn device_names(matrix: &busbw_model::TopoMatrix, kind: DeviceKind) -> Vec<String> {
-    matrix.of_kind(kind).map(|device| device.hca.clone().unwrap_or_else(|| device.name.clone())).collect()
 }
 
 #[cfg(test)]
