@@ -94,5 +94,5 @@ pub use torch::{
     CollectiveMismatch, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
-pub use tuning::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
+pub use tuning::{Measured, Setting, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 pub use units::{Bytes, GBps, Micros, ParseBytesError, counted, gbit};
