@@ -102,7 +102,7 @@ fn three_levels(gpus: u32) -> Cluster {
     Cluster {
         nodes: (gpus / PER_NODE) as usize,
         gpus_per_node: PER_NODE as usize,
-        gpu: Gpu { name: "NVIDIA H100".to_string(), generation: Generation::Hopper },
+        gpu: Gpu::new("NVIDIA H100", Generation::Hopper),
         links: GpuLinks::NvSwitch { per_gpu: GBps(450.0), domain: PER_NODE as usize, nvls: true },
         cpu: Cpu { vendor: CpuVendor::Intel, sockets: 2, socket_link: GBps(40.0) },
         nics: Some(Nics {

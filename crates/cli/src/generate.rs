@@ -1,6 +1,6 @@
 //! Shell completions and man pages, made from the flags.
 
-use crate::cli::Cli;
+use crate::command::Cli;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::{self, Write};

@@ -6,6 +6,7 @@ mod accelerate;
 mod bench;
 mod check;
 mod cli;
+mod command;
 mod compare;
 mod described;
 mod doctor;
@@ -26,6 +27,7 @@ mod values;
 mod verbs;
 
 use clap::FromArgMatches;
+use command::{Cli, Command};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -50,24 +52,24 @@ fn run() -> Result<ExitCode, String> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard).map_err(|error| error.to_string())?;
     let matches = verbs::matches();
     output::refuse_inputs(&matches)?;
-    let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match &cli.command {
-        cli::Command::Explain(flags) => explain::run(flags),
-        cli::Command::Check(flags) => check::run(flags),
-        cli::Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
-        cli::Command::Compare(flags) => compare::run(flags),
-        cli::Command::Accelerate(flags) => accelerate::run(flags),
-        cli::Command::Tune(flags) => tune::run(flags),
-        cli::Command::Predict(flags) => predict::run(flags),
-        cli::Command::Simulate(flags) => simulate::run(flags),
-        cli::Command::Link(flags) => link::run(flags),
-        cli::Command::Monitor(flags) => monitor::run(flags),
-        cli::Command::Plugin(plugin::Plugin { verb: plugin::Verb::Check(flags) }) | cli::Command::Net(flags) => {
+        Command::Explain(flags) => explain::run(flags),
+        Command::Check(flags) => check::run(flags),
+        Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
+        Command::Compare(flags) => compare::run(flags),
+        Command::Accelerate(flags) => accelerate::run(flags),
+        Command::Tune(flags) => tune::run(flags),
+        Command::Predict(flags) => predict::run(flags),
+        Command::Simulate(flags) => simulate::run(flags),
+        Command::Link(flags) => link::run(flags),
+        Command::Monitor(flags) => monitor::run(flags),
+        Command::Plugin(plugin::Plugin { verb: plugin::Verb::Check(flags) }) | Command::Net(flags) => {
             plugin::check(flags)
         }
-        cli::Command::Rules(flags) => rules::run(flags),
-        cli::Command::Doctor(flags) => doctor::run(flags),
-        cli::Command::Completions { shell } => generate::completions(*shell),
-        cli::Command::Man { directory } => generate::man(directory.as_deref()),
+        Command::Rules(flags) => rules::run(flags),
+        Command::Doctor(flags) => doctor::run(flags),
+        Command::Completions { shell } => generate::completions(*shell),
+        Command::Man { directory } => generate::man(directory.as_deref()),
     }
 }

@@ -1,6 +1,6 @@
 //! What `busbw` alone and `busbw --help` open with: the subcommands by what they are for, the five verbs first.
 
-use crate::cli::Cli;
+use crate::command::Cli;
 use clap::{ArgMatches, CommandFactory};
 use std::fmt::Write;
 

@@ -1,5 +1,6 @@
 //! Communicators: their ranks, rings, trees and the edges between ranks.
 
+use crate::cluster::Node;
 use crate::place::Place;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -371,10 +372,10 @@ impl Communicator {
         self.ranks.get(&rank).and_then(|r| r.node)
     }
 
-    /// The hosts of its ranks, each once, in the order of ranks.
-    pub fn hosts<'a>(&self, run: &'a crate::Run) -> Vec<&'a str> {
+    /// The hosts of its ranks, each once, in the order of ranks; `nodes` are the run's.
+    pub fn hosts<'a>(&self, nodes: &'a [Node]) -> Vec<&'a str> {
         let mut seen = HashSet::new();
-        let nodes = self.ranks.values().filter_map(|rank| run.nodes.get(rank.node? as usize));
+        let nodes = self.ranks.values().filter_map(|rank| nodes.get(rank.node? as usize));
         nodes.map(|node| node.host.as_str()).filter(|host| seen.insert(*host)).collect()
     }
 

@@ -1,23 +1,11 @@
-//! What an input tells of a machine: its facts, and the lines that tell them.
+//! What an input tells of a machine, and the lines that tell it.
 
-use crate::node::NodeFacts;
-use crate::place::{Place, SourceLine};
+use crate::place::SourceLine;
 use serde::{Deserialize, Serialize};
-
-/// A machine as the input knows it: whole, as `busbw check` saved it, or in parts, as commands of the system tell it.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Machine {
-    /// What is known. [`NodeFacts::partial`] where commands told it: then only what is in `told` was looked at.
-    pub facts: NodeFacts,
-    /// Where saved facts begin.
-    pub saved: Option<Place>,
-    /// The lines of commands, in order.
-    pub told: Vec<Told>,
-}
 
 /// A line that tells a fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct FactLine {
     /// What it is about: `mlx5_0/1` (port 1), `eth0`, `GPU 0`, `0000:17:00.0`; empty for the host itself.
     pub device: String,
     /// What is judged by it, in the words of [`crate::CheckItem::item`]; empty where nothing is judged by it alone.
@@ -26,14 +14,6 @@ pub struct Told {
     pub command: &'static str,
     /// The line.
     pub source: SourceLine,
-}
-
-impl Machine {
-    /// The lines that tell an item: of one device, or of every device without one.
-    pub fn lines<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a Told> {
-        let is_about = move |told: &&Told| told.item == item && device.is_none_or(|device| told.device == device);
-        self.told.iter().filter(is_about)
-    }
 }
 
 /// Speed and width of a PCIe link.

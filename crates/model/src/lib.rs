@@ -61,7 +61,7 @@ pub use finding::{
     Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement,
     SavedFinding, Severity, Subject, Verdict,
 };
-pub use host::{LinkLayer, Machine, PcieLink, Told};
+pub use host::{FactLine, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
 pub use nccl::{
@@ -94,5 +94,5 @@ pub use torch::{
     CollectiveMismatch, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
-pub use tuning::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
+pub use tuning::{Measured, Setting, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 pub use units::{Bytes, GBps, Micros, ParseBytesError, counted, gbit};

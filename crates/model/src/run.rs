@@ -5,10 +5,10 @@ use crate::communicator::Communicator;
 use crate::diagnostics::DiagLine;
 use crate::end::RankEnd;
 use crate::finding::SavedFinding;
-use crate::host::Machine;
 use crate::inspector::InspectorRun;
 use crate::link::LinkRun;
 use crate::nccl::NcclLog;
+use crate::node::NodeFacts;
 use crate::place::{Place, SourceLine};
 use crate::ras::RasReport;
 use crate::rdma::{PerfTest, RdmaCheckItem, RdmaSample};
@@ -64,7 +64,7 @@ pub struct Run {
     /// PyTorch's process groups, put together from watchdogs and flight recorders of all ranks.
     pub process_groups: Vec<ProcessGroup>,
     /// What is known of the machines: saved facts, and what commands of the system tell.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<NodeFacts>,
     /// How processes ended, in order.
     pub ends: Vec<RankEnd>,
     /// Stacks of threads.

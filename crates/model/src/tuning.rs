@@ -47,13 +47,20 @@ pub struct TunedVariable {
     pub values: Vec<String>,
 }
 
+/// A combination of values. Empty: everything is left as it is, which is the default.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Setting {
+    /// Names and values, in the order of the space.
+    pub assignments: Vec<(String, String)>,
+}
+
 /// A setting and what its trials gave.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TunedSetting {
     /// Names and values; empty for the default, which leaves everything as it is.
     #[serde(rename = "settings", serialize_with = "by_name")]
     #[schemars(with = "BTreeMap<String, String>")]
-    pub assignments: Vec<(String, String)>,
+    pub setting: Setting,
     /// Trials that gave a value.
     pub rounds: usize,
     /// Trials that failed or ran out of time.
@@ -71,8 +78,8 @@ pub struct TunedSetting {
     pub standing: TunedStanding,
 }
 
-fn by_name<S: Serializer>(assignments: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
-    assignments.iter().map(|(name, value)| (name, value)).collect::<BTreeMap<_, _>>().serialize(serializer)
+fn by_name<S: Serializer>(setting: &Setting, serializer: S) -> Result<S::Ok, S::Error> {
+    setting.assignments.iter().map(|(name, value)| (name, value)).collect::<BTreeMap<_, _>>().serialize(serializer)
 }
 
 /// The result of a setting in the race.
@@ -102,7 +109,7 @@ pub struct TrialCount {
     pub four_full_rounds: usize,
 }
 
-impl TunedSetting {
+impl Setting {
     /// Whether it leaves everything as it is.
     pub fn is_default(&self) -> bool {
         self.assignments.is_empty()
@@ -130,7 +137,7 @@ impl Tuning {
 
     /// The default with its rank from 1, where it was tried and has a value.
     pub fn default_rank(&self) -> Option<(usize, &TunedSetting)> {
-        let found = self.settings.iter().enumerate().find(|(_, setting)| setting.is_default());
+        let found = self.settings.iter().enumerate().find(|(_, tuned)| tuned.setting.is_default());
         found.filter(|(_, setting)| setting.mean.is_some()).map(|(index, setting)| (index + 1, setting))
     }
 }

@@ -70,8 +70,7 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
     print(flags, &tuning)?;
     // Out of time, the best setting so far is the result. After an interruption the race can still continue: no file yet.
     if let Some(best) = tuning.best().filter(|_| swept.stopped != Some(Stop::Interrupted)) {
-        let best = Setting { assignments: best.assignments.clone() };
-        files::write(flags, store.folder(), &plan.workload, &best)?;
+        files::write(flags, store.folder(), &plan.workload, &best.setting)?;
     }
     let answered = tuning.best().is_some() && swept.stopped.is_none();
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::from(1) })

@@ -9,15 +9,17 @@
 mod advice;
 mod case;
 pub mod check;
-mod course;
+
 mod curve;
 mod data;
 mod ends;
 mod expectation;
+mod findings;
 mod interfaces;
 pub mod labelled;
 mod lines;
 mod order;
+mod outcome;
 mod pages;
 mod peers;
 mod refute;
@@ -93,7 +95,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> D
     expectation::judge(&prospects, &mut findings);
     let judged: Vec<Judged> = expectation::judged(&case, &prospects, given)
         .into_iter()
-        .chain(course::judge(&case, &findings))
+        .chain(outcome::judge(&case, &findings))
         .chain(rules::hosts::judge(&case))
         .chain(rules::wire_test::judge(&case))
         .collect();

@@ -1,13 +1,9 @@
 //! The order of findings, and what a run that ended well says of them.
 
 use crate::case::Case;
+use crate::findings::is_consequence;
 use crate::rules::{Basis, ends};
 use busbw_model::{Code, Finding, Severity};
-
-/// Whether a code tells of something that follows from a cause elsewhere: the cause comes first.
-pub(crate) fn is_consequence(code: Code) -> bool {
-    matches!(code, Code::RankFailed | Code::PeerDied | Code::HangMismatch)
-}
 
 /// Puts findings in the order in which to act on them, and lowers what a good end disproves.
 pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {

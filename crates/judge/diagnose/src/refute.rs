@@ -175,7 +175,7 @@ impl Ranks {
     /// Of a run in which somebody tells of a process that ended; nobody asks in others.
     fn of(run: &Run) -> Self {
         let told = run.ends.iter().any(|end| end.command.is_some());
-        if !told && run.machines.iter().all(|machine| machine.facts.memory_kills.is_empty()) {
+        if !told && run.machines.iter().all(|machine| machine.memory_kills.is_empty()) {
             return Ranks::default();
         }
         let of_ranks = run.communicators.iter().flat_map(|comm| comm.ranks.values()).filter_map(|rank| rank.pid);

@@ -1,6 +1,6 @@
 //! What a simulation of the fabric says, and what can be asked of it.
 
-use crate::traffic::Port;
+use crate::cluster::Port;
 use busbw_model::GBps;
 use schemars::JsonSchema;
 use serde::Serialize;

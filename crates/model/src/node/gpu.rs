@@ -40,7 +40,7 @@ pub struct GpuDevice {
     /// Its NVLinks.
     pub nvlinks: Vec<NvLinkState>,
     /// Its place in the NVLink fabric, where there is one.
-    pub fabric: Option<GpuFabric>,
+    pub fabric: Option<FabricState>,
     /// Whether it is cut into instances (MIG), which NCCL cannot join.
     pub mig: Option<bool>,
     /// Whether its sensors and clocks can be read; not, where it hangs or has fallen off the bus.
@@ -86,7 +86,7 @@ pub struct NvLinkState {
 /// State of a GPU in the NVLink fabric, by NVML's names: `completed`, `in progress`, `not started`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct GpuFabric {
+pub struct FabricState {
     /// State of its registration.
     pub state: String,
     /// Whether the registration succeeded, when it is complete.

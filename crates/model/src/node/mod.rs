@@ -9,12 +9,14 @@ mod pci;
 mod rdma;
 mod system;
 
-pub use gpu::{Ecc, GpuDevice, GpuFabric, GpuFacts, NvLinkState, PeerAccess, XidLine};
+pub use gpu::{Ecc, FabricState, GpuDevice, GpuFacts, NvLinkState, PeerAccess, XidLine};
 pub use net::{NetInterface, NicCounter, Rings};
 pub use pci::{Bridge, PciFunction, PcieSlot};
 pub use rdma::{Gid, GidKind, RdmaDevice, RdmaPort};
 pub use system::{Bound, Clock, Huge, Library, Limits, LinuxLimit, Program, SharedMemory};
 
+use crate::host::FactLine;
+use crate::place::Place;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -111,9 +113,15 @@ pub struct Hello {
 pub struct NodeFacts {
     /// Its name; empty where nothing tells it.
     pub host: String,
-    /// Only some commands tell of it: what is absent was not looked at.
+    /// Only some commands tell of it: what is not in `lines` was not looked at.
     #[serde(skip)]
     pub partial: bool,
+    /// The lines of commands that tell it, in order.
+    #[serde(skip)]
+    pub lines: Vec<FactLine>,
+    /// Where saved facts begin, in an input that holds them.
+    #[serde(skip)]
+    pub saved: Option<Place>,
     /// The kernel's release.
     pub kernel: Option<String>,
     /// NVIDIA's GPUs.
@@ -161,6 +169,12 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
+    /// The lines that tell an item: of one device, or of every device without one.
+    pub fn lines_of<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a FactLine> {
+        let is_about = move |line: &&FactLine| line.item == item && device.is_none_or(|device| line.device == device);
+        self.lines.iter().filter(is_about)
+    }
+
     /// Whether NVLink is meant to join the GPUs: some link is up, or there are several GPUs and NVSwitches. GPUs on PCIe
     /// cards have links too, which are all down without a bridge (github.com/NVIDIA/NVSentinel/pull/1481).
     pub fn is_joined_by_nvlink(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The command line that starts a job on other hosts: Open MPI's mpirun, MPICH's, or srun inside a Slurm allocation.
 
+use crate::Lookup;
 use crate::hosts::{Hosts, Slots};
-use crate::job_rank::Lookup;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

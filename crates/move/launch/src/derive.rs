@@ -1,6 +1,6 @@
 //! A token and ports for jobs whose launcher has no key-value store: they follow from what every process of the job knows.
 
-use crate::job_rank::Lookup;
+use crate::Lookup;
 use busbw_transport::Token;
 use sha2::{Digest, Sha256};
 

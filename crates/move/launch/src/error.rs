@@ -5,6 +5,10 @@ use std::io;
 /// The result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// How ranks find each other without a launcher's key-value store.
+pub(crate) const BY_HAND: &str =
+    "set BUSBW_RENDEZVOUS=ADDRESS:PORT of rank 0's host and BUSBW_TOKEN (32 hexadecimal digits) on every rank";
+
 /// An error of starting or joining a job. Messages are one line and say what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

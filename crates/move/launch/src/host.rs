@@ -1,7 +1,7 @@
 //! This host: its name, what tells it from others, and its addresses.
 
+use crate::Lookup;
 use crate::derive;
-use crate::job_rank::Lookup;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};

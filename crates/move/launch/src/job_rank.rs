@@ -1,12 +1,10 @@
 //! Who this process is in its job, from the variables that launchers leave in the environment.
 
+use crate::Lookup;
 use crate::derive;
-use crate::keyvalue::BY_HAND;
+use crate::error::BY_HAND;
 use crate::{Error, Result};
 use busbw_transport::Token;
-
-/// Looks up a variable of the environment.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Who started this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -36,3 +36,6 @@ pub use process_group::ProcessGroup;
 pub use rendezvous::{Rendezvous, Settings};
 pub use start::{Invocation, Started};
 pub use wire::RankInfo;
+
+/// Looks up a variable of the environment.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -1,9 +1,9 @@
 //! How a command that runs with several ranks begins and ends: as a rank of a job, as ranks that it starts here itself, or on
 //! hosts that are named.
 
+use crate::Lookup;
 use crate::command::{self, Starter, this_program};
 use crate::hosts::Hosts;
-use crate::job_rank::Lookup;
 use crate::local::Local;
 use crate::{Error, JobRank, Result};
 use busbw_transport::Cancellation;

@@ -1,10 +1,11 @@
 //! A whole run: two ranks test plugins by NCCL's rules, and then measure them in turn.
 
+use crate::case::PEER_GONE;
 use crate::harness::{self, Subprocess, SubprocessCommand};
 use crate::rules::{self, Rule};
 use crate::wire::{Ending, Outcome, Setup, Side, Step};
 use crate::{Error, Result};
-use busbw_launch::job_rank::Lookup;
+use busbw_launch::Lookup;
 use busbw_launch::{Invocation, JobRank, ProcessGroup, Rendezvous, Settings, Started};
 use busbw_model::{
     Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
@@ -274,9 +275,6 @@ fn failure(endings: &[Ending; 2]) -> Option<String> {
     });
     failures.min().map(|(_, _, why)| why.clone())
 }
-
-/// What a subprocess gives when the other end's step ended before its own.
-pub(crate) const PEER_GONE: &str = "the other end gave up";
 
 fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, String> {
     if let Some(why) = failure(&endings) {

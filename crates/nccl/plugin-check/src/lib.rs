@@ -12,6 +12,7 @@ pub mod job;
 pub mod subprocess;
 
 mod api;
+mod case;
 mod harness;
 mod measure;
 mod rules;

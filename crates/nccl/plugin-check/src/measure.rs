@@ -1,7 +1,7 @@
 //! What a plugin reaches: bandwidth one way, latency, messages a second.
 
 use crate::api::{Memory, Receiver, Registration, Request, Room, Sender};
-use crate::subprocess::{Case, CaseResult, End, Stop};
+use crate::case::{Case, CaseResult, End, Stop};
 use crate::wire::{Outcome, Side};
 use busbw_model::{LinkLatency, Micros};
 use nix::sys::resource::{UsageWho, getrusage};

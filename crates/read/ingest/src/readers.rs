@@ -19,7 +19,7 @@ use crate::stacks::StackReader;
 use crate::text::TextLine;
 use crate::torch::{self, Recording, TraceReader, WatchdogReader};
 use busbw_model::node::{FACTS_SCHEMA, FactsFile};
-use busbw_model::{InputKind, Machine, Place, RasReport, SourceLine};
+use busbw_model::{InputKind, NodeFacts, Place, RasReport, SourceLine};
 use rustc_hash::FxHashMap;
 
 /// Streams of NCCL's own machine dumps begin with this; the speaker follows.
@@ -60,14 +60,14 @@ pub(crate) struct Readers {
     pub ras_json: Vec<RasReport>,
     pub recordings: Vec<Recording>,
     pub samples: Vec<(Sample, Place, Box<str>)>,
-    pub saved_facts: Vec<Machine>,
+    pub saved_facts: Vec<NodeFacts>,
     /// Lines claimed, by format.
     pub claimed: FxHashMap<InputKind, u64>,
 }
 
 impl Readers {
     /// Readers of a further input, which may tell more of machines that are known.
-    pub fn knowing(machines: Vec<Machine>) -> Self {
+    pub fn knowing(machines: Vec<NodeFacts>) -> Self {
         Readers { host: HostReader::knowing(machines), ..Readers::default() }
     }
 
@@ -133,7 +133,7 @@ impl Readers {
             self.claim(InputKind::NcclRas, lines);
         } else if object.value["schema"] == FACTS_SCHEMA {
             if let Ok(file) = serde_json::from_str::<FactsFile>(&object.text) {
-                let saved = |facts| Machine { facts, saved: Some(object.place), told: Vec::new() };
+                let saved = |node| NodeFacts { saved: Some(object.place), ..node };
                 self.saved_facts.extend(file.nodes.into_iter().map(saved));
                 self.claim(InputKind::HostFacts, lines);
             }

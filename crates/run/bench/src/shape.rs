@@ -57,6 +57,21 @@ impl Shape {
         })
     }
 
+    /// The lines of `NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY`: what each rank moves, and how fast when it takes `seconds`.
+    pub fn summary_lines(&self, traffic: &Traffic, element: usize, nranks: usize, seconds: f64) -> Vec<String> {
+        let sent = |i: usize| self.counts[i * nranks..][..nranks].iter().sum::<usize>() * element;
+        let received = |j: usize| self.counts.iter().skip(j).step_by(nranks).sum::<usize>() * element;
+        let mode = traffic.mode(nranks, self.count * nranks * element);
+        let mut lines = vec![format!("# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: {mode} time_usec={:.2}", seconds * 1e6)];
+        lines.extend((0..nranks).map(|rank| {
+            let (sent, received) = (sent(rank), received(rank));
+            let algbw = sent.max(received) as f64 / 1e9 / seconds;
+            let busbw = algbw * (nranks - 1) as f64 / nranks as f64;
+            format!("#   rank={rank} send_bytes={sent} recv_bytes={received} alg_bw={algbw:.2} bus_bw={busbw:.2}")
+        }));
+        lines
+    }
+
     /// All-to-all-v: the buffers hold what the busiest rank gives, or gets.
     fn uneven(part_bytes: usize, element: usize, nranks: usize, traffic: &Traffic) -> Result<Self> {
         let counts: Vec<usize> =

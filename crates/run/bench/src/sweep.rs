@@ -216,7 +216,7 @@ impl<'a> Sweep<'a> {
                 if self.setup.traffic.summary && self.collective == Collective::AllToAllV {
                     let (element, nranks) = (test.datatype.size() as usize, bench.backend.nranks());
                     let seconds = out_of_place.time_us / 1e6;
-                    report.lines(&self.setup.traffic.summary_lines(&shape, element, nranks, seconds))?;
+                    report.lines(&shape.summary_lines(&self.setup.traffic, element, nranks, seconds))?;
                 }
                 report.row(Row { size: shape.bytes(), count: shape.count, test, out_of_place, in_place })?;
             }

@@ -1,6 +1,5 @@
 //! Who sends how much to whom in all-to-all-v: a pattern by distance, or a matrix from a file.
 
-use crate::shape::Shape;
 use crate::{Error, Result};
 
 /// The pattern of all-to-all-v, from nccl-tests' variables.
@@ -148,29 +147,16 @@ impl Traffic {
         Ok(sent.chain(received).max().unwrap_or(0))
     }
 
-    /// The lines of `NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY`: what each rank moves, and how fast when it takes `seconds`.
-    pub fn summary_lines(&self, shape: &Shape, element: usize, nranks: usize, seconds: f64) -> Vec<String> {
-        let counts = &shape.counts;
-        let sent = |i: usize| counts[i * nranks..][..nranks].iter().sum::<usize>() * element;
-        let received = |j: usize| counts.iter().skip(j).step_by(nranks).sum::<usize>() * element;
-        let what = match &self.matrix {
-            None => format!(
-                "mode=generated nranks={nranks} total_bytes={} spread={:.3}",
-                shape.count * nranks * element,
-                self.spread
-            ),
+    /// The mode that the summary of nccl-tests names.
+    pub fn mode(&self, nranks: usize, total_bytes: usize) -> String {
+        match &self.matrix {
+            None => {
+                format!("mode=generated nranks={nranks} total_bytes={total_bytes} spread={:.3}", self.spread)
+            }
             Some(matrix) => {
                 format!("mode=matrix nranks={nranks} matrix_dim={} scale={:.3}", matrix.size, matrix.scale)
             }
-        };
-        let mut lines = vec![format!("# NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY: {what} time_usec={:.2}", seconds * 1e6)];
-        lines.extend((0..nranks).map(|rank| {
-            let (sent, received) = (sent(rank), received(rank));
-            let algbw = sent.max(received) as f64 / 1e9 / seconds;
-            let busbw = algbw * (nranks - 1) as f64 / nranks as f64;
-            format!("#   rank={rank} send_bytes={sent} recv_bytes={received} alg_bw={algbw:.2} bus_bw={busbw:.2}")
-        }));
-        lines
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::lead::{Lead, OPENING, Progress};
 use crate::plan::Plan;
 use crate::wire::{Connection, Introduction};
 use crate::{Error, Result, rdma};
-use busbw_launch::job_rank::Lookup;
+use busbw_launch::Lookup;
 use busbw_launch::start::cancel_on_signal;
 use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started, host};
 use busbw_model::LinkRun;

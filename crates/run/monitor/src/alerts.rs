@@ -1,8 +1,7 @@
 //! Alerts: an error counter increased.
 
 use crate::known::{Cause, Counter, Family, Known};
-use crate::moment::Device;
-use busbw_model::{Code, Severity};
+use crate::moment::{Alert, Device};
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,24 +9,6 @@ use std::collections::{BTreeMap, VecDeque};
 const QUIET_US: u64 = 10_000_000;
 /// Alerts that are over are kept for the screen and the summary, so many.
 const MOST_KEPT: usize = 1000;
-
-/// A counter that moved and should not.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Alert {
-    pub device: Device,
-    pub counter: String,
-    pub what: String,
-    pub code: Code,
-    pub severity: Severity,
-    pub meaning: String,
-    pub remedy: String,
-    /// When it began, in microseconds since 1970.
-    pub since_us: u64,
-    pub last_us: u64,
-    pub moved: u64,
-    /// By how much per second at last.
-    pub per_second: f64,
-}
 
 /// Other thresholds than those of `counters.toml`, from a file.
 #[derive(Debug, Clone, Default, PartialEq)]

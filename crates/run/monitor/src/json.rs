@@ -1,13 +1,13 @@
 //! A moment as a line of JSON: schema `busbw.monitor/1`. `docs/schema` is made from the types that are written
 //! (`BUSBW_BLESS=1 cargo test -p busbw-monitor json`).
 
-use crate::alerts::Alert;
 use crate::known::Quantity;
+use crate::moment::Alert;
 use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
 use crate::time::rfc3339;
 use busbw_model::answer::{self, Answer, Document};
 use busbw_model::{Code, Severity};
-use busbw_probe::counters::{Gpu, Job};
+use busbw_probe::counters::{GpuCounters, Job};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,7 +39,7 @@ struct Line<'a> {
     /// The load of the host.
     host: &'a HostLoad,
     /// GPUs in the driver's order.
-    gpus: &'a [Gpu],
+    gpus: &'a [GpuCounters],
     /// Queue pairs by device and owner.
     queue_pairs: Vec<Pairs<'a>>,
     /// Programs on this host that move data on purpose: benchmarks of collectives, tests of links.

@@ -22,8 +22,8 @@ pub mod text;
 mod time;
 mod tracker;
 
-pub use alerts::{Alert, ThresholdError, Thresholds, list_alerts};
-pub use moment::{Device, HostLoad, Moment, Moved, Owner, Row};
+pub use alerts::{ThresholdError, Thresholds, list_alerts};
+pub use moment::{Alert, Device, HostLoad, Moment, Moved, Owner, Row};
 pub use perfetto::Trace;
 pub use prometheus::{Snapshot, text as prometheus_text};
 pub use recording::{Recorder, Recording, RecordingError};

@@ -1,8 +1,8 @@
 //! What a sample tells beside the one before it: rates, loads, alerts. Every view shows this.
 
-use crate::alerts::Alert;
 use crate::known::Quantity;
-use busbw_probe::counters::{Gpu, Job, QueuePairs};
+use busbw_model::{Code, Severity};
+use busbw_probe::counters::{GpuCounters, Job, QueuePairs};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Moment {
     /// The host as a whole.
     pub host: HostLoad,
     /// GPUs, in the driver's order.
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<GpuCounters>,
     /// Who owns queue pairs.
     pub owners: Vec<Owner>,
     /// Programs that move data on purpose.
@@ -145,6 +145,24 @@ pub struct HostLoad {
     pub tcp_retransmitted_pct: Option<f64>,
     /// Every counter of TCP.
     pub counters: Vec<Moved>,
+}
+
+/// A counter that moved and should not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Alert {
+    pub device: Device,
+    pub counter: String,
+    pub what: String,
+    pub code: Code,
+    pub severity: Severity,
+    pub meaning: String,
+    pub remedy: String,
+    /// When it began, in microseconds since 1970.
+    pub since_us: u64,
+    pub last_us: u64,
+    pub moved: u64,
+    /// By how much per second at last.
+    pub per_second: f64,
 }
 
 /// An owner of queue pairs, with its load.

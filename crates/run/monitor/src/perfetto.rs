@@ -3,7 +3,7 @@
 //! The form is Chrome's trace events as a JSON array (docs/trace-event-format of Chromium), written as it happens: readers
 //! bear an array that was cut off.
 
-use crate::alerts::Alert;
+use crate::moment::Alert;
 use crate::moment::Moment;
 use busbw_probe::counters::Job;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! A sample in Prometheus' text format, under node_exporter's names where it has one.
 
-use crate::alerts::Alert;
 use crate::known::{Family, Known};
+use crate::moment::Alert;
 use busbw_probe::counters::{Counters, Sample};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -4,7 +4,7 @@
 //! endian) and postcard behind it: a whole sample, or what differs from the sample before. A recording that was cut off
 //! ends with its last whole frame.
 
-use busbw_probe::counters::{Counters, Gpu, Host, Job, QueuePairs, Sample};
+use busbw_probe::counters::{Counters, GpuCounters, HostCounters, Job, QueuePairs, Sample};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 
@@ -26,8 +26,8 @@ struct Change {
     /// One per group of counters, in the order of [`groups`].
     counters: Vec<Steps>,
     /// Without its counters.
-    host: Host,
-    gpus: Vec<Gpu>,
+    host: HostCounters,
+    gpus: Vec<GpuCounters>,
     queue_pairs: Vec<QueuePairs>,
     jobs: Vec<Job>,
 }
@@ -206,7 +206,7 @@ fn change(before: &Sample, now: &Sample) -> Option<Change> {
     (same_ports && same_interfaces && same_names()).then(|| Change {
         time_us: now.time_us,
         counters: groups(before).zip(groups(now)).map(|(a, b)| steps(a, b)).collect(),
-        host: Host { tcp: Counters::default(), ..now.host.clone() },
+        host: HostCounters { tcp: Counters::default(), ..now.host.clone() },
         gpus: now.gpus.clone(),
         queue_pairs: now.queue_pairs.clone(),
         jobs: now.jobs.clone(),
@@ -240,7 +240,7 @@ fn changed(mut sample: Sample, change: Change) -> Option<Sample> {
         }
     }
     let Change { time_us, host, gpus, queue_pairs, jobs, .. } = change;
-    let host = Host { tcp: std::mem::take(&mut sample.host.tcp), ..host };
+    let host = HostCounters { tcp: std::mem::take(&mut sample.host.tcp), ..host };
     let sample = Sample { time_us, host, gpus, queue_pairs, jobs, ..sample };
     (all.next().is_none() && is_whole(&sample)).then_some(sample)
 }

@@ -1,6 +1,7 @@
 //! A session: samples come in, everything that shows or keeps them gets them, until it ends.
 
-use crate::alerts::{Alert, Thresholds};
+use crate::alerts::Thresholds;
+use crate::moment::Alert;
 use crate::moment::Moment;
 use crate::perfetto::Trace;
 use crate::prometheus::Snapshot;

@@ -1,9 +1,10 @@
 //! Makes moments of samples: what moved since the sample before, and how fast.
 
-use crate::alerts::{Alert, AlertLog, Thresholds};
+use crate::alerts::{AlertLog, Thresholds};
 use crate::known::{Counter, Family, Known, Quantity};
+use crate::moment::Alert;
 use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
-use busbw_probe::counters::{Bond, Counters, Host, Interface, Port, QueuePairs, Sample};
+use busbw_probe::counters::{Bond, Counters, HostCounters, Interface, Port, QueuePairs, Sample};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -183,7 +184,7 @@ impl Tracker {
         group.moved.clone()
     }
 
-    fn host(&mut self, host: &Host) -> HostLoad {
+    fn host(&mut self, host: &HostCounters) -> HostLoad {
         let counters = self.advance(&Device::Host, Family::Tcp, &host.tcp, &mut BTreeMap::new());
         let per_second = |name: &str| counters.iter().find(|c| c.name.as_ref() == name).and_then(|c| c.per_second);
         let (again, sent) = (per_second("RetransSegs"), per_second("OutSegs"));

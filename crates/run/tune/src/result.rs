@@ -77,7 +77,7 @@ fn setting(about: &About, sweep: &SweepResult, index: usize) -> TunedSetting {
         .collect();
     let sample = Sample::of(&values);
     TunedSetting {
-        assignments: about.settings[index].assignments.clone(),
+        setting: about.settings[index].clone(),
         rounds: values.len(),
         failures: sweep.trials.iter().filter(of_setting).filter(|trial| trial.outcome.value().is_none()).count(),
         mean: sample.map(|sample| sample.mean),
@@ -102,17 +102,17 @@ fn summary(tuning: &Tuning, sweep: &SweepResult, rules: &Rules) -> String {
         };
     };
     let words = match tuning.default_rank() {
-        _ if best.is_default() => "no setting is better than the default".into(),
+        _ if best.setting.is_default() => "no setting is better than the default".into(),
         Some((_, default)) if default.standing == TunedStanding::Tied => {
-            format!("no setting is significantly better than the default; {} has the best mean", best.name())
+            format!("no setting is significantly better than the default; {} has the best mean", best.setting.name())
         }
         Some((rank, default)) => format!(
             "{} is best, {:.1}% better than the default, which is number {rank} of {}",
-            best.name(),
+            best.setting.name(),
             improvement(tuning, best, default) * 100.0,
             tuning.settings.len()
         ),
-        None => format!("{} is best", best.name()),
+        None => format!("{} is best", best.setting.name()),
     };
     let ties = tuning.settings.iter().filter(|setting| setting.standing == TunedStanding::Tied).count();
     let tied = match ties {

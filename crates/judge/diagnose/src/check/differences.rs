@@ -1,7 +1,7 @@
 //! What should be equal on all nodes and is not: the odd one out.
 
 use super::net::{is_outward, is_up};
-use crate::rules::found;
+use crate::findings::found;
 use busbw_model::node::{Bound, GidKind, Known};
 use busbw_model::{Area, Finding, NodeFacts, OddOne, Severity};
 use std::collections::BTreeMap;

@@ -1,9 +1,8 @@
 //! How a table stands against each cluster that it may have been measured on, and what follows.
 
-use super::{Prospect, question};
 use crate::case::Test;
 use crate::curve::median;
-use busbw_model::{Bytes, Collective, Judged, Judgement, Subject};
+use busbw_model::{Bytes, Collective};
 use busbw_predict::{Cluster, PredictionRow, predict};
 
 /// A cluster that fits the input, and what it should have reached.
@@ -77,40 +76,4 @@ fn ringed(cluster: &Cluster) -> Option<Cluster> {
         ringed.environment.insert("NCCL_ALGO".into(), "Ring".into());
         ringed
     })
-}
-
-impl Prospect<'_> {
-    /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
-    pub fn outcome(&self) -> Judgement {
-        let any = |fit: Fit| self.hypotheses.iter().any(|one| one.fit == fit);
-        match (any(Fit::Within), any(Fit::Between), any(Fit::Below), any(Fit::Above)) {
-            (true, false, false, _) if self.test.curve.fall.is_none() => Judgement::Passed,
-            (false, false, true, false) => Judgement::Failed,
-            _ => Judgement::Undecided,
-        }
-    }
-
-    /// `all_reduce on 16 ranks of 2 nodes`.
-    pub fn what(&self) -> String {
-        let ranks = self.test.table.nranks.unwrap_or_default();
-        match self.test.nodes {
-            Some(1) => format!("{} on {ranks} ranks of a node", self.collective),
-            Some(nodes) => format!("{} on {ranks} ranks of {nodes} nodes", self.collective),
-            None => format!("{} on {ranks} ranks", self.collective),
-        }
-    }
-
-    pub fn judged(&self) -> Judged {
-        let outcome = self.outcome();
-        let chosen = self.chosen();
-        let (plateau, expected) = (self.test.curve.plateau, chosen.largest.busbw);
-        let open = outcome == Judgement::Undecided;
-        Judged {
-            subject: Subject::Speed,
-            what: self.what(),
-            how: format!("{plateau}, {:.0}% of the {expected} expected", 100.0 * chosen.reached),
-            outcome,
-            question: open.then(|| question::of(self)),
-        }
-    }
 }

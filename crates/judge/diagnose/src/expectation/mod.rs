@@ -16,6 +16,7 @@ use crate::case::{Case, Test};
 use crate::rules::sound;
 use busbw_model::{
     Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Severity,
+    Subject,
 };
 use busbw_predict::{Cluster, PredictionRow, predict};
 use judge::{Fit, Hypothesis};
@@ -161,6 +162,40 @@ fn extremes<'a, 'b>(members: &'b [&'b Prospect<'a>]) -> Vec<&'b Prospect<'a>> {
 }
 
 impl Prospect<'_> {
+    /// Below every cluster that fits is too slow, as all that could be are is as it should be, all else is open.
+    pub fn outcome(&self) -> Judgement {
+        let any = |fit: Fit| self.hypotheses.iter().any(|one| one.fit == fit);
+        match (any(Fit::Within), any(Fit::Between), any(Fit::Below), any(Fit::Above)) {
+            (true, false, false, _) if self.test.curve.fall.is_none() => Judgement::Passed,
+            (false, false, true, false) => Judgement::Failed,
+            _ => Judgement::Undecided,
+        }
+    }
+
+    /// `all_reduce on 16 ranks of 2 nodes`.
+    pub fn what(&self) -> String {
+        let ranks = self.test.table.nranks.unwrap_or_default();
+        match self.test.nodes {
+            Some(1) => format!("{} on {ranks} ranks of a node", self.collective),
+            Some(nodes) => format!("{} on {ranks} ranks of {nodes} nodes", self.collective),
+            None => format!("{} on {ranks} ranks", self.collective),
+        }
+    }
+
+    pub fn judged(&self) -> Judged {
+        let outcome = self.outcome();
+        let chosen = self.chosen();
+        let (plateau, expected) = (self.test.curve.plateau, chosen.largest.busbw);
+        let open = outcome == Judgement::Undecided;
+        Judged {
+            subject: Subject::Speed,
+            what: self.what(),
+            how: format!("{plateau}, {:.0}% of the {expected} expected", 100.0 * chosen.reached),
+            outcome,
+            question: open.then(|| question::of(self)),
+        }
+    }
+
     fn table(&self, case: &Case) -> Option<ExpectedTable> {
         let table = case.run.tables.iter().position(|table| std::ptr::eq(table, self.test.table))?;
         let row = |row: &PredictionRow| ExpectedRow {

@@ -23,7 +23,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 /// Whether the machines have a NIC of InfiniBand or RoCE beside every second GPU at least, as those have that are built for
 /// GPUDirect RDMA. Omni-Path (`hfi1`) has a way of its own (PSM).
 pub(super) fn built_for_it(case: &Case, comm: &Communicator) -> bool {
-    let hosts = comm.hosts(case.run);
+    let hosts = comm.hosts(&case.run.nodes);
     let gpus = comm.nranks.unwrap_or(0) / comm.nnodes.unwrap_or(1).max(1);
     let direct = |nic: &&Nic| matches!(nic.link.as_deref(), Some("IB" | "RoCE")) && !nic.name.starts_with("hfi1");
     let nics = |node: &Node| node.nics.iter().filter(direct).count() as u32;

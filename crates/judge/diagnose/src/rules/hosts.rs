@@ -6,8 +6,8 @@ use crate::check::{QOS, check, odd_ones};
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
-    CheckItem, Code, Evidence, Finding, InputKind, Judged, Judgement, Machine, NodeFacts, OddOne, Outcome, Severity,
-    SourceLine, Subject, Told,
+    CheckItem, Code, Evidence, FactLine, Finding, InputKind, Judged, Judgement, NodeFacts, OddOne, Outcome, Severity,
+    SourceLine, Subject,
 };
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -16,20 +16,20 @@ use std::fmt::Display;
 const MOST_SHOWN: usize = 6;
 
 /// What was checked of a machine.
-type Item<'a> = (&'a Machine, CheckItem);
+type Item<'a> = (&'a NodeFacts, CheckItem);
 
 /// What was checked of the machines and is known: of one that some commands tell of, only what a line of theirs tells.
 fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
     let machines = case.run.machines.iter();
     let items = machines.flat_map(|machine| {
-        let checked = check(std::slice::from_ref(&machine.facts), &Hello::default());
+        let checked = check(std::slice::from_ref(machine), &Hello::default());
         checked.items.into_iter().map(move |item| (machine, item))
     });
     items.filter(|(machine, item)| machine.saved.is_some() || lines(machine, item).next().is_some()).collect()
 }
 
-fn lines<'a>(machine: &'a Machine, item: &'a CheckItem) -> impl Iterator<Item = &'a Told> {
-    machine.lines(&item.item, item.device.as_deref())
+fn lines<'a>(machine: &'a NodeFacts, item: &'a CheckItem) -> impl Iterator<Item = &'a FactLine> {
+    machine.lines_of(&item.item, item.device.as_deref())
 }
 
 /// A finding per item that is not as it should be, whatever the number of machines and devices.
@@ -58,7 +58,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 
 /// What `check` fails is an error, and what it warns of a warning. ACS costs speed, and processes that were killed are
 /// missed: a table that is complete shows that neither did much. RoCE that may lose packets matters to a run that uses it.
-fn severity(case: &Case, machine: &Machine, item: &CheckItem) -> Option<(Severity, Code)> {
+fn severity(case: &Case, machine: &NodeFacts, item: &CheckItem) -> Option<(Severity, Code)> {
     let measured = case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
     if item.item == QOS && item.remedy.is_some() {
         let severity = if measured { Severity::Info } else { Severity::Warning };
@@ -79,8 +79,8 @@ fn severity(case: &Case, machine: &Machine, item: &CheckItem) -> Option<(Severit
 }
 
 /// Whether a process that the kernel killed for memory, `1234 (python)`, may be one of the run.
-fn was_of_run(case: &Case, machine: &Machine) -> bool {
-    machine.facts.memory_kills.iter().any(|process| {
+fn was_of_run(case: &Case, machine: &NodeFacts) -> bool {
+    machine.memory_kills.iter().any(|process| {
         let (pid, name) = process.split_once(" (").unwrap_or((process, ""));
         case.refuters.may_be_of_run(pid.parse().ok(), name)
     })
@@ -93,9 +93,9 @@ fn subject(item: &CheckItem) -> String {
 }
 
 /// The lines of commands, first those that speak of what was found; or what the saved facts hold.
-fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
+fn evidence(machine: &NodeFacts, item: &CheckItem) -> Vec<Evidence> {
     let found: Vec<&str> = item.detail.split([' ', ',']).filter(|word| word.len() > 3).collect();
-    let mut told: Vec<&Told> = lines(machine, item).collect();
+    let mut told: Vec<&FactLine> = lines(machine, item).collect();
     told.sort_by_key(|told| {
         let of_device = !told.device.is_empty() && item.detail.contains(&told.device);
         !of_device && !found.iter().any(|word| told.source.text.contains(word))
@@ -108,8 +108,8 @@ fn evidence(machine: &Machine, item: &CheckItem) -> Vec<Evidence> {
 
 /// What should be equal on all machines with a name, and is not.
 fn differences(case: &Case) -> impl Iterator<Item = Finding> {
-    let named = || case.run.machines.iter().filter(|machine| !machine.facts.host.is_empty());
-    let nodes: Vec<NodeFacts> = named().map(|machine| machine.facts.clone()).collect();
+    let named = case.run.machines.iter().filter(|machine| !machine.host.is_empty());
+    let nodes: Vec<NodeFacts> = named.cloned().collect();
     odd_ones(&nodes).into_iter().filter_map(|(id, OddOne { item, majority, differ, .. })| {
         let differ = listed(differ.iter().map(|(host, value)| format!("{host} {value}")), MOST_SHOWN);
         let others = majority.map_or(String::new(), |value| format!(", the others {value}"));
@@ -119,9 +119,9 @@ fn differences(case: &Case) -> impl Iterator<Item = Finding> {
 
 /// Each machine, by what was checked of it.
 pub(crate) fn judge(case: &Case) -> Vec<Judged> {
-    let mut judged: Vec<(&Machine, Vec<CheckItem>)> = Vec::new();
+    let mut judged: Vec<(&NodeFacts, Vec<CheckItem>)> = Vec::new();
     for (machine, item) in checked(case) {
-        match judged.last_mut().filter(|(known, _)| std::ptr::eq::<Machine>(*known, machine)) {
+        match judged.last_mut().filter(|(known, _)| std::ptr::eq::<NodeFacts>(*known, machine)) {
             Some((_, items)) => items.push(item),
             None => judged.push((machine, vec![item])),
         }
@@ -133,7 +133,7 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
         let failed = items.iter().filter(fails).count();
         let minor = items.iter().filter(|item| item.remedy.is_some() && !fails(item));
         let minor: String = minor.map(|item| format!(", {} {}", item.item, item.detail)).collect();
-        let what = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
+        let what = Some(machine.host.as_str()).filter(|host| !host.is_empty()).unwrap_or("the machine");
         let open = items.iter().find_map(|item| question(case, machine, item, passed == 0));
         let (outcome, how) = match (failed, passed) {
             (0, 0) if open.is_none() => return None,
@@ -165,12 +165,12 @@ fn run_unseen(case: &Case) -> Option<Judged> {
 }
 
 /// What a command told and nobody can judge, where there is no run that would tell; a note, where nothing else was told.
-fn question(case: &Case, machine: &Machine, item: &CheckItem, alone: bool) -> Option<String> {
+fn question(case: &Case, machine: &NodeFacts, item: &CheckItem, alone: bool) -> Option<String> {
     let why = match item.outcome {
         Outcome::Skip => item.why.clone()?,
         Outcome::Warn if alone && item.code.is_none() => format!("{}: does a run suffer? Give its output", item.detail),
         _ => return None,
     };
-    let is_open = machine.facts.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();
+    let is_open = machine.partial && case.run.tables.is_empty() && case.run.communicators.is_empty();
     is_open.then(|| format!("{} {} {why}", subject(item), item.item).trim_start().to_string())
 }

@@ -29,12 +29,8 @@ pub(crate) mod wire_test;
 mod witnesses;
 
 use crate::case::Case;
-use crate::data::{Cause, Signatures, built_in};
-use busbw_model::{Code, Evidence, Finding, Severity};
-use std::collections::HashMap;
-use std::fmt::Display;
-use std::sync::LazyLock;
-use toml::Spanned;
+pub(crate) use crate::findings::{found, sound};
+use busbw_model::Finding;
 
 pub type Rule = fn(&Case) -> Vec<Finding>;
 
@@ -103,46 +99,3 @@ pub const ALL: &[Entry] = &[
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),
 ];
-
-/// What rules say, by its id.
-static SAID: LazyLock<HashMap<String, Cause>> = LazyLock::new(|| {
-    let file = built_in::<Signatures>("rules/findings.toml", include_str!("../../../../../rules/findings.toml"));
-    file.cause.into_iter().map(Spanned::into_inner).map(|said| (said.id.clone(), said)).collect()
-});
-
-/// The finding of an id in `rules/findings.toml`, with the words for its gaps.
-pub(crate) fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evidence>) -> Finding {
-    let Some(said) = SAID.get(id) else { unreachable!("a test holds that rules/findings.toml has {id}") };
-    let fill = |text: &String| {
-        words.iter().fold(text.clone(), |text, (gap, word)| text.replace(&format!("{{{gap}}}"), &word.to_string()))
-    };
-    let remedy = said.remedy.iter().map(fill).collect();
-    Finding { title: fill(&said.title), explanation: fill(&said.explanation), remedy, ..said.finding(evidence) }
-}
-
-impl Cause {
-    /// The finding of it, as its file words it.
-    fn finding(&self, evidence: Vec<Evidence>) -> Finding {
-        Finding {
-            code: self.code,
-            severity: self.severity,
-            confidence: self.confidence,
-            title: self.title.clone(),
-            explanation: self.explanation.clone(),
-            evidence,
-            remedy: self.remedy.clone(),
-            expected_gain: None,
-        }
-    }
-}
-
-/// The finding that something is as it should be.
-pub(crate) fn sound(
-    confidence: f64,
-    title: String,
-    explanation: impl Into<String>,
-    evidence: Vec<Evidence>,
-) -> Finding {
-    let (code, severity, explanation) = (Code::OkAsExpected, Severity::Info, explanation.into());
-    Finding { code, severity, confidence, title, explanation, evidence, remedy: Vec::new(), expected_gain: None }
-}

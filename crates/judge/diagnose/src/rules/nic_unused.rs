@@ -48,7 +48,7 @@ fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
 
 /// The longest list of a host of the communicator.
 fn listed<'a>(case: &'a Case, comm: &Communicator, network: &str) -> Option<(&'a NetworkLine, usize)> {
-    let hosts = comm.hosts(case.run);
+    let hosts = comm.hosts(&case.run.nodes);
     let of_comm =
         |line: &&NetworkLine| line.host.as_deref().is_some_and(|host| hosts.is_empty() || hosts.contains(&host));
     let lists = case.run.nccl.networks.iter().filter(|line| line.network == network).filter(of_comm);

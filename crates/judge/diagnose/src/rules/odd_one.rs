@@ -77,7 +77,7 @@ fn different(case: &Case, comm: &Communicator) -> Option<Finding> {
 /// The only network of each host of a communicator that says one.
 fn chosen<'a>(case: &'a Case, comm: &Communicator) -> Chosen<'a> {
     let mut chosen: Chosen = BTreeMap::new();
-    for host in comm.hosts(case.run) {
+    for host in comm.hosts(&case.run.nodes) {
         let of_host =
             |line: &&NetworkLine| line.host.as_deref() == Some(host) && line.statement == NetworkStatement::Chosen;
         let mut lines = case.run.nccl.networks.iter().filter(of_host);
@@ -115,7 +115,7 @@ pub fn apart(case: &Case) -> Vec<Finding> {
 
 /// A variable with different values on hosts of a communicator, or set on some of them only.
 fn differing(case: &Case, comm: &Communicator) -> Option<Finding> {
-    let hosts = comm.hosts(case.run);
+    let hosts = comm.hosts(&case.run.nodes);
     MUST_AGREE.iter().find_map(|name| {
         let of_comm = |set: &&EnvSetting| set.name == *name && set.origin == EnvOrigin::NcclLog && of(set, &hosts);
         let settings: Vec<&EnvSetting> = case.run.nccl.env.iter().filter(of_comm).collect();
@@ -196,7 +196,7 @@ fn offers<'a>(case: &'a Case, comm: &Communicator) -> Vec<Offer<'a>> {
         let devices = nics.flat_map(|nic| nic.name.split('+').map(|name| (name, nic.port))).collect();
         Some(Offer { host, ranks: ranks.get(host).copied().unwrap_or(0), line: &lists.first()?.source, devices })
     };
-    comm.hosts(case.run).into_iter().filter_map(offer).collect()
+    comm.hosts(&case.run.nodes).into_iter().filter_map(offer).collect()
 }
 
 /// A host that offers fewer RDMA devices than another with as many ranks, where these are in use.

@@ -6,7 +6,7 @@ use crate::words::listed;
 use busbw_model::{Evidence, Finding, SourceLine, Stack};
 
 /// Where a stack may stand, and the files and libraries whose frames tell: the first that a frame names, from the innermost on.
-const PLACES: [Place; 6] = [
+const WAITS: [Wait; 6] = [
     ("waits.data-loader", &["torch/utils/data/", "webdataset/", "datasets/iterable_dataset.py", "nvidia/dali/"]),
     (
         "waits.checkpoint",
@@ -33,14 +33,13 @@ const PLACES: [Place; 6] = [
 ];
 
 /// Its id in rules/findings.toml, and parts of frames.
-type Place = (&'static str, &'static [&'static str]);
+type Wait = (&'static str, &'static [&'static str]);
 
 /// One finding for all processes that wait in one place; those outside collectives first, since the others wait for them.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let is_main = |stack: &&Stack| matches!(stack.thread.as_str(), "MainThread" | "1");
-    let waiting: Vec<(&Stack, &Place, &SourceLine)> =
-        case.run.stacks.iter().filter(is_main).filter_map(waits).collect();
-    let first = PLACES.iter().find(|place| waiting.iter().any(|(_, here, _)| here.0 == place.0));
+    let waiting: Vec<(&Stack, &Wait, &SourceLine)> = case.run.stacks.iter().filter(is_main).filter_map(waits).collect();
+    let first = WAITS.iter().find(|place| waiting.iter().any(|(_, here, _)| here.0 == place.0));
     let Some(place) = first else { return Vec::new() };
     let here: Vec<_> = waiting.iter().filter(|(_, known, _)| known.0 == place.0).collect();
     let pids: Vec<u64> = here.iter().filter_map(|(stack, ..)| stack.pid).collect();
@@ -56,9 +55,9 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 }
 
 /// Where a stack waits, and the frame that shows it.
-fn waits(stack: &Stack) -> Option<(&Stack, &'static Place, &SourceLine)> {
+fn waits(stack: &Stack) -> Option<(&Stack, &'static Wait, &SourceLine)> {
     stack.frames.iter().find_map(|frame| {
-        let place = PLACES.iter().find(|place| place.1.iter().any(|file| frame.text.contains(file)))?;
+        let place = WAITS.iter().find(|place| place.1.iter().any(|file| frame.text.contains(file)))?;
         Some((stack, place, frame))
     })
 }

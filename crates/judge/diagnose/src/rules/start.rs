@@ -83,7 +83,7 @@ impl<'a> Start<'a> {
     fn lost(&self) -> Option<Finding> {
         let of_comm = |warning: &&Warning| {
             let host = warning.who.as_ref().map(|who| &*who.host);
-            host.is_some_and(|host| self.comm.hosts(self.case.run).contains(&host))
+            host.is_some_and(|host| self.comm.hosts(&self.case.run.nodes).contains(&host))
         };
         let closed = |warning: &&Warning| warning.message.contains("Connection closed by remote peer");
         let warning = self.case.run.nccl.warnings.iter().filter(of_comm).find(closed)?;
@@ -106,7 +106,7 @@ impl<'a> Start<'a> {
             return None;
         }
         let came = self.silent.len();
-        let hosts = self.comm.hosts(self.case.run);
+        let hosts = self.comm.hosts(&self.case.run.nodes);
         let addresses = self.addresses();
         let words: [(&str, &dyn Display); 7] = [
             ("nranks", &self.nranks),
@@ -167,12 +167,12 @@ impl<'a> Start<'a> {
             let ranks: Vec<u32> = self.silent.iter().copied().filter(|rank| self.host(*rank) == Some(host)).collect();
             format!("ranks {} wait on {host}", listed(ranks.iter(), MOST_NAMED))
         };
-        self.comm.hosts(self.case.run).iter().take(MOST_NAMED).map(on).collect::<Vec<_>>().join(", ")
+        self.comm.hosts(&self.case.run.nodes).iter().take(MOST_NAMED).map(on).collect::<Vec<_>>().join(", ")
     }
 
     /// The address at which each host meets the others, with the line that says it.
     fn addresses(&self) -> Vec<(&'a str, &'a SourceLine)> {
-        let hosts = self.comm.hosts(self.case.run);
+        let hosts = self.comm.hosts(&self.case.run.nodes);
         let lines = self.case.run.nccl.networks.iter().filter(|line| line.network == "Bootstrap");
         let lines = lines.filter(|line| line.host.as_deref().is_some_and(|host| hosts.contains(&host)));
         let lists = lines.filter_map(|line| Some((line.listed().first()?.address.as_deref()?, &line.source)));

@@ -82,7 +82,7 @@ fn nameless(case: &Case) -> Option<Finding> {
     let [comm] = case.run.communicators.as_slice() else { return None };
     let here = |line: &&VersionLine| line.processes.is_empty() && line.source.place.input == comm.place.input;
     let mut loaded: Loaders<&str> = BTreeMap::new();
-    let who: BTreeSet<&str> = comm.hosts(case.run).into_iter().collect();
+    let who: BTreeSet<&str> = comm.hosts(&case.run.nodes).into_iter().collect();
     for line in case.run.nccl.versions.iter().filter(here) {
         loaded.entry(release(line).0).or_insert((line, BTreeSet::new()));
     }

@@ -82,15 +82,14 @@ fn of_device(case: &Case, device: &str) -> Option<Finding> {
 
 /// The port of the device that runs slowest, of all hosts that tell.
 pub fn port_rate(case: &Case, device: &str) -> Option<(SourceLine, f64)> {
-    let devices =
-        case.run.machines.iter().flat_map(|machine| machine.facts.rdma.iter().map(move |rdma| (machine, rdma)));
+    let devices = case.run.machines.iter().flat_map(|machine| machine.rdma.iter().map(move |rdma| (machine, rdma)));
     let ports = devices.filter(|(_, rdma)| rdma.name == device);
     let rates = ports.flat_map(|(machine, rdma)| {
         rdma.ports.iter().filter_map(move |port| Some((machine, port.port, port.rate_gbps.filter(|rate| *rate > 0.0)?)))
     });
     let (machine, port, rate) = rates.min_by(|a, b| a.2.total_cmp(&b.2))?;
     let name = format!("{device}/{port}");
-    let line = machine.lines("rate", Some(&name)).next().map(|told| told.source.clone());
+    let line = machine.lines_of("rate", Some(&name)).next().map(|told| told.source.clone());
     let saved = || SourceLine::new(machine.saved.unwrap_or_default(), &format!("{name}: {rate} Gbit/s"));
     Some((line.unwrap_or_else(saved), rate))
 }

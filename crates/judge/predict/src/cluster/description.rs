@@ -1,37 +1,9 @@
 //! Text to cluster: tells the full form of a description from the short one, and says what is wrong with either.
 
 use super::complete::complete;
-use super::section::Section;
+use super::section::{DescriptionError, Section};
 use super::{Cluster, full, short};
 use toml::de::DeTable;
-
-/// What is wrong with a description: the first thing found. It does not name the file, which whoever read it knows.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {message}; {remedy}")]
-pub struct DescriptionError {
-    /// The line, from 1.
-    pub line: usize,
-    /// The column in characters, from 1.
-    pub column: usize,
-    /// What is wrong: `nic.rate = 400 has no unit`.
-    pub message: String,
-    /// What to write instead: `write "400 Gbit/s" or "50 GB/s"`.
-    pub remedy: String,
-}
-
-impl DescriptionError {
-    /// An error at a byte offset of the text.
-    pub(super) fn at(text: &str, at: usize, message: impl Into<String>, remedy: impl Into<String>) -> Self {
-        let before = text.get(..at).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        DescriptionError {
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-            message: message.into(),
-            remedy: remedy.into(),
-        }
-    }
-}
 
 /// Reads a description of a cluster: TOML in the full form (tables `[cluster]`, `[gpu]`, `[links]` …) or in the short one
 /// (`nodes`, `gpus_per_node`, `gpu`, `intra` …). `docs/clusters.md` lists the keys of both.

@@ -1,7 +1,7 @@
 //! What a description, a log or a topology states about a cluster, before the rest is assumed.
 
-use super::hardware::{GpuModel, Machine, Pcie};
-use super::{CpuVendor, Fabric, Generation, NetTransport};
+use super::hardware::{MachineProduct, Pcie};
+use super::{CpuVendor, Fabric, Gpu, NetTransport};
 use busbw_model::{Collective, GBps, PathType};
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub(super) struct Facts {
     pub(super) nodes: usize,
     pub(super) gpus_per_node: usize,
-    pub(super) gpu: GpuFacts,
+    pub(super) gpu: Gpu,
     /// The machine that a name gives away.
-    pub(super) machine: Option<&'static Machine>,
+    pub(super) machine: Option<&'static MachineProduct>,
     pub(super) links: LinkFacts,
     pub(super) cpu: CpuFacts,
     pub(super) network: NetworkFacts,
@@ -22,21 +22,6 @@ pub(super) struct Facts {
     pub(super) collective: Option<Collective>,
     /// What had to be assumed so far.
     pub(super) assumptions: Vec<String>,
-}
-
-/// What is stated about the GPUs. The model is not known where only a generation was stated.
-#[derive(Debug, Clone)]
-pub(super) struct GpuFacts {
-    pub(super) name: String,
-    pub(super) generation: Generation,
-    pub(super) model: Option<&'static GpuModel>,
-}
-
-impl GpuFacts {
-    /// GPUs of a model, by the name that was told.
-    pub(super) fn of(model: &'static GpuModel, name: &str) -> Self {
-        GpuFacts { name: name.to_string(), generation: model.generation, model: Some(model) }
-    }
 }
 
 /// What is stated about the links between the GPUs of a host.

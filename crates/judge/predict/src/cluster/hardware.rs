@@ -17,14 +17,14 @@ const DATA: &str = include_str!("../../../../../rules/hardware.toml");
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Hardware {
-    gpu: Vec<GpuModel>,
-    machine: Vec<Machine>,
+    gpu: Vec<GpuProduct>,
+    machine: Vec<MachineProduct>,
 }
 
-/// A GPU model. The keys are explained in `hardware.toml`.
-#[derive(Debug, Deserialize)]
+/// A GPU as it is sold. The keys are explained in `hardware.toml`.
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GpuModel {
+pub(super) struct GpuProduct {
     pub(super) name: String,
     words: Vec<String>,
     pub(super) generation: Generation,
@@ -54,7 +54,7 @@ pub(super) struct GpuModel {
 }
 
 /// The NVLinks of one GPU.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NvLink {
     pub(super) generation: u32,
@@ -81,10 +81,10 @@ pub(super) enum BoardWiring {
     None,
 }
 
-/// A machine that is known by name. The keys are explained in `hardware.toml`.
+/// A machine as it is sold or rented. The keys are explained in `hardware.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Machine {
+pub(super) struct MachineProduct {
     pub(super) name: String,
     words: Vec<String>,
     gpu: Vec<String>,
@@ -147,7 +147,7 @@ impl std::fmt::Display for Pcie {
     }
 }
 
-impl GpuModel {
+impl GpuProduct {
     /// Its PCIe connection.
     pub(super) fn pcie(&self) -> Pcie {
         Pcie { generation: self.pcie, lanes: self.pcie_lanes }
@@ -169,7 +169,7 @@ impl GpuModel {
     }
 }
 
-impl Machine {
+impl MachineProduct {
     /// The rate of one NIC.
     pub(super) fn nic_rate(&self) -> Option<GBps> {
         self.nic_gbps.map(|gbps| GBps(gbps / 8.0))
@@ -186,40 +186,40 @@ impl Machine {
     }
 
     /// Its GPU; `None` only if the data name one that is not there, which a test forbids.
-    pub(super) fn gpu(&self) -> Option<&'static GpuModel> {
+    pub(super) fn gpu(&self) -> Option<&'static GpuProduct> {
         self.gpu.first().and_then(|name| HARDWARE.gpu(name))
     }
 
     /// Whether it has such GPUs.
-    pub(super) fn holds(&self, gpu: &GpuModel) -> bool {
+    pub(super) fn holds(&self, gpu: &GpuProduct) -> bool {
         self.gpu.contains(&gpu.name)
     }
 }
 
 impl Hardware {
     /// A GPU by the name of its entry.
-    fn gpu(&self, name: &str) -> Option<&GpuModel> {
+    fn gpu(&self, name: &str) -> Option<&GpuProduct> {
         self.gpu.iter().find(|gpu| gpu.name == name)
     }
 
     /// The GPU that a text names: the words of a phrase may stand apart (`A100 80GB PCIe`).
-    pub(super) fn find_gpu(&self, words: &Words) -> Option<&GpuModel> {
+    pub(super) fn find_gpu(&self, words: &Words) -> Option<&GpuProduct> {
         best(self.gpu.iter(), |gpu| &gpu.words, |phrase| words.has_all(phrase))
     }
 
     /// The machine that a text names, among those with such GPUs.
-    pub(super) fn find_machine(&self, words: &Words, gpu: Option<&GpuModel>) -> Option<&Machine> {
+    pub(super) fn find_machine(&self, words: &Words, gpu: Option<&GpuProduct>) -> Option<&MachineProduct> {
         let fitting = self.machine.iter().filter(|machine| gpu.is_none_or(|gpu| machine.holds(gpu)));
         best(fitting, |machine| &machine.words, |phrase| words.has_phrase(phrase))
     }
 
     /// The machines that have such GPUs.
-    pub(super) fn machines_with<'a>(&'a self, gpu: &'a GpuModel) -> impl Iterator<Item = &'a Machine> {
+    pub(super) fn machines_with<'a>(&'a self, gpu: &'a GpuProduct) -> impl Iterator<Item = &'a MachineProduct> {
         self.machine.iter().filter(|machine| machine.holds(gpu))
     }
 
     /// The smallest machine on a network that has so many of such GPUs.
-    pub(super) fn machine_on(&self, transport: NetTransport, gpu: &GpuModel, gpus: usize) -> Option<&Machine> {
+    pub(super) fn machine_on(&self, transport: NetTransport, gpu: &GpuProduct, gpus: usize) -> Option<&MachineProduct> {
         let fitting = self.machine.iter().filter(|machine| machine.transport == Some(transport) && machine.holds(gpu));
         fitting.filter(|machine| machine.gpus >= gpus).min_by_key(|machine| machine.gpus)
     }

@@ -3,10 +3,11 @@
 //! A table tells ranks and speed, seldom the NICs. So what is not told is not assumed but enumerated: each usual machine with
 //! such GPUs, and each usual set of NICs. The first hypothesis is the one that [`derive`](super::derive()) assumes.
 
+use super::Gpu;
 use super::complete::complete;
 use super::derive::{self, Size};
-use super::facts::{Facts, GpuFacts, StatedTransport};
-use super::hardware::{BoardWiring, GpuModel, HARDWARE, Machine};
+use super::facts::{Facts, StatedTransport};
+use super::hardware::{BoardWiring, GpuProduct, HARDWARE, MachineProduct};
 use super::words::Words;
 use super::{Cluster, Generation, GpuLinks, NetTransport};
 use busbw_model::{GBps, Library, Run};
@@ -97,7 +98,7 @@ pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
     let host = derive::host(run);
     let mut found: Vec<Cluster> = Vec::new();
     for (gpu, machine) in gpus(run, told) {
-        for size in sizes(told, gpu.model) {
+        for size in sizes(told, gpu.product) {
             let mut facts = derive::facts(run, &host, size, gpu.clone(), machine);
             if let Some(nics) = told.nics {
                 (facts.network.count, facts.network.rate) = (Some(nics.count), Some(nics.rate));
@@ -105,7 +106,7 @@ pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
             for variant in linked(&facts).iter().flat_map(networked) {
                 let mut cluster = complete(variant);
                 derive::force_rings(run, &mut cluster);
-                let whole = facts.gpu.model.is_some_and(|model| facts.gpus_per_node >= model.board);
+                let whole = facts.gpu.product.is_some_and(|model| facts.gpus_per_node >= model.board);
                 if let Some(nics) = &mut cluster.nics {
                     let fed = fed(&facts, nics.rate);
                     // Nobody buys NICs that the PCIe of all GPUs cannot feed.
@@ -130,12 +131,12 @@ fn alike(a: &Cluster, b: &Cluster) -> bool {
 }
 
 /// The GPUs that are named, else one of each kind.
-fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
+fn gpus(run: &Run, told: &Told) -> Vec<(Gpu, Option<&'static MachineProduct>)> {
     let words = told.gpu.as_deref().map(Words::of);
     if let (Some(words), Some(name)) = (&words, &told.gpu)
         && let Some(model) = HARDWARE.find_gpu(words)
     {
-        return vec![(GpuFacts::of(model, name), HARDWARE.find_machine(words, Some(model)))];
+        return vec![(Gpu::of(model, name), HARDWARE.find_machine(words, Some(model)))];
     }
     let gpus = told.gpus_per_node.or(told.nodes.map(|nodes| told.ranks / nodes.max(1))).unwrap_or(told.ranks);
     match derive::gpu(run, gpus) {
@@ -144,14 +145,14 @@ fn gpus(run: &Run, told: &Told) -> Vec<(GpuFacts, Option<&'static Machine>)> {
         Err(_) if derive::names_gpus(run) => return Vec::new(),
         Err(_) => {}
     }
-    let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (GpuFacts::of(model, name), None));
+    let family = |name: &&str| HARDWARE.find_gpu(&Words::of(name)).map(|model| (Gpu::of(model, name), None));
     let families: &[&str] = if run.nccl.library() == Library::Rccl { &AMD_FAMILIES } else { &FAMILIES };
     families.iter().filter_map(family).collect()
 }
 
 /// Hosts and GPUs of each that make the ranks: as told, else each way that such GPUs are sold.
-fn sizes(told: &Told, model: Option<&GpuModel>) -> Vec<Size> {
-    let most = told.gpus_per_node.or(model.map(GpuModel::most_gpus)).unwrap_or(8);
+fn sizes(told: &Told, model: Option<&GpuProduct>) -> Vec<Size> {
+    let most = told.gpus_per_node.or(model.map(GpuProduct::most_gpus)).unwrap_or(8);
     let size = |nodes: usize| Size { nodes, gpus: told.ranks.div_ceil(nodes.max(1)) };
     if let Some(nodes) = told.nodes.filter(|nodes| *nodes > 0) {
         return vec![size(nodes)];
@@ -177,8 +178,8 @@ fn sizes(told: &Told, model: Option<&GpuModel>) -> Vec<Size> {
 
 /// NICs that the GPUs' own PCIe can feed: with few GPUs of a host the others are idle.
 fn fed(facts: &Facts, rate: GBps) -> usize {
-    let stated = facts.links.pcie.or(facts.gpu.model.map(|model| model.pcie()));
-    let over_c2c = facts.gpu.model.is_some_and(|model| model.c2c().is_some());
+    let stated = facts.links.pcie.or(facts.gpu.product.map(|model| model.pcie()));
+    let over_c2c = facts.gpu.product.is_some_and(|model| model.c2c().is_some());
     match stated {
         Some(pcie) if !over_c2c => ((facts.gpus_per_node as f64 * pcie.wire_rate().0 / rate.0) as usize).max(1),
         _ => usize::MAX,
@@ -187,7 +188,7 @@ fn fed(facts: &Facts, rate: GBps) -> usize {
 
 /// The ways in which PCIe joins GPUs, where nothing tells: directly, or through host memory; bridges where there may be some.
 fn linked(facts: &Facts) -> Vec<Facts> {
-    let Some(model) = facts.gpu.model else { return vec![facts.clone()] };
+    let Some(model) = facts.gpu.product else { return vec![facts.clone()] };
     let on_pcie = matches!(model.wiring, BoardWiring::None | BoardWiring::Bridge) && facts.gpus_per_node > 1;
     if !on_pcie || facts.machine.is_some() || facts.links.kind.is_some() {
         return vec![facts.clone()];
@@ -222,14 +223,15 @@ fn networked(facts: &Facts) -> Vec<Facts> {
     if told || facts.machine.is_some() || known.transport == StatedTransport::None {
         return vec![facts.clone()];
     }
-    let mut machines: Vec<Facts> = facts.gpu.model.into_iter().flat_map(|model| of_machines(facts, model)).collect();
+    let mut machines: Vec<Facts> = facts.gpu.product.into_iter().flat_map(|model| of_machines(facts, model)).collect();
     // A superchip that is sold with its NIC has that one.
-    if facts.gpu.model.is_some_and(|model| model.board == 1) && !machines.is_empty() {
+    if facts.gpu.product.is_some_and(|model| model.board == 1) && !machines.is_empty() {
         return machines;
     }
     // Of GPUs that are sold in clouds only, NICs as one of these has are its NICs.
-    let verbs = |machine: &Machine| machine.transport.is_some_and(|kind| same_kind(kind, NetTransport::InfiniBand));
-    let clouds_only = facts.gpu.model.is_some_and(|model| !HARDWARE.machines_with(model).any(verbs));
+    let verbs =
+        |machine: &MachineProduct| machine.transport.is_some_and(|kind| same_kind(kind, NetTransport::InfiniBand));
+    let clouds_only = facts.gpu.product.is_some_and(|model| !HARDWARE.machines_with(model).any(verbs));
     if clouds_only && known.count.is_some() && known.rate.is_some() && !machines.is_empty() {
         return machines;
     }
@@ -242,9 +244,10 @@ fn networked(facts: &Facts) -> Vec<Facts> {
 }
 
 /// The machines with such GPUs whose NICs are no others than those that are known.
-fn of_machines(facts: &Facts, model: &'static GpuModel) -> impl Iterator<Item = Facts> {
+fn of_machines(facts: &Facts, model: &'static GpuProduct) -> impl Iterator<Item = Facts> {
     // A name that leaves open which is that of the board, not of the card with bridges.
-    let card = |machine: &Machine| machine.links == Some(BoardWiring::Bridge) && model.wiring != BoardWiring::Bridge;
+    let card =
+        |machine: &MachineProduct| machine.links == Some(BoardWiring::Bridge) && model.wiring != BoardWiring::Bridge;
     let fitting = HARDWARE.machines_with(model);
     let fitting = fitting.filter(move |machine| machine.gpus >= facts.gpus_per_node && !card(machine));
     fitting.filter_map(move |machine| {
@@ -281,8 +284,9 @@ fn same_kind(a: NetTransport, b: NetTransport) -> bool {
 /// Usual NICs in usual numbers: those of the GPUs' time and of the time before, one for each GPU at most.
 fn generic(facts: &Facts) -> Vec<Facts> {
     let usual = super::complete::usual_nic(facts).gbit_per_s();
-    let board = facts.gpu.model.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh));
-    let whole = facts.gpu.model.is_some_and(|model| facts.gpus_per_node >= model.board);
+    let board =
+        facts.gpu.product.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh));
+    let whole = facts.gpu.product.is_some_and(|model| facts.gpus_per_node >= model.board);
     let slowest = match (board, whole) {
         // Nobody buys a board of eight for a NIC of two generations before.
         (true, true) => usual / 2.0,

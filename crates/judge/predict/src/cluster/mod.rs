@@ -3,8 +3,10 @@
 //! Every bandwidth is per direction. All nodes are alike.
 
 use busbw_model::{Collective, GBps, PathType};
+use hardware::GpuProduct;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt;
 
 mod complete;
 mod derive;
@@ -21,8 +23,9 @@ mod vocabulary;
 mod words;
 
 pub use derive::{Underivable, derive};
-pub use description::{DescriptionError, parse};
+pub use description::parse;
 pub use hypotheses::{GpusOfHost, NicsOfHost, Reach, Told, hypotheses, joined_by_nvlink, usual_with_rdma};
+pub use section::DescriptionError;
 
 /// A cluster, as described or derived. Whatever was not stated but assumed is listed in `assumptions`.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,13 +81,27 @@ impl Cluster {
     }
 }
 
-/// A GPU.
+/// The GPUs of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
     /// As described: `NVIDIA H20`.
     pub name: String,
-    /// Its generation.
+    /// Their generation.
     pub generation: Generation,
+    /// What they are sold as; not known where only a generation was stated.
+    product: Option<&'static GpuProduct>,
+}
+
+impl Gpu {
+    /// GPUs of which nothing is known but a generation.
+    pub fn new(name: &str, generation: Generation) -> Self {
+        Gpu { name: name.to_owned(), generation, product: None }
+    }
+
+    /// GPUs of a product, by the name that was told.
+    fn of(product: &'static GpuProduct, name: &str) -> Self {
+        Gpu { name: name.to_owned(), generation: product.generation, product: Some(product) }
+    }
 }
 
 /// Generations of NVIDIA's GPUs, by compute capability, oldest first; AMD's before them, which lack what these brought.
@@ -321,6 +338,21 @@ pub enum CableEnd {
         /// NIC of the node.
         nic: usize,
     },
+}
+
+/// A NIC of a node, where a flow enters or leaves the fabric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    /// The node, from 0.
+    pub node: u32,
+    /// The NIC of the node, from 0.
+    pub nic: u32,
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("NIC {} of node {}", self.nic, self.node))
+    }
 }
 
 /// How switches choose among equal paths.

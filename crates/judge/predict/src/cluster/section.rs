@@ -1,6 +1,5 @@
 //! A table of a description, read key by key: wrong types and unknown keys are refused with their line.
 
-use super::description::DescriptionError;
 use super::hardware::Pcie;
 use super::rate::{self, RateProblem, Unit};
 use busbw_model::GBps;
@@ -11,6 +10,34 @@ use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 /// No cluster has more of anything; numbers beyond are typing errors.
 const MOST: usize = 1_000_000;
+
+/// What is wrong with a description: the first thing found. It does not name the file, which whoever read it knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}; {remedy}")]
+pub struct DescriptionError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong: `nic.rate = 400 has no unit`.
+    pub message: String,
+    /// What to write instead: `write "400 Gbit/s" or "50 GB/s"`.
+    pub remedy: String,
+}
+
+impl DescriptionError {
+    /// An error at a byte offset of the text.
+    pub(super) fn at(text: &str, at: usize, message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let before = text.get(..at).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        DescriptionError {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message: message.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
 
 /// A table of a description.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! The short form: the facts that people publish with a measurement, in their own words.
 
-use super::description::DescriptionError;
-use super::facts::{CpuFacts, Facts, GpuFacts, NetworkFacts, StatedTransport};
-use super::hardware::{GpuModel, HARDWARE, Machine, usual_places};
+use super::Gpu;
+use super::facts::{CpuFacts, Facts, NetworkFacts, StatedTransport};
+use super::hardware::{GpuProduct, HARDWARE, MachineProduct, usual_places};
+use super::section::DescriptionError;
 use super::section::{Section, Stated};
 use super::vocabulary::{self, LinkText};
 use super::words::Words;
@@ -41,7 +42,7 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     Ok(Facts {
         nodes: nodes.value,
         gpus_per_node: gpus.value,
-        gpu: GpuFacts::of(gpu, gpu_text.value),
+        gpu: Gpu::of(gpu, gpu_text.value),
         machine,
         links,
         cpu: CpuFacts { sockets: vocabulary::sockets(intra), ..CpuFacts::default() },
@@ -63,11 +64,11 @@ fn gpu(
     root: &Section,
     gpu: Stated<&str>,
     fabric: &str,
-) -> Result<(&'static GpuModel, Option<&'static Machine>), DescriptionError> {
+) -> Result<(&'static GpuProduct, Option<&'static MachineProduct>), DescriptionError> {
     let words = Words::of(gpu.value);
     let model = HARDWARE.find_gpu(&words);
     let machine = HARDWARE.find_machine(&words, model).or_else(|| HARDWARE.find_machine(&Words::of(fabric), model));
-    let known = model.or_else(|| machine.and_then(Machine::gpu)).ok_or_else(|| {
+    let known = model.or_else(|| machine.and_then(MachineProduct::gpu)).ok_or_else(|| {
         let remedy = "write a name such as \"H100\", or use the full form, where [gpu] has generation";
         root.error(gpu.at, format!("gpu = \"{}\" names no GPU that busbw knows", gpu.value), remedy)
     })?;
@@ -77,8 +78,8 @@ fn gpu(
 fn check_gpus(
     root: &Section,
     gpus: Stated<usize>,
-    model: &GpuModel,
-    machine: Option<&Machine>,
+    model: &GpuProduct,
+    machine: Option<&MachineProduct>,
 ) -> Result<(), DescriptionError> {
     let (name, most) = match machine {
         Some(machine) => (&machine.name, machine.gpus.max(model.domain.unwrap_or(0))),
@@ -105,7 +106,7 @@ fn check_nics(root: &Section, gpus: usize) -> Result<(), DescriptionError> {
 fn network(
     root: &Section,
     fabric: &str,
-    machine: Option<&Machine>,
+    machine: Option<&MachineProduct>,
     assumptions: &mut Vec<String>,
 ) -> Result<NetworkFacts, DescriptionError> {
     let count = root.count("nics_per_node", "8")?;
@@ -145,7 +146,7 @@ fn zero(gbps: Option<Stated<f64>>) -> Option<usize> {
 fn transport(
     root: &Section,
     fabric: &str,
-    machine: Option<&Machine>,
+    machine: Option<&MachineProduct>,
     assumptions: &mut Vec<String>,
 ) -> Result<StatedTransport, DescriptionError> {
     let Some(stated) = root.text("transport", "\"ib\"")? else { return Ok(StatedTransport::Unknown) };

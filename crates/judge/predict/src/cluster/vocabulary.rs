@@ -1,7 +1,7 @@
 //! What people write about links, transports and fabrics, and what it means.
 
 use super::facts::{LinkFacts, LinkKind};
-use super::hardware::{BoardWiring, GpuModel, Machine, Pcie};
+use super::hardware::{BoardWiring, GpuProduct, MachineProduct, Pcie};
 use super::words::Words;
 use super::{Fabric, NetTransport, Routing, Uplinks, Wiring};
 use busbw_model::{GBps, PathType};
@@ -14,7 +14,7 @@ pub(super) struct LinkText<'a> {
     pub(super) gpu: &'a str,
     pub(super) gpus: usize,
     /// The GPU.
-    pub(super) model: &'a GpuModel,
+    pub(super) model: &'a GpuProduct,
 }
 
 /// GPUs that NVLink joins across hosts in racks: GH200 NVL32, GB200 NVL36 and NVL72. Other numbers behind NVL count the
@@ -131,7 +131,7 @@ pub(super) fn sockets(text: &str) -> Option<usize> {
 }
 
 /// What people call TCP: TCPX or TCPXO where a text names them or the machine is made for them, else kernel sockets.
-pub(super) fn tcp(hints: &Words, machine: Option<&Machine>, assumptions: &mut Vec<String>) -> NetTransport {
+pub(super) fn tcp(hints: &Words, machine: Option<&MachineProduct>, assumptions: &mut Vec<String>) -> NetTransport {
     if let Some(named) = tcp_like(hints) {
         return named;
     }

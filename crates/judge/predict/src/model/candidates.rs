@@ -1,6 +1,6 @@
 //! Which algorithms and protocols NCCL would consider.
 
-use super::machine::{Inside, Machine};
+use super::figures::{Figures, Inside};
 use crate::cluster::{Cluster, Generation, NetTransport};
 use crate::prediction::{Algorithm, Protocol};
 use busbw_model::Collective;
@@ -13,11 +13,11 @@ pub(super) struct Candidate {
 }
 
 /// What NCCL would consider for a collective: never empty. Settings that leave nothing are ignored, as NCCL falls back too.
-pub(super) fn of(machine: &Machine, cluster: &Cluster, collective: Collective) -> Vec<Candidate> {
-    let able: Vec<Candidate> = algorithms(machine, collective)
+pub(super) fn of(figures: &Figures, cluster: &Cluster, collective: Collective) -> Vec<Candidate> {
+    let able: Vec<Candidate> = algorithms(figures, collective)
         .into_iter()
         .flat_map(|algorithm| {
-            protocols(machine, algorithm).into_iter().map(move |protocol| Candidate { algorithm, protocol })
+            protocols(figures, algorithm).into_iter().map(move |protocol| Candidate { algorithm, protocol })
         })
         .collect();
     let wanted = |variable: &str| cluster.environment.get(variable).map(|value| Selection::parse(value, collective));
@@ -30,15 +30,15 @@ pub(super) fn of(machine: &Machine, cluster: &Cluster, collective: Collective) -
     if chosen.is_empty() { able } else { chosen }
 }
 
-fn algorithms(machine: &Machine, collective: Collective) -> Vec<Algorithm> {
-    let one_domain = machine.domains == 1;
+fn algorithms(figures: &Figures, collective: Collective) -> Vec<Algorithm> {
+    let one_domain = figures.domains == 1;
     // Past a rack, measurements follow the ring (table 031): NVLS is built within a domain of at most 32 heads.
-    let nvls = machine.nvls && !machine.is_racks();
-    let in_network = machine.cluster.environment.get("NCCL_COLLNET_ENABLE").is_some_and(|value| value == "1");
+    let nvls = figures.nvls && !figures.is_racks();
+    let in_network = figures.cluster.environment.get("NCCL_COLLNET_ENABLE").is_some_and(|value| value == "1");
     match collective {
         Collective::AllReduce => {
             let mut all = vec![Algorithm::Ring];
-            all.extend((!machine.is_racks()).then_some(Algorithm::Tree));
+            all.extend((!figures.is_racks()).then_some(Algorithm::Tree));
             all.extend((nvls && one_domain).then_some(Algorithm::Nvls));
             all.extend((nvls && !one_domain).then_some(Algorithm::NvlsTree));
             all.extend((in_network && !one_domain).then_some(Algorithm::CollNetDirect));
@@ -47,7 +47,7 @@ fn algorithms(machine: &Machine, collective: Collective) -> Vec<Algorithm> {
         Collective::AllGather | Collective::ReduceScatter => {
             let mut all = vec![Algorithm::Ring];
             let pat =
-                machine.domain_gpus == 1 && machine.domains > 1 && machine.cluster.nccl.is_some_and(|v| v >= (2, 23));
+                figures.domain_gpus == 1 && figures.domains > 1 && figures.cluster.nccl.is_some_and(|v| v >= (2, 23));
             all.extend(pat.then_some(Algorithm::Pat));
             all
         }
@@ -56,10 +56,10 @@ fn algorithms(machine: &Machine, collective: Collective) -> Vec<Algorithm> {
     }
 }
 
-fn protocols(machine: &Machine, algorithm: Algorithm) -> Vec<Protocol> {
+fn protocols(figures: &Figures, algorithm: Algorithm) -> Vec<Protocol> {
     match algorithm {
-        Algorithm::Ring | Algorithm::Tree if plugin_forces_simple(machine) => vec![Protocol::Simple],
-        Algorithm::Ring | Algorithm::Tree if ll128(machine) => vec![Protocol::Ll, Protocol::Ll128, Protocol::Simple],
+        Algorithm::Ring | Algorithm::Tree if plugin_forces_simple(figures) => vec![Protocol::Simple],
+        Algorithm::Ring | Algorithm::Tree if ll128(figures) => vec![Protocol::Ll, Protocol::Ll128, Protocol::Simple],
         Algorithm::Ring | Algorithm::Tree | Algorithm::PointToPoint => vec![Protocol::Ll, Protocol::Simple],
         _ => vec![Protocol::Simple],
     }
@@ -67,17 +67,17 @@ fn protocols(machine: &Machine, algorithm: Algorithm) -> Vec<Protocol> {
 
 /// LL128 needs stores of 128 bytes to arrive whole: NVLink inside, and NICs that write to GPUs
 /// (NCCL 2.30.7, src/graph/tuning.cc, `ncclTopoTuneModel`).
-fn ll128(machine: &Machine) -> bool {
+fn ll128(figures: &Figures) -> bool {
     let whole_stores = |transport| !matches!(transport, NetTransport::Tcp | NetTransport::Tcpx);
-    machine.inside.is_nvlink()
-        && machine.cluster.gpu.generation >= Generation::Volta
-        && machine.network.as_ref().is_none_or(|network| network.gpu_direct && whole_stores(network.transport))
+    figures.inside.is_nvlink()
+        && figures.cluster.gpu.generation >= Generation::Volta
+        && figures.network.as_ref().is_none_or(|network| network.gpu_direct && whole_stores(network.transport))
 }
 
 /// aws-ofi-nccl sets NCCL_PROTO=simple where EFA cannot keep the order of writes: everything before p5.
-fn plugin_forces_simple(machine: &Machine) -> bool {
-    let efa = machine.network.as_ref().is_some_and(|network| network.transport == NetTransport::Efa);
-    efa && machine.cluster.gpu.generation < Generation::Hopper && machine.inside != Inside::HostMemory
+fn plugin_forces_simple(figures: &Figures) -> bool {
+    let efa = figures.network.as_ref().is_some_and(|network| network.transport == NetTransport::Efa);
+    efa && figures.cluster.gpu.generation < Generation::Hopper && figures.inside != Inside::HostMemory
 }
 
 /// What NCCL_ALGO or NCCL_PROTO admits for one collective: `Ring`, `^LL128`, `ring,tree`, and since 2.24

@@ -1,6 +1,6 @@
 //! What no setting can exceed: the rate of the lines that an algorithm's bytes cross.
 
-use super::machine::{Inside, Machine};
+use super::figures::{Figures, Inside};
 use super::timing::{to_algbw, tree_crossings};
 use crate::prediction::Algorithm;
 use busbw_model::{Collective, GBps};
@@ -13,10 +13,10 @@ pub(super) struct Limit {
     pub what: String,
 }
 
-pub(super) fn of(machine: &Machine, collective: Collective, algorithm: Algorithm) -> Limit {
-    let inside = Limit { algbw: GBps(inside(machine, collective, algorithm)), what: inside_words(machine) };
-    let Some(network) = &machine.network else { return inside };
-    let outside = GBps(network.line * crossings_share(machine, collective, algorithm));
+pub(super) fn of(figures: &Figures, collective: Collective, algorithm: Algorithm) -> Limit {
+    let inside = Limit { algbw: GBps(inside(figures, collective, algorithm)), what: inside_words(figures) };
+    let Some(network) = &figures.network else { return inside };
+    let outside = GBps(network.line * crossings_share(figures, collective, algorithm));
     // What holds the network back is no line rate, yet it is what people can change.
     let held = network.payload / network.line.max(f64::MIN_POSITIVE) * outside.0 < inside.algbw.0;
     let what = match network.held_back_by {
@@ -36,47 +36,47 @@ pub(super) fn of(machine: &Machine, collective: Collective, algorithm: Algorithm
 }
 
 /// The algbw that the links inside a domain allow.
-fn inside(machine: &Machine, collective: Collective, algorithm: Algorithm) -> f64 {
-    let line = machine.gpu_line;
-    let ranks = machine.ranks;
+fn inside(figures: &Figures, collective: Collective, algorithm: Algorithm) -> f64 {
+    let line = figures.gpu_line;
+    let ranks = figures.ranks;
     match algorithm {
         // Switches add and copy: each GPU sends and receives every byte once.
         Algorithm::Nvls | Algorithm::NvlsTree => line,
         // A GPU in the middle of a chain sends each byte up and down.
-        Algorithm::Tree | Algorithm::CollNetDirect | Algorithm::CollNetChain if machine.inside != Inside::Nothing => {
-            line / 2.0 * tree_end(machine)
+        Algorithm::Tree | Algorithm::CollNetDirect | Algorithm::CollNetChain if figures.inside != Inside::Nothing => {
+            line / 2.0 * tree_end(figures)
         }
         Algorithm::Tree | Algorithm::CollNetDirect | Algorithm::CollNetChain => line,
         Algorithm::Ring | Algorithm::Pat => to_algbw(line, collective, ranks),
         Algorithm::PointToPoint if matches!(collective, Collective::SendRecv | Collective::HyperCube) => line,
-        Algorithm::PointToPoint => line * ranks as f64 / machine.domain_gpus.saturating_sub(1).max(1) as f64,
+        Algorithm::PointToPoint => line * ranks as f64 / figures.domain_gpus.saturating_sub(1).max(1) as f64,
     }
 }
 
 /// With two GPUs each is an end of the chain and sends every byte once.
-fn tree_end(machine: &Machine) -> f64 {
-    if machine.domain_gpus <= 2 { 2.0 } else { 1.0 }
+fn tree_end(figures: &Figures) -> f64 {
+    if figures.domain_gpus <= 2 { 2.0 } else { 1.0 }
 }
 
 /// The algbw that a domain's NICs allow, over their line rate.
-fn crossings_share(machine: &Machine, collective: Collective, algorithm: Algorithm) -> f64 {
-    let ranks = machine.ranks;
+fn crossings_share(figures: &Figures, collective: Collective, algorithm: Algorithm) -> f64 {
+    let ranks = figures.ranks;
     match algorithm {
-        Algorithm::Tree | Algorithm::NvlsTree => 1.0 / tree_crossings(machine.domains),
+        Algorithm::Tree | Algorithm::NvlsTree => 1.0 / tree_crossings(figures.domains),
         Algorithm::Nvls | Algorithm::CollNetDirect | Algorithm::CollNetChain => 1.0,
         Algorithm::Ring | Algorithm::Pat => to_algbw(1.0, collective, ranks),
         Algorithm::PointToPoint if matches!(collective, Collective::SendRecv | Collective::HyperCube) => {
-            machine.network.as_ref().map_or(1.0, |network| network.line_of_a_gpu / network.line.max(f64::MIN_POSITIVE))
+            figures.network.as_ref().map_or(1.0, |network| network.line_of_a_gpu / network.line.max(f64::MIN_POSITIVE))
         }
         Algorithm::PointToPoint => {
-            ranks as f64 / (machine.domain_gpus * (ranks - machine.domain_gpus.min(ranks)).max(1)) as f64
+            ranks as f64 / (figures.domain_gpus * (ranks - figures.domain_gpus.min(ranks)).max(1)) as f64
         }
     }
 }
 
-fn inside_words(machine: &Machine) -> String {
-    let line = short(machine.gpu_line);
-    match machine.inside {
+fn inside_words(figures: &Figures) -> String {
+    let line = short(figures.gpu_line);
+    match figures.inside {
         Inside::Switched | Inside::DirectNvLink => format!("NVLink, {line} GB/s per GPU"),
         Inside::Pcie => format!("PCIe, {line} GB/s per GPU"),
         Inside::HostMemory => "copies through host memory: GPUs cannot reach each other".to_string(),

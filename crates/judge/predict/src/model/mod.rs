@@ -6,8 +6,8 @@
 
 mod candidates;
 pub(crate) mod constants;
+mod figures;
 mod limit;
-mod machine;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -19,7 +19,7 @@ use crate::Cluster;
 use crate::prediction::{Algorithm, Prediction, PredictionRow, Protocol};
 use busbw_model::{Bytes, Collective, GBps, Micros};
 use candidates::Candidate;
-use machine::Machine;
+use figures::Figures;
 
 /// What `collective` should take on `cluster`, one row per size. A size of nccl-tests: the whole buffer for all_gather,
 /// reduce_scatter and alltoall. The algorithm of each size is the one that NCCL would choose (`NCCL_ALGO` and `NCCL_PROTO`
@@ -40,11 +40,11 @@ pub fn predict(cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Pr
 
 /// As [`predict`], with other constants: for fitting them.
 pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
-    let machine = Machine::of(cluster, constants);
-    let candidates = candidates::of(&machine, cluster, collective);
-    let rows = sizes.iter().map(|size| row(&machine, collective, &candidates, *size)).collect();
+    let figures = Figures::of(cluster, constants);
+    let candidates = candidates::of(&figures, cluster, collective);
+    let rows = sizes.iter().map(|size| row(&figures, collective, &candidates, *size)).collect();
     let mut assumptions = cluster.assumptions.clone();
-    assumptions.extend(machine.assumptions());
+    assumptions.extend(figures.assumptions());
     Prediction { collective, ranks: cluster.ranks(), assumptions, rows }
 }
 
@@ -53,13 +53,13 @@ pub fn sockets_at_best() -> GBps {
     GBps(2.0 * Constants::built_in().measured.sockets_host.value)
 }
 
-fn row(machine: &Machine, collective: Collective, candidates: &[Candidate], size: Bytes) -> PredictionRow {
-    let Candidate { algorithm, protocol } = tuning::choose(machine, collective, candidates, size);
-    let ranks = u32::try_from(machine.ranks).unwrap_or(u32::MAX);
-    let limit = limit::of(machine, collective, algorithm);
+fn row(figures: &Figures, collective: Collective, candidates: &[Candidate], size: Bytes) -> PredictionRow {
+    let Candidate { algorithm, protocol } = tuning::choose(figures, collective, candidates, size);
+    let ranks = u32::try_from(figures.ranks).unwrap_or(u32::MAX);
+    let limit = limit::of(figures, collective, algorithm);
     // Without a peer busbw is zero by its factor, and so is its limit, however fast the rank copies to itself.
     let limit_busbw = if limit.algbw.0.is_finite() { collective.busbw(limit.algbw, ranks) } else { GBps(0.0) };
-    let estimate = timing::estimate(machine, collective, Candidate { algorithm, protocol }, size);
+    let estimate = timing::estimate(figures, collective, Candidate { algorithm, protocol }, size);
     // A model of measurements may not promise more than physics.
     let time = estimate.total().max(if limit.algbw.0 > 0.0 { size.0 as f64 / limit.algbw.0 / 1e3 } else { 0.0 });
     let algbw = GBps::from_transfer(size, Micros(time));

@@ -15,7 +15,7 @@ pub(super) fn hgx(generation: Generation, nodes: usize, nics: usize, gbit: f64, 
     Cluster {
         nodes,
         gpus_per_node: 8,
-        gpu: Gpu { name: format!("{generation:?}"), generation },
+        gpu: Gpu::new(&format!("{generation:?}"), generation),
         links: GpuLinks::NvSwitch { per_gpu: GBps(per_gpu), domain: 8, nvls: generation >= Generation::Hopper },
         cpu: Cpu { vendor: CpuVendor::Intel, sockets: 2, socket_link: GBps(40.0) },
         nics: Some(Nics {

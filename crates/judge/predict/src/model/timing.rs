@@ -5,7 +5,7 @@
 
 use super::candidates::Candidate;
 use super::constants::Fitted;
-use super::machine::{Inside, Machine};
+use super::figures::{Figures, Inside};
 use crate::prediction::{Algorithm, Protocol};
 use busbw_model::{Bytes, Collective};
 
@@ -35,24 +35,24 @@ struct Line {
     algbw: f64,
 }
 
-pub(super) fn estimate(machine: &Machine, collective: Collective, candidate: Candidate, size: Bytes) -> Estimate {
-    let m = machine.measured();
+pub(super) fn estimate(figures: &Figures, collective: Collective, candidate: Candidate, size: Bytes) -> Estimate {
+    let m = figures.measured();
     let line = match candidate.algorithm {
-        Algorithm::Ring | Algorithm::Pat => ring(machine, collective, candidate.protocol),
-        Algorithm::Tree => tree(machine, candidate.protocol),
-        Algorithm::Nvls => nvls(machine),
+        Algorithm::Ring | Algorithm::Pat => ring(figures, collective, candidate.protocol),
+        Algorithm::Tree => tree(figures, candidate.protocol),
+        Algorithm::Nvls => nvls(figures),
         Algorithm::NvlsTree | Algorithm::CollNetDirect | Algorithm::CollNetChain => {
-            nvls_tree(machine, candidate.algorithm)
+            nvls_tree(figures, candidate.algorithm)
         }
-        Algorithm::PointToPoint => point_to_point(machine, collective, size),
+        Algorithm::PointToPoint => point_to_point(figures, collective, size),
     };
     let transfer = if line.algbw > 0.0 { size.0 as f64 / line.algbw / 1e3 } else { 0.0 };
     let exponent = m.ramp_exponent.value;
     // The ramp vanishes for sizes far above the latency.
     let fading = (-transfer / (RAMP_ENDS * line.latency)).exp();
     let ramp = m.ramp.value * line.latency.powf(1.0 - exponent) * transfer.powf(exponent) * fading;
-    let launch = m.launch.value * machine.gpus_per_process() as f64 - line.latency;
-    let waiting = if machine.gpus_per_process() > 1 { launch.max(0.0) * (-transfer / LAUNCH_HIDES).exp() } else { 0.0 };
+    let launch = m.launch.value * figures.gpus_per_process() as f64 - line.latency;
+    let waiting = if figures.gpus_per_process() > 1 { launch.max(0.0) * (-transfer / LAUNCH_HIDES).exp() } else { 0.0 };
     Estimate { latency: line.latency + waiting, transfer, ramp, hops: line.hops }
 }
 
@@ -69,14 +69,14 @@ fn pick(protocol: Protocol, ll: Fitted, ll128: Fitted, simple: Fitted) -> f64 {
     }
 }
 
-fn start(machine: &Machine, protocol: Protocol) -> f64 {
-    let m = machine.measured();
+fn start(figures: &Figures, protocol: Protocol) -> f64 {
+    let m = figures.measured();
     pick(protocol, m.start_ll, m.start_ll128, m.start_simple)
 }
 
 /// The share of a line's bandwidth that a protocol uses.
-fn share(machine: &Machine, protocol: Protocol) -> f64 {
-    let m = machine.measured();
+fn share(figures: &Figures, protocol: Protocol) -> f64 {
+    let m = figures.measured();
     match protocol {
         Protocol::Ll => m.ll.value,
         Protocol::Ll128 => m.ll128.value,
@@ -85,14 +85,14 @@ fn share(machine: &Machine, protocol: Protocol) -> f64 {
 }
 
 /// A hop between GPUs of a domain, us.
-fn inner_hop(machine: &Machine, on_tree: bool, protocol: Protocol) -> f64 {
-    let m = machine.measured();
+fn inner_hop(figures: &Figures, on_tree: bool, protocol: Protocol) -> f64 {
+    let m = figures.measured();
     let nvlink = if on_tree {
         pick(protocol, m.tree_nvlink_ll, m.tree_nvlink_ll128, m.tree_nvlink_simple)
     } else {
         pick(protocol, m.ring_nvlink_ll, m.ring_nvlink_ll128, m.ring_nvlink_simple)
     };
-    match machine.inside {
+    match figures.inside {
         Inside::Switched | Inside::Nothing => nvlink,
         Inside::DirectNvLink => nvlink * m.direct_nvlink.value,
         Inside::Pcie => pick(protocol, m.pcie_ll, m.pcie_ll128, m.pcie_simple),
@@ -101,48 +101,48 @@ fn inner_hop(machine: &Machine, on_tree: bool, protocol: Protocol) -> f64 {
 }
 
 /// A hop between domains, us.
-fn outer_hop(machine: &Machine, on_tree: bool, protocol: Protocol) -> f64 {
-    let m = machine.measured();
+fn outer_hop(figures: &Figures, on_tree: bool, protocol: Protocol) -> f64 {
+    let m = figures.measured();
     let hop = if on_tree {
         pick(protocol, m.tree_network_ll, m.tree_network_ll128, m.tree_network_simple)
     } else {
         pick(protocol, m.ring_network_ll, m.ring_network_ll128, m.ring_network_simple)
     };
-    hop + machine.network.as_ref().map_or(0.0, |network| network.added(protocol == Protocol::Simple))
+    hop + figures.network.as_ref().map_or(0.0, |network| network.added(protocol == Protocol::Simple))
 }
 
-fn network_payload(machine: &Machine) -> f64 {
-    machine.network.as_ref().map_or(f64::INFINITY, |network| network.payload)
+fn network_payload(figures: &Figures) -> f64 {
+    figures.network.as_ref().map_or(f64::INFINITY, |network| network.payload)
 }
 
-fn ring(machine: &Machine, collective: Collective, protocol: Protocol) -> Line {
-    let ranks = machine.ranks;
+fn ring(figures: &Figures, collective: Collective, protocol: Protocol) -> Line {
+    let ranks = figures.ranks;
     let rounds = if collective == Collective::AllReduce { 2 } else { 1 };
     let hops = rounds * ranks.saturating_sub(1);
-    let outer = if machine.domains > 1 { rounds * (machine.domains - 1) } else { 0 };
-    let latency = start(machine, protocol)
-        + hops.saturating_sub(outer) as f64 * inner_hop(machine, false, protocol)
-        + outer as f64 * outer_hop(machine, false, protocol);
-    let mut busbw = machine.gpu_payload.min(network_payload(machine));
-    if machine.is_racks() {
-        busbw = busbw.min(machine.gpu_line * machine.measured().rack_ring.value);
+    let outer = if figures.domains > 1 { rounds * (figures.domains - 1) } else { 0 };
+    let latency = start(figures, protocol)
+        + hops.saturating_sub(outer) as f64 * inner_hop(figures, false, protocol)
+        + outer as f64 * outer_hop(figures, false, protocol);
+    let mut busbw = figures.gpu_payload.min(network_payload(figures));
+    if figures.is_racks() {
+        busbw = busbw.min(figures.gpu_line * figures.measured().rack_ring.value);
     }
-    Line { latency, hops, algbw: to_algbw(busbw * share(machine, protocol), collective, ranks) }
+    Line { latency, hops, algbw: to_algbw(busbw * share(figures, protocol), collective, ranks) }
 }
 
-fn tree(machine: &Machine, protocol: Protocol) -> Line {
-    let m = machine.measured();
-    let inner = machine.domain_gpus.saturating_sub(1);
-    let outer = log2(machine.domains);
-    let latency = start(machine, protocol)
-        + 2.0 * (inner as f64 * inner_hop(machine, true, protocol) + outer as f64 * outer_hop(machine, true, protocol));
-    let network = network_payload(machine) * m.tree_network.value / tree_crossings(machine.domains);
-    let inside = if machine.inside == Inside::Nothing {
-        machine.gpu_payload
+fn tree(figures: &Figures, protocol: Protocol) -> Line {
+    let m = figures.measured();
+    let inner = figures.domain_gpus.saturating_sub(1);
+    let outer = log2(figures.domains);
+    let latency = start(figures, protocol)
+        + 2.0 * (inner as f64 * inner_hop(figures, true, protocol) + outer as f64 * outer_hop(figures, true, protocol));
+    let network = network_payload(figures) * m.tree_network.value / tree_crossings(figures.domains);
+    let inside = if figures.inside == Inside::Nothing {
+        figures.gpu_payload
     } else {
-        machine.gpu_payload * m.tree_nvlink.value / 2.0
+        figures.gpu_payload * m.tree_nvlink.value / 2.0
     };
-    Line { latency, hops: 2 * (inner + outer), algbw: inside.min(network) * share(machine, protocol) }
+    Line { latency, hops: 2 * (inner + outer), algbw: inside.min(network) * share(figures, protocol) }
 }
 
 /// How often a byte of the buffer crosses a domain's NICs in each direction in a double binary tree: once between two
@@ -155,58 +155,58 @@ pub(super) fn tree_crossings(domains: usize) -> f64 {
     }
 }
 
-fn nvls(machine: &Machine) -> Line {
-    Line { latency: machine.measured().nvls.value, hops: 2, algbw: nvls_algbw(machine) }
+fn nvls(figures: &Figures) -> Line {
+    Line { latency: figures.measured().nvls.value, hops: 2, algbw: nvls_algbw(figures) }
 }
 
-fn nvls_algbw(machine: &Machine) -> f64 {
-    let m = machine.measured();
-    let share = if machine.cluster.gpu.generation >= crate::cluster::Generation::Blackwell {
+fn nvls_algbw(figures: &Figures) -> f64 {
+    let m = figures.measured();
+    let share = if figures.cluster.gpu.generation >= crate::cluster::Generation::Blackwell {
         m.blackwell_nvls
     } else {
         m.hopper_nvls
     };
-    to_algbw(machine.gpu_line * share.value, Collective::AllReduce, machine.domain_gpus)
+    to_algbw(figures.gpu_line * share.value, Collective::AllReduce, figures.domain_gpus)
 }
 
 /// NVLS within domains and trees between them; with CollNet the switches of the network add, so a byte crosses a NIC once.
-fn nvls_tree(machine: &Machine, algorithm: Algorithm) -> Line {
-    let m = machine.measured();
+fn nvls_tree(figures: &Figures, algorithm: Algorithm) -> Line {
+    let m = figures.measured();
     let in_network = algorithm != Algorithm::NvlsTree;
-    let levels = if in_network { 1 } else { log2(machine.domains) };
-    let hop = m.nvls_tree_network.value + machine.network.as_ref().map_or(0.0, |network| network.added(true));
-    let crossings = if in_network { 1.0 } else { tree_crossings(machine.domains) };
-    let inside = if machine.nvls { nvls_algbw(machine) } else { machine.gpu_payload / 2.0 };
+    let levels = if in_network { 1 } else { log2(figures.domains) };
+    let hop = m.nvls_tree_network.value + figures.network.as_ref().map_or(0.0, |network| network.added(true));
+    let crossings = if in_network { 1.0 } else { tree_crossings(figures.domains) };
+    let inside = if figures.nvls { nvls_algbw(figures) } else { figures.gpu_payload / 2.0 };
     Line {
         latency: m.nvls.value + 2.0 * levels as f64 * hop,
         hops: 2 + 2 * levels,
-        algbw: inside.min(network_payload(machine) / crossings),
+        algbw: inside.min(network_payload(figures) / crossings),
     }
 }
 
 /// alltoall, gather, scatter, sendrecv, hypercube: messages straight from rank to rank.
-fn point_to_point(machine: &Machine, collective: Collective, size: Bytes) -> Line {
-    let m = machine.measured();
-    let ranks = machine.ranks;
+fn point_to_point(figures: &Figures, collective: Collective, size: Bytes) -> Line {
+    let m = figures.measured();
+    let ranks = figures.ranks;
     let per_gpu =
-        if machine.inside.is_nvlink() { machine.gpu_line * m.point_to_point.value } else { machine.gpu_payload };
-    let per_gpu_network = network_payload(machine) / machine.domain_gpus as f64;
-    let network_start = if machine.domains > 1 { outer_hop(machine, false, Protocol::Simple) } else { 0.0 };
+        if figures.inside.is_nvlink() { figures.gpu_line * m.point_to_point.value } else { figures.gpu_payload };
+    let per_gpu_network = network_payload(figures) / figures.domain_gpus as f64;
+    let network_start = if figures.domains > 1 { outer_hop(figures, false, Protocol::Simple) } else { 0.0 };
     if matches!(collective, Collective::SendRecv | Collective::HyperCube) {
         // The ring of nccl-tests' sendrecv leaves a domain at one GPU only.
-        let crossing = machine.network.as_ref().map_or(f64::INFINITY, |n| n.payload.min(n.payload_of_a_gpu));
+        let crossing = figures.network.as_ref().map_or(f64::INFINITY, |n| n.payload.min(n.payload_of_a_gpu));
         let channels = size.0.div_ceil(PART).clamp(LEAST_CHANNELS, MOST_CHANNELS) as f64;
-        let by_channels = if machine.domains == 1 && machine.inside.is_nvlink() {
+        let by_channels = if figures.domains == 1 && figures.inside.is_nvlink() {
             channels * m.point_to_point_channel.value
         } else {
             f64::INFINITY
         };
-        let network_hop = if machine.domains > 1 { outer_hop(machine, false, Protocol::Ll) } else { 0.0 };
-        let latency = m.start_ll.value + inner_hop(machine, false, Protocol::Ll) + network_hop;
+        let network_hop = if figures.domains > 1 { outer_hop(figures, false, Protocol::Ll) } else { 0.0 };
+        let latency = m.start_ll.value + inner_hop(figures, false, Protocol::Ll) + network_hop;
         return Line { latency, hops: 1, algbw: per_gpu.min(crossing).min(by_channels) };
     }
-    let inside = to_peers(per_gpu, ranks, machine.domain_gpus.saturating_sub(1));
-    let outside = to_peers(per_gpu_network, ranks, ranks - machine.domain_gpus.min(ranks));
+    let inside = to_peers(per_gpu, ranks, figures.domain_gpus.saturating_sub(1));
+    let outside = to_peers(per_gpu_network, ranks, ranks - figures.domain_gpus.min(ranks));
     Line {
         latency: m.exchange.value + network_start + m.exchange_per_rank.value * ranks as f64,
         hops: ranks.saturating_sub(1),

@@ -4,16 +4,16 @@
 //! graph search (src/graph/search.cc) in closed form: its usual results are tests below.
 
 use super::candidates::Candidate;
-use super::machine::{Machine, by_protocol};
+use super::figures::{Figures, by_protocol};
 use super::timing::{log2, to_algbw};
 use crate::cluster::{Generation, NetTransport};
 use crate::prediction::{Algorithm, Protocol};
 use busbw_model::{Bytes, Collective};
 
 /// The candidate with the least time; the first of equals. There is always one.
-pub(super) fn choose(machine: &Machine, collective: Collective, candidates: &[Candidate], size: Bytes) -> Candidate {
+pub(super) fn choose(figures: &Figures, collective: Collective, candidates: &[Candidate], size: Bytes) -> Candidate {
     let simple = Candidate { algorithm: Algorithm::PointToPoint, protocol: Protocol::Simple };
-    let times = candidates.iter().map(|candidate| (time(machine, collective, *candidate, size), *candidate));
+    let times = candidates.iter().map(|candidate| (time(figures, collective, *candidate, size), *candidate));
     times.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(simple, |(_, candidate)| candidate)
 }
 
@@ -30,17 +30,17 @@ const LOWER_STEPS: f64 = 0.49;
 /// NCCL's limit on channels, halved because two are made of each found.
 const MOST_CHANNELS: f64 = 32.0;
 
-fn layout(machine: &Machine, algorithm: Algorithm) -> Layout {
-    let constants = machine.generation();
-    let total = if machine.inside.is_nvlink() {
-        machine.gpu_line / constants.sold_nvlink * constants.nvlink
+fn layout(figures: &Figures, algorithm: Algorithm) -> Layout {
+    let constants = figures.generation();
+    let total = if figures.inside.is_nvlink() {
+        figures.gpu_line / constants.sold_nvlink * constants.nvlink
     } else {
-        machine.gpu_line
+        figures.gpu_line
     };
-    let gpus = machine.domain_gpus as f64;
+    let gpus = figures.domain_gpus as f64;
     // All but rings may use what a ring leaves idle at its ends.
     let reach = if algorithm == Algorithm::Ring || gpus < 2.0 { total } else { total * gpus / (gpus - 1.0) };
-    let Some(network) = &machine.network else {
+    let Some(network) = &figures.network else {
         let (channels, speed) = best_step(&constants.steps, true, |step| (reach / step).floor().min(MOST_CHANNELS));
         return Layout { channels, intra: speed, inter: speed };
     };
@@ -71,83 +71,83 @@ fn best_step(steps: &[f64], more_channels: bool, channels: impl Fn(f64) -> f64) 
 }
 
 /// NCCL's estimate, us; infinite where NCCL rules the candidate out.
-fn time(machine: &Machine, collective: Collective, candidate: Candidate, size: Bytes) -> f64 {
-    let layout = layout(machine, candidate.algorithm);
-    let algbw = bandwidth(machine, collective, candidate, layout, size);
+fn time(figures: &Figures, collective: Collective, candidate: Candidate, size: Bytes) -> f64 {
+    let layout = layout(figures, candidate.algorithm);
+    let algbw = bandwidth(figures, collective, candidate, layout, size);
     if algbw <= 0.0 {
         return f64::INFINITY;
     }
-    latency(machine, collective, candidate, layout, size) + size.0 as f64 / (1e3 * algbw)
+    latency(figures, collective, candidate, layout, size) + size.0 as f64 / (1e3 * algbw)
 }
 
 /// Index into NCCL's tables for one node, two, and more.
-fn by_nodes(machine: &Machine) -> usize {
-    machine.domains.clamp(1, 3) - 1
+fn by_nodes(figures: &Figures) -> usize {
+    figures.domains.clamp(1, 3) - 1
 }
 
 /// The total bandwidth that LL may have.
-fn ll_max(machine: &Machine) -> f64 {
-    let nccl = machine.nccl();
-    let several = if machine.is_amd() { &nccl.ll_max_amd } else { &nccl.ll_max_other };
-    match machine.domains {
-        0 | 1 => machine.generation().ll_max,
+fn ll_max(figures: &Figures) -> f64 {
+    let nccl = figures.nccl();
+    let several = if figures.is_amd() { &nccl.ll_max_amd } else { &nccl.ll_max_other };
+    match figures.domains {
+        0 | 1 => figures.generation().ll_max,
         2 => several[0],
         _ => several[1],
     }
 }
 
 /// algbw as NCCL assumes it, GB/s.
-fn bandwidth(machine: &Machine, collective: Collective, candidate: Candidate, layout: Layout, size: Bytes) -> f64 {
-    let (nccl, constants, nodes) = (machine.nccl(), machine.generation(), by_nodes(machine));
+fn bandwidth(figures: &Figures, collective: Collective, candidate: Candidate, layout: Layout, size: Bytes) -> f64 {
+    let (nccl, constants, nodes) = (figures.nccl(), figures.generation(), by_nodes(figures));
     let Layout { channels, intra, inter } = layout;
-    let per_channel = if machine.domains <= 2 { intra } else { inter };
+    let per_channel = if figures.domains <= 2 { intra } else { inter };
     let busbw = channels * per_channel;
     match candidate.algorithm {
         Algorithm::Ring => {
             let busbw = match candidate.protocol {
-                Protocol::Ll => (busbw / 2.0).min(ll_max(machine)),
+                Protocol::Ll => (busbw / 2.0).min(ll_max(figures)),
                 Protocol::Ll128 => (busbw * nccl.ring_ll128).min(channels * constants.ring_ll128_cap[nodes]),
                 Protocol::Simple => busbw,
             };
-            to_algbw(busbw, collective, machine.ranks)
+            to_algbw(busbw, collective, figures.ranks)
         }
         Algorithm::Tree => {
             let busbw = (busbw * nccl.tree_share).min(channels * constants.tree_cap[nodes]);
             let busbw = match candidate.protocol {
-                Protocol::Ll => (busbw / 3.8).min(ll_max(machine)),
+                Protocol::Ll => (busbw / 3.8).min(ll_max(figures)),
                 Protocol::Ll128 => {
-                    let share = if machine.domains == 1 { 7.0 / 9.0 } else { nccl.tree_ll128_share };
+                    let share = if figures.domains == 1 { 7.0 / 9.0 } else { nccl.tree_ll128_share };
                     (busbw * share).min(channels * constants.tree_ll128_cap[nodes])
                 }
                 Protocol::Simple => busbw,
             };
-            busbw * 0.5 * tree_correction(machine, candidate.protocol, size)
+            busbw * 0.5 * tree_correction(figures, candidate.protocol, size)
         }
-        Algorithm::Nvls | Algorithm::NvlsTree => nvls_bandwidth(machine, candidate.algorithm, layout),
+        Algorithm::Nvls | Algorithm::NvlsTree => nvls_bandwidth(figures, candidate.algorithm, layout),
         Algorithm::CollNetDirect | Algorithm::CollNetChain => channels * intra * 0.5,
-        Algorithm::Pat => to_algbw(busbw * 0.75, collective, machine.ranks),
+        Algorithm::Pat => to_algbw(busbw * 0.75, collective, figures.ranks),
         Algorithm::PointToPoint => f64::MAX,
     }
 }
 
-fn nvls_bandwidth(machine: &Machine, algorithm: Algorithm, layout: Layout) -> f64 {
-    let constants = machine.generation();
+fn nvls_bandwidth(figures: &Figures, algorithm: Algorithm, layout: Layout) -> f64 {
+    let constants = figures.generation();
     let channels = layout.channels;
     if channels < 2.0 {
         return 0.0;
     }
     let intra = layout.intra * constants.nvls_efficiency * (channels - 1.0) / channels * 2.0;
-    let per_channel = match (algorithm, machine.domains) {
-        (Algorithm::NvlsTree, 0..=2) => intra.min(2.0 * layout.inter).min(constants.nvls_tree_cap[by_nodes(machine)]),
-        (Algorithm::NvlsTree, _) => intra.min(layout.inter).min(constants.nvls_tree_cap[by_nodes(machine)]),
+    let per_channel = match (algorithm, figures.domains) {
+        (Algorithm::NvlsTree, 0..=2) => intra.min(2.0 * layout.inter).min(constants.nvls_tree_cap[by_nodes(figures)]),
+        (Algorithm::NvlsTree, _) => intra.min(layout.inter).min(constants.nvls_tree_cap[by_nodes(figures)]),
         _ => intra,
     };
-    to_algbw(channels * per_channel, Collective::AllReduce, machine.ranks)
+    to_algbw(channels * per_channel, Collective::AllReduce, figures.ranks)
 }
 
 /// How far trees stay below their bandwidth, by size.
-fn tree_correction(machine: &Machine, protocol: Protocol, size: Bytes) -> f64 {
-    let nccl = machine.nccl();
+fn tree_correction(figures: &Figures, protocol: Protocol, size: Bytes) -> f64 {
+    let nccl = figures.nccl();
     let table = match protocol {
         Protocol::Ll => &nccl.tree_ll,
         Protocol::Ll128 => &nccl.tree_ll128,
@@ -158,32 +158,32 @@ fn tree_correction(machine: &Machine, protocol: Protocol, size: Bytes) -> f64 {
 }
 
 /// NCCL's latency, us.
-fn latency(machine: &Machine, collective: Collective, candidate: Candidate, layout: Layout, size: Bytes) -> f64 {
-    let nccl = machine.nccl();
+fn latency(figures: &Figures, collective: Collective, candidate: Candidate, layout: Layout, size: Bytes) -> f64 {
+    let nccl = figures.nccl();
     let protocol = candidate.protocol;
     let simple = protocol == Protocol::Simple;
-    let (ranks, domains, gpus) = (machine.ranks as f64, machine.domains as f64, machine.domain_gpus as f64);
-    let (inner_tree, inner_ring) = if machine.inside.is_nvlink() {
+    let (ranks, domains, gpus) = (figures.ranks as f64, figures.domains as f64, figures.domain_gpus as f64);
+    let (inner_tree, inner_ring) = if figures.inside.is_nvlink() {
         (&nccl.nvlink_tree, &nccl.nvlink_ring)
     } else {
         (&nccl.pcie_tree, &nccl.pcie_ring)
     };
-    let plugin = plugin_latency(machine) * if simple { 2.0 } else { 1.0 };
+    let plugin = plugin_latency(figures) * if simple { 2.0 } else { 1.0 };
     let rounds = if collective == Collective::AllReduce { 2.0 } else { 1.0 };
-    let levels = log2(machine.domains) as f64;
+    let levels = log2(figures.domains) as f64;
     match candidate.algorithm {
         Algorithm::Ring => {
             let outer = rounds * (domains - 1.0);
-            let network = if machine.domain_gpus == 1 { &nccl.network_tree } else { &nccl.network_ring };
+            let network = if figures.domain_gpus == 1 { &nccl.network_tree } else { &nccl.network_ring };
             let overhead =
-                if machine.domains > 1 { net_overhead(machine) * if simple { 3.0 } else { 1.0 } } else { 0.0 };
+                if figures.domains > 1 { net_overhead(figures) * if simple { 3.0 } else { 1.0 } } else { 0.0 };
             let inner = by_protocol(inner_ring, protocol).max(overhead);
             let mut time = by_protocol(&nccl.base_ring, protocol)
                 + (rounds * (ranks - 1.0) - outer) * inner
                 + outer * (by_protocol(network, protocol) + plugin);
-            if simple && collective == Collective::AllReduce && machine.domains > 1 && many_bytes(size, layout, machine)
+            if simple && collective == Collective::AllReduce && figures.domains > 1 && many_bytes(size, layout, figures)
             {
-                time *= if machine.cluster.gpu.generation < Generation::Ampere { 1.9 } else { 1.4 };
+                time *= if figures.cluster.gpu.generation < Generation::Ampere { 1.9 } else { 1.4 };
             }
             time
         }
@@ -193,7 +193,7 @@ fn latency(machine: &Machine, collective: Collective, candidate: Candidate, layo
                     * ((gpus - 1.0) * by_protocol(inner_tree, protocol)
                         + levels * (by_protocol(&nccl.network_tree, protocol) + plugin))
         }
-        Algorithm::Nvls => nccl.nvls + if machine.domains > 1 { nccl.nvls_network + plugin } else { 0.0 },
+        Algorithm::Nvls => nccl.nvls + if figures.domains > 1 { nccl.nvls_network + plugin } else { 0.0 },
         Algorithm::NvlsTree => nccl.nvls_tree + 2.0 * levels * (nccl.nvls_tree_network + plugin),
         Algorithm::CollNetDirect | Algorithm::CollNetChain => {
             2.0 * ((gpus - 1.0).min(1.0) * nccl.collnet_direct + 0.4 * (gpus - 1.0))
@@ -203,7 +203,7 @@ fn latency(machine: &Machine, collective: Collective, candidate: Candidate, layo
         Algorithm::Pat => nccl.pat_base + levels * (nccl.pat_network + plugin) / 3.5 + 2.8 * ranks,
         // Messages from rank to rank take LL while they are small.
         Algorithm::PointToPoint => {
-            if simple == point_to_point_is_large(machine, size) {
+            if simple == point_to_point_is_large(figures, size) {
                 0.0
             } else {
                 1.0
@@ -213,24 +213,24 @@ fn latency(machine: &Machine, collective: Collective, candidate: Candidate, layo
 }
 
 /// `NCCL_P2P_LL_THRESHOLD`: 16 KiB to each peer.
-fn point_to_point_is_large(machine: &Machine, size: Bytes) -> bool {
-    size.0 / machine.ranks.max(1) as u64 > 16 << 10
+fn point_to_point_is_large(figures: &Figures, size: Bytes) -> bool {
+    size.0 / figures.ranks.max(1) as u64 > 16 << 10
 }
 
 /// From 64 bytes per channel and rank on.
-fn many_bytes(size: Bytes, layout: Layout, machine: &Machine) -> bool {
-    size.0 as f64 / (layout.channels.max(1.0) * machine.ranks as f64) >= 64.0
+fn many_bytes(size: Bytes, layout: Layout, figures: &Figures) -> bool {
+    size.0 as f64 / (layout.channels.max(1.0) * figures.ranks as f64) >= 64.0
 }
 
 /// `NCCL_NET_OVERHEAD`: us that the CPU takes to hand a message to the NIC.
-fn net_overhead(machine: &Machine) -> f64 {
-    if machine.is_amd() { 2.0 } else { 1.0 }
+fn net_overhead(figures: &Figures) -> f64 {
+    if figures.is_amd() { 2.0 } else { 1.0 }
 }
 
 /// What the net plugin tells NCCL about its latency, us.
-fn plugin_latency(machine: &Machine) -> f64 {
-    match machine.network.as_ref().map(|network| network.transport) {
-        Some(NetTransport::Efa) => machine.nccl().plugin_efa,
+fn plugin_latency(figures: &Figures) -> f64 {
+    match figures.network.as_ref().map(|network| network.transport) {
+        Some(NetTransport::Efa) => figures.nccl().plugin_efa,
         _ => 0.0,
     }
 }
@@ -252,8 +252,8 @@ mod tests {
             (hgx(G::Hopper, 2, 8, 400.0, InfiniBand), Algorithm::Ring, (8.0, 48.0)),
         ];
         for (cluster, algorithm, (channels, inter)) in cases {
-            let machine = Machine::of(&cluster, Constants::built_in());
-            let found = layout(&machine, algorithm);
+            let figures = Figures::of(&cluster, Constants::built_in());
+            let found = layout(&figures, algorithm);
             assert_eq!(
                 (found.channels, found.inter),
                 (channels, inter),

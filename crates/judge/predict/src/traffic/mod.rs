@@ -8,9 +8,9 @@ mod trees;
 pub use channels::{channels_per_nic, streams_per_connection};
 
 use crate::Cluster;
+pub use crate::cluster::Port;
 use crate::simulation::SimulationError;
 use std::collections::HashMap;
-use std::fmt;
 
 /// The flows of a collective between hosts.
 ///
@@ -44,21 +44,6 @@ pub struct Flow {
     pub share: f64,
     /// Connections of NCCL's (one per channel) that the flow is made of, all with the same part of it.
     pub connections: u32,
-}
-
-/// A NIC of a node, where a flow enters or leaves the fabric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Port {
-    /// The node, from 0.
-    pub node: u32,
-    /// The NIC of the node, from 0.
-    pub nic: u32,
-}
-
-impl fmt::Display for Port {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("NIC {} of node {}", self.nic, self.node))
-    }
 }
 
 impl Traffic {

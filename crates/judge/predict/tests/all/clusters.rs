@@ -15,7 +15,7 @@ pub fn cluster(nodes: usize, nics: usize, wiring: Wiring, routing: Routing) -> C
     Cluster {
         nodes,
         gpus_per_node: 8,
-        gpu: Gpu { name: "NVIDIA H20".to_string(), generation: Generation::Hopper },
+        gpu: Gpu::new("NVIDIA H20", Generation::Hopper),
         links: GpuLinks::NvSwitch { per_gpu: GBps(450.0), domain: 8, nvls: true },
         cpu: Cpu { vendor: CpuVendor::Intel, sockets: 2, socket_link: GBps(40.0) },
         nics: Some(Nics {

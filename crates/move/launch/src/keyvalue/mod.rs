@@ -3,6 +3,7 @@
 mod pmi;
 mod pmix;
 
+use crate::error::BY_HAND;
 use crate::job_rank::Discovery;
 use crate::{Error, Result};
 use std::sync::mpsc;
@@ -10,10 +11,6 @@ use std::time::Instant;
 
 /// The one key that we use.
 const KEY: &str = "busbw-meeting";
-
-/// How to do without a store.
-pub(crate) const BY_HAND: &str =
-    "set BUSBW_RENDEZVOUS=ADDRESS:PORT of rank 0's host and BUSBW_TOKEN (32 hexadecimal digits) on every rank";
 
 /// A session with a store.
 trait Store {

@@ -3,7 +3,8 @@
 //! PMI-1: one line per message, `cmd=put kvsname=a key=b value=c` (MPICH's src/pmi). PMI-2: six digits of length, then
 //! `cmd=kvs-put;key=b;value=c;` (Slurm's src/plugins/mpi/pmi2).
 
-use super::{BY_HAND, KEY, Store};
+use super::{KEY, Store};
+use crate::error::BY_HAND;
 use crate::{Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;

@@ -3,7 +3,8 @@
 //! Layouts are those of the PMIx standard, versions 3 and 4 (pmix_common.h): names of 512 bytes, a value of a 16-bit type and
 //! a union that begins 8 bytes later. We only write values that begin our own, larger ones.
 
-use super::{BY_HAND, KEY, Store};
+use super::{KEY, Store};
+use crate::error::BY_HAND;
 use crate::{Error, Result};
 use busbw_model::NO_LIBRARIES;
 use libloading::{Library, Symbol};

@@ -3,7 +3,8 @@
 mod forward;
 mod signals;
 
-use crate::job_rank::{JobRank, Lookup};
+use crate::Lookup;
+use crate::job_rank::JobRank;
 use crate::{Error, Result};
 use busbw_transport::Token;
 use forward::Forwarder;

@@ -2,7 +2,8 @@
 
 mod address;
 
-use crate::job_rank::{JobRank, Lookup};
+use crate::Lookup;
+use crate::job_rank::JobRank;
 use crate::server::{Log, Plan, Server};
 use crate::wire::{self, Hello, Inbox, RankInfo, ToRank, ToServer};
 use crate::{Error, ProcessGroup, Result, describe, host, silence};

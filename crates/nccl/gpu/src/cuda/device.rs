@@ -1,7 +1,7 @@
 //! A GPU: what it is, and its primary context.
 
+use super::Cuda;
 use super::api::{Handle, RawDevice, attribute};
-use super::{Cuda, Stream};
 use crate::Result;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
@@ -50,18 +50,18 @@ impl Device {
     ///
     /// # Errors
     /// The driver's: a GPU in exclusive use, or without memory.
-    pub fn open(&self) -> Result<Gpu> {
+    pub fn open(&self) -> Result<Context> {
         let mut context = std::ptr::null_mut();
         // SAFETY: the pointer is to a value that lives through the call.
         let code = unsafe { (self.cuda.api.context_retain)(&mut context, self.raw) };
         self.cuda.checked("cuDevicePrimaryCtxRetain", code)?;
-        Ok(Gpu(Arc::new(Primary { device: self.clone(), context })))
+        Ok(Context(Arc::new(Primary { device: self.clone(), context })))
     }
 }
 
 /// A GPU's primary context, held. Clones hold the same.
 #[derive(Clone)]
-pub struct Gpu(pub(super) Arc<Primary>);
+pub struct Context(pub(super) Arc<Primary>);
 
 /// What is given back when the last holder goes.
 pub(super) struct Primary {
@@ -81,7 +81,7 @@ impl Drop for Primary {
     }
 }
 
-impl Gpu {
+impl Context {
     /// Which GPU it is.
     pub fn device(&self) -> &Device {
         &self.0.device
@@ -111,13 +111,5 @@ impl Gpu {
         // SAFETY: the pointers are to values that live through the call.
         self.cuda().checked("cuMemGetInfo", unsafe { (self.cuda().api.memory_info)(&mut free, &mut total) })?;
         Ok((free as u64, total as u64))
-    }
-
-    /// A stream of this GPU.
-    ///
-    /// # Errors
-    /// The driver's.
-    pub fn stream(&self) -> Result<Stream> {
-        Stream::new(self)
     }
 }

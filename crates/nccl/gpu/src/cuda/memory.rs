@@ -1,12 +1,12 @@
 //! Memory of a GPU, and of the host where a GPU copies fast.
 
-use super::{Gpu, Stream};
+use super::{Context, Stream};
 use crate::Result;
 use std::ffi::c_void;
 
 /// Memory of a GPU.
 pub struct DeviceMemory {
-    gpu: Gpu,
+    gpu: Context,
     address: u64,
     len: usize,
 }
@@ -16,7 +16,7 @@ impl DeviceMemory {
     ///
     /// # Errors
     /// The GPU has not as much.
-    pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
+    pub fn new(gpu: &Context, len: usize) -> Result<Self> {
         gpu.make_current()?;
         let mut address = 0;
         // SAFETY: the pointer is to a value that lives through the call. No memory of 0 bytes is given.
@@ -64,7 +64,7 @@ impl Drop for DeviceMemory {
 
 /// Memory of the host that does not move: a GPU copies to and from it without another copy in between.
 pub struct PinnedMemory {
-    gpu: Gpu,
+    gpu: Context,
     pointer: *mut u8,
     len: usize,
 }
@@ -74,7 +74,7 @@ impl PinnedMemory {
     ///
     /// # Errors
     /// The host has not as much.
-    pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
+    pub fn new(gpu: &Context, len: usize) -> Result<Self> {
         gpu.make_current()?;
         let mut pointer: *mut c_void = std::ptr::null_mut();
         // SAFETY: the pointer is to a value that lives through the call.

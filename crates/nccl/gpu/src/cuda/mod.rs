@@ -6,7 +6,7 @@ mod memory;
 mod module;
 mod stream;
 
-pub use device::{Device, Gpu};
+pub use device::{Context, Device};
 pub use memory::{DeviceMemory, PinnedMemory};
 pub use module::{Function, Module};
 pub use stream::{Event, Graph, Stream};

@@ -1,7 +1,7 @@
 //! Compiled kernels, and how they are started.
 
 use super::api::Handle;
-use super::{Gpu, Stream};
+use super::{Context, Stream};
 use crate::Result;
 use std::ffi::{CStr, c_void};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 pub struct Module(Rc<Loaded>);
 
 struct Loaded {
-    gpu: Gpu,
+    gpu: Context,
     raw: Handle,
 }
 
@@ -19,7 +19,7 @@ impl Module {
     ///
     /// # Errors
     /// The driver's: it cannot run this code.
-    pub fn load(gpu: &Gpu, image: &[u8]) -> Result<Self> {
+    pub fn load(gpu: &Context, image: &[u8]) -> Result<Self> {
         gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the image lives through the call, in which the driver copies it.

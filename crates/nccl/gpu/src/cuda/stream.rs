@@ -1,13 +1,13 @@
 //! Streams, events in them, and graphs captured from them.
 
-use super::Gpu;
+use super::Context;
 use super::api::{CAPTURE_THREAD_LOCAL, EVENT_WITHOUT_TIME, Handle, NOT_READY, STREAM_NON_BLOCKING};
 use crate::Result;
 use std::ffi::c_void;
 
 /// A queue of a GPU's work.
 pub struct Stream {
-    gpu: Gpu,
+    gpu: Context,
     raw: Handle,
 }
 
@@ -17,7 +17,11 @@ unsafe impl Send for Stream {}
 unsafe impl Sync for Stream {}
 
 impl Stream {
-    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
+    /// A stream of a GPU.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn new(gpu: &Context) -> Result<Self> {
         gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointer is to a value that lives through the call.
@@ -27,12 +31,12 @@ impl Stream {
     }
 
     /// The null stream, which every GPU has.
-    pub fn null(gpu: &Gpu) -> Self {
+    pub fn null(gpu: &Context) -> Self {
         Stream { gpu: gpu.clone(), raw: std::ptr::null_mut() }
     }
 
     /// Its GPU.
-    pub fn gpu(&self) -> &Gpu {
+    pub fn gpu(&self) -> &Context {
         &self.gpu
     }
 
@@ -173,7 +177,7 @@ impl Drop for Stream {
 
 /// Work that was captured, to be launched as one.
 pub struct Graph {
-    gpu: Gpu,
+    gpu: Context,
     executable: Handle,
 }
 
@@ -200,7 +204,7 @@ impl Drop for Graph {
 
 /// A moment in a stream.
 pub struct Event {
-    gpu: Gpu,
+    gpu: Context,
     raw: Handle,
 }
 
@@ -209,7 +213,7 @@ impl Event {
     ///
     /// # Errors
     /// The driver's.
-    pub fn new(gpu: &Gpu) -> Result<Self> {
+    pub fn new(gpu: &Context) -> Result<Self> {
         Event::with(gpu, 0)
     }
 
@@ -217,11 +221,11 @@ impl Event {
     ///
     /// # Errors
     /// The driver's.
-    pub fn without_time(gpu: &Gpu) -> Result<Self> {
+    pub fn without_time(gpu: &Context) -> Result<Self> {
         Event::with(gpu, EVENT_WITHOUT_TIME)
     }
 
-    fn with(gpu: &Gpu, flags: u32) -> Result<Self> {
+    fn with(gpu: &Context, flags: u32) -> Result<Self> {
         gpu.make_current()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the pointer is to a value that lives through the call.

@@ -1,7 +1,7 @@
 //! Memory as NCCL gives it, and its registration with a communicator.
 
 use super::{Communicator, Feature, Nccl};
-use crate::cuda::Gpu;
+use crate::cuda::Context;
 use crate::{Error, Result};
 use busbw_nccl_abi::library::WINDOW_SYMMETRIC;
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// GPU memory of `ncclMemAlloc`, which every way of registering accepts.
 pub struct NcclMemory {
     nccl: Arc<Nccl>,
-    gpu: Gpu,
+    gpu: Context,
     pointer: *mut c_void,
 }
 
@@ -19,7 +19,7 @@ impl NcclMemory {
     ///
     /// # Errors
     /// NCCL's, or that this version has no such memory.
-    pub fn new(nccl: &Arc<Nccl>, gpu: &Gpu, len: usize) -> Result<Self> {
+    pub fn new(nccl: &Arc<Nccl>, gpu: &Context, len: usize) -> Result<Self> {
         let alloc = nccl.api.mem_alloc.zip(nccl.api.mem_free);
         let (alloc, _) = alloc.ok_or_else(|| missing(nccl, "ncclMemAlloc"))?;
         gpu.make_current()?;

@@ -2,7 +2,7 @@
 
 use super::{kept, wrong};
 use crate::api::{Memory, Plugin, Room};
-use crate::subprocess::{Case, CaseResult, End, Stop};
+use crate::case::{Case, CaseResult, End, Stop};
 use crate::wire::Side;
 use busbw_model::RuleOutcome;
 use std::time::{Duration, Instant};

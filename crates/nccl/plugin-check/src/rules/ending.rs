@@ -3,7 +3,7 @@
 use super::connecting::{close, pair};
 use super::{kept, wrong};
 use crate::api::{Memory, Request, Room};
-use crate::subprocess::{Case, CaseResult, End};
+use crate::case::{Case, CaseResult, End};
 use busbw_model::RuleOutcome;
 use std::time::Instant;
 
@@ -60,7 +60,7 @@ pub(super) fn close_under_way(case: &mut Case) -> CaseResult<RuleOutcome> {
         // A post that fails has noticed as well.
         seen = match begin(case, end).map(|request| outcome(case, request)) {
             Ok(told) => told?.unwrap_or_default(),
-            Err(crate::subprocess::Stop::Wrong(error)) => error,
+            Err(crate::case::Stop::Wrong(error)) => error,
             Err(stop) => return Err(stop),
         };
         match end {

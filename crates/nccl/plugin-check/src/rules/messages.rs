@@ -3,7 +3,7 @@
 use super::connecting::close;
 use super::{kept, wrong};
 use crate::api::{Memory, Receiver, Registration, Request, Room, Sender};
-use crate::subprocess::{Case, CaseResult, End};
+use crate::case::{Case, CaseResult, End};
 use busbw_model::RuleOutcome;
 use std::collections::VecDeque;
 

@@ -5,7 +5,7 @@ mod ending;
 mod messages;
 mod requests;
 
-use crate::subprocess::{Case, CaseResult, Stop};
+use crate::case::{Case, CaseResult, Stop};
 use busbw_model::RuleOutcome;
 
 /// A rule: its name, what it asks for, and the test case that shows whether it is kept.

@@ -3,7 +3,7 @@
 use super::connecting::{close, pair};
 use super::{kept, wrong};
 use crate::api::{Memory, Request, Room};
-use crate::subprocess::{Case, CaseResult, End};
+use crate::case::{Case, CaseResult, End};
 use busbw_model::RuleOutcome;
 
 const TAG: i32 = 1;

@@ -3,7 +3,7 @@
 use super::page::{Page, gpu, gpu_at, pci_address};
 use super::{Context, key_value, leading_float};
 use busbw_model::PcieLink;
-use busbw_model::node::{Ecc, GpuDevice, GpuFabric, NvLinkState, PeerAccess};
+use busbw_model::node::{Ecc, FabricState, GpuDevice, NvLinkState, PeerAccess};
 
 const NVIDIA_SMI: &str = "nvidia-smi";
 
@@ -160,7 +160,7 @@ fn member(gpu: &mut GpuDevice, section: &str, key: &str, value: &str) {
         }
         ("Fabric", "State") => {
             let state = value.to_ascii_lowercase();
-            gpu.fabric = Some(GpuFabric { succeeded: state == "completed", state });
+            gpu.fabric = Some(FabricState { succeeded: state == "completed", state });
         }
         ("Fabric", _) => {
             if let Some(fabric) = &mut gpu.fabric {

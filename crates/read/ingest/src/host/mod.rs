@@ -13,7 +13,7 @@ mod ports;
 mod wire;
 
 use crate::TextLine;
-use busbw_model::{Machine, SourceLine};
+use busbw_model::{NodeFacts, SourceLine};
 use page::{Key, Machines, Page};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -30,8 +30,8 @@ const LONGEST_GAP: u64 = 80;
 ///     assert!(reader.feed(&TextLine { place: Place { input: 0, line }, stream: "", text }));
 /// }
 /// let machines = reader.finish();
-/// assert_eq!(machines[0].facts.rdma[0].ports[0].state, "DOWN");
-/// assert_eq!(machines[0].told[0].device, "mlx5_0/1");
+/// assert_eq!(machines[0].rdma[0].ports[0].state, "DOWN");
+/// assert_eq!(machines[0].lines[0].device, "mlx5_0/1");
 /// ```
 #[derive(Debug, Default)]
 pub struct HostReader {
@@ -80,9 +80,9 @@ type Reader = fn(&mut Context, &str, &mut Page) -> Option<()>;
 
 impl HostReader {
     /// A reader that goes on with what earlier inputs told: machines are known again by their names.
-    pub(crate) fn knowing(machines: Vec<Machine>) -> Self {
-        let name = |(at, machine): (usize, &Machine)| {
-            let host = Some(&machine.facts.host).filter(|host| !host.is_empty())?;
+    pub(crate) fn knowing(machines: Vec<NodeFacts>) -> Self {
+        let name = |(at, machine): (usize, &NodeFacts)| {
+            let host = Some(&machine.host).filter(|host| !host.is_empty())?;
             Some((Key::named(host), at))
         };
         // If a name occurs several times, the first one counts.
@@ -131,7 +131,7 @@ impl HostReader {
     }
 
     /// What is known of each machine, in order.
-    pub fn finish(self) -> Vec<Machine> {
+    pub fn finish(self) -> Vec<NodeFacts> {
         self.machines.all
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Context;
 use busbw_model::node::{GpuDevice, NetInterface, RdmaDevice, RdmaPort};
-use busbw_model::{Machine, NodeFacts, SourceLine, Told};
+use busbw_model::{FactLine, NodeFacts, SourceLine};
 use rustc_hash::FxHashMap;
 
 /// More lines tell nothing new.
@@ -26,7 +26,7 @@ impl Key {
 /// Machines in the order in which they were told of.
 #[derive(Debug, Default)]
 pub(super) struct Machines {
-    pub all: Vec<Machine>,
+    pub all: Vec<NodeFacts>,
     /// Where each stands that is told of by this input, or by its name.
     pub known: FxHashMap<Key, usize>,
 }
@@ -38,11 +38,6 @@ pub(super) struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The facts of the machine that the context speaks of.
-    pub fn facts(&mut self, context: &Context) -> &mut NodeFacts {
-        &mut self.machine(context).facts
-    }
-
     /// The same, after keeping that the line tells `item` of a device.
     pub fn tell(
         &mut self,
@@ -51,20 +46,21 @@ impl Page<'_> {
         device: &str,
         item: &'static str,
     ) -> &mut NodeFacts {
-        let told = Told { device: device.to_string(), item, command, source: self.source.clone() };
-        let machine = self.machine(context);
-        if machine.told.len() < MOST_KEPT {
-            machine.told.push(told);
+        let told = FactLine { device: device.to_string(), item, command, source: self.source.clone() };
+        let machine = self.facts(context);
+        if machine.lines.len() < MOST_KEPT {
+            machine.lines.push(told);
         }
-        &mut machine.facts
+        machine
     }
 
-    fn machine(&mut self, context: &Context) -> &mut Machine {
+    /// The facts of the machine that the context speaks of.
+    pub fn facts(&mut self, context: &Context) -> &mut NodeFacts {
         let Machines { all, known } = &mut *self.machines;
         let host = context.key.host.as_deref();
         let at = *known.entry(host.map_or_else(|| context.key.clone(), Key::named)).or_insert_with(|| {
-            let facts = NodeFacts { host: host.unwrap_or_default().to_string(), partial: true, ..NodeFacts::default() };
-            all.push(Machine { facts, ..Machine::default() });
+            let host = host.unwrap_or_default().to_string();
+            all.push(NodeFacts { host, partial: true, ..NodeFacts::default() });
             all.len() - 1
         });
         &mut all[at]

@@ -1,13 +1,12 @@
 //! Facts of every command, from output of the real ones.
 
 use super::*;
-use busbw_model::node::*;
 use busbw_model::{PcieLink, Place};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-fn machines(text: &str) -> Vec<Machine> {
+fn machines(text: &str) -> Vec<NodeFacts> {
     let mut reader = HostReader::default();
     for (line, text) in (1..).zip(text.lines()) {
         reader.feed(&TextLine { place: Place { input: 0, line }, stream: "", text });
@@ -16,22 +15,22 @@ fn machines(text: &str) -> Vec<Machine> {
 }
 
 /// The only machine.
-fn machine(text: &str) -> Machine {
+fn machine(text: &str) -> NodeFacts {
     let mut all = machines(text);
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
 }
 
 /// Device and item of each line that tells something to judge.
-fn judged(machine: &Machine) -> Vec<(&str, &str)> {
-    let told = machine.told.iter().filter(|told| !told.item.is_empty());
+fn judged(machine: &NodeFacts) -> Vec<(&str, &str)> {
+    let told = machine.lines.iter().filter(|told| !told.item.is_empty());
     told.map(|told| (told.device.as_str(), told.item)).collect()
 }
 
 /// What is known of the machine, and device and item of each line that tells something to judge.
-fn told(machine: &Machine) -> Value {
+fn told(machine: &NodeFacts) -> Value {
     let usual = json!(NodeFacts { partial: true, ..NodeFacts::default() });
-    let mut told = json!(machine.facts);
+    let mut told = json!(machine);
     let keys = told.as_object_mut().expect("facts");
     keys.retain(|key, value| usual[key] != *value);
     keys.insert("judged".into(), json!(judged(machine)));
@@ -83,12 +82,12 @@ fn pcie_links_and_redirection() {
 \t\tACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-";
     let read = machine(text);
     let link = |speed_gts, width, downgraded| Some(PcieLink { speed_gts, width, downgraded });
-    let nic = read.facts.rdma[0].pci.clone().unwrap_or_default();
+    let nic = read.rdma[0].pci.clone().unwrap_or_default();
     assert_eq!((nic.address.as_str(), nic.most, nic.link), ("0000:17:00.0", link(16.0, 16, false), link(8.0, 8, true)));
-    let gpu = &read.facts.gpu.devices[0].pci;
+    let gpu = &read.gpu.devices[0].pci;
     assert_eq!((gpu.address.as_str(), gpu.link), ("0000:2a:00.0", link(2.5, 16, false)));
-    assert_eq!((read.facts.rdma.len(), read.facts.gpu.devices.len()), (1, 1), "a disk is neither");
-    let bridges: Vec<_> = read.facts.bridges.iter().map(|b| (b.address.as_str(), b.acs_redirects.get())).collect();
+    assert_eq!((read.rdma.len(), read.gpu.devices.len()), (1, 1), "a disk is neither");
+    let bridges: Vec<_> = read.bridges.iter().map(|b| (b.address.as_str(), b.acs_redirects.get())).collect();
     assert_eq!(bridges, [("3b:00.0", Some(&true)), ("3c:00.0", Some(&false))]);
 }
 
@@ -97,7 +96,7 @@ fn pcie_links_and_redirection() {
 fn peer_access_is_no_topology() {
     let text = " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n";
     let run = crate::read_bytes(&[("p2p", text.as_bytes())]).unwrap_or_default();
-    assert_eq!((run.machines[0].told.len(), run.topo_matrices.len()), (2, 0));
+    assert_eq!((run.machines[0].lines.len(), run.topo_matrices.len()), (2, 0));
 }
 
 #[test]
@@ -119,14 +118,13 @@ fn machines_are_told_apart() {
     ];
     for (what, text, expected) in cases {
         let found = machines(&text);
-        let found: Vec<_> =
-            found.iter().map(|m| (m.facts.host.as_str(), m.facts.rdma[0].ports[0].state.as_str())).collect();
+        let found: Vec<_> = found.iter().map(|m| (m.host.as_str(), m.rdma[0].ports[0].state.as_str())).collect();
         assert_eq!(found, expected, "{what}");
     }
     let ulimit = "root@a:~# ulimit -l\nmax locked memory       (kbytes, -l) 64\n";
     let first = format!("root@a:~# ibstat\n{}", ibstat("Active"));
     let run = crate::read_bytes(&[("1", first.as_bytes()), ("2", ulimit.as_bytes())]).unwrap_or_default();
-    assert_eq!(run.machines.iter().map(|machine| machine.told.len()).collect::<Vec<_>>(), [2]);
+    assert_eq!(run.machines.iter().map(|machine| machine.lines.len()).collect::<Vec<_>>(), [2]);
 }
 
 #[test]

@@ -187,8 +187,7 @@ fn evidence_stands_beside_a_log_in_one_file() {
                max locked memory       (kbytes, -l) 64\n";
     let run = read_bytes(&[("all.log", log.as_bytes())]).unwrap();
     assert_eq!(run.inputs[0].kinds, [InputKind::HostFacts, InputKind::NcclLog, InputKind::NcclDiag]);
-    let told =
-        run.machines.iter().flat_map(|m| m.told.iter().map(|told| (m.facts.host.as_str(), told.source.place.line)));
+    let told = run.machines.iter().flat_map(|m| m.lines.iter().map(|told| (m.host.as_str(), told.source.place.line)));
     assert_eq!(told.collect::<Vec<_>>(), [("host-1", 5), ("host-1", 7)]);
     assert_eq!(run.diagnostics[0].source.place.line, 6);
 }

@@ -1,6 +1,6 @@
 //! GPUs, through the driver's library (NVML), which is opened at run time where it is installed.
 
-use super::Gpu;
+use super::GpuCounters;
 use crate::Root;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
@@ -14,17 +14,17 @@ impl Gpus {
     }
 
     /// Every GPU that the driver counts, in its order.
-    pub fn read(&self) -> Vec<Gpu> {
+    pub fn read(&self) -> Vec<GpuCounters> {
         let Some(nvml) = &self.0 else { return Vec::new() };
         (0..nvml.device_count().unwrap_or(0)).map(|index| gpu(nvml, index).unwrap_or_default()).collect()
     }
 }
 
-fn gpu(nvml: &Nvml, index: u32) -> Result<Gpu, NvmlError> {
+fn gpu(nvml: &Nvml, index: u32) -> Result<GpuCounters, NvmlError> {
     let device = nvml.device_by_index(index)?;
     // NVML gives no utilisation in MIG mode, and no memory for a GPU that shares the host's memory.
     let memory = device.memory_info().ok();
-    Ok(Gpu {
+    Ok(GpuCounters {
         name: device.name()?,
         busy_pct: device.utilization_rates().ok().map(|shares| shares.gpu),
         memory_used_bytes: memory.as_ref().map(|memory| memory.used),

@@ -1,7 +1,7 @@
 //! The host as a whole: processor, memory, TCP.
 
 use super::open::Reread;
-use super::{Counters, Host, now_us};
+use super::{Counters, HostCounters, now_us};
 use crate::Root;
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ impl OpenHost {
         }
     }
 
-    pub fn read(&mut self) -> Host {
-        let mut host = Host { name: self.name.clone(), tcp: self.tcp(), ..Host::default() };
+    pub fn read(&mut self) -> HostCounters {
+        let mut host = HostCounters { name: self.name.clone(), tcp: self.tcp(), ..HostCounters::default() };
         read_some(self.stat.as_ref(), &mut self.block, |text| cpu(text, &mut host));
         read_some(self.memory.as_ref(), &mut self.block, |text| {
             let kib = |name| field(text, name).unwrap_or(0);
@@ -76,7 +76,7 @@ fn read_some(file: Option<&Reread>, block: &mut [u8], look: impl FnOnce(&str)) {
 }
 
 /// Ticks since boot (proc(5)): user nice system idle iowait irq softirq steal; guests are counted in user already.
-fn cpu(text: &str, host: &mut Host) {
+fn cpu(text: &str, host: &mut HostCounters) {
     let mut lines = text.lines();
     let all = lines.next().and_then(|line| line.strip_prefix("cpu "));
     let ticks: Vec<u64> = all.unwrap_or_default().split_whitespace().take(8).map_while(|n| n.parse().ok()).collect();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn idle_time_is_idle_and_waiting_for_disks() {
-        let mut host = Host::default();
+        let mut host = HostCounters::default();
         cpu("cpu  10 1 5 100 20 1 2 3 7 7\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 5\n", &mut host);
         assert_eq!((host.cpu_total_ticks, host.cpu_busy_ticks, host.cores), (142, 22, 2));
         cpu("nothing", &mut host);

@@ -12,7 +12,7 @@ mod queue_pairs;
 mod sample;
 mod sampler;
 
-pub use sample::{Bond, Counters, Gpu, Host, Interface, Job, Port, QueuePairs, Sample};
+pub use sample::{Bond, Counters, GpuCounters, HostCounters, Interface, Job, Port, QueuePairs, Sample};
 pub use sampler::{Devices, Sampler};
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -13,10 +13,10 @@ pub struct Sample {
     pub ports: Vec<Port>,
     /// Network interfaces.
     pub interfaces: Vec<Interface>,
-    /// The host as a whole.
-    pub host: Host,
+    /// What the host as a whole counts.
+    pub host: HostCounters,
     /// GPUs, in the driver's order.
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<GpuCounters>,
     /// Queue pairs, by device and owner.
     pub queue_pairs: Vec<QueuePairs>,
     /// Programs that run collectives or link tests on this host.
@@ -101,9 +101,9 @@ pub enum Bond {
     Member(String),
 }
 
-/// The host as a whole.
+/// What the host as a whole counts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Host {
+pub struct HostCounters {
     /// Its name.
     pub name: String,
     /// Time that the cores spent working and altogether, in ticks of the kernel's clock, over all cores.
@@ -122,9 +122,10 @@ pub struct Host {
     pub tcp: Counters,
 }
 
-/// A GPU. What it does not tell is `None`; of one that does not answer nothing is known.
+/// What a GPU counts. What it does not tell is `None`; of one that does not answer nothing is known.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Gpu {
+#[schemars(rename = "Gpu")]
+pub struct GpuCounters {
     /// `NVIDIA H100 80GB HBM3`; empty where it does not answer.
     pub name: String,
     /// Share of the last second or so in which a kernel ran, in percent; null where it is not told (MIG).

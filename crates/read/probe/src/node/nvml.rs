@@ -1,7 +1,7 @@
 //! Asks NVIDIA's management library. It is opened when it is there; no build needs it.
 
 use busbw_model::NO_LIBRARIES;
-use busbw_model::node::{Ecc, GpuDevice, GpuFabric, GpuFacts, Known, NvLinkState, PciFunction, PeerAccess};
+use busbw_model::node::{Ecc, FabricState, GpuDevice, GpuFacts, Known, NvLinkState, PciFunction, PeerAccess};
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError, P2pCapabilitiesIndex, P2pStatus};
 use nvml_wrapper::enums::device::SampleValue;
@@ -116,7 +116,7 @@ fn field(device: &Device, id: u32) -> Option<u64> {
 }
 
 /// A GPU that is no part of a fabric says that it is not supported.
-fn fabric(nvml: &Nvml, device: &Device) -> Option<GpuFabric> {
+fn fabric(nvml: &Nvml, device: &Device) -> Option<FabricState> {
     let query = nvml.lib().nvmlDeviceGetGpuFabricInfo.as_ref().ok()?;
     // SAFETY: all zeros is a valid value of the structure.
     let mut told: nvmlGpuFabricInfo_t = unsafe { std::mem::zeroed() };
@@ -131,7 +131,7 @@ fn fabric(nvml: &Nvml, device: &Device) -> Option<GpuFabric> {
         NVML_GPU_FABRIC_STATE_COMPLETED => "completed",
         _ => return None,
     };
-    Some(GpuFabric { state: state.to_owned(), succeeded: told.status == nvmlReturn_enum_NVML_SUCCESS })
+    Some(FabricState { state: state.to_owned(), succeeded: told.status == nvmlReturn_enum_NVML_SUCCESS })
 }
 
 fn peers(devices: &[Device]) -> Vec<PeerAccess> {

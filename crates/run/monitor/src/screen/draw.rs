@@ -1,10 +1,11 @@
 //! Draws the screen: title, load, ports, and the panes below.
 
+use super::panes::count;
 use super::{Over, Screen, congested, lost, panes, sum};
 use crate::known::Quantity;
 use crate::moment::{Moment, Row};
 use crate::time::time_of_day;
-use busbw_probe::counters::Gpu;
+use busbw_probe::counters::GpuCounters;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -235,18 +236,6 @@ fn gbit(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.3}"))
 }
 
-/// A count in at most six characters.
-pub fn count(rate: Option<f64>) -> String {
-    match rate {
-        None => "-".to_owned(),
-        Some(rate) if rate >= 1e9 => format!("{:.1}G", rate / 1e9),
-        Some(rate) if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
-        Some(rate) if rate >= 1e4 => format!("{:.1}k", rate / 1e3),
-        Some(rate) if rate > 0.0 && rate < 1.0 => format!("{rate:.2}"),
-        Some(rate) => format!("{rate:.0}"),
-    }
-}
-
 fn marked(rate: Option<f64>, color: Color) -> Span<'static> {
     let shown = Span::from(count(rate));
     if rate.is_some_and(|rate| rate > 0.0) { shown.fg(color) } else { shown }
@@ -266,7 +255,7 @@ fn loads(moment: &Moment) -> Line<'static> {
         format!("TCP sent again {:.2}%", host.tcp_retransmitted_pct.unwrap_or(0.0)),
     ];
     if !moment.gpus.is_empty() {
-        let share = |gpu: &Gpu| gpu.busy_pct.map_or("?".to_owned(), |busy| busy.to_string());
+        let share = |gpu: &GpuCounters| gpu.busy_pct.map_or("?".to_owned(), |busy| busy.to_string());
         let busy: Vec<String> = moment.gpus.iter().map(share).collect();
         parts.push(format!("GPU {}%", busy.join(" ")));
     }

@@ -6,8 +6,8 @@ mod run;
 
 pub use run::run;
 
-use crate::alerts::Alert;
 use crate::known::Quantity;
+use crate::moment::Alert;
 use crate::moment::{Device, Moment, Row};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::cmp::Reverse;

@@ -1,9 +1,8 @@
 //! The panes below the ports: alerts, owners of queue pairs, all counters of a port, help.
 
 use super::Screen;
-use super::draw::count;
-use crate::alerts::Alert;
 use crate::known::{Family, Known};
+use crate::moment::Alert;
 use crate::moment::{Owner, Row};
 use crate::time::time_of_day;
 use busbw_model::Severity;
@@ -133,4 +132,16 @@ pub fn counters(frame: &mut Frame, area: Rect, row: Option<&Row>, scroll: u16) {
     let most = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_sub(area.height.saturating_sub(1));
     let title = format!("counters of {}", row.device);
     frame.render_widget(Paragraph::new(lines).scroll((scroll.min(most), 0)).block(pane(&title)), area);
+}
+
+/// A count in at most six characters.
+pub fn count(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 1e9 => format!("{:.1}G", rate / 1e9),
+        Some(rate) if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
+        Some(rate) if rate >= 1e4 => format!("{:.1}k", rate / 1e3),
+        Some(rate) if rate > 0.0 && rate < 1.0 => format!("{rate:.2}"),
+        Some(rate) => format!("{rate:.0}"),
+    }
 }

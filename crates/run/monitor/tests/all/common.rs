@@ -1,6 +1,6 @@
 //! Samples made by hand: a RoCE node with a bond of two ports, and an InfiniBand port.
 
-use busbw_probe::counters::{Bond, Counters, Gpu, Host, Interface, Job, Port, QueuePairs, Sample};
+use busbw_probe::counters::{Bond, Counters, GpuCounters, HostCounters, Interface, Job, Port, QueuePairs, Sample};
 use std::sync::Arc;
 
 /// 2026-03-31 16:36:04 UTC.
@@ -79,7 +79,7 @@ pub fn node(t: u64) -> Sample {
         time_us,
         ports: vec![ib, bond],
         interfaces: vec![bond0, member("eth0", 0), member("eth1", 250_000_000), management],
-        host: Host {
+        host: HostCounters {
             name: "node7".into(),
             cpu_busy_ticks: 64 * t,
             cpu_total_ticks: 6400 * t,
@@ -89,7 +89,7 @@ pub fn node(t: u64) -> Sample {
             memory_available_kib: 1_050_000_000,
             tcp: at(&[("OutSegs", 1000 * t), ("RetransSegs", 2 * t)]),
         },
-        gpus: vec![Gpu {
+        gpus: vec![GpuCounters {
             name: "NVIDIA H100 80GB HBM3".into(),
             busy_pct: Some(97),
             memory_used_bytes: Some(40 << 30),
@@ -142,6 +142,6 @@ fn forbid_others(schema: &mut serde_json::Value) {
 /// The node with a GPU more, in front, that tells nothing of itself: in MIG mode, lost, or of a kind that cannot.
 pub fn node_with_a_silent_gpu(seconds: u64) -> Sample {
     let mut sample = node(seconds);
-    sample.gpus.insert(0, Gpu::default());
+    sample.gpus.insert(0, GpuCounters::default());
     sample
 }

@@ -3,7 +3,6 @@
 mod contest;
 mod differences;
 mod measured;
-mod saved;
 mod subject;
 
 pub use subject::{Subject, SubjectError};

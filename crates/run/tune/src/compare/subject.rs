@@ -1,12 +1,15 @@
 //! What is compared: a run read from files, from a folder of files, or from a saved result of `busbw doctor`.
 
-use super::saved;
 use busbw_diagnose::diagnose;
+use busbw_ingest::own::{Schema, explained};
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Code, Run};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+/// What is read to see whether a file is one.
+const START: u64 = 256;
 
 /// A run under its name.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ impl Subject {
     /// Nothing readable is there.
     pub fn read(path: &Path) -> Result<Self, SubjectError> {
         let name = path.display().to_string();
-        if let Some(saved) = saved::read(path)? {
+        if let Some(saved) = read_saved(path)? {
             return Ok(Subject { name, run: saved.run, findings: saved.findings });
         }
         let run =
@@ -47,6 +50,28 @@ impl Subject {
         let findings = diagnose(&run).findings.into_iter().map(|finding| (finding.code, finding.title)).collect();
         Ok(Subject { name, run, findings })
     }
+}
+
+/// A result that `busbw doctor` or `busbw explain --json` saved (schema `busbw.explain/1`).
+struct Saved {
+    /// Its tables, versions and variables.
+    run: Run,
+    findings: Vec<(Code, String)>,
+}
+
+/// The saved run of a file; `None` where the file is something else.
+fn read_saved(path: &Path) -> Result<Option<Saved>, SubjectError> {
+    // If the file cannot be opened, reading it as a log reports the error.
+    let Ok(mut file) = File::open(path).map(|file| file.take(START)) else { return Ok(None) };
+    let mut start = Vec::new();
+    if !path.is_file() || file.read_to_end(&mut start).is_err() || Schema::of(&start) != Some(Schema::Explain) {
+        return Ok(None);
+    }
+    let failed = |reason: String| SubjectError::Saved { path: path.to_path_buf(), reason };
+    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let explained = explained(&text).map_err(|error| failed(format!("no whole result of busbw.explain/1: {error}")))?;
+    let findings = explained.findings.into_iter().map(|(code, _, title)| (code, title)).collect();
+    Ok(Some(Saved { run: explained.run, findings }))
 }
 
 fn read_folder(folder: &Path) -> Result<Run, SubjectError> {

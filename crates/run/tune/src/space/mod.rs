@@ -6,6 +6,7 @@ mod toml;
 mod variable;
 
 pub use builtin::NAMES;
+pub use busbw_model::Setting;
 pub use condition::Condition;
 pub use variable::{Limits, Variable};
 
@@ -25,13 +26,6 @@ pub struct Space {
     pub variables: Vec<Variable>,
     /// What every setting must fulfil.
     pub constraints: Vec<Condition>,
-}
-
-/// A combination of values. Empty: everything is left as it is, which is the default.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Setting {
-    /// Names and values, in the order of the space.
-    pub assignments: Vec<(String, String)>,
 }
 
 /// Why a space is none. Every message says what to do.
@@ -84,10 +78,11 @@ impl Space {
     /// # Errors
     /// There is none, or the file is no space.
     pub fn open(name: &str) -> Result<Self, SpaceError> {
-        match builtin::open(name) {
-            Some(space) => Ok(space),
-            None => toml::read(name),
+        let mut space = builtin::open(name).map_or_else(|| toml::read(name), Ok)?;
+        for variable in space.variables.iter_mut().filter(|variable| variable.limits == Limits::default()) {
+            variable.limits = builtin::limits(&variable.name);
         }
+        Ok(space)
     }
 
     /// Adds a variable written as `NAME=1,2,4`. A variable that is there gets these values instead.
@@ -129,7 +124,7 @@ impl Space {
         let mut settings = vec![Setting::default()];
         for variable in &self.variables {
             // Only what constraints leave counts, but what they may yet leave has to fit too.
-            let more = settings.iter().flat_map(|setting| setting.with_each(variable));
+            let more = settings.iter().flat_map(|setting| with_each(setting, variable));
             settings = more.take(MOST_COMBINATIONS + 1).collect();
             if settings.len() > MOST_COMBINATIONS {
                 return Err(SpaceError::TooLarge);
@@ -186,38 +181,18 @@ fn known(condition: &Condition, variables: &[Variable], order: &'static str) -> 
     }
 }
 
-impl Setting {
-    /// The value of a variable, where this sets it.
-    pub fn value(&self, name: &str) -> Option<&str> {
-        self.assignments.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+/// A setting with every value of one more variable; unchanged where the variable is left alone.
+fn with_each(setting: &Setting, variable: &Variable) -> Vec<Setting> {
+    let set = variable.when.as_ref().is_none_or(|when| when.holds(&|name| setting.value(name)) == Some(true));
+    if !set {
+        return vec![setting.clone()];
     }
-
-    /// Whether it leaves everything as it is.
-    pub fn is_default(&self) -> bool {
-        self.assignments.is_empty()
-    }
-
-    /// `NCCL_ALGO=Ring NCCL_PROTO=LL`, or `default`.
-    pub fn name(&self) -> String {
-        if self.is_default() {
-            return "default".into();
-        }
-        self.assignments.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
-    }
-
-    /// This setting with every value of one more variable; unchanged where the variable is left alone.
-    fn with_each(&self, variable: &Variable) -> Vec<Setting> {
-        let set = variable.when.as_ref().is_none_or(|when| when.holds(&|name| self.value(name)) == Some(true));
-        if !set {
-            return vec![self.clone()];
-        }
-        let with = |value: &String| {
-            let mut setting = self.clone();
-            setting.assignments.push((variable.name.clone(), value.clone()));
-            setting
-        };
-        variable.values.iter().map(with).collect()
-    }
+    let with = |value: &String| {
+        let mut setting = setting.clone();
+        setting.assignments.push((variable.name.clone(), value.clone()));
+        setting
+    };
+    variable.values.iter().map(with).collect()
 }
 
 #[cfg(test)]

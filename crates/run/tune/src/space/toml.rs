@@ -1,6 +1,6 @@
 //! A space as a TOML file.
 
-use super::{Condition, Limits, Space, SpaceError, Variable, builtin};
+use super::{Condition, Limits, Space, SpaceError, Variable};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -80,8 +80,7 @@ pub fn parse(name: &str, text: &str) -> Result<Space, SpaceError> {
 
 impl Entry {
     fn into_variable(self) -> Result<Variable, SpaceError> {
-        let own = Limits { min: self.min, max: self.max, words: self.words, source: self.source };
-        let limits = if own == Limits::default() { builtin::limits(&self.name) } else { own };
+        let limits = Limits { min: self.min, max: self.max, words: self.words, source: self.source };
         let known = || busbw_diagnose::variable(&self.name).and_then(|known| known.meaning.clone());
         Ok(Variable {
             meaning: self.meaning.or_else(known),

@@ -6,7 +6,6 @@ mod curve;
 mod environment;
 mod fabric;
 mod findings;
-mod hover;
 mod link;
 mod markup;
 mod peers;

@@ -26,7 +26,7 @@ fn figures(tuning: &Tuning) -> String {
     let mean = |setting: &TunedSetting| {
         setting.mean.map_or(String::new(), |mean| format!("{} {unit}", words::number(mean)).trim_end().to_string())
     };
-    let best = tuning.best().map(|best| (mean(best), format!("best: {}", best.name())));
+    let best = tuning.best().map(|best| (mean(best), format!("best: {}", best.setting.name())));
     let default = tuning
         .default_rank()
         .map(|(rank, default)| (mean(default), format!("the default, number {rank} of {}", tuning.settings.len())));

@@ -1,9 +1,9 @@
 //! The part of the document that holds what tools beside NCCL's log and nccl-tests tell: RAS, NCCL's diagnostics, the
 //! Inspector, PyTorch, commands of the system.
 
-use super::view::LineView;
 use busbw_model::{
-    DiagLine, DiagTag, InspectorRun, Machine, ProcessGroup, RasCommunicator, RasProcess, RasReport, Run, Told,
+    DiagLine, DiagTag, FactLine, InspectorRun, NodeFacts, Place, ProcessGroup, RasCommunicator, RasProcess, RasReport,
+    Run, SourceLine,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub(super) struct OtherEvidence<'a> {
 impl<'a> OtherEvidence<'a> {
     /// Everything there is; `None` for a run without such evidence.
     pub(super) fn of(run: &'a Run) -> Option<Self> {
-        let told = run.machines.iter().flat_map(|machine| machine.told.iter().map(move |told| (machine, told)));
+        let told = run.machines.iter().flat_map(|machine| machine.lines.iter().map(move |told| (machine, told)));
         let evidence = OtherEvidence {
             ras: run.ras_reports.iter().map(|report| RasView::new(run, report)).collect(),
             diagnostics: run.diagnostics.iter().map(|line| DiagView::new(run, line)).collect(),
@@ -110,8 +110,30 @@ struct FactView<'a> {
 }
 
 impl<'a> FactView<'a> {
-    fn new(run: &'a Run, machine: &'a Machine, told: &'a Told) -> Self {
-        let host = Some(machine.facts.host.as_str()).filter(|host| !host.is_empty());
+    fn new(run: &'a Run, machine: &'a NodeFacts, told: &'a FactLine) -> Self {
+        let host = Some(machine.host.as_str()).filter(|host| !host.is_empty());
         FactView { line: LineView::of(run, &told.source), host, device: &told.device, command: told.command }
+    }
+}
+
+/// A line of an input.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Line")]
+pub(super) struct LineView<'a> {
+    /// Path of the input.
+    path: &'a str,
+    /// Line, from 1; 0 when the whole input is meant.
+    line: u64,
+    /// The line as it stands in the input, cut to 400 bytes; it may hold control characters.
+    text: &'a str,
+}
+
+impl<'a> LineView<'a> {
+    pub(super) fn new(run: &'a Run, place: Place, text: &'a str) -> Self {
+        LineView { path: run.path(place), line: place.line, text }
+    }
+
+    pub(super) fn of(run: &'a Run, source: &'a SourceLine) -> Self {
+        LineView::new(run, source.place, &source.text)
     }
 }

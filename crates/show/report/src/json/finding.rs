@@ -1,6 +1,6 @@
 //! Findings and variables, as answers have them.
 
-use super::view::LineView;
+use super::evidence::LineView;
 use crate::words;
 use busbw_model::{Code, Evidence, Finding, Gain, Run, Severity, Variable};
 use schemars::JsonSchema;

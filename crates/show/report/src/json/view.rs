@@ -1,14 +1,14 @@
 //! The answer of `busbw explain`: parts that borrow from the run and are made when they are written.
 
-use super::evidence::OtherEvidence;
+use super::evidence::{LineView, OtherEvidence};
 use super::finding::{FindingView, VariableView};
 use super::peers::PeerGroupView;
 use crate::words;
 use busbw_model::answer::Answer;
 use busbw_model::{
     Advice, BenchRow, BenchTable, Channel, Collective, Communicator, Crossing, Diagnosis, EnvOrigin, Expected,
-    ExpectedRow, ExpectedTable, GdrUse, Input, InputKind, Judged, NcclVersion, Node, Place, Run, SourceLine, Transport,
-    TransportKind, TreeLinks, Verdict,
+    ExpectedRow, ExpectedTable, GdrUse, Input, InputKind, Judged, NcclVersion, Node, Run, Transport, TransportKind,
+    TreeLinks, Verdict,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
@@ -165,28 +165,6 @@ impl<'a> InputView<'a> {
     fn new(input: &'a Input) -> Self {
         let kind = input.kinds.first().map_or("unknown", |kind| kind.name());
         InputView { path: &input.path, kind, kinds: &input.kinds, lines: input.lines, bytes: input.bytes }
-    }
-}
-
-/// A line of an input.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Line")]
-pub(super) struct LineView<'a> {
-    /// Path of the input.
-    path: &'a str,
-    /// Line, from 1; 0 when the whole input is meant.
-    line: u64,
-    /// The line as it stands in the input, cut to 400 bytes; it may hold control characters.
-    text: &'a str,
-}
-
-impl<'a> LineView<'a> {
-    pub(super) fn new(run: &'a Run, place: Place, text: &'a str) -> Self {
-        LineView { path: run.path(place), line: place.line, text }
-    }
-
-    pub(super) fn of(run: &'a Run, source: &'a SourceLine) -> Self {
-        LineView::new(run, source.place, &source.text)
     }
 }
 

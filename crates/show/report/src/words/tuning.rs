@@ -20,7 +20,7 @@ pub(crate) fn measured(tuning: &Tuning) -> String {
 
 /// The values of a setting, one per variable: `-` where it is left alone.
 pub(crate) fn values(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {
-    let value = |name: &str| setting.value(name).unwrap_or("-").to_string();
+    let value = |name: &str| setting.setting.value(name).unwrap_or("-").to_string();
     tuning.variables.iter().map(|variable| value(&variable.name)).collect()
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn standing(setting: &TunedSetting) -> String {
         0 => String::new(),
         count => format!("failed ×{count}"),
     };
-    let default = if setting.is_default() { "the default" } else { "" };
+    let default = if setting.setting.is_default() { "the default" } else { "" };
     [standing, default, &failures].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
@@ -93,12 +93,14 @@ pub(crate) struct Cell {
 pub(crate) fn heatmap(tuning: &Tuning) -> Option<Heatmap<'_>> {
     let varied = tuning.variables.iter().filter(|variable| variable.values.len() > 1);
     let [rows, columns] = varied.collect::<Vec<_>>()[..] else { return None };
-    let both = |setting: &&TunedSetting| setting.value(&rows.name).is_some() && setting.value(&columns.name).is_some();
+    let both = |setting: &&TunedSetting| {
+        setting.setting.value(&rows.name).is_some() && setting.setting.value(&columns.name).is_some()
+    };
     let settings: Vec<&TunedSetting> = tuning.settings.iter().filter(both).collect();
     let means = || settings.iter().filter_map(|setting| setting.mean);
     let (low, high) = (means().reduce(f64::min)?, means().reduce(f64::max)?);
     let used = |name: &str, values: &[String]| -> Vec<String> {
-        let used: BTreeSet<&str> = settings.iter().filter_map(|setting| setting.value(name)).collect();
+        let used: BTreeSet<&str> = settings.iter().filter_map(|setting| setting.setting.value(name)).collect();
         values.iter().filter(|value| used.contains(value.as_str())).cloned().collect()
     };
     let goodness = |mean: f64| {
@@ -108,7 +110,7 @@ pub(crate) fn heatmap(tuning: &Tuning) -> Option<Heatmap<'_>> {
     let (row_values, column_values) = (used(&rows.name, &rows.values), used(&columns.name, &columns.values));
     let cell = |row: &String, column: &String| {
         let at = |setting: &&&TunedSetting| {
-            setting.value(&rows.name) == Some(row) && setting.value(&columns.name) == Some(column)
+            setting.setting.value(&rows.name) == Some(row) && setting.setting.value(&columns.name) == Some(column)
         };
         let mean = settings.iter().find(at)?.mean?;
         Some(Cell { mean, goodness: goodness(mean) })

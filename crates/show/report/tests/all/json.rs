@@ -70,9 +70,8 @@ fn other_tools() -> Run {
         count: 1,
     };
     let told =
-        Told { device: "mlx5_0/1".into(), item: "port state", command: "ibstat", source: line(7, "State: Down") };
-    let facts = NodeFacts { host: "node1".into(), partial: true, ..NodeFacts::default() };
-    let machine = Machine { facts, saved: None, told: vec![told] };
+        FactLine { device: "mlx5_0/1".into(), item: "port state", command: "ibstat", source: line(7, "State: Down") };
+    let machine = NodeFacts { host: "node1".into(), partial: true, lines: vec![told], ..NodeFacts::default() };
     Run {
         ras_reports: vec![RasReport {
             lost_processes: vec![lost],

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use busbw_model::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
+use busbw_model::{Measured, Setting, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 use busbw_report::text::Style;
 use busbw_report::{html, json, text};
 use common::{schema_errors, unbalanced};
@@ -12,11 +12,13 @@ const SCHEMA: &str = include_str!("../../../../../docs/schema/tune-1.schema.json
 /// Some of the third field report's settings, and one that failed.
 fn sweep() -> Tuning {
     let setting = |threads: &str, sockets: &str, mean: Option<f64>, standing| TunedSetting {
-        assignments: [("NCCL_SOCKET_NTHREADS", threads), ("NCCL_NSOCKS_PERTHREAD", sockets)]
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect(),
+        setting: Setting {
+            assignments: [("NCCL_SOCKET_NTHREADS", threads), ("NCCL_NSOCKS_PERTHREAD", sockets)]
+                .into_iter()
+                .filter(|(_, value)| !value.is_empty())
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
+        },
         rounds: if mean.is_some() { 4 } else { 0 },
         failures: usize::from(mean.is_none()) * 2,
         mean,

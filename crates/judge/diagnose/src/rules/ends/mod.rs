@@ -6,7 +6,7 @@ use super::Basis;
 use super::found as said;
 use crate::case::Case;
 use crate::ends::{Weight, weight};
-use crate::order::is_consequence;
+use crate::findings::is_consequence;
 use crate::words::listed;
 use busbw_model::{Code, Ended, Evidence, Finding, Place, RankEnd, Severity};
 use quote::Quote;

@@ -10,7 +10,7 @@ use crate::data::Cause;
 use crate::lines::Line;
 use book::Role;
 use busbw_model::node::Bound;
-use busbw_model::{Code, Evidence, Finding, Machine, Severity};
+use busbw_model::{Code, Evidence, Finding, NodeFacts, Severity};
 use std::collections::BTreeMap;
 
 /// A finding per code whose causes are printed, with the first lines that show it.
@@ -38,8 +38,8 @@ fn is_disproved(case: &Case, cause: &Cause) -> bool {
     if cause.code == Code::GdrDisabled && cause.severity == Severity::Warning && !case.tests.is_empty() {
         return case.largest().is_some_and(|comm| !super::gdr::built_for_it(case, comm));
     }
-    let told = |machine: &&Machine| machine.saved.is_some() || machine.lines("memlock", None).next().is_some();
-    let limits = case.run.machines.iter().filter(told).filter_map(|machine| machine.facts.limits.get());
+    let told = |machine: &&NodeFacts| machine.saved.is_some() || machine.lines_of("memlock", None).next().is_some();
+    let limits = case.run.machines.iter().filter(told).filter_map(|machine| machine.limits.get());
     let mut bounds = limits.map(|limits| limits.locked_memory.soft).peekable();
     cause.code == Code::LimitsMemlock && bounds.peek().is_some() && bounds.all(|bound| bound == Bound::Unlimited)
 }

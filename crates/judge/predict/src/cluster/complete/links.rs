@@ -7,7 +7,7 @@ use crate::cluster::{CpuVendor, Generation, GpuLinks, environment};
 use busbw_model::{GBps, PathType};
 
 pub(super) fn complete(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
-    let domain = facts.links.domain.or(facts.gpu.model.and_then(|model| model.domain));
+    let domain = facts.links.domain.or(facts.gpu.product.and_then(|model| model.domain));
     match kind(facts, domain, notes) {
         LinkKind::NvSwitch => {
             let domain = domain.unwrap_or(facts.gpus_per_node).max(facts.gpus_per_node);
@@ -19,7 +19,7 @@ pub(super) fn complete(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
             GpuLinks::Pcie { per_gpu: pcie(facts, notes).rate(), peer_to_peer: peer_to_peer(facts, notes) }
         }
         LinkKind::Single => {
-            let c2c = facts.gpu.model.and_then(|model| model.c2c());
+            let c2c = facts.gpu.product.and_then(|model| model.c2c());
             GpuLinks::Single { per_gpu: c2c.unwrap_or_else(|| pcie(facts, notes).rate()) }
         }
     }
@@ -41,13 +41,13 @@ fn kind(facts: &Facts, domain: Option<usize>, notes: &mut Vec<String>) -> LinkKi
         );
         return LinkKind::Pcie;
     }
-    let wiring = facts.machine.and_then(|m| m.links).or(facts.gpu.model.map(|model| model.wiring));
-    let board_of_four = facts.gpus_per_node == 4 && facts.gpu.model.is_some_and(|model| model.four_gpu_mesh);
+    let wiring = facts.machine.and_then(|m| m.links).or(facts.gpu.product.map(|model| model.wiring));
+    let board_of_four = facts.gpus_per_node == 4 && facts.gpu.product.is_some_and(|model| model.four_gpu_mesh);
     let (kind, words) = match wiring {
         Some(BoardWiring::NvSwitch) if board_of_four => (LinkKind::Mesh, "by NVLinks from GPU to GPU"),
         Some(BoardWiring::NvSwitch) => (LinkKind::NvSwitch, "by NVSwitches"),
         Some(BoardWiring::Mesh) => (LinkKind::Mesh, "by NVLinks from GPU to GPU"),
-        Some(BoardWiring::Bridge) if !facts.gpu.model.is_some_and(|model| model.bridge_optional) => {
+        Some(BoardWiring::Bridge) if !facts.gpu.product.is_some_and(|model| model.bridge_optional) => {
             (LinkKind::Bridge, "by NVLink bridges")
         }
         _ => (LinkKind::Pcie, "over PCIe"),
@@ -61,7 +61,7 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
     if let Some(rate) = facts.links.nvlink {
         return rate;
     }
-    let rate = match facts.gpu.model.and_then(|model| model.nvlink) {
+    let rate = match facts.gpu.product.and_then(|model| model.nvlink) {
         Some(nvlink) => nvlink.rate(),
         None => match facts.gpu.generation {
             Generation::Pascal => GBps(80.0),
@@ -78,7 +78,7 @@ fn nvlink(facts: &Facts, notes: &mut Vec<String>) -> GBps {
 /// Where each GPU of a board has as many links to each other, those to GPUs that take no part are idle (ROCm/rccl pull request
 /// 1270 of MI300X; of A100 boards of four NVIDIA/nccl-tests issue 331, 72 GB/s between two).
 fn of_mesh(facts: &Facts, all_links: GBps) -> GBps {
-    let Some(model) = facts.gpu.model else { return all_links };
+    let Some(model) = facts.gpu.product else { return all_links };
     let board = if model.four_gpu_mesh { 4 } else { model.board };
     let even = model.four_gpu_mesh
         || model.nvlink.is_some_and(|nvlink| (nvlink.links as usize).is_multiple_of((board - 1).max(1)));
@@ -91,7 +91,7 @@ fn of_mesh(facts: &Facts, all_links: GBps) -> GBps {
 
 /// Bridges join a few GPUs; a ring over more of them also crosses PCIe.
 fn bridged(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
-    let joined = facts.gpu.model.map_or(2, |model| model.bridge_gpus);
+    let joined = facts.gpu.product.map_or(2, |model| model.bridge_gpus);
     if facts.gpus_per_node <= joined {
         return GpuLinks::NvLinkMesh { per_gpu: nvlink(facts, notes) };
     }
@@ -106,7 +106,7 @@ fn pcie(facts: &Facts, notes: &mut Vec<String>) -> Pcie {
     if let Some(stated) = facts.links.pcie {
         return stated;
     }
-    let pcie = match facts.gpu.model {
+    let pcie = match facts.gpu.product {
         Some(model) => model.pcie(),
         None => Pcie { generation: pcie_generation(facts.gpu.generation), lanes: 16 },
     };
@@ -130,7 +130,7 @@ fn peer_to_peer(facts: &Facts, notes: &mut Vec<String>) -> bool {
     if let Some(stated) = facts.links.peer_to_peer {
         return stated;
     }
-    let never = facts.gpu.model.is_some_and(|model| !model.peer_to_peer);
+    let never = facts.gpu.product.is_some_and(|model| !model.peer_to_peer);
     if never || facts.machine.and_then(|machine| machine.peer_to_peer) == Some(false) {
         return false;
     }
@@ -149,7 +149,7 @@ fn peer_to_peer(facts: &Facts, notes: &mut Vec<String>) -> bool {
 fn nvls(facts: &Facts) -> bool {
     let allowed = environment::is_set(&facts.environment, "NCCL_NVLS_ENABLE") != Some(false);
     let version = facts.nccl.is_none_or(|version| version >= (2, 17));
-    let board = facts.gpu.model.map_or(8, |model| model.board);
+    let board = facts.gpu.product.map_or(8, |model| model.board);
     let whole = facts.gpus_per_node >= board;
     facts.links.nvls.unwrap_or(whole) && facts.gpu.generation >= Generation::Hopper && version && allowed
 }

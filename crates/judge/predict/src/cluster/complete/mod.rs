@@ -7,7 +7,7 @@ pub(super) use network::usual_nic;
 
 use super::facts::Facts;
 use super::hardware::BoardWiring;
-use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Wiring};
+use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, GpuLinks, NetTransport, Nics, Routing, Wiring};
 use busbw_model::{GBps, counted};
 
 pub(super) fn complete(mut facts: Facts) -> Cluster {
@@ -24,7 +24,7 @@ pub(super) fn complete(mut facts: Facts) -> Cluster {
     Cluster {
         nodes: facts.nodes,
         gpus_per_node: facts.gpus_per_node,
-        gpu: Gpu { name: facts.gpu.name, generation: facts.gpu.generation },
+        gpu: facts.gpu,
         links,
         cpu,
         nics,
@@ -39,7 +39,7 @@ pub(super) fn complete(mut facts: Facts) -> Cluster {
 /// What usual things are usual for: the machine, else the GPU.
 fn hardware_name(facts: &Facts) -> String {
     let machine = facts.machine.map(|machine| machine.name.clone());
-    let model = || facts.gpu.model.map(|model| model.name.clone());
+    let model = || facts.gpu.product.map(|model| model.name.clone());
     machine.or_else(model).unwrap_or_else(|| facts.gpu.name.clone())
 }
 
@@ -54,7 +54,7 @@ fn pcie_generation(generation: Generation) -> u8 {
 
 fn vendor(facts: &Facts) -> CpuVendor {
     let named = facts.cpu.vendor.or(facts.machine.and_then(|machine| machine.cpu));
-    named.unwrap_or_else(|| match facts.gpu.model {
+    named.unwrap_or_else(|| match facts.gpu.product {
         Some(model) if model.c2c().is_some() => CpuVendor::Arm,
         Some(model) if model.wiring == BoardWiring::NvSwitch && facts.gpu.generation == Generation::Ampere => {
             CpuVendor::Amd
@@ -66,7 +66,7 @@ fn vendor(facts: &Facts) -> CpuVendor {
 
 fn cpu(facts: &Facts, notes: &mut Vec<String>) -> Cpu {
     let vendor = vendor(facts);
-    let model_has_c2c = facts.gpu.model.is_some_and(|model| model.c2c().is_some());
+    let model_has_c2c = facts.gpu.product.is_some_and(|model| model.c2c().is_some());
     let sockets = facts.cpu.sockets.or(facts.machine.and_then(|machine| machine.sockets)).unwrap_or(2);
     if facts.cpu.vendor.is_none() {
         let name = match vendor {

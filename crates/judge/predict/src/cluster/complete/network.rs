@@ -2,7 +2,7 @@
 
 use super::pcie_generation;
 use crate::cluster::facts::{Facts, StatedTransport};
-use crate::cluster::hardware::{Machine, Pcie};
+use crate::cluster::hardware::{MachineProduct, Pcie};
 use crate::cluster::{Generation, GpuLinks, NetTransport, Nics, environment};
 use busbw_model::{GBps, PathType};
 use std::collections::BTreeMap;
@@ -43,12 +43,12 @@ pub(super) fn complete(facts: &Facts, links: &GpuLinks, one_domain: bool, notes:
 
 /// The NIC that is sold with such GPUs: EDR, HDR, NDR, and XDR where the GPU has PCIe 6.0.
 pub(in crate::cluster) fn usual_nic(facts: &Facts) -> GBps {
-    let newest = facts.gpu.model.is_some_and(|model| model.pcie().generation >= 6);
+    let newest = facts.gpu.product.is_some_and(|model| model.pcie().generation >= 6);
     GBps(match facts.gpu.generation {
         Generation::Pascal | Generation::Volta | Generation::Turing => 12.5,
         Generation::Ampere | Generation::Ada => 25.0,
         Generation::Blackwell if newest => 100.0,
-        Generation::Cdna if facts.gpu.model.is_some_and(|model| model.pcie().generation < 5) => 25.0,
+        Generation::Cdna if facts.gpu.product.is_some_and(|model| model.pcie().generation < 5) => 25.0,
         Generation::Cdna | Generation::Hopper | Generation::Blackwell => 50.0,
     })
 }
@@ -66,7 +66,7 @@ fn place(facts: &Facts, links: &GpuLinks, count: usize, notes: &mut Vec<String>)
         return NicPlace { path, assumed: false };
     }
     let on_board = matches!(links, GpuLinks::NvSwitch { .. } | GpuLinks::NvLinkMesh { .. });
-    let path = if facts.gpu.model.is_some_and(|model| model.c2c().is_some()) {
+    let path = if facts.gpu.product.is_some_and(|model| model.c2c().is_some()) {
         PathType::Phb
     } else if on_board && 2 * count >= facts.gpus_per_node {
         PathType::Pix
@@ -84,10 +84,10 @@ fn gpu_direct(facts: &Facts, transport: NetTransport, place: NicPlace, notes: &m
         return stated && transport != NetTransport::Tcp;
     }
     let possible = transport != NetTransport::Tcp
-        && facts.gpu.model.is_none_or(|model| model.gpu_direct)
+        && facts.gpu.product.is_none_or(|model| model.gpu_direct)
         && facts.machine.and_then(|machine| machine.gpu_direct) != Some(false)
         && environment::is_set(&facts.environment, "NCCL_IB_CUDA_SUPPORT") != Some(false);
-    let by_c2c = facts.gpu.model.is_some_and(|model| model.c2c().is_some());
+    let by_c2c = facts.gpu.product.is_some_and(|model| model.c2c().is_some());
     let level = ["NCCL_NET_GDR_LEVEL", "NCCL_IB_GDR_LEVEL"].iter().find_map(|name| facts.environment.get(*name));
     let level = level.and_then(|level| environment::level(level));
     if !possible || level == Some(PathType::Same) {
@@ -115,7 +115,7 @@ fn gpu_direct(facts: &Facts, transport: NetTransport, place: NicPlace, notes: &m
 fn nic_pcie(facts: &Facts, rate: GBps) -> GBps {
     let stated = facts.network.pcie.or(facts.machine.and_then(|machine| machine.nic_pcie()));
     let of_generation = Pcie { generation: pcie_generation(facts.gpu.generation), lanes: 16 };
-    let gpu = facts.links.pcie.or(facts.gpu.model.map(|model| model.pcie())).unwrap_or(of_generation);
+    let gpu = facts.links.pcie.or(facts.gpu.product.map(|model| model.pcie())).unwrap_or(of_generation);
     let nic = stated.unwrap_or(Pcie { generation: usual_generation(rate).max(gpu.generation.min(4)), lanes: 16 });
     GBps(nic.rate().0.min(gpu.rate().0))
 }
@@ -133,12 +133,12 @@ fn usual_generation(rate: GBps) -> u8 {
 /// Sets the sockets per connection that NCCL itself opens in some clouds, where variables do not say otherwise: threads and
 /// sockets of each (`ncclNetSocketGetNsockNthread` in `src/transport/net_socket.cc` of NCCL 2.30).
 pub(super) fn open_sockets(
-    machine: Option<&Machine>,
+    machine: Option<&MachineProduct>,
     environment: &mut BTreeMap<String, String>,
     notes: &mut Vec<String>,
 ) {
     const CLOUDS: [(&str, &str, &str); 2] = [("AWS", "2", "8"), ("GCP", "4", "1")];
-    let of_cloud = |machine: &Machine| CLOUDS.into_iter().find(|(cloud, ..)| machine.name.starts_with(cloud));
+    let of_cloud = |machine: &MachineProduct| CLOUDS.into_iter().find(|(cloud, ..)| machine.name.starts_with(cloud));
     let Some((cloud, threads, sockets)) = machine.and_then(of_cloud) else { return };
     for (name, value) in [("NCCL_SOCKET_NTHREADS", threads), ("NCCL_NSOCKS_PERTHREAD", sockets)] {
         if !environment.contains_key(name) {

@@ -3,9 +3,10 @@
 use super::Underivable;
 use super::host::HostClues;
 use super::network;
+use crate::cluster::Gpu;
 use crate::cluster::NetTransport;
-use crate::cluster::facts::{GpuFacts, LinkKind};
-use crate::cluster::hardware::{GpuModel, HARDWARE, Machine};
+use crate::cluster::facts::LinkKind;
+use crate::cluster::hardware::{GpuProduct, HARDWARE, MachineProduct};
 use crate::cluster::words::Words;
 use busbw_model::Run;
 
@@ -15,7 +16,7 @@ pub(super) fn read(
     host: &HostClues,
     gpus: usize,
     notes: &mut Vec<String>,
-) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
+) -> Result<(Gpu, Option<&'static MachineProduct>), Underivable> {
     let names = names(run);
     let Some(name) = names.first() else { return by_clues(run, host, notes) };
     if names.iter().any(|other| other != name) {
@@ -27,11 +28,11 @@ pub(super) fn read(
         notes.push(format!("The hosts are {}, which NCCL_TOPO_FILE names.", machine.name));
     }
     let machine = named.or_else(|| on_efa(run, model, gpus, notes));
-    Ok((GpuFacts::of(model, name), machine))
+    Ok((Gpu::of(model, name), machine))
 }
 
 /// EFA is AWS's, which has few machines with such GPUs.
-fn on_efa(run: &Run, model: &GpuModel, gpus: usize, notes: &mut Vec<String>) -> Option<&'static Machine> {
+fn on_efa(run: &Run, model: &GpuProduct, gpus: usize, notes: &mut Vec<String>) -> Option<&'static MachineProduct> {
     let machine = HARDWARE.machine_on(network::transport(run).filter(|t| *t == NetTransport::Efa)?, model, gpus)?;
     notes.push(format!("The hosts are {}, because EFA is AWS's network.", machine.name));
     Some(machine)
@@ -64,15 +65,15 @@ fn by_clues(
     run: &Run,
     host: &HostClues,
     notes: &mut Vec<String>,
-) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
-    let facts = |model: &'static GpuModel| GpuFacts::of(model, &model.name);
+) -> Result<(Gpu, Option<&'static MachineProduct>), Underivable> {
+    let facts = |model: &'static GpuProduct| Gpu::of(model, &model.name);
     let linked = by_links(host);
     let texts = hints(run).chain(topology_files(run).map(str::to_string));
     for text in texts {
         let words = Words::of(&text);
         let named = HARDWARE.find_gpu(&words);
         let machine = HARDWARE.find_machine(&words, named);
-        if let Some(model) = machine.and_then(Machine::gpu).or(named).filter(|model| fits(model, host)) {
+        if let Some(model) = machine.and_then(MachineProduct::gpu).or(named).filter(|model| fits(model, host)) {
             let name = machine.map_or(&model.name, |machine| &machine.name);
             notes.push(format!("The hosts are {name}, by the name of the topology file, {text}."));
             return Ok((facts(model), machine));
@@ -90,7 +91,7 @@ fn by_clues(
 }
 
 /// Whether a model does not contradict a compute capability.
-fn fits(model: &GpuModel, host: &HostClues) -> bool {
+fn fits(model: &GpuProduct, host: &HostClues) -> bool {
     let named = host.capability.and_then(of_capability).and_then(|(name, _)| HARDWARE.find_gpu(&Words::of(name)));
     named.is_none_or(|named| named.generation == model.generation)
 }

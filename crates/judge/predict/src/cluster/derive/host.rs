@@ -1,6 +1,5 @@
 //! What topologies tell about one host.
 
-use super::{matrix, xml};
 use crate::cluster::CpuVendor;
 use crate::cluster::facts::LinkKind;
 use crate::cluster::hardware::Pcie;
@@ -29,20 +28,9 @@ pub(in crate::cluster) struct HostClues {
     pub(super) sockets: Option<usize>,
 }
 
-/// Puts together what XML, matrix, NCCL's own dump and its graphs tell; what comes first in this order counts.
-pub(in crate::cluster) fn clues(run: &Run) -> HostClues {
-    let sources = [
-        run.topo_xmls.first().map(xml::clues),
-        run.topo_matrices.iter().max_by_key(|matrix| matrix.devices.len()).map(matrix::clues),
-        run.system_dumps.first().map(dump),
-        Some(graphs(run)),
-    ];
-    sources.into_iter().flatten().fold(HostClues::default(), HostClues::or)
-}
-
 impl HostClues {
     /// These clues, and where they say nothing the others.
-    fn or(self, other: HostClues) -> HostClues {
+    pub(super) fn or(self, other: HostClues) -> HostClues {
         HostClues {
             gpus: if self.gpus > 0 { self.gpus } else { other.gpus },
             capability: self.capability.or(other.capability),
@@ -63,7 +51,7 @@ impl HostClues {
 
 /// NCCL's dump of a machine: `+ NET[25.0] - NET/0`, `+ NVL[264.0] - NVS/0`. A NIC's figure is its rate
 /// (`src/graph/topo.cc` of NCCL 2.30 divides Mbit/s by 8000).
-fn dump(dump: &SystemDump) -> HostClues {
+pub(super) fn dump(dump: &SystemDump) -> HostClues {
     let of_kind = |kind: &'static str| dump.nodes.iter().filter(move |node| node.device.starts_with(kind));
     let mut names: Vec<&str> = of_kind("GPU/").map(|node| node.device.as_str()).collect();
     names.sort_unstable();
@@ -84,7 +72,7 @@ fn dump(dump: &SystemDump) -> HostClues {
 }
 
 /// The worst paths of NCCL's graphs: of its rings where there are any.
-fn graphs(run: &Run) -> HostClues {
+pub(super) fn graphs(run: &Run) -> HostClues {
     let logged = run.nccl.patterns.iter().map(|graph| (graph.pattern, &graph.type_intra, &graph.type_inter));
     let dumped = run.graph_xmls.iter().flat_map(|xml| &xml.graphs);
     let dumped = dumped.map(|graph| (graph.pattern, &graph.type_intra, &graph.type_inter));

@@ -7,12 +7,13 @@ mod network;
 mod size;
 mod xml;
 
+use super::Gpu;
 use super::complete::complete;
-use super::facts::{CpuFacts, Facts, GpuFacts, LinkFacts};
-use super::hardware::Machine;
+use super::facts::{CpuFacts, Facts, LinkFacts};
+use super::hardware::MachineProduct;
 use super::{Cluster, environment};
 use busbw_model::{Run, TransportKind};
-pub(super) use host::{HostClues, clues as host};
+pub(super) use host::HostClues;
 pub(super) use size::Size;
 use std::collections::BTreeMap;
 
@@ -50,6 +51,17 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
     Ok(cluster)
 }
 
+/// Puts together what XML, matrix, NCCL's own dump and its graphs tell; what comes first in this order counts.
+pub(super) fn host(run: &Run) -> HostClues {
+    let sources = [
+        run.topo_xmls.first().map(xml::clues),
+        run.topo_matrices.iter().max_by_key(|matrix| matrix.devices.len()).map(matrix::clues),
+        run.system_dumps.first().map(host::dump),
+        Some(host::graphs(run)),
+    ];
+    sources.into_iter().flatten().fold(HostClues::default(), HostClues::or)
+}
+
 /// Takes rings for forced where the log shows nothing else.
 pub(super) fn force_rings(run: &Run, cluster: &mut Cluster) {
     if shows_rings_only(run) && !cluster.environment.contains_key("NCCL_ALGO") {
@@ -60,7 +72,7 @@ pub(super) fn force_rings(run: &Run, cluster: &mut Cluster) {
 }
 
 /// The GPUs that a run names, or that its links give away, with the machine where that is told too.
-pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(GpuFacts, Option<&'static Machine>), Underivable> {
+pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(Gpu, Option<&'static MachineProduct>), Underivable> {
     gpu::read(run, &host(run), gpus, &mut Vec::new())
 }
 
@@ -74,8 +86,8 @@ pub(super) fn facts(
     run: &Run,
     host: &HostClues,
     size: Size,
-    gpu: GpuFacts,
-    machine: Option<&'static Machine>,
+    gpu: Gpu,
+    machine: Option<&'static MachineProduct>,
 ) -> Facts {
     let mut notes = Vec::new();
     let network = network::read(run, host, &size, machine, &mut notes);

@@ -4,7 +4,7 @@ use super::host::HostClues;
 use super::size::Size;
 use crate::cluster::NetTransport;
 use crate::cluster::facts::{NetworkFacts, StatedTransport};
-use crate::cluster::hardware::Machine;
+use crate::cluster::hardware::MachineProduct;
 use crate::cluster::words::Words;
 use busbw_model::{Communicator, GBps, GdrUse, NetworkLine, NetworkStatement, Run, TransportKind, XmlTopology};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ pub(super) fn read(
     run: &Run,
     host: &HostClues,
     size: &Size,
-    machine: Option<&Machine>,
+    machine: Option<&MachineProduct>,
     notes: &mut Vec<String>,
 ) -> NetworkFacts {
     let transport = transport(run);

@@ -2,11 +2,11 @@
 
 use super::Hosts;
 use super::ends::{End, nics};
-use super::fabric::links_of;
-use crate::cluster::description::DescriptionError;
 use crate::cluster::facts::NetworkFacts;
+use crate::cluster::rate::Unit;
+use crate::cluster::section::DescriptionError;
 use crate::cluster::section::{Section, Stated};
-use crate::cluster::{Cable, CableEnd, Wiring};
+use crate::cluster::{Cable, CableEnd, Uplinks, Wiring};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// More cables than any fabric that is written by hand.
@@ -54,6 +54,14 @@ fn switches(section: &Section) -> Result<BTreeMap<String, usize>, DescriptionErr
 fn too_many(section: &Section, at: usize) -> DescriptionError {
     let message = format!("the fabric has more than {MOST_CABLES} links");
     section.error(at, message, "write wiring = \"leaf-spine\" or \"rail-optimised\"")
+}
+
+/// `count = 4` and `rate = "400 Gbit/s"` of parallel links.
+pub(super) fn links_of(section: &Section) -> Result<Uplinks, DescriptionError> {
+    let rate = section.rate("rate", Unit::Bits)?;
+    let rate = rate.ok_or_else(|| section.missing("rate", "write rate = \"400 Gbit/s\""))?;
+    let count = section.at_least_one("count", "1")?.map_or(1, |count| count.value);
+    Ok(Uplinks { count, rate: rate.value })
 }
 
 /// The cables of an explicit fabric while they are read.

@@ -2,9 +2,8 @@
 
 use super::Hosts;
 use super::explicit;
-use crate::cluster::description::DescriptionError;
 use crate::cluster::facts::NetworkFacts;
-use crate::cluster::rate::Unit;
+use crate::cluster::section::DescriptionError;
 use crate::cluster::section::Section;
 use crate::cluster::{Cores, Fabric, Routing, Uplinks, Wiring};
 use busbw_model::GBps;
@@ -50,17 +49,9 @@ pub(super) fn read(root: &Section, hosts: &Hosts, network: &NetworkFacts) -> Res
 fn uplinks(section: &Section, key: &str) -> Result<Uplinks, DescriptionError> {
     let example = format!("write {key} = {{ count = 4, rate = \"400 Gbit/s\" }}");
     let links = section.section(key)?.ok_or_else(|| section.missing(key, example))?;
-    let read = links_of(&links)?;
+    let read = explicit::links_of(&links)?;
     links.finish()?;
     Ok(read)
-}
-
-/// `count = 4` and `rate = "400 Gbit/s"` of parallel links.
-pub(super) fn links_of(section: &Section) -> Result<Uplinks, DescriptionError> {
-    let rate = section.rate("rate", Unit::Bits)?;
-    let rate = rate.ok_or_else(|| section.missing("rate", "write rate = \"400 Gbit/s\""))?;
-    let count = section.at_least_one("count", "1")?.map_or(1, |count| count.value);
-    Ok(Uplinks { count, rate: rate.value })
 }
 
 fn rail_optimised(section: &Section, hosts: &Hosts) -> Result<Wiring, DescriptionError> {

@@ -2,9 +2,9 @@
 
 use super::Hosts;
 use crate::cluster::Generation;
-use crate::cluster::description::DescriptionError;
 use crate::cluster::facts::{LinkFacts, LinkKind};
 use crate::cluster::rate::Unit;
+use crate::cluster::section::DescriptionError;
 use crate::cluster::section::{Section, Stated};
 use busbw_model::GBps;
 

@@ -6,13 +6,13 @@ mod fabric;
 mod links;
 mod network;
 
-use super::description::DescriptionError;
-use super::facts::{CpuFacts, Facts, GpuFacts};
-use super::hardware::{GpuModel, HARDWARE, Machine};
+use super::facts::{CpuFacts, Facts};
+use super::hardware::{GpuProduct, HARDWARE, MachineProduct};
 use super::rate::Unit;
+use super::section::DescriptionError;
 use super::section::{Section, Stated};
 use super::words::Words;
-use super::{CpuVendor, Generation, environment};
+use super::{CpuVendor, Generation, Gpu, environment};
 use busbw_model::Collective;
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ struct Hosts {
     nodes: usize,
     gpus: usize,
     /// GPU and machine, where these are known by name.
-    model: Option<&'static GpuModel>,
-    machine: Option<&'static Machine>,
+    model: Option<&'static GpuProduct>,
+    machine: Option<&'static MachineProduct>,
     generation: Generation,
 }
 
@@ -53,8 +53,8 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
     let node = root.section("node")?;
     let machine = machine(node.as_ref())?;
     let gpu = gpu(root, machine)?;
-    let gpus = gpus(root, node.as_ref(), gpu.model, machine)?;
-    let hosts = Hosts { nodes: nodes.value, gpus, model: gpu.model, machine, generation: gpu.generation };
+    let gpus = gpus(root, node.as_ref(), gpu.product, machine)?;
+    let hosts = Hosts { nodes: nodes.value, gpus, model: gpu.product, machine, generation: gpu.generation };
     let links = links::read(root, &hosts)?;
     let environment = environment(root)?;
     let network = network::read(root, node.as_ref(), &hosts, &environment.values)?;
@@ -85,7 +85,7 @@ fn collective(cluster: &Section) -> Result<Option<Collective>, DescriptionError>
     Ok(cluster.choice("collective", &names)?.map(|collective| collective.value))
 }
 
-fn machine(node: Option<&Section>) -> Result<Option<&'static Machine>, DescriptionError> {
+fn machine(node: Option<&Section>) -> Result<Option<&'static MachineProduct>, DescriptionError> {
     let Some(node) = node else { return Ok(None) };
     let Some(name) = node.text("machine", "\"DGX H100\"")? else { return Ok(None) };
     let unknown = || {
@@ -95,11 +95,11 @@ fn machine(node: Option<&Section>) -> Result<Option<&'static Machine>, Descripti
     HARDWARE.find_machine(&Words::of(name.value), None).map(Some).ok_or_else(unknown)
 }
 
-fn gpu(root: &Section, machine: Option<&'static Machine>) -> Result<GpuFacts, DescriptionError> {
-    let of_machine = machine.and_then(Machine::gpu);
+fn gpu(root: &Section, machine: Option<&'static MachineProduct>) -> Result<Gpu, DescriptionError> {
+    let of_machine = machine.and_then(MachineProduct::gpu);
     let Some(section) = root.section("gpu")? else {
         let model = of_machine.ok_or_else(|| root.missing("[gpu]", "write [gpu] with model = \"H100\""))?;
-        return Ok(GpuFacts::of(model, &model.name));
+        return Ok(Gpu::of(model, &model.name));
     };
     let name = section.text("model", "\"H100\"")?;
     let generation = section.choice("generation", &GENERATIONS)?;
@@ -117,12 +117,12 @@ fn gpu(root: &Section, machine: Option<&'static Machine>) -> Result<GpuFacts, De
         return Err(unknown_gpu(&section, name));
     };
     let named = name.map(|name| name.value.to_string()).or(model.map(|model| model.name.clone()));
-    Ok(GpuFacts { name: named.unwrap_or_else(|| format!("{generation:?} GPU")), generation, model })
+    Ok(Gpu { name: named.unwrap_or_else(|| format!("{generation:?} GPU")), generation, product: model })
 }
 
 fn check_generation(
     section: &Section,
-    model: Option<&GpuModel>,
+    model: Option<&GpuProduct>,
     generation: Option<Stated<Generation>>,
 ) -> Result<Option<Generation>, DescriptionError> {
     let (Some(model), Some(stated)) = (model, generation) else { return Ok(generation.map(|g| g.value)) };
@@ -147,8 +147,8 @@ fn unknown_gpu(section: &Section, name: Option<Stated<&str>>) -> DescriptionErro
 fn gpus(
     root: &Section,
     node: Option<&Section>,
-    model: Option<&GpuModel>,
-    machine: Option<&Machine>,
+    model: Option<&GpuProduct>,
+    machine: Option<&MachineProduct>,
 ) -> Result<usize, DescriptionError> {
     let stated = node.map_or(Ok(None), |node| node.at_least_one("gpus", "8"))?;
     let Some(stated) = stated else {

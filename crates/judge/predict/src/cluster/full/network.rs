@@ -2,11 +2,11 @@
 
 use super::Hosts;
 use crate::cluster::NetTransport;
-use crate::cluster::description::DescriptionError;
 use crate::cluster::environment;
 use crate::cluster::facts::{NetworkFacts, StatedTransport};
 use crate::cluster::hardware::usual_places;
 use crate::cluster::rate::Unit;
+use crate::cluster::section::DescriptionError;
 use crate::cluster::section::{Section, Stated};
 use busbw_model::{GBps, PathType};
 use std::collections::BTreeMap;

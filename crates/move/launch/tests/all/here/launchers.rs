@@ -1,8 +1,8 @@
 //! The example `who` under real launchers: our own spawn, Open MPI, MPICH and torchrun, where they are installed.
 
 use crate::skip::{programs, unless_skipped};
+use busbw_launch::Lookup;
 use busbw_launch::command::{Starter, Tool};
-use busbw_launch::job_rank::Lookup;
 use busbw_launch::{Invocation, Started};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;

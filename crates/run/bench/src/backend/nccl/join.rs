@@ -9,7 +9,7 @@ use crate::backend::nccl::progress::Progress;
 use crate::backend::nccl::{Nccl, Parts, Process, failed};
 use crate::backend::{Backend as _, Device, JobBackend as _};
 use crate::{Error, Flags, Result};
-use busbw_gpu::cuda::{Gpu, Stream};
+use busbw_gpu::cuda::{Context, Stream};
 use busbw_gpu::nccl::{Communicator, Feature};
 use busbw_launch::Rendezvous;
 use busbw_nccl_abi::library::{Config, UNIQUE_ID_BYTES, UniqueId};
@@ -54,7 +54,7 @@ fn connect(engine: &mut Cpu, thread: usize, flags: &Flags, process: &Process) ->
     let gpu = process.device(seen.device, thread)?.open().map_err(failed)?;
     gpu.make_current().map_err(failed)?;
     let ranks_on_gpu = count_sharing(engine, &gpu, flags)?;
-    let stream = if flags.stream_null > 0 { Stream::null(&gpu) } else { gpu.stream().map_err(failed)? };
+    let stream = if flags.stream_null > 0 { Stream::null(&gpu) } else { Stream::new(&gpu).map_err(failed)? };
     let stream = Arc::new(stream);
     let (rank, nranks) = (engine.rank(), engine.nranks());
     let id = share_id(engine, process, seen.group, rank)?;
@@ -88,7 +88,7 @@ fn connect(engine: &mut Cpu, thread: usize, flags: &Flags, process: &Process) ->
 }
 
 /// How many ranks have this rank's GPU.
-fn count_sharing(engine: &mut Cpu, gpu: &Gpu, flags: &Flags) -> Result<usize> {
+fn count_sharing(engine: &mut Cpu, gpu: &Context, flags: &Flags) -> Result<usize> {
     let (rank, bus_id) = (engine.describe().rank, &gpu.device().bus_id);
     let places = engine.world().all_gather(bus_id.as_bytes())?;
     let ranks = engine.world().ranks();
@@ -129,7 +129,7 @@ fn begin(
     thread: usize,
     cancel: &Arc<Cancellation>,
     (id, rank, nranks): (UniqueId, usize, usize),
-    (gpu, flags): (&Gpu, &Flags),
+    (gpu, flags): (&Context, &Flags),
 ) -> Result<Communicator> {
     let (group, number) = process.beginning(thread);
     let caller = Caller::new(group, number, cancel);

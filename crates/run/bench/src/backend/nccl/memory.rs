@@ -3,7 +3,7 @@
 use crate::Flags;
 use crate::backend::Memory;
 use busbw_gpu::Result;
-use busbw_gpu::cuda::{DeviceMemory, Gpu};
+use busbw_gpu::cuda::{Context, DeviceMemory};
 use busbw_gpu::nccl::{Communicator, NcclMemory, Registration};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct Registered {
 ///
 /// # Errors
 /// The GPU has not as much, or NCCL's.
-pub fn alloc(kind: Kind, communicator: &Arc<Communicator>, gpu: &Gpu, bytes: usize) -> Result<Memory> {
+pub fn alloc(kind: Kind, communicator: &Arc<Communicator>, gpu: &Context, bytes: usize) -> Result<Memory> {
     if kind == Kind::Plain {
         let memory = DeviceMemory::new(gpu, bytes)?;
         return Ok(Memory::new(memory.address() as *mut u8, bytes, Box::new(memory)));

@@ -1,6 +1,6 @@
 //! Where hosts, GPUs and NICs stand: up to four hosts in two rows that face each other, more in a grid.
 
-use super::scene::{Host, Scene, Spot};
+use super::scene::{HostBox, Scene, Spot};
 
 pub(super) const WIDTH: f64 = 1000.0;
 /// The room between two rows of hosts, which crossings go through.
@@ -26,12 +26,12 @@ const LANE: f64 = 9.0;
 /// The places of everything in a picture.
 pub(super) struct Layout {
     pub height: f64,
-    boxes: Vec<HostBox>,
+    boxes: Vec<HostArea>,
 }
 
 /// A host's place.
 #[derive(Debug, Clone, Copy)]
-struct HostBox {
+struct HostArea {
     x: f64,
     y: f64,
     width: f64,
@@ -78,11 +78,11 @@ impl Layout {
             _ => COLUMNS[1],
         };
         let between = if facing { MIDDLE } else { GAP * 2.0 };
-        let place = |(index, host): (usize, &Host)| {
+        let place = |(index, host): (usize, &HostBox)| {
             let (row, column) = (index / columns, index % columns);
             let in_row = columns.min(count - row * columns);
             let width = if facing { WIDTH / in_row as f64 } else { WIDTH / columns as f64 };
-            HostBox {
+            HostArea {
                 x: column as f64 * width + GAP / 2.0,
                 y: row as f64 * (tallest + between) + 1.0,
                 width: width - GAP,
@@ -92,13 +92,13 @@ impl Layout {
                 flipped: facing && row > 0,
             }
         };
-        let boxes: Vec<HostBox> = scene.hosts.iter().enumerate().map(place).collect();
+        let boxes: Vec<HostArea> = scene.hosts.iter().enumerate().map(place).collect();
         let height = boxes.iter().map(|place| place.y + place.height).fold(0.0, f64::max);
         Layout { height: height + if facing { 1.0 } else { GAP * 2.0 }, boxes }
     }
 
     pub fn host(&self, host: usize) -> Area {
-        let HostBox { x, y, width, height, .. } = self.boxes[host];
+        let HostArea { x, y, width, height, .. } = self.boxes[host];
         Area { x, y, width, height }
     }
 
@@ -164,7 +164,7 @@ impl Layout {
     }
 }
 
-impl HostBox {
+impl HostArea {
     /// The height at a distance from the side that is turned away from the network.
     fn height_at(&self, distance: f64) -> f64 {
         if self.flipped { self.y + self.height - distance } else { self.y + distance }
@@ -181,7 +181,7 @@ impl Area {
     }
 }
 
-fn height(host: &Host) -> f64 {
+fn height(host: &HostBox) -> f64 {
     let nics = if host.nics.is_empty() { 0.0 } else { PATHS + NIC_HEIGHT };
     TITLE + ARCS + GPU_HEIGHT + nics + PADDING
 }

@@ -1,7 +1,7 @@
 //! Hosts with their GPUs and NICs, and the links between these, as SVG.
 
 use super::layout::{Area, Layout};
-use super::scene::{Host, Scene, Spot};
+use super::scene::{HostBox, Scene, Spot};
 use super::wiring::NvLinks;
 use crate::html::markup::escape;
 use crate::style::{clean_line, clip};
@@ -19,7 +19,7 @@ pub(super) fn frames(scene: &Scene, layout: &Layout) -> String {
 
 /// GPUs and NICs, which hide lines that go through them.
 pub(super) fn devices(scene: &Scene, layout: &Layout) -> String {
-    let device = |(index, host): (usize, &Host)| {
+    let device = |(index, host): (usize, &HostBox)| {
         let gpus: String = (0..host.gpus.len()).map(|gpu| self::gpu(index, host, gpu, layout)).collect();
         let nics: String = (0..host.nics.len()).map(|nic| self::nic(index, host, nic, layout)).collect();
         format!("<g class=\"node {}\">\n{gpus}{nics}</g>\n", color(index))
@@ -32,7 +32,7 @@ pub(super) fn color(host: usize) -> String {
     format!("n{}", host % 4)
 }
 
-fn frame(index: usize, host: &Host, layout: &Layout) -> String {
+fn frame(index: usize, host: &HostBox, layout: &Layout) -> String {
     let area = layout.host(index);
     let (x, y) = layout.title(index);
     let about = clean_line(&host.about);
@@ -53,7 +53,7 @@ fn frame(index: usize, host: &Host, layout: &Layout) -> String {
 }
 
 /// The links by which all GPUs reach each other: a bar, and a stem to each.
-fn bar(index: usize, host: &Host, label: &str, layout: &Layout) -> String {
+fn bar(index: usize, host: &HostBox, label: &str, layout: &Layout) -> String {
     let area = layout.bar(index);
     let stems = (0..host.gpus.len()).map(|gpu| {
         let port = layout.back(Spot { host: index, gpu });
@@ -90,7 +90,7 @@ fn nvlink(index: usize, (a, b, links): (usize, usize, u32), layout: &Layout) -> 
 }
 
 /// The PCIe path of each GPU to its nearest NICs.
-fn paths(index: usize, host: &Host, layout: &Layout) -> String {
+fn paths(index: usize, host: &HostBox, layout: &Layout) -> String {
     let mut out = String::new();
     for gpu in 0..host.gpus.len() {
         let found = |nic: usize| host.joined(gpu, nic).map(|path| (nic, path));
@@ -126,7 +126,7 @@ fn meaning(path: PathType) -> &'static str {
     }
 }
 
-fn gpu(index: usize, host: &Host, gpu: usize, layout: &Layout) -> String {
+fn gpu(index: usize, host: &HostBox, gpu: usize, layout: &Layout) -> String {
     let (area, known) = (layout.gpu(Spot { host: index, gpu }), &host.gpus[gpu]);
     let (label, title) = (&known.label, &known.title);
     let long = known.title.starts_with("rank") && area.width > 62.0;
@@ -134,7 +134,7 @@ fn gpu(index: usize, host: &Host, gpu: usize, layout: &Layout) -> String {
     boxed("gpu", area, &label, title)
 }
 
-fn nic(index: usize, host: &Host, nic: usize, layout: &Layout) -> String {
+fn nic(index: usize, host: &HostBox, nic: usize, layout: &Layout) -> String {
     let known = &host.nics[nic];
     boxed("nic", layout.nic(index, nic), &clean_line(&known.name), &known.title)
 }

@@ -2,7 +2,7 @@
 
 use super::wiring::{NvLinks, Wiring};
 use crate::words;
-use busbw_model::{Communicator, DeviceKind, Rank, Run};
+use busbw_model::{Communicator, Gpu, Rank, Run};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What stays legible.
@@ -12,24 +12,24 @@ const MAX_NICS: usize = 16;
 
 /// The machines of a picture.
 pub(super) struct Scene {
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostBox>,
     /// Host and GPU of each rank.
     pub ranks: BTreeMap<u32, Spot>,
 }
 
-/// A machine.
-pub(super) struct Host {
+/// A machine as it is drawn.
+pub(super) struct HostBox {
     /// Its name, GPUs and NICs in words.
     pub about: String,
     /// Whether it is a host; else, ranks whose hosts the log does not tell.
     pub known: bool,
-    pub gpus: Vec<Gpu>,
+    pub gpus: Vec<GpuBox>,
     pub nics: Vec<Nic>,
     pub wiring: Wiring,
 }
 
-/// A GPU.
-pub(super) struct Gpu {
+/// A GPU as it is drawn.
+pub(super) struct GpuBox {
     /// What is written on it: its rank, else its device number.
     pub label: String,
     /// All that is known of it.
@@ -68,7 +68,7 @@ impl Scene {
             for (gpu, known) in gpus.iter().enumerate() {
                 scene.ranks.extend(known.rank.map(|rank| (rank, Spot { host, gpu })));
             }
-            scene.hosts.push(Host::of(run, node, &gpus));
+            scene.hosts.push(HostBox::of(run, node, &gpus));
         }
         Some(scene)
     }
@@ -76,14 +76,14 @@ impl Scene {
     /// The one machine that a matrix or XML shows, where nothing names hosts.
     fn of_topology(run: &Run) -> Option<Self> {
         let wiring = Wiring::of(run, None)?;
-        let gpus = wiring.gpus.iter().map(|name| Gpu { label: name.clone(), title: name.clone() });
-        let gpus: Vec<Gpu> = gpus.take(MAX_RANKS).collect();
+        let gpus = wiring.gpus.iter().map(|name| GpuBox { label: name.clone(), title: name.clone() });
+        let gpus: Vec<GpuBox> = gpus.take(MAX_RANKS).collect();
         let nics = wiring.nics.iter().map(|name| Nic { index: None, name: name.clone(), title: name.clone() });
         let nics: Vec<Nic> = nics.take(MAX_NICS).collect();
         let counts = [(gpus.len(), "GPU"), (nics.len(), "NIC")].into_iter().filter(|(count, _)| *count > 0);
         let about = counts.map(|(count, noun)| words::counted(count, noun)).collect::<Vec<_>>().join(", ");
         (!gpus.is_empty())
-            .then(|| Scene { hosts: vec![Host { about, known: true, gpus, nics, wiring }], ranks: BTreeMap::new() })
+            .then(|| Scene { hosts: vec![HostBox { about, known: true, gpus, nics, wiring }], ranks: BTreeMap::new() })
     }
 
     /// Whether two ranks are on different hosts; `None` where that is not known.
@@ -93,11 +93,11 @@ impl Scene {
     }
 }
 
-impl Host {
-    fn of(run: &Run, node: Option<u32>, gpus: &[Known]) -> Self {
+impl HostBox {
+    fn of(run: &Run, node: Option<u32>, gpus: &[Gpu]) -> Self {
         let Some(node) = node else {
-            let (about, gpus) = ("hosts not told".into(), gpus.iter().map(Known::gpu).collect());
-            return Host { about, known: false, gpus, nics: Vec::new(), wiring: Wiring::default() };
+            let (about, gpus) = ("hosts not told".into(), gpus.iter().map(GpuBox::of).collect());
+            return HostBox { about, known: false, gpus, nics: Vec::new(), wiring: Wiring::default() };
         };
         let model = run.nodes.get(node as usize);
         let wiring = Wiring::of(run, Some(gpus.len())).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Host {
             nics = wiring.nics.iter().map(of_matrix).collect();
         }
         nics.truncate(MAX_NICS);
-        Host { about, known: true, gpus: gpus.iter().map(Known::gpu).collect(), nics, wiring }
+        HostBox { about, known: true, gpus: gpus.iter().map(GpuBox::of).collect(), nics, wiring }
     }
 
     /// The GPU's number in its wiring: device numbers count from zero in the order of bus ids, as ranks do.
@@ -132,27 +132,19 @@ impl Nic {
     }
 }
 
-/// What a log or device list tells of a GPU.
-struct Known {
-    rank: Option<u32>,
-    device: Option<u32>,
-    bus_id: Option<String>,
-    name: Option<String>,
-}
-
-impl Known {
-    fn gpu(&self) -> Gpu {
-        let number = self.rank.or(self.device).map(|number| number.to_string()).unwrap_or_default();
-        let rank = self.rank.map(|rank| format!("rank {rank}"));
-        let device = self.device.map(|device| format!("device {device}"));
-        let parts = [rank, device, self.bus_id.clone(), self.name.clone()];
-        Gpu { label: number, title: parts.into_iter().flatten().collect::<Vec<_>>().join(", ") }
+impl GpuBox {
+    fn of(gpu: &Gpu) -> Self {
+        let number = gpu.rank.or(gpu.device).map(|number| number.to_string()).unwrap_or_default();
+        let rank = gpu.rank.map(|rank| format!("rank {rank}"));
+        let device = gpu.device.map(|device| format!("device {device}"));
+        let parts = [rank, device, gpu.bus_id.clone(), gpu.name.clone()];
+        GpuBox { label: number, title: parts.into_iter().flatten().collect::<Vec<_>>().join(", ") }
     }
 }
 
 /// The ranks of each node, those of unknown nodes last; nothing where no node is known.
-fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Known>)> {
-    let mut nodes: BTreeMap<Option<u32>, Vec<Known>> = BTreeMap::new();
+fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Gpu>)> {
+    let mut nodes: BTreeMap<Option<u32>, Vec<Gpu>> = BTreeMap::new();
     let unheard = Rank::default();
     let named = comm.channels.values().filter_map(|channel| channel.ring.as_ref()).flat_map(|ring| &ring.ranks);
     let all: BTreeSet<u32> = comm.ranks.keys().chain(named).copied().take(MAX_RANKS + 1).collect();
@@ -163,7 +155,7 @@ fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Known>
             let of_rank = node.gpus.iter().find(|gpu| gpu.rank == Some(*number));
             of_rank.or_else(|| node.gpus.iter().find(|gpu| gpu.device.is_some() && gpu.device == rank.device))
         });
-        nodes.entry(rank.node).or_default().push(Known {
+        nodes.entry(rank.node).or_default().push(Gpu {
             rank: Some(*number),
             device: rank.device.or(listed.and_then(|gpu| gpu.device)),
             bus_id: rank.bus_id.clone().or_else(|| listed.and_then(|gpu| gpu.bus_id.clone())),
@@ -177,20 +169,9 @@ fn ranks_by_node(run: &Run, comm: &Communicator) -> Vec<(Option<u32>, Vec<Known>
     nodes.into_iter().chain(elsewhere.map(|ranks| (None, ranks))).collect()
 }
 
-fn devices_by_node(run: &Run) -> Vec<(Option<u32>, Vec<Known>)> {
-    let known = |gpu: &busbw_model::Gpu| Known {
-        rank: gpu.rank,
-        device: gpu.device,
-        bus_id: gpu.bus_id.clone(),
-        name: gpu.name.clone(),
-    };
+fn devices_by_node(run: &Run) -> Vec<(Option<u32>, Vec<Gpu>)> {
     let nodes = (0u32..).zip(&run.nodes).filter(|(_, node)| !node.gpus.is_empty());
-    nodes.map(|(index, node)| (Some(index), node.gpus.iter().map(known).collect())).collect()
-}
-
-/// The names of a matrix's devices of a kind; those of NICs as NCCL writes them.
-pub(super) fn device_names(matrix: &busbw_model::TopoMatrix, kind: DeviceKind) -> Vec<String> {
-    matrix.of_kind(kind).map(|device| device.hca.clone().unwrap_or_else(|| device.name.clone())).collect()
+    nodes.map(|(index, node)| (Some(index), node.gpus.clone())).collect()
 }
 
 #[cfg(test)]
@@ -199,11 +180,11 @@ mod tests {
 
     #[test]
     fn a_rank_is_on_its_own_gpu_where_all_are_device_0() {
-        let gpu = |rank: u32, name: &str| busbw_model::Gpu {
+        let gpu = |rank: u32, name: &str| Gpu {
             rank: Some(rank),
             device: Some(0),
             name: Some(name.into()),
-            ..busbw_model::Gpu::default()
+            ..Gpu::default()
         };
         let node = busbw_model::Node { gpus: vec![gpu(0, "A100"), gpu(1, "H100")], ..busbw_model::Node::default() };
         let run = Run { nodes: vec![node], ..Run::default() };

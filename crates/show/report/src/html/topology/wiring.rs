@@ -1,6 +1,5 @@
 //! How the GPUs and NICs of a host are joined, from a `nvidia-smi topo -m` matrix or an NCCL topology XML.
 
-use super::scene::device_names;
 use busbw_model::{DeviceKind, PathType, PciSpot, Run, TopoMatrix, XmlTopology};
 
 /// GPUs in the order of their devices, NICs by name, and the paths between them.
@@ -104,4 +103,9 @@ impl NvLinks {
             Some(_) => NvLinks::Pairs(joined),
         }
     }
+}
+
+/// The names of a matrix's devices of a kind; those of NICs as NCCL writes them.
+fn device_names(matrix: &TopoMatrix, kind: DeviceKind) -> Vec<String> {
+    matrix.of_kind(kind).map(|device| device.hca.clone().unwrap_or_else(|| device.name.clone())).collect()
 }

@@ -6,7 +6,7 @@ use crate::traffic::{channels_per_nic, streams_per_connection};
 
 /// The numbers of a cluster that times follow from. Bandwidths in GB/s per direction. A *domain* is what NCCL calls a node:
 /// GPUs that reach each other without a NIC.
-pub(super) struct Machine<'a> {
+pub(super) struct Figures<'a> {
     pub constants: &'a Constants,
     pub cluster: &'a Cluster,
     pub ranks: usize,
@@ -83,14 +83,14 @@ const HOST_MEMORY_PCIE_5: f64 = 28.0;
 /// GPUs that stage at once before the host's memory is the limit.
 const STAGING_GPUS: usize = 4;
 
-impl<'a> Machine<'a> {
+impl<'a> Figures<'a> {
     pub fn of(cluster: &'a Cluster, constants: &'a Constants) -> Self {
         let measured = &constants.measured;
         let inside = inside(cluster);
         let gpu_line = cluster.links.per_gpu().0;
         let domains = cluster.domains().max(1);
         let nvls = matches!(cluster.links, GpuLinks::NvSwitch { nvls: true, .. });
-        Machine {
+        Figures {
             constants,
             cluster,
             ranks: cluster.ranks(),

@@ -1,0 +1,146 @@
+//! What a test case works with on each of its two ends.
+
+use crate::api::{Failed, Memory, Plugin, Receiver, Registration, Request, Room, Sender};
+use crate::wire::{self, FromSubprocess, Setup, Side, ToSubprocess};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// Long enough for a message to be on its way, on a busy machine too.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// What a subprocess gives when the other end's step ended before its own.
+pub(crate) const PEER_GONE: &str = "the other end gave up";
+
+/// Why a step ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The plugin does not do what it should.
+    Wrong(String),
+    PeerGone,
+    /// The rank is gone, and with it the reason to be here.
+    RankGone,
+}
+
+impl From<Failed> for Stop {
+    fn from(failed: Failed) -> Self {
+        Stop::Wrong(failed.0)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Self {
+        Stop::RankGone
+    }
+}
+
+/// What a part of a test case gives.
+pub(crate) type CaseResult<T> = Result<T, Stop>;
+
+/// What a step works with: the plugin, which end this is, and the way to the other end.
+pub(crate) struct Case {
+    pub plugin: Plugin,
+    pub setup: Setup,
+    pub rank: UnixStream,
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    Sender(Sender),
+    Receiver(Receiver),
+}
+
+impl Case {
+    pub fn side(&self) -> Side {
+        self.setup.side
+    }
+
+    pub fn is_first(&self) -> bool {
+        self.setup.side == Side::First
+    }
+
+    pub fn device(&self) -> i32 {
+        self.setup.device
+    }
+
+    /// Sends bytes to the other end and receives what it sends.
+    pub fn exchange(&mut self, mine: &[u8]) -> CaseResult<Vec<u8>> {
+        wire::send(&mut self.rank, &FromSubprocess::Relay(mine.to_vec()))?;
+        match wire::receive(&mut self.rank)? {
+            ToSubprocess::Relay(Some(relayed)) => Ok(relayed),
+            _ => Err(Stop::PeerGone),
+        }
+    }
+
+    /// Waits until the other end is as far.
+    pub fn barrier(&mut self) -> CaseResult<()> {
+        self.exchange(&[]).map(drop)
+    }
+
+    /// Has this process killed, as a peer may be at any time.
+    pub fn be_killed(&mut self) -> CaseResult<()> {
+        wire::send(&mut self.rank, &FromSubprocess::Kill)?;
+        wire::receive::<ToSubprocess>(&mut self.rank)?;
+        Err(Stop::RankGone)
+    }
+
+    /// Tries until something is there, as NCCL's proxy does: it gives up its core when nothing moves.
+    pub fn until<T>(&self, what: &str, mut attempt: impl FnMut() -> CaseResult<Option<T>>) -> CaseResult<T> {
+        let deadline = Instant::now() + self.setup.patience;
+        loop {
+            if let Some(found) = attempt()? {
+                return Ok(found);
+            }
+            if Instant::now() > deadline {
+                return Err(Stop::Wrong(format!("{what} did not come within {} s", self.setup.patience.as_secs_f64())));
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// A connection from the first end to the second.
+    pub fn one_way(&mut self) -> CaseResult<End> {
+        self.connection(Side::First)
+    }
+
+    /// A connection that `sender` sends on.
+    pub fn connection(&mut self, sender: Side) -> CaseResult<End> {
+        if self.side() == sender {
+            let told = self.exchange(&[])?;
+            let mut handle = told.try_into().map_err(|_| Stop::PeerGone)?;
+            let sender = self.until("a connection", || Ok(self.plugin.connect(self.setup.device, &mut handle)?))?;
+            self.barrier()?;
+            return Ok(End::Sender(sender));
+        }
+        let (handle, listener) = self.plugin.listen(self.setup.device)?;
+        self.exchange(&handle)?;
+        let receiver = self.until("a connection", || Ok(self.plugin.accept(listener)?))?;
+        self.plugin.close_listen(listener)?;
+        self.barrier()?;
+        Ok(End::Receiver(receiver))
+    }
+
+    /// Has a request go as far as it does in a moment: plugins without threads work when they are tested.
+    pub fn nudge(&self, request: Request) {
+        let deadline = Instant::now() + MOMENT;
+        while Instant::now() < deadline && matches!(self.plugin.test(request, 1), Ok(None)) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Posts a send, waiting while the plugin is busy.
+    pub fn send(&self, sender: Sender, memory: Memory, tag: i32, registration: Registration) -> CaseResult<Request> {
+        self.until("room for a send", || Ok(self.plugin.isend(sender, memory, tag, registration)?))
+    }
+
+    /// Posts a group of receives, waiting while the plugin is busy.
+    pub fn receive(&self, receiver: Receiver, rooms: &[Room]) -> CaseResult<Request> {
+        self.until("room for a receive", || Ok(self.plugin.irecv(receiver, rooms)?))
+    }
+
+    /// Waits until a request of `n` messages is done; their sizes.
+    pub fn finish(&self, request: Request, n: usize, what: &str) -> CaseResult<Vec<usize>> {
+        self.until(what, || Ok(self.plugin.test(request, n)?))
+    }
+}
