@@ -132,7 +132,7 @@ impl<'a> Direct<'a> {
 
     fn reduce_step(&mut self, taker: usize, from: usize, bytes: usize) -> Result<()> {
         let (shape, operation, takers) = (self.shape, self.operation, self.takers());
-        let Workspace { send, receive, inputs, outputs, scratch } = &mut *self.workspace;
+        let Workspace { send, receive, inputs, outputs, scratch, .. } = &mut *self.workspace;
         // SAFETY: the scratch memory is this operation's alone, and neither grows nor goes before its end.
         let scratch = unsafe { Room::new(scratch.as_mut_ptr(), scratch.len()) };
         inputs.clear();
