@@ -1,5 +1,7 @@
 //! The wings of the house (docs/architecture.md): which of them a crate may import, its tests too.
 
+#![allow(clippy::unwrap_used)] // in helpers of tests too
+
 use crate::support::skip::root_folder;
 use std::collections::BTreeSet;
 use std::fs;

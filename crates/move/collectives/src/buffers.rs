@@ -35,7 +35,6 @@ impl Data {
         Data { start, len }
     }
 
-    /// The first byte.
     #[inline]
     pub fn as_ptr(self) -> *const u8 {
         self.start
@@ -47,7 +46,6 @@ impl Data {
         self.len
     }
 
-    /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -88,7 +86,6 @@ impl Room {
         Room { start, len }
     }
 
-    /// The first byte.
     #[inline]
     pub fn as_ptr(self) -> *mut u8 {
         self.start
@@ -100,7 +97,6 @@ impl Room {
         self.len
     }
 
-    /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -135,7 +131,6 @@ impl Room {
         }
     }
 
-    /// What was written there.
     #[inline]
     pub fn data(self) -> Data {
         Data { start: self.start, len: self.len }

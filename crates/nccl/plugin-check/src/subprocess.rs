@@ -71,7 +71,6 @@ fn watch(rank: &UnixStream, patience: Duration) -> CaseResult<()> {
     Ok(Watchdog::start(patience, Arc::new(expired))?)
 }
 
-/// Takes a step.
 fn take(case: &mut Case, step: Step, measurement: &mut Option<Measurement>) -> CaseResult<Outcome> {
     let missing = || Stop::Wrong("a measurement was asked for before the connection".into());
     match step {

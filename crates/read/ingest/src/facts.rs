@@ -117,7 +117,6 @@ pub(crate) struct TextFact {
 /// Which readers a line of text is offered to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// That of JSON.
     Json,
     /// All but PyTorch's, whose words it lacks.
     Lines,

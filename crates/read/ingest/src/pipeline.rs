@@ -173,7 +173,6 @@ fn scan_safely(scan: Scan, scanner: &mut Scanner, block: &Block, open: Follower)
     catch_unwind(AssertUnwindSafe(|| scan(scanner, block, open))).map_err(|_| std::io::Error::other(bug))
 }
 
-/// One thread does everything.
 fn alone(mut blocks: Blocks<Counted>, scan: Scan, assembler: &mut Assembler) -> std::io::Result<u64> {
     let mut block = Block::default();
     let mut scanner = Scanner::new(0);

@@ -34,7 +34,6 @@ impl<const MOST: usize> Recent<MOST> {
         (!text.is_empty() && line.starts_with(text)).then_some((slot.number, text.len()))
     }
 
-    /// The number of a text.
     pub fn number_of(&self, text: &[u8]) -> Option<u32> {
         let slot = self.slots.get(Self::place(by_end(text)?))?;
         (slot.text() == text).then_some(slot.number)
@@ -45,7 +44,6 @@ impl<const MOST: usize> Recent<MOST> {
         self.remember(by_start(line), &line[..length], number);
     }
 
-    /// Remembers a text.
     pub fn remember_text(&mut self, text: &[u8], number: u32) {
         self.remember(by_end(text), text, number);
     }

@@ -40,7 +40,6 @@ pub(crate) struct Scanner {
     prefixes: Recent<4096>,
     /// By host, process, thread and device, all small to stay in a core's cache.
     speakers: FxHashMap<[u32; 4], u32>,
-    /// The host of each speaker.
     host_of: Vec<u32>,
     hosts: FxHashMap<Box<[u8]>, u32>,
     /// By host, where the block's facts tell of it if it spoke; and what the host said that spoke last.
@@ -66,7 +65,6 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    /// The scanner of a worker.
     pub fn new(worker: usize) -> Self {
         let facts = BlockFacts { worker, ..BlockFacts::default() };
         Scanner { facts, ..Scanner::default() }

@@ -18,31 +18,25 @@ pub struct Moment {
     pub interval_us: Option<u64>,
     /// Ports of RDMA devices, each followed by its interface and the members of its bond, then other interfaces.
     pub rows: Vec<Row>,
-    /// The host as a whole.
     pub host: HostLoad,
     /// GPUs, in the driver's order.
     pub gpus: Vec<GpuCounters>,
-    /// Who owns queue pairs.
     pub owners: Vec<Owner>,
     /// Programs that move data on purpose.
     pub jobs: Vec<Job>,
-    /// Alerts that stand.
     pub alerts: Vec<Alert>,
 }
 
 /// What counters belong to: a port, an interface, or the host itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Device {
-    /// A port of an RDMA device.
     Port {
         /// `mlx5_0`.
         device: String,
         /// From 1.
         port: u32,
     },
-    /// A network interface.
     Interface(String),
-    /// The host as a whole.
     Host,
 }
 
@@ -59,7 +53,6 @@ impl fmt::Display for Device {
 /// A port or an interface.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What its counters belong to.
     pub device: Device,
     /// The row that it is shown below: the RDMA port of an interface, or the bond of a member.
     pub below: Option<Device>,
@@ -73,9 +66,7 @@ pub struct Row {
     pub rates: BTreeMap<Quantity, f64>,
     /// The interface whose bytes stand for those of a port that does not count bytes (Soft-RoCE).
     pub bytes_of: Option<String>,
-    /// Queue pairs on the device.
     pub queue_pairs: u32,
-    /// Every counter.
     pub counters: Vec<Moved>,
 }
 
@@ -168,7 +159,6 @@ pub struct Alert {
 /// An owner of queue pairs, with its load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Owner {
-    /// What it owns.
     pub queue_pairs: QueuePairs,
     /// Processor time in percent of one core; none for the kernel and in the first sample.
     pub cpu_pct: Option<f64>,

@@ -19,9 +19,7 @@ use std::path::{Path, PathBuf};
 /// How moments are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
-    /// As blocks of text.
     Text,
-    /// As lines of JSON.
     Json,
     /// Not at all: only what keeps or serves them.
     None,
@@ -32,15 +30,12 @@ pub enum View {
 pub struct Options {
     /// How many moments; none goes on until it is stopped.
     pub count: Option<u64>,
-    /// When counters move too fast.
     pub thresholds: Thresholds,
-    /// Record samples here.
     pub record: Option<PathBuf>,
     /// Write a trace for Perfetto here.
     pub perfetto: Option<PathBuf>,
     /// Replace recordings and traces that are there.
     pub force: bool,
-    /// Serve Prometheus here.
     pub prometheus: Option<SocketAddr>,
 }
 
@@ -50,14 +45,8 @@ pub enum SessionError {
     /// The recording that is replayed.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// A file that is written.
     #[error("{path}: {error}; choose a place that can be written")]
-    File {
-        /// The file or folder.
-        path: String,
-        /// The system's error.
-        error: io::Error,
-    },
+    File { path: String, error: io::Error },
     /// A recording cannot be made again.
     #[error("{0} is there already; choose another name, or replace it with --force")]
     There(String),
@@ -66,16 +55,13 @@ pub enum SessionError {
     Address {
         /// The address that was asked for.
         address: SocketAddr,
-        /// The system's error.
         error: io::Error,
     },
-    /// What shows moments.
     #[error(transparent)]
     Output(#[from] io::Error),
 }
 
 impl SessionError {
-    /// Makes an error about a file.
     fn at(path: &Path) -> impl Fn(io::Error) -> SessionError {
         let path = path.display().to_string();
         move |error| SessionError::File { path: path.clone(), error }
@@ -119,7 +105,6 @@ impl Intake {
         self.recorder.is_some() || self.trace.is_some() || self.server.is_some()
     }
 
-    /// Where Prometheus is served.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)
     }
@@ -143,7 +128,6 @@ impl Intake {
         Ok(Some(moment))
     }
 
-    /// Every alert so far.
     pub fn alerts(&self) -> Vec<Alert> {
         self.tracker.alerts().cloned().collect()
     }

@@ -76,7 +76,6 @@ pub(super) enum BoardWiring {
     NvSwitch,
     Mesh,
     Bridge,
-    /// No NVLink.
     #[serde(alias = "pcie")]
     None,
 }
@@ -148,7 +147,6 @@ impl std::fmt::Display for Pcie {
 }
 
 impl GpuProduct {
-    /// Its PCIe connection.
     pub(super) fn pcie(&self) -> Pcie {
         Pcie { generation: self.pcie, lanes: self.pcie_lanes }
     }
@@ -170,7 +168,6 @@ impl GpuProduct {
 }
 
 impl MachineProduct {
-    /// The rate of one NIC.
     pub(super) fn nic_rate(&self) -> Option<GBps> {
         self.nic_gbps.map(|gbps| GBps(gbps / 8.0))
     }
@@ -180,7 +177,6 @@ impl MachineProduct {
         PathType::from_cell(&self.place.as_ref()?.to_uppercase())
     }
 
-    /// The PCIe connection of a NIC.
     pub(super) fn nic_pcie(&self) -> Option<Pcie> {
         Pcie::read(self.nic_pcie.as_ref()?)
     }
@@ -190,7 +186,6 @@ impl MachineProduct {
         self.gpu.first().and_then(|name| HARDWARE.gpu(name))
     }
 
-    /// Whether it has such GPUs.
     pub(super) fn holds(&self, gpu: &GpuProduct) -> bool {
         self.gpu.contains(&gpu.name)
     }

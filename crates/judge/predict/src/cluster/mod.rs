@@ -30,15 +30,12 @@ pub use section::DescriptionError;
 /// A cluster, as described or derived. Whatever was not stated but assumed is listed in `assumptions`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
-    /// Hosts.
     pub nodes: usize,
     /// GPUs per host that take part; one rank each.
     pub gpus_per_node: usize,
-    /// The GPUs.
     pub gpu: Gpu,
     /// How the GPUs of a host reach each other.
     pub links: GpuLinks,
-    /// The host's processors.
     pub cpu: Cpu,
     /// The NICs of a host; `None` where there is no network.
     pub nics: Option<Nics>,
@@ -86,7 +83,6 @@ impl Cluster {
 pub struct Gpu {
     /// As described: `NVIDIA H20`.
     pub name: String,
-    /// Their generation.
     pub generation: Generation,
     /// What they are sold as; not known where only a generation was stated.
     product: Option<&'static GpuProduct>,
@@ -143,7 +139,6 @@ pub enum GpuLinks {
         /// What one GPU sends over all its links, per direction.
         per_gpu: GBps,
     },
-    /// Over PCIe.
     Pcie {
         /// What one GPU sends, per direction: 12 GB/s for PCIe 3.0 x16, 24 for 4.0.
         per_gpu: GBps,
@@ -172,9 +167,7 @@ impl GpuLinks {
 /// A host's processors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cpu {
-    /// Their maker.
     pub vendor: CpuVendor,
-    /// Sockets.
     pub sockets: usize,
     /// The link between sockets (UPI, Infinity Fabric).
     pub socket_link: GBps,
@@ -195,11 +188,9 @@ pub enum CpuVendor {
 /// The NICs of a host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Nics {
-    /// How many, all alike.
     pub count: usize,
     /// The line rate of one: 50 GB/s for 400 Gbit/s.
     pub rate: GBps,
-    /// What carries the messages.
     pub transport: NetTransport,
     /// What one flow can carry, where less than the line rate: a TCP connection on a cloud's network.
     pub flow_limit: Option<GBps>,
@@ -215,9 +206,7 @@ pub struct Nics {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NetTransport {
-    /// InfiniBand verbs.
     InfiniBand,
-    /// RDMA over converged Ethernet.
     Roce,
     /// AWS's Elastic Fabric Adapter through libfabric.
     Efa,
@@ -227,12 +216,10 @@ pub enum NetTransport {
     Tcpx,
     /// Its successor: TCPXO (FasTrak).
     Tcpxo,
-    /// Kernel sockets.
     Tcp,
 }
 
 impl NetTransport {
-    /// What people call it.
     pub fn name(self) -> &'static str {
         match self {
             NetTransport::InfiniBand => "InfiniBand",
@@ -287,18 +274,12 @@ pub enum Wiring {
         between: Uplinks,
     },
     /// Every switch and cable listed.
-    Explicit {
-        /// Names of switches.
-        switches: Vec<String>,
-        /// Cables.
-        links: Vec<Cable>,
-    },
+    Explicit { switches: Vec<String>, links: Vec<Cable> },
 }
 
 /// Parallel links of one rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Uplinks {
-    /// How many in parallel.
     pub count: usize,
     /// The rate of each, per direction.
     pub rate: GBps,
@@ -307,7 +288,6 @@ pub struct Uplinks {
 /// The third level of a fat tree.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cores {
-    /// Leaves of one pod.
     pub leaves_per_pod: usize,
     /// Core switches; each reaches every spine.
     pub switches: usize,
@@ -318,26 +298,18 @@ pub struct Cores {
 /// Cables of an explicit fabric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cable {
-    /// One end.
     pub from: CableEnd,
-    /// The other end.
     pub to: CableEnd,
     /// How many in parallel, and their rate.
     pub uplinks: Uplinks,
 }
 
-/// An end of a cable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CableEnd {
     /// A switch by its index in [`Wiring::Explicit`].
     Switch(usize),
     /// NIC `nic` of node `node`.
-    Nic {
-        /// Node.
-        node: usize,
-        /// NIC of the node.
-        nic: usize,
-    },
+    Nic { node: usize, nic: usize },
 }
 
 /// A NIC of a node, where a flow enters or leaves the fabric.

@@ -13,7 +13,6 @@ pub(super) struct LinkText<'a> {
     /// `A100 80GB (p4de.24xlarge)`.
     pub(super) gpu: &'a str,
     pub(super) gpus: usize,
-    /// The GPU.
     pub(super) model: &'a GpuProduct,
 }
 

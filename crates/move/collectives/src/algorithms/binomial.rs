@@ -63,7 +63,6 @@ fn wait_all<M: Mesh + ?Sized>(mesh: &mut M, requests: &[Request]) -> Result<()> 
     requests.iter().try_for_each(|request| mesh.wait(*request))
 }
 
-/// Broadcast.
 pub(super) fn broadcast<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
     let limb = Limb::new(mesh, op.root);
     let bytes = op.bytes();

@@ -47,7 +47,6 @@ impl Core {
     }
 }
 
-/// All-reduce.
 pub(super) fn all_reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) -> Result<()> {
     let whole = if mesh.size() == 2 { WHOLE_BYTES_PAIR } else { WHOLE_BYTES };
     match op.bytes() <= whole {

@@ -57,12 +57,13 @@ impl Round {
 /// How what is taken is put in place.
 #[derive(Clone, Copy)]
 enum Taking {
-    /// Straight.
     Direct,
     /// When what lies there has left.
     AfterSending,
     /// Added to what the rounds before have left there; in the first round, to this rank's own block.
-    Reduced { own: Data },
+    Reduced {
+        own: Data,
+    },
 }
 
 /// The rounds of one lane, each in chunks.

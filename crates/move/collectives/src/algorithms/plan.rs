@@ -7,7 +7,6 @@ use crate::{Data, Room};
 /// What has to be done before something else may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Nothing.
     Nothing,
     /// What arrives at this position is in place or reduced.
     Arrived(usize),
@@ -18,7 +17,6 @@ pub(super) enum Need {
 /// Where a reduced chunk goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Output {
-    /// Into a buffer of the caller.
     At(Room),
     /// Into a slot of the scratch memory, to be sent on from there.
     Slot,
@@ -49,7 +47,6 @@ pub(super) struct Arrival {
 /// Where the data of a departure lies.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Source {
-    /// In a buffer of the caller.
     At(Data),
     /// In the slot into which the arrival of this position was reduced.
     Slot(usize),
@@ -82,7 +79,6 @@ pub(super) struct Move {
 
 /// The moves of one rank on one lane.
 pub(super) trait Plan {
-    /// How many positions there are.
     fn positions(&self) -> usize;
 
     /// How many positions are looked at together.

@@ -14,7 +14,6 @@ const CHUNK: usize = 64 << 10;
 /// A place in a rank's memory.
 #[derive(Debug, Clone, Copy)]
 enum Address<P> {
-    /// Mapped here.
     Here(P),
     /// Plain memory of another process.
     There(u64),
@@ -86,7 +85,6 @@ impl<'a> Direct<'a> {
         Ok(Direct { group, operation, shape, rank, workspace, store, fetch })
     }
 
-    /// Does this rank's share.
     pub(super) fn run(&mut self) -> Result<()> {
         let (shape, rank, size) = (self.shape, self.rank, self.shape.size);
         match shape.collective {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 pub struct Device {
     cuda: Arc<Cuda>,
     raw: RawDevice,
-    /// Its number in this process.
     pub index: usize,
     /// Its name: `NVIDIA H100 80GB HBM3`.
     pub name: String,
@@ -82,7 +81,6 @@ impl Drop for Primary {
 }
 
 impl Context {
-    /// Which GPU it is.
     pub fn device(&self) -> &Device {
         &self.0.device
     }

@@ -35,7 +35,6 @@ impl Stream {
         Stream { gpu: gpu.clone(), raw: std::ptr::null_mut() }
     }
 
-    /// Its GPU.
     pub fn gpu(&self) -> &Context {
         &self.gpu
     }

@@ -30,7 +30,6 @@ pub struct Buffers {
     pub receive: *mut u8,
     /// Elements, as NCCL's function of the collective counts them.
     pub count: usize,
-    /// Their type.
     pub datatype: DataType,
 }
 
@@ -63,12 +62,10 @@ impl Communicator {
         Ok(Pending { nccl: Arc::clone(nccl), raw, nranks })
     }
 
-    /// How many ranks it has.
     pub fn nranks(&self) -> usize {
         self.nranks
     }
 
-    /// Its library.
     pub fn nccl(&self) -> &Arc<Nccl> {
         &self.nccl
     }

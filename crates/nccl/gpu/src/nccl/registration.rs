@@ -29,7 +29,6 @@ impl NcclMemory {
         Ok(NcclMemory { nccl: Arc::clone(nccl), gpu: gpu.clone(), pointer })
     }
 
-    /// Where it begins.
     pub fn pointer(&self) -> *mut u8 {
         self.pointer.cast()
     }

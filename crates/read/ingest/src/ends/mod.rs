@@ -108,7 +108,6 @@ struct Traceback {
     at: Option<String>,
     /// Its outermost frame is a helper's, which goes on.
     helper: bool,
-    /// Its header was read.
     headed: bool,
     /// A logger wrote it.
     logged: bool,

@@ -128,7 +128,6 @@ impl Follower {
         left
     }
 
-    /// Whether nothing goes on.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.survived.is_empty() && self.message.is_empty() && self.before.1.is_empty()
     }

@@ -9,9 +9,7 @@ use std::sync::Arc;
 pub struct Sample {
     /// When it was taken, in microseconds since 1970.
     pub time_us: u64,
-    /// The ports of RDMA devices.
     pub ports: Vec<Port>,
-    /// Network interfaces.
     pub interfaces: Vec<Interface>,
     /// What the host as a whole counts.
     pub host: HostCounters,
@@ -47,7 +45,6 @@ impl Counters {
         self.values.get(at).copied()
     }
 
-    /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
         self.names.iter().zip(self.values.iter().copied())
     }
@@ -95,16 +92,13 @@ pub struct Interface {
 /// What an interface has to do with a bond.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bond {
-    /// It is one.
     Master,
-    /// It is a member of this one.
     Member(String),
 }
 
 /// What the host as a whole counts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct HostCounters {
-    /// Its name.
     pub name: String,
     /// Time that the cores spent working and altogether, in ticks of the kernel's clock, over all cores.
     pub cpu_busy_ticks: u64,
@@ -149,7 +143,6 @@ pub struct QueuePairs {
     pub owner: String,
     /// The user, by name where the host knows it.
     pub user: Option<String>,
-    /// How many.
     pub count: u32,
     /// How many of them are ready to send (state RTS).
     pub ready: u32,

@@ -69,7 +69,6 @@ impl Cpu {
         Ok(Cpu { world, communicator, device, ranks_on_host, is_whole })
     }
 
-    /// All ranks of the job.
     pub(super) fn world(&mut self) -> &mut ProcessGroup {
         &mut self.world
     }

@@ -17,13 +17,9 @@ use serde::{Deserialize, Serialize};
 /// How numbers of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Their sum.
     Sum,
-    /// The smallest.
     Min,
-    /// The largest.
     Max,
-    /// Their mean.
     Avg,
 }
 
@@ -34,7 +30,6 @@ pub struct Device {
     pub rank: usize,
     /// The group that it tests with (`NCCL_TESTS_SPLIT`): 0 where there is one group.
     pub group: u32,
-    /// Process id.
     pub pid: u32,
     /// Host name without domain.
     pub host: String,
@@ -104,10 +99,8 @@ pub trait Backend {
     /// This rank's number in its group.
     fn rank(&self) -> usize;
 
-    /// How many ranks the group has.
     fn nranks(&self) -> usize;
 
-    /// Who this rank is.
     fn describe(&self) -> Device;
 
     /// Bytes that this rank may allocate for buffers; see [`crate::limit::share_of_host`] for ranks on cores.
@@ -159,7 +152,6 @@ pub trait Backend {
         Ok(())
     }
 
-    /// Ends them.
     fn group_end(&mut self) -> Result<()> {
         Ok(())
     }

@@ -44,7 +44,6 @@ pub trait OnDevice {
 /// What the data of a sweep are made of. Empty is what the sweep does not need.
 #[derive(Debug, Clone, Copy)]
 pub struct Tables<'a> {
-    /// The type of the elements.
     pub datatype: Datatype,
     /// What is copied, whoever gives it.
     pub copied: &'a [u8],

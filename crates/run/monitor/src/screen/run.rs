@@ -43,7 +43,6 @@ impl Drop for Taken {
 enum End {
     /// By a key, a signal, or the count.
     Wanted,
-    /// Its terminal was closed.
     Closed,
 }
 

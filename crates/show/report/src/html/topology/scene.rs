@@ -13,7 +13,6 @@ const MAX_NICS: usize = 16;
 /// The machines of a picture.
 pub(super) struct Scene {
     pub hosts: Vec<HostBox>,
-    /// Host and GPU of each rank.
     pub ranks: BTreeMap<u32, Spot>,
 }
 
@@ -32,11 +31,9 @@ pub(super) struct HostBox {
 pub(super) struct GpuBox {
     /// What is written on it: its rank, else its device number.
     pub label: String,
-    /// All that is known of it.
     pub title: String,
 }
 
-/// A NIC.
 pub(super) struct Nic {
     /// NCCL's number for it, which connections name.
     pub index: Option<u32>,
