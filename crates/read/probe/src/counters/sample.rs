@@ -116,7 +116,7 @@ pub struct HostCounters {
     pub tcp: Counters,
 }
 
-/// What a GPU counts. What it does not tell is `None`; of one that does not answer nothing is known.
+/// A GPU. What it does not tell is `None`; of one that does not answer nothing is known.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Gpu")]
 pub struct GpuCounters {
