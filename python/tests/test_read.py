@@ -197,7 +197,7 @@ def test_runs_are_held_against_each_other() -> None:
 
 
 def test_one_run_is_no_comparison() -> None:
-    with pytest.raises(ValueError, match="one run is no comparison"):
+    with pytest.raises(ValueError, match="a comparison needs two runs or more"):
         busbw.compare(CONGESTED)
 
 

@@ -309,7 +309,7 @@ fn ranks_that_do_not_connect_end_in_time() {
             assert_eq!(ended.status.code(), Some(1), "{how}: {ended:?}");
             let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains("busbw: ")).collect();
             // A rank that is late on a busy machine may be blamed for standing still before it has its say.
-            let says = ["NCCL has not connected its ranks after", "got nothing done for"];
+            let says = ["NCCL has not connected its ranks after", "made no progress for"];
             let told = |line: &&str| says.iter().any(|words| line.contains(words));
             assert!(!said.is_empty() && said.iter().all(told), "{how}: {}", ended.stderr);
         }

@@ -289,7 +289,7 @@ fn ranks_that_live_and_get_nothing_done_are_named() {
     });
     for result in results {
         let line = result.unwrap();
-        assert!(line.starts_with("rank 1 on host h0") && line.contains("got nothing done for 3 s"), "{line}");
+        assert!(line.starts_with("rank 1 on host h0") && line.contains("has made no progress for 3 s"), "{line}");
     }
     // All in an operation: who has done least.
     let results = Job::new(2, Duration::from_secs(3)).run(0..2, |world| {
