@@ -2,7 +2,7 @@
 
 use crate::Given;
 use crate::case::{Case, Test};
-use busbw_model::{EnvOrigin, Run, counted};
+use busbw_model::{Communicator, EnvOrigin, Run, counted};
 use busbw_predict::cluster::{GpuLinks, Told};
 use busbw_predict::{Cluster, cluster};
 
@@ -80,7 +80,7 @@ fn resize(cluster: &mut Cluster, ranks: usize, nodes: Option<u32>) -> Option<()>
 fn part(run: &Run, test: &Test) -> Run {
     let input = test.table.place.input;
     let mut part = Run { inputs: run.inputs.clone(), tables: vec![test.table.clone()], ..Run::default() };
-    part.communicators.extend(test.comm.cloned());
+    part.communicators.extend(test.comm.map(outline));
     let hosts = test.table.hosts();
     part.nodes =
         run.nodes.iter().filter(|node| hosts.is_empty() || hosts.contains(&node.host.as_str())).cloned().collect();
@@ -93,6 +93,21 @@ fn part(run: &Run, test: &Test) -> Run {
     part.topo_matrices = run.topo_matrices.clone();
     part.topo_xmls = run.topo_xmls.clone();
     part
+}
+
+/// What a cluster is derived from. Edges and trees, most of a large log, are left out: transports tell what connects the ranks, and
+/// one tree that there are trees.
+fn outline(comm: &Communicator) -> Communicator {
+    Communicator {
+        nranks: comm.nranks,
+        nnodes: comm.nnodes,
+        ranks: comm.ranks.clone(),
+        channels: comm.channels.clone(),
+        trees: comm.trees.first().cloned().into_iter().collect(),
+        transports: comm.transports.clone(),
+        nvls: comm.nvls,
+        ..Communicator::default()
+    }
 }
 
 #[cfg(test)]
