@@ -213,7 +213,7 @@ fn an_interrupt_ends_the_trial_and_keeps_the_others() {
     signal(running.id(), "INT");
     let ended = running.ended(PATIENCE);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stdout.contains("no result yet (interrupted; the same command continues)"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("no result yet (interrupted: the same command continues)"), "{}", ended.stdout);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn an_interrupted_race_leaves_no_files_with_a_best_setting() {
     signal(running.id(), "INT");
     let ended = running.ended(PATIENCE);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stdout.contains("interrupted; the same command continues"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("interrupted: the same command continues"), "{}", ended.stdout);
     assert!(!stage.folder.path().join("store/best.env").exists(), "{}", ended.stderr);
 }
 

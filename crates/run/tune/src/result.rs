@@ -132,9 +132,9 @@ fn improvement(tuning: &Tuning, best: &TunedSetting, default: &TunedSetting) -> 
 
 fn ending(sweep: &SweepResult, rules: &Rules) -> &'static str {
     match sweep.stopped {
-        Some(Stop::Interrupted) => " (interrupted; the same command continues)",
-        Some(Stop::OutOfTime) => " (time limit reached; the same command with a higher limit continues)",
+        Some(Stop::Interrupted) => " (interrupted: the same command continues)",
+        Some(Stop::OutOfTime) => " (time limit reached: the same command with a higher limit continues)",
         None if rules.exhaustive || sweep.race.is_decided() => "",
-        None => " (not decided within these rounds; try more --rounds)",
+        None => " (not decided within these rounds: try more --rounds)",
     }
 }
