@@ -144,9 +144,9 @@ impl Intake {
     }
 }
 
-/// Opens a file to write to. What is no file, such as a pipe or /dev/null, has nothing that could be lost.
+/// Opens a file to write to. What is empty or no file, such as a pipe or /dev/null, has nothing that could be lost.
 fn create(path: &Path, force: bool) -> Result<File, SessionError> {
-    if force || path.metadata().is_ok_and(|there| !there.is_file()) {
+    if force || path.metadata().is_ok_and(|there| !there.is_file() || there.len() == 0) {
         return File::create(path).map_err(SessionError::at(path));
     }
     File::create_new(path).map_err(|error| match error.kind() {
