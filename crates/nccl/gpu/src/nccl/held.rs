@@ -29,7 +29,7 @@ pub struct Held {
     raw: Comm,
 }
 
-// SAFETY: as above.
+// SAFETY: its pointer is only handed to NCCL's functions, which may be called from any thread.
 unsafe impl Send for Held {}
 
 impl Life {

@@ -54,30 +54,31 @@ enum End {
 pub fn run(mut source: Source, options: &Options, name: &str) -> Result<String, SessionError> {
     let mut stop = Stop::on_signals()?;
     let mut intake = Intake::new(options)?;
-    let mut shown = 0;
-    let end = show(&mut source, &mut intake, &mut stop, (options.count, &mut shown), name)?;
+    let mut left = options.count;
+    let end = show(&mut source, &mut intake, &mut stop, &mut left, name)?;
     if end == End::Closed && intake.keeps_or_serves() {
-        let left = options.count.map(|count| count.saturating_sub(shown));
         session::go_on(&mut source, &mut intake, &mut stop, left, View::None, &mut io::sink())?;
     }
     intake.finish()
 }
 
+/// Shows moments, and counts down how many are left to show.
 fn show(
     source: &mut Source,
     intake: &mut Intake,
     stop: &mut Stop,
-    (count, shown): (Option<u64>, &mut u64),
+    left: &mut Option<u64>,
     name: &str,
 ) -> Result<End, SessionError> {
     let mut terminal = Taken::take()?;
     let keys = keys()?;
     let mut screen = Screen::new(source.describe(name));
-    while count.is_none_or(|count| *shown < count) && !stop.wait(Duration::ZERO) {
+    while *left != Some(0) && !stop.wait(Duration::ZERO) {
         if source.due_in().is_some_and(|due| due.is_zero())
             && let Some(moment) = intake.next(source)?
         {
-            *shown += u64::from(moment.interval_us.is_some());
+            // The first has nothing to be compared with.
+            *left = left.map(|left| left - u64::from(moment.interval_us.is_some()));
             screen.show(moment, intake.alerts());
             screen.untold = source.untold().map(str::to_owned);
         }
