@@ -64,8 +64,8 @@ fn take_part(
     };
     let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
     let rendezvous = Rendezvous::open(job_rank, variable, settings)?;
-    let token = rendezvous.token();
     let mut world = rendezvous.join(0, Arc::clone(&cancel))?;
+    let token = world.token();
     let all = world.all_gather_values(&mine)?;
     world.leave()?;
     let Some(rank_0) = all.first().and_then(|first| first.control) else {

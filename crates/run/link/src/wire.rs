@@ -82,7 +82,7 @@ pub(crate) enum Lost {
 /// One end of the connection between rank 0 and a rank.
 pub(crate) struct Connection {
     stream: TcpStream,
-    received: Inbox<LONGEST_FRAME>,
+    received: Inbox,
     timeout: Duration,
 }
 
@@ -93,7 +93,7 @@ impl Connection {
         stream.set_read_timeout(Some(LOOK_EVERY))?;
         stream.set_write_timeout(Some(timeout))?;
         silence::notice(&stream, timeout)?;
-        Ok(Connection { stream, received: Inbox::default(), timeout })
+        Ok(Connection { stream, received: Inbox::new(LONGEST_FRAME), timeout })
     }
 
     pub fn send(&mut self, message: &impl Serialize) -> Result<(), Lost> {
