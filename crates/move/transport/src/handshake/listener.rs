@@ -111,7 +111,7 @@ impl Listener {
 
     fn take_new(&mut self) -> io::Result<()> {
         loop {
-            if self.unproven.len() >= self.limits.most && !self.make_way(self.limits.undisturbed) {
+            if self.unproven.len() >= self.limits.most && !self.make_way() {
                 // The kernel keeps the next until somebody has made way.
                 return Ok(());
             }
@@ -121,7 +121,8 @@ impl Listener {
                     Some(libc::EAGAIN) => return Ok(()),
                     // Ended before it was accepted.
                     Some(libc::ECONNABORTED | libc::EINTR | libc::EPERM | libc::EPROTO) => {}
-                    Some(libc::EMFILE | libc::ENFILE) if self.make_way(Duration::ZERO) => {}
+                    Some(libc::EMFILE | libc::ENFILE) if self.make_way() => {}
+                    Some(libc::EMFILE | libc::ENFILE) if !self.unproven.is_empty() => return Ok(()),
                     _ => return Err(error),
                 },
             }
@@ -141,12 +142,10 @@ impl Listener {
         }
     }
 
-    /// Drops the oldest that has said nothing, or else the oldest, if it has been here for `undisturbed`.
-    fn make_way(&mut self, undisturbed: Duration) -> bool {
-        let Some(oldest) = self.unproven.iter().position(|one| one.acceptor.is_silent()).or(Some(0)) else {
-            return false;
-        };
-        if self.unproven.get(oldest).is_none_or(|one| one.since.elapsed() < undisturbed) {
+    /// Drops the oldest that has said nothing, or else the oldest, if it may be disturbed.
+    fn make_way(&mut self) -> bool {
+        let oldest = self.unproven.iter().position(|one| one.acceptor.is_silent()).unwrap_or(0);
+        if self.unproven.get(oldest).is_none_or(|one| one.since.elapsed() < self.limits.undisturbed) {
             return false;
         }
         let Unproven { from, .. } = self.unproven.remove(oldest);
