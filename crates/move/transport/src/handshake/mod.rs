@@ -28,7 +28,7 @@ pub use strangers::Strangers;
 
 use crate::{Error, Result, Token};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Bytes of magic, version and random number, with which either end begins.
@@ -76,6 +76,24 @@ pub enum Failure {
     /// The operating system's.
     #[error("{0}")]
     System(io::Error),
+}
+
+impl Failure {
+    /// What a connector says of it: with `peer`, and what it was `doing` where the operating system failed.
+    pub fn error(self, peer: SocketAddr, doing: impl FnOnce() -> String) -> Error {
+        let peer = peer.to_string();
+        match self {
+            Failure::System(error) => Error::system(doing(), error),
+            Failure::Silent => Error::system(doing(), ErrorKind::TimedOut.into()),
+            Failure::Offer(error) => error,
+            Failure::Closed => Error::Closed { peer },
+            Failure::Token => Error::Protocol { peer, what: "no proof that it has the token".into() },
+            Failure::Version(version) => {
+                Error::Protocol { peer, what: format!("that it is another version of busbw ({version})") }
+            }
+            Failure::Protocol | Failure::Crowded => Error::Protocol { peer, what: "what no busbw says first".into() },
+        }
+    }
 }
 
 /// The result of a step.

@@ -97,7 +97,7 @@ impl Connecting {
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) };
         for (socket, polled) in self.sockets.iter_mut().zip(&polled) {
             if polled.revents != 0 {
-                let failed = |why| refused(why, self.peer, || what(&self.interface, self.peer));
+                let failed = |why: Failure| why.error(self.peer, || what(&self.interface, self.peer));
                 socket.connected = true;
                 socket.admitted = socket.connector.poll(&mut socket.stream).map_err(failed)?.is_some();
             }
@@ -127,20 +127,6 @@ impl Connecting {
 
 fn what(interface: &Interface, peer: SocketAddr) -> String {
     format!("connect to {peer} from {} ({})", interface.name, interface.address)
-}
-
-/// Why the listener at `peer` and this end did not let each other in.
-fn refused(why: Failure, peer: SocketAddr, doing: impl FnOnce() -> String) -> Error {
-    let peer = peer.to_string();
-    match why {
-        Failure::System(error) => Error::system(doing(), error),
-        Failure::Closed => Error::Closed { peer },
-        Failure::Token => Error::Protocol { peer, what: "no proof that it has the token of this connection".into() },
-        Failure::Version(version) => {
-            Error::Protocol { peer, what: format!("that it is another version of busbw ({version})") }
-        }
-        _ => Error::Protocol { peer, what: "what no busbw says first".into() },
-    }
 }
 
 /// The control socket and the data sockets on their way to `peer`: fewer than planned where descriptors do not suffice.
