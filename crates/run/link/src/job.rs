@@ -1,7 +1,7 @@
 //! A whole run: starts the job or takes this process's place in it, and gives rank 0 the answer.
 
 use crate::agent::Agent;
-use crate::lead::{Lead, OPENING, Progress};
+use crate::lead::{GATHERED, Lead, PROTOCOL, Progress};
 use crate::plan::Plan;
 use crate::wire::{Connection, Introduction};
 use crate::{Error, Result, rdma};
@@ -10,9 +10,9 @@ use busbw_launch::start::cancel_on_signal;
 use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started, host};
 use busbw_model::LinkRun;
 use busbw_probe::Root;
+use busbw_transport::handshake::Connector;
 use busbw_transport::interfaces::{self, Interface};
 use busbw_transport::{Cancellation, Token};
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,9 +64,9 @@ fn take_part(
     };
     let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
     let rendezvous = Rendezvous::open(job_rank, variable, settings)?;
-    let token = rendezvous.token();
     let mut world = rendezvous.join(0, Arc::clone(&cancel))?;
-    let all = world.all_gather_values(&mine)?;
+    let token = world.token();
+    let all: Vec<Introduction> = world.all_gather_values(&mine)?.into_iter().map(Introduction::cleaned).collect();
     world.leave()?;
     let Some(rank_0) = all.first().and_then(|first| first.control) else {
         return Err(Error::Job("rank 0 did not say where it listens".into()));
@@ -81,7 +81,7 @@ fn take_part(
     std::thread::scope(|scope| {
         // Rank 0 is an end too and gets the same commands as the others. Its errors are those of its pairs.
         scope.spawn(move || connect(rank_0, token, 0, timeout).and_then(|connection| agent.follow(connection)));
-        let run = lead.gather(&listener, token, all).and_then(|peers| lead.run(peers));
+        let run = lead.gather(listener, token, all).and_then(|peers| lead.run(peers));
         if run.is_err() {
             cancel.trigger("the run has failed");
         }
@@ -113,9 +113,95 @@ fn connect(rank_0: SocketAddr, token: Token, rank: usize, timeout: Duration) -> 
         Error::system(format!("connect to rank 0 at {rank_0} (choose another interface with NCCL_SOCKET_IFNAME)"), e)
     };
     let mut stream = TcpStream::connect_timeout(&rank_0, timeout).map_err(doing)?;
-    let mut opening = Vec::with_capacity(OPENING);
-    opening.extend_from_slice(token.as_bytes());
-    opening.extend_from_slice(&(rank as u32).to_le_bytes());
-    stream.write_all(&opening).map_err(doing)?;
+    let connector = Connector::new(PROTOCOL, (rank as u32).to_le_bytes().to_vec(), move |_| Ok(token))?;
+    let told = || format!("be let in by rank 0 at {rank_0}");
+    connector.run(&mut stream, timeout.max(GATHERED)).map_err(|why| why.error(rank_0, told))?;
     Connection::new(stream, timeout).map_err(doing)
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/support/recorder.rs"]
+mod recorder;
+
+#[cfg(test)]
+mod tests {
+    use super::recorder::Recorder;
+    use super::*;
+    use crate::plan::{Choice, RdmaChoice};
+    use busbw_model::Bytes;
+    use busbw_transport::handshake::{Limits, Listener};
+    use std::io::{Read, Write};
+
+    fn loopback() -> Interface {
+        let lo = interfaces::list().unwrap().into_iter().find(|one| one.address.is_loopback() && one.address.is_ipv4());
+        lo.unwrap()
+    }
+
+    fn introduction(rank: usize) -> Introduction {
+        Introduction {
+            host: format!("h{rank}"),
+            host_id: rank as u64,
+            interface: "lo".into(),
+            address: [127, 0, 0, 1].into(),
+            rate_gbit_s: None,
+            rdma: Err("none".into()),
+            control: None,
+        }
+    }
+
+    #[test]
+    fn a_run_shows_its_token_to_nobody_and_silent_strangers_cost_it_no_time() {
+        let (listener, token, cancel) = (listen(&loopback()).unwrap(), Token::random().unwrap(), Cancellation::new());
+        let timeout = Duration::from_secs(20);
+        let plan = Plan {
+            transport: Choice::Tcp,
+            sizes: vec![Bytes(65536)],
+            flows: vec![1],
+            read: false,
+            both_ways: false,
+            duration: Duration::from_millis(100),
+            timeout,
+            rdma: RdmaChoice::default(),
+        };
+        let rank_0 = listener.local_addr().unwrap();
+        let recorder = Recorder::before(rank_0);
+        // Each silent one took two seconds before, one after the other.
+        let silent: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(rank_0).unwrap()).collect();
+        let run = std::thread::scope(|scope| {
+            for rank in 0..2 {
+                let (agent, through) = (Agent::new(loopback(), token, Arc::clone(&cancel)), recorder.address);
+                scope.spawn(move || connect(through, token, rank, timeout).and_then(|stream| agent.follow(stream)));
+            }
+            let lead = Lead { plan: &plan, cancel: &cancel, progress: &|_| {} };
+            let peers = lead.gather(listener, token, (0..2).map(introduction).collect()).unwrap();
+            lead.run(peers).unwrap()
+        });
+        assert!(run.links.iter().all(|link| link.outcome.is_ok()), "{run:?}");
+        assert!(recorder.has_seen(b"busbwlnk") && !recorder.has_seen(token.as_bytes()));
+        drop(silent);
+    }
+
+    #[test]
+    fn a_rank_that_strangers_recorded_is_not_let_in_again() {
+        let (listener, token) = (listen(&loopback()).unwrap(), Token::random().unwrap());
+        let timeout = Duration::from_secs(20);
+        let rank_0 = listener.local_addr().unwrap();
+        let recorder = Recorder::before(rank_0);
+        let limits = Limits { most: 8, patience: timeout, undisturbed: timeout };
+        let mut listener = Listener::new(listener, PROTOCOL, (token, Vec::new()), limits).unwrap();
+        let through = recorder.address;
+        let rank = std::thread::spawn(move || connect(through, token, 1, timeout).map(drop));
+        while listener.accept().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        rank.join().unwrap().unwrap();
+        let mut again = TcpStream::connect(rank_0).unwrap();
+        again.write_all(&recorder.recorded()[0][0]).unwrap();
+        while listener.strangers().count() == 0 {
+            assert!(listener.accept().unwrap().is_none());
+        }
+        let mut answer = Vec::new();
+        let _ = again.read_to_end(&mut answer);
+        assert!(answer.len() <= 28, "a challenge and no proof: {answer:?}");
+    }
 }

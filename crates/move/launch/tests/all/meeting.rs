@@ -10,28 +10,28 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A job of `size` processes, each a thread here.
-struct Job {
+pub struct Job {
     size: usize,
-    token: Token,
-    address: SocketAddr,
+    pub token: Token,
+    pub address: SocketAddr,
     timeout: Duration,
-    lines: Arc<Mutex<Vec<String>>>,
+    pub lines: Arc<Mutex<Vec<String>>>,
     listener: Mutex<Option<i32>>,
 }
 
 impl Job {
-    fn new(size: usize, timeout: Duration) -> Arc<Job> {
+    pub fn new(size: usize, timeout: Duration) -> Arc<Job> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let listener = Mutex::new(Some(listener.into_raw_fd()));
         Arc::new(Job { size, token: Token::random().unwrap(), address, timeout, lines: Arc::default(), listener })
     }
 
-    fn patient(size: usize) -> Arc<Job> {
+    pub fn patient(size: usize) -> Arc<Job> {
         Job::new(size, Duration::from_secs(60))
     }
 
-    fn job_rank(&self, rank: usize) -> JobRank {
+    pub fn job_rank(&self, rank: usize) -> JobRank {
         let listener = if rank == 0 { self.listener.lock().unwrap().take() } else { None };
         let discovery = Discovery::Fixed { address: self.address.to_string(), token: self.token, listener };
         JobRank { rank, size: self.size, local_rank: rank, local_size: None, launcher: Launcher::Busbw, discovery }
@@ -45,7 +45,7 @@ impl Job {
     }
 
     /// Runs `work` as each of `ranks`, and gives what each returns.
-    fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         self: &Arc<Self>,
         ranks: impl IntoIterator<Item = usize>,
         work: impl Fn(ProcessGroup) -> T + Send + Sync + 'static,
@@ -63,7 +63,7 @@ impl Job {
     }
 }
 
-fn finish<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
+pub fn finish<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
@@ -135,40 +135,6 @@ fn threads_of_one_process_are_ranks() {
             });
         }
     });
-}
-
-#[test]
-fn strangers_are_dropped_and_logged_and_delay_nobody() {
-    let job = Job::patient(3);
-    // Connected before rank 0 looks: one that says nothing, one that talks HTTP, one with another job's token, one that
-    // hangs up.
-    let silent = TcpStream::connect(job.address).unwrap();
-    let mut talker = TcpStream::connect(job.address).unwrap();
-    talker.write_all(b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n").unwrap();
-    let mut other = TcpStream::connect(job.address).unwrap();
-    other.write_all(&[b"busbwjob\x02\x00".as_slice(), Token::random().unwrap().as_bytes()].concat()).unwrap();
-    drop(TcpStream::connect(job.address).unwrap());
-    let results = job.run(0..3, move |mut world| {
-        world.barrier().unwrap();
-        // The silent one is dropped after a while, in the middle of the job.
-        if world.rank() == 0 {
-            for mut stranger in [&silent, &talker, &other] {
-                stranger.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-                let ended = stranger.read(&mut [0; 8]);
-                assert!(
-                    matches!(&ended, Ok(0)) || ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
-                );
-            }
-        }
-        world.leave().unwrap();
-    });
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
-    let lines = job.lines.lock().unwrap();
-    assert_eq!(lines.len(), 4, "{lines:?}");
-    for line in lines.iter() {
-        assert!(line.starts_with("busbw: dropped a connection from 127.0.0.1:"), "{line}");
-        assert!(line.ends_with(": it showed no token of this job"), "{line}");
-    }
 }
 
 /// Waits in a barrier that never comes about, and gives the reason.
@@ -255,7 +221,7 @@ fn a_silent_rank_is_named_after_the_timeout() {
         let job = Arc::clone(&job);
         std::thread::spawn(move || {
             let mut stream = TcpStream::connect(job.address).unwrap();
-            stream.write_all(&[b"busbwjob\x02\x00".as_slice(), job.token.as_bytes()].concat()).unwrap();
+            crate::strangers::shake_hands(&mut stream, job.token).unwrap();
             // As postcard writes it: Hello, rank 2, size 3, host "h1", pid 123, flags, host id, an IPv4 address.
             let flags = "-b 8 -e 1G";
             let hello =
