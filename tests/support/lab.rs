@@ -186,11 +186,16 @@ pub fn mpirun_mpich(ranks: usize) -> Result<Command, Skip> {
 
 /// A command that starts torchrun on this machine with `ranks` ranks of a program that is no Python.
 pub fn torchrun(ranks: usize) -> Result<Command, Skip> {
+    torchrun_agent(ranks, &["--standalone"])
+}
+
+/// A command that starts one of torchrun's agents, with `ranks` ranks of a program that is no Python and these options.
+pub fn torchrun_agent(ranks: usize, options: &[&str]) -> Result<Command, Skip> {
     let installed = ["python", "torch"].map(|folder| root_folder().join("target").join(folder).join("bin/torchrun"));
     let installed = installed.into_iter().find(|file| file.is_file()).or_else(|| find("torchrun"));
     let torchrun = installed.ok_or(Skip("torchrun is missing; make setup installs it".into()))?;
     let mut command = Command::new(torchrun);
-    command.args(["--standalone", "--no_python", &format!("--nproc_per_node={ranks}")]).stdin(Stdio::null());
+    command.args(options).args(["--no_python", &format!("--nproc_per_node={ranks}")]).stdin(Stdio::null());
     // Debian's PyTorch 1.13 cannot redirect nothing under Python 3.11: redirect a rank that is not there.
     let absent = format!("{ranks}:3");
     command.args(["--redirects", &absent, "--tee", &absent]);

@@ -9,14 +9,14 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The queries that we use, by their numbers before VALIDATE took the first (PyTorch's pull request 107607, of 2023).
+/// The queries that we use, by their numbers before VALIDATE took the first (PyTorch's pull request 107607, of 2023). DELETE_KEY is
+/// not among them: before it, versions had WATCH_KEY or had not.
 #[derive(Clone, Copy)]
 enum Query {
     Set = 0,
     Get = 2,
     Wait = 5,
     CountKeys = 6,
-    Delete = 7,
 }
 
 /// VALIDATE with its number, then CountKeys four times: 32 bytes of answer. A store from before takes it for SET with a key
@@ -26,6 +26,8 @@ const GREETING: [u8; 9] = [0, 0xce, 0xf7, 0x85, 0x3c, 7, 7, 7, 7];
 const STOP_WAITING: u8 = 0;
 /// How long the store may take for what does not wait for others.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
 /// Longer than any value of ours.
 const LONGEST: u64 = 4096;
 
@@ -35,7 +37,7 @@ pub(crate) struct TcpStore {
     /// 1 where VALIDATE comes before the other queries.
     shift: u8,
     deadline: Instant,
-    /// What this rank has put there. It is taken away when this is dropped; what cannot be taken away stays, and does no harm.
+    /// What this rank has put there. It is emptied when this is dropped; what cannot be emptied stays, and does no harm.
     key: Option<String>,
 }
 
@@ -57,10 +59,10 @@ impl TcpStore {
                     Err(error) => problem = error.to_string(),
                 }
             }
-            if Instant::now() + Duration::from_millis(200) > deadline {
+            if Instant::now() + PAUSE > deadline {
                 return Err(cannot(&problem));
             }
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -127,7 +129,21 @@ impl TcpStore {
         if answer != [STOP_WAITING] {
             return Err(std::io::Error::other("it does not answer as a TCPStore"));
         }
-        self.ask(Query::Get, &[text(key)])?;
+        loop {
+            self.ask(Query::Get, &[text(key)])?;
+            let value = self.value()?;
+            if !value.is_empty() {
+                return Ok(value);
+            }
+            // An earlier run in this job has emptied it.
+            if Instant::now() + PAUSE > self.deadline {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn value(&mut self) -> std::io::Result<String> {
         let length = self.number()?;
         if length > LONGEST {
             return Err(std::io::Error::other("it holds something else there"));
@@ -151,7 +167,7 @@ impl TcpStore {
 impl Drop for TcpStore {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            let _ = self.ask(Query::Delete, &[text(&key)]).and_then(|()| self.number());
+            let _ = self.set(&key, "");
         }
     }
 }

@@ -207,7 +207,7 @@ impl Rendezvous {
     fn connect(&self, rank: usize) -> Result<Reached> {
         let deadline = Instant::now() + self.settings.timeout;
         let (mut addresses, mut token) = (self.addresses.clone(), self.token.clone());
-        let mut refused: Option<(Instant, SocketAddr)> = None;
+        let mut refused: Option<(Instant, SocketAddr, String)> = None;
         let mut no_token: Option<(Instant, String)> = None;
         let mut last = String::from("nobody listens");
         loop {
@@ -218,18 +218,18 @@ impl Rendezvous {
                         no_token = Some((no_token.map_or_else(Instant::now, |(since, _)| since), why));
                     }
                     Err(why) if is_refusal(&why) => {
-                        refused.get_or_insert((Instant::now(), address));
-                        last = why.to_string();
+                        let since = refused.map_or_else(Instant::now, |(since, ..)| since);
+                        refused = Some((since, address, why.to_string()));
                     }
                     Err(why) => last = why.to_string(),
                 }
             }
             // Several addresses are candidates, of which others may belong to other programs.
-            if let (Some((since, address)), 1) = (refused, addresses.len())
+            if let (Some((since, address, why)), 1) = (&refused, addresses.len())
                 && since.elapsed() > REFUSED_LONG_ENOUGH
             {
                 return Err(Error::Join(format!(
-                    "what listens at {address} does not know this job's token, or is another version of busbw ({last}): another \
+                    "what listens at {address} does not know this job's token, or is another version of busbw ({why}): another \
                      job holds that port, or BUSBW_TOKEN differs between the ranks, or busbw is not the same on every host"
                 )));
             }
@@ -237,6 +237,7 @@ impl Rendezvous {
                 return Err(Error::Join(why));
             }
             if Instant::now() >= deadline {
+                let last = refused.map_or(last, |(_, address, why)| format!("{address}: {why}"));
                 return Err(no_token.map_or_else(|| self.nobody(rank, &last), |(_, why)| Error::Join(why)));
             }
             std::thread::sleep(PAUSE);
