@@ -43,6 +43,28 @@ impl NetLab {
         command
     }
 
+    /// The same command, on a host.
+    pub fn wrap(&self, host: usize, inner: &Command) -> Command {
+        let mut command = self.exec(host, inner.get_program());
+        command.args(inner.get_args());
+        let set = inner.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.envs(set);
+        command
+    }
+
+    /// Does something in a thread whose sockets are a host's.
+    ///
+    /// # Panics
+    /// The lab has no such host.
+    pub fn within<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(format!("/run/netns/busbw-lab{NET_LAB}-h{host}")).expect("a host of the lab");
+        let enter = || {
+            nix::sched::setns(&namespace, nix::sched::CloneFlags::CLONE_NEWNET).expect("root may go there");
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join().expect("the work ends well"))
+    }
+
     /// A command that starts Open MPI's mpirun on host 1, with `slots` ranks on every host; the program and its arguments
     /// come behind.
     pub fn mpirun(&self, slots: usize) -> Command {
