@@ -323,3 +323,23 @@ fn a_stranger_who_has_recorded_a_rank_with_busbw_token() {
         Ok(())
     });
 }
+
+/// What is left where ranks share no secret: he comes in with what he has guessed, and rank 0 has said so.
+#[test]
+fn a_stranger_at_a_job_without_a_secret() {
+    unless_skipped(|| {
+        let hosts = NetLab::up(3, &[])?;
+        let stage = Stage::new();
+        let [mut zero, mut one] = by_hand(&hosts, &stage, 2, &[]);
+        let target = Target::find(&stage, &mut zero, &TORCHRUN);
+        let [old, today, _] = target.guesses();
+        let tried = |token| hosts.within(ELSEWHERE, || connector(token).run(&mut target.connect(), PATIENCE).is_ok());
+        assert_eq!([tried(old), tried(today)], [false, true]);
+        stage.go();
+        let (zero, one) = (zero.ended(LIMIT), one.ended(LIMIT));
+        assert!(zero.status.success() && one.status.success(), "{zero:?} {one:?}");
+        assert_eq!(zero.stderr.matches("anyone who knows this job's id can join it").count(), 1, "{zero:?}");
+        assert!(!one.stderr.contains("anyone who knows"), "{one:?}");
+        Ok(())
+    });
+}
