@@ -38,11 +38,11 @@ const ELSEWHERE: usize = 3;
 const GROWTH_KIB: u64 = 32 << 10;
 
 /// A folder by which ranks tell of themselves, and in which rank 1 is held back.
-struct Stage(TempDir);
+struct Folder(TempDir);
 
-impl Stage {
+impl Folder {
     fn new() -> Self {
-        Stage(tempfile::tempdir().expect("a new folder"))
+        Folder(tempfile::tempdir().expect("a new folder"))
     }
 
     fn path(&self, name: &str) -> String {
@@ -77,10 +77,10 @@ struct Target {
 }
 
 impl Target {
-    fn find(stage: &Stage, job: &mut Running, words: &[&str]) -> Target {
-        let pid: u32 = job.retry(LIMIT, "rank 0", || stage.read("pid")?.trim().parse().ok());
+    fn find(folder: &Folder, job: &mut Running, words: &[&str]) -> Target {
+        let pid: u32 = job.retry(LIMIT, "rank 0", || folder.read("pid")?.trim().parse().ok());
         let port = job.retry(LIMIT, "listener of rank 0", || listening(pid));
-        let variables = stage.read("words").expect("rank 0 has told them");
+        let variables = folder.read("words").expect("rank 0 has told them");
         let look = |name: &str| {
             variables.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
         };
@@ -237,10 +237,10 @@ fn assert_unharmed(ended: &Ended, hosts: [&str; 2]) {
 }
 
 /// Attacks the job from another host while rank 1 is held back, and lets that go.
-fn attacked(hosts: &NetLab, stage: &Stage, job: &mut Running, words: &[&str]) {
-    let target = Target::find(stage, job, words);
+fn attacked(hosts: &NetLab, folder: &Folder, job: &mut Running, words: &[&str]) {
+    let target = Target::find(folder, job, words);
     hosts.within(ELSEWHERE, || attack(&target));
-    stage.go();
+    folder.go();
 }
 
 fn shell(script: &str) -> Command {
@@ -253,16 +253,16 @@ fn shell(script: &str) -> Command {
 fn a_stranger_at_a_job_with_torchrun_s_store() {
     unless_skipped(|| {
         let hosts = NetLab::up(3, &[])?;
-        let stage = Stage::new();
+        let folder = Folder::new();
         let start = |node: usize| {
             let rank = format!("--node_rank={}", node - 1);
             let options = ["--nnodes=2", "--master_addr=10.77.0.1", "--master_port=29555", &rank];
             let mut agent = torchrun_agent(1, &options)?;
-            agent.args(["sh", "-c", &stage.script("RANK", "")]);
+            agent.args(["sh", "-c", &folder.script("RANK", "")]);
             Ok(Running::start(hosts.wrap(node, &agent)))
         };
         let (mut zero, mut one) = (start(1)?, start(2)?);
-        attacked(&hosts, &stage, &mut zero, &TORCHRUN);
+        attacked(&hosts, &folder, &mut zero, &TORCHRUN);
         assert_unharmed(&zero.ended(LIMIT), ["h1", "h2"]);
         assert!(one.ended(LIMIT).status.success());
         Ok(())
@@ -275,23 +275,23 @@ fn a_stranger_at_a_job_of_srun_with_munge() {
         programs(&["munge", "unmunge"])?;
         let hosts = NetLab::up(3, &[])?;
         let cluster = SlurmLab::on(&hosts)?;
-        let stage = Stage::new();
+        let folder = Folder::new();
         let mut srun = cluster.with(hosts.exec(1, "srun"));
-        srun.args(["-N2", "-n2", "-w", "node[1-2]", "--mpi=none", "sh", "-c", &stage.script("SLURM_PROCID", "")]);
+        srun.args(["-N2", "-n2", "-w", "node[1-2]", "--mpi=none", "sh", "-c", &folder.script("SLURM_PROCID", "")]);
         let mut job = Running::start(srun);
-        attacked(&hosts, &stage, &mut job, &SLURM);
+        attacked(&hosts, &folder, &mut job, &SLURM);
         assert_unharmed(&job.ended(LIMIT), ["node1", "node2"]);
         Ok(())
     });
 }
 
 /// Ranks with torchrun's variables that were set by hand: rank 0 on host 1, rank 1 on `second`.
-fn by_hand(hosts: &NetLab, stage: &Stage, second: usize, variables: &[(&str, &str)]) -> [Running; 2] {
+fn by_hand(hosts: &NetLab, folder: &Folder, second: usize, variables: &[(&str, &str)]) -> [Running; 2] {
     [(0, 1), (1, second)].map(|(rank, host)| {
         // Without munge.
-        let mut shell = shell(&stage.script("RANK", "PATH=/nowhere"));
+        let mut shell = shell(&folder.script("RANK", "PATH=/nowhere"));
         shell.envs([("MASTER_ADDR", "10.77.0.1"), ("MASTER_PORT", "29500"), ("WORLD_SIZE", "2")]);
-        shell.env("RANK", rank.to_string()).env("HOME", stage.0.path()).envs(variables.iter().copied());
+        shell.env("RANK", rank.to_string()).env("HOME", folder.0.path()).envs(variables.iter().copied());
         Running::start(hosts.wrap(host, &shell))
     })
 }
@@ -300,9 +300,9 @@ fn by_hand(hosts: &NetLab, stage: &Stage, second: usize, variables: &[(&str, &st
 fn a_stranger_at_a_job_with_a_file() {
     unless_skipped(|| {
         let hosts = NetLab::up(3, &[])?;
-        let stage = Stage::new();
-        let [mut zero, mut one] = by_hand(&hosts, &stage, 1, &[("LOCAL_WORLD_SIZE", "2")]);
-        attacked(&hosts, &stage, &mut zero, &TORCHRUN);
+        let folder = Folder::new();
+        let [mut zero, mut one] = by_hand(&hosts, &folder, 1, &[("LOCAL_WORLD_SIZE", "2")]);
+        attacked(&hosts, &folder, &mut zero, &TORCHRUN);
         assert_unharmed(&zero.ended(LIMIT), ["h1", "h1"]);
         assert!(one.ended(LIMIT).status.success());
         Ok(())
@@ -313,11 +313,11 @@ fn a_stranger_at_a_job_with_a_file() {
 fn a_stranger_who_has_recorded_a_rank_with_busbw_token() {
     unless_skipped(|| {
         let hosts = NetLab::up(3, &[])?;
-        let stage = Stage::new();
-        let [mut zero, mut one] = by_hand(&hosts, &stage, 2, &[("BUSBW_TOKEN", TOKEN)]);
-        let target = Target::find(&stage, &mut zero, &TORCHRUN);
+        let folder = Folder::new();
+        let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[("BUSBW_TOKEN", TOKEN)]);
+        let target = Target::find(&folder, &mut zero, &TORCHRUN);
         hosts.within(ELSEWHERE, || replay(&target, TOKEN.parse().expect("a token")));
-        attacked(&hosts, &stage, &mut zero, &TORCHRUN);
+        attacked(&hosts, &folder, &mut zero, &TORCHRUN);
         assert_unharmed(&zero.ended(LIMIT), ["h1", "h2"]);
         assert!(one.ended(LIMIT).status.success());
         Ok(())
@@ -329,13 +329,13 @@ fn a_stranger_who_has_recorded_a_rank_with_busbw_token() {
 fn a_stranger_at_a_job_without_a_secret() {
     unless_skipped(|| {
         let hosts = NetLab::up(3, &[])?;
-        let stage = Stage::new();
-        let [mut zero, mut one] = by_hand(&hosts, &stage, 2, &[]);
-        let target = Target::find(&stage, &mut zero, &TORCHRUN);
+        let folder = Folder::new();
+        let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[]);
+        let target = Target::find(&folder, &mut zero, &TORCHRUN);
         let [old, today, _] = target.guesses();
         let tried = |token| hosts.within(ELSEWHERE, || connector(token).run(&mut target.connect(), PATIENCE).is_ok());
         assert_eq!([tried(old), tried(today)], [false, true]);
-        stage.go();
+        folder.go();
         let (zero, one) = (zero.ended(LIMIT), one.ended(LIMIT));
         assert!(zero.status.success() && one.status.success(), "{zero:?} {one:?}");
         assert_eq!(zero.stderr.matches("anyone who knows this job's id can join it").count(), 1, "{zero:?}");

@@ -56,13 +56,16 @@ impl Default for Settings {
     }
 }
 
+/// The token in rank 0's offer.
+type Decode = dyn Fn(&[u8]) -> busbw_transport::Result<Token> + Send + Sync;
+
 /// Where a process has the job's token from.
 #[derive(Clone)]
 pub(crate) enum TokenFrom {
     /// It knows the token.
     Here(Token),
     /// Rank 0 offers it to all who connect, in a form that only this user can read.
-    Offer(Arc<dyn Fn(&[u8]) -> busbw_transport::Result<Token> + Send + Sync>),
+    Offer(Arc<Decode>),
 }
 
 impl TokenFrom {
@@ -72,17 +75,14 @@ impl TokenFrom {
         let heard: Mutex<Option<(Vec<u8>, Token)>> = Mutex::default();
         TokenFrom::Offer(Arc::new(move |offer| {
             let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-            if let (Some((known, token)), false) = (&*heard, way.may_change())
-                && known == offer
-            {
+            let same = heard.as_ref().filter(|(known, _)| known == offer && !way.may_change());
+            if let Some((_, token)) = same {
                 return Ok(*token);
             }
             let other_job =
                 || busbw_transport::Error::Protocol { peer: "it".into(), what: "another job's offer".into() };
-            let token = way
-                .token(&words, offer)
-                .ok_or_else(other_job)?
-                .map_err(|e| busbw_transport::Error::Config(e.to_string()))?;
+            let token = way.token(&words, offer).ok_or_else(other_job)?;
+            let token = token.map_err(|why| busbw_transport::Error::Config(why.to_string()))?;
             *heard = Some((offer.to_vec(), token));
             Ok(token)
         }))

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// File systems that hosts share, by what statfs says of them: AFS, kAFS, CephFS, CIFS, NFS, OCFS2, SMB2 (Linux' magic.h), BeeGFS, GFS2,
 /// GPFS, Lustre, OrangeFS, PanFS (coreutils' stat.c). Not FUSE, which serves local ones too.
-const SHARED: [i64; 13] = [
+const SHARED: [u32; 13] = [
     0x5346_414f,
     0x6b41_4653,
     0x00c3_6400,
@@ -39,8 +39,8 @@ pub(super) fn folder(look: Lookup, one_host: bool) -> Option<PathBuf> {
 }
 
 fn is_shared(folder: &Path) -> bool {
-    // Some architectures have 32 bits here, and a sign.
-    statfs(folder).is_ok_and(|told| SHARED.contains(&(told.filesystem_type().0 as i64 & 0xffff_ffff)))
+    // Of another type on each architecture, and with a sign on some.
+    statfs(folder).is_ok_and(|told| SHARED.contains(&(told.filesystem_type().0 as u32)))
 }
 
 /// Whether it is this user's, and others have none of these permissions.
