@@ -36,6 +36,7 @@ mod labs {
     mod link;
     mod monitor;
     mod net_plugin_faults;
+    mod strangers;
     mod tune;
     mod walks;
 }

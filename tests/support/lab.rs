@@ -43,6 +43,28 @@ impl NetLab {
         command
     }
 
+    /// The same command, on a host.
+    pub fn wrap(&self, host: usize, inner: &Command) -> Command {
+        let mut command = self.exec(host, inner.get_program());
+        command.args(inner.get_args());
+        let set = inner.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.envs(set);
+        command
+    }
+
+    /// Does something in a thread whose sockets are a host's.
+    ///
+    /// # Panics
+    /// The lab has no such host.
+    pub fn within<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = File::open(format!("/run/netns/busbw-lab{NET_LAB}-h{host}")).expect("a host of the lab");
+        let enter = || {
+            nix::sched::setns(&namespace, nix::sched::CloneFlags::CLONE_NEWNET).expect("root may go there");
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(enter).join().expect("the work ends well"))
+    }
+
     /// A command that starts Open MPI's mpirun on host 1, with `slots` ranks on every host; the program and its arguments
     /// come behind.
     pub fn mpirun(&self, slots: usize) -> Command {
@@ -186,11 +208,16 @@ pub fn mpirun_mpich(ranks: usize) -> Result<Command, Skip> {
 
 /// A command that starts torchrun on this machine with `ranks` ranks of a program that is no Python.
 pub fn torchrun(ranks: usize) -> Result<Command, Skip> {
+    torchrun_agent(ranks, &["--standalone"])
+}
+
+/// A command that starts one of torchrun's agents, with `ranks` ranks of a program that is no Python and these options.
+pub fn torchrun_agent(ranks: usize, options: &[&str]) -> Result<Command, Skip> {
     let installed = ["python", "torch"].map(|folder| root_folder().join("target").join(folder).join("bin/torchrun"));
     let installed = installed.into_iter().find(|file| file.is_file()).or_else(|| find("torchrun"));
     let torchrun = installed.ok_or(Skip("torchrun is missing; make setup installs it".into()))?;
     let mut command = Command::new(torchrun);
-    command.args(["--standalone", "--no_python", &format!("--nproc_per_node={ranks}")]).stdin(Stdio::null());
+    command.args(options).args(["--no_python", &format!("--nproc_per_node={ranks}")]).stdin(Stdio::null());
     // Debian's PyTorch 1.13 cannot redirect nothing under Python 3.11: redirect a rank that is not there.
     let absent = format!("{ranks}:3");
     command.args(["--redirects", &absent, "--tee", &absent]);

@@ -9,6 +9,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub(crate) const BY_HAND: &str =
     "set BUSBW_RENDEZVOUS=ADDRESS:PORT of rank 0's host and BUSBW_TOKEN (32 hexadecimal digits) on every rank";
 
+/// How ranks get a token that nobody else knows.
+pub(crate) const SET_TOKEN: &str = "set BUSBW_TOKEN=$(openssl rand -hex 16), the same on every rank";
+
 /// An error of starting or joining a job. Messages are one line and say what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

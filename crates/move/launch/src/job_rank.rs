@@ -1,7 +1,7 @@
 //! Who this process is in its job, from the variables that launchers leave in the environment.
 
 use crate::Lookup;
-use crate::derive;
+use crate::derive::{self, Words};
 use crate::error::BY_HAND;
 use crate::{Error, Result};
 use busbw_transport::Token;
@@ -46,10 +46,16 @@ pub enum Discovery {
         fd: i32,
         job: String,
     },
-    /// There is no store: token and ports follow from what every process of the job knows.
+    /// Through the store that torchrun's agent keeps at MASTER_ADDR:MASTER_PORT (PyTorch's TCPStore).
+    TcpStore {
+        host: String,
+        port: u16,
+        /// What tells this job, and this start of it, from others that use the store.
+        words: Words,
+    },
+    /// There is no store: rank 0 listens on ports that follow from what every process of the job knows.
     Derived {
-        /// The token, and with it the ports that rank 0 may listen on.
-        token: Token,
+        words: Words,
         /// Rank 0's host.
         host: String,
     },
@@ -67,6 +73,8 @@ pub struct JobRank {
     pub local_size: Option<usize>,
     pub launcher: Launcher,
     pub discovery: Discovery,
+    /// BUSBW_TOKEN, where a user has set it.
+    pub token: Option<Token>,
 }
 
 impl JobRank {
@@ -97,6 +105,7 @@ impl JobRank {
             local_size: Some(1),
             launcher: Launcher::Alone,
             discovery: Discovery::Alone,
+            token: None,
         }
     }
 
@@ -150,9 +159,11 @@ impl Variables<'_> {
     }
 
     fn alone_is_wrong(&self, there: &str, missing: &str) -> Error {
-        // The token is a secret, and what is said ends up in logs.
-        let value = if there == "BUSBW_TOKEN" { "…".into() } else { self.get(there).unwrap_or_default() };
-        Error::variable(there, &value, format!("is set without {missing}: set both or neither"))
+        Error::variable(
+            there,
+            &self.get(there).unwrap_or_default(),
+            format!("is set without {missing}: set both or neither"),
+        )
     }
 
     /// BUSBW_RANK and its companions.
@@ -173,6 +184,7 @@ impl Variables<'_> {
             local_size: self.number("BUSBW_LOCAL_SIZE")?,
             launcher: Launcher::Busbw,
             discovery: Discovery::Alone,
+            token: None,
         };
         if size > 1 && self.get("BUSBW_RENDEZVOUS").is_none() {
             return Err(self.alone_is_wrong("BUSBW_RANK", "BUSBW_RENDEZVOUS and BUSBW_TOKEN"));
@@ -180,24 +192,21 @@ impl Variables<'_> {
         Ok(Some(job_rank))
     }
 
-    /// BUSBW_RENDEZVOUS and BUSBW_TOKEN replace what the launcher offers.
+    /// BUSBW_TOKEN replaces the token that the launcher's way brings; BUSBW_RENDEZVOUS, beside it, the address too.
     fn with_fixed_discovery(&self, mut job_rank: JobRank) -> Result<JobRank> {
-        let (address, token) = match (self.get("BUSBW_RENDEZVOUS"), self.get("BUSBW_TOKEN")) {
-            (Some(address), Some(token)) => (address, token),
-            (None, None) => return Ok(job_rank),
-            (Some(_), None) => return Err(self.alone_is_wrong("BUSBW_RENDEZVOUS", "BUSBW_TOKEN")),
-            (None, Some(_)) => return Err(self.alone_is_wrong("BUSBW_TOKEN", "BUSBW_RENDEZVOUS")),
-        };
+        let wrong = |e| Error::variable("BUSBW_TOKEN", "…", format!("cannot be used: {e}"));
+        job_rank.token = self.get("BUSBW_TOKEN").map(|token| token.parse().map_err(wrong)).transpose()?;
+        let Some(address) = self.get("BUSBW_RENDEZVOUS") else { return Ok(job_rank) };
         if job_rank.launcher == Launcher::Alone {
             let problem = "is set, but no launcher says which rank this is: set BUSBW_RANK and BUSBW_SIZE, or unset it";
             return Err(Error::variable("BUSBW_RENDEZVOUS", &address, problem));
         }
+        let Some(token) = job_rank.token else { return Err(self.alone_is_wrong("BUSBW_RENDEZVOUS", "BUSBW_TOKEN")) };
         let port = address.rsplit_once(':').and_then(|(host, port)| (!host.is_empty()).then(|| port.parse::<u16>()));
         if !matches!(port, Some(Ok(1..))) {
             let problem = "is no ADDRESS:PORT, like 10.0.0.1:4711 or [fd00::1]:4711";
             return Err(Error::variable("BUSBW_RENDEZVOUS", &address, problem));
         }
-        let token = token.parse().map_err(|e| Error::variable("BUSBW_TOKEN", "…", format!("cannot be used: {e}")))?;
         let listener = self.number("BUSBW_LISTENER")?.filter(|_| job_rank.rank == 0).map(|fd| fd as i32);
         job_rank.discovery = Discovery::Fixed { address, token, listener };
         Ok(job_rank)
@@ -238,16 +247,23 @@ impl Variables<'_> {
         }
         let host = self.get("MASTER_ADDR").unwrap_or_default();
         let port = self.get("MASTER_PORT").unwrap_or_default();
-        if port.parse::<u16>().is_err() {
+        let Ok(port) = port.parse::<u16>() else {
             return Err(Error::variable("MASTER_PORT", &port, "is no port; it is a number from 1 to 65535"));
-        }
+        };
+        let words = Words::of(self.look, derive::TORCHRUN);
+        // As PyTorch itself decides it (torch/distributed/rendezvous.py): without this nobody listens there until rank 0 does.
+        let discovery = match self.get("TORCHELASTIC_USE_AGENT_STORE").as_deref() {
+            Some("True") => Discovery::TcpStore { host, port, words },
+            _ => Discovery::Derived { words, host },
+        };
         Ok(Some(JobRank {
             rank: self.needed("RANK", "WORLD_SIZE")?,
             size: self.needed("WORLD_SIZE", "RANK")?,
             local_rank: self.number("LOCAL_RANK")?.unwrap_or(0),
             local_size: self.number("LOCAL_WORLD_SIZE")?,
             launcher: Launcher::Torchrun,
-            discovery: Discovery::Derived { token: derive::token(self.look, derive::TORCHRUN), host },
+            discovery,
+            token: None,
         }))
     }
 
@@ -279,6 +295,7 @@ impl Variables<'_> {
             local_size: self.number("OMPI_COMM_WORLD_LOCAL_SIZE")?,
             launcher: Launcher::OpenMpi,
             discovery,
+            token: None,
         }))
     }
 
@@ -321,6 +338,7 @@ impl Variables<'_> {
             local_size: self.number("MPI_LOCALNRANKS")?,
             launcher: Launcher::Mpich,
             discovery,
+            token: None,
         }))
     }
 
@@ -339,7 +357,7 @@ impl Variables<'_> {
                 let hosts = crate::hostlist::expand(&nodes)
                     .map_err(|problem| Error::variable("SLURM_STEP_NODELIST", &nodes, problem))?;
                 let host = hosts.into_iter().next().unwrap_or_default();
-                Discovery::Derived { token: derive::token(self.look, derive::SLURM), host }
+                Discovery::Derived { words: Words::of(self.look, derive::SLURM), host }
             }
         };
         let local_size = self.get("SLURM_GTIDS").map(|tasks| tasks.split(',').count());
@@ -350,6 +368,7 @@ impl Variables<'_> {
             local_size,
             launcher: Launcher::Srun,
             discovery,
+            token: None,
         }))
     }
 }

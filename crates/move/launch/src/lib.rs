@@ -25,10 +25,12 @@ mod derive;
 mod describe;
 mod group;
 mod keyvalue;
+mod secret;
 mod server;
 mod watch;
 mod wire;
 
+pub use derive::Words;
 pub use error::{Error, Result};
 pub use group::Group;
 pub use job_rank::{Discovery, JobRank, Launcher};

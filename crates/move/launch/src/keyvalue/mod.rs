@@ -2,12 +2,15 @@
 
 mod pmi;
 mod pmix;
+mod tcp_store;
 
 use crate::error::BY_HAND;
 use crate::job_rank::Discovery;
 use crate::{Error, Result};
 use std::sync::mpsc;
 use std::time::Instant;
+
+pub(crate) use tcp_store::TcpStore;
 
 /// The one key that we use.
 const KEY: &str = "busbw-meeting";
@@ -50,9 +53,7 @@ fn exchange(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: In
         Discovery::Pmix { namespace } => Box::new(pmix::Session::start(namespace)?),
         Discovery::Pmi1 { fd } => Box::new(pmi::Pmi1::start(*fd, deadline)?),
         Discovery::Pmi2 { fd, job } => Box::new(pmi::Pmi2::start(*fd, job, rank, deadline)?),
-        Discovery::Alone | Discovery::Fixed { .. } | Discovery::Derived { .. } => {
-            return Err(Error::Join("this job has no key-value store".into()));
-        }
+        _ => return Err(Error::Join("this job has no key-value store of PMI's".into())),
     };
     if let Some(mine) = mine {
         store.put(mine)?;

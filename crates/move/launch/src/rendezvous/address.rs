@@ -1,8 +1,11 @@
 //! Where rank 0 listens, and how the others come to know: by an agreed address, a key-value store, or derived ports.
 
 use super::TokenFrom;
+use crate::derive::Words;
 use crate::job_rank::{Discovery, JobRank};
-use crate::{Error, Result, derive, host, keyvalue};
+use crate::keyvalue::TcpStore;
+use crate::secret::{Way, disagree};
+use crate::{Error, Lookup, Result, host, keyvalue};
 use busbw_transport::Token;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -17,6 +20,10 @@ pub(super) struct Found {
     pub addresses: Vec<SocketAddr>,
     /// In rank 0's process.
     pub listener: Option<TcpListener>,
+    /// Where the others look again, since what they found may be of an earlier run in this job.
+    pub store: Option<InStore>,
+    /// What rank 0 has put somewhere. It is taken back when this is dropped: once all have come.
+    pub kept: Option<Box<dyn Send>>,
 }
 
 impl Found {
@@ -26,18 +33,114 @@ impl Found {
     }
 
     fn elsewhere(token: Token, addresses: Vec<SocketAddr>) -> Found {
-        Found { token: TokenFrom::Here(token), offer: Vec::new(), addresses, listener: None }
+        Found { token: TokenFrom::Here(token), offer: Vec::new(), addresses, listener: None, store: None, kept: None }
     }
 }
 
-pub(super) fn find(job_rank: &JobRank, bind: Option<IpAddr>, deadline: Instant) -> Result<Found> {
-    match &job_rank.discovery {
-        Discovery::Alone => Found::listening(bind_loopback()?, Token::random()?),
-        Discovery::Fixed { address, token, listener } => fixed(job_rank.rank, address, *token, *listener),
-        Discovery::Derived { token, host } => derived(job_rank, bind, host, *token),
-        discovery @ (Discovery::Pmix { .. } | Discovery::Pmi1 { .. } | Discovery::Pmi2 { .. }) => {
-            published(job_rank, discovery, bind, deadline)
+/// How a process finds rank 0, or is found as rank 0: it may listen at `bind`, and has until `deadline`.
+pub(super) struct Finder<'a> {
+    pub job_rank: &'a JobRank,
+    pub look: Lookup<'a>,
+    pub bind: Option<IpAddr>,
+    pub deadline: Instant,
+    pub log: &'a (dyn Fn(&str) + Send + Sync),
+}
+
+impl Finder<'_> {
+    pub fn find(&self) -> Result<Found> {
+        match &self.job_rank.discovery {
+            Discovery::Alone => Found::listening(bind_loopback()?, Token::random()?),
+            Discovery::Fixed { address, token, listener } => fixed(self.job_rank.rank, address, *token, *listener),
+            Discovery::TcpStore { host, port, words } => self.stored(host, *port, words),
+            Discovery::Derived { words, host } => self.derived(host, words),
+            discovery @ (Discovery::Pmix { .. } | Discovery::Pmi1 { .. } | Discovery::Pmi2 { .. }) => {
+                self.published(discovery)
+            }
         }
+    }
+
+    /// Listens where the others learn the address from this rank, which is 0. `near` is an address of this host's that they may know.
+    fn listen(&self, near: Option<IpAddr>) -> Result<(Found, String)> {
+        let near = near.filter(|_| !self.job_rank.one_host());
+        let ip = own_address(self.job_rank, self.bind.or(near))?;
+        let listener = TcpListener::bind((ip, 0)).map_err(|e| Error::system(format!("listen on {ip}"), e))?;
+        let given = self.job_rank.token;
+        let token = given.map_or_else(Token::random, Ok)?;
+        let found = Found::listening(listener, token)?;
+        // What every rank has already stays out of the store.
+        let shown = if given.is_some() { String::new() } else { token.to_string() };
+        let text = format!("{}/{shown}", found.addresses[0]);
+        Ok((found, text))
+    }
+
+    fn published(&self, discovery: &Discovery) -> Result<Found> {
+        if self.job_rank.rank == 0 {
+            let (found, text) = self.listen(None)?;
+            keyvalue::share(discovery, 0, Some(&text), self.deadline)?;
+            return Ok(found);
+        }
+        let text = keyvalue::share(discovery, self.job_rank.rank, None, self.deadline)?;
+        let (address, token) = read_published(&text, self.job_rank.token)?;
+        Ok(Found::elsewhere(token, vec![address]))
+    }
+
+    fn stored(&self, host: &str, port: u16, words: &Words) -> Result<Found> {
+        let key = format!("busbw/{}", words.name());
+        if self.job_rank.rank == 0 {
+            let mut store = TcpStore::connect(host, port, self.deadline)?;
+            let (found, text) = self.listen(store.own_address())?;
+            store.put(&key, &text)?;
+            return Ok(Found { kept: Some(Box::new(store)), ..found });
+        }
+        let store = InStore { host: host.to_owned(), port, key, given: self.job_rank.token };
+        let (address, token) = store.read(self.deadline)?;
+        Ok(Found { store: Some(store), ..Found::elsewhere(token, vec![address]) })
+    }
+
+    fn derived(&self, name: &str, words: &Words) -> Result<Found> {
+        let way = Way::choose(self.job_rank, words, self.look);
+        let (ips, same_everywhere) = addresses_of(self.job_rank, name)?;
+        let ports = words.ports();
+        if self.job_rank.rank != 0 {
+            let at = |&port| ips.iter().map(move |&ip| SocketAddr::new(ip, port));
+            let addresses = ports.iter().flat_map(at).collect();
+            return Ok(Found { token: TokenFrom::offer(way, *words), ..Found::elsewhere(words.token(), addresses) });
+        }
+        // A host often resolves its own name to the loopback, by which the others cannot come.
+        let only_loopback = ips.iter().all(IpAddr::is_loopback) && !self.job_rank.one_host() && !same_everywhere;
+        let ips = if only_loopback { vec![own_address(self.job_rank, self.bind)?] } else { ips };
+        let listener = bind_one(&ips, &ports, name)?;
+        way.warning().iter().for_each(|warning| (self.log)(warning));
+        let shared = way.share(words)?;
+        let kept = shared.kept.map(|kept| Box::new(kept) as Box<dyn Send>);
+        Ok(Found { offer: shared.offer, kept, ..Found::listening(listener, shared.token)? })
+    }
+}
+
+/// Where rank 0 puts its address and token in torchrun's store.
+pub(super) struct InStore {
+    host: String,
+    port: u16,
+    key: String,
+    given: Option<Token>,
+}
+
+impl InStore {
+    pub fn read(&self, deadline: Instant) -> Result<(SocketAddr, Token)> {
+        read_published(&TcpStore::connect(&self.host, self.port, deadline)?.get(&self.key)?, self.given)
+    }
+}
+
+/// Rank 0's address and the token, of `ADDRESS/TOKEN`, or of `ADDRESS/` where every rank has BUSBW_TOKEN.
+fn read_published(text: &str, given: Option<Token>) -> Result<(SocketAddr, Token)> {
+    let none = || Error::Join(format!("rank 0 published {text:?}, no address: start the same busbw on every rank"));
+    let (address, token) = text.split_once('/').ok_or_else(none)?;
+    let address = address.parse().map_err(|_| none())?;
+    match (token, given) {
+        ("", Some(given)) => Ok((address, given)),
+        ("", None) => Err(disagree("BUSBW_TOKEN", "the launcher's store")),
+        (_, Some(_)) => Err(disagree("the launcher's store", "BUSBW_TOKEN")),
+        (token, None) => Ok((address, token.parse().map_err(|_| none())?)),
     }
 }
 
@@ -112,38 +215,12 @@ fn inherited(fd: i32) -> Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn published(job_rank: &JobRank, discovery: &Discovery, bind: Option<IpAddr>, deadline: Instant) -> Result<Found> {
-    if job_rank.rank == 0 {
-        let ip = own_address(job_rank, bind)?;
-        let listener = TcpListener::bind((ip, 0)).map_err(|e| Error::system(format!("listen on {ip}"), e))?;
-        let token = Token::random()?;
-        let found = Found::listening(listener, token)?;
-        keyvalue::share(discovery, 0, Some(&format!("{}/{token}", found.addresses[0])), deadline)?;
-        return Ok(found);
-    }
-    let text = keyvalue::share(discovery, job_rank.rank, None, deadline)?;
-    let parts = text.split_once('/').and_then(|(address, token)| Some((address.parse().ok()?, token.parse().ok()?)));
-    let (address, token): (SocketAddr, Token) = parts.ok_or_else(|| {
-        Error::Join(format!("rank 0 published {text:?}, no address: start the same busbw on every rank"))
-    })?;
-    Ok(Found::elsewhere(token, vec![address]))
-}
-
-fn derived(job_rank: &JobRank, bind: Option<IpAddr>, name: &str, token: Token) -> Result<Found> {
-    let ports = derive::ports(&token);
-    let (ips, same_everywhere) = addresses_of(job_rank, name)?;
-    if job_rank.rank != 0 {
-        let addresses = ports.iter().flat_map(|&port| ips.iter().map(move |&ip| SocketAddr::new(ip, port))).collect();
-        return Ok(Found::elsewhere(token, addresses));
-    }
-    // A host often resolves its own name to the loopback, by which the others cannot come.
-    let only_loopback = ips.iter().all(IpAddr::is_loopback) && !job_rank.one_host() && !same_everywhere;
-    let ips = if only_loopback { vec![own_address(job_rank, bind)?] } else { ips };
+fn bind_one(ips: &[IpAddr], ports: &[u16], name: &str) -> Result<TcpListener> {
     let mut last = None;
-    for &port in &ports {
-        for &ip in &ips {
+    for &port in ports {
+        for &ip in ips {
             match TcpListener::bind((ip, port)) {
-                Ok(listener) => return Found::listening(listener, token),
+                Ok(listener) => return Ok(listener),
                 Err(error) => last = Some(error),
             }
         }

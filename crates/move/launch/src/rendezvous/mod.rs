@@ -3,17 +3,20 @@
 mod address;
 
 use crate::Lookup;
+use crate::derive::Words;
 use crate::job_rank::JobRank;
+use crate::secret::Way;
 use crate::server::{Log, Plan, Server};
 use crate::wire::{self, Hello, RankInfo, ToServer};
 use crate::{Error, ProcessGroup, Result, describe, host, silence};
+use address::{Finder, InStore};
 use busbw_model::text::clean_line;
 use busbw_transport::handshake::{Connector, Failure};
 use busbw_transport::{Cancellation, Token};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -53,14 +56,37 @@ impl Default for Settings {
     }
 }
 
+/// The token in rank 0's offer.
+type Decode = dyn Fn(&[u8]) -> busbw_transport::Result<Token> + Send + Sync;
+
 /// Where a process has the job's token from.
 #[derive(Clone)]
 pub(crate) enum TokenFrom {
     /// It knows the token.
     Here(Token),
     /// Rank 0 offers it to all who connect, in a form that only this user can read.
-    #[allow(dead_code, reason = "for credentials of munge")]
-    Offer(fn(&[u8]) -> busbw_transport::Result<Token>),
+    Offer(Arc<Decode>),
+}
+
+impl TokenFrom {
+    /// By the way of this rank, which is not 0. What rank 0 says twice is decoded once: the ranks of a host are many, and munge
+    /// takes its time.
+    fn offer(way: Way, words: Words) -> Self {
+        let heard: Mutex<Option<(Vec<u8>, Token)>> = Mutex::default();
+        TokenFrom::Offer(Arc::new(move |offer| {
+            let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+            let same = heard.as_ref().filter(|(known, _)| known == offer && !way.may_change());
+            if let Some((_, token)) = same {
+                return Ok(*token);
+            }
+            let other_job =
+                || busbw_transport::Error::Protocol { peer: "it".into(), what: "another job's offer".into() };
+            let token = way.token(&words, offer).ok_or_else(other_job)?;
+            let token = token.map_err(|why| busbw_transport::Error::Config(why.to_string()))?;
+            *heard = Some((offer.to_vec(), token));
+            Ok(token)
+        }))
+    }
 }
 
 /// A connection to rank 0, whose ends have proven to each other that they hold the token.
@@ -77,6 +103,9 @@ pub struct Rendezvous {
     token: TokenFrom,
     addresses: Vec<SocketAddr>,
     info: RankInfo,
+    store: Option<InStore>,
+    /// In rank 0's process, until all have come.
+    kept: Mutex<Option<Box<dyn Send>>>,
     server: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
@@ -98,12 +127,15 @@ impl Rendezvous {
             host_id: host::id(look),
             address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };
-        let found = address::find(job_rank, settings.bind, deadline)?;
+        let finder = Finder { job_rank, look, bind: settings.bind, deadline, log: &*settings.log };
+        let found = finder.find()?;
         let mut rendezvous = Rendezvous {
             job_rank: job_rank.clone(),
             token: found.token,
             addresses: found.addresses,
             info,
+            store: found.store,
+            kept: Mutex::new(found.kept),
             server: None,
             settings,
         };
@@ -148,7 +180,9 @@ impl Rendezvous {
         let hello = wire::frame(&ToServer::Hello(hello)).map_err(system)?;
         stream.write_all(&hello).map_err(system)?;
         let world = ProcessGroup::start(reached, (rank, self.size()), (cancel, self.settings.timeout));
-        world.map_err(|error| Error::Job(error.to_string()))
+        let world = world.map_err(|error| Error::Job(error.to_string()))?;
+        drop(self.kept.lock().unwrap_or_else(PoisonError::into_inner).take());
+        Ok(world)
     }
 
     fn serve(&self, listener: TcpListener, token: Token, offer: Vec<u8>) -> Result<(Arc<AtomicBool>, JoinHandle<()>)> {
@@ -172,32 +206,45 @@ impl Rendezvous {
     /// Tries the addresses in turn until one proves that it holds the token.
     fn connect(&self, rank: usize) -> Result<Reached> {
         let deadline = Instant::now() + self.settings.timeout;
-        let mut refused: Option<(Instant, SocketAddr)> = None;
+        let (mut addresses, mut token) = (self.addresses.clone(), self.token.clone());
+        let mut refused: Option<(Instant, SocketAddr, String)> = None;
+        let mut no_token: Option<(Instant, String)> = None;
         let mut last = String::from("nobody listens");
         loop {
-            for &address in &self.addresses {
-                match self.try_connect(address, deadline) {
+            for &address in &addresses {
+                match self.try_connect(address, &token, deadline) {
                     Ok((stream, token)) => return Ok(Reached { stream, address, token }),
+                    Err(Failure::Offer(busbw_transport::Error::Config(why))) => {
+                        no_token = Some((no_token.map_or_else(Instant::now, |(since, _)| since), why));
+                    }
                     Err(why) if is_refusal(&why) => {
-                        refused.get_or_insert((Instant::now(), address));
-                        last = why.to_string();
+                        let since = refused.map_or_else(Instant::now, |(since, ..)| since);
+                        refused = Some((since, address, why.to_string()));
                     }
                     Err(why) => last = why.to_string(),
                 }
             }
             // Several addresses are candidates, of which others may belong to other programs.
-            if let (Some((since, address)), 1) = (refused, self.addresses.len())
+            if let (Some((since, address, why)), 1) = (&refused, addresses.len())
                 && since.elapsed() > REFUSED_LONG_ENOUGH
             {
                 return Err(Error::Join(format!(
-                    "what listens at {address} does not know this job's token, or is another version of busbw ({last}): another \
+                    "what listens at {address} does not know this job's token, or is another version of busbw ({why}): another \
                      job holds that port, or BUSBW_TOKEN differs between the ranks, or busbw is not the same on every host"
                 )));
             }
+            if let Some((_, why)) = no_token.take_if(|(since, _)| since.elapsed() > REFUSED_LONG_ENOUGH) {
+                return Err(Error::Join(why));
+            }
             if Instant::now() >= deadline {
-                return Err(self.nobody(rank, &last));
+                let last = refused.map_or(last, |(_, address, why)| format!("{address}: {why}"));
+                return Err(no_token.map_or_else(|| self.nobody(rank, &last), |(_, why)| Error::Join(why)));
             }
             std::thread::sleep(PAUSE);
+            if let Some(store) = &self.store {
+                let (address, known) = store.read(deadline)?;
+                (addresses, token) = (vec![address], TokenFrom::Here(known));
+            }
         }
     }
 
@@ -210,14 +257,19 @@ impl Rendezvous {
         ))
     }
 
-    fn try_connect(&self, address: SocketAddr, deadline: Instant) -> std::result::Result<(TcpStream, Token), Failure> {
+    fn try_connect(
+        &self,
+        address: SocketAddr,
+        token: &TokenFrom,
+        deadline: Instant,
+    ) -> std::result::Result<(TcpStream, Token), Failure> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
         let patience = if self.addresses.len() > 1 { left.min(PATIENCE_OF_ONE) } else { left };
         let mut stream =
             TcpStream::connect_timeout(&address, patience.min(PATIENCE_OF_ONE)).map_err(Failure::System)?;
         silence::notice(&stream, self.settings.timeout).map_err(Failure::System)?;
         stream.set_write_timeout(Some(patience)).map_err(Failure::System)?;
-        let token = self.token.clone();
+        let token = token.clone();
         let connector = Connector::new(wire::PROTOCOL, Vec::new(), move |offer| match token {
             TokenFrom::Here(token) => Ok(token),
             TokenFrom::Offer(read) => read(offer),

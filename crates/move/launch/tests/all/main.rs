@@ -9,6 +9,7 @@ mod strangers;
 /// Starts processes: `make test`.
 mod here {
     pub mod launchers;
+    mod secrets;
 }
 
 /// Starts a Slurm cluster: `make test-all`.

@@ -34,7 +34,15 @@ impl Job {
     pub fn job_rank(&self, rank: usize) -> JobRank {
         let listener = if rank == 0 { self.listener.lock().unwrap().take() } else { None };
         let discovery = Discovery::Fixed { address: self.address.to_string(), token: self.token, listener };
-        JobRank { rank, size: self.size, local_rank: rank, local_size: None, launcher: Launcher::Busbw, discovery }
+        JobRank {
+            rank,
+            size: self.size,
+            local_rank: rank,
+            local_size: None,
+            launcher: Launcher::Busbw,
+            discovery,
+            token: None,
+        }
     }
 
     fn open(&self, rank: usize, flags: &str) -> busbw_launch::Result<Rendezvous> {

@@ -31,12 +31,18 @@ fn shown(job_rank: &JobRank) -> String {
         Discovery::Pmix { namespace } => format!("pmix {namespace}"),
         Discovery::Pmi1 { fd } => format!("pmi1 {fd}"),
         Discovery::Pmi2 { fd, job } => format!("pmi2 {fd} {job}"),
+        Discovery::TcpStore { host, port, .. } => format!("tcpstore {host}:{port}"),
         Discovery::Derived { host, .. } => format!("derived {host}"),
     };
+    let token = job_rank.token.filter(|_| !discovery.starts_with("at ")).map(|token| format!(" with {token}"));
     let local_size = job_rank.local_size.map_or("?".into(), |size| size.to_string());
     format!(
-        "{:?} {}/{} {}/{local_size} {discovery}",
-        job_rank.launcher, job_rank.rank, job_rank.size, job_rank.local_rank
+        "{:?} {}/{} {}/{local_size} {discovery}{}",
+        job_rank.launcher,
+        job_rank.rank,
+        job_rank.size,
+        job_rank.local_rank,
+        token.unwrap_or_default()
     )
 }
 
@@ -96,6 +102,13 @@ fn changed_environments() {
             vec!["RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a", "MASTER_PORT=29500"],
             "OpenMpi 1/2 1/2 pmix 912982017".into(),
         ),
+        // torchrun's agent keeps a store where it says so.
+        ("torchrun", vec!["TORCHELASTIC_USE_AGENT_STORE=True"], "Torchrun 1/2 1/2 tcpstore localhost:33981".into()),
+        ("torchrun", vec!["TORCHELASTIC_USE_AGENT_STORE=False"], "Torchrun 1/2 1/2 derived localhost".into()),
+        // The token alone: the address is found as without it.
+        ("torchrun", vec![TOKEN], format!("Torchrun 1/2 1/2 derived localhost with {SHOWN}")),
+        ("srun-pmix", vec![TOKEN], format!("Srun 1/2 1/2 pmix slurm.pmix.2.0 with {SHOWN}")),
+        ("", vec![TOKEN], format!("Alone 0/1 0/1 alone with {SHOWN}")),
         ("", vec!["RANK=3"], "Alone 0/1 0/1 alone".into()),
         ("", vec!["SLURM_PROCID=0", "SLURM_NTASKS=8"], "Alone 0/1 0/1 alone".into()),
         (
@@ -130,7 +143,7 @@ fn broken_environments_name_variable_and_value() {
         ),
         ("", &["BUSBW_RENDEZVOUS=a:1", TOKEN], &["BUSBW_RENDEZVOUS=\"a:1\"", "no launcher says which rank"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=a:1"], &["BUSBW_RENDEZVOUS=\"a:1\" is set without BUSBW_TOKEN"]),
-        ("", &["BUSBW_RANK=0", "BUSBW_SIZE=1", TOKEN], &["BUSBW_TOKEN=\"…\" is set without BUSBW_RENDEZVOUS"]),
+        ("torchrun", &["BUSBW_TOKEN=0011"], &["BUSBW_TOKEN=\"…\" cannot be used", "32 hexadecimal digits"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=a", TOKEN], &["BUSBW_RENDEZVOUS=\"a\" is no ADDRESS:PORT"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=a:70000", TOKEN], &["BUSBW_RENDEZVOUS=\"a:70000\" is no ADDRESS:PORT"]),
         ("openmpi-4.1", &["BUSBW_RENDEZVOUS=:1", TOKEN], &["BUSBW_RENDEZVOUS=\":1\" is no ADDRESS:PORT"]),
@@ -169,15 +182,15 @@ fn broken_environments_name_variable_and_value() {
 }
 
 #[test]
-fn ranks_of_a_job_derive_one_token_and_those_of_another_do_not() {
-    let token = |file: &str, changes: &[&str]| match detect(file, changes).unwrap().discovery {
-        Discovery::Derived { token, .. } => token.to_string(),
+fn ranks_of_a_job_derive_the_same_and_those_of_another_do_not() {
+    let words = |file: &str, changes: &[&str]| match detect(file, changes).unwrap().discovery {
+        Discovery::Derived { words, .. } | Discovery::TcpStore { words, .. } => words.name(),
         other => panic!("{other:?}"),
     };
     let other_rank =
         ["SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_GTIDS=0,1", "SLURM_SRUN_COMM_PORT=1"];
-    assert_eq!(token("srun-none", &[]), token("srun-none", &other_rank));
-    assert_ne!(token("srun-none", &[]), token("srun-none", &["SLURM_STEP_ID=1"]));
-    assert_eq!(token("torchrun", &[]), token("torchrun", &["RANK=0", "LOCAL_RANK=0"]));
-    assert_ne!(token("torchrun", &[]), token("torchrun", &["TORCHELASTIC_RESTART_COUNT=1"]));
+    assert_eq!(words("srun-none", &[]), words("srun-none", &other_rank));
+    assert_ne!(words("srun-none", &[]), words("srun-none", &["SLURM_STEP_ID=1"]));
+    assert_eq!(words("torchrun", &[]), words("torchrun", &["RANK=0", "LOCAL_RANK=0"]));
+    assert_ne!(words("torchrun", &[]), words("torchrun", &["TORCHELASTIC_RESTART_COUNT=1"]));
 }
