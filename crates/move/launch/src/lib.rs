@@ -32,6 +32,8 @@ mod wire;
 pub use error::{Error, Result};
 pub use group::Group;
 pub use job_rank::{Discovery, JobRank, Launcher};
+#[cfg(fuzzing)]
+pub use keyvalue::exchange;
 pub use process_group::ProcessGroup;
 pub use rendezvous::{Rendezvous, Settings};
 pub use start::{Invocation, Started};

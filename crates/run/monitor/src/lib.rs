@@ -29,6 +29,8 @@ pub use perfetto::Trace;
 pub use prometheus::{Snapshot, text as prometheus_text};
 pub use recording::{Recorder, Recording, RecordingError};
 pub use request::Hosts;
+#[cfg(fuzzing)]
+pub use request::{Request, judge};
 pub use serve::Server;
 pub use source::{FASTEST, Replay, SLOWEST, SPEEDS, Source};
 pub use stop::Stop;

@@ -199,6 +199,26 @@ impl Group {
 }
 
 impl Shared {
+    #[cfg(fuzzing)]
+    pub(super) fn alone(own: Control, peers: Vec<Option<Peer>>, cancel: Arc<Cancellation>, cross_memory: bool) -> Self {
+        let (size, cross_memory) = (peers.len(), AtomicBool::new(cross_memory));
+        let (cores, registry, attachable) = (Cores::Shared, Arc::default(), Mutex::new(None));
+        let preferred_core = None;
+        Shared {
+            rank: 0,
+            size,
+            cancel,
+            cores,
+            preferred_core,
+            own,
+            registry,
+            peers,
+            cross_memory,
+            attachable,
+            watch: None,
+        }
+    }
+
     pub(super) fn cancellation(&self) -> &Cancellation {
         &self.cancel
     }
