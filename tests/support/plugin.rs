@@ -148,9 +148,14 @@ impl Plugin {
     pub fn pair(&self) -> (Object, Object) {
         let (listener, handle) = self.listen();
         let pair = self.join(listener, &handle);
-        // SAFETY: a listener that is not used again.
-        let _ = unsafe { (self.table.close_listen.expect("closeListen"))(listener) };
+        self.close_listen(listener);
         pair
+    }
+
+    pub fn close_listen(&self, listener: Object) {
+        // SAFETY: a listener that is not used again.
+        let result = unsafe { (self.table.close_listen.expect("closeListen"))(listener) };
+        assert!(result.is_success());
     }
 
     /// One call of `isend`. The message must live until the request is done, or the connection closed.

@@ -38,6 +38,7 @@ mod stack;
 mod statement;
 mod statistics;
 mod table;
+pub mod text;
 mod topology;
 mod torch;
 mod tuning;

@@ -45,7 +45,8 @@ impl Connections {
     /// most devices has. Where a host has fewer, its lanes take these in turn.
     pub fn open(&mut self, net: Net, exchange: &mut dyn Exchange) -> Result<usize> {
         let listeners = (0..net.devices().len()).map(|device| net.listen(device)).collect::<Result<Vec<_>>>()?;
-        let mine: Vec<u8> = listeners.iter().flat_map(|listener| listener.handle().to_bytes()).collect();
+        let mine: Vec<u8> =
+            listeners.iter().flat_map(|listener| listener.handle().without_token().to_bytes()).collect();
         let handles = exchange
             .all_gather(&mine)?
             .iter()

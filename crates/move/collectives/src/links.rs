@@ -44,8 +44,13 @@ struct Link {
 enum End {
     Send(Box<dyn Sender>),
     Receive(Box<dyn Receiver>),
-    /// A peer that has not yet connected on a lane. Nobody waits for it: before it connects, it may itself be waiting for
-    /// what this rank has still to send to a third.
+    /// A connection to a peer that the peer has not let in yet, on a lane. Nobody waits for it: the peer may itself be waiting
+    /// for what this rank has still to send to a third.
+    Connecting {
+        peer: usize,
+        lane: usize,
+    },
+    /// A peer that has not yet connected on a lane; for the same reason, nobody waits for it.
     Awaited {
         peer: usize,
         lane: usize,
@@ -99,7 +104,7 @@ impl Link {
         let size = match &mut self.end {
             End::Send(sender) => sender.test(Number(last))?,
             End::Receive(receiver) => receiver.test(Number(last))?,
-            End::Awaited { .. } => None,
+            End::Connecting { .. } | End::Awaited { .. } => None,
         };
         if size.is_some() {
             self.done = last + 1;
@@ -140,8 +145,10 @@ impl<C: Connector> Links<C> {
         if let Some(index) = self.senders[slot] {
             return Ok(index);
         }
-        let index =
-            self.until(|links| Ok(links.connector.connect(peer, lane)?.map(|sender| links.add(End::Send(sender)))))?;
+        let index = match self.connector.connect(peer, lane)? {
+            Some(sender) => self.add(End::Send(sender)),
+            None => self.add(End::Connecting { peer, lane }),
+        };
         self.senders[slot] = Some(index);
         Ok(index)
     }
@@ -182,10 +189,13 @@ impl<C: Connector> Links<C> {
         let mut at = 0;
         while let Some(&index) = self.busy.get(at) {
             let link = &mut self.links[index as usize];
-            if let End::Awaited { peer, lane } = link.end
-                && let Some(receiver) = self.connector.accept(peer, lane)?
-            {
-                link.end = End::Receive(receiver);
+            let made = match link.end {
+                End::Connecting { peer, lane } => self.connector.connect(peer, lane)?.map(End::Send),
+                End::Awaited { peer, lane } => self.connector.accept(peer, lane)?.map(End::Receive),
+                _ => None,
+            };
+            if let Some(end) = made {
+                link.end = end;
             }
             if link.test(link.posted - 1)? {
                 link.busy = false;

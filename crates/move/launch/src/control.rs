@@ -1,8 +1,10 @@
 //! A rank's connection to the rendezvous server, and the thread that reads it and gives signs of life.
 
 use crate::describe;
+use crate::frames::Inbox;
 use crate::watch::Watch;
-use crate::wire::{self, Inbox, Key, RankInfo, ToRank, ToServer};
+use crate::wire::{self, Key, RankInfo, ToRank, ToServer};
+use busbw_model::text::clean_line;
 use busbw_transport::{Cancellation, Error, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
@@ -136,7 +138,8 @@ fn server_name(link: &Link, address: &str) -> String {
 }
 
 /// Reads what the server says and gives signs of life until the connection ends. `address` is the server's.
-pub(crate) fn run(link: &Link, mut inbox: Inbox, address: &str) {
+pub(crate) fn run(link: &Link, address: &str) {
+    let mut inbox = Inbox::new(wire::LONGEST_FRAME);
     let interval = Watch::beat_interval(link.timeout);
     let (mut heard, mut looked) = (Instant::now(), Instant::now());
     let mut next_beat = heard;
@@ -208,8 +211,9 @@ fn take_all(link: &Link, inbox: &mut Inbox, here: &mut Vec<RankInfo>) -> std::re
     while let Some(message) = inbox.message::<ToRank>()? {
         let mut arrived = link.arrived();
         match message {
-            ToRank::Welcome(_) | ToRank::Beat => continue,
+            ToRank::Beat => continue,
             ToRank::Table(table) => {
+                let table: Vec<RankInfo> = table.into_iter().map(RankInfo::cleaned).collect();
                 here.clone_from(&table);
                 arrived.table = Some(table);
             }
@@ -219,7 +223,7 @@ fn take_all(link: &Link, inbox: &mut Inbox, here: &mut Vec<RankInfo>) -> std::re
             ToRank::AllLeft => arrived.all_left = true,
             ToRank::Failed(reason) => {
                 drop(arrived);
-                link.fail(reason);
+                link.fail(clean_line(&reason).into());
                 continue;
             }
         }

@@ -27,7 +27,7 @@ pub fn frame<const LONGEST: usize>(message: &impl Serialize) -> Result<Vec<u8>> 
 /// # Errors
 /// The stream's; [`ErrorKind::InvalidData`] for what is no frame of at most `LONGEST` bytes.
 pub fn read<const LONGEST: usize, T: DeserializeOwned>(stream: &mut impl Read) -> Result<T> {
-    let mut inbox = Inbox::<LONGEST>::default();
+    let mut inbox = Inbox::new(LONGEST);
     let mut bytes = vec![0; LENGTH];
     loop {
         stream.read_exact(&mut bytes)?;
@@ -39,14 +39,24 @@ pub fn read<const LONGEST: usize, T: DeserializeOwned>(stream: &mut impl Read) -
     }
 }
 
-/// Bytes that arrived, to be taken out as frames of messages of at most `LONGEST` bytes.
-#[derive(Default)]
-pub struct Inbox<const LONGEST: usize> {
+/// Bytes that arrived, to be taken out as frames.
+pub struct Inbox {
     bytes: Vec<u8>,
     taken: usize,
+    longest: usize,
 }
 
-impl<const LONGEST: usize> Inbox<LONGEST> {
+impl Inbox {
+    /// For messages of at most `longest` bytes: one that says it is longer is refused when its length is there.
+    pub fn new(longest: usize) -> Self {
+        Inbox { bytes: Vec::new(), taken: 0, longest }
+    }
+
+    /// Takes longer messages, or shorter ones only, from now on.
+    pub fn set_longest(&mut self, longest: usize) {
+        self.longest = longest;
+    }
+
     pub fn push(&mut self, bytes: &[u8]) {
         if self.taken > 0 {
             self.bytes.drain(..self.taken);
@@ -55,18 +65,10 @@ impl<const LONGEST: usize> Inbox<LONGEST> {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The first `count` bytes, once that many are there.
-    pub fn take(&mut self, count: usize) -> Option<&[u8]> {
-        let end = self.taken.checked_add(count)?;
-        let bytes = self.bytes.get(self.taken..end)?;
-        self.taken = end;
-        Some(bytes)
-    }
-
     /// The next message, once it is whole. `Err` says what came that is none.
     pub fn message<T: DeserializeOwned>(&mut self) -> std::result::Result<Option<T>, String> {
         let Some((length, rest)) = self.begun() else { return Ok(None) };
-        if length > LONGEST {
+        if length > self.longest {
             return Err(format!("a frame of {length} bytes"));
         }
         let Some(frame) = rest.get(..length) else { return Ok(None) };
@@ -104,7 +106,7 @@ mod tests {
     fn frames_arrive_whole_however_they_are_cut() {
         let bytes: Vec<u8> = messages().iter().flat_map(|message| frame::<LONGEST>(message).unwrap()).collect();
         for cut in 0..bytes.len() {
-            let mut inbox = Inbox::<LONGEST>::default();
+            let mut inbox = Inbox::new(LONGEST);
             let mut seen = Vec::new();
             for piece in [&bytes[..cut], &bytes[cut..]] {
                 inbox.push(piece);
@@ -129,7 +131,7 @@ mod tests {
     #[test]
     fn what_is_no_frame_is_refused_on_either_side() {
         for bytes in [&[255, 255, 255, 255, 0][..], &[1, 0, 0, 0, 99], b"GET / HTTP/1.1\r\n\r\n"] {
-            let mut inbox = Inbox::<LONGEST>::default();
+            let mut inbox = Inbox::new(LONGEST);
             inbox.push(bytes);
             assert!(inbox.message::<Message>().is_err(), "{bytes:?}");
             assert_eq!(read::<LONGEST, Message>(&mut &bytes[..]).unwrap_err().kind(), ErrorKind::InvalidData);

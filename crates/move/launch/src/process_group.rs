@@ -2,11 +2,11 @@
 
 use crate::control::{self, Link};
 use crate::group::Group;
-use crate::wire::{Inbox, RankInfo, ToServer};
-use busbw_transport::{Cancellation, Error, Exchange, Result};
+use crate::rendezvous::Reached;
+use crate::wire::{RankInfo, ToServer};
+use busbw_transport::{Cancellation, Error, Exchange, Result, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -24,14 +24,13 @@ pub struct ProcessGroup {
     control: Option<JoinHandle<()>>,
     world: Group,
     ranks: Vec<RankInfo>,
+    token: Token,
 }
 
 impl ProcessGroup {
-    /// Joins over a connection that has shown the token; waits until every rank is there.
+    /// Joins over a connection that was let in; waits until every rank is there.
     pub(crate) fn start(
-        stream: TcpStream,
-        inbox: Inbox,
-        server: SocketAddr,
+        Reached { stream, address, token }: Reached,
         (rank, size): (usize, usize),
         (cancel, timeout): (Arc<Cancellation>, Duration),
     ) -> Result<Self> {
@@ -39,10 +38,10 @@ impl ProcessGroup {
         let shared = Arc::clone(&link);
         let control = std::thread::Builder::new()
             .name(format!("control {rank}"))
-            .spawn(move || control::run(&shared, inbox, &server.to_string()))
+            .spawn(move || control::run(&shared, &address.to_string()))
             .map_err(|e| Error::system("start the control thread", e))?;
         let world = Group::world(Arc::clone(&link), rank, size);
-        let mut group = ProcessGroup { link, control: Some(control), world, ranks: Vec::new() };
+        let mut group = ProcessGroup { link, control: Some(control), world, ranks: Vec::new(), token };
         group.ranks = group.link.wait(|arrived| arrived.table.take())?;
         Ok(group)
     }
@@ -50,6 +49,11 @@ impl ProcessGroup {
     /// Every rank of the job, by number.
     pub fn ranks(&self) -> &[RankInfo] {
         &self.ranks
+    }
+
+    /// The job's token, which connections between its ranks prove that they hold as well.
+    pub fn token(&self) -> Token {
+        self.token
     }
 
     /// Waits until every rank is here.

@@ -10,6 +10,7 @@
 #![warn(missing_docs)] // others build on this crate
 
 pub mod error;
+pub mod handshake;
 pub mod host;
 pub mod interfaces;
 pub mod shm;

@@ -7,6 +7,7 @@ use busbw_transport::{Receiver, Request, Sender};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 pub(crate) struct Listening(Listener);
 
@@ -18,8 +19,14 @@ impl Listening {
     /// The next connection, if there is one; strangers that were turned away are told in NCCL's log.
     pub fn accept(&mut self) -> Result<Option<Box<Connection>>> {
         let accepted = self.0.accept();
-        self.0.dropped().iter().for_each(|line| log::warn(line));
+        self.0.strangers().lines(Instant::now()).iter().for_each(|line| log::warn(line));
         Ok(accepted?.map(|(receiver, _)| Connection::receiving(receiver)))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.strangers().end().iter().for_each(|line| log::warn(line));
     }
 }
 

@@ -23,7 +23,7 @@ impl Context {
         Context { engine, config }
     }
 
-    /// Listens on a device, for who shows a token that nobody else has.
+    /// Listens on a device, for who holds a token that nobody else has.
     pub fn listen(&self, device: c_int) -> Result<(Listening, [u8; HANDLE_BYTES])> {
         const { assert!(Handle::SIZE <= HANDLE_BYTES) };
         let (device, _) = self.engine.device(device)?;

@@ -100,7 +100,7 @@ impl Engine {
         let mut attempt = match attempts.remove(&target) {
             Some(attempt) => attempt,
             None => {
-                // The random token is for listeners only: a connection sends the token of its handle.
+                // The random token is for listeners only: a connection holds the token of its handle.
                 let net = self.net.with(config.clone(), Token::random()?)?;
                 Attempt { connecting: net.connect(device, handle, 0)?, asked_for: Instant::now() }
             }

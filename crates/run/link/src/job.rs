@@ -1,7 +1,7 @@
 //! A whole run: starts the job or takes this process's place in it, and gives rank 0 the answer.
 
 use crate::agent::Agent;
-use crate::lead::{Lead, OPENING, Progress};
+use crate::lead::{GATHERED, Lead, PROTOCOL, Progress};
 use crate::plan::Plan;
 use crate::wire::{Connection, Introduction};
 use crate::{Error, Result, rdma};
@@ -10,9 +10,9 @@ use busbw_launch::start::cancel_on_signal;
 use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started, host};
 use busbw_model::LinkRun;
 use busbw_probe::Root;
+use busbw_transport::handshake::Connector;
 use busbw_transport::interfaces::{self, Interface};
 use busbw_transport::{Cancellation, Token};
-use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,9 +64,9 @@ fn take_part(
     };
     let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
     let rendezvous = Rendezvous::open(job_rank, variable, settings)?;
-    let token = rendezvous.token();
     let mut world = rendezvous.join(0, Arc::clone(&cancel))?;
-    let all = world.all_gather_values(&mine)?;
+    let token = world.token();
+    let all: Vec<Introduction> = world.all_gather_values(&mine)?.into_iter().map(Introduction::cleaned).collect();
     world.leave()?;
     let Some(rank_0) = all.first().and_then(|first| first.control) else {
         return Err(Error::Job("rank 0 did not say where it listens".into()));
@@ -81,7 +81,7 @@ fn take_part(
     std::thread::scope(|scope| {
         // Rank 0 is an end too and gets the same commands as the others. Its errors are those of its pairs.
         scope.spawn(move || connect(rank_0, token, 0, timeout).and_then(|connection| agent.follow(connection)));
-        let run = lead.gather(&listener, token, all).and_then(|peers| lead.run(peers));
+        let run = lead.gather(listener, token, all).and_then(|peers| lead.run(peers));
         if run.is_err() {
             cancel.trigger("the run has failed");
         }
@@ -113,9 +113,8 @@ fn connect(rank_0: SocketAddr, token: Token, rank: usize, timeout: Duration) -> 
         Error::system(format!("connect to rank 0 at {rank_0} (choose another interface with NCCL_SOCKET_IFNAME)"), e)
     };
     let mut stream = TcpStream::connect_timeout(&rank_0, timeout).map_err(doing)?;
-    let mut opening = Vec::with_capacity(OPENING);
-    opening.extend_from_slice(token.as_bytes());
-    opening.extend_from_slice(&(rank as u32).to_le_bytes());
-    stream.write_all(&opening).map_err(doing)?;
+    let connector = Connector::new(PROTOCOL, (rank as u32).to_le_bytes().to_vec(), move |_| Ok(token))?;
+    let told = || format!("be let in by rank 0 at {rank_0}");
+    connector.run(&mut stream, timeout.max(GATHERED)).map_err(|why| why.error(rank_0, told))?;
     Connection::new(stream, timeout).map_err(doing)
 }

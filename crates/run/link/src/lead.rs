@@ -8,19 +8,23 @@ use crate::rounds::rounds;
 use crate::wire::{Connection, Introduction};
 use crate::{Error, Result};
 use busbw_model::{Link, LinkEnd, LinkRun, LinkTransport};
+use busbw_transport::handshake::{Admitted, Arrival, Limits, Listener, Protocol};
 use busbw_transport::{Cancellation, Token};
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long a connection may take to say who it is.
-const SILENT_STRANGER: Duration = Duration::from_secs(2);
+/// How long a connection may take to prove that it is of this job. It keeps nobody waiting, and ranks come only once.
+const SILENT_STRANGER: Duration = Duration::from_secs(10);
+/// Connections that have proven nothing yet, beside one of each rank.
+const STRANGERS: usize = 64;
+/// How long the whole may take at least.
+pub(crate) const GATHERED: Duration = Duration::from_secs(10);
 /// How often links that stand out are measured again.
 const SECOND_LOOKS: usize = 2;
-/// What a rank says first: the job's token, then its rank in four bytes.
-pub(crate) const OPENING: usize = Token::SIZE + 4;
+/// The handshake, in which a rank says its number in four bytes. Ranks of different versions have not got so far.
+pub(crate) const PROTOCOL: Protocol = Protocol { magic: *b"busbwlnk", version: 1, payload: 4 };
 
 /// How far a run has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +46,11 @@ pub(crate) struct Lead<'a> {
 
 impl Lead<'_> {
     /// Waits for a connection of every rank.
-    pub fn gather(&self, listener: &TcpListener, token: Token, ranks: Vec<Introduction>) -> Result<Vec<Peer>> {
-        listener.set_nonblocking(true).map_err(|e| Error::system("wait for the other ranks", e))?;
-        let deadline = Instant::now() + self.plan.timeout.max(Duration::from_secs(10));
+    pub fn gather(&self, listener: TcpListener, token: Token, ranks: Vec<Introduction>) -> Result<Vec<Peer>> {
+        let limits =
+            Limits { most: ranks.len() + STRANGERS, patience: SILENT_STRANGER, undisturbed: SILENT_STRANGER / 10 };
+        let mut listener = Listener::new(listener, PROTOCOL, (token, Vec::new()), limits)?;
+        let deadline = Instant::now() + self.plan.timeout.max(GATHERED);
         let mut connections: Vec<Option<Connection>> = ranks.iter().map(|_| None).collect();
         while connections.iter().any(Option::is_none) {
             self.cancel.check()?;
@@ -57,30 +63,19 @@ impl Lead<'_> {
                     missing.join(", ")
                 )));
             }
-            let Ok((stream, _)) = listener.accept() else {
+            let Ok(Some(Arrival::Admitted(Admitted { stream, payload, .. }))) = listener.accept() else {
                 std::thread::sleep(LOOK_EVERY);
                 continue;
             };
-            // Connections without this job's token are dropped.
-            let Some((rank, connection)) = self.admit(stream, token) else { continue };
-            if let Some(awaited) = connections.get_mut(rank) {
+            let rank = payload.try_into().map_or(usize::MAX, |rank| u32::from_le_bytes(rank) as usize);
+            if let (Some(awaited), Ok(connection)) =
+                (connections.get_mut(rank), Connection::new(stream, self.plan.timeout))
+            {
                 *awaited = Some(connection);
             }
         }
         let peer = |(introduction, connection)| Peer::new(introduction, connection, Arc::clone(self.cancel));
         Ok(ranks.into_iter().zip(connections.into_iter().flatten()).map(peer).collect())
-    }
-
-    fn admit(&self, mut stream: TcpStream, token: Token) -> Option<(usize, Connection)> {
-        let mut opening = [0; OPENING];
-        stream.set_nonblocking(false).ok()?;
-        read_within(&mut stream, &mut opening, SILENT_STRANGER)?;
-        let (shown, rank) = opening.split_last_chunk::<4>()?;
-        if !token.matches(shown) {
-            return None;
-        }
-        let connection = Connection::new(stream, self.plan.timeout).ok()?;
-        Some((u32::from_le_bytes(*rank) as usize, connection))
     }
 
     pub fn run(&self, peers: Vec<Peer>) -> Result<LinkRun> {
@@ -147,20 +142,6 @@ impl Lead<'_> {
     }
 }
 
-/// Fills `room`, if that does not take longer than `time`: whoever drips byte by byte keeps nobody waiting.
-fn read_within(stream: &mut TcpStream, room: &mut [u8], time: Duration) -> Option<()> {
-    let (deadline, mut filled) = (Instant::now() + time, 0);
-    while filled < room.len() {
-        let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
-        stream.set_read_timeout(Some(left)).ok()?;
-        match stream.read(&mut room[filled..]).ok()? {
-            0 => return None,
-            count => filled += count,
-        }
-    }
-    Some(())
-}
-
 fn locked(peer: &Mutex<Peer>) -> MutexGuard<'_, Peer> {
     peer.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -207,35 +188,4 @@ fn end(transport: LinkTransport, peer: &Peer) -> LinkEnd {
         (LinkTransport::Rdma, Err(reason)) => ("none".to_string(), None, Some(format!("{host}: {reason}"))),
     };
     LinkEnd { host, nic, address: address.to_string(), rate_gbit_s, trouble }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::Write;
-
-    #[test]
-    fn an_opening_has_its_time_whole_or_in_drips() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let connect = || {
-            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            (near, listener.accept().unwrap().0)
-        };
-        let time = Duration::from_millis(200);
-        let (mut near, mut far) = connect();
-        near.write_all(&[7; 8]).unwrap();
-        let mut room = [0; 4];
-        assert_eq!((read_within(&mut far, &mut room, time), room), (Some(()), [7; 4]));
-        let (mut near, mut far) = connect();
-        let dripping = std::thread::spawn(move || {
-            while near.write_all(&[7]).is_ok() {
-                std::thread::sleep(time / 4);
-            }
-        });
-        let began = Instant::now();
-        assert_eq!(read_within(&mut far, &mut [0; 1000], time), None);
-        assert!(began.elapsed() < 100 * time, "{:?}", began.elapsed());
-        drop(far);
-        dripping.join().unwrap();
-    }
 }

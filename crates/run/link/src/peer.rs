@@ -1,6 +1,7 @@
 //! A rank, as rank 0 sees it: gets one command after the other, and counts as lost once it does not answer.
 
 use crate::wire::{Answer, Connection, Introduction, Lost, Order};
+use busbw_model::text::clean_line;
 use busbw_transport::Cancellation;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ impl Peer {
         let cancel = Arc::clone(&self.cancel);
         let answered = self.connection()?.receive(Some(Instant::now() + takes + GRACE), &cancel);
         match answered {
-            Ok(Answer::Failed(reason)) => Err(format!("{}: {reason}", self.introduction.host)),
+            Ok(Answer::Failed(reason)) => Err(format!("{}: {}", self.introduction.host, clean_line(&reason))),
             Ok(answer) => Ok(answer),
             Err(lost) => Err(self.lost(&lost)),
         }

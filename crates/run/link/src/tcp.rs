@@ -57,7 +57,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Listens on `interface`; connections have `flows` flows, and show `token`.
+    /// Listens on `interface`; connections have `flows` flows, and hold `token`.
     pub fn listen(interface: &Interface, flows: u32, token: Token, limit: Limit) -> Result<Self> {
         let threads = (1..=MOST_THREADS.min(flows)).rev().find(|threads| flows.is_multiple_of(*threads)).unwrap_or(1);
         let config = Config {
@@ -72,7 +72,7 @@ impl End {
     }
 
     pub fn handle(&self) -> Vec<u8> {
-        self.listener.handle().to_bytes().to_vec()
+        self.listener.handle().without_token().to_bytes().to_vec()
     }
 
     /// Does its part of a task: sends to the listener `to`, receives `from` whoever connects. The connection must be kept until

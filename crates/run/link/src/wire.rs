@@ -8,6 +8,7 @@ use crate::rdma::RdmaEnd;
 use crate::tcp::{Moved, Task};
 use busbw_launch::frames::{self, Inbox};
 use busbw_launch::silence;
+use busbw_model::text::clean_line;
 use busbw_transport::Cancellation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,15 @@ pub(crate) struct Introduction {
     pub rdma: Result<RdmaEnd, String>,
     /// Where rank 0 waits for the others; none on other ranks.
     pub control: Option<SocketAddr>,
+}
+
+impl Introduction {
+    /// With text that a terminal can be shown.
+    pub fn cleaned(self) -> Self {
+        let clean = |text: String| clean_line(&text).into_owned();
+        let rdma = self.rdma.map_err(clean);
+        Introduction { host: clean(self.host), interface: clean(self.interface), rdma, ..self }
+    }
 }
 
 /// What rank 0 has a rank do. Each is answered by one [`Answer`].
@@ -82,7 +92,7 @@ pub(crate) enum Lost {
 /// One end of the connection between rank 0 and a rank.
 pub(crate) struct Connection {
     stream: TcpStream,
-    received: Inbox<LONGEST_FRAME>,
+    received: Inbox,
     timeout: Duration,
 }
 
@@ -93,7 +103,7 @@ impl Connection {
         stream.set_read_timeout(Some(LOOK_EVERY))?;
         stream.set_write_timeout(Some(timeout))?;
         silence::notice(&stream, timeout)?;
-        Ok(Connection { stream, received: Inbox::default(), timeout })
+        Ok(Connection { stream, received: Inbox::new(LONGEST_FRAME), timeout })
     }
 
     pub fn send(&mut self, message: &impl Serialize) -> Result<(), Lost> {

@@ -1,9 +1,7 @@
 //! Laying out text: making log text harmless, wrapping, clipping, measuring. Widths are terminal columns.
 
 use std::borrow::Cow;
-use std::iter::Peekable;
 use std::ops::Range;
-use std::str::Chars;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// What a cut text ends or begins with.
@@ -13,40 +11,26 @@ const TAB: usize = 8;
 /// The longest text in backquotes that wrapping keeps whole, in bytes. A stray backquote must not swallow a paragraph.
 const MAX_CODE: usize = 400;
 
-/// The text without what could steer a terminal: escape sequences are dropped, other control characters and those that
-/// reorder text are shown as a sign, tabs become spaces. Line feeds stay.
+/// The text without what could steer a terminal ([`busbw_model::text::clean`]), and with spaces for tabs.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if text.chars().all(|c| c == '\n' || is_harmless(c)) {
-        return Cow::Borrowed(text);
+    match busbw_model::text::clean(text) {
+        text if text.contains('\t') => Cow::Owned(without_tabs(&text)),
+        text => text,
     }
-    let mut out = String::with_capacity(text.len());
+}
+
+fn without_tabs(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + TAB);
     let mut column = 0;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let shown = match c {
-            '\x1b' => {
-                skip_escape(&mut chars);
-                continue;
-            }
-            '\u{9b}' => {
-                skip_control_sequence(&mut chars);
-                continue;
-            }
-            '\r' => continue,
-            '\t' => {
-                let spaces = TAB - column % TAB;
-                out.extend(std::iter::repeat_n(' ', spaces));
-                column += spaces;
-                continue;
-            }
-            c if c == '\n' || is_harmless(c) => c,
-            '\x7f' => '␡',
-            c => char::from_u32(0x2400 + u32::from(c)).filter(|_| c < ' ').unwrap_or(char::REPLACEMENT_CHARACTER),
-        };
-        column = if shown == '\n' { 0 } else { column + shown.width().unwrap_or(0) };
-        out.push(shown);
+    for c in text.chars() {
+        let width = if c == '\t' { TAB - column % TAB } else { c.width().unwrap_or(0) };
+        match c {
+            '\t' => out.extend(std::iter::repeat_n(' ', width)),
+            c => out.push(c),
+        }
+        column = if c == '\n' { 0 } else { column + width };
     }
-    Cow::Owned(out)
+    out
 }
 
 /// [`clean`], on one line.
@@ -54,52 +38,6 @@ pub(crate) fn clean_line(text: &str) -> Cow<'_, str> {
     match clean(text) {
         text if text.contains('\n') => Cow::Owned(text.replace('\n', " ")),
         text => text,
-    }
-}
-
-/// Neither a control character nor one that reorders the text after it (Unicode's bidirectional controls).
-fn is_harmless(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Skips the rest of an escape sequence after ESC (ECMA-48, section 5.3 to 5.6).
-fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
-    match chars.peek() {
-        Some('[') => {
-            chars.next();
-            skip_control_sequence(chars);
-        }
-        Some(']' | 'P' | 'X' | '^' | '_') => {
-            chars.next();
-            skip_control_string(chars);
-        }
-        _ => {
-            while chars.next_if(|c| matches!(c, ' '..='/')).is_some() {}
-            chars.next_if(|c| matches!(c, '0'..='~'));
-        }
-    }
-}
-
-/// Skips parameters, intermediates and the final character of a control sequence (`31m`, `2J`).
-fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
-    while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
-    chars.next_if(|c| matches!(c, '@'..='~'));
-}
-
-/// Skips a control string (a window title, a link) up to its end; one without an end hides nothing.
-fn skip_control_string(chars: &mut Peekable<Chars<'_>>) {
-    let mut ahead = chars.clone();
-    while let Some(c) = ahead.next() {
-        let ends = match c {
-            '\x07' | '\u{9c}' => true,
-            '\x1b' => ahead.next_if_eq(&'\\').is_some(),
-            _ => false,
-        };
-        if ends {
-            *chars = ahead;
-            return;
-        }
     }
 }
 
@@ -267,27 +205,10 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn escape_sequences_and_control_characters_lose_their_power() {
-        let cases = [
-            ("plain", "plain"),
-            ("\x1b[31mred\x1b[0m", "red"),
-            ("\x1b[38;5;196mred", "red"),
-            ("\u{9b}2Jgone", "gone"),
-            ("\x1b]0;title\x07text", "text"),
-            ("\x1b]8;;http://x\x1b\\link", "link"),
-            ("\x1b]0;no end, so nothing is hidden", "0;no end, so nothing is hidden"),
-            ("\x1b(Bcharset", "charset"),
-            ("\x1b", ""),
-            ("bell\x07", "bell␇"),
-            ("del\x7f", "del␡"),
-            ("a\tb", "a       b"),
-            ("12345678\tb", "12345678        b"),
-            ("progress\rdone", "progressdone"),
-            ("rtl\u{202e}gnp", "rtl�gnp"),
-            ("alm\u{61c}gnp", "alm�gnp"),
-            ("next\u{85}line", "next�line"),
-        ];
-        for (text, cleaned) in cases {
+    fn tabs_become_spaces() {
+        for (text, cleaned) in
+            [("a\tb", "a       b"), ("12345678\tb", "12345678        b"), ("\x1b[1m漢\tb", "漢      b")]
+        {
             assert_eq!(clean(text), cleaned, "{text:?}");
         }
     }

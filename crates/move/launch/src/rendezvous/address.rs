@@ -1,5 +1,6 @@
 //! Where rank 0 listens, and how the others come to know: by an agreed address, a key-value store, or derived ports.
 
+use super::TokenFrom;
 use crate::job_rank::{Discovery, JobRank};
 use crate::{Error, Result, derive, host, keyvalue};
 use busbw_transport::Token;
@@ -9,7 +10,9 @@ use std::time::Instant;
 
 /// What a process needs to reach rank 0.
 pub(super) struct Found {
-    pub token: Token,
+    pub token: TokenFrom,
+    /// What rank 0 tells everyone who connects, by which those who do not know the token may find it.
+    pub offer: Vec<u8>,
     /// Addresses to try, in turn.
     pub addresses: Vec<SocketAddr>,
     /// In rank 0's process.
@@ -19,7 +22,11 @@ pub(super) struct Found {
 impl Found {
     fn listening(listener: TcpListener, token: Token) -> Result<Found> {
         let address = listener.local_addr().map_err(|e| Error::system("listen for the other ranks", e))?;
-        Ok(Found { token, addresses: vec![address], listener: Some(listener) })
+        Ok(Found { listener: Some(listener), ..Found::elsewhere(token, vec![address]) })
+    }
+
+    fn elsewhere(token: Token, addresses: Vec<SocketAddr>) -> Found {
+        Found { token: TokenFrom::Here(token), offer: Vec::new(), addresses, listener: None }
     }
 }
 
@@ -60,7 +67,7 @@ fn fixed(rank: usize, address: &str, token: Token, listener: Option<i32>) -> Res
     let addresses = host::resolve(name, port)
         .ok_or_else(|| wrong("names a host that does not resolve here: correct the name, or give rank 0's address"))?;
     if rank != 0 {
-        return Ok(Found { token, addresses, listener: None });
+        return Ok(Found::elsewhere(token, addresses));
     }
     if let Some(fd) = listener {
         return Found::listening(inherited(fd)?, token);
@@ -109,8 +116,9 @@ fn published(job_rank: &JobRank, discovery: &Discovery, bind: Option<IpAddr>, de
     if job_rank.rank == 0 {
         let ip = own_address(job_rank, bind)?;
         let listener = TcpListener::bind((ip, 0)).map_err(|e| Error::system(format!("listen on {ip}"), e))?;
-        let found = Found::listening(listener, Token::random()?)?;
-        keyvalue::share(discovery, 0, Some(&format!("{}/{}", found.addresses[0], found.token)), deadline)?;
+        let token = Token::random()?;
+        let found = Found::listening(listener, token)?;
+        keyvalue::share(discovery, 0, Some(&format!("{}/{token}", found.addresses[0])), deadline)?;
         return Ok(found);
     }
     let text = keyvalue::share(discovery, job_rank.rank, None, deadline)?;
@@ -118,7 +126,7 @@ fn published(job_rank: &JobRank, discovery: &Discovery, bind: Option<IpAddr>, de
     let (address, token): (SocketAddr, Token) = parts.ok_or_else(|| {
         Error::Join(format!("rank 0 published {text:?}, no address: start the same busbw on every rank"))
     })?;
-    Ok(Found { token, addresses: vec![address], listener: None })
+    Ok(Found::elsewhere(token, vec![address]))
 }
 
 fn derived(job_rank: &JobRank, bind: Option<IpAddr>, name: &str, token: Token) -> Result<Found> {
@@ -126,7 +134,7 @@ fn derived(job_rank: &JobRank, bind: Option<IpAddr>, name: &str, token: Token) -
     let (ips, same_everywhere) = addresses_of(job_rank, name)?;
     if job_rank.rank != 0 {
         let addresses = ports.iter().flat_map(|&port| ips.iter().map(move |&ip| SocketAddr::new(ip, port))).collect();
-        return Ok(Found { token, addresses, listener: None });
+        return Ok(Found::elsewhere(token, addresses));
     }
     // A host often resolves its own name to the loopback, by which the others cannot come.
     let only_loopback = ips.iter().all(IpAddr::is_loopback) && !job_rank.one_host() && !same_everywhere;

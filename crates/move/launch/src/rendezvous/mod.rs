@@ -5,10 +5,12 @@ mod address;
 use crate::Lookup;
 use crate::job_rank::JobRank;
 use crate::server::{Log, Plan, Server};
-use crate::wire::{self, Hello, Inbox, RankInfo, ToRank, ToServer};
+use crate::wire::{self, Hello, RankInfo, ToServer};
 use crate::{Error, ProcessGroup, Result, describe, host, silence};
+use busbw_model::text::clean_line;
+use busbw_transport::handshake::{Connector, Failure};
 use busbw_transport::{Cancellation, Token};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,11 +53,28 @@ impl Default for Settings {
     }
 }
 
+/// Where a process has the job's token from.
+#[derive(Clone)]
+pub(crate) enum TokenFrom {
+    /// It knows the token.
+    Here(Token),
+    /// Rank 0 offers it to all who connect, in a form that only this user can read.
+    #[allow(dead_code, reason = "for credentials of munge")]
+    Offer(fn(&[u8]) -> busbw_transport::Result<Token>),
+}
+
+/// A connection to rank 0, whose ends have proven to each other that they hold the token.
+pub(crate) struct Reached {
+    pub stream: TcpStream,
+    pub address: SocketAddr,
+    pub token: Token,
+}
+
 /// Where this job's ranks meet. In rank 0's process it runs the server, until it is dropped.
 pub struct Rendezvous {
     job_rank: JobRank,
     settings: Settings,
-    token: Token,
+    token: TokenFrom,
     addresses: Vec<SocketAddr>,
     info: RankInfo,
     server: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
@@ -88,8 +107,8 @@ impl Rendezvous {
             server: None,
             settings,
         };
-        if let Some(listener) = found.listener {
-            rendezvous.server = Some(rendezvous.serve(listener)?);
+        if let (Some(listener), TokenFrom::Here(token)) = (found.listener, &rendezvous.token) {
+            rendezvous.server = Some(rendezvous.serve(listener, *token, found.offer)?);
         }
         Ok(rendezvous)
     }
@@ -108,11 +127,6 @@ impl Rendezvous {
         self.settings.ranks_per_process
     }
 
-    /// The job's token, which connections between its ranks show as well.
-    pub fn token(&self) -> Token {
-        self.token
-    }
-
     /// Joins as this process's rank-thread number `thread`, and waits until every rank of the job is there.
     /// `cancel` is triggered when another rank dies, falls silent or fails.
     ///
@@ -124,49 +138,51 @@ impl Rendezvous {
             return Err(Error::Usage(format!("this process has {ranks} ranks, and no number {thread}")));
         }
         let rank = self.first_rank() + thread;
-        let (stream, inbox, address) = self.connect(rank)?;
+        let reached = self.connect(rank)?;
+        let (mut stream, address) = (&reached.stream, reached.address);
         let system = |error| Error::system(format!("talk to rank 0 at {address}"), error);
         // Writing must not hang for ever on a host that is gone.
         stream.set_write_timeout(Some(self.settings.timeout)).map_err(system)?;
         stream.set_read_timeout(None).map_err(system)?;
         let hello = Hello { rank: rank as u32, size: self.size() as u32, info: self.info.clone() };
         let hello = wire::frame(&ToServer::Hello(hello)).map_err(system)?;
-        (&stream).write_all(&hello).map_err(system)?;
-        let world = ProcessGroup::start(stream, inbox, address, (rank, self.size()), (cancel, self.settings.timeout));
+        stream.write_all(&hello).map_err(system)?;
+        let world = ProcessGroup::start(reached, (rank, self.size()), (cancel, self.settings.timeout));
         world.map_err(|error| Error::Job(error.to_string()))
     }
 
-    fn serve(&self, listener: TcpListener) -> Result<(Arc<AtomicBool>, JoinHandle<()>)> {
-        let listen = |error| Error::system("listen for the other ranks", error);
-        listener.set_nonblocking(true).map_err(listen)?;
+    fn serve(&self, listener: TcpListener, token: Token, offer: Vec<u8>) -> Result<(Arc<AtomicBool>, JoinHandle<()>)> {
         let stop = Arc::new(AtomicBool::new(false));
         let log: Log = Arc::clone(&self.settings.log);
         let plan = Plan {
-            token: self.token,
+            token,
+            offer,
             size: self.size(),
-            flags: self.settings.flags.clone(),
+            flags: clean_line(&self.settings.flags).into(),
             timeout: self.settings.timeout,
             log,
             stop: Arc::clone(&stop),
         };
+        let server = Server::new(plan, listener)?;
         let thread = std::thread::Builder::new().name("rendezvous".into());
-        let thread = thread.spawn(move || Server::new(plan, listener).run()).map_err(listen)?;
+        let thread = thread.spawn(move || server.run()).map_err(|e| Error::system("listen for the other ranks", e))?;
         Ok((stop, thread))
     }
 
-    /// Tries the addresses in turn until one answers to the token.
-    fn connect(&self, rank: usize) -> Result<(TcpStream, Inbox, SocketAddr)> {
+    /// Tries the addresses in turn until one proves that it holds the token.
+    fn connect(&self, rank: usize) -> Result<Reached> {
         let deadline = Instant::now() + self.settings.timeout;
         let mut refused: Option<(Instant, SocketAddr)> = None;
         let mut last = String::from("nobody listens");
         loop {
             for &address in &self.addresses {
                 match self.try_connect(address, deadline) {
-                    Ok((stream, inbox)) => return Ok((stream, inbox, address)),
-                    Err(NotConnected::Refused) => {
+                    Ok((stream, token)) => return Ok(Reached { stream, address, token }),
+                    Err(why) if is_refusal(&why) => {
                         refused.get_or_insert((Instant::now(), address));
+                        last = why.to_string();
                     }
-                    Err(NotConnected::Failed(error)) => last = error.to_string(),
+                    Err(why) => last = why.to_string(),
                 }
             }
             // Several addresses are candidates, of which others may belong to other programs.
@@ -174,8 +190,8 @@ impl Rendezvous {
                 && since.elapsed() > REFUSED_LONG_ENOUGH
             {
                 return Err(Error::Join(format!(
-                    "what listens at {address} does not know this job's token, or is another version of busbw: another job \
-                     holds that port, or BUSBW_TOKEN differs between the ranks"
+                    "what listens at {address} does not know this job's token, or is another version of busbw ({last}): another \
+                     job holds that port, or BUSBW_TOKEN differs between the ranks, or busbw is not the same on every host"
                 )));
             }
             if Instant::now() >= deadline {
@@ -194,43 +210,26 @@ impl Rendezvous {
         ))
     }
 
-    fn try_connect(
-        &self,
-        address: SocketAddr,
-        deadline: Instant,
-    ) -> std::result::Result<(TcpStream, Inbox), NotConnected> {
+    fn try_connect(&self, address: SocketAddr, deadline: Instant) -> std::result::Result<(TcpStream, Token), Failure> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
         let patience = if self.addresses.len() > 1 { left.min(PATIENCE_OF_ONE) } else { left };
         let mut stream =
-            TcpStream::connect_timeout(&address, patience.min(PATIENCE_OF_ONE)).map_err(NotConnected::Failed)?;
-        silence::notice(&stream, self.settings.timeout).map_err(NotConnected::Failed)?;
-        stream.set_write_timeout(Some(patience)).map_err(NotConnected::Failed)?;
-        stream.write_all(&wire::opening(&self.token)).map_err(NotConnected::Failed)?;
-        let end = Instant::now() + patience;
-        let mut inbox = Inbox::default();
-        let mut bytes = [0; 4096];
-        loop {
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            stream.set_read_timeout(Some(left)).map_err(NotConnected::Failed)?;
-            match stream.read(&mut bytes) {
-                Ok(0) => return Err(NotConnected::Refused),
-                Ok(count) => inbox.push(&bytes[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Err(NotConnected::Refused),
-                Err(error) => return Err(NotConnected::Failed(error)),
-            }
-            match inbox.message::<ToRank>() {
-                Ok(None) => {}
-                Ok(Some(ToRank::Welcome(shown))) if self.token.matches(&shown) => return Ok((stream, inbox)),
-                Ok(Some(_)) | Err(_) => return Err(NotConnected::Refused),
-            }
-        }
+            TcpStream::connect_timeout(&address, patience.min(PATIENCE_OF_ONE)).map_err(Failure::System)?;
+        silence::notice(&stream, self.settings.timeout).map_err(Failure::System)?;
+        stream.set_write_timeout(Some(patience)).map_err(Failure::System)?;
+        let token = self.token.clone();
+        let connector = Connector::new(wire::PROTOCOL, Vec::new(), move |offer| match token {
+            TokenFrom::Here(token) => Ok(token),
+            TokenFrom::Offer(read) => read(offer),
+        });
+        let token = connector.map_err(Failure::Offer)?.run(&mut stream, patience)?;
+        Ok((stream, token))
     }
 }
 
-/// Why an address did not let us in.
-enum NotConnected {
-    Refused,
-    Failed(std::io::Error),
+/// Whether something listens that is not this job's rank 0, or does not take this process for one of its ranks.
+fn is_refusal(why: &Failure) -> bool {
+    !matches!(why, Failure::System(_) | Failure::Silent)
 }
 
 impl Drop for Rendezvous {

@@ -1,7 +1,8 @@
 //! One connection of the rendezvous server: never blocks, keeps what is to be sent.
 
+use crate::frames::Inbox;
 use crate::silence;
-use crate::wire::{self, Inbox};
+use crate::wire;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -16,8 +17,6 @@ pub(super) enum Ended {
     Closed,
     /// Nothing gets through any more.
     Unreachable,
-    /// By us: it showed no token.
-    Stranger,
 }
 
 pub(super) struct Connection {
@@ -25,8 +24,6 @@ pub(super) struct Connection {
     pub peer: SocketAddr,
     pub since: Instant,
     pub inbox: Inbox,
-    /// Showed the token.
-    pub opened: bool,
     pub rank: Option<usize>,
     pub ended: Option<Ended>,
     out: VecDeque<Arc<Vec<u8>>>,
@@ -35,20 +32,9 @@ pub(super) struct Connection {
 
 impl Connection {
     pub fn new(stream: TcpStream, peer: SocketAddr, now: Instant, timeout: Duration) -> std::io::Result<Self> {
-        stream.set_nonblocking(true)?;
         silence::notice(&stream, timeout)?;
-        let inbox = Inbox::default();
-        Ok(Connection {
-            stream,
-            peer,
-            since: now,
-            inbox,
-            opened: false,
-            rank: None,
-            ended: None,
-            out: VecDeque::new(),
-            sent: 0,
-        })
+        let inbox = Inbox::new(wire::LONGEST_HELLO);
+        Ok(Connection { stream, peer, since: now, inbox, rank: None, ended: None, out: VecDeque::new(), sent: 0 })
     }
 
     pub fn pull(&mut self) {
@@ -60,8 +46,8 @@ impl Connection {
                 Ok(count) => self.inbox.push(&bytes[..count]),
                 Err(error) => return self.meet(&error),
             }
-            // Before the token is checked, accept no more bytes than the opening has.
-            if !self.opened {
+            // One that has not said which rank it is gets no memory but for its hello.
+            if self.rank.is_none() {
                 return;
             }
         }

@@ -5,8 +5,10 @@ mod steps;
 
 use crate::describe;
 use crate::watch::{Blame, Watch};
-use crate::wire::{self, Hello, Opening, RankInfo, ToRank, ToServer};
+use crate::wire::{self, Hello, RankInfo, ToRank, ToServer};
+use busbw_model::text::clean_line;
 use busbw_transport::Token;
+use busbw_transport::handshake::{Arrival, Limits, Listener};
 use connection::{Connection, Ended};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::TcpListener;
@@ -16,8 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use steps::Steps;
 
-/// A connection that shows no token by then is dropped.
+/// A connection that has not proven that it holds the token by then is dropped, and so is one that then does not say for so
+/// long which rank it is.
 const SILENT_STRANGER: Duration = Duration::from_secs(2);
+/// Connections that have proven nothing yet, beside one of each rank. A rank that has to make way for them comes again.
+const STRANGERS: usize = 64;
 /// A rank's own report waits this long for a better cause: the death of the rank that it met first.
 const GRACE: Duration = Duration::from_millis(250);
 /// How long the server stays to tell ranks that are late, or slow to read, how it ended.
@@ -29,6 +34,8 @@ pub(crate) type Log = Arc<dyn Fn(&str) + Send + Sync>;
 /// What the server must know before anyone comes.
 pub(crate) struct Plan {
     pub token: Token,
+    /// Told to everyone who connects: it may help the job's ranks to find the token.
+    pub offer: Vec<u8>,
     pub size: usize,
     pub flags: String,
     pub timeout: Duration,
@@ -53,7 +60,7 @@ struct End {
 
 pub(crate) struct Server {
     plan: Plan,
-    listener: TcpListener,
+    listener: Listener,
     connections: Vec<Connection>,
     joined: Vec<Option<Joined>>,
     /// Ranks that have arrived, be they admitted or refused.
@@ -68,10 +75,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server for `listener`, which must not block.
-    pub fn new(plan: Plan, listener: TcpListener) -> Self {
+    /// A server for `listener`.
+    pub fn new(mut plan: Plan, listener: TcpListener) -> crate::Result<Self> {
         let now = Instant::now();
-        Server {
+        let most = plan.size + STRANGERS;
+        let limits = Limits { most, patience: SILENT_STRANGER, undisturbed: Duration::ZERO };
+        let known = (plan.token, std::mem::take(&mut plan.offer));
+        let listener = Listener::new(listener, wire::PROTOCOL, known, limits)?;
+        Ok(Server {
             connections: Vec::new(),
             joined: (0..plan.size).map(|_| None).collect(),
             came: vec![false; plan.size],
@@ -83,7 +94,7 @@ impl Server {
             end: None,
             plan,
             listener,
-        }
+        })
     }
 
     /// Serves until everyone has left or been told why the job failed.
@@ -93,10 +104,13 @@ impl Server {
                 self.fail(format!("rank 0's rendezvous server failed: {error}"));
             }
         }
+        let last = self.listener.strangers().end();
+        self.tell(last);
     }
 
     fn poll_once(&mut self) -> nix::Result<()> {
-        let mut waited: Vec<PollFd> = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        let mut waited: Vec<PollFd> = self.listener.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let strangers = waited.len();
         waited.extend(self.connections.iter().map(|c| {
             let out = if c.has_output() { PollFlags::POLLOUT } else { PollFlags::empty() };
             PollFd::new(c.stream.as_fd(), PollFlags::POLLIN | out)
@@ -109,13 +123,11 @@ impl Server {
         let ready = |fd: &PollFd| fd.revents().is_some_and(|events| !events.is_empty());
         let ready: Vec<bool> = waited.iter().map(ready).collect();
         let now = Instant::now();
-        for (connection, _) in self.connections.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+        for (connection, _) in self.connections.iter_mut().zip(&ready[strangers..]).filter(|(_, ready)| **ready) {
             connection.pull();
         }
         // New connections are appended, so the positions in `ready` stay valid until then.
-        if ready[0] {
-            self.accept(now);
-        }
+        self.accept(now);
         for at in 0..self.connections.len() {
             self.hear(at, now);
         }
@@ -127,20 +139,30 @@ impl Server {
     }
 
     fn accept(&mut self, now: Instant) {
-        while let Ok((stream, peer)) = self.listener.accept() {
-            match Connection::new(stream, peer, now, self.plan.timeout) {
-                Ok(connection) => self.connections.push(connection),
-                Err(error) => (self.plan.log)(&format!("busbw: dropped a connection from {peer}: {error}")),
+        while let Ok(Some(arrival)) = self.listener.accept() {
+            match arrival {
+                Arrival::Admitted(new) => match Connection::new(new.stream, new.from, now, self.plan.timeout) {
+                    Ok(connection) => self.connections.push(connection),
+                    Err(error) => self.listener.strangers().note(new.from, &error),
+                },
+                Arrival::Version { from, version } => self.fail(format!(
+                    "a rank at {from} runs busbw with rendezvous version {version}, rank 0 has version {}: install the same \
+                     busbw on every host",
+                    wire::PROTOCOL.version
+                )),
             }
         }
+        let lines = self.listener.strangers().lines(now);
+        self.tell(lines);
+    }
+
+    fn tell(&self, lines: impl IntoIterator<Item = String>) {
+        lines.into_iter().for_each(|line| (self.plan.log)(&format!("busbw: {line}")));
     }
 
     /// Takes what one connection has said.
     fn hear(&mut self, at: usize, now: Instant) {
         if self.connections[at].ended.is_some() && self.connections[at].rank.is_none() {
-            return;
-        }
-        if !self.connections[at].opened && !self.open(at) {
             return;
         }
         loop {
@@ -159,32 +181,10 @@ impl Server {
         }
     }
 
-    /// Looks at the opening; whether frames may follow.
-    fn open(&mut self, at: usize) -> bool {
-        let connection = &mut self.connections[at];
-        let Some(bytes) = connection.inbox.take(wire::OPENING) else { return false };
-        match wire::judge_opening(bytes, &self.plan.token) {
-            Opening::Stranger => connection.ended = Some(Ended::Stranger),
-            Opening::Ours => {
-                connection.opened = true;
-                connection.send(&ToRank::Welcome(*self.plan.token.as_bytes()));
-            }
-            Opening::Version(other) => {
-                connection.ended = Some(Ended::Closed);
-                let (peer, ours) = (connection.peer, wire::VERSION);
-                self.fail(format!(
-                    "a rank at {peer} runs busbw with rendezvous version {other}, rank 0 has version {ours}: \
-                     install the same busbw on every host"
-                ));
-            }
-        }
-        self.connections[at].opened
-    }
-
     fn admit(&mut self, at: usize, hello: Hello, now: Instant) {
         let (rank, size) = (hello.rank as usize, hello.size as usize);
-        let mut info = hello.info;
-        info.address = self.connections[at].peer.ip();
+        let info = RankInfo { address: self.connections[at].peer.ip(), ..hello.info.cleaned() };
+        self.connections[at].inbox.set_longest(wire::LONGEST_FRAME);
         if let Some(came) = self.came.get_mut(rank) {
             *came = true;
         }
@@ -253,7 +253,7 @@ impl Server {
                 if let Some(joined) = &mut self.joined[rank] {
                     joined.failed = true;
                 }
-                self.report.get_or_insert((now, rank, format!("{who}: {reason}")));
+                self.report.get_or_insert((now, rank, format!("{who}: {}", clean_line(&reason))));
             }
             ToServer::Goodbye => self.goodbye(rank, now),
         }
@@ -283,17 +283,15 @@ impl Server {
     fn remove_ended(&mut self, now: Instant) {
         for at in (0..self.connections.len()).rev() {
             let connection = &self.connections[at];
-            let silent = !connection.opened && now.duration_since(connection.since) > SILENT_STRANGER;
-            let ended = if silent { Some(Ended::Stranger) } else { connection.ended };
-            let Some(ended) = ended else { continue };
-            let connection = self.connections.swap_remove(at);
-            match (connection.rank, ended) {
-                (None, _) if !connection.opened => (self.plan.log)(&format!(
-                    "busbw: dropped a connection from {}: it showed no token of this job",
-                    connection.peer
-                )),
-                (None, _) => {}
-                (Some(rank), ended) => self.rank_ended(rank, ended),
+            let (rank, age) = (connection.rank, now.duration_since(connection.since));
+            // Once the job has ended, a rank that came too late still has to read how.
+            let silent = rank.is_none() && self.end.is_none() && age > SILENT_STRANGER;
+            let Some(ended) = connection.ended.or(silent.then_some(Ended::Closed)) else { continue };
+            let peer = self.connections.swap_remove(at).peer;
+            match rank {
+                Some(rank) => self.rank_ended(rank, ended),
+                None if self.end.is_none() => self.listener.strangers().note(peer, &"it did not say which rank it is"),
+                None => {}
             }
         }
     }
@@ -306,7 +304,7 @@ impl Server {
         let who = describe::rank(rank, Some(&joined.info));
         self.fail(match ended {
             Ended::Unreachable => describe::silent(&[who], self.plan.timeout),
-            Ended::Closed | Ended::Stranger => describe::ended(&who),
+            Ended::Closed => describe::ended(&who),
         });
     }
 
@@ -402,8 +400,8 @@ impl Server {
             return;
         }
         let why = ToRank::Failed(reason);
-        // Also to connections that showed the token but have not sent their rank yet.
-        for connection in self.connections.iter_mut().filter(|connection| connection.opened) {
+        // Also to connections that have not sent their rank yet.
+        for connection in &mut self.connections {
             connection.send(&why);
             connection.push();
         }

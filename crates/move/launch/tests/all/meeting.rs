@@ -1,6 +1,7 @@
 //! Meetings whose ranks are threads of this process: what they agree on, and how each kind of fault ends them.
 
 use busbw_launch::{Discovery, JobRank, Launcher, ProcessGroup, Rendezvous, Settings};
+use busbw_transport::handshake::{Connector, Failure, Protocol};
 use busbw_transport::{Cancellation, Exchange, Token};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -145,8 +146,9 @@ fn strangers_are_dropped_and_logged_and_delay_nobody() {
     let silent = TcpStream::connect(job.address).unwrap();
     let mut talker = TcpStream::connect(job.address).unwrap();
     talker.write_all(b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n").unwrap();
-    let mut other = TcpStream::connect(job.address).unwrap();
-    other.write_all(&[b"busbwjob\x02\x00".as_slice(), Token::random().unwrap().as_bytes()].concat()).unwrap();
+    let other = TcpStream::connect(job.address).unwrap();
+    let mut guess = other.try_clone().unwrap();
+    let guess = std::thread::spawn(move || shake_hands(&mut guess, Token::random().unwrap()).unwrap_err());
     drop(TcpStream::connect(job.address).unwrap());
     let results = job.run(0..3, move |mut world| {
         world.barrier().unwrap();
@@ -163,12 +165,20 @@ fn strangers_are_dropped_and_logged_and_delay_nobody() {
         world.leave().unwrap();
     });
     assert!(results.iter().all(Result::is_ok), "{results:?}");
-    let lines = job.lines.lock().unwrap();
-    assert_eq!(lines.len(), 4, "{lines:?}");
-    for line in lines.iter() {
-        assert!(line.starts_with("busbw: dropped a connection from 127.0.0.1:"), "{line}");
-        assert!(line.ends_with(": it showed no token of this job"), "{line}");
+    assert!(matches!(guess.join().unwrap(), Failure::Closed));
+    let lines = job.lines.lock().unwrap().join("\n");
+    for why in ["it speaks another protocol", "it closed before it said who it is", "it does not have the token"] {
+        assert!(lines.contains(why), "{lines}");
     }
+    assert!(lines.starts_with("busbw: dropped a connection from 127.0.0.1:"), "{lines}");
+    assert!(lines.contains("busbw: dropped 1 more connections: 1 from 127.0.0.1\n"), "{lines}");
+    assert!(lines.ends_with("busbw: dropped 4 connections in all that were not let in"), "{lines}");
+}
+
+/// As a rank does, before it says which it is.
+fn shake_hands(stream: &mut TcpStream, token: Token) -> Result<Token, Failure> {
+    let protocol = Protocol { magic: *b"busbwjob", version: 3, payload: 0 };
+    Connector::new(protocol, Vec::new(), move |_| Ok(token)).unwrap().run(stream, Duration::from_secs(30))
 }
 
 /// Waits in a barrier that never comes about, and gives the reason.
@@ -255,7 +265,7 @@ fn a_silent_rank_is_named_after_the_timeout() {
         let job = Arc::clone(&job);
         std::thread::spawn(move || {
             let mut stream = TcpStream::connect(job.address).unwrap();
-            stream.write_all(&[b"busbwjob\x02\x00".as_slice(), job.token.as_bytes()].concat()).unwrap();
+            shake_hands(&mut stream, job.token).unwrap();
             // As postcard writes it: Hello, rank 2, size 3, host "h1", pid 123, flags, host id, an IPv4 address.
             let flags = "-b 8 -e 1G";
             let hello =

@@ -62,7 +62,7 @@ impl Board {
 
 impl Group {
     /// Joins the ranks of this host, which `exchange` connects, and nobody else: a connection that does not come from this
-    /// user's processes or does not show `token` is dropped. Every rank calls it.
+    /// user's processes or does not hold `token` is dropped. Every rank calls it.
     ///
     /// A peer whose process ends without dropping its group triggers `cancel`. `cores` says how this
     /// group's waits wait: [`Cores::Shared`] if any rank says so.

@@ -1,4 +1,8 @@
-//! How the ranks of a host find and check each other: a Unix socket between every two, and the job's token over it.
+//! How the ranks of a host find and check each other: a Unix socket between every two, and proofs of the job's token over it.
+//!
+//! This is no [`crate::handshake`]: the kernel says whose process is at the other end, messages keep their borders and carry
+//! descriptors, and the listener's name is a random number of its own that only the job's ranks were told. So one message each
+//! way does, with a proof that is bound to this name, the role and the rank.
 
 use super::control::Control;
 use super::cross::{self, Attachable, Way};
@@ -13,6 +17,12 @@ use std::time::{Duration, Instant};
 const PATIENCE_S: u64 = 30;
 /// Strays that may wait to be heard at once.
 const STRAYS: usize = 16;
+/// Who gives a proof.
+const CONNECTOR: &[u8] = b"shm connector";
+const LISTENER: &[u8] = b"shm listener";
+
+/// A role, and the name of the listener.
+type Bound<'a> = (&'static [u8], &'a [u8]);
 
 fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -40,11 +50,12 @@ pub(super) fn meet(
         if !same_user(&connection)? {
             return Err(Error::Protocol { peer: known, what: "its name from another user's process".into() });
         }
-        joining.hello(&connection, &known)?;
-        let Some((shown, control)) = joining.heard(&connection, &known, Duration::from_secs(PATIENCE_S))? else {
+        joining.hello(&connection, &known, (CONNECTOR, name))?;
+        let patience = Duration::from_secs(PATIENCE_S);
+        let Some((shown, control)) = joining.heard(&connection, &known, (LISTENER, name), patience)? else {
             return Err(Error::Protocol {
                 peer: known,
-                what: "nothing or a wrong token when it was connected to".into(),
+                what: "no proof that it has the job's token when it was connected to".into(),
             });
         };
         if shown != lower {
@@ -52,7 +63,7 @@ pub(super) fn meet(
         }
         peers[lower] = Some(joining.peer(lower, control, connection)?);
     }
-    joining.accept(&listener, &mut peers)?;
+    joining.accept((&listener, &name), &mut peers)?;
     Ok(peers)
 }
 
@@ -93,23 +104,30 @@ struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    /// Shows the token and this rank's number, with its control page.
-    fn hello(&self, connection: &OwnedFd, peer: &str) -> Result<()> {
-        let message = [&self.token.as_bytes()[..], &(self.rank as u64).to_ne_bytes()].concat();
+    /// Proves that this rank holds the token, and hands over its control page.
+    fn hello(&self, connection: &OwnedFd, peer: &str, (role, name): Bound<'_>) -> Result<()> {
+        let rank = (self.rank as u64).to_ne_bytes();
+        let message = [&self.token.prove(&[role, name, &rank])[..], &rank].concat();
         socket::send(connection, &message, Some(self.own.fd()), peer)?;
         Ok(())
     }
 
-    /// What the other end shows within `patience`: its rank and control page, if its token is right.
-    fn heard(&self, connection: &OwnedFd, peer: &str, patience: Duration) -> Result<Option<(usize, OwnedFd)>> {
+    /// What the other end says within `patience`: its rank and control page, if its proof is right.
+    fn heard(
+        &self,
+        connection: &OwnedFd,
+        peer: &str,
+        (role, name): Bound<'_>,
+        patience: Duration,
+    ) -> Result<Option<(usize, OwnedFd)>> {
         let until = Instant::now() + patience;
         loop {
             self.cancel.check()?;
             if let Some(message) = socket::receive(connection, peer)? {
-                let Some((shown, rank)) = message.bytes.split_at_checked(Token::SIZE) else { return Ok(None) };
-                let rank = rank.try_into().map(u64::from_ne_bytes).ok().and_then(|rank| usize::try_from(rank).ok());
-                let known = self.token.matches(shown);
-                return Ok(rank.zip(message.file).filter(|(rank, _)| known && *rank < self.size));
+                let Some((proof, told)) = message.bytes.split_at_checked(Token::PROOF) else { return Ok(None) };
+                let proven = self.token.is_proven(&[role, name, told], proof);
+                let rank = told.try_into().map(u64::from_ne_bytes).ok().and_then(|rank| usize::try_from(rank).ok());
+                return Ok(rank.zip(message.file).filter(|(rank, _)| proven && *rank < self.size));
             }
             if Instant::now() >= until {
                 return Ok(None);
@@ -125,8 +143,8 @@ impl Joining<'_> {
         Ok(Peer::new(name, process, control, connection))
     }
 
-    /// Lets the higher ranks in. What shows no token is dropped; what shows nothing waits aside meanwhile.
-    fn accept(&self, listener: &OwnedFd, peers: &mut [Option<Peer>]) -> Result<()> {
+    /// Lets the higher ranks in. What proves nothing is dropped; what says nothing waits aside meanwhile.
+    fn accept(&self, (listener, name): (&OwnedFd, &[u8]), peers: &mut [Option<Peer>]) -> Result<()> {
         let mut silent: Vec<OwnedFd> = Vec::new();
         while let Some(missing) = (self.rank + 1..self.size).find(|rank| peers[*rank].is_none()) {
             self.cancel.check()?;
@@ -135,19 +153,24 @@ impl Joining<'_> {
                 return Err(Error::Config(format!("{after}; look at that rank's output for why")));
             }
             for connection in std::mem::take(&mut silent) {
-                self.admit(connection, peers, &mut silent)?;
+                self.admit((connection, name), peers, &mut silent)?;
             }
             silent.drain(..silent.len().saturating_sub(STRAYS + self.size));
             socket::wait_readable(listener, if silent.is_empty() { 100 } else { 1 });
             if let Some(connection) = socket::accept_from(listener)? {
-                self.admit(connection, peers, &mut silent)?;
+                self.admit((connection, name), peers, &mut silent)?;
             }
         }
         Ok(())
     }
 
-    /// Admits a connection that has shown itself, drops a stray, or puts a silent one aside.
-    fn admit(&self, connection: OwnedFd, peers: &mut [Option<Peer>], silent: &mut Vec<OwnedFd>) -> Result<()> {
+    /// Admits a connection that has proven itself, drops a stray, or puts a silent one aside.
+    fn admit(
+        &self,
+        (connection, name): (OwnedFd, &[u8]),
+        peers: &mut [Option<Peer>],
+        silent: &mut Vec<OwnedFd>,
+    ) -> Result<()> {
         if !same_user(&connection)? {
             return Ok(());
         }
@@ -155,13 +178,14 @@ impl Joining<'_> {
             silent.push(connection);
             return Ok(());
         }
-        let Ok(Some((rank, control))) = self.heard(&connection, "a connection", Duration::ZERO) else {
+        let Ok(Some((rank, control))) = self.heard(&connection, "a connection", (CONNECTOR, name), Duration::ZERO)
+        else {
             return Ok(());
         };
         if rank <= self.rank || peers[rank].is_some() {
             return Ok(());
         }
-        self.hello(&connection, &format!("local rank {rank}"))?;
+        self.hello(&connection, &format!("local rank {rank}"), (LISTENER, name))?;
         peers[rank] = Some(self.peer(rank, control, connection)?);
         Ok(())
     }

@@ -244,7 +244,7 @@ impl Exchange for WithStrays {
             for name in &all {
                 let silent = super::socket::connect_to(name, "a listener", 1)?;
                 let wrong = super::socket::connect_to(name, "a listener", 1)?;
-                super::socket::send(&wrong, &[7; Token::SIZE + 8], None, "a listener")?;
+                super::socket::send(&wrong, &[7; Token::PROOF + 8], None, "a listener")?;
                 let closed = super::socket::connect_to(name, "a listener", 1)?;
                 drop(closed);
                 self.strays.extend([silent, wrong]);

@@ -2,12 +2,13 @@
 
 use super::config::Stripes;
 use super::send::{Parts, SendComm};
-use super::wire::Hello;
+use super::wire::{Hello, PROTOCOL};
 use super::{Config, Handle, Shared, settle, socket, socket_address};
+use crate::handshake::{Connector, Failure};
 use crate::interfaces::Interface;
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,8 +22,8 @@ pub(super) struct Plan {
     pub several_devices: bool,
 }
 
-/// A connection that is being made. The sending end exists as soon as TCP has connected; whether the other side lets it in
-/// shows when it is used.
+/// A connection that is being made. The sending end exists once the listener has let every socket in, for which both sides must
+/// be polled.
 pub struct Connecting {
     sockets: Vec<Pending>,
     peer: SocketAddr,
@@ -34,9 +35,12 @@ pub struct Connecting {
 }
 
 struct Pending {
-    fd: OwnedFd,
-    hello: [u8; Hello::SIZE],
-    greeted: bool,
+    stream: TcpStream,
+    connector: Connector,
+    /// Whether TCP has connected.
+    connected: bool,
+    /// Whether the listener has let it in.
+    admitted: bool,
 }
 
 impl Connecting {
@@ -45,6 +49,7 @@ impl Connecting {
         let mut connection = [0; 8];
         getrandom::fill(&mut connection)
             .map_err(|e| Error::Config(format!("the system gives no random bytes for a connection: {e}")))?;
+        let token = plan.peer.token().unwrap_or(shared.token);
         let checksum = shared.config.checksum || plan.peer.checksum();
         let mut sockets = Vec::new();
         let fds = open_all(&interface, peer, &shared.config, &plan)?;
@@ -57,9 +62,9 @@ impl Connecting {
                 connection: u64::from_ne_bytes(connection),
                 purpose: plan.purpose,
                 checksum,
-                token: *plan.peer.token().as_bytes(),
             };
-            sockets.push(Pending { fd, hello: hello.to_bytes(), greeted: false });
+            let connector = Connector::new(PROTOCOL, hello.to_bytes().to_vec(), move |_| Ok(token))?;
+            sockets.push(Pending { stream: fd.into(), connector, connected: false, admitted: false });
         }
         Ok(Connecting {
             sockets,
@@ -72,18 +77,19 @@ impl Connecting {
         })
     }
 
-    /// The sending end, once every socket is connected; `None` until then. Never waits.
+    /// The sending end, once every socket was let in; `None` until then. Never waits.
     ///
     /// # Errors
-    /// [`Error::System`] when the peer cannot be reached, naming its address and the interface.
+    /// [`Error::System`] when the peer cannot be reached, naming its address and the interface; [`Error::Protocol`] and
+    /// [`Error::Closed`] when the two do not let each other in.
     pub fn poll(&mut self) -> Result<Option<SendComm>> {
         let mut polled: Vec<libc::pollfd> = self
             .sockets
             .iter()
             .map(|socket| libc::pollfd {
                 // poll(2) ignores negative descriptors.
-                fd: if socket.greeted { -1 } else { socket.fd.as_raw_fd() },
-                events: libc::POLLOUT,
+                fd: if socket.admitted { -1 } else { socket.stream.as_raw_fd() },
+                events: if socket.connected { libc::POLLIN } else { libc::POLLOUT },
                 revents: 0,
             })
             .collect();
@@ -91,11 +97,12 @@ impl Connecting {
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) };
         for (socket, polled) in self.sockets.iter_mut().zip(&polled) {
             if polled.revents != 0 {
-                greet(&socket.fd, &socket.hello).map_err(|e| Error::system(what(&self.interface, self.peer), e))?;
-                socket.greeted = true;
+                let failed = |why: Failure| why.error(self.peer, || what(&self.interface, self.peer));
+                socket.connected = true;
+                socket.admitted = socket.connector.poll(&mut socket.stream).map_err(failed)?.is_some();
             }
         }
-        if self.sockets.is_empty() || !self.sockets.iter().all(|socket| socket.greeted) {
+        if self.sockets.is_empty() || !self.sockets.iter().all(|socket| socket.admitted) {
             return match self.shared.config.timeout {
                 Some(timeout) if self.since.elapsed() > timeout => {
                     Err(Error::system(what(&self.interface, self.peer), std::io::ErrorKind::TimedOut.into()))
@@ -103,7 +110,7 @@ impl Connecting {
                 _ => Ok(None),
             };
         }
-        let mut fds = std::mem::take(&mut self.sockets).into_iter().map(|socket| socket.fd);
+        let mut fds = std::mem::take(&mut self.sockets).into_iter().map(|socket| OwnedFd::from(socket.stream));
         let Some(control) = fds.next() else { return Ok(None) };
         let parts = Parts {
             control,
@@ -171,15 +178,4 @@ fn open(interface: &Interface, peer: SocketAddr, config: &Config, bound: bool) -
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
         _ => Ok(socket.into()),
     }
-}
-
-/// Takes the result of connecting, and sends the greeting: so few bytes always fit into a new socket.
-fn greet(fd: &OwnedFd, hello: &[u8]) -> std::io::Result<()> {
-    let reference = socket2::SockRef::from(fd);
-    if let Some(error) = reference.take_error()? {
-        return Err(error);
-    }
-    // SAFETY: the greeting is readable for its length.
-    let sent = unsafe { socket::send(fd, &mut [socket::part(hello.as_ptr(), hello.len())], 0) }?;
-    if sent == hello.len() { Ok(()) } else { Err(std::io::ErrorKind::WriteZero.into()) }
 }

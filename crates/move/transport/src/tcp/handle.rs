@@ -1,17 +1,18 @@
-//! What a listener tells those who are to connect: where it listens, and what to show there.
+//! What a listener tells those who are to connect: where it listens, and which token to hold there.
 
-use super::wire::VERSION;
+use super::wire::PROTOCOL;
 use crate::{Error, Result, Token};
 use std::net::{IpAddr, SocketAddr};
 
 const MAGIC: [u8; 4] = *b"BBTH";
 
-/// Where a [`super::Listener`] listens, and the token that it lets in; NCCL hands such a handle from rank to rank, over a
-/// connection that strangers do not see.
+/// Where a [`super::Listener`] listens, and the token that it lets in. NCCL hands such a handle from rank to rank over its own
+/// bootstrap, whose readers it makes peers; between ranks that have the token already, it travels without
+/// ([`Handle::without_token`]).
 #[derive(Debug, Clone, Copy)]
 pub struct Handle {
     address: SocketAddr,
-    token: Token,
+    token: Option<Token>,
     checksum: bool,
     most_sockets: u8,
 }
@@ -21,7 +22,7 @@ impl Handle {
     pub const SIZE: usize = 42;
 
     pub(super) fn new(address: SocketAddr, token: Token, checksum: bool, most_sockets: u8) -> Self {
-        Handle { address, token, checksum, most_sockets }
+        Handle { address, token: Some(token), checksum, most_sockets }
     }
 
     /// The address to connect to. A link-local address has the listener's scope, which means nothing on another host.
@@ -29,9 +30,14 @@ impl Handle {
         self.address
     }
 
-    /// What a connection must show.
-    pub(super) fn token(&self) -> &Token {
-        &self.token
+    /// What a connection must hold, unless that is known without.
+    pub(super) fn token(&self) -> Option<Token> {
+        self.token
+    }
+
+    /// The same, for a [`super::Net`] that was made with the listener's token: nothing in it is secret.
+    pub fn without_token(self) -> Self {
+        Handle { token: None, ..self }
     }
 
     /// Whether the listener wants checksums.
@@ -44,14 +50,16 @@ impl Handle {
         self.most_sockets.max(1).into()
     }
 
-    /// The handle as bytes, for [`Handle::from_bytes`] on another host.
+    /// The handle as bytes, with zeros where it has no token, for [`Handle::from_bytes`] on another host.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[4..6].copy_from_slice(&PROTOCOL.version.to_le_bytes());
         bytes[6..8].copy_from_slice(&self.address.port().to_le_bytes());
         bytes[9] = u8::from(self.checksum) << 7 | self.most_sockets;
-        bytes[26..].copy_from_slice(self.token.as_bytes());
+        if let Some(token) = &self.token {
+            bytes[26..].copy_from_slice(token.as_bytes());
+        }
         match self.address.ip() {
             IpAddr::V4(v4) => {
                 bytes[8] = 4;
@@ -76,7 +84,7 @@ impl Handle {
         if bytes[..4] != MAGIC {
             return Err(wrong("an address that is none"));
         }
-        if bytes[4..6] != VERSION.to_le_bytes() {
+        if bytes[4..6] != PROTOCOL.version.to_le_bytes() {
             return Err(wrong("the address of another version of busbw"));
         }
         let port = u16::from_le_bytes([bytes[6], bytes[7]]);
@@ -88,7 +96,7 @@ impl Handle {
         let token = <[u8; Token::SIZE]>::try_from(&bytes[26..]).map_err(|_| wrong("an address that is none"))?;
         Ok(Handle {
             address: SocketAddr::new(ip, port),
-            token: Token::from_bytes(token),
+            token: (token != [0; Token::SIZE]).then(|| Token::from_bytes(token)),
             checksum: bytes[9] & 0x80 != 0,
             most_sockets: bytes[9] & 0x7F,
         })
@@ -105,7 +113,9 @@ mod tests {
             let handle = Handle::new(address.parse().unwrap(), Token::random().unwrap(), true, 16);
             let read = Handle::from_bytes(&handle.to_bytes()).unwrap();
             assert_eq!((read.address, read.checksum, read.most_sockets()), (handle.address, true, 16));
-            assert!(read.token.matches(handle.token.as_bytes()));
+            assert!(read.token.unwrap().matches(handle.token.unwrap().as_bytes()));
+            let open = Handle::from_bytes(&handle.without_token().to_bytes()).unwrap();
+            assert!(open.token.is_none() && open.address == handle.address);
         }
     }
 

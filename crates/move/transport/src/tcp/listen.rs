@@ -1,14 +1,14 @@
-//! Listening: lets in the connections that show the listener's token, and drops all others without disturbing those.
+//! Listening: lets in the connections that hold the listener's token, and drops all others without disturbing those.
 
 use super::receive::RecvComm;
 use super::send::Parts;
-use super::socket::{self, Received};
-use super::wire::Hello;
+use super::wire::{Hello, PROTOCOL};
 use super::{Config, Handle, Shared, settle, socket_address, sockets_left};
+use crate::handshake::{self, Admitted, Arrival, Failure, Limits, Strangers};
 use crate::interfaces::Interface;
 use crate::{Error, Result};
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,21 +16,10 @@ use std::time::{Duration, Instant};
 
 /// Waits for connections on one device's address.
 pub struct Listener {
-    socket: Socket,
+    sockets: handshake::Listener,
     handle: Handle,
-    strangers: Vec<Stranger>,
     joining: HashMap<u64, Joining>,
-    dropped: VecDeque<String>,
     shared: Arc<Shared>,
-}
-
-/// A socket that has not shown who it is.
-struct Stranger {
-    fd: OwnedFd,
-    from: SocketAddr,
-    since: Instant,
-    hello: [u8; Hello::SIZE],
-    received: usize,
 }
 
 /// A connection of which not every socket is there.
@@ -43,14 +32,14 @@ struct Joining {
 }
 
 impl Listener {
-    /// A connection that says nothing for so long is dropped.
-    const SILENCE: Duration = Duration::from_secs(10);
+    /// What sockets may cost that have not proven that they hold the token. Those of ranks do not come again, and NCCL may not
+    /// ask for a while; so they are many, and patient.
+    const STRANGERS: Limits =
+        Limits { most: 4096, patience: Duration::from_secs(10), undisturbed: Duration::from_secs(1) };
     /// A connection whose other sockets do not follow for so long is dropped.
     const INCOMPLETE: Duration = Duration::from_secs(120);
     /// Connections in the kernel's queue; the system's own limit may be lower.
     const BACKLOG: i32 = 16384;
-    /// Why connections were dropped is kept for so many of the latest.
-    const MOST_TOLD: usize = 64;
 
     pub(super) fn new(interface: Interface, shared: Arc<Shared>) -> Result<Self> {
         let address = socket_address(&interface, interface.address, 0);
@@ -61,13 +50,14 @@ impl Listener {
             .ok()
             .and_then(|address| address.as_socket())
             .ok_or_else(|| Error::last_os("ask for the port of a listener"))?;
+        let limits = Limits { most: sockets_left().clamp(64, Self::STRANGERS.most), ..Self::STRANGERS };
+        let known = (shared.token, Vec::new());
+        let sockets = handshake::Listener::new(socket.into(), PROTOCOL, known, limits)?;
         let most_sockets = shared.config.stripes(shared.cores, sockets_left()).sockets.min(Config::MOST_SOCKETS);
         Ok(Listener {
-            socket,
+            sockets,
             handle: Handle::new(bound, shared.token, shared.config.checksum, most_sockets as u8),
-            strangers: Vec::new(),
             joining: HashMap::new(),
-            dropped: VecDeque::new(),
             shared,
         })
     }
@@ -81,13 +71,12 @@ impl Listener {
     /// none now. Never waits.
     pub fn accept(&mut self) -> Result<Option<(RecvComm, u64)>> {
         self.take_new()?;
-        self.greet();
         let waited = Instant::now();
         let late = |joining: &Joining| waited.duration_since(joining.since) > Self::INCOMPLETE;
         let missed: Vec<Joining> =
             self.joining.extract_if(|_, joining| late(joining)).map(|(_, joining)| joining).collect();
         for joining in missed {
-            self.tell_dropped(joining.from, &format!("{} of its sockets never came", joining.missing));
+            self.strangers().note(joining.from, &format!("{} of its sockets never came", joining.missing));
         }
         let Some(complete) = self.joining.iter().find(|(_, joining)| joining.missing == 0).map(|(id, _)| *id) else {
             return Ok(None);
@@ -95,107 +84,43 @@ impl Listener {
         self.joining.remove(&complete).map(|joining| self.join(joining)).transpose()
     }
 
-    /// Which connections were dropped since the last call, and why: lines for a log, of the latest where there are many.
-    pub fn dropped(&mut self) -> Vec<String> {
-        self.dropped.drain(..).collect()
-    }
-
-    fn tell_dropped(&mut self, from: SocketAddr, why: &str) {
-        if self.dropped.len() == Self::MOST_TOLD {
-            self.dropped.pop_front();
-        }
-        self.dropped.push_back(format!("{from} was dropped: {why}"));
+    /// What was dropped, to be told in a log.
+    pub fn strangers(&mut self) -> &mut Strangers {
+        self.sockets.strangers()
     }
 
     fn take_new(&mut self) -> Result<()> {
-        loop {
-            match self.socket.accept() {
-                Ok((socket, from)) => {
-                    let Some(from) = from.as_socket() else { continue };
-                    let fd = OwnedFd::from(socket);
-                    settle(&fd, &self.shared.config, from);
-                    let stranger = Stranger { fd, from, since: Instant::now(), hello: [0; Hello::SIZE], received: 0 };
-                    self.strangers.push(stranger);
-                }
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => return Ok(()),
-                    // Ended before it was accepted.
-                    Some(libc::ECONNABORTED | libc::EINTR | libc::EPERM | libc::EPROTO) => {}
-                    Some(libc::EMFILE | libc::ENFILE) if self.make_room() => {}
-                    _ => {
-                        let what = format!(
-                            "accept a connection on {}; is the limit of open files (ulimit -n) too low?",
-                            self.handle.address()
-                        );
-                        return Err(Error::system(what, error));
-                    }
-                },
-            }
-        }
-    }
-
-    /// Closes the socket of one that has not said who it is, if there is one.
-    fn make_room(&mut self) -> bool {
-        // Those that only nobody has listened to yet are none.
-        self.greet();
-        if self.strangers.is_empty() {
-            return false;
-        }
-        let oldest = self.strangers.remove(0);
-        self.tell_dropped(oldest.from, "too many files are open");
-        true
-    }
-
-    /// Reads what strangers have to say.
-    fn greet(&mut self) {
-        let mut at = 0;
-        while at < self.strangers.len() {
-            let stranger = &mut self.strangers[at];
-            let verdict = match socket::receive_into(&stranger.fd, &mut stranger.hello[stranger.received..]) {
-                Ok(Received::Bytes(bytes)) => {
-                    stranger.received += bytes;
-                    match stranger.received {
-                        Hello::SIZE => {
-                            Hello::from_bytes(&stranger.hello, &self.shared.token, Config::MOST_SOCKETS).map(Some)
-                        }
-                        _ => Ok(None),
+        let cannot = |error, handle: &Handle| {
+            let doing = "is the limit of open files (ulimit -n) too low?";
+            Error::system(format!("accept a connection on {}; {doing}", handle.address()), error)
+        };
+        while let Some(arrival) = self.sockets.accept().map_err(|error| cannot(error, &self.handle))? {
+            match arrival {
+                Arrival::Admitted(Admitted { stream, from, payload }) => {
+                    match Hello::from_bytes(&payload, Config::MOST_SOCKETS) {
+                        Some(hello) => self.let_in(stream.into(), from, hello),
+                        None => self.strangers().note(from, &"its greeting makes no sense"),
                     }
                 }
-                Ok(Received::Nothing) if stranger.since.elapsed() > Self::SILENCE => Err("it said nothing"),
-                Ok(Received::Nothing) => Ok(None),
-                Ok(Received::Ended) | Err(_) => Err("it closed before it said who it is"),
-            };
-            match verdict {
-                Ok(None) => at += 1,
-                Ok(Some(hello)) => {
-                    let stranger = self.strangers.remove(at);
-                    self.let_in(stranger, hello);
-                }
-                Err(why) => {
-                    let stranger = self.strangers.remove(at);
-                    self.tell_dropped(stranger.from, why);
-                }
+                Arrival::Version { from, version } => self.strangers().note(from, &Failure::Version(version)),
             }
         }
+        Ok(())
     }
 
-    fn let_in(&mut self, stranger: Stranger, hello: Hello) {
+    fn let_in(&mut self, fd: OwnedFd, from: SocketAddr, hello: Hello) {
+        settle(&fd, &self.shared.config, from);
         let joining = self.joining.entry(hello.connection).or_insert_with(|| {
             let sockets = usize::from(hello.data_sockets) + 1;
-            Joining {
-                sockets: (0..sockets).map(|_| None).collect(),
-                missing: sockets,
-                hello,
-                from: stranger.from,
-                since: Instant::now(),
-            }
+            let since = Instant::now();
+            Joining { sockets: (0..sockets).map(|_| None).collect(), missing: sockets, hello, from, since }
         });
         match joining.sockets.get_mut(usize::from(hello.index)) {
             Some(place @ None) => {
-                *place = Some(stranger.fd);
+                *place = Some(fd);
                 joining.missing -= 1;
             }
-            _ => self.tell_dropped(stranger.from, "it repeats a socket of a connection"),
+            _ => self.strangers().note(from, &"it repeats a socket of a connection"),
         }
     }
 

@@ -80,7 +80,7 @@ impl Shared {
 }
 
 impl Net {
-    /// A transport whose listeners let in who shows `token`, which their handles carry. What is moved is counted on `cancel`.
+    /// A transport whose listeners let in who holds `token`, which their handles carry. What is moved is counted on `cancel`.
     ///
     /// # Errors
     /// [`Error::Config`] for settings out of range, or without an interface.
@@ -124,8 +124,8 @@ impl Net {
         Listener::new(self.device(device)?.clone(), Arc::clone(&self.shared))
     }
 
-    /// Starts a connection from a device to a listener; `purpose` is told to the other side. Never waits: see
-    /// [`Connecting::poll`].
+    /// Starts a connection from a device to a listener; `purpose` is told to the other side. Where the handle has no token,
+    /// the listener has this transport's. Never waits: see [`Connecting::poll`].
     pub fn connect(&self, device: usize, handle: &Handle, purpose: u64) -> Result<Connecting> {
         let interface = self.device(device)?.clone();
         let several_devices = self.interfaces.len() > 1;

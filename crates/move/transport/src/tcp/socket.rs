@@ -73,12 +73,6 @@ pub(super) unsafe fn receive(socket: &OwnedFd, parts: &mut [libc::iovec]) -> std
     }
 }
 
-/// Receives into a buffer.
-pub(super) fn receive_into(socket: &OwnedFd, room: &mut [u8]) -> std::result::Result<Received, Failure> {
-    // SAFETY: the part is the caller's exclusive slice.
-    unsafe { receive(socket, &mut [part(room.as_ptr(), room.len())]) }
-}
-
 /// Sets an integer option.
 pub(super) fn set_option(socket: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     // SAFETY: the value is an int of this stack, with its size.

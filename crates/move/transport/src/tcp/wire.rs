@@ -1,13 +1,12 @@
-//! What stands on the wire: the greeting of a socket, the header of an inline message, the header of a chunk.
+//! What stands on the wire: what a socket says with its proof of the token, the header of an inline message, the header of a
+//! chunk.
 
 use super::failure::Failure;
-use crate::Token;
+use crate::handshake::Protocol;
 use crc32c::crc32c;
 
-/// First bytes of every socket; another program's connection shows here.
-pub(super) const MAGIC: [u8; 8] = *b"busbwtcp";
-/// Changes with every change of what stands on the wire.
-pub(super) const VERSION: u16 = 2;
+/// The handshake of every socket. The version changes with every change of what stands on the wire.
+pub(super) const PROTOCOL: Protocol = Protocol { magic: *b"busbwtcp", version: 3, payload: Hello::SIZE };
 
 /// Reads fields one after another; the caller has checked the length.
 struct Fields<'a>(&'a [u8]);
@@ -48,7 +47,7 @@ fn sealed(bytes: &[u8]) -> bool {
     bytes.split_last_chunk().is_some_and(|(fields, sum)| crc32c(fields) == u32::from_le_bytes(*sum))
 }
 
-/// The first bytes of each socket of a connection.
+/// What each socket of a connection says with its proof.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hello {
     /// Which socket of the connection: 0 is the control socket.
@@ -63,46 +62,26 @@ pub(super) struct Hello {
     pub purpose: u64,
     /// Whether messages carry checksums.
     pub checksum: bool,
-    /// The listener's token.
-    pub token: [u8; Token::SIZE],
 }
 
 impl Hello {
-    pub const SIZE: usize = 56;
+    pub const SIZE: usize = 26;
 
     pub fn to_bytes(self) -> [u8; Self::SIZE] {
         Writer::new()
-            .put(&MAGIC)
-            .put(&VERSION.to_le_bytes())
-            .put(&self.token)
             .put(&self.index.to_le_bytes())
             .put(&self.data_sockets.to_le_bytes())
             .put(&self.inline_up_to.to_le_bytes())
             .put(&self.connection.to_le_bytes())
             .put(&self.purpose.to_le_bytes())
             .put(&u16::from(self.checksum).to_le_bytes())
-            .seal()
             .0
     }
 
-    /// The greeting, or why it is none.
-    pub fn from_bytes(bytes: &[u8; Self::SIZE], token: &Token, most_sockets: usize) -> Result<Self, &'static str> {
-        let mut fields = Fields(bytes);
-        if fields.take() != MAGIC {
-            return Err("it speaks another protocol");
-        }
-        if u16::from_le_bytes(fields.take()) != VERSION {
-            return Err("it is another version of busbw");
-        }
-        if !sealed(bytes) {
-            return Err("its greeting is damaged");
-        }
-        let shown = fields.take();
-        if !token.matches(&shown) {
-            return Err("it does not have this listener's token");
-        }
+    /// `None` for what makes no sense.
+    pub fn from_bytes(bytes: &[u8], most_sockets: usize) -> Option<Self> {
+        let mut fields = Fields(bytes.first_chunk::<{ Self::SIZE }>()?);
         let hello = Hello {
-            token: shown,
             index: u16::from_le_bytes(fields.take()),
             data_sockets: u16::from_le_bytes(fields.take()),
             inline_up_to: u32::from_le_bytes(fields.take()),
@@ -111,10 +90,8 @@ impl Hello {
             checksum: u16::from_le_bytes(fields.take()) != 0,
         };
         let sockets = 1..=most_sockets;
-        if !sockets.contains(&usize::from(hello.data_sockets)) || hello.index > hello.data_sockets {
-            return Err("its greeting makes no sense");
-        }
-        Ok(hello)
+        let possible = sockets.contains(&usize::from(hello.data_sockets)) && hello.index <= hello.data_sockets;
+        possible.then_some(hello)
     }
 }
 

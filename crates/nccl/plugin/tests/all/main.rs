@@ -11,6 +11,8 @@ mod here {
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../../tests/support/plugin.rs"]
 mod plugin;
+#[path = "../../../../../tests/support/recorder.rs"]
+mod recorder;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../../tests/support/skip.rs"]
 mod skip;

@@ -44,11 +44,11 @@ impl Cpu {
         let info = world.ranks()[rank].clone();
         let ranks_on_host = world.ranks().iter().filter(|other| other.host_id == info.host_id).count();
         let local_rank = world.ranks()[..rank].iter().filter(|other| other.host_id == info.host_id).count();
+        let token = world.token();
         let joined = world.split(i64::from(color), rank as i64).and_then(|mut group| {
             let mut local = group.split(info.host_id as i64, rank as i64)?;
             let host = Host::here(&info.host, info.host_id);
             let (interface_names, address_family) = (variable("NCCL_SOCKET_IFNAME"), variable("NCCL_SOCKET_FAMILY"));
-            let token = rendezvous.token();
             let options = Options { token, cancel, host, choice, tcp, interface_names, address_family };
             Communicator::join(&mut group, &mut local, options)
         });

@@ -1,7 +1,8 @@
 //! What a peer that holds the token may say of its messages, and what is refused: it then writes nowhere.
 
-use super::super::wire::{ChunkHeader, Hello, InlineHeader};
+use super::super::wire::{ChunkHeader, Hello, InlineHeader, PROTOCOL};
 use super::*;
+use crate::handshake::Connector;
 use std::io::Write;
 
 /// The receiving end of a connection of which a test writes the control socket and two data sockets by itself.
@@ -9,23 +10,23 @@ fn forged() -> (Vec<TcpStream>, RecvComm) {
     let net = net(config(0, 2));
     let mut listener = net.listen(0).unwrap();
     let handle = listener.handle();
-    let token = *handle.token().as_bytes();
+    let token = handle.token().unwrap();
+    let mut accepted = None;
     let sockets = (0..=2).map(|index| {
-        let hello = Hello {
-            index,
-            data_sockets: 2,
-            inline_up_to: 16,
-            connection: 7,
-            purpose: 42,
-            checksum: handle.checksum(),
-            token,
-        };
+        let (inline_up_to, connection, purpose, checksum) = (16, 7, 42, handle.checksum());
+        let hello = Hello { index, data_sockets: 2, inline_up_to, connection, purpose, checksum };
         let mut socket = TcpStream::connect(handle.address()).unwrap();
-        socket.write_all(&hello.to_bytes()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut connector = Connector::new(PROTOCOL, hello.to_bytes().to_vec(), move |_| Ok(token)).unwrap();
+        until(|| {
+            accepted = accepted.take().or_else(|| listener.accept().unwrap());
+            connector.poll(&mut socket).unwrap()
+        });
+        socket.set_nonblocking(false).unwrap();
         socket
     });
     let sockets = sockets.collect();
-    let (mut receive, _) = until(|| listener.accept().unwrap());
+    let (mut receive, _) = until(|| accepted.take().or_else(|| listener.accept().unwrap()));
     receive.set_peer_name("rank 3 on host b");
     (sockets, receive)
 }

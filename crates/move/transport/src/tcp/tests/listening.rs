@@ -15,27 +15,25 @@ fn strangers_are_dropped_and_disturb_nobody() {
     let mut forged = listener.handle().to_bytes();
     forged[Handle::SIZE - 1] ^= 1;
     let mut connecting = net.connect(0, &Handle::from_bytes(&forged).unwrap(), 9).unwrap();
-    let _outsider = until(|| connecting.poll().unwrap());
+    let outsider = until(|| {
+        assert!(listener.accept().unwrap().is_none());
+        connecting.poll().err()
+    });
+    assert!(outsider.to_string().starts_with(&format!("{address} closed the connection")), "{outsider}");
 
     let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
-    let mut send = until(|| connecting.poll().unwrap());
-    let (mut receive, purpose) = until(|| listener.accept().unwrap());
-    assert_eq!(purpose, 42);
+    let (mut send, mut receive) = join(&mut connecting, &mut listener);
     carry(&mut send, &mut receive, &[8, 1 << 20], 0);
 
-    let mut dropped = Vec::new();
     until(|| {
         assert!(listener.accept().unwrap().is_none());
-        dropped.extend(listener.dropped());
-        (dropped.len() >= 5).then_some(())
+        (listener.strangers().count() == 6).then_some(())
     });
-    dropped.sort_unstable_by_key(|line| line.split_once("dropped").map(|(_, why)| why.to_owned()));
-    let token = "listener's token";
-    let ends = ["it closed before it said who it is", token, token, token, "it speaks another protocol"];
-    assert!(
-        dropped.iter().zip(ends).all(|(line, end)| line.starts_with("127.0.0.1:") && line.ends_with(end)),
-        "{dropped:?}"
-    );
+    let lines = listener.strangers().lines(Instant::now() + Duration::from_secs(1)).join("\n");
+    for why in ["it speaks another protocol", "it closed before it said who it is", "it does not have the token"] {
+        assert!(lines.contains(why), "{lines}");
+    }
+    assert!(lines.ends_with("dropped 3 more connections: 3 from 127.0.0.1"), "{lines}");
     assert_eq!(garbage.read(&mut [0; 1]).unwrap_or(0), 0);
     drop(silent);
 }
@@ -99,12 +97,15 @@ fn a_listener_that_is_short_of_descriptors_says_so() {
     let mut listener = net.listen(0).unwrap();
     let silent = TcpStream::connect(listener.handle().address()).unwrap();
     let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
-    let _send = until(|| connecting.poll().unwrap());
     let open = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
     nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE, open + 5, open + 5).unwrap();
-    let error = until(|| listener.accept().err()).to_string();
+    let error = until(|| {
+        assert!(connecting.poll().unwrap().is_none());
+        listener.accept().err()
+    });
+    let error = error.to_string();
     assert!(error.contains("ulimit -n") && error.contains("Too many open files"), "{error}");
-    // Whoever says nothing goes first, and whoever has shown the token never.
-    let line = format!("{} was dropped: too many files are open", silent.local_addr().unwrap());
-    assert_eq!(listener.dropped(), [line]);
+    // Whoever says nothing goes first, and whoever has proven that it holds the token never.
+    let line = format!("dropped a connection from {}: too many others wait to be let in", silent.local_addr().unwrap());
+    assert_eq!(listener.strangers().lines(Instant::now()), [line]);
 }

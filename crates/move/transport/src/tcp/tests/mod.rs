@@ -34,10 +34,19 @@ fn net(config: Config) -> Net {
 fn pair(net: &Net) -> (SendComm, RecvComm) {
     let mut listener = net.listen(0).unwrap();
     let mut connecting = net.connect(0, &listener.handle(), 42).unwrap();
-    let send = until(|| connecting.poll().unwrap());
-    let (receive, purpose) = until(|| listener.accept().unwrap());
+    join(&mut connecting, &mut listener)
+}
+
+/// Both ends of a connection for purpose 42, polled in turn: neither is there without the other.
+fn join(connecting: &mut Connecting, listener: &mut Listener) -> (SendComm, RecvComm) {
+    let mut accepted = None;
+    let sender = until(|| {
+        accepted = accepted.take().or_else(|| listener.accept().unwrap());
+        connecting.poll().unwrap()
+    });
+    let (receiver, purpose) = until(|| accepted.take().or_else(|| listener.accept().unwrap()));
     assert_eq!(purpose, 42);
-    (send, receive)
+    (sender, receiver)
 }
 
 fn config(threads: usize, sockets: usize) -> Config {
@@ -150,12 +159,8 @@ fn carries_more_messages_than_fit_at_once() {
 fn carries_both_ways_at_once_between_threads() {
     let (left, right) = (net(config(0, 4)), net(config(2, 2)));
     let mut listeners = (left.listen(0).unwrap(), right.listen(0).unwrap());
-    let mut to_right = left.connect(0, &listeners.1.handle(), 1).unwrap();
-    let mut to_left = right.connect(0, &listeners.0.handle(), 2).unwrap();
-    let to_right = until(|| to_right.poll().unwrap());
-    let to_left = until(|| to_left.poll().unwrap());
-    let at_right = until(|| listeners.1.accept().unwrap()).0;
-    let at_left = until(|| listeners.0.accept().unwrap()).0;
+    let (to_right, at_right) = join(&mut left.connect(0, &listeners.1.handle(), 42).unwrap(), &mut listeners.1);
+    let (to_left, at_left) = join(&mut right.connect(0, &listeners.0.handle(), 42).unwrap(), &mut listeners.0);
     let exchange = |mut send: SendComm, mut receive: RecvComm, salt: usize| {
         let len = 3 << 20;
         for round in 0..8 {

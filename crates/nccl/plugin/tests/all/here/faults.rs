@@ -1,16 +1,23 @@
 //! What goes wrong on networks, and what NCCL is told of it: never a hang, never wrong data.
-use crate::plugin::{Handle, Plugin, content, until, warnings};
+use crate::plugin::{Handle, Object, Plugin, content, until, warnings};
+use crate::recorder::Recorder;
 use crate::support;
 use busbw_nccl_abi::NcclResult;
 use busbw_nccl_abi::net::HANDLE_BYTES;
 use busbw_transport::tcp;
+use std::io::ErrorKind::ConnectionReset;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Names the part that a process of its own plays: settings hold for a whole process.
 const PART: &str = "BUSBW_TEST_PART";
+
+/// Bytes that a connecting socket sends before its messages: an opening, a proof and what it says of itself.
+const GREETING: usize = 26 + 32 + 26;
+/// Bytes that a listener answers to an opening.
+const CHALLENGE: usize = 28;
 
 /// A process that plays the part of the same name as a test of this file, with more in the environment.
 fn process(part: &str, variables: &[(&str, &str)]) -> Command {
@@ -46,31 +53,75 @@ fn strangers_and_garbage_are_dropped_and_logged() {
     drop(TcpStream::connect(address(&handle)).unwrap());
     let mut browser = TcpStream::connect(address(&handle)).unwrap();
     browser.write_all(b"GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: scanner/1.0\r\n\r\n").unwrap();
-    // A greeting that was ours, but for one byte, wherever it stands.
+    // What sockets said that were let in, once more; and the same but for one byte, wherever it stands.
     let greeting = greeting(&plugin);
-    for at in 0..greeting.len() {
+    let replayed = (0..=greeting.len()).map(|at| {
         let mut damaged = greeting.clone();
-        damaged[at] ^= 0x10;
-        TcpStream::connect(address(&handle)).unwrap().write_all(&damaged).unwrap();
-    }
+        damaged.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x10);
+        said(&handle, &damaged)
+    });
+    let replayed: Vec<TcpStream> = replayed.collect();
     let pair = plugin.join(listener, &handle);
     assert_eq!(plugin.carry(pair, &content(1, 300_000)).unwrap(), content(1, 300_000));
-    until("every stranger is told", || {
-        assert_eq!(plugin.accept(listener), Ok(None));
-        (warnings().len() >= greeting.len() + 2).then_some(())
-    });
-    assert!(warnings().iter().all(|line| line.starts_with("NET/busbw : 127.0.0.1:") && line.contains("was dropped")));
+    replayed.into_iter().for_each(|socket| drop(refused(&plugin, listener, socket)));
+    assert!(warnings().iter().all(|line| line.starts_with("NET/busbw : dropped ") && line.contains("127.0.0.1")));
     assert_eq!(browser.read(&mut [0; 1]).unwrap_or(0), 0);
     plugin.close(pair);
+    plugin.close_listen(listener);
+    // All but the silent one, which had ten seconds.
+    let strangers = greeting.len() + 3;
+    let told = format!("NET/busbw : dropped {strangers} connections in all that were not let in");
+    assert_eq!(warnings().last(), Some(&told), "{:?}", warnings());
+    assert!(warnings().len() < 8, "{:?}", warnings());
 }
 
+/// What a socket sent for its handshake, and was let in with.
 fn greeting(plugin: &Plugin) -> Vec<u8> {
-    let trap = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (_listener, handle) = plugin.listen();
-    until("a connection", || plugin.connect(&redirected(&handle, trap.local_addr().unwrap())).unwrap());
-    let mut greeting = vec![0; 56];
-    trap.accept().unwrap().0.read_exact(&mut greeting).unwrap();
-    greeting
+    let (listener, handle) = plugin.listen();
+    let recorder = Recorder::before(address(&handle));
+    let pair = plugin.join(listener, &redirected(&handle, recorder.address));
+    plugin.close(pair);
+    recorder.recorded().swap_remove(1)[0][..GREETING].to_vec()
+}
+
+#[test]
+fn the_token_of_a_handle_never_travels_and_what_was_recorded_lets_nobody_in() {
+    if !alone("the_token_of_a_handle_never_travels_and_what_was_recorded_lets_nobody_in", &[]) {
+        return;
+    }
+    let plugin = Plugin::start().unwrap();
+    let (listener, handle) = plugin.listen();
+    let recorder = Recorder::before(address(&handle));
+    let pair = plugin.join(listener, &redirected(&handle, recorder.address));
+    assert_eq!(plugin.carry(pair, &content(1, 300_000)).unwrap(), content(1, 300_000));
+    plugin.close(pair);
+    let recorded = recorder.recorded();
+    assert_eq!(recorded.len(), 17, "a control socket and sixteen others");
+    assert!(recorder.has_seen(&content(1, 300_000)[..1000]) && !recorder.has_seen(&handle[26..42]));
+    // Every socket again, all at once: if one were let in, the listener would give a connection.
+    let replayed = recorded.iter().map(|[there, _]| said(&handle, &there[..GREETING]));
+    for socket in replayed.collect::<Vec<_>>() {
+        let answer = refused(&plugin, listener, socket);
+        assert!(answer.len() <= CHALLENGE, "no proof: {answer:?}");
+    }
+}
+
+/// A connection that says this.
+fn said(handle: &Handle, bytes: &[u8]) -> TcpStream {
+    let mut socket = TcpStream::connect(address(handle)).unwrap();
+    socket.write_all(bytes).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// What a connection is told until it is dropped, while the listener gives none.
+fn refused(plugin: &Plugin, listener: Object, mut socket: TcpStream) -> Vec<u8> {
+    let mut answer = Vec::new();
+    until("the end of a connection", || {
+        assert_eq!(plugin.accept(listener), Ok(None));
+        let ended = socket.read_to_end(&mut answer).map_or_else(|error| error.kind() == ConnectionReset, |_| true);
+        ended.then_some(answer.clone())
+    })
 }
 
 /// The handle, leading elsewhere on this host.
@@ -81,36 +132,10 @@ fn redirected(handle: &Handle, to: SocketAddr) -> Handle {
     handle
 }
 
-/// Passes on what comes for `to`, and flips one bit of the byte at `at` of each connection.
-fn proxy(to: SocketAddr, at: usize) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let own = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for from in listener.incoming().map_while(Result::ok) {
-            let to = TcpStream::connect(to).unwrap();
-            std::thread::spawn(move || pass_on(from, to, at));
-        }
-    });
-    own
-}
-
-fn pass_on(mut from: TcpStream, mut to: TcpStream, at: usize) {
-    let (mut passed, mut buffer) = (0, vec![0; 65536]);
-    while let Ok(read @ 1..) = from.read(&mut buffer) {
-        if (passed..passed + read).contains(&at) {
-            buffer[at - passed] ^= 0x04;
-        }
-        passed += read;
-        if to.write_all(&buffer[..read]).is_err() {
-            return;
-        }
-    }
-}
-
 /// The result of a small message and of a long one, through a proxy that flips the byte at `at` after the greeting.
 fn carried_damaged(plugin: &Plugin, at: usize, message: &[u8]) -> Result<Vec<u8>, NcclResult> {
     let (listener, handle) = plugin.listen();
-    let through = redirected(&handle, proxy(address(&handle), 56 + at));
+    let through = redirected(&handle, Recorder::changing(address(&handle), GREETING + at).address);
     let pair = plugin.join(listener, &through);
     let carried = plugin.carry(pair, message);
     plugin.close(pair);
@@ -166,7 +191,7 @@ fn one_side_that_wants_checksums_suffices() {
     let mut peer = Peer::start("receives", &[("BUSBW_NET_CHECKSUM", "1")]);
     let handle = peer.handle();
     let plugin = Plugin::start().unwrap();
-    let through = redirected(&handle, proxy(address(&handle), 56 + 20_000));
+    let through = redirected(&handle, Recorder::changing(address(&handle), GREETING + 20_000).address);
     let sender = until("a connection", || plugin.connect(&through).unwrap());
     let message = content(1, 60_000);
     let _ = plugin.isend(sender, &message, 0).unwrap();
