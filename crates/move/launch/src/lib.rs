@@ -36,6 +36,8 @@ pub use job_rank::{Discovery, JobRank, Launcher};
 pub use keyvalue::exchange;
 pub use process_group::ProcessGroup;
 pub use rendezvous::{Rendezvous, Settings};
+#[cfg(fuzzing)]
+pub use server::fuzzing;
 pub use start::{Invocation, Started};
 pub use wire::RankInfo;
 
