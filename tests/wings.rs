@@ -20,7 +20,7 @@ const WINGS: &[(&str, &[&str], &[&str])] = &[
     ("cli", &["model", "read", "judge", "show", "move", "nccl", "run"], &[]),
     ("python", &["model", "read", "judge", "show", "run", "compress"], &[]),
     ("benches", &["model", "read", "judge", "run"], &[]),
-    ("fuzz", &["model", "read", "judge", "show", "move"], &[]),
+    ("fuzz", &["model", "read", "judge", "show", "move", "run"], &[]),
     ("tests", &[], &[]),
 ];
 

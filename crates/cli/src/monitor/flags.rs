@@ -64,6 +64,10 @@ pub struct Monitor {
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub prometheus: Option<SocketAddr>,
 
+    /// A name that Prometheus may ask this host for; addresses, localhost and the host's own name are always answered
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "prometheus")]
+    pub prometheus_host: Vec<String>,
+
     /// Print the counters that raise alerts, with their thresholds, and exit
     #[arg(long)]
     pub list_alerts: bool,

@@ -26,6 +26,7 @@ pub fn run(flags: &Monitor) -> Result<ExitCode, String> {
         perfetto: flags.perfetto.clone(),
         force: flags.force,
         prometheus: flags.prometheus,
+        prometheus_hosts: flags.prometheus_host.clone(),
     };
     let on_screen = !(flags.once || flags.json || flags.quiet) && io::stdout().is_terminal();
     let source = source(flags, on_screen)?;

@@ -34,8 +34,12 @@ pub use derive::Words;
 pub use error::{Error, Result};
 pub use group::Group;
 pub use job_rank::{Discovery, JobRank, Launcher};
+#[cfg(fuzzing)]
+pub use keyvalue::exchange;
 pub use process_group::ProcessGroup;
 pub use rendezvous::{Rendezvous, Settings};
+#[cfg(fuzzing)]
+pub use server::fuzzing;
 pub use start::{Invocation, Started};
 pub use wire::RankInfo;
 

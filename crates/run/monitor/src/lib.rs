@@ -12,6 +12,7 @@ mod moment;
 mod perfetto;
 mod prometheus;
 mod recording;
+mod request;
 pub mod screen;
 mod serve;
 pub mod session;
@@ -27,6 +28,9 @@ pub use moment::{Alert, Device, HostLoad, Moment, Moved, Owner, Row};
 pub use perfetto::Trace;
 pub use prometheus::{Snapshot, text as prometheus_text};
 pub use recording::{Recorder, Recording, RecordingError};
+pub use request::Hosts;
+#[cfg(fuzzing)]
+pub use request::{Request, judge};
 pub use serve::Server;
 pub use source::{FASTEST, Replay, SLOWEST, SPEEDS, Source};
 pub use stop::Stop;

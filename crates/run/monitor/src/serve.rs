@@ -1,18 +1,17 @@
-//! Serves scrapes over HTTP: GET /metrics, nothing else, in bounded room and time.
+//! Serves scrapes over HTTP, in bounded room and time.
 
 use crate::prometheus::{self, Snapshot};
+use crate::request::{self, Hosts, Request};
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// A scraper's request has some hundred bytes.
-const LONGEST_REQUEST: usize = 8 << 10;
 /// From the first byte to the last, of request and answer.
 const LONGEST_TIME: Duration = Duration::from_secs(5);
-/// Connections at a time; others are closed at once.
-const MOST_CONNECTIONS: usize = 8;
+/// Connections at a time.
+const MOST_CONNECTIONS: usize = 32;
 
 /// What is shown now; none before the first sample.
 type Shown = Arc<Mutex<Option<Arc<Snapshot>>>>;
@@ -25,16 +24,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens at an address.
+    /// Listens at an address, for those who ask for it or for one of `hosts`.
     ///
     /// # Errors
     /// The address is taken, or is none of this host's.
-    pub fn start(address: SocketAddr) -> io::Result<Self> {
+    pub fn start(address: SocketAddr, hosts: Hosts) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let shown = Shown::default();
         let served = Arc::clone(&shown);
-        std::thread::Builder::new().name("prometheus".into()).spawn(move || accept(&listener, &served))?;
+        std::thread::Builder::new().name("prometheus".into()).spawn(move || accept(&listener, &served, &hosts))?;
         Ok(Server { shown, address })
     }
 
@@ -47,80 +46,70 @@ impl Server {
     }
 }
 
-fn accept(listener: &TcpListener, shown: &Shown) {
-    let connections = Arc::new(AtomicUsize::new(0));
+fn accept(listener: &TcpListener, shown: &Shown, hosts: &Hosts) {
+    let mut open = VecDeque::new();
     for connection in listener.incoming() {
-        let Ok(connection) = connection else {
+        let Ok(connection) = connection.map(Arc::new) else {
             // No descriptors left; other connections end soon, so try again.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if connections.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS {
-            connections.fetch_sub(1, Ordering::AcqRel);
-            continue;
-        }
-        let (shown, counted) = (Arc::clone(shown), Arc::clone(&connections));
-        let started = std::thread::Builder::new().name("scrape".into()).spawn(move || {
-            // A client that has closed its connection, or is too slow, gets no answer.
-            let _ = answer(&connection, &shown);
-            counted.fetch_sub(1, Ordering::AcqRel);
-        });
-        if started.is_err() {
-            connections.fetch_sub(1, Ordering::AcqRel);
+        make_room(&mut open);
+        open.push_back(Arc::downgrade(&connection));
+        let (shown, hosts) = (Arc::clone(shown), hosts.clone());
+        // A client that has closed its connection, or is too slow, gets no answer; neither does one for whom no thread is left.
+        let _ = std::thread::Builder::new().name("scrape".into()).spawn(move || answer(&connection, &shown, &hosts));
+    }
+}
+
+/// Ends the oldest connections where too many are open. A scraper asks as soon as it has connected, so it is idle clients that
+/// have been here longest, and they keep no scraper out.
+fn make_room(open: &mut VecDeque<Weak<TcpStream>>) {
+    open.retain(|connection| connection.strong_count() > 0);
+    while open.len() >= MOST_CONNECTIONS {
+        if let Some(oldest) = open.pop_front().and_then(|connection| connection.upgrade()) {
+            let _ = oldest.shutdown(Shutdown::Both);
         }
     }
 }
 
-fn answer(connection: &TcpStream, shown: &Shown) -> io::Result<()> {
+fn answer(connection: &TcpStream, shown: &Shown, hosts: &Hosts) -> io::Result<()> {
     let until = Instant::now() + LONGEST_TIME;
-    let (status, body) = match request(connection, until)? {
-        Request::Metrics => {
+    let (status, body, head_only) = match request(connection, hosts, until)? {
+        Request::Metrics { head_only } => {
             let snapshot = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            ("200 OK", snapshot.map_or_else(String::new, |snapshot| prometheus::text(&snapshot)))
+            let text = snapshot.map_or_else(String::new, |snapshot| prometheus::text(&snapshot));
+            ("200 OK", text, head_only)
         }
-        Request::Refused(status) => (status, format!("{status}; only GET /metrics is served\n")),
+        Request::Refused(status, remedy) => (status, format!("{status}: {remedy}\n"), false),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
-         Allow: GET\r\nConnection: close\r\n\r\n",
+         Allow: GET, HEAD\r\nConnection: close\r\n\r\n",
         body.len()
     );
     send(connection, head.as_bytes(), until)?;
-    send(connection, body.as_bytes(), until)?;
-    connection.shutdown(std::net::Shutdown::Write)?;
+    if !head_only {
+        send(connection, body.as_bytes(), until)?;
+    }
+    connection.shutdown(Shutdown::Write)?;
     drain(connection, until)
 }
 
-enum Request {
-    Metrics,
-    Refused(&'static str),
-}
-
 /// Reads a request as far as its head.
-fn request(mut connection: &TcpStream, until: Instant) -> io::Result<Request> {
+fn request(mut connection: &TcpStream, hosts: &Hosts, until: Instant) -> io::Result<Request> {
     let mut head = Vec::new();
     let mut block = [0; 1024];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > LONGEST_REQUEST {
-            return Ok(Request::Refused("431 Request Header Fields Too Large"));
-        }
+    loop {
         connection.set_read_timeout(Some(left(until)?))?;
         match connection.read(&mut block)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             read => head.extend_from_slice(&block[..read]),
         }
+        if let Some(request) = request::judge(&head, hosts) {
+            return Ok(request);
+        }
     }
-    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let words: Vec<&str> = line.split(' ').collect();
-    Ok(match words[..] {
-        ["GET", target, "HTTP/1.1" | "HTTP/1.0"] => match target.split('?').next() {
-            Some("/metrics") => Request::Metrics,
-            _ => Request::Refused("404 Not Found"),
-        },
-        [_, _, version] if version.starts_with("HTTP/1.") => Request::Refused("405 Method Not Allowed"),
-        _ => Request::Refused("400 Bad Request"),
-    })
 }
 
 fn send(mut connection: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {

@@ -6,6 +6,7 @@ use crate::moment::Moment;
 use crate::perfetto::Trace;
 use crate::prometheus::Snapshot;
 use crate::recording::{Recorder, RecordingError};
+use crate::request::Hosts;
 use crate::serve::Server;
 use crate::source::Source;
 use crate::stop::Stop;
@@ -36,7 +37,10 @@ pub struct Options {
     pub perfetto: Option<PathBuf>,
     /// Replace recordings and traces that are there.
     pub force: bool,
+    /// Serve scrapes at this address.
     pub prometheus: Option<SocketAddr>,
+    /// Names that scrapers may ask for, beside this host's own.
+    pub prometheus_hosts: Vec<String>,
 }
 
 /// A session ended early.
@@ -90,8 +94,10 @@ impl Intake {
             let file = BufWriter::new(create(path, options.force)?);
             Ok::<_, SessionError>((path.clone(), Trace::new(file).map_err(SessionError::at(path))?))
         };
-        let server =
-            |address: SocketAddr| Server::start(address).map_err(|error| SessionError::Address { address, error });
+        let server = |address: SocketAddr| {
+            let hosts = Hosts::and(&options.prometheus_hosts);
+            Server::start(address, hosts).map_err(|error| SessionError::Address { address, error })
+        };
         Ok(Intake {
             tracker: Tracker::new(options.thresholds.clone()),
             recorder: options.record.as_ref().map(recorder).transpose()?,

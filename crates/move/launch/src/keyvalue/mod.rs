@@ -48,7 +48,7 @@ pub(crate) fn share(discovery: &Discovery, rank: usize, mine: Option<&str>, dead
     })
 }
 
-fn exchange(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
+pub fn exchange(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {
     let mut store: Box<dyn Store> = match discovery {
         Discovery::Pmix { namespace } => Box::new(pmix::Session::start(namespace)?),
         Discovery::Pmi1 { fd } => Box::new(pmi::Pmi1::start(*fd, deadline)?),

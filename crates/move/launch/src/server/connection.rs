@@ -33,8 +33,12 @@ pub(super) struct Connection {
 impl Connection {
     pub fn new(stream: TcpStream, peer: SocketAddr, now: Instant, timeout: Duration) -> std::io::Result<Self> {
         silence::notice(&stream, timeout)?;
+        Ok(Self::over(stream, peer, now))
+    }
+
+    pub(super) fn over(stream: TcpStream, peer: SocketAddr, now: Instant) -> Self {
         let inbox = Inbox::new(wire::LONGEST_HELLO);
-        Ok(Connection { stream, peer, since: now, inbox, rank: None, ended: None, out: VecDeque::new(), sent: 0 })
+        Connection { stream, peer, since: now, inbox, rank: None, ended: None, out: VecDeque::new(), sent: 0 }
     }
 
     pub fn pull(&mut self) {

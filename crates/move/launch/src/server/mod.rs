@@ -1,6 +1,8 @@
 //! The rendezvous server, a thread of rank 0's process: lets the ranks in, passes their parts on, and says who has died.
 
 mod connection;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod steps;
 
 use crate::describe;

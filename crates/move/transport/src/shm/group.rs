@@ -1,7 +1,7 @@
 //! The ranks of one host and the memory they show each other.
 
 use super::control::Control;
-use super::cross::{self, Way};
+use super::cross::{self, Attachable, Way};
 use super::join;
 use super::link::{FREED_AT_ONCE, Link, Message, Peer};
 use super::memory::Mapping;
@@ -13,8 +13,8 @@ use super::watch::{Watch, Watched};
 use super::windows::{Buffer, Named, Reached, Registry, Window};
 use crate::wait::Cores;
 use crate::{Cancellation, Error, Exchange, Result, Token, Waiter};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// After this many pauses, a wait looks for why it takes so long.
 const LONG_WAIT: u32 = 256;
@@ -37,6 +37,8 @@ pub(super) struct Shared {
     registry: Arc<Registry>,
     peers: Vec<Option<Peer>>,
     cross_memory: AtomicBool,
+    /// Only held, as long as there is cross memory.
+    attachable: Mutex<Option<Attachable>>,
     /// Only held: ends with the group.
     watch: Option<Watch>,
 }
@@ -68,7 +70,8 @@ impl Group {
         let (rank, size) = (exchange.rank(), exchange.size());
         let own = Control::create(size)?;
         let peers = join::meet(exchange, token, &cancel, &own)?;
-        let cross_memory = AtomicBool::new(join::cross_memory_works(exchange, &own, &peers)?);
+        let (works, attachable) = join::cross_memory(exchange, &own, &peers)?;
+        let (cross_memory, attachable) = (AtomicBool::new(works), Mutex::new(attachable));
         let shared = exchange.all_gather(&[u8::from(cores == Cores::Shared)])?.iter().any(|shared| shared != &[0]);
         let cores = if shared { Cores::Shared } else { Cores::Own };
         let watched = |peer: &Peer| Watched {
@@ -82,7 +85,8 @@ impl Group {
         if let Some(preferred) = &preferred_core {
             preferred.move_there();
         }
-        let shared = Shared { rank, size, cancel, cores, preferred_core, own, registry, peers, cross_memory, watch };
+        let shared =
+            Shared { rank, size, cancel, cores, preferred_core, own, registry, peers, cross_memory, attachable, watch };
         Ok(Group { shared: Arc::new(shared) })
     }
 
@@ -156,6 +160,7 @@ impl Group {
     /// runs an operation.
     pub fn refuse_cross_memory(&mut self) {
         self.shared.cross_memory.store(false, Ordering::Relaxed);
+        *self.shared.attachable.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The name of `bytes` at `pointer` for all peers, who are told of its window if they do not know it yet.
@@ -194,6 +199,26 @@ impl Group {
 }
 
 impl Shared {
+    #[cfg(fuzzing)]
+    pub(super) fn alone(own: Control, peers: Vec<Option<Peer>>, cancel: Arc<Cancellation>, cross_memory: bool) -> Self {
+        let (size, cross_memory) = (peers.len(), AtomicBool::new(cross_memory));
+        let (cores, registry, attachable) = (Cores::Shared, Arc::default(), Mutex::new(None));
+        let preferred_core = None;
+        Shared {
+            rank: 0,
+            size,
+            cancel,
+            cores,
+            preferred_core,
+            own,
+            registry,
+            peers,
+            cross_memory,
+            attachable,
+            watch: None,
+        }
+    }
+
     pub(super) fn cancellation(&self) -> &Cancellation {
         &self.cancel
     }

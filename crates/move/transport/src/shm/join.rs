@@ -5,7 +5,7 @@
 //! way does, with a proof that is bound to this name, the role and the rank.
 
 use super::control::Control;
-use super::cross::{self, Way};
+use super::cross::{self, Attachable, Way};
 use super::link::Peer;
 use super::socket;
 use crate::{Cancellation, Error, Exchange, Result, Token};
@@ -67,9 +67,13 @@ pub(super) fn meet(
     Ok(peers)
 }
 
-/// Whether every rank can read every other's memory by system call. All ranks get the same answer.
-pub(super) fn cross_memory_works(exchange: &mut dyn Exchange, own: &Control, peers: &[Option<Peer>]) -> Result<bool> {
-    cross::allow_peers();
+/// Whether every rank can read every other's memory by system call, with what lets them. All ranks get the same answer.
+pub(super) fn cross_memory(
+    exchange: &mut dyn Exchange,
+    own: &Control,
+    peers: &[Option<Peer>],
+) -> Result<(bool, Option<Attachable>)> {
+    let attachable = Attachable::by(peers.iter().flatten().map(|peer| peer.process));
     own.probe().store(u64::from_ne_bytes(random()?), Ordering::Release);
     let addresses = exchange.all_gather(&(own.probe().as_ptr() as u64).to_ne_bytes())?;
     let reads = |peer: &Peer, address: &[u8]| {
@@ -82,7 +86,8 @@ pub(super) fn cross_memory_works(exchange: &mut dyn Exchange, own: &Control, pee
     };
     let pairs = peers.iter().zip(&addresses).filter_map(|(peer, address)| peer.as_ref().map(|peer| (peer, address)));
     let works = pairs.into_iter().all(|(peer, address)| reads(peer, address));
-    Ok(exchange.all_gather(&[u8::from(works)])?.iter().all(|answer| answer == &[1]))
+    let works = exchange.all_gather(&[u8::from(works)])?.iter().all(|answer| answer == &[1]);
+    Ok((works, attachable.filter(|_| works)))
 }
 
 fn same_user(connection: &OwnedFd) -> Result<bool> {

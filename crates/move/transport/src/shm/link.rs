@@ -31,7 +31,7 @@ const BOARD: u64 = 3;
 const CHANNEL: u64 = 4;
 
 impl Message<'_> {
-    fn encode(&self) -> (Vec<u8>, Option<BorrowedFd<'_>>) {
+    pub(super) fn encode(&self) -> (Vec<u8>, Option<BorrowedFd<'_>>) {
         let with = |kind: u64, id: u64, mapping: &Mapping| vec![kind, id, mapping.bytes() as u64];
         let (words, file) = match self {
             Message::Window(id, mapping) => (with(WINDOW, *id, mapping), Some(mapping.fd())),

@@ -9,6 +9,8 @@ mod available;
 mod channel;
 mod control;
 mod cross;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod group;
 mod join;
 mod link;

@@ -12,6 +12,8 @@
 mod config;
 mod connect;
 mod failure;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod growth;
 mod handle;
 mod helpers;

@@ -196,7 +196,8 @@ impl ReceiveShared {
     /// The room of a message: that of its number, or among those posted together with it the one with its tag.
     fn number_of_room(&self, message: u64, tag: u32) -> std::result::Result<u64, Failure> {
         let slot = self.slot(message);
-        let first = message - slot.place.load(Ordering::Relaxed) as u64;
+        // The slot may be posted anew meanwhile, and have another room's place.
+        let first = message.saturating_sub(slot.place.load(Ordering::Relaxed) as u64);
         let group = first..first + slot.group.load(Ordering::Relaxed) as u64;
         let tag_of = |number: u64| self.slot(number).tag.load(Ordering::Relaxed);
         group.clone().find(|&number| tag_of(number) == tag).ok_or_else(|| {

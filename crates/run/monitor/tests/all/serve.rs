@@ -2,12 +2,13 @@
 
 use crate::common;
 
-use busbw_monitor::{Server, Snapshot, Trace, Tracker, prometheus_text};
+use busbw_monitor::{Hosts, Server, Snapshot, Trace, Tracker, prometheus_text};
 use busbw_probe::counters::Job;
 use common::{node, node_with_a_silent_gpu};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::process::Command;
 
 fn snapshot() -> Snapshot {
     let mut tracker = Tracker::default();
@@ -16,7 +17,7 @@ fn snapshot() -> Snapshot {
 }
 
 fn server() -> Server {
-    Server::start((Ipv4Addr::LOCALHOST, 0).into()).unwrap()
+    Server::start((Ipv4Addr::LOCALHOST, 0).into(), Hosts::and(&["scraped.example".into()])).unwrap()
 }
 
 /// Sends bytes and reads the answer to its end.
@@ -59,8 +60,11 @@ fn only_metrics_can_be_had_and_only_be_read() {
     let server = server();
     assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"), "nothing before the first sample");
     server.show(snapshot());
-    let cases: [(&[u8], &str); 8] = [
-        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200 OK"),
+    let cases: [(&[u8], &str); 11] = [
+        (b"GET /metrics HTTP/1.1\r\nHost: Scraped.example:9820\r\n\r\n", "HTTP/1.1 200 OK"),
+        (b"GET /metrics HTTP/1.1\r\nHost: rebound.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
+        (b"GET /metrics HTTP/1.1\nHost: localhost\n\n", "HTTP/1.1 200 OK"),
+        (b"GET /metrics HTTP/1.0\n\n", "HTTP/1.1 200 OK"),
         (b"GET /metrics?x=1 HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK"),
         (b"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
         (b"GET /metrics/../../etc/passwd HTTP/1.1\r\n\r\n", "HTTP/1.1 404 Not Found"),
@@ -75,6 +79,29 @@ fn only_metrics_can_be_had_and_only_be_read() {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())));
     }
+    let whole = ask(&server, b"GET /metrics HTTP/1.0\r\n\r\n");
+    let head = ask(&server, b"HEAD /metrics HTTP/1.0\r\n\r\n");
+    assert_eq!(whole.split_once("\r\n\r\n").unwrap().0, head.strip_suffix("\r\n\r\n").unwrap());
+}
+
+/// curl where it is there; Prometheus asks like `scraper`.
+#[test]
+fn scrapers_are_served() {
+    let server = server();
+    server.show(snapshot());
+    let scraper = format!(
+        "GET /metrics HTTP/1.1\r\nHost: {}\r\nUser-Agent: Prometheus/3.5.0\r\nAccept: application/openmetrics-text;version=1.0.0;\
+         escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=\
+         allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2\r\nAccept-Encoding: gzip\r\n\
+         X-Prometheus-Scrape-Timeout-Seconds: 10\r\n\r\n",
+        server.address()
+    );
+    assert!(ask(&server, scraper.as_bytes()).starts_with("HTTP/1.1 200 OK"));
+    let url = format!("http://localhost:{}/metrics", server.address().port());
+    match Command::new("curl").args(["--silent", "--show-error", "--fail", "--noproxy", "*", "-4", &url]).output() {
+        Err(_) => eprintln!("skipped curl: it is not installed"),
+        Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stdout), prometheus_text(&snapshot()), "{said:?}"),
+    }
 }
 
 #[test]
@@ -85,15 +112,24 @@ fn a_request_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn slow_clients_hold_up_nobody_and_are_given_up() {
+fn idle_and_slow_clients_keep_no_scraper_out_and_are_given_up() {
     let server = server();
     server.show(snapshot());
-    // As many as are served at a time, less one, begin a request and say no more.
-    let mut slow: Vec<TcpStream> = (0..7).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-    for connection in &mut slow {
-        connection.write_all(b"GET /met").unwrap();
+    let mut slow: Vec<TcpStream> = Vec::new();
+    for clients in [1, 8, 64, 300] {
+        while slow.len() < clients {
+            let mut connection = TcpStream::connect(server.address()).unwrap();
+            if clients % 3 == 0 {
+                // It may have been given up already.
+                let _ = connection.write_all(b"GET /met");
+            }
+            slow.push(connection);
+        }
+        for _ in 0..20 {
+            let answer = ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n");
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "beside {clients} clients: {answer:?}");
+        }
     }
-    assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
     for mut connection in slow {
         // The server ends the connection; without that this would wait for ever.
         let mut answer = Vec::new();

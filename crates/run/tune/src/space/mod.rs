@@ -8,6 +8,8 @@ mod variable;
 pub use builtin::NAMES;
 pub use busbw_model::Setting;
 pub use condition::Condition;
+#[cfg(fuzzing)]
+pub use toml::parse;
 pub use variable::{Limits, Variable};
 
 use std::collections::BTreeSet;
