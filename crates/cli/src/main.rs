@@ -26,6 +26,7 @@ mod tune;
 mod values;
 mod verbs;
 
+use busbw_launch::launcher::Marked;
 use clap::FromArgMatches;
 use command::{Cli, Command};
 use std::process::ExitCode;
@@ -36,14 +37,16 @@ use std::sync::atomic::AtomicBool;
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
-    let result = bench::run_as_program().unwrap_or_else(run);
-    match result {
-        Ok(code) => code,
-        Err(message) => {
-            output::say(message);
-            ExitCode::from(2)
-        }
+    let marked = Marked::begin(&|name| std::env::var(name).ok());
+    let code = bench::run_as_program().unwrap_or_else(run).unwrap_or_else(|message| {
+        output::say(message);
+        ExitCode::from(2)
+    });
+    if let Some(marked) = marked {
+        // An exit code does not tell its number.
+        marked.end((0..u8::MAX).find(|&status| ExitCode::from(status) == code).unwrap_or(u8::MAX));
     }
+    code
 }
 
 fn run() -> Result<ExitCode, String> {

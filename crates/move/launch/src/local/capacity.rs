@@ -1,0 +1,2 @@
+use crate::{Lookup, Result};
+pub(super) fn check(_np: usize, _look: Lookup) -> Result<()> { Ok(()) }
