@@ -2,7 +2,7 @@
 
 use crate::output;
 use busbw_bench::job::{self, Call};
-use busbw_bench::{Flags, flags};
+use busbw_bench::{Error, Flags, flags};
 use busbw_launch::command::this_program;
 use busbw_model::Collective;
 use std::ffi::OsString;
@@ -15,6 +15,7 @@ pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
     let call = Call { collective, flags: flags.clone(), program, arguments };
     let status = match job::run(&call, &|name| std::env::var(name).ok(), &mut io::stdout()) {
         Ok(status) => u8::try_from(status).unwrap_or(1),
+        Err(Error::Launch(error)) => return Err(output::why(error)),
         Err(error) if error.status() == 2 => return Err(error.to_string()),
         Err(error) => {
             output::say(&error);

@@ -79,10 +79,19 @@ pub fn finish<T>(
     ended: busbw_launch::Result<Started<T>>,
     answer: impl FnOnce(T) -> Result<ExitCode, String>,
 ) -> Result<ExitCode, String> {
-    match ended.map_err(|error| error.to_string())? {
+    match ended.map_err(why)? {
         Started::Here(found) => answer(found),
         Started::CommandLine(line) => write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
         Started::Ended(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
+    }
+}
+
+/// What an error of starting ranks says: of hosts that did not answer, which.
+pub fn why(error: busbw_launch::Error) -> String {
+    let said = error.to_string();
+    match error {
+        busbw_launch::Error::NotStarted(hosts) => crate::check::hosts::at_fault(&hosts).unwrap_or(said),
+        _ => said,
     }
 }
 

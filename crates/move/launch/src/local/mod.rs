@@ -52,11 +52,11 @@ impl Local {
                 self.np, job_rank.size, job_rank.launcher
             )));
         }
-        capacity::check(self.np, look)?;
+        capacity::check(self.np)?;
         let signals = Signals::block()?;
         let mut ranks = Vec::with_capacity(self.np);
         let started = self.start(&signals, &mut ranks);
-        // A thread's stack is copied with each fork: those that were started before would make every rank slower to start.
+        // Threads that were there before would make every fork slower: it copies the mappings of their stacks.
         let forwarders: Vec<Forwarder> = ranks.iter_mut().flat_map(forwarders).collect();
         let ended = match started {
             // Nothing has been measured, and nobody need say goodbye.
