@@ -53,8 +53,12 @@ fn run() -> Result<ExitCode, String> {
     // A limit of file sizes is then an error of the write, which names the file, and not the end of the process.
     let heard = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard).map_err(|error| error.to_string())?;
-    let matches = verbs::matches();
-    output::refuse_inputs(&matches)?;
+    let matches = match verbs::matches() {
+        Ok(matches) => matches,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return output::write(None, |_| help.print()).map(|()| ExitCode::SUCCESS),
+    };
+    output::refuse_loss(&matches)?;
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match &cli.command {
         Command::Explain(flags) => explain::run(flags),

@@ -123,7 +123,9 @@ impl Invocation {
         let command: Vec<String> = std::iter::once(program).chain(arguments).collect();
         let mut variables = command::variables();
         if self.dry_run {
-            return Ok(Started::CommandLine(command::shell_quoted(&starter.command_line(&hosts, &variables, &command))));
+            return Ok(Started::CommandLine(command::shell_quoted(
+                &starter.command_line(&hosts, &variables, &command),
+            )));
         }
         hosts.resolve()?;
         variables.push(launcher::MARK.into());

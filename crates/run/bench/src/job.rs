@@ -126,7 +126,10 @@ fn one_rank<R: JobBackend>(call: &Call, join: impl FnOnce() -> Result<R>, out: &
     let context = Context::of_process(call.collective);
     match crate::run(&call.flags, call.collective, &mut rank, out, &context) {
         Ok(outcome) => rank.leave().map(|()| outcome),
-        Err(error) => Err(Error::Job(rank.fail(&error.to_string()))),
+        Err(error) => {
+            let said = rank.fail(&error.to_string());
+            Err(if matches!(error, Error::Output(_)) { error } else { Error::Job(said) })
+        }
     }
 }
 

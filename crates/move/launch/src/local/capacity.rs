@@ -158,7 +158,11 @@ mod tests {
         assert_eq!(said(300, &[]), "");
         for (np, changed, says) in [
             (100_000, &[][..], "for 8192 ranks: each needs 8 MiB of memory or more, and 65536 MiB are available"),
-            (301, &[("proc/sys/kernel/pid_max", "1400")], "for 150 ranks: each has 6 threads, and 500 of the kernel's 1400"),
+            (
+                301,
+                &[("proc/sys/kernel/pid_max", "1400")],
+                "for 150 ranks: each has 6 threads, and 500 of the kernel's 1400",
+            ),
             (
                 302,
                 &[("sys/fs/cgroup/pids/a/pids.max", "700"), ("sys/fs/cgroup/pids/a/pids.current", "100")],

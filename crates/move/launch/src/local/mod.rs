@@ -55,13 +55,15 @@ impl Local {
         capacity::check(self.np)?;
         let signals = Signals::block()?;
         let mut ranks = Vec::with_capacity(self.np);
-        let started = self.start(&signals, &mut ranks);
-        // Threads that were there before would make every fork slower: it copies the mappings of their stacks.
-        let forwarders: Vec<Forwarder> = ranks.iter_mut().flat_map(forwarders).collect();
-        let ended = match started {
-            // Nothing has been measured, and nobody need say goodbye.
+        let mut forwarders = Vec::new();
+        let ended = match self.start(&signals, &mut ranks) {
+            // Nothing has been measured, and what ranks say of each other's end tells nothing.
             Ok(Some(signal)) => Ok(128 + signal as i32),
-            Ok(None) => attend(&signals, &mut ranks, || false).map(|end| end.interrupted.unwrap_or(end.status)),
+            Ok(None) => {
+                // Threads that were there before would make every fork slower: it copies the mappings of their stacks.
+                forwarders.extend(ranks.iter_mut().flat_map(forward_from));
+                attend(&signals, &mut ranks, || false).map(|end| end.interrupted.unwrap_or(end.status))
+            }
             Err(error) => Err(error),
         };
         kill_all(&mut ranks);
@@ -109,8 +111,8 @@ impl Local {
     }
 }
 
-/// Of what a rank prints through us.
-fn forwarders(rank: &mut Process) -> impl Iterator<Item = Forwarder> {
+/// Passes on what a rank prints.
+fn forward_from(rank: &mut Process) -> impl Iterator<Item = Forwarder> {
     let output = rank.child.stdout.take().map(Forwarder::to_output);
     output.into_iter().chain(rank.child.stderr.take().map(Forwarder::to_errors))
 }
