@@ -24,6 +24,8 @@ mod here {
     pub mod link;
     pub mod monitor;
     mod plugin_check;
+    mod standard_output;
+    mod terminals;
     pub mod tune;
 }
 
@@ -52,5 +54,6 @@ mod support {
     pub mod shared;
     pub mod skip;
     pub mod table;
+    pub mod terminal;
     pub mod tree;
 }
