@@ -152,7 +152,7 @@ fn a_log_that_repeats_itself_is_read_to_its_end() {
     assert_eq!(answer["communicators"].as_array().map(Vec::len), Some(1));
 }
 
-/// Where memory is used up, one line says so: no signal, no backtrace.
+/// Where memory is used up, one line says so, with how much there is and how much it takes: no signal, no backtrace.
 #[test]
 fn a_limit_of_memory_is_told_in_one_line() {
     let line = |rank: usize| {
@@ -164,10 +164,21 @@ fn a_limit_of_memory_is_told_in_one_line() {
         )
     };
     let scratch = tempdir().expect("a folder");
-    let path = file(&scratch, "large.log", (0..300_000).map(line).collect::<String>().as_bytes());
-    let script = format!("ulimit -v 150000; exec '{}' explain '{path}'", BUSBW);
-    let output = Command::new("sh").args(["-c", &script]).output().expect("sh starts");
-    assert_refused(&output, "out of memory");
+    let path = file(&scratch, "large.log", (0..370_000).map(line).collect::<String>().as_bytes());
+    for kib in [50_000, 60_000, 62_000, 80_000, 100_000, 150_000, 300_000, 600_000] {
+        for threads in [1, 16] {
+            let script = format!("ulimit -v {kib}; exec '{BUSBW}' explain --threads {threads} '{path}'");
+            let output = Command::new("sh").args(["-c", &script]).output().expect("sh starts");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{script}: {stderr}");
+            let memory = format!("busbw: out of memory: it may take {} MiB (`ulimit -v`)", kib / 1024);
+            let threads = format!("busbw: {path}: no more threads (");
+            // Below, it may not have come to know how much there is to read.
+            let takes = kib < 150_000 || stderr.contains("; reading 49 MiB takes 128 to ");
+            let says = stderr.starts_with(&memory) && takes || stderr.starts_with(&threads);
+            assert!(says && stderr.lines().count() == 1, "{script}: {stderr}");
+        }
+    }
 }
 
 /// Brackets that never close hold nothing, and are passed over.

@@ -24,6 +24,8 @@ mod here {
     pub mod link;
     pub mod monitor;
     mod plugin_check;
+    mod standard_output;
+    mod terminals;
     pub mod tune;
 }
 
@@ -55,5 +57,6 @@ mod support {
     pub mod shared;
     pub mod skip;
     pub mod table;
+    pub mod terminal;
     pub mod tree;
 }

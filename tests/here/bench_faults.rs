@@ -6,6 +6,7 @@ use crate::support::process::{self, Ended, Running, signal};
 use crate::support::recorder::Recorder;
 use crate::support::skip::unless_skipped;
 use crate::support::table::{RankLine, ranks, rows};
+use crate::support::terminal::wait_for;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -252,6 +253,60 @@ fn shared_memory_is_full() {
         }
         assert_eq!(ended.stderr.lines().count(), said(&ended.stderr).len(), "left in /dev/shm: {ended:?}");
         running.gone("busbw", ENDS);
+        Ok(())
+    });
+}
+
+/// More ranks than the host has room for are refused at once, with what there is room for and why.
+#[test]
+fn more_ranks_than_fit_are_refused() {
+    for (line, says) in [
+        ("exec \"$0\" bench all_reduce --np 4000000", "busbw: --np 4000000: this host has room for "),
+        ("exec \"$0\" link --np 4000000 --tcp", "busbw: --np 4000000: this host has room for "),
+        ("ulimit -n 64; exec \"$0\" bench all_reduce --np 40", "has room for 24 ranks: each needs 2 open files here"),
+    ] {
+        let mut command = Command::new("sh");
+        command.args(["-c", line, BUSBW]);
+        let ended = process::run(command, BEGINS);
+        assert_eq!(ended.status.code(), Some(2), "{line}: {ended:?}");
+        assert!(ended.stderr.contains(says) && ended.stderr.lines().count() == 1, "{line}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_signal_while_ranks_start_starts_no_more() {
+    let _turn = turn();
+    for (name, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let mut running = Running::start(busbw(&[&["--np", "150"], &SMALL]));
+        wait_for("some ranks", || running.processes().len() > 10);
+        signal(running.id(), name);
+        let (mut most, at_first) = (0, running.processes().len());
+        wait_for("the end of all ranks", || {
+            let now = running.processes().len();
+            most = most.max(now);
+            now == 0
+        });
+        // One may have been under way.
+        assert!(most <= at_first + 1 && most < 100, "{name}: {at_first} ranks became {most}");
+        let ended = running.ended(ENDS);
+        assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(status), ""), "{name}");
+    }
+}
+
+/// mpirun gets what busbw gets, and does not stay when busbw is killed.
+#[test]
+fn the_launcher_of_hosts_is_ended() {
+    unless_skipped(|| {
+        let _turn = turn();
+        mpirun_openmpi(1)?;
+        for (name, status) in [("INT", Some(130)), ("TERM", Some(143)), ("KILL", None)] {
+            let mut command = busbw(&[&["--hosts", "localhost:2"], &ENDLESS]);
+            command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+            let (mut running, _) = busy(command, 2);
+            signal(running.id(), name);
+            assert_eq!(running.ended(ENDS).status.code(), status, "{name}");
+            wait_for("the end of mpirun and its ranks", || running.processes().is_empty());
+        }
         Ok(())
     });
 }

@@ -2,17 +2,15 @@
 
 use crate::support::command::BUSBW;
 use crate::support::process::{Ended, Running, run, signal};
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::pty::{Winsize, openpty};
+use crate::support::terminal::{OnTerminal, wait_for};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Longer than any of these takes on a machine that does much else.
@@ -211,55 +209,24 @@ fn a_trace_and_the_list_of_alerts_are_for_other_programs() {
     ended_well(monitor(&["--root", &root, "--once", "-i", "50ms", "--thresholds", file]));
 }
 
-/// busbw on a terminal that nobody else knows, so that no shell sends a signal when it is closed.
-fn on_a_terminal(arguments: &[&str]) -> (Child, OwnedFd) {
-    let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-    let terminal = openpty(&size, None).expect("a terminal can be made");
-    // The child must not hold the end that the test closes.
-    fcntl(&terminal.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag can be set");
-    let end = || terminal.slave.try_clone().expect("a descriptor");
-    let mut command = monitor(arguments);
-    command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
-    (command.spawn().expect("busbw starts"), terminal.master)
-}
-
-/// Waits until the screen is there.
-fn see(terminal: &OwnedFd) {
-    let mut shown = Vec::new();
-    let mut reader = File::from(terminal.try_clone().expect("a descriptor"));
-    while !String::from_utf8_lossy(&shown).contains("node7") {
-        let mut bytes = [0; 4096];
-        let read = reader.read(&mut bytes).expect("the screen is drawn");
-        shown.extend_from_slice(&bytes[..read]);
-    }
-}
-
-fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
-    let since = Instant::now();
-    while !happened() {
-        assert!(since.elapsed() < LIMIT, "{what}: not after {LIMIT:?}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn the_screen_ends_with_its_terminal_and_a_recording_goes_on_without() {
     let folder = scratch();
     let root = tree(folder.path()).display().to_string();
-    let (mut child, terminal) = on_a_terminal(&["--root", &root, "-i", "50ms"]);
-    see(&terminal);
-    drop(terminal);
-    wait_for("the end of the screen", || child.try_wait().expect("a child").is_some());
+    let mut screen = OnTerminal::alone(monitor(&["--root", &root, "-i", "50ms"]));
+    screen.see("node7");
+    screen.close();
+    screen.ended();
 
     let file = folder.path().join("run.rec");
-    let (mut child, terminal) =
-        on_a_terminal(&["--root", &root, "-i", "50ms", "--record", file.to_str().expect("UTF-8")]);
-    see(&terminal);
-    drop(terminal);
+    let recording = monitor(&["--root", &root, "-i", "50ms", "--record", file.to_str().expect("UTF-8")]);
+    let mut screen = OnTerminal::alone(recording);
+    screen.see("node7");
+    screen.close();
     thread::sleep(Duration::from_millis(500)); // the screen is gone by now
     let size = || file.metadata().expect("the recording is there").len();
     let before = size();
     wait_for("more of the recording", || size() > before);
-    signal(child.id(), "TERM");
-    wait_for("the end by a signal", || child.try_wait().expect("a child").is_some());
+    signal(screen.child.id(), "TERM");
+    screen.ended();
 }

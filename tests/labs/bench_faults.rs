@@ -1,9 +1,14 @@
-//! `busbw bench` between hosts when the network breaks.
+//! `busbw` between hosts when the network breaks, or a launcher cannot start ranks.
 
 use crate::here::bench_faults::{ENDLESS, ENDS, assert_blamed, assert_nothing_left, busy, said, turn};
 use crate::support::command::BUSBW;
 use crate::support::lab::NetLab;
+use crate::support::process::run;
 use crate::support::skip::unless_skipped;
+use crate::support::terminal::wait_for;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 #[test]
 fn a_cable_is_cut() {
@@ -20,6 +25,64 @@ fn a_cable_is_cut() {
         running.until_said(ENDS, "line of a survivor", |stderr| (!said(stderr).is_empty()).then_some(()));
         assert_blamed(&running.stderr(), 1, &lines[1]);
         assert_nothing_left(&running);
+        Ok(())
+    });
+}
+
+/// busbw on the first of two hosts, which starts mpirun itself.
+fn by_hosts(hosts: &NetLab, line: &str) -> Command {
+    let mut command = hosts.exec(1, BUSBW);
+    command.args(line.split(' '));
+    hosts.use_remote_shell(&mut command);
+    command
+}
+
+/// mpirun waits for its daemon beyond the cable, for minutes; busbw ends it some time after the ranks.
+#[test]
+fn a_launcher_that_outlives_its_ranks_is_ended() {
+    unless_skipped(|| {
+        let _turn = turn();
+        let hosts = NetLab::up(2, &[])?;
+        let line = format!("bench all_reduce --hosts h1:1,h2:1 {}", ENDLESS.join(" "));
+        let (mut running, lines) = busy(by_hosts(&hosts, &line), 2);
+        hosts.link_down(2);
+        let ended = running.ended(ENDS);
+        assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+        assert_blamed(&ended.stderr, 1, &lines[1]);
+        assert!(!ended.stderr.contains("busbw-mark"), "{ended:?}");
+        wait_for("the end of mpirun and its daemon", || running.processes().is_empty());
+        Ok(())
+    });
+}
+
+/// Whoever starts ranks says in a line which host keeps them from starting, behind what the launcher says.
+#[test]
+fn a_host_that_refuses_is_named() {
+    unless_skipped(|| {
+        let hosts = NetLab::up(2, &[])?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let refuses = folder.path().join("ssh");
+        let script = "#!/bin/sh\necho 'ssh: connect to host h2 port 22: Connection refused' >&2; exit 255\n";
+        fs::write(&refuses, script).expect("a script");
+        fs::set_permissions(&refuses, fs::Permissions::from_mode(0o755)).expect("a script");
+        let tune = format!("tune --store {}/store --no-default --var NCCL_ALGO=Ring", folder.path().display());
+        for (agent, says) in
+            [(refuses.as_path(), "h2 did not answer: ssh: connect to host h2"), ("/no/ssh".as_ref(), "h1, h2")]
+        {
+            for line in [
+                "bench all_reduce --hosts h1:1,h2:1",
+                "link h1 h2",
+                &format!("{tune} -- mpirun.openmpi --host h1,h2 hostname"),
+            ] {
+                let mut command = by_hosts(&hosts, line);
+                command.env("OMPI_MCA_plm_rsh_agent", agent);
+                let ended = run(command, ENDS);
+                assert_eq!(ended.status.code(), Some(2), "{line}: {ended:?}");
+                let last = said(&ended.stderr).last().copied().unwrap_or_default();
+                let begins = format!("busbw: no ranks were started; {says}");
+                assert!(last.starts_with(&begins) && last.contains("passwordless ssh"), "{line}: {ended:?}");
+            }
+        }
         Ok(())
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::output;
 use busbw_bench::job::{self, Call};
-use busbw_bench::{Flags, flags};
+use busbw_bench::{Error, Flags, flags};
 use busbw_launch::command::this_program;
 use busbw_model::Collective;
 use std::ffi::OsString;
@@ -10,11 +10,15 @@ use std::io;
 use std::process::ExitCode;
 
 pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
+    output::open()?;
     let program = this_program().map_err(|e| e.to_string())?;
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let call = Call { collective, flags: flags.clone(), program, arguments };
     let status = match job::run(&call, &|name| std::env::var(name).ok(), &mut io::stdout()) {
         Ok(status) => u8::try_from(status).unwrap_or(1),
+        Err(Error::Launch(error)) => return Err(output::why(error)),
+        Err(error) if error.is_unread() => 0,
+        Err(error) if error.is_told_by_rank_0() => error.status(),
         Err(error) if error.status() == 2 => return Err(error.to_string()),
         Err(error) => {
             output::say(&error);

@@ -2,7 +2,7 @@
 
 use crate::cli::{Color, Explain, Format, Look};
 use crate::progress::Bar;
-use crate::{described, output, rules};
+use crate::{described, memory, output, rules};
 use busbw_diagnose::Given;
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
@@ -23,7 +23,9 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let book = rules::book(flags.rules.as_deref())?;
     let sources = flags.files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
     let sources = sources.map_err(|e| e.to_string())?.concat();
-    let bar = bar_over(&sources);
+    let total = sources.iter().filter_map(Source::size).sum();
+    memory::reads(total);
+    let bar = bar_over(total);
     let options = ReadOptions { threads: flags.threads, progress: moves(&bar) };
     let run = read(&sources, &options);
     drop(bar);
@@ -100,8 +102,7 @@ fn behind_mpirun() -> bool {
 const WORTH_A_BAR: u64 = 64 << 20;
 
 /// How much is read, of inputs that take a while.
-fn bar_over(sources: &[Source]) -> Bar {
-    let total: u64 = sources.iter().filter_map(Source::size).sum();
+fn bar_over(total: u64) -> Bar {
     if total < WORTH_A_BAR {
         Bar::none()
     } else {

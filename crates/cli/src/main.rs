@@ -26,6 +26,7 @@ mod tune;
 mod values;
 mod verbs;
 
+use busbw_launch::launcher::Marked;
 use clap::FromArgMatches;
 use command::{Cli, Command};
 use std::process::ExitCode;
@@ -36,22 +37,28 @@ use std::sync::atomic::AtomicBool;
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
-    let result = bench::run_as_program().unwrap_or_else(run);
-    match result {
-        Ok(code) => code,
-        Err(message) => {
-            output::say(message);
-            ExitCode::from(2)
-        }
+    let marked = Marked::begin(&|name| std::env::var(name).ok());
+    let code = bench::run_as_program().unwrap_or_else(run).unwrap_or_else(|message| {
+        output::say(message);
+        ExitCode::from(2)
+    });
+    if let Some(marked) = marked {
+        // An exit code does not tell its number.
+        marked.end((0..u8::MAX).find(|&status| ExitCode::from(status) == code).unwrap_or(u8::MAX));
     }
+    code
 }
 
 fn run() -> Result<ExitCode, String> {
     // A limit of file sizes is then an error of the write, which names the file, and not the end of the process.
     let heard = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard).map_err(|error| error.to_string())?;
-    let matches = verbs::matches();
-    output::refuse_inputs(&matches)?;
+    let matches = match verbs::matches() {
+        Ok(matches) => matches,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => return output::write(None, |_| help.print()).map(|()| ExitCode::SUCCESS),
+    };
+    output::refuse_loss(&matches)?;
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match &cli.command {
         Command::Explain(flags) => explain::run(flags),

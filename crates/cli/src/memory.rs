@@ -7,12 +7,23 @@
 #![allow(unsafe_code)] // an allocator is made of unsafe functions
 
 use mimalloc::MiMalloc;
+use nix::libc::{_exit, RLIM_INFINITY};
+use nix::sys::resource::{Resource, getrlimit};
 use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-/// What is said, without allocating.
-const OUT_OF_MEMORY: &[u8] =
-    b"busbw: out of memory. Give it fewer files at once, or raise the limit: `ulimit -v unlimited`\n";
+/// Bytes of logs that this process reads; it needs up to `MOST` times as much, where every line is about another rank.
+static READS: AtomicU64 = AtomicU64::new(0);
+const MOST: u64 = 20;
+/// What it needs for the smallest: threads' stacks, blocks under way.
+const LEAST: u64 = 128 << 20;
+
+/// Tells how much is going to be read.
+pub fn reads(bytes: u64) {
+    READS.store(bytes, Ordering::Relaxed);
+}
 
 /// mimalloc that says so when there is nothing left.
 pub struct Allocator;
@@ -43,8 +54,38 @@ unsafe impl GlobalAlloc for Allocator {
 /// The block, or the end of the process with status 2, as for any other input that cannot be read.
 fn given(block: *mut u8) -> *mut u8 {
     if block.is_null() {
-        let _ = std::io::stderr().write_all(OUT_OF_MEMORY);
-        std::process::exit(2);
+        end();
     }
     block
+}
+
+/// Says so once, without allocating, and without what `exit` would still run: that may ask for memory, too.
+#[cold]
+fn end() -> ! {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    while ENDS.swap(true, Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let mut line = [0; 512];
+    let mut rest = &mut line[..];
+    // A line that does not fit is cut.
+    let _ = tell(&mut rest);
+    let length = 512 - rest.len();
+    let _ = std::io::stderr().write_all(&line[..length]);
+    // SAFETY: ends the process, whatever state it is in.
+    unsafe { _exit(2) }
+}
+
+fn tell(line: &mut impl Write) -> std::io::Result<()> {
+    write!(line, "busbw: out of memory")?;
+    let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(limit, _)| limit);
+    if limit != RLIM_INFINITY {
+        write!(line, ": it may take {} MiB (`ulimit -v`)", limit >> 20)?;
+    }
+    let reads = READS.load(Ordering::Relaxed);
+    if reads > 0 {
+        let most = LEAST + MOST * reads;
+        write!(line, "; reading {} MiB takes {} to {} MiB", reads.div_ceil(1 << 20), LEAST >> 20, most >> 20)?;
+    }
+    writeln!(line, ". Raise the limit, or give it fewer files at once")
 }

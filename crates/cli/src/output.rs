@@ -2,17 +2,20 @@
 
 use busbw_launch::Started;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use std::fmt::Display;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Has `print` write to the file, or to standard output without one. A reader of standard output that leaves early has
 /// seen enough: that is no error.
 pub fn write(file: Option<&Path>, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), String> {
     let Some(path) = file else {
+        open()?;
         return match flushed(io::stdout().lock(), print) {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other.map_err(|e| format!("standard output: {e}")),
@@ -45,10 +48,39 @@ fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
 /// Flags that name a file to write.
 const WRITTEN: [&str; 4] = ["output", "save", "record", "perfetto"];
 
-/// Refuses to write to what the same command line reads: a file, a file of a folder, or standard input.
-pub fn refuse_inputs(matches: &ArgMatches) -> Result<(), String> {
+/// Set before `main`: Rust opens /dev/null in the place of a standard stream that is closed.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+#[allow(unsafe_code)] // the loader calls it, and asks for nothing but its signature
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOOK: extern "C" fn() = {
+    extern "C" fn look() {
+        // SAFETY: a system call on a number.
+        let flags = unsafe { nix::libc::fcntl(nix::libc::STDOUT_FILENO, nix::libc::F_GETFD) };
+        CLOSED.store(flags < 0, Ordering::Relaxed);
+    }
+    look
+};
+
+/// Refuses to print where nothing would take it: the answer would be lost, and the exit status would be all that is told.
+pub fn open() -> Result<(), String> {
+    if CLOSED.load(Ordering::Relaxed) {
+        return Err("standard output is closed; open it, or write to a file where the command has -o".into());
+    }
+    Ok(())
+}
+
+/// Refuses what would lose something, before anything runs: a closed standard output, and an output that the same command
+/// line reads: a file, a file of a folder, or standard input.
+pub fn refuse_loss(matches: &ArgMatches) -> Result<(), String> {
     if let Some((_, matches)) = matches.subcommand() {
-        return refuse_inputs(matches);
+        return refuse_loss(matches);
+    }
+    let given = |id: &clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    let elsewhere = |id: &clap::Id| ["output", "quiet", "directory"].contains(&id.as_str()) && given(id);
+    if !matches.ids().any(elsewhere) {
+        open()?;
     }
     let values = |id: &str| matches.try_get_raw(id).ok().flatten().into_iter().flatten().map(PathBuf::from);
     let ids = matches.ids().map(clap::Id::as_str);
@@ -79,10 +111,19 @@ pub fn finish<T>(
     ended: busbw_launch::Result<Started<T>>,
     answer: impl FnOnce(T) -> Result<ExitCode, String>,
 ) -> Result<ExitCode, String> {
-    match ended.map_err(|error| error.to_string())? {
+    match ended.map_err(why)? {
         Started::Here(found) => answer(found),
         Started::CommandLine(line) => write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
         Started::Ended(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
+    }
+}
+
+/// What an error of starting ranks says: of hosts that did not answer, which.
+pub fn why(error: busbw_launch::Error) -> String {
+    let said = error.to_string();
+    match error {
+        busbw_launch::Error::NotStarted(hosts) => crate::check::hosts::at_fault(&hosts).unwrap_or(said),
+        _ => said,
     }
 }
 

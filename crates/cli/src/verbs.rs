@@ -13,8 +13,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Parses the command line; ends the process for `--help` and bad usage.
-pub fn matches() -> ArgMatches {
-    command().get_matches()
+pub fn matches() -> Result<ArgMatches, clap::Error> {
+    command().try_get_matches()
 }
 
 fn command() -> clap::Command {

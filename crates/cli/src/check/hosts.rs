@@ -3,8 +3,8 @@
 use super::{Found, parse};
 use busbw_launch::command::{Starter, this_program, variables};
 use busbw_launch::hosts::Hosts;
-use busbw_model::NodeFacts;
 use busbw_model::node::{Hello, Silent};
+use busbw_model::{CheckItem, NodeFacts, Outcome};
 use busbw_probe::{Ended, Program};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -26,6 +26,21 @@ pub fn ask(list: &str, patience: Duration) -> Result<Found, String> {
     let (nodes, silent) = one_by_one(&starter, &names, patience, &together);
     let apart = silent.is_empty().then_some(together);
     Ok(Found { nodes, hello: Hello { asked: names.len(), silent, apart } })
+}
+
+/// How long a host may take to answer when a job did not start.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why ranks could not be started on these hosts, where a host shows it: in one sentence, with what to do.
+pub fn at_fault(list: &str) -> Option<String> {
+    let found = ask(list, PATIENCE).ok()?;
+    let checked = busbw_diagnose::check::check(&found.nodes, &found.hello);
+    let failed = checked.items.into_iter().filter(|item| item.item == "hello" && item.outcome == Outcome::Fail);
+    let failed: Vec<CheckItem> = failed.collect();
+    let hosts: Vec<&str> = failed.iter().map(|item| item.host.as_str()).collect();
+    let first = failed.first()?;
+    let remedy = first.remedy.as_deref().unwrap_or_default();
+    Some(format!("no ranks were started; {} did not answer: {}. {remedy}", hosts.join(", "), first.detail))
 }
 
 fn one_by_one(starter: &Starter, names: &[&str], patience: Duration, together: &str) -> (Vec<NodeFacts>, Vec<Silent>) {

@@ -1,6 +1,6 @@
 //! `busbw check`: what every node is, judged before anything runs on it.
 
-mod hosts;
+pub mod hosts;
 mod witness;
 
 use crate::cli::{Look, TableOutput};
@@ -80,7 +80,7 @@ Exit status:
   2  nothing could be read, or bad usage";
 
 /// What was found: the nodes, and how hosts answered.
-struct Found {
+pub struct Found {
     nodes: Vec<NodeFacts>,
     hello: Hello,
 }

@@ -7,7 +7,7 @@ mod progress;
 pub use flags::Tune;
 
 use crate::cli::Format;
-use crate::{explain, output};
+use crate::{check, explain, output};
 use busbw_model::Tuning;
 use busbw_report::{html, json, text};
 use busbw_tune::objective::Objective;
@@ -68,6 +68,12 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
     };
     let tuning = result(&about, &swept);
     print(flags, &tuning)?;
+    if tuning.best().is_none()
+        && swept.stopped.is_none()
+        && let Some(fault) = plan.workload.hosts().and_then(check::hosts::at_fault)
+    {
+        return Err(fault);
+    }
     // Out of time, the best setting so far is the result. After an interruption the race can still continue: no file yet.
     if let Some(best) = tuning.best().filter(|_| swept.stopped != Some(Stop::Interrupted)) {
         files::write(flags, store.folder(), &plan.workload, &best.setting)?;

@@ -2,6 +2,7 @@
 
 use crate::Lookup;
 use crate::hosts::{Hosts, Slots};
+use crate::launcher::MARK;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,6 +33,7 @@ const OF_ONE_PROCESS: &[&str] = &[
     "BUSBW_LISTENER",
     "BUSBW_HOST",
     "NCCL_HOSTID",
+    MARK,
 ];
 
 /// This program's file, to start ranks with.
@@ -174,17 +176,6 @@ pub fn shell_quoted(words: &[String]) -> String {
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:,=+@%^".contains(c));
     let quoted = |word: &String| if plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', r"'\''")) };
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
-/// Becomes the command: does not come back unless that fails. Signals and the exit status are then the command's own.
-pub fn become_command(words: &[String]) -> Error {
-    use std::os::unix::process::CommandExt;
-    match words.split_first() {
-        Some((program, arguments)) => {
-            Error::system(format!("start {program}"), Command::new(program).args(arguments).exec())
-        }
-        None => Error::Usage("there is no command to start".into()),
-    }
 }
 
 #[cfg(test)]

@@ -181,18 +181,18 @@ pub(crate) fn run(link: &Link, address: &str) {
                 inbox.push(&bytes[..count]);
             }
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-            ended => return server_ended(link, ended.err(), &name(&here)),
+            ended => return server_ended(link, ended.err(), &name(&here), heard.elapsed()),
         }
     }
 }
 
-fn server_ended(link: &Link, error: Option<std::io::Error>, name: &str) {
+fn server_ended(link: &Link, error: Option<std::io::Error>, name: &str, unheard: Duration) {
     if link.closing.load(Ordering::Acquire) || link.arrived().all_left {
         return;
     }
     let unreachable = [ErrorKind::TimedOut, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
     link.fail(match error {
-        Some(error) if unreachable.contains(&error.kind()) => describe::silent(&[name.to_owned()], link.timeout),
+        Some(error) if unreachable.contains(&error.kind()) => describe::silent(&[name.to_owned()], unheard),
         _ => describe::ended(name),
     });
 }

@@ -29,6 +29,9 @@ pub enum Error {
     /// The job has failed: the reason, which names the rank and host at fault.
     #[error("{0}")]
     Job(String),
+    /// The launcher ended before it had started the ranks on these hosts; it has said why in its own way.
+    #[error("no ranks were started on {0}; see what the launcher says above, and what `busbw check --hosts {0}` says")]
+    NotStarted(String),
     /// What the user asked for cannot be followed: a host list, a command.
     #[error("{0}")]
     Usage(String),

@@ -14,6 +14,7 @@ pub mod host;
 pub mod hostlist;
 pub mod hosts;
 pub mod job_rank;
+pub mod launcher;
 pub mod local;
 pub mod process_group;
 pub mod rendezvous;

@@ -4,6 +4,7 @@
 use crate::Lookup;
 use crate::command::{self, Starter, this_program};
 use crate::hosts::Hosts;
+use crate::launcher;
 use crate::local::Local;
 use crate::{Error, JobRank, Result};
 use busbw_transport::Cancellation;
@@ -107,7 +108,7 @@ impl Invocation {
         Local { np, program, arguments, environment: Vec::new() }.run(look)
     }
 
-    /// Builds the command line that runs this on other hosts; becomes it, unless it is only to be shown.
+    /// Builds the command line that runs this on other hosts; runs it, unless it is only to be shown.
     ///
     /// # Errors
     /// As of [`Invocation::begin`].
@@ -120,11 +121,14 @@ impl Invocation {
         let program = self.program.display().to_string();
         let arguments = self.arguments.iter().map(|word| word.to_string_lossy().into_owned());
         let command: Vec<String> = std::iter::once(program).chain(arguments).collect();
-        let words = starter.command_line(&hosts, &command::variables(), &command);
+        let mut variables = command::variables();
         if self.dry_run {
-            return Ok(Started::CommandLine(command::shell_quoted(&words)));
+            return Ok(Started::CommandLine(command::shell_quoted(
+                &starter.command_line(&hosts, &variables, &command),
+            )));
         }
         hosts.resolve()?;
-        Err(command::become_command(&words))
+        variables.push(launcher::MARK.into());
+        launcher::run(&starter.command_line(&hosts, &variables, &command), list, hosts.ranks()).map(Started::Ended)
     }
 }

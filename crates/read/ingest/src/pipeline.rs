@@ -206,13 +206,13 @@ fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut
     let blocks = Mutex::new(blocks);
     let rooms = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        let reading =
-            Builder::new().spawn_scoped(scope, move || read_blocks(reader, &to_workers, &buffers, &tokens))?;
+        let read = move || read_blocks(reader, &to_workers, &buffers, &tokens);
+        let reading = Builder::new().spawn_scoped(scope, read).map_err(no_thread)?;
         for worker in 0..threads {
             let (blocks, rooms) = (&blocks, &rooms);
             let to_assembler = to_assembler.clone();
             let work = move || scan_blocks((scan, Scanner::new(worker)), (blocks, rooms), &to_assembler);
-            Builder::new().spawn_scoped(scope, work)?;
+            Builder::new().spawn_scoped(scope, work).map_err(no_thread)?;
         }
         drop(to_assembler);
         // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
@@ -221,6 +221,11 @@ fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut
         let read = reading.join().unwrap_or_else(|_| Err(std::io::Error::other("the reading thread failed")));
         assembled.and(read)
     })
+}
+
+/// Memory for its stack, or a process number for it, is not to be had.
+fn no_thread(error: std::io::Error) -> std::io::Error {
+    std::io::Error::other(format!("no more threads ({error}); try --threads 1, or raise `ulimit -v` and `ulimit -u`"))
 }
 
 fn read_blocks(

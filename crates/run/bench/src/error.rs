@@ -6,6 +6,14 @@ use std::path::PathBuf;
 /// The result of a call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// How ranks hear from rank 0 that it cannot go on.
+const UNWRITTEN: &str = "writing the table: ";
+const UNREAD: &str = "its reader is gone";
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
 /// An error of the benchmark. Every message is one line that names the flag, variable, file or rank and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -29,7 +37,7 @@ pub enum Error {
     /// The job could not be started or joined.
     #[error(transparent)]
     Launch(#[from] busbw_launch::Error),
-    #[error("writing the table: {0}")]
+    #[error("{UNWRITTEN}{}", if is_gone(.0) { UNREAD.to_owned() } else { .0.to_string() })]
     Output(#[source] io::Error),
     /// The file of `-J` cannot be written.
     #[error("-J,--output_file {path}: {source}")]
@@ -40,8 +48,23 @@ impl Error {
     /// The exit status: 2 when nothing was started because of what was asked for, 1 when a run failed.
     pub fn status(&self) -> u8 {
         match self {
-            Error::Flag { .. } | Error::Setting(_) | Error::Launch(_) => 2,
-            Error::Job(_) | Error::Rank(_) | Error::Output(_) | Error::Json { .. } => 1,
+            Error::Flag { .. } | Error::Setting(_) | Error::Launch(_) | Error::Output(_) => 2,
+            Error::Job(_) if self.is_told_by_rank_0() => 2,
+            Error::Job(_) | Error::Rank(_) | Error::Json { .. } => 1,
+        }
+    }
+
+    /// Whether this rank had to end because rank 0 cannot write, which says so itself.
+    pub fn is_told_by_rank_0(&self) -> bool {
+        matches!(self, Error::Job(reason) if reason.contains(UNWRITTEN))
+    }
+
+    /// Whether the reader of standard output has seen enough.
+    pub fn is_unread(&self) -> bool {
+        match self {
+            Error::Output(error) => is_gone(error),
+            Error::Job(reason) => self.is_told_by_rank_0() && reason.ends_with(UNREAD),
+            _ => false,
         }
     }
 

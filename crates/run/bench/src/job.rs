@@ -55,12 +55,13 @@ fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
     Ok(call.invocation().on_this_host(np, variable)?)
 }
 
-/// Prints the command line that runs this on other hosts, or becomes it.
+/// Prints the command line that runs this on other hosts, or runs it.
 fn on_hosts(call: &Call, list: &str, variable: Variable<'_>, out: &mut dyn Write) -> Result<i32> {
-    if let Started::CommandLine(line) = call.invocation().on_hosts(list, variable)? {
-        writeln!(out, "{line}").map_err(Error::Output)?;
+    match call.invocation().on_hosts(list, variable)? {
+        Started::CommandLine(line) => writeln!(out, "{line}").map_err(Error::Output).map(|()| 0),
+        Started::Ended(status) => Ok(status),
+        Started::Here(_) => Ok(0),
     }
-    Ok(0)
 }
 
 /// Measures with every rank of this process.
@@ -125,7 +126,10 @@ fn one_rank<R: JobBackend>(call: &Call, join: impl FnOnce() -> Result<R>, out: &
     let context = Context::of_process(call.collective);
     match crate::run(&call.flags, call.collective, &mut rank, out, &context) {
         Ok(outcome) => rank.leave().map(|()| outcome),
-        Err(error) => Err(Error::Job(rank.fail(&error.to_string()))),
+        Err(error) => {
+            let said = rank.fail(&error.to_string());
+            Err(if matches!(error, Error::Output(_)) { error } else { Error::Job(said) })
+        }
     }
 }
 

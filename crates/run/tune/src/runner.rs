@@ -96,6 +96,16 @@ impl Workload {
         srun.map(|_| Launcher::Srun).or(mpirun.map(|_| Launcher::Mpirun))
     }
 
+    /// The hosts that the command names: for mpirun or srun, or for busbw, which starts them.
+    pub fn hosts(&self) -> Option<&str> {
+        const FLAGS: [&str; 6] = ["-H", "-host", "--host", "-hosts", "--hosts", "--nodelist"];
+        self.words.iter().zip(self.words.iter().skip(1)).find_map(|(word, next)| match word.split_once('=') {
+            Some((flag, hosts)) if FLAGS.contains(&flag) => Some(hosts),
+            None if FLAGS.contains(&word.as_str()) => Some(next),
+            _ => None,
+        })
+    }
+
     /// The words of the command under a setting: Open MPI's mpirun hands on only variables that are named, MPICH's all.
     pub fn words_for(&self, setting: &Setting) -> Vec<String> {
         let fill = |word: &String| {
@@ -186,6 +196,18 @@ mod tests {
         assert_eq!(run("exit 3", long).0, Ended::Badly("exit status 3".into()));
         assert_eq!(run("kill -9 $$", long).0, Ended::Badly("killed by signal 9".into()));
         assert_eq!(run("sleep 600", Duration::from_millis(50)).0, Ended::TimedOut);
+    }
+
+    #[test]
+    fn hosts_that_a_command_names() {
+        for (command, hosts) in [
+            ("mpirun -np 2 -H a:1,b:1 all_reduce_perf -b 8", Some("a:1,b:1")),
+            ("busbw bench all_reduce --hosts=a,b -b 8", Some("a,b")),
+            ("all_reduce_perf -b 8", None),
+        ] {
+            let words = shlex::split(command).unwrap();
+            assert_eq!(Workload { words, limit: Duration::ZERO }.hosts(), hosts, "{command}");
+        }
     }
 
     #[test]

@@ -1,29 +1,25 @@
 //! Starts a job's ranks on this host, forwards what they print, and sees to it that none outlives it.
 
-mod forward;
-mod signals;
+mod capacity;
+pub(crate) mod forward;
+pub(crate) mod processes;
+pub(crate) mod signals;
 
 use crate::Lookup;
 use crate::job_rank::JobRank;
 use crate::{Error, Result};
 use busbw_transport::Token;
 use forward::Forwarder;
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use processes::{Process, attend, kill_all, prepare};
 use signals::Signals;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Ranks that are still there this long after the first failed are asked to end (SIGTERM).
-const AFTER_A_FAILURE: Duration = Duration::from_secs(5);
-/// Ranks that are still there this long after they were asked to end are killed.
-const AFTER_ASKING: Duration = Duration::from_secs(3);
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -35,43 +31,6 @@ pub struct Local {
     pub arguments: Vec<OsString>,
     /// Variables beside those that we set (BUSBW_RANK and its companions).
     pub environment: Vec<(String, String)>,
-}
-
-/// A rank's process.
-struct Rank {
-    child: Child,
-    /// 128 + signal, or the exit status.
-    status: Option<i32>,
-}
-
-impl Rank {
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.child.id() as i32)
-    }
-
-    /// Signals the rank and what it started: each rank leads a process group.
-    fn signal(&self, signal: Signal) {
-        if self.status.is_none() {
-            // It may have ended in this moment; it is not reaped yet, so its number is still its own.
-            let _ = kill(Pid::from_raw(-self.pid().as_raw()), signal);
-        }
-    }
-
-    /// Looks whether it has ended; then ends what it left behind, and reaps it.
-    fn look(&mut self) -> std::io::Result<bool> {
-        if self.status.is_some() {
-            return Ok(false);
-        }
-        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        if matches!(waitid(Id::Pid(self.pid()), flags)?, WaitStatus::StillAlive) {
-            return Ok(false);
-        }
-        self.signal(Signal::SIGKILL);
-        let status = self.child.wait()?;
-        let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-        self.status = Some(status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(1));
-        Ok(true)
-    }
 }
 
 impl Local {
@@ -93,28 +52,35 @@ impl Local {
                 self.np, job_rank.size, job_rank.launcher
             )));
         }
+        capacity::check(self.np)?;
         let signals = Signals::block()?;
         let mut ranks = Vec::with_capacity(self.np);
         let mut forwarders = Vec::new();
-        let started = self.start(&signals, &mut ranks, &mut forwarders);
-        let ended = started.and_then(|()| attend(&signals, &mut ranks));
-        // On any error: nobody is left behind.
-        for rank in &mut ranks {
-            rank.signal(Signal::SIGKILL);
-            if rank.status.is_none() {
-                let _ = rank.child.wait();
+        let ended = match self.start(&signals, &mut ranks) {
+            // Nothing has been measured, and what ranks say of each other's end tells nothing.
+            Ok(Some(signal)) => Ok(128 + signal as i32),
+            Ok(None) => {
+                // Threads that were there before would make every fork slower: it copies the mappings of their stacks.
+                forwarders.extend(ranks.iter_mut().flat_map(forward_from));
+                attend(&signals, &mut ranks, || false).map(|end| end.interrupted.unwrap_or(end.status))
             }
-        }
+            Err(error) => Err(error),
+        };
+        kill_all(&mut ranks);
         forwarders.into_iter().for_each(Forwarder::finish);
         ended
     }
 
-    fn start(&self, signals: &Signals, ranks: &mut Vec<Rank>, forwarders: &mut Vec<Forwarder>) -> Result<()> {
+    /// Starts the ranks, until a signal asks to end: that one.
+    fn start(&self, signals: &Signals, ranks: &mut Vec<Process>) -> Result<Option<Signal>> {
         let listen = |error| Error::system("listen on the loopback interface", error);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::random()?;
         for rank in 0..self.np {
+            if let Some(signal) = signals.wait(Duration::ZERO).map_err(|e| Error::system("look at signals", e))? {
+                return Ok(Some(signal));
+            }
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
             for (name, value) in [
@@ -135,78 +101,18 @@ impl Local {
             if rank > 0 {
                 command.stdout(Stdio::piped());
             }
-            prepare(&mut command, inherited, signals);
-            let mut child =
-                command.spawn().map_err(|e| Error::system(format!("start {}", self.program.display()), e))?;
-            forwarders.extend(child.stdout.take().map(Forwarder::to_output));
-            forwarders.extend(child.stderr.take().map(Forwarder::to_errors));
-            ranks.push(Rank { child, status: None });
+            // Ranks do not outlive this process.
+            prepare(&mut command, inherited, signals, Signal::SIGKILL);
+            let child = command.spawn().map_err(|e| Error::system(format!("start {}", self.program.display()), e))?;
+            ranks.push(Process::new(child, true));
         }
         // Only rank 0 listens: if it dies, those who come are refused at once.
-        Ok(())
+        Ok(None)
     }
 }
 
-/// What the child does to itself before it becomes the program.
-fn prepare(command: &mut Command, inherited: Option<RawFd>, signals: &Signals) {
-    let (parent, mask) = (std::process::id(), signals.before());
-    let prepare = move || {
-        nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
-        if std::os::unix::process::parent_id() != parent {
-            // The parent ended before the line above could take effect.
-            return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
-        }
-        mask.thread_set_mask()?;
-        if let Some(fd) = inherited {
-            // SAFETY: a system call on a number; clears close-on-exec.
-            if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec, the closure makes system calls only; it allocates nothing and takes no lock.
-    unsafe { command.pre_exec(prepare) };
-}
-
-/// Waits for all ranks; passes signals on, and ends the others some time after one has failed.
-fn attend(signals: &Signals, ranks: &mut [Rank]) -> Result<i32> {
-    let wait = |error| Error::system("wait for the ranks", error);
-    let (mut first, mut killed, mut interrupted) = (None, None, None);
-    let (mut ask_at, mut kill_at): (Option<Instant>, Option<Instant>) = (None, None);
-    loop {
-        for rank in ranks.iter_mut() {
-            if rank.look().map_err(wait)? && rank.status != Some(0) {
-                first = first.or(rank.status);
-                let by_signal = rank.status.is_some_and(|status| status > 128);
-                // The others end of its death, and may be seen to have ended before it.
-                if by_signal && kill_at.is_none() {
-                    killed = killed.or(rank.status);
-                }
-                ask_at = ask_at.or(Some(Instant::now() + AFTER_A_FAILURE));
-            }
-        }
-        if ranks.iter().all(|rank| rank.status.is_some()) {
-            return Ok(interrupted.or(killed).or(first).unwrap_or(0));
-        }
-        let now = Instant::now();
-        if ask_at.is_some_and(|at| now >= at) {
-            ranks.iter().for_each(|rank| rank.signal(Signal::SIGTERM));
-            // A stopped rank would not see it.
-            ranks.iter().for_each(|rank| rank.signal(Signal::SIGCONT));
-            (ask_at, kill_at) = (None, kill_at.or(Some(now + AFTER_ASKING)));
-        }
-        if kill_at.is_some_and(|at| now >= at) {
-            ranks.iter().for_each(|rank| rank.signal(Signal::SIGKILL));
-        }
-        let until = [ask_at, kill_at].into_iter().flatten().min();
-        let patience = until.map_or(Duration::from_secs(1), |at| at.saturating_duration_since(now));
-        if let Some(signal) =
-            signals.wait(patience.clamp(Duration::from_millis(10), Duration::from_secs(1))).map_err(wait)?
-        {
-            ranks.iter().for_each(|rank| rank.signal(signal));
-            interrupted = interrupted.or(Some(128 + signal as i32));
-            kill_at = kill_at.or(Some(now + AFTER_A_FAILURE));
-        }
-    }
+/// Passes on what a rank prints.
+fn forward_from(rank: &mut Process) -> impl Iterator<Item = Forwarder> {
+    let output = rank.child.stdout.take().map(Forwarder::to_output);
+    output.into_iter().chain(rank.child.stderr.take().map(Forwarder::to_errors))
 }

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// Blocks Ctrl-C, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread, and those it starts, until dropped.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     before: SigSet,
     descriptor: SignalFd,
 }

@@ -1,0 +1,77 @@
+//! Commands on a terminal of their own, which a test looks at and closes.
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::pty::{Winsize, openpty};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// Longer than any of these takes on a machine that does much else.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// A command, and the other end of its terminal. Killed when dropped.
+pub struct OnTerminal {
+    pub child: Child,
+    terminal: Option<OwnedFd>,
+    shown: String,
+}
+
+impl OnTerminal {
+    /// On a terminal that nobody else knows: no signal comes when it is closed.
+    pub fn alone(mut command: Command) -> Self {
+        let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        let terminal = openpty(&size, None).expect("a terminal can be made");
+        // The child must not hold the end that the test closes.
+        fcntl(&terminal.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag can be set");
+        let end = || terminal.slave.try_clone().expect("a descriptor");
+        command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end());
+        let child = command.spawn().expect("the command starts");
+        OnTerminal { child, terminal: Some(terminal.master), shown: String::new() }
+    }
+
+    /// As a login shell's command has it: SIGHUP comes when it is closed.
+    pub fn of_a_session(command: &Command) -> Self {
+        let mut session = Command::new("setsid");
+        session.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        session.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        session.current_dir(command.get_current_dir().unwrap_or(std::path::Path::new(".")));
+        Self::alone(session)
+    }
+
+    /// Waits until the screen shows this.
+    pub fn see(&mut self, text: &str) {
+        let mut reader = File::from(self.terminal.as_ref().expect("it is open").try_clone().expect("a descriptor"));
+        while !self.shown.contains(text) {
+            let mut bytes = [0; 4096];
+            let read = reader.read(&mut bytes).unwrap_or_else(|error| panic!("{error}, not {text}: {}", self.shown));
+            self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+    }
+
+    pub fn close(&mut self) {
+        self.terminal = None;
+    }
+
+    /// Waits for the end of the command.
+    pub fn ended(&mut self) {
+        wait_for(&format!("an end, after {}", self.shown), || self.child.try_wait().expect("a child").is_some());
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        // It may have ended before; both calls then only say so.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !happened() {
+        assert!(since.elapsed() < LIMIT, "{what}: not after {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
