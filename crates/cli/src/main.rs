@@ -26,6 +26,7 @@ mod tune;
 mod values;
 mod verbs;
 
+use busbw_launch::JobRank;
 use clap::FromArgMatches;
 use command::{Cli, Command};
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ use std::sync::atomic::AtomicBool;
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
+    tell_unknown_variables();
     let result = bench::run_as_program().unwrap_or_else(run);
     match result {
         Ok(code) => code,
@@ -43,6 +45,17 @@ fn main() -> ExitCode {
             output::say(message);
             ExitCode::from(2)
         }
+    }
+}
+
+/// Names variables that look like ours and are not, once for a job: rank 0 does it, or who starts the ranks of this host.
+fn tell_unknown_variables() {
+    let look = |name: &str| std::env::var(name).ok();
+    let is_told_before = look("BUSBW_LISTENER").is_some() || JobRank::detect(&look).is_ok_and(|job| job.rank > 0);
+    let tells_later =
+        std::env::args_os().any(|word| word == "--hosts" || word.as_encoded_bytes().starts_with(b"--hosts="));
+    if !is_told_before && !tells_later {
+        busbw_transport::variables::unknown_here().iter().for_each(output::say);
     }
 }
 
