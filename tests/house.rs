@@ -6,7 +6,8 @@
 use crate::support::command::BUSBW;
 use crate::support::skip::root_folder;
 use crate::wings;
-use std::collections::BTreeMap;
+use busbw_transport::variables::{KNOWN, OF_TESTS};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -196,4 +197,30 @@ fn the_faults_of_make_faults_are_there() {
             assert!(test.is_match(&code), "no test has '{word}' in its name: {suite}");
         }
     }
+}
+
+/// Words that begin like our variables, in files of these folders.
+fn variables_in(folders: &[&str], endings: &[&str]) -> BTreeSet<String> {
+    let word = regex::Regex::new(r"\bBUSBW_[A-Z_]*[A-Z]\b").unwrap();
+    let files = folders.iter().flat_map(|folder| sources(&root_folder().join(folder), endings));
+    // The list itself has misspelt names in its tests.
+    let files = files.filter(|file| !file.ends_with("transport/src/variables.rs"));
+    files
+        .flat_map(|file| word.find_iter(&read(&file)).map(|found| found.as_str().to_owned()).collect::<Vec<_>>())
+        .collect()
+}
+
+#[test]
+fn variables_are_listed_once_and_told_in_the_docs() {
+    let known: BTreeSet<String> = KNOWN.into_iter().map(str::to_owned).collect();
+    let of_tests = |name: &String| OF_TESTS.iter().any(|prefix| name.starts_with(prefix));
+    let read_there: BTreeSet<String> =
+        variables_in(&["crates", "python/busbw"], &[".rs", ".py"]).into_iter().filter(|name| !of_tests(name)).collect();
+    assert_eq!(read_there, known, "crates/move/transport/src/variables.rs has the list");
+    let page = read(&root_folder().join("docs/variables.md"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next().map(str::to_owned));
+    assert_eq!(rows.collect::<BTreeSet<_>>(), known, "docs/variables.md has a row for each");
+    let elsewhere = variables_in(&["tests", "scripts", "docs", "benches", "packaging"], &[".rs", ".md", ".py", ""]);
+    let misspelt: Vec<_> = elsewhere.iter().filter(|name| !known.contains(*name) && !of_tests(name)).collect();
+    assert!(misspelt.iter().all(|name| *name == "BUSBW_NET_CHEKSUM"), "{misspelt:?}");
 }

@@ -3,8 +3,9 @@
 use crate::here::bench_faults::{ENDLESS, ENDS, assert_blamed, assert_nothing_left, busy, said, turn};
 use crate::support::command::BUSBW;
 use crate::support::lab::NetLab;
-use crate::support::process::run;
+use crate::support::process::{Running, run};
 use crate::support::skip::unless_skipped;
+use crate::support::table::RankLine;
 use crate::support::terminal::wait_for;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -83,6 +84,73 @@ fn a_host_that_refuses_is_named() {
                 assert!(last.starts_with(&begins) && last.contains("passwordless ssh"), "{line}: {ended:?}");
             }
         }
+        Ok(())
+    });
+}
+
+/// Changes a byte of the next 30 long packets that host 2 sends.
+fn flip_bytes(hosts: &NetLab) {
+    let rule = "tcp dport != 22 meta length > 2000 limit rate 1/hour burst 30 packets @th,4800,8 set 0xa5 counter";
+    let table = format!("table ip flip {{ chain out {{ type filter hook output priority 0; {rule}; }}; }}");
+    assert!(hosts.exec(2, "nft").arg(table).status().expect("nft is there").success());
+}
+
+fn flipped(hosts: &NetLab) -> String {
+    let rules = hosts.exec(2, "nft").args(["list", "table", "ip", "flip"]).output().expect("nft is there");
+    String::from_utf8_lossy(&rules.stdout).into_owned()
+}
+
+/// Timed operations for far longer than a rule of nft's needs to be made; only one operation of each half is checked.
+fn timed(hosts: &NetLab, own: &[&str], environment: &[(&str, &str)]) -> (Running, Vec<RankLine>) {
+    let mut command = hosts.mpirun(1);
+    for (name, value) in environment {
+        command.arg("-x").arg(format!("{name}={value}"));
+    }
+    command.arg(BUSBW).args(["bench", "all_reduce", "-b", "16M", "-e", "16M", "-n", "300", "-T", "30"]).args(own);
+    busy(command, 2)
+}
+
+#[test]
+fn bytes_that_are_damaged_in_timed_operations_end_the_run() {
+    unless_skipped(|| {
+        let _turn = turn();
+        let folder = tempfile::tempdir().expect("a folder");
+        let json = folder.path().join("run.json").display().to_string();
+        for (own, environment) in [(&["--checksum", "-J", &json][..], &[][..]), (&[], &[("BUSBW_NET_CHECKSUM", "1")])] {
+            let hosts = NetLab::up(2, &[])?;
+            let (mut running, lines) = timed(&hosts, own, environment);
+            flip_bytes(&hosts);
+            let ended = running.ended(ENDS);
+            assert_eq!(ended.status.code(), Some(1), "{ended:?}\n{}", flipped(&hosts));
+            let told = said(&ended.stderr).join("\n");
+            for rank in &lines {
+                assert!(told.contains(&format!("rank {} on host {}", rank.rank, rank.host)), "{told}");
+            }
+            assert!(told.contains("was damaged on its way"), "{told}");
+            assert_nothing_left(&running);
+        }
+        let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).expect("the JSON")).expect("JSON");
+        assert!(kept["errors"].to_string().contains("was damaged on its way"), "{kept}");
+        Ok(())
+    });
+}
+
+#[test]
+fn without_checksums_the_table_does_not_claim_that_timed_operations_were_right() {
+    unless_skipped(|| {
+        let _turn = turn();
+        let hosts = NetLab::up(2, &[])?;
+        let (mut running, _) = timed(&hosts, &[], &[]);
+        flip_bytes(&hosts);
+        let ended = running.ended(ENDS * 3);
+        assert!(ended.status.success(), "{ended:?}");
+        assert!(flipped(&hosts).contains("counter packets 30 "), "{}", flipped(&hosts));
+        let table = running.stdout();
+        assert!(table.contains("# Out of bounds values : 0 OK\n"), "{table}");
+        assert!(
+            table.contains("# Results checked      : 1 operation per size and placement, not the timed ones"),
+            "{table}"
+        );
         Ok(())
     });
 }

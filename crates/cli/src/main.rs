@@ -26,6 +26,7 @@ mod tune;
 mod values;
 mod verbs;
 
+use busbw_launch::JobRank;
 use busbw_launch::launcher::Marked;
 use clap::FromArgMatches;
 use command::{Cli, Command};
@@ -37,6 +38,7 @@ use std::sync::atomic::AtomicBool;
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
+    tell_unknown_variables();
     let marked = Marked::begin(&|name| std::env::var(name).ok());
     let code = bench::run_as_program().unwrap_or_else(run).unwrap_or_else(|message| {
         output::say(message);
@@ -47,6 +49,17 @@ fn main() -> ExitCode {
         marked.end((0..u8::MAX).find(|&status| ExitCode::from(status) == code).unwrap_or(u8::MAX));
     }
     code
+}
+
+/// Names variables that look like ours and are not, once for a job: rank 0 does it, or who starts the ranks of this host.
+fn tell_unknown_variables() {
+    let look = |name: &str| std::env::var(name).ok();
+    let is_told_before = look("BUSBW_LISTENER").is_some() || JobRank::detect(&look).is_ok_and(|job| job.rank > 0);
+    let tells_later =
+        std::env::args_os().any(|word| word == "--hosts" || word.as_encoded_bytes().starts_with(b"--hosts="));
+    if !is_told_before && !tells_later {
+        busbw_transport::variables::unknown_here().iter().for_each(output::say);
+    }
 }
 
 fn run() -> Result<ExitCode, String> {

@@ -4,6 +4,7 @@
 as bytes, `feedback` keeps what was not sent for later steps. Nothing here communicates.
 """
 
+import busbw._pytorch  # noqa: F401 (first: its error says what to do)
 from busbw.compress.feedback import ErrorFeedback, Schedule
 from busbw.compress.message import Message
 from busbw.compress.select import Method, select

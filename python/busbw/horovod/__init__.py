@@ -9,9 +9,7 @@ What the LIGHT_* variables do, and what is not here, is in docs/horovod.md.
 
 from typing import NoReturn
 
-import torch.distributed as _dist
-from torch import cuda as _cuda
-
+from busbw._pytorch import torch as _torch
 from busbw.horovod.compression import Compression
 from busbw.horovod.functions import (
     allgather_object,
@@ -149,22 +147,22 @@ def __getattr__(name: str) -> NoReturn:
 
 def gloo_built() -> bool:
     """Return whether tensors on CPUs can travel."""
-    return _dist.is_gloo_available()
+    return _torch.distributed.is_gloo_available()
 
 
 def gloo_enabled() -> bool:
     """Return whether tensors on CPUs can travel."""
-    return _dist.is_gloo_available()
+    return _torch.distributed.is_gloo_available()
 
 
 def nccl_built() -> bool:
     """Return whether tensors on GPUs can travel."""
-    return _dist.is_nccl_available()
+    return _torch.distributed.is_nccl_available()
 
 
 def cuda_built() -> bool:
     """Return whether PyTorch was built for NVIDIA's GPUs."""
-    return _cuda.is_available()
+    return _torch.cuda.is_available()
 
 
 def rocm_built() -> bool:

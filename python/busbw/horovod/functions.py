@@ -21,7 +21,8 @@ def broadcast_object(
 ) -> Any:  # noqa: ANN401
     """Return the object of a rank. It is pickled: take it only from ranks of your own job."""
     box, group = [obj], process_set.member_group()
-    _in_turn(lambda: dist.broadcast_object_list(box, root_rank, group=group))
+    about = f"broadcast_object from rank {root_rank}"
+    _in_turn(about, group, lambda: dist.broadcast_object_list(box, root_rank, group=group))
     return box[0]
 
 
@@ -33,7 +34,7 @@ def allgather_object(
     """Return the objects of all ranks, in the order of ranks. They are pickled."""
     objects: list[Any] = [None] * process_set.size()
     group = process_set.member_group()
-    _in_turn(lambda: dist.all_gather_object(objects, obj, group=group))
+    _in_turn("allgather_object", group, lambda: dist.all_gather_object(objects, obj, group=group))
     return objects
 
 
@@ -84,9 +85,9 @@ def broadcast_optimizer_state(
         optimizer.load_state_dict(state)
 
 
-def _in_turn(operation: Callable[[], None]) -> None:
+def _in_turn(about: str, group: dist.ProcessGroup, operation: Callable[[], None]) -> None:
     """Run an operation after those submitted before: they share a group."""
-    job().submit(torch.empty(0), lambda _: operation()).wait()
+    job().submit(torch.empty(0), lambda _, __: operation(), about, group).wait()
 
 
 @dataclass(frozen=True)

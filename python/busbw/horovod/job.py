@@ -14,9 +14,11 @@ import torch.distributed as dist
 
 from busbw.horovod.launch import Place, meet
 from busbw.horovod.light import Light
-from busbw.torch.layout import HostLayout, discover
-from busbw.torch.pipeline import CommunicationError, Pipeline, pipeline_for
+from busbw.torch.agreement import Wait
+from busbw.torch.layout import HostLayout
+from busbw.torch.pipeline import Collective, Pending, Pipeline, pipeline_for
 from busbw.torch.reducer import GradientReducer
+from busbw.torch.watch import CommunicationError, Watch
 
 _TIMEOUT_VARIABLE = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 _TIMEOUT_S = 1800.0
@@ -80,19 +82,23 @@ class Job:
     light: Light
     timeout: timedelta
     owns_group: bool
+    watch: Watch
     process_sets: list[ProcessSet] = field(default_factory=list)
     _lanes: dict[torch.device, Pipeline] = field(default_factory=dict)
     _reducers: list[GradientReducer] = field(default_factory=list)
 
-    def submit(self, tensor: torch.Tensor, operation: Callable[[Any], Any]) -> torch.futures.Future[Any]:
+    def submit(
+        self, tensor: torch.Tensor, operation: Callable[[Any, Wait], Any], about: str, group: dist.ProcessGroup
+    ) -> Pending:
         """Run an operation after those submitted before, beside what the caller goes on with.
 
-        All ranks submit the same operations in the same order: there is no coordinator that sorts them.
+        All ranks of the group submit the same operations, by `about`, in the same order: there is no coordinator that
+        sorts them.
         """
         device = tensor.device
         if device not in self._lanes:
-            self._lanes[device] = pipeline_for(device, ("operation",))
-        return self._lanes[device].submit(tensor, {"operation": operation})
+            self._lanes[device] = pipeline_for(device, ("operation",), self.watch)
+        return self._lanes[device].submit(tensor, {"operation": Collective(group, operation)}, about)
 
     def make_reducer(self, process_set: ProcessSet, device: torch.device) -> GradientReducer:
         """Make what averages gradients of a set on a device. Collective over the set.
@@ -102,7 +108,7 @@ class Job:
         light = self.light if process_set is global_process_set else replace(self.light, two_level=False)
         options = light.options(timeout=self.timeout)
         apart = None if process_set is global_process_set else process_set.gradient_group
-        self._reducers.append(GradientReducer(process_set.member_group(), device, options, apart))
+        self._reducers.append(GradientReducer(process_set.member_group(), device, options, apart, self.watch))
         return self._reducers[-1]
 
     def add(self, process_set: ProcessSet) -> None:
@@ -133,6 +139,7 @@ class Job:
             lane.close()
         for reducer in self._reducers:
             reducer.close()
+        self.watch.close()
         for process_set in self.process_sets:
             process_set.process_set_id = process_set.group = process_set.gradient_group = None
         if self.owns_group and dist.is_initialized():
@@ -171,7 +178,8 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
         dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
     everyone = dist.group.WORLD
     assert everyone is not None, "the group was just made"
-    _job = Job(dist.get_rank(), discover(everyone), light, timeout, owns_group)
+    watch = Watch(everyone)
+    _job = Job(dist.get_rank(), watch.layout(everyone), light, timeout, owns_group, watch)
     global_process_set.ranks = list(range(dist.get_world_size()))
     # A group of its own: what the script does with PyTorch's own collectives must not come between ours.
     for process_set in (global_process_set, *(process_sets or ())):

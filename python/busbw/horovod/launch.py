@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 from torch.distributed import HashStore, Store, TCPStore, rendezvous  # type: ignore[attr-defined]
 
+from busbw.torch.ranks import process_status
+
 
 class _Launcher(NamedTuple):
     """Who may have started this process, and the variables that it sets.
@@ -163,13 +165,8 @@ def _starter(place: Place) -> str:
 
     process = os.getppid()
     while is_rank(_environment(process)):
-        process = int(_status(process)[1])
-    return f"{process}-{_status(process)[19]}"
-
-
-def _status(process: int) -> list[str]:
-    """Return what /proc/PID/stat tells behind the name, which stands in parentheses and may hold anything (proc(5))."""
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        process = int(process_status(process)[1])
+    return f"{process}-{process_status(process)[19]}"
 
 
 def _environment(process: int) -> dict[str, str]:

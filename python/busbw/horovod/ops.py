@@ -17,6 +17,8 @@ import torch.distributed as dist
 
 from busbw.horovod.compression import Compression, NoneCompressor
 from busbw.horovod.job import ProcessSet, global_process_set, job
+from busbw.torch.agreement import Wait
+from busbw.torch.pipeline import Pending
 
 
 class ReduceOp(enum.Enum):
@@ -44,7 +46,7 @@ _TORCH_OPS = {
 Handle = int
 """What an asynchronous operation returns, for `poll` and `synchronize`."""
 
-_pending: dict[Handle, torch.futures.Future[Any]] = {}
+_pending: dict[Handle, Pending] = {}
 _handles = itertools.count(1)
 
 
@@ -58,11 +60,12 @@ def synchronize(handle: Handle) -> Any:  # noqa: ANN401 (each operation has its 
 
     Raises:
         ValueError: the handle is unknown, or was synchronized before.
-        RuntimeError: a rank has died or is stuck.
+        HorovodInternalError: a rank has died, is stuck or asks for something else; it is named. Where ranks only
+            disagreed, the next operation works again.
     """
-    future = _known(handle)
+    pending = _known(handle)
     del _pending[handle]
-    return future.wait()
+    return pending.wait()
 
 
 def allreduce_async_(
@@ -119,7 +122,7 @@ def allreduce(
     Raises:
         ValueError: `average` and `op` are both given.
         NotImplementedError: `op` is Adasum.
-        RuntimeError: a rank has died or is stuck.
+        HorovodInternalError: a rank has died, is stuck, or asks for something else.
     """
     small, context = compression.compress(_copy(tensor))
     handle = allreduce_async_(small, average, name, op, prescale_factor, postscale_factor, process_set)
@@ -206,15 +209,16 @@ def allgather_async(
     """Begin to put the tensors of all ranks together. See `allgather`."""
     group = process_set.member_group()
 
-    def gather(own: torch.Tensor) -> torch.Tensor:
-        rows = _gather_rows(own, group)
+    def gather(own: torch.Tensor, wait: Wait) -> torch.Tensor:
+        rows = _gather_rows(own, group, wait)
         padded = own.new_zeros((max(rows), *own.shape[1:]))
         padded[: own.shape[0]] = own
         parts = [torch.empty_like(padded) for _ in rows]
-        dist.all_gather(parts, padded, group=group)
+        wait(dist.all_gather(parts, padded, group=group, async_op=True))
         return torch.cat([part[:count] for part, count in zip(parts, rows)])
 
-    return _submit(_rows(_copy(tensor)), gather)
+    own = _rows(_copy(tensor))
+    return _submit(own, gather, f"allgather of {_kind(own, rows=False)}", group)
 
 
 def allgather(
@@ -242,12 +246,12 @@ def broadcast_async_(
     if root_rank not in process_set.ranks:
         raise ValueError(f"broadcast from rank {root_rank}, which is not in {process_set}")
 
-    def send(own: torch.Tensor) -> torch.Tensor:
+    def send(own: torch.Tensor, wait: Wait) -> torch.Tensor:
         whole = own.contiguous()
-        dist.broadcast(whole, root_rank, group=group)
+        wait(dist.broadcast(whole, root_rank, group=group, async_op=True))
         return own if whole is own else own.copy_(whole)
 
-    return _submit(tensor.detach(), send)
+    return _submit(tensor.detach(), send, f"broadcast of {_kind(tensor)} from rank {root_rank}", group)
 
 
 def broadcast_async(
@@ -288,13 +292,13 @@ def alltoall_async(
     if len(counts) != group.size() or sum(counts) != own.shape[0]:
         raise ValueError(f"splits {counts} do not make the {own.shape[0]} rows of {group.size()} ranks")
 
-    def exchange(rows: torch.Tensor) -> Any:  # noqa: ANN401 (with or without splits)
-        received = _exchange_counts(counts, rows.device, group)
+    def exchange(rows: torch.Tensor, wait: Wait) -> Any:  # noqa: ANN401 (with or without splits)
+        received = _exchange_counts(counts, rows.device, group, wait)
         out = rows.new_empty((sum(received), *rows.shape[1:]))
-        dist.all_to_all_single(out, rows, received, counts, group=group)
+        wait(dist.all_to_all_single(out, rows, received, counts, group=group, async_op=True))
         return out if splits is None else (out, torch.tensor(received, dtype=torch.int32))
 
-    return _submit(own, exchange)
+    return _submit(own, exchange, f"alltoall of {_kind(own, rows=False)}", group)
 
 
 def alltoall(
@@ -337,13 +341,14 @@ def reducescatter_async(
     counts = [every + (place < more) for place in range(ranks)]
     mine = counts[group.rank()]
 
-    def reduce(rows: torch.Tensor) -> torch.Tensor:
+    def reduce(rows: torch.Tensor, wait: Wait) -> torch.Tensor:
         rows = rows * prescale_factor if prescale_factor != 1 else rows
         parts = rows.new_empty((ranks, mine, *rows.shape[1:]))
-        dist.all_to_all_single(parts.view(ranks * mine, *rows.shape[1:]), rows, [mine] * ranks, counts, group=group)
+        received = parts.view(ranks * mine, *rows.shape[1:])
+        wait(dist.all_to_all_single(received, rows, [mine] * ranks, counts, group=group, async_op=True))
         return _finished(parts.sum(0), op, ranks, postscale_factor)
 
-    return _submit(own, reduce)
+    return _submit(own, reduce, f"reducescatter {op.value} of {_kind(own)}", group)
 
 
 def reducescatter(
@@ -380,16 +385,24 @@ def join(device: int = -1) -> int:
     return int(allreduce(torch.tensor([last]), op=Max).item())
 
 
-def _known(handle: Handle) -> torch.futures.Future[Any]:
+def _known(handle: Handle) -> Pending:
     if handle not in _pending:
         raise ValueError(f"handle {handle} is unknown, or was synchronized before")
     return _pending[handle]
 
 
-def _submit(tensor: torch.Tensor, operation: Callable[[torch.Tensor], Any]) -> Handle:
+def _submit(
+    tensor: torch.Tensor, operation: Callable[[torch.Tensor, Wait], Any], about: str, group: dist.ProcessGroup
+) -> Handle:
     handle = next(_handles)
-    _pending[handle] = job().submit(tensor, operation)
+    _pending[handle] = job().submit(tensor, operation, about, group)
     return handle
+
+
+def _kind(tensor: torch.Tensor, rows: bool = True) -> str:
+    """Say what must be the same on all ranks: type and shape, of which the `rows` may differ in some operations."""
+    shape = ", ".join(map(str, tensor.shape if rows else ("any", *tensor.shape[1:])))
+    return f"{str(tensor.dtype).removeprefix('torch.')} [{shape}]"
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -420,18 +433,19 @@ def _grouped_allreduce(
     """Reduce tensors in place. `single`: the result is the only tensor, not a list."""
     group = process_set.member_group()
 
-    def reduce(_: torch.Tensor) -> Any:  # noqa: ANN401
+    def reduce(_: torch.Tensor, wait: Wait) -> Any:  # noqa: ANN401
         for tensor in tensors:
             whole = tensor.detach().contiguous()
             if prescale != 1:
                 whole.mul_(prescale)
-            dist.all_reduce(whole, _TORCH_OPS[op], group=group)
+            wait(dist.all_reduce(whole, _TORCH_OPS[op], group=group, async_op=True))
             tensor.detach().copy_(_finished(whole, op, group.size(), postscale))
         return tensors[0] if single else tensors
 
     if not tensors:
         raise ValueError("there is no tensor to reduce")
-    return _submit(tensors[0].detach(), reduce)
+    about = f"allreduce {op.value} of {' and '.join(map(_kind, tensors))}"
+    return _submit(tensors[0].detach(), reduce, about, group)
 
 
 def _finished(total: torch.Tensor, op: ReduceOp, ranks: int, postscale: float) -> torch.Tensor:
@@ -440,15 +454,15 @@ def _finished(total: torch.Tensor, op: ReduceOp, ranks: int, postscale: float) -
     return total.mul_(postscale) if postscale != 1 else total
 
 
-def _gather_rows(own: torch.Tensor, group: dist.ProcessGroup) -> list[int]:
+def _gather_rows(own: torch.Tensor, group: dist.ProcessGroup, wait: Wait) -> list[int]:
     count = torch.tensor([own.shape[0]], device=own.device)
     counts = count.new_empty(group.size())
-    dist.all_gather_into_tensor(counts, count, group=group)
+    wait(dist.all_gather_into_tensor(counts, count, group=group, async_op=True))
     return [int(count) for count in counts.tolist()]
 
 
-def _exchange_counts(counts: list[int], device: torch.device, group: dist.ProcessGroup) -> list[int]:
+def _exchange_counts(counts: list[int], device: torch.device, group: dist.ProcessGroup, wait: Wait) -> list[int]:
     sent = torch.tensor(counts, device=device)
     received = torch.empty_like(sent)
-    dist.all_to_all_single(received, sent, group=group)
+    wait(dist.all_to_all_single(received, sent, group=group, async_op=True))
     return [int(count) for count in received.tolist()]

@@ -176,17 +176,23 @@ class _Averaging:
         """Send what is left, and put the averages in the place of gradients."""
         if self._finished or not self._buckets:
             return
-        self._send(len(self._buckets))
+        try:
+            self._send(len(self._buckets))
+            for bucket in self._buckets:
+                assert bucket.future is not None, "all buckets were sent"
+                self._unpack(bucket, bucket.future.wait())
+        finally:  # after an error, the next step begins anew
+            self._forget()
+        self._finished = True
+        for reducer in self._reducers.values():
+            reducer.end_step()
+
+    def _forget(self) -> None:
         for bucket in self._buckets:
-            assert bucket.future is not None, "all buckets were sent"
-            self._unpack(bucket, bucket.future.wait())
             bucket.future = None
             bucket.ready.clear()
         self._passed.clear()
         self._next = 0
-        self._finished = True
-        for reducer in self._reducers.values():
-            reducer.end_step()
 
     def _arrived(self, parameter: torch.Tensor) -> None:
         self._finished = False
@@ -205,7 +211,11 @@ class _Averaging:
                 self._buckets[ready].parameters
             ):
                 ready += 1
-            self._send(ready)
+            try:
+                self._send(ready)
+            except Exception:
+                self._forget()
+                raise
 
     def _send(self, until: int) -> None:
         for bucket in self._buckets[self._next : until]:

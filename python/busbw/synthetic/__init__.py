@@ -4,6 +4,7 @@ The benchmark behind `python -m busbw.synthetic`: a model of torchvision's on ra
 gradients (`train`), or only the communication of such a training (`replay`).
 """
 
+import busbw._pytorch  # noqa: F401 (first: its error says what to do)
 from busbw.synthetic.result import Row, Table
 from busbw.synthetic.settings import Settings
 

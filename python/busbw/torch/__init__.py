@@ -3,11 +3,12 @@
 Unlike its name, nothing here shadows PyTorch: `import torch` is PyTorch everywhere, this is `busbw.torch`.
 """
 
+import busbw._pytorch  # noqa: F401 (first: its error says what to do)
 from busbw.torch.hook import Acceleration, accelerate
 from busbw.torch.options import Mode, Options
-from busbw.torch.pipeline import CommunicationError
 from busbw.torch.reducer import GradientReducer
 from busbw.torch.report import CompressionReport
+from busbw.torch.watch import CommunicationError
 
 __all__ = [
     "Acceleration",

@@ -39,6 +39,11 @@ class HostLayout:
         """Take every `intra_size` consecutive ranks as a host."""
         return cls.from_names([str(rank // intra_size) for rank in range(world_size)])
 
+    @classmethod
+    def of(cls, names: Sequence[str], intra_size: int | None) -> HostLayout:
+        """Group ranks by the name of their host; with `intra_size`, blocks of so many, whatever the names."""
+        return cls.from_names(names) if intra_size is None else cls.from_blocks(len(names), intra_size)
+
     @property
     def world_size(self) -> int:
         """Number of ranks on all hosts."""
@@ -101,11 +106,9 @@ def discover(group: dist.ProcessGroup, intra_size: int | None = None) -> HostLay
         group: the ranks in question; the layout counts by their place in it.
         intra_size: take blocks of this many consecutive ranks as hosts, whatever their names.
     """
-    if intra_size is not None:
-        return HostLayout.from_blocks(group.size(), intra_size)
     names: list[str] = [""] * group.size()
     dist.all_gather_object(names, host_id(), group=group)
-    return HostLayout.from_names(names)
+    return HostLayout.of(names, intra_size)
 
 
 def build_groups(group: dist.ProcessGroup, layout: HostLayout, timeout: datetime.timedelta | None = None) -> Groups:

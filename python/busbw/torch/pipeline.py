@@ -12,23 +12,65 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import timedelta
+from typing import Any, Protocol, Union
 
 import torch
+import torch.distributed as dist
 
-Step = Callable[[Any], Any]
+from busbw.torch.agreement import Wait, agree, wait_simply
+from busbw.torch.blame import clean
+from busbw.torch.watch import CommunicationError, Watch, again
+
+_SLICE = timedelta(seconds=0.5)
+"""How often a wait looks whether another rank's failure has ended it."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A step in which all ranks of a group take part.
+
+    Attributes:
+        group: who.
+        work: takes the step before's result and a way to wait for PyTorch's `Work`; returns the next one's argument.
+    """
+
+    group: dist.ProcessGroup
+    work: Callable[[Any, Wait], Any]
+
+
+Step = Union[Callable[[Any], Any], Collective]
 """What a stage does to a bucket: takes the step before's result, returns the next one's argument."""
 
 
-class CommunicationError(RuntimeError):
-    """A collective failed: a rank has died, is stuck, or sends something else."""
+class Pending:
+    """An operation that was handed in.
+
+    Attributes:
+        future: the last step's result to come. Its errors reach C++ (DDP's reducer), as RuntimeErrors.
+    """
+
+    def __init__(self, future: torch.futures.Future[Any], job: _Job | None = None) -> None:
+        self.future, self._job = future, job
+
+    def done(self) -> bool:
+        """Return whether `wait` would return at once."""
+        return self.future.done()
+
+    def wait(self) -> Any:  # noqa: ANN401 (what the last step returned)
+        """Return the result, or raise the error as it was."""
+        if self._job is not None:
+            self._job.done.wait()
+            if self._job.failure is not None:
+                raise self._job.failure
+        return self.future.wait()
 
 
 class Pipeline(Protocol):
     """What both pipelines do."""
 
-    def submit(self, value: object, steps: Mapping[str, Step]) -> torch.futures.Future[Any]:
-        """Send `value` through `steps`, keyed by stage; return at once with the last one's result to come."""
+    def submit(self, value: object, steps: Mapping[str, Step], about: str) -> Pending:
+        """Send `value` through `steps`, keyed by stage; return at once. `about` tells what it is, the same on all ranks."""
 
     def seconds(self) -> dict[str, float]:
         """Return the time that each stage has worked so far."""
@@ -41,30 +83,43 @@ class Pipeline(Protocol):
         """End the stages. What was submitted before is finished."""
 
 
-def pipeline_for(device: torch.device, stages: Iterable[str]) -> Pipeline:
+def pipeline_for(device: torch.device, stages: Iterable[str], watch: Watch) -> Pipeline:
     """Return the pipeline that suits tensors on `device`."""
     if device.type == "cuda":
-        return StreamPipeline(device, stages)
-    return ThreadPipeline(stages)
+        return StreamPipeline(device, stages, watch)
+    return ThreadPipeline(stages, watch)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     value: Any
     steps: Mapping[str, Step]
+    about: str
     done: torch.futures.Future[None]
-    failure: BaseException | None = None
+    failure: Exception | None = None
+
+    def result(self, _: object = None) -> Any:  # noqa: ANN401 (what the last step returned)
+        # Raised, and not by set_exception: only so does C++ see an error.
+        if self.failure is not None:
+            raise self.failure
+        return self.value
+
+
+class _Broken(Exception):  # noqa: N818 (never seen outside)
+    """The network failed under a collective, and not this rank's own part in it."""
 
 
 class ThreadPipeline:
     """A thread per stage, each with a queue; a bucket passes through all of them in order."""
 
-    def __init__(self, stages: Iterable[str]) -> None:
+    def __init__(self, stages: Iterable[str], watch: Watch) -> None:
         self._stages = tuple(stages)
+        self._watch = watch
         self._queues: list[queue.SimpleQueue[_Job | None]] = [queue.SimpleQueue() for _ in self._stages]
         self._seconds = dict.fromkeys(self._stages, 0.0)
-        self._failure: BaseException | None = None
-        self._submitted = self._finished = 0
+        self._open: list[_Job] = []
+        self._failure: CommunicationError | None = None
+        self._lock = threading.Lock()
         self._threads = [
             # A daemon, so that a rank whose peer has died can leave while a collective still waits.
             threading.Thread(target=self._run, args=(place,), name=f"busbw-{stage}", daemon=True)
@@ -72,21 +127,21 @@ class ThreadPipeline:
         ]
         for thread in self._threads:
             thread.start()
+        watch.listen(self._break)
 
-    def submit(self, value: object, steps: Mapping[str, Step]) -> torch.futures.Future[Any]:
-        """See `Pipeline.submit`. After a failure every bucket fails at once: its peers are gone."""
-        job = _Job(value, steps, torch.futures.Future())
-
-        def result(_: object) -> Any:  # noqa: ANN401 (what the last step returned)
-            # Raised here and not by set_exception: only so does C++ (DDP's reducer) see an error.
-            if job.failure is not None:
-                raise job.failure
-            return job.value
-
-        finished = job.done.then(result)
-        self._submitted += 1
-        self._queues[0].put(job)
-        return finished
+    def submit(self, value: object, steps: Mapping[str, Step], about: str) -> Pending:
+        """See `Pipeline.submit`. What one rank cannot do fails on all; after a failure of the network everything does."""
+        job = _Job(value, steps, about, torch.futures.Future())
+        pending = Pending(job.done.then(job.result), job)
+        with self._lock:
+            failure = self._failure or self._watch.failure
+            if failure is None:
+                self._open.append(job)
+                self._queues[0].put(job)
+        if failure is not None:
+            job.failure = again(failure)
+            job.done.set_result(None)
+        return pending
 
     def seconds(self) -> dict[str, float]:
         """See `Pipeline.seconds`: time on the clock, waiting for peers included."""
@@ -94,8 +149,8 @@ class ThreadPipeline:
 
     @property
     def is_idle(self) -> bool:
-        """See `Pipeline.is_idle`."""
-        return self._finished == self._submitted
+        """See `Pipeline.is_idle`; never after a failure, since the other ranks' part does not come."""
+        return not self._open and self._failure is None
 
     def close(self) -> None:
         """See `Pipeline.close`."""
@@ -106,27 +161,80 @@ class ThreadPipeline:
 
     def _run(self, place: int) -> None:
         stage, following = self._stages[place], self._queues[place + 1 : place + 2]
-        while (job := self._queues[place].get()) is not None:
+        while (job := self._queues[place].get()) is not None and self._failure is None:
             self._work(stage, job)
             if following:
                 following[0].put(job)
             else:
-                self._finished += 1
-                job.done.set_result(None)
+                self._finish(job)
         for last in following:
             last.put(None)
 
     def _work(self, stage: str, job: _Job) -> None:
         step = job.steps.get(stage)
-        job.failure = job.failure or self._failure
-        if step is None or job.failure is not None:
+        if step is None or self._failure is not None:
             return
         begin = time.perf_counter()
         try:
-            job.value = step(job.value)
+            if isinstance(step, Collective):
+                self._together(step, job)
+            elif job.failure is None:
+                job.value = step(job.value)
         except Exception as error:  # whatever it is, the trainer's thread is to see it
-            job.failure = self._failure = _explained(stage, error)
+            job.failure = job.failure or error
         self._seconds[stage] += time.perf_counter() - begin
+
+    def _together(self, step: Collective, job: _Job) -> None:
+        """Do a step with the other ranks; where one cannot, none does."""
+        turn, begin = self._watch.turn(step.group), time.monotonic()
+        try:
+            refusal = agree(step.group, job.about, job.failure, self._watch, self._wait)
+            if refusal is not None:
+                job.failure = job.failure or refusal
+                return
+            job.value = step.work(job.value, self._wait)
+        except _Broken as broken:
+            waited_s = time.monotonic() - begin
+            self._break(self._watch.blame(job.about, broken.__cause__ or broken, step.group, waited_s))
+        except Exception as error:
+            # PyTorch looks at arguments before it sends. What is wrong on all ranks alike has done no harm.
+            job.failure = error
+            if not self._watch.all_refuse(step.group, turn):
+                self._break(self._watch.give_up(job.about, error))
+
+    def _wait(self, work: dist.Work) -> None:
+        """Wait for a collective, but not beyond the first failure that another thread or rank tells of."""
+        while not work.is_completed():
+            if self._failure is not None:
+                raise _Broken from self._failure
+            try:
+                work.wait(_SLICE)
+            except RuntimeError as error:
+                if work.is_completed():
+                    raise _Broken from error
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise _Broken from error
+
+    def _finish(self, job: _Job) -> None:
+        with self._lock:
+            is_ours = job in self._open
+            if is_ours:
+                self._open.remove(job)
+        if is_ours:
+            job.done.set_result(None)
+
+    def _break(self, error: CommunicationError) -> None:
+        """Let everything fail that was handed in, and the threads end."""
+        with self._lock:
+            jobs, self._open = self._open, []
+            self._failure = self._failure or error
+        for place, job in enumerate(jobs):
+            job.failure = error if place == 0 else again(error)
+            job.done.set_result(None)
+        for each in self._queues:
+            each.put(None)
 
 
 @dataclass
@@ -141,15 +249,21 @@ class _Span:
 class StreamPipeline:
     """One side stream per device in which every bucket's steps are enqueued when it is submitted."""
 
-    def __init__(self, device: torch.device, stages: Iterable[str]) -> None:
+    def __init__(self, device: torch.device, stages: Iterable[str], watch: Watch) -> None:
         self._device = device
+        self._watch = watch
         self._stages = tuple(stages)
         self._stream = torch.cuda.Stream(device)
         self._seconds = dict.fromkeys(self._stages, 0.0)
         self._spans: list[_Span] = []
 
-    def submit(self, value: object, steps: Mapping[str, Step]) -> torch.futures.Future[Any]:
-        """See `Pipeline.submit`. Errors in a step are raised here; NCCL's own come from its watchdog."""
+    def submit(self, value: object, steps: Mapping[str, Step], about: str) -> Pending:
+        """See `Pipeline.submit`. Errors in a step are raised here; NCCL's own come from its watchdog.
+
+        Ranks are not asked whether they agree: they would have to wait for the device.
+        """
+        if self._watch.failure is not None:
+            raise again(self._watch.failure)
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         finished: torch.futures.Future[Any] = torch.futures.Future(devices=[self._device])
         with torch.cuda.stream(self._stream):
@@ -160,7 +274,7 @@ class StreamPipeline:
                     value = self._work(stage, steps[stage], value)
             # The future keeps the side stream's place: who waits for it makes its own stream wait.
             finished.set_result(value)
-        return finished
+        return Pending(finished)
 
     def seconds(self) -> dict[str, float]:
         """See `Pipeline.seconds`: time on the device. Waits for the work enqueued so far."""
@@ -183,9 +297,9 @@ class StreamPipeline:
         span = _Span(stage)
         span.begin.record(self._stream)
         try:
-            value = step(value)
+            value = step.work(value, wait_simply) if isinstance(step, Collective) else step(value)
         except Exception as error:
-            raise _explained(stage, error) from error
+            raise CommunicationError(f"busbw: averaging gradients ({stage}) failed: {clean(str(error))}") from error
         span.end.record(self._stream)
         self._spans = [kept for kept in self._spans if not self._taken(kept)]
         self._spans.append(span)
@@ -197,13 +311,3 @@ class StreamPipeline:
             return False
         self._seconds[span.stage] += span.begin.elapsed_time(span.end) / 1e3
         return True
-
-
-def _explained(stage: str, error: Exception) -> CommunicationError:
-    cause = next(iter(str(error).splitlines()), "") or type(error).__name__
-    explained = CommunicationError(
-        f"busbw: the {stage} stage of gradient averaging failed ({cause}). If a connection closed or a limit "
-        "of time ran out, another rank has died or is stuck: look for the first error among all ranks."
-    )
-    explained.__cause__ = error
-    return explained

@@ -16,11 +16,13 @@ import torch.distributed as dist
 from busbw.compress import ErrorFeedback, Message, Schedule
 from busbw.compress.message import MAX_ENTRIES
 from busbw.torch import traffic
+from busbw.torch.agreement import Wait
 from busbw.torch.collectives import all_gather, all_reduce, reduce_scatter
-from busbw.torch.layout import Groups, HostLayout, build_groups, discover
+from busbw.torch.layout import Groups, HostLayout, build_groups
 from busbw.torch.options import Options
-from busbw.torch.pipeline import Pipeline, Step, pipeline_for
+from busbw.torch.pipeline import Collective, Pipeline, Step, pipeline_for
 from busbw.torch.report import CompressionReport
+from busbw.torch.watch import Watch
 
 STAGES = ("host reduce", "compress", "exchange", "decompress", "host gather")
 """In the order in which a bucket passes them; no way of averaging needs them all but `both`."""
@@ -42,6 +44,7 @@ class GradientReducer:
         options: how; `mode` is not `auto` here.
         apart: a group of the same ranks that nothing else uses, for the modes without two levels; None makes what
             is needed.
+        watch: of the whole job, which its owner closes; None makes one of the group.
 
     Raises:
         ValueError: the mode does not fit the ranks (see `check_layout`).
@@ -53,11 +56,14 @@ class GradientReducer:
         device: torch.device,
         options: Options,
         apart: dist.ProcessGroup | None = None,
+        watch: Watch | None = None,
     ) -> None:
         if options.mode == "auto":
             raise ValueError("busbw: a reducer needs a mode; busbw.advisor.choose makes one of 'auto'")
         self.options = options
-        self.layout = discover(group, options.intra_size)
+        self._own_watch = Watch(group) if watch is None else None
+        self._watch = watch or self._own_watch
+        self.layout = self._watch.layout(group, options.intra_size)
         check_layout(options, self.layout)
         self.rank, self.world_size = group.rank(), group.size()
         self.feedback = ErrorFeedback(options.momentum, options.value_dtype, options.selection)
@@ -68,7 +74,7 @@ class GradientReducer:
             self._shape = traffic.Shape(self.world_size, 1)
         self._groups = Groups(apart) if apart else build_groups(group, self.layout, options.timeout)
         self._schedule = Schedule(options.ratio, options.warmup_steps)
-        self._pipeline: Pipeline = pipeline_for(device, STAGES)
+        self._pipeline: Pipeline = pipeline_for(device, STAGES, self._watch)
         self._buckets: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
         self._measured_step = -1
@@ -85,7 +91,8 @@ class GradientReducer:
             divisor: what the sum is divided by; None for the number of ranks.
 
         Returns:
-            the future mean, shape `[n]`. Its `wait` raises `RuntimeError` when a rank has died.
+            the future mean, shape `[n]`. Its `wait` raises `RuntimeError` when a rank has died, is stuck or hands in
+            something else, and tells which; where ranks only disagreed, the next bucket is averaged again.
 
         Raises:
             TypeError: the gradients are sparse or not floating-point.
@@ -99,7 +106,8 @@ class GradientReducer:
         for place, part in enumerate(parts):
             name = key if len(parts) == 1 else f"{key}, piece {place}"
             steps = self._steps(name, part, way, divisor)
-            future = self._pipeline.submit(part, steps)
+            about = f"averaging {name} ({part.numel()} entries of {part.dtype}, {way.name} {divisor})"
+            future = self._pipeline.submit(part, steps, about).future
         # Pieces pass the stages in order: with the last one all are done, each in its place.
         return future if len(parts) == 1 else future.then(lambda last: (last.value(), flat)[1])
 
@@ -160,6 +168,8 @@ class GradientReducer:
     def close(self) -> None:
         """End the stages' threads. The reducer is not used afterwards."""
         self._pipeline.close()
+        if self._own_watch is not None:
+            self._own_watch.close()
 
     @property
     def measures(self) -> bool:
@@ -218,17 +228,17 @@ class GradientReducer:
         assert gather is not None, "two-level layouts have host groups"
         fits = flat.numel() % scatter.size() == 0
 
-        def collect(part: torch.Tensor) -> torch.Tensor:
-            return _settled(all_gather(part, gather, out=flat if fits else None)[: flat.numel()], flat)
+        def collect(part: torch.Tensor, wait: Wait) -> torch.Tensor:
+            return _settled(all_gather(part, gather, wait, flat if fits else None)[: flat.numel()], flat)
 
         return {
-            "host reduce": lambda whole: reduce_scatter(whole.div_(divisor), scatter),
-            "host gather": collect,
+            "host reduce": Collective(scatter, lambda whole, wait: reduce_scatter(whole.div_(divisor), scatter, wait)),
+            "host gather": Collective(gather, collect),
         }
 
     def _whole(self, key: str, group: dist.ProcessGroup, way: _Way) -> dict[str, Step]:
         """Return the steps that send a piece, or a rank's share of one, as it is."""
-        steps: dict[str, Step] = {"exchange": lambda flat: all_reduce(flat, group)}
+        steps: dict[str, Step] = {"exchange": Collective(group, lambda flat, wait: all_reduce(flat, group, wait))}
         if way.remembers:
             # What was kept back so far goes with it, and momentum counts here too.
             steps["compress"] = lambda flat: self.feedback.flush(key, flat)
@@ -244,16 +254,16 @@ class GradientReducer:
                 self._measure(measured_step, key, values)
             return flat, message.encode(values, indices)
 
-        def exchange(job: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        def exchange(job: tuple[torch.Tensor, torch.Tensor], wait: Wait) -> tuple[torch.Tensor, torch.Tensor]:
             flat, own = job
-            return flat, all_gather(own, group).view(group.size(), -1)
+            return flat, all_gather(own, group, wait).view(group.size(), -1)
 
         def decompress(job: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
             flat, messages = job
             message.add_all(messages, flat.zero_())
             return flat
 
-        return {"compress": compress, "exchange": exchange, "decompress": decompress}
+        return {"compress": compress, "exchange": Collective(group, exchange), "decompress": decompress}
 
     def _measure(self, step: int, key: str, sent: torch.Tensor) -> None:
         """Note what a bucket kept and sent, in the compressing stage's thread."""

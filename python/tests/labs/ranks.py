@@ -59,6 +59,7 @@ def outcomes(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 60.0,
     group: bool = True,
+    lost: int | None = None,
 ) -> list[Outcome]:
     """As `run`, but tell what became of each rank.
 
@@ -70,6 +71,7 @@ def outcomes(
         environment: variables for every rank.
         timeout_s: the process group's limit.
         group: whether to make a process group.
+        lost: a rank that will not answer, and without which the others do not meet at the end.
     """
     meeting = directory / "meeting"
     meeting.unlink(missing_ok=True)
@@ -79,14 +81,15 @@ def outcomes(
         if hosts is not None:
             variables["NCCL_HOSTID"] = hosts[rank]
         ours, theirs = _context.Pipe()
-        job = (theirs, rank, world, f"file://{meeting}", timeout_s, group, variables, function, args)
+        job = (theirs, rank, world, f"file://{meeting}", timeout_s, group, lost is None, variables, function, args)
         process = _context.Process(target=_rank, args=job, daemon=True)
         process.start()
         theirs.close()
         ranks.append((process, ours))
     deadline = time.monotonic() + LIMIT_S
     try:
-        return [_outcome(process, ours, deadline) for process, ours in ranks]
+        heard = (pair for rank, pair in enumerate(ranks) if rank != lost)
+        return [_outcome(process, ours, deadline) for process, ours in heard]
     finally:
         for process, ours in ranks:
             ours.close()
@@ -113,6 +116,7 @@ def _rank(
     meeting: str,
     timeout_s: float,
     group: bool,
+    meets: bool,
     variables: Mapping[str, str],
     function: Callable[..., Any],
     args: tuple[Any, ...],
@@ -130,7 +134,7 @@ def _rank(
                 "gloo", init_method=meeting, rank=rank, world_size=world, timeout=timedelta(seconds=timeout_s)
             )
         answer = function(rank, *args)
-        if group:
+        if group and meets:
             dist.barrier()
     except BaseException:  # the test is to see whatever ended the rank
         error = traceback.format_exc()

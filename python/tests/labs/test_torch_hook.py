@@ -312,7 +312,8 @@ def test_a_rank_that_dies_ends_the_others(mode: str, tmp_path: Path) -> None:
     assert ended[3].exitcode == 17
     for outcome in ended[:3]:
         assert outcome.error is not None, "a rank went on without its peer"
-        assert "another rank has died or is stuck" in outcome.error
+        assert "rank 3 on host b (process " in outcome.error
+        assert "died without a word" in outcome.error
 
 
 def refuse(rank: int) -> None:

@@ -17,6 +17,7 @@ pub mod shm;
 pub mod tcp;
 pub mod token;
 pub mod transport;
+pub mod variables;
 pub mod wait;
 
 pub use error::{Error, Result};

@@ -60,6 +60,7 @@ impl Engine {
         let chosen = interfaces::choose(&interfaces::list()?, names.as_deref(), family.as_deref())?;
         let config = settings::read(variable)?;
         log::info(&format!("Using {}", describe(&chosen)));
+        busbw_transport::variables::unknown_here().iter().for_each(|line| log::warn(line));
         let devices = chosen.iter().enumerate().map(|(number, interface)| Device::new(number, interface)).collect();
         let net = Net::new(chosen, config, Token::random()?, Cancellation::new(), Cores::Own)?;
         Ok(Engine { net, devices, attempts: Mutex::default(), traffic_class_told: Once::new() })

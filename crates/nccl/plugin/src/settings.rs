@@ -17,11 +17,6 @@ const CORES_PER_HELPER: usize = 4;
 /// # Errors
 /// For a value that is not possible; the message names the variable.
 pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Result<Config> {
-    let checksum = match variable("BUSBW_NET_CHECKSUM").as_deref().map(str::trim) {
-        None | Some("" | "0") => false,
-        Some("1") => true,
-        Some(other) => return Err(Failure::setting(format!("BUSBW_NET_CHECKSUM={other}: 0 or 1 is possible"))),
-    };
     let timeout = match variable("BUSBW_NET_TIMEOUT").as_deref().map(str::trim) {
         None | Some("") => Some(TIMEOUT),
         Some(text) => match text.parse::<u32>() {
@@ -36,7 +31,7 @@ pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Result<Config> 
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let spare_cores = cores / CORES_PER_HELPER;
-    Ok(Config { checksum, timeout, measured: true, spare_cores, ..Config::from_env(variable)? })
+    Ok(Config { timeout, measured: true, spare_cores, ..Config::from_env(variable)? })
 }
 
 #[cfg(test)]

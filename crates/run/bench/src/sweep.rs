@@ -247,6 +247,8 @@ impl<'a> Sweep<'a> {
             report.end(&Footer {
                 program: &context.program,
                 failed_checks,
+                checks: self.flags.check,
+                has_checksums: self.backend.has_checksums(),
                 average_gbs: average_busbw,
                 is_enough,
                 memory: (self.flags.memory > 0).then_some(MemoryUse { is_gpu, initialization, buffers, collective }),

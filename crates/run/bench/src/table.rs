@@ -33,6 +33,10 @@ pub struct Footer<'a> {
     pub program: &'a str,
     /// Checks that found wrong elements, counted on every rank.
     pub failed_checks: u64,
+    /// Operations of a half of a row whose results were checked (`-c`).
+    pub checks: u32,
+    /// Whether bytes between hosts were checked, in all operations.
+    pub has_checksums: bool,
     /// The mean of busbw over all halves, in GB/s.
     pub average_gbs: f64,
     /// Whether that is enough, where a least was asked for.
@@ -190,6 +194,7 @@ impl<'a> Table<'a> {
         let verdict = footer.is_enough.map_or("", |enough| if enough { "OK" } else { "FAILED" });
         self.lines(&format!("# {:20} : {} {verdict}", "Avg bus bandwidth", general(footer.average_gbs)))?;
         self.lines(&format!("#\n# Collective test concluded: {}", footer.program))?;
+        self.lines(&format!("# {:20} : {}", "Results checked", checked(footer)))?;
         if let Some(memory) = footer.memory {
             self.memory(memory)?;
         }
@@ -206,6 +211,18 @@ impl<'a> Table<'a> {
             "# {name:20} : Initialization {initialization} | User-Allocated {buffers} | Collective {collective} | Total  {total}"
         ))
     }
+}
+
+/// What `Out of bounds values` speaks of: nccl-tests' check runs operations of its own after the timed ones
+/// (`src/common.cu`, `BenchTime`), so that it tells nothing of these.
+fn checked(footer: &Footer<'_>) -> String {
+    let results = match footer.checks {
+        0 => "none (-c 0)".to_owned(),
+        1 => "1 operation per size and placement, not the timed ones (-c)".to_owned(),
+        checks => format!("{checks} operations per size and placement, not the timed ones (-c)"),
+    };
+    let bytes = if footer.has_checksums { "; bytes between hosts: all (checksums)" } else { "" };
+    format!("{results}{bytes}")
 }
 
 fn half_cells(line: &mut String, half: &Half) {

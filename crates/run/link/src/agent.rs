@@ -16,6 +16,8 @@ use std::time::Duration;
 pub(crate) struct Agent {
     pub interface: Interface,
     pub token: Token,
+    /// Whether what arrives is checked (`BUSBW_NET_CHECKSUM`).
+    pub checksum: bool,
     /// Raised when the whole run ends.
     pub cancel: Arc<Cancellation>,
     end: Option<End>,
@@ -33,8 +35,8 @@ struct Server {
 }
 
 impl Agent {
-    pub fn new(interface: Interface, token: Token, cancel: Arc<Cancellation>) -> Self {
-        Agent { interface, token, cancel, end: None, kept: None, server: None }
+    pub fn new(interface: Interface, token: Token, checksum: bool, cancel: Arc<Cancellation>) -> Self {
+        Agent { interface, token, checksum, cancel, end: None, kept: None, server: None }
     }
 
     /// Follows orders until the last.
@@ -66,7 +68,8 @@ impl Agent {
     fn listen(&mut self, flows: u32, limit: Duration) -> std::result::Result<Answer, String> {
         self.kept = None;
         let limit = Limit::start(limit, &self.cancel);
-        let end = End::listen(&self.interface, flows, self.token, limit).map_err(|error| error.to_string())?;
+        let end = End::listen(&self.interface, flows, self.token, self.checksum, limit);
+        let end = end.map_err(|error| error.to_string())?;
         let handle = end.handle();
         self.end = Some(end);
         Ok(Answer::Listening(handle))

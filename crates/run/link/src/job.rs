@@ -12,6 +12,7 @@ use busbw_model::LinkRun;
 use busbw_probe::Root;
 use busbw_transport::handshake::Connector;
 use busbw_transport::interfaces::{self, Interface};
+use busbw_transport::tcp::Config;
 use busbw_transport::{Cancellation, Token};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ fn take_part(
     let cancel = Cancellation::new();
     cancel_on_signal(&cancel)?;
     let interface = interface(variable)?;
+    let checksum = Config::checksum_from_env(variable)?;
     let listener = (job_rank.rank == 0).then(|| listen(&interface)).transpose()?;
     let control = listener.as_ref().map(TcpListener::local_addr).transpose();
     let control = control.map_err(|e| Error::system("ask where rank 0 listens", e))?;
@@ -71,7 +73,7 @@ fn take_part(
     let Some(rank_0) = all.first().and_then(|first| first.control) else {
         return Err(Error::Job("rank 0 did not say where it listens".into()));
     };
-    let agent = Agent::new(interface, token, Arc::clone(&cancel));
+    let agent = Agent::new(interface, token, checksum, Arc::clone(&cancel));
     let timeout = call.plan.timeout;
     let Some(listener) = listener else {
         agent.follow(connect(rank_0, token, job_rank.rank, timeout)?)?;

@@ -57,12 +57,13 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Listens on `interface`; connections have `flows` flows, and hold `token`.
-    pub fn listen(interface: &Interface, flows: u32, token: Token, limit: Limit) -> Result<Self> {
+    /// Listens on `interface`; connections have `flows` flows, hold `token`, and check bytes where `checksum` says so.
+    pub fn listen(interface: &Interface, flows: u32, token: Token, checksum: bool, limit: Limit) -> Result<Self> {
         let threads = (1..=MOST_THREADS.min(flows)).rev().find(|threads| flows.is_multiple_of(*threads)).unwrap_or(1);
         let config = Config {
             threads: Some(threads as usize),
             sockets_per_thread: Some((flows / threads) as usize),
+            checksum,
             ..Config::default()
         };
         let cancel = Arc::clone(limit.cancellation());
@@ -333,7 +334,7 @@ mod tests {
         let lo = interfaces::choose(&all, Some("=lo"), Some("AF_INET")).unwrap().remove(0);
         let end = || {
             let limit = Limit::start(Duration::from_secs(60), &Cancellation::new());
-            End::listen(&lo, flows, Token::from_bytes([7; 16]), limit).unwrap()
+            End::listen(&lo, flows, Token::from_bytes([7; 16]), false, limit).unwrap()
         };
         (end(), end())
     }
@@ -374,7 +375,7 @@ mod tests {
         let all = interfaces::list().unwrap();
         let lo = interfaces::choose(&all, Some("=lo"), Some("AF_INET")).unwrap().remove(0);
         let limit = Limit::start(Duration::from_millis(1), &Cancellation::new());
-        let end = End::listen(&lo, 1, Token::from_bytes([7; 16]), limit).unwrap();
+        let end = End::listen(&lo, 1, Token::from_bytes([7; 16]), false, limit).unwrap();
         let task = Task::Stream { size: Bytes(64), duration: Duration::ZERO };
         let Err(error) = end.run(task, None, true) else { panic!("nobody came") };
         assert!(error.to_string().contains("within 0 s"), "{error}");

@@ -73,8 +73,8 @@ impl Config {
     /// Sockets per connection once descriptors run short.
     const SOCKETS_WHEN_SHORT: usize = 2;
 
-    /// The default, changed by `NCCL_SOCKET_NTHREADS` and `NCCL_NSOCKS_PERTHREAD` where `variable` knows them. Where
-    /// they are unset, empty or -2 (NCCL's own word for it), the transport finds a number by itself.
+    /// The default, changed by `NCCL_SOCKET_NTHREADS`, `NCCL_NSOCKS_PERTHREAD` and `BUSBW_NET_CHECKSUM` where `variable`
+    /// knows them. Where the first two are unset, empty or -2 (NCCL's own word for it), the transport finds a number by itself.
     ///
     /// # Errors
     /// [`Error::Config`] names the variable, its value and the limit.
@@ -90,7 +90,19 @@ impl Config {
                 Self::MOST_SOCKETS
             )));
         }
-        Ok(Config { threads, sockets_per_thread, ..Config::default() })
+        Ok(Config { threads, sockets_per_thread, checksum: Self::checksum_from_env(variable)?, ..Config::default() })
+    }
+
+    /// Whether `BUSBW_NET_CHECKSUM` asks for checksums.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where it is neither 0 nor 1.
+    pub fn checksum_from_env(variable: &dyn Fn(&str) -> Option<String>) -> Result<bool> {
+        match variable("BUSBW_NET_CHECKSUM").as_deref().map(str::trim) {
+            None | Some("" | "0") => Ok(false),
+            Some("1") => Ok(true),
+            Some(other) => Err(Error::Config(format!("BUSBW_NET_CHECKSUM={other}: 0 or 1 is possible"))),
+        }
     }
 
     /// Checks what a caller set by hand.

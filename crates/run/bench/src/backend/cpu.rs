@@ -21,6 +21,8 @@ pub struct Cpu {
     ranks_on_host: usize,
     /// The group that is tested has all ranks of the job.
     is_whole: bool,
+    /// Checksums were asked for.
+    checksum: bool,
 }
 
 impl Cpu {
@@ -38,6 +40,7 @@ impl Cpu {
         let cancel = Cancellation::new();
         let choice = choice(flags, variable)?;
         let tcp = tcp_config(flags, variable)?;
+        let checksum = tcp.checksum;
         let color = Split::read(variable)?.color((rendezvous.first_rank() / rendezvous.ranks_per_process()) as u32);
         let mut world = rendezvous.join(thread, Arc::clone(&cancel))?;
         let (rank, size) = (Exchange::rank(&world), Exchange::size(&world));
@@ -66,7 +69,7 @@ impl Cpu {
             name: processor(),
         };
         let is_whole = communicator.size() == size;
-        Ok(Cpu { world, communicator, device, ranks_on_host, is_whole })
+        Ok(Cpu { world, communicator, device, ranks_on_host, is_whole, checksum })
     }
 
     pub(super) fn world(&mut self) -> &mut ProcessGroup {
@@ -117,7 +120,8 @@ fn tcp_config(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Resul
         "NCCL_NSOCKS_PERTHREAD" => flags.sockets.map(|n| n.to_string()),
         _ => None,
     };
-    Ok(tcp::Config::from_env(&|name| flag(name).or_else(|| variable(name)))?)
+    let config = tcp::Config::from_env(&|name| flag(name).or_else(|| variable(name)))?;
+    Ok(tcp::Config { checksum: config.checksum || flags.checksum, ..config })
 }
 
 /// The processor's name, marked as one.
@@ -138,6 +142,10 @@ impl Backend for Cpu {
 
     fn memory(&mut self) -> Option<HostMemory> {
         if self.hosts() == Some(1) { host_memory::measure(self.ranks_on_host) } else { None }
+    }
+
+    fn has_checksums(&self) -> bool {
+        self.checksum && self.hosts() != Some(1)
     }
 
     fn hosts(&self) -> Option<usize> {
@@ -224,7 +232,10 @@ impl JobBackend for Cpu {
 
     /// Why `collective` does not go by the algorithm that was asked for, where it does not.
     fn note(&self, collective: Collective) -> Option<String> {
-        self.communicator.note(collective)
+        let in_vain = self.checksum && self.hosts() == Some(1);
+        let in_vain = in_vain.then(|| "Checksums: none, since ranks of one host share memory".to_owned());
+        let notes: Vec<String> = self.communicator.note(collective).into_iter().chain(in_vain).collect();
+        (!notes.is_empty()).then(|| notes.join("\n# "))
     }
 
     fn leave(self) -> Result<()> {

@@ -147,6 +147,11 @@ pub trait Backend {
         Ok(())
     }
 
+    /// Whether bytes between hosts are checked when they arrive.
+    fn has_checksums(&self) -> bool {
+        false
+    }
+
     /// Begins operations that are handed over together (`-m`), as `ncclGroupStart` does.
     fn group_start(&mut self) -> Result<()> {
         Ok(())

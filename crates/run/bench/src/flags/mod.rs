@@ -146,6 +146,12 @@ pub struct Flags {
     #[arg(short = 'c', long, value_name = "N", default_value = "1", value_parser = count, help_heading = RUN)]
     pub check: u32,
 
+    /// Check every message between hosts when it arrives (CRC-32C): a damaged byte ends the run and names both ranks. -c
+    /// checks one operation per row only. For a network that is in doubt; COST. BUSBW_NET_CHECKSUM=1
+    /// does the same
+    #[arg(long, help_heading = RUN)]
+    pub checksum: bool,
+
     /// Seconds without progress after which the job ends and names the rank at fault; 0: off
     #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60", value_parser = count, help_heading = RUN)]
     pub timeout: u32,

@@ -83,6 +83,10 @@ pub(super) fn root(text: &str) -> Parsed<Root> {
 /// Flags that mean something to GPUs only. Values that switch them off are fine everywhere.
 pub(super) fn device_only(flags: &Flags) -> Result<()> {
     if flags.backend == BackendName::Nccl {
+        if flags.checksum {
+            let instead = "is for --backend cpu; with NCCL use busbw's net plugin and BUSBW_NET_CHECKSUM=1";
+            return Err(Error::flag("--checksum", "", instead));
+        }
         return no_device_code(flags);
     }
     let shown = |given: bool, value: &dyn ToString| given.then(|| value.to_string());
