@@ -4,6 +4,7 @@
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
 use crate::refute::{Refuters, is_after};
+use crate::words::KNOWN;
 use busbw_model::{Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
 /// The ends of a run.
@@ -131,31 +132,6 @@ fn is_of_torch(kind: &str, message: &str) -> bool {
 
 /// Whether an exception tells of another process's end: wrappers around a worker's exception, and lost connections.
 fn follows(kind: &str, message: &str) -> bool {
-    const KINDS: [&str; 10] = [
-        "ChildFailedError",
-        "ProcessRaisedException",
-        "ProcessExitedException",
-        "CalledProcessError",
-        "SystemExit",
-        "ConnectionResetError",
-        "ConnectionAbortedError",
-        "BrokenPipeError",
-        "EOFError",
-        "SignalException",
-    ];
-    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp, Horovod's common.h
-    const MESSAGES: [&str; 10] = [
-        "remote process exited or there was a network error",
-        "ncclRemoteError",
-        "Connection closed by",
-        "Connection reset by peer",
-        "Watchdog caught collective operation timeout",
-        "NCCL communicator was aborted",
-        "failed to pass monitoredBarrier in",
-        "Broken pipe",
-        "] is setting up NCCL communicator and ",
-        "Horovod has been shut down.",
-    ];
     let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
-    KINDS.contains(&name) || MESSAGES.iter().any(|text| message.contains(text))
+    KNOWN.wrappers.iter().any(|wrapper| wrapper == name) || KNOWN.lost.iter().any(|text| message.contains(text))
 }

@@ -5,6 +5,7 @@
 
 use crate::data::Until;
 use crate::lines::Line;
+use crate::words::KNOWN;
 use busbw_model::{Communicator, Ended, Place, RankEnd, Run, Speaker, TorchEvent};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -198,32 +199,10 @@ impl Ranks {
 
 /// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.
 fn starts_ranks(command: &str) -> bool {
-    const NAMES: [&str; 20] = [
-        "python",
-        "pt_",
-        "torchrun",
-        "accelerate",
-        "deepspeed",
-        "ray",
-        "VLLM",
-        "sglang",
-        "horovodrun",
-        "mpi",
-        "orte",
-        "prte",
-        "srun",
-        "slurm",
-        "bash",
-        "sh",
-        "docker",
-        "apptainer",
-        "singularity",
-        "kubectl",
-    ];
     let is_setting = |word: &&str| matches!(*word, "env" | "time" | "nohup" | "exec") || word.contains('=');
     let program = command.split(' ').find(|word| !is_setting(word)).unwrap_or_default();
     let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
-    name.contains("_perf") || NAMES.iter().any(|start| name.starts_with(start))
+    name.contains("_perf") || KNOWN.starters.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a place is behind another of the same input.

@@ -1,6 +1,7 @@
 //! Who prints a line that is no message of NCCL's: its form tells, a prefix or a format, never a word in it.
 
 use crate::ends;
+use crate::evidence::KNOWN;
 use busbw_model::Speaker;
 
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
@@ -19,44 +20,6 @@ const FORMS: [Form; 8] = [
 
 /// What XLA puts between its own error and NCCL's last warning (`xla/service/gpu/nccl_utils.cc`), in exceptions of JAX and TensorFlow.
 const XLA_QUOTES: &str = "Last NCCL warning(error) log entry (may be unrelated)";
-
-/// One of these, or of [`LAUNCHERS`], is in every line that has a form, unless it begins with a bracket.
-pub(crate) const MARKS: [&str; 34] = [
-    XLA_QUOTES,
-    "Test NCCL failure ",
-    "Test CUDA failure ",
-    "Test failure ",
-    "NCCL failure ",
-    "Cuda failure ",
-    "libfabric:",
-    ".cpp:",
-    ".cc:",
-    ".hpp:",
-    "torch/distributed/elastic/",
-    "torch.distributed.elastic.",
-    "[launch.py:",
-    "Process received",
-    "Signal: ",
-    "Signal code: ",
-    "Caught signal ",
-    "terminate called ",
-    "what():  ",
-    "Fatal Python",
-    "*** SIG",
-    "*** Aborted",
-    "panicked at ",
-    ": line ",
-    "Segmentation fault",
-    "Bus error",
-    "(core dumped)",
-    "error while loading",
-    "symbol lookup error",
-    "command not found",
-    "Permission denied (publickey",
-    "NVRM: ",
-    " kernel: ",
-    " nv-fabricmanager[",
-];
 
 /// The speaker of a line: the job's own program where no form fits.
 pub(crate) fn of(body: &str) -> Speaker {
@@ -127,37 +90,10 @@ fn is_crash(line: &str) -> bool {
         || MORE.iter().any(|start| line.starts_with(start))
 }
 
-/// What mpirun and its daemons, srun, ssh and Ray begin with.
-pub(crate) const LAUNCHERS: [&str; 23] = [
-    "node_manager.cc:",
-    "srun: ",
-    "slurmstepd: ",
-    "mpirun noticed that ",
-    "mpirun: ",
-    "mpiexec: ",
-    "mpiexec noticed that ",
-    "prterun: ",
-    "prterun noticed that ",
-    "[mpiexec@",
-    "[proxy:",
-    "ORTE ",
-    "PRTE ",
-    "An ORTE daemon ",
-    "A PRTE daemon ",
-    "There are not enough slots available ",
-    "Primary job  terminated ",
-    "ssh: ",
-    "Host key verification failed",
-    "Permission denied (publickey",
-    "Permission denied, please try again",
-    "kubelet: ",
-    "Warning: Permanently added ",
-];
-
 /// mpirun and its daemons, srun, ssh, Ray (`E 395 395] (raylet) node_manager.cc:3049: …`), shells that find no program.
 fn is_launcher(line: &str) -> bool {
     let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
-    LAUNCHERS.iter().any(|start| line.starts_with(start))
+    KNOWN.launchers.iter().any(|start| line.starts_with(start))
         || line.contains("] (raylet) ")
         || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
         || line

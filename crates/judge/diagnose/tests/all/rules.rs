@@ -153,7 +153,9 @@ fn rules_and_findings_name_the_same() {
     let sources = folders.into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     let sources = sources.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let sources = sources.map(|path| fs::read_to_string(path).unwrap());
-    let source: String = sources.map(|text| text.split("#[cfg(test)]").next().unwrap().to_string()).collect();
+    let words = fs::read_to_string(rules().join("words.toml")).unwrap();
+    let source: String =
+        sources.chain([words]).map(|text| text.split("#[cfg(test)]").next().unwrap().to_string()).collect();
     let quoted: BTreeSet<&str> = source.split('"').collect();
     let file: toml::Table = toml::from_str(&fs::read_to_string(rules().join("findings.toml")).unwrap()).unwrap();
     let causes = file["cause"].as_array().unwrap();

@@ -58,37 +58,7 @@ impl Told {
     }
 }
 
-/// One of these is in every line that [`read`] knows.
-pub(crate) const WORDS: [&str; 26] = [
-    "File \"",
-    "Error",
-    "Exception",
-    "Timeout",
-    "KeyboardInterrupt",
-    " exception",
-    "following error:",
-    "rank ",
-    "] /",
-    "what():",
-    " signal",
-    "Signal: ",
-    "terminate called",
-    "panicked at",
-    "core dumped",
-    ": line ",
-    " failure ",
-    ", NCCL error",
-    "srun: error: ",
-    "slurmstepd: ",
-    "exited with",
-    "exitcode",
-    "return code",
-    "Fatal Python",
-    ":::MLLOG",
-    "RESULT,",
-];
-
-/// What a line is that ends a traceback of its stream (`last`), or holds one of [`WORDS`]; its labels left out.
+/// What a line is that ends a traceback of its stream (`last`), or holds one of the words of ends; its labels left out.
 pub(crate) fn read(body: &str, last: bool) -> Option<EndLine> {
     python::read(body, last).or_else(|| forms::read(body.trim_start()))
 }
