@@ -12,6 +12,7 @@ pub struct Words {
     pub ends: Vec<String>,
     pub speakers: Vec<String>,
     pub launchers: Vec<String>,
+    pub ssh: Vec<String>,
     pub commands: Vec<String>,
     pub starters: Vec<String>,
     pub wrappers: Vec<String>,

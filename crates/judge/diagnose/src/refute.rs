@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
 
+/// Lines that a start leaves that failed: commands, ssh's messages, the launcher's help.
+const LINES_OF_A_START: u64 = 40;
+
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
 pub struct Refuters {
@@ -25,6 +28,10 @@ pub struct Refuters {
     started: Vec<Up>,
     /// Exceptions that their process survived, and ends of other programs.
     survived: HashSet<Place>,
+    /// Lines of launchers, torchrun left out: it starts nothing over ssh.
+    launchers: Vec<Place>,
+    /// The number of lines of each input.
+    lines: Vec<u64>,
     ranks: Ranks,
 }
 
@@ -83,13 +90,20 @@ impl Refuters {
         let ranks = Ranks::of(run);
         let failed = last_failures(run, &ranks);
         let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| is_after(*last, place));
-        let survived = run.ends.iter().filter(|end| ranks.lives(end) || end.logged && !fails_after(end.source.place));
+        let ended_in = |place: Place| ended.iter().any(|end| end.input == place.input);
+        let told = |end: &RankEnd| end.logged || is_quoted(end) && ended_in(end.source.place);
+        let survived = run.ends.iter().filter(|end| ranks.lives(end) || told(end) && !fails_after(end.source.place));
+        let survived = survived.map(|end| end.source.place).collect();
+        let launchers =
+            run.statements.iter().filter(|one| KNOWN.launchers.iter().any(|word| one.text().starts_with(word)));
         Refuters {
             up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
             ended_well,
             succeeded: ended,
             started,
-            survived: survived.map(|end| end.source.place).collect(),
+            survived,
+            launchers: launchers.map(|statement| statement.source.place).collect(),
+            lines: run.inputs.iter().map(|input| input.lines).collect(),
             ranks,
         }
     }
@@ -128,9 +142,21 @@ impl Refuters {
         self.ended_well.iter().any(|end| *end == place || is_after(*end, place))
     }
 
-    /// Whether a launcher's trouble stands behind ranks that came up: theirs it cannot be.
+    /// Whether a launcher's trouble stands behind ranks that came up, or is of a program that uses ssh as well: theirs it cannot be.
     fn is_of_another_start(&self, line: &Line) -> bool {
-        line.speaker == Speaker::Launcher && self.up.iter().any(|up| is_after(line.source.place, up.last))
+        let after_start = || self.up.iter().any(|up| is_after(line.source.place, up.last));
+        match line.speaker {
+            Speaker::Launcher => after_start(),
+            Speaker::Ssh => after_start() || !self.is_of_a_launch(line.source.place),
+            _ => false,
+        }
+    }
+
+    /// Whether a launcher reports a failure behind a line of ssh's, or the input holds little else.
+    fn is_of_a_launch(&self, place: Place) -> bool {
+        let lines = self.lines.get(place.input as usize).copied().unwrap_or_default();
+        let reports = |report: &Place| is_after(*report, place) && report.line - place.line < LINES_OF_A_START;
+        lines < LINES_OF_A_START || self.launchers.iter().any(reports)
     }
 
     /// Whether the run went on after a line in spite of what it says.
@@ -162,6 +188,11 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
     places.sort_unstable();
     places.into_iter().map(|place| (place.input, place)).collect()
+}
+
+/// Whether the line of an exception stands alone, of no rank: what nobody catches has a traceback, and this one was printed by who caught it.
+fn is_quoted(end: &RankEnd) -> bool {
+    matches!(end.how, Ended::Exception { traceback: false, .. }) && end.ranks.is_empty()
 }
 
 /// Which processes are ranks, as far as the input tells.

@@ -34,12 +34,13 @@ pub(crate) static KNOWN: LazyLock<Words> = LazyLock::new(|| {
 static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
     let none = Wanted::default();
     let (variables, progress) = (["NCCL_".to_string()], ["%|".to_string()]);
-    let lists: [(&[String], Wanted); 7] = [
+    let lists: [(&[String], Wanted); 8] = [
         (&KNOWN.torch, Wanted { torch: true, ..none }),
         (&KNOWN.other, Wanted { other: true, ..none }),
         (&KNOWN.ends, Wanted { end: true, ..none }),
         (&KNOWN.speakers, Wanted { speaker: true, ..none }),
         (&KNOWN.launchers, Wanted { speaker: true, ..none }),
+        (&KNOWN.ssh, Wanted { speaker: true, ..none }),
         (&variables, Wanted { variables: true, ..none }),
         (&progress, Wanted { progress: true, ..none }),
     ];
