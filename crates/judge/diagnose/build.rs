@@ -22,7 +22,7 @@ fn main() -> ExitCode {
 
 fn check_and_list() -> Result<(), String> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").map_err(|e| e.to_string())?).join("../../..");
-    for name in ["advice", "variables", "environment", "findings", "forms", "counters", "surroundings"] {
+    for name in ["advice", "variables", "environment", "findings", "forms", "counters", "surroundings", "words"] {
         let path = format!("rules/{name}.toml");
         data::check(&path, &read(&root.join(&path))?)?;
     }

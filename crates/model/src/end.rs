@@ -15,6 +15,8 @@ pub struct RankEnd {
     pub command: Option<String>,
     /// How it ended.
     pub how: Ended,
+    /// `multiprocessing` started it: its stack begins there.
+    pub child: bool,
     /// The same stream printed more of what it had printed before: the process went on.
     pub went_on: bool,
     /// A program wrote it to its log as a warning or an error, or its traceback does not begin where the process does: it was
@@ -22,6 +24,14 @@ pub struct RankEnd {
     pub logged: bool,
     /// The line that shows the end.
     pub source: SourceLine,
+}
+
+impl RankEnd {
+    /// An end of which only the way is known.
+    pub fn of(how: Ended) -> Self {
+        let (ranks, host, pid, command, source) = (Vec::new(), None, None, None, SourceLine::default());
+        RankEnd { ranks, host, pid, command, how, child: false, went_on: false, logged: false, source }
+    }
 }
 
 /// How a process ended.

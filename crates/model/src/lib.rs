@@ -43,6 +43,7 @@ mod topology;
 mod torch;
 mod tuning;
 mod units;
+mod words;
 
 pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
@@ -97,3 +98,4 @@ pub use torch::{
 };
 pub use tuning::{Measured, Setting, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 pub use units::{Bytes, GBps, Micros, ParseBytesError, counted, gbit};
+pub use words::Words;

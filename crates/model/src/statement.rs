@@ -21,8 +21,10 @@ named! {
         Python = "python",
         /// A crash handler, the C++ or Rust runtime, or a shell that reports a signal.
         Crash = "crash",
-        /// mpirun, srun, torchrun, Ray, kubelet, ssh.
+        /// mpirun, srun, torchrun, Ray, kubelet.
         Launcher = "launcher",
+        /// OpenSSH's client, which launchers use, and other programs.
+        Ssh = "ssh",
         /// The kernel: `[12.3] NVRM: …`, `kernel: …`.
         Kernel = "kernel",
         /// The job's own program, or a person. Never evidence of an error: rules cannot ask for it.

@@ -6,6 +6,7 @@ use crate::lines::{self, Line};
 use crate::peers;
 use crate::refute::Refuters;
 use crate::rules::signatures::book::Book;
+use crate::words::KNOWN;
 use busbw_model::{
     BenchTable, Communicator, DeviceKind, PathType, PeerGroup, Run, SourceLine, TopoMatrix, TransportKind,
 };
@@ -67,17 +68,7 @@ impl<'a> Case<'a> {
 
     /// Whether any line, variable or matrix names what only machines with RDMA have, or the GPUs stand in such machines.
     pub fn has_rdma(&self) -> bool {
-        const SIGNS: [&str; 8] = [
-            "mlx5_",
-            "infiniband",
-            "NCCL_IB_HCA",
-            "NCCL_IB_GID",
-            "ib_write_bw",
-            "ibstat",
-            "rocep",
-            "NCCL_IB_DISABLE=0",
-        ];
-        let named = |text: &str| SIGNS.iter().any(|sign| text.contains(sign));
+        let named = |text: &str| KNOWN.rdma.iter().any(|sign| text.contains(sign));
         let set = |name: &str| self.run.nccl.env_value(name);
         let in_matrix = self.run.topo_matrices.iter().any(|matrix| matrix.of_kind(DeviceKind::Nic).next().is_some());
         in_matrix

@@ -4,7 +4,7 @@
 //! this crate.
 
 use busbw_model::counters::Counters;
-use busbw_model::{Code, Severity, Speaker};
+use busbw_model::{Code, Severity, Speaker, Words};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
@@ -42,6 +42,7 @@ pub fn check(name: &str, text: &str) -> Result<(), String> {
         Some("findings.toml") => parse::<Signatures>(name, text).map(drop),
         Some("forms.toml") => parse::<Forms>(name, text).map(drop),
         Some("counters.toml") => parse::<Counters>(name, text).map(drop),
+        Some("words.toml") => parse::<Words>(name, text).map(drop),
         _ => causes([(name, text)]).map(drop),
     }
 }

@@ -4,6 +4,7 @@
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
 use crate::refute::{Refuters, is_after};
+use crate::words::KNOWN;
 use busbw_model::{Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
 /// The ends of a run.
@@ -14,6 +15,8 @@ pub struct Ends<'a> {
     /// Those that came after the run had ended well.
     pub after_success: Vec<&'a RankEnd>,
     pub interrupted: Option<&'a RankEnd>,
+    /// Those of processes that may be none of the run, which nothing follows: a question.
+    pub beside: Vec<&'a RankEnd>,
     /// Lines that look like exceptions behind time-outs of their input: the process was being taken down.
     pub aftermath: Vec<Place>,
     /// Time-outs that watchdogs told of.
@@ -24,7 +27,7 @@ impl<'a> Ends<'a> {
     pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
         let timeout = |statement: &&TorchStatement| matches!(statement.event, TorchEvent::Timeout { .. });
         let mut ends = Ends { timeouts: run.torch_statements.iter().filter(timeout).collect(), ..Ends::default() };
-        let (mut alone, mut success): (Vec<&RankEnd>, Option<&RankEnd>) = (Vec::new(), None);
+        let (mut alone, mut beside, mut success) = (Vec::new(), Vec::new(), None::<&RankEnd>);
         for end in &run.ends {
             match &end.how {
                 Ended::Success => success = Some(end),
@@ -36,14 +39,18 @@ impl<'a> Ends<'a> {
                 Ended::Exception { traceback: false, kind, message, .. } if !is_of_torch(kind, message) => {
                     alone.push(end)
                 }
+                _ if refuters.may_be_beside(end) => beside.push(end),
                 _ if success.is_some_and(|success| success.source.place.input == end.source.place.input) => {
                     ends.after_success.push(end);
                 }
                 _ => ends.standing.push(end),
             }
         }
-        alone.retain(|end| ends.failed_after(end.source.place) || is_all(run, end.source.place));
-        ends.standing.extend(alone);
+        alone.retain(|end: &&RankEnd| ends.failed_after(end.source.place) || is_all(run, end.source.place));
+        let explains = |end: &&RankEnd| ends.failed_after(end.source.place);
+        let (of_run, beside): (Vec<&RankEnd>, _) = beside.into_iter().partition(explains);
+        ends.beside = if refuters.ended_well() { Vec::new() } else { beside };
+        ends.standing.extend(alone.into_iter().chain(of_run));
         if ends.interrupted.is_some() {
             ends.standing.retain(|end| weight(&end.how, false) < Weight::Killed);
         }
@@ -131,31 +138,6 @@ fn is_of_torch(kind: &str, message: &str) -> bool {
 
 /// Whether an exception tells of another process's end: wrappers around a worker's exception, and lost connections.
 fn follows(kind: &str, message: &str) -> bool {
-    const KINDS: [&str; 10] = [
-        "ChildFailedError",
-        "ProcessRaisedException",
-        "ProcessExitedException",
-        "CalledProcessError",
-        "SystemExit",
-        "ConnectionResetError",
-        "ConnectionAbortedError",
-        "BrokenPipeError",
-        "EOFError",
-        "SignalException",
-    ];
-    // gloo/transport/tcp/pair.cc, ncclGetErrorString (src/init.cc), ProcessGroupNCCL.cpp, ProcessGroupGloo.cpp, Horovod's common.h
-    const MESSAGES: [&str; 10] = [
-        "remote process exited or there was a network error",
-        "ncclRemoteError",
-        "Connection closed by",
-        "Connection reset by peer",
-        "Watchdog caught collective operation timeout",
-        "NCCL communicator was aborted",
-        "failed to pass monitoredBarrier in",
-        "Broken pipe",
-        "] is setting up NCCL communicator and ",
-        "Horovod has been shut down.",
-    ];
     let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
-    KINDS.contains(&name) || MESSAGES.iter().any(|text| message.contains(text))
+    KNOWN.wrappers.iter().any(|wrapper| wrapper == name) || KNOWN.lost.iter().any(|text| message.contains(text))
 }

@@ -1,12 +1,13 @@
 //! Whether ranks came up, and whether the data that arrived was right: what a run shows without any yardstick.
 
 use crate::case::Case;
+use crate::rules::ends::who;
 use crate::rules::start::Start;
 use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subject, counted};
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    let parts = [start(case, findings), first_size(case), results(case), answers(case)];
+    let parts = [start(case, findings), beside(case), first_size(case), results(case), answers(case)];
     parts.into_iter().flatten().collect()
 }
 
@@ -25,6 +26,14 @@ fn first_size(case: &Case) -> Option<Judged> {
                 .into(),
         ),
     })
+}
+
+/// A process that ended and may be none of the run.
+fn beside(case: &Case) -> Option<Judged> {
+    let end = case.ends.beside.first()?;
+    let how = format!("nothing shows whether it was one of the run: `{}`", end.source.text.trim());
+    let question = format!("{} failed, and {how}. Did the run go on? Give the rest of the output", who(end));
+    Some(judged(Subject::Course, who(end), how, Judgement::Undecided, Some(question)))
 }
 
 /// Processes that answer NCCL's watcher (RAS), none of them with an error.

@@ -5,11 +5,17 @@
 
 use crate::data::Until;
 use crate::lines::Line;
+use crate::words::KNOWN;
 use busbw_model::{Communicator, Ended, Place, RankEnd, Run, Speaker, TorchEvent};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
 const LINES_OF_MESSAGE: u64 = 3;
+
+/// A launcher says so much before it says that it gave up.
+const LINES_OF_A_START: u64 = 40;
+/// An input with fewer lines holds what somebody copied.
+const LITTLE: u64 = 12;
 
 /// The facts that refute, of a run.
 #[derive(Debug, Default)]
@@ -22,8 +28,12 @@ pub struct Refuters {
     succeeded: Vec<Place>,
     /// Communicators of all ranks that came up, which they do only with all of them.
     started: Vec<Up>,
-    /// Exceptions that their process survived, and ends of other programs.
+    /// Ends that their process survived, and those of other programs.
     survived: HashSet<Place>,
+    /// Lines of launchers, torchrun left out: it starts nothing over ssh.
+    launchers: Vec<Place>,
+    /// The number of lines of each input.
+    lines: Vec<u64>,
     ranks: Ranks,
 }
 
@@ -82,15 +92,36 @@ impl Refuters {
         let ranks = Ranks::of(run);
         let failed = last_failures(run, &ranks);
         let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| is_after(*last, place));
-        let survived = run.ends.iter().filter(|end| ranks.lives(end) || end.logged && !fails_after(end.source.place));
-        Refuters {
+        let launchers =
+            run.statements.iter().filter(|one| KNOWN.launchers.iter().any(|word| one.text().starts_with(word)));
+        let mut refuters = Refuters {
             up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
             ended_well,
             succeeded: ended,
             started,
-            survived: survived.map(|end| end.source.place).collect(),
+            survived: HashSet::new(),
+            launchers: launchers.map(|statement| statement.source.place).collect(),
+            lines: run.inputs.iter().map(|input| input.lines).collect(),
             ranks,
-        }
+        };
+        let survived = run.ends.iter().filter(|end| {
+            let told = end.logged || is_quoted(end) && refuters.succeeded_in(end.source.place);
+            refuters.ranks.lives(end)
+                || told && !fails_after(end.source.place)
+                || refuters.is_followed(end.source.place)
+        });
+        refuters.survived = survived.map(|end| end.source.place).collect();
+        refuters
+    }
+
+    /// Whether a good end stands in the input of a place.
+    fn succeeded_in(&self, place: Place) -> bool {
+        self.succeeded.iter().any(|end| end.input == place.input)
+    }
+
+    /// Whether something stands behind an end that only a process that goes on prints.
+    fn is_followed(&self, end: Place) -> bool {
+        self.succeeded.iter().any(|later| is_after(*later, end)) || self.came_up_after(&self.started, end, None)
     }
 
     /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
@@ -112,14 +143,19 @@ impl Refuters {
     /// Whether the process survived an end: it went on, or something behind it shows that only a process that goes on prints.
     pub fn survived(&self, end: Place) -> bool {
         self.survived.contains(&end)
-            || self.succeeded.iter().any(|later| is_after(*later, end))
-            || self.came_up_after(&self.started, end, None)
     }
 
-    /// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks. Where the
+    /// Whether ranks came up, and a process that ended may be none of them: a child of `multiprocessing`, or a script of Python's whose
+    /// number is not among theirs.
+    pub fn may_be_beside(&self, end: &RankEnd) -> bool {
+        let script = end.command.as_ref().is_some_and(|command| self.ranks.are_not(end.pid, command));
+        !self.up.is_empty() && end.ranks.is_empty() && (end.child || script)
+    }
+
+    /// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks, unless all ended well. Where the
     /// input tells neither the number of a rank nor that ranks are PyTorch's, any may be.
     pub fn may_be_of_run(&self, pid: Option<u64>, command: &str) -> bool {
-        self.ranks.may_have(pid, command)
+        self.ranks.may_have(pid, command) && !(self.ended_well() && self.ranks.are_others(pid))
     }
 
     /// Whether a good end stands at a place or behind it in the same input.
@@ -127,9 +163,21 @@ impl Refuters {
         self.ended_well.iter().any(|end| *end == place || is_after(*end, place))
     }
 
-    /// Whether a launcher's trouble stands behind ranks that came up: theirs it cannot be.
+    /// Whether a launcher's trouble stands behind ranks that came up, or is of a program that uses ssh as well: theirs it cannot be.
     fn is_of_another_start(&self, line: &Line) -> bool {
-        line.speaker == Speaker::Launcher && self.up.iter().any(|up| is_after(line.source.place, up.last))
+        let after_start = || self.up.iter().any(|up| is_after(line.source.place, up.last));
+        match line.speaker {
+            Speaker::Launcher => after_start(),
+            Speaker::Ssh => after_start() || !self.is_of_a_launch(line.source.place),
+            _ => false,
+        }
+    }
+
+    /// Whether a launcher reports a failure behind a line of ssh's, or the input holds little else.
+    fn is_of_a_launch(&self, place: Place) -> bool {
+        let lines = self.lines.get(place.input as usize).copied().unwrap_or_default();
+        let reports = |report: &Place| is_after(*report, place) && report.line - place.line < LINES_OF_A_START;
+        lines < LITTLE || self.launchers.iter().any(reports)
     }
 
     /// Whether the run went on after a line in spite of what it says.
@@ -140,7 +188,8 @@ impl Refuters {
         }
         let heads = place.line.saturating_sub(LINES_OF_MESSAGE)..=place.line;
         let mut heads = heads.map(|line| Place { line, ..place });
-        if line.speaker == Speaker::Python && heads.any(|head| self.survived.contains(&head)) {
+        if matches!(line.speaker, Speaker::Python | Speaker::Program) && heads.any(|head| self.survived.contains(&head))
+        {
             return true;
         }
         let ended = || self.ended_well_after(place);
@@ -161,6 +210,11 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
     places.sort_unstable();
     places.into_iter().map(|place| (place.input, place)).collect()
+}
+
+/// Whether the line of an exception stands alone, of no rank: what nobody catches has a traceback, and this one was printed by who caught it.
+fn is_quoted(end: &RankEnd) -> bool {
+    matches!(end.how, Ended::Exception { traceback: false, .. }) && end.ranks.is_empty()
 }
 
 /// Which processes are ranks, as far as the input tells.
@@ -190,6 +244,18 @@ impl Ranks {
             || starts_ranks(command)
     }
 
+    /// Whether a command is a script of Python's under a number that no rank has; a module may be a launcher: `python -m torch.distributed.run`.
+    fn are_not(&self, pid: Option<u64>, command: &str) -> bool {
+        let mut words = command.split(' ').skip_while(|word| !word.contains("python"));
+        let is_script = words.nth(1).is_some_and(|file| file.ends_with(".py"));
+        is_script && self.are_others(pid)
+    }
+
+    /// Whether the numbers of ranks are known, and a process has another.
+    fn are_others(&self, pid: Option<u64>) -> bool {
+        !self.pids.is_empty() && pid.is_some_and(|pid| !self.pids.contains(&pid))
+    }
+
     /// Whether a process goes on, or was none of the run: a shell's child that is no rank and starts none.
     fn lives(&self, end: &RankEnd) -> bool {
         end.went_on || end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
@@ -198,32 +264,10 @@ impl Ranks {
 
 /// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.
 fn starts_ranks(command: &str) -> bool {
-    const NAMES: [&str; 20] = [
-        "python",
-        "pt_",
-        "torchrun",
-        "accelerate",
-        "deepspeed",
-        "ray",
-        "VLLM",
-        "sglang",
-        "horovodrun",
-        "mpi",
-        "orte",
-        "prte",
-        "srun",
-        "slurm",
-        "bash",
-        "sh",
-        "docker",
-        "apptainer",
-        "singularity",
-        "kubectl",
-    ];
     let is_setting = |word: &&str| matches!(*word, "env" | "time" | "nohup" | "exec") || word.contains('=');
     let program = command.split(' ').find(|word| !is_setting(word)).unwrap_or_default();
     let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
-    name.contains("_perf") || NAMES.iter().any(|start| name.starts_with(start))
+    name.contains("_perf") || KNOWN.starters.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a place is behind another of the same input.

@@ -1,6 +1,12 @@
-//! How texts of findings and checks speak of several things.
+//! Words that programs are known by (`rules/words.toml`), and how texts of findings and checks speak of several things.
 
+use crate::data::built_in;
+use busbw_model::Words;
 use std::fmt::Display;
+use std::sync::LazyLock;
+
+pub(crate) static KNOWN: LazyLock<Words> =
+    LazyLock::new(|| built_in("words.toml", include_str!("../../../../rules/words.toml")));
 
 /// `a, b, c and 5 more`, with at most so many named.
 pub(crate) fn listed(things: impl ExactSizeIterator<Item = impl Display>, most: usize) -> String {

@@ -30,3 +30,10 @@ pub use prediction::{Algorithm, Prediction, PredictionRow, Protocol};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 pub use traffic::{Flow, Pattern, Port, Traffic};
 pub use what_if::{WhatIf, WhatIfError};
+
+/// Cases of a test, from `tests/descriptions/cases.toml`.
+#[cfg(test)]
+fn cases<T: serde::de::DeserializeOwned>(name: &str) -> Vec<T> {
+    let mut lists: toml::Table = toml::from_str(include_str!("../tests/descriptions/cases.toml")).unwrap();
+    lists.remove(name).unwrap().try_into().unwrap()
+}

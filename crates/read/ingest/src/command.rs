@@ -45,29 +45,8 @@ mod tests {
 
     #[test]
     fn variables_of_launch_commands_are_found() {
-        let cases: [(&str, &[(&str, &str)]); 8] = [
-            (
-                "mpirun -np 16 -x NCCL_ALGO=ring -x NCCL_IB_HCA=mlx5_0:1,mlx5_2:1 ./x",
-                &[("NCCL_ALGO", "ring"), ("NCCL_IB_HCA", "mlx5_0:1,mlx5_2:1")],
-            ),
-            ("+ export NCCL_DEBUG=INFO", &[("NCCL_DEBUG", "INFO")]),
-            (
-                "export NCCL_SOCKET_IFNAME='eth0'; export NCCL_IB_DISABLE=1;",
-                &[("NCCL_SOCKET_IFNAME", "eth0"), ("NCCL_IB_DISABLE", "1")],
-            ),
-            ("With NCCL_IB_DISABLE=1: 3 GB/s, not 160.", &[("NCCL_IB_DISABLE", "1")]),
-            (
-                "It hangs with NCCL_ALGO=Ring, and with NCCL_PROTO='LL,'.",
-                &[("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "LL,")],
-            ),
-            ("-x NCCL_DEBUG_SUBSYS=GRAPH\\,NET", &[("NCCL_DEBUG_SUBSYS", "GRAPH,NET")]),
-            ("unhandled cuda error (run with NCCL_DEBUG=INFO for details)", &[]),
-            ("-x NCCL_DEBUG --env 'NCCL_*' echo $NCCL_ALGO=1 MY_NCCL_ALGO=2", &[]),
-        ];
-        for (line, expected) in cases {
-            let found = variables(line);
-            let plain: Vec<_> = found.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-            assert_eq!(plain, expected, "{line}");
+        for (line, expected) in crate::text::cases::<(String, Vec<(String, String)>)>("variables") {
+            assert_eq!(variables(&line), expected, "{line}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Finds which readers may need a line, by the words in it: NCCL's diagnostics and RAS, PyTorch's watchdog, commands of the system, ends of
 //! processes, speakers. Runs once over each line that is no message of NCCL's log, so that no reader searches lines that nobody wants.
 
-use crate::{ends, speaker};
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use busbw_model::Words;
 use std::sync::LazyLock;
 
 /// Who may want a line.
@@ -11,9 +11,9 @@ pub(crate) struct Wanted {
     /// PyTorch's reader, which wants the line with its labels: they name the rank.
     pub torch: bool,
     pub other: bool,
-    /// [`ends::read`].
+    /// [`crate::ends::read`].
     pub end: bool,
-    /// [`speaker::of`].
+    /// [`crate::speaker::of`].
     pub speaker: bool,
     /// It may set variables of NCCL's.
     pub variables: bool,
@@ -21,162 +21,31 @@ pub(crate) struct Wanted {
     pub progress: bool,
 }
 
-const TORCH: [&str; 10] = [
-    "atchdog caught collective operation timeout",
-    "enqueued work",
-    "enqueued NCCL work",
-    "atchdog got stuck",
-    "Heartbeat monitor timed out",
-    "no heartbeat of its watchdog",
-    "Detected mismatch between collectives",
-    "to pass monitoredBarrier",
-    "are the lagging ranks",
-    "didn't join collective #",
-];
-
-const OTHER: [&str; 117] = [
-    // fr_trace
-    "Not all ranks joining",
-    "group info: ",
-    "missing ranks: {",
-    "Collective sequence number: ",
-    "Culprit rank ",
-    // NCCL's diagnostics and RAS
-    "NCCL DIAG ",
-    "compiled with CUDA ",
-    "CUDA runtime version ",
-    "Job summary",
-    "per process",
-    "(total)",
-    "Communicators... (",
-    "Ranks     Ranks",
-    "RUNNING ",
-    "FINALIZE ",
-    "INIT ",
-    "ABORT ",
-    "INCOMPLETE",
-    "MISMATCH",
-    ") ERROR",
-    "DEAD",
-    " ranks have ",
-    " ranks reported ",
-    "have different ",
-    " managed by process ",
-    " managing GPU",
-    "[process information not found]",
-    "issing communicator data",
-    "The missing rank",
-    "considered dead",
-    "communication timeout",
-    "nitialization error",
-    "synchronous error",
-    // Ports
-    "CA '",
-    "Infiniband device '",
-    "hca_id",
-    "Port ",
-    "port:",
-    "tate:",
-    "ate:",
-    "ink layer",
-    "link_layer",
-    "_mtu",
-    "fw_ver",
-    "irmware version",
-    "CA type:",
-    "active_",
-    "==>",
-    "physical_state",
-    "GID[",
-    "\tv1",
-    " v1 ",
-    "\tv2",
-    " v2 ",
-    "Settings for ",
-    "Speed:",
-    "Duplex:",
-    "Link detected",
-    " mtu ",
-    "mlnx_qos",
-    "Priority trust state",
-    "\tenabled ",
-    "ethtool -S",
-    "NIC statistics",
-    "_phy: ",
-    "out_of_buffer: ",
-    "-I- ",
-    "-E- Link: ",
-    // PCIe, GPUs
-    "LnkSta:",
-    "LnkCap:",
-    "ACSCtl:",
-    ":00.",
-    " controller: ",
-    "PCI bridge: ",
-    "Driver Version",
-    "CUDA Version",
-    "Product Name",
-    "    Fabric",
-    "        Link Width",
-    "    MIG Mode",
-    "C Mode",
-    "c Mode",
-    "        Volatile",
-    "        Aggregate",
-    "Uncorrectable",
-    "Remapp",
-    "        PCIe Generation",
-    "Current  ",
-    "Max  ",
-    "Status  ",
-    "State  ",
-    "GB/s",
-    "<inactive>",
-    " CNS",
-    "Pending",
-    "Recovery Errors",
-    "ROCm System Management",
-    "Concise Info",
-    "low-power state",
-    "between two GPUs",
-    " RAS Info ",
-    "Mhz ",
-    " W |",
-    "  N/A  ",
-    "ABLED  ",
-    // Limits and services
-    "open files",
-    "locked memory",
-    "/dev/shm",
-    "peermem",
-    "peer_mem",
-    ".service",
-    "Active: ",
-    // The kernel
-    "Xid (",
-    "AER: ",
-    "PCIe Bus Error: ",
-    "ut of memory: Kill",
-    " Slowdown  ",
-];
-
 /// What begins a line of a command's output, or is a prompt with a command.
 const BEGINNINGS: [&[u8]; 6] = [b"GPU", b" GPU", b"DEAD", b"max ", b"stack size", b"Max "];
+
+/// `rules/words.toml`.
+pub(crate) static KNOWN: LazyLock<Words> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../../../rules/words.toml"))
+        .unwrap_or_else(|error| unreachable!("diagnose's build script read this file: {error}"))
+});
 
 /// All words, and whose each is. A table of states: it is walked once for every byte of an ordinary log.
 static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
     let none = Wanted::default();
-    let lists: [(&[&str], Wanted); 7] = [
-        (&TORCH, Wanted { torch: true, ..none }),
-        (&OTHER, Wanted { other: true, ..none }),
-        (&ends::WORDS, Wanted { end: true, ..none }),
-        (&speaker::MARKS, Wanted { speaker: true, ..none }),
-        (&speaker::LAUNCHERS, Wanted { speaker: true, ..none }),
-        (&["NCCL_"], Wanted { variables: true, ..none }),
-        (&["%|"], Wanted { progress: true, ..none }),
+    let (variables, progress) = (["NCCL_".to_string()], ["%|".to_string()]);
+    let lists: [(&[String], Wanted); 8] = [
+        (&KNOWN.torch, Wanted { torch: true, ..none }),
+        (&KNOWN.other, Wanted { other: true, ..none }),
+        (&KNOWN.ends, Wanted { end: true, ..none }),
+        (&KNOWN.speakers, Wanted { speaker: true, ..none }),
+        (&KNOWN.launchers, Wanted { speaker: true, ..none }),
+        (&KNOWN.ssh, Wanted { speaker: true, ..none }),
+        (&variables, Wanted { variables: true, ..none }),
+        (&progress, Wanted { progress: true, ..none }),
     ];
-    let of_all = lists.iter().flat_map(|(list, whose)| list.iter().map(|word| (*word, *whose)));
-    let (words, whose): (Vec<&str>, _) = of_all.unzip();
+    let of_all = lists.iter().flat_map(|(list, whose)| list.iter().map(|word| (word, *whose)));
+    let (words, whose): (Vec<&String>, _) = of_all.unzip();
     let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok()?;
     Some((automaton, whose))
 });

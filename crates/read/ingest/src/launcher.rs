@@ -198,39 +198,8 @@ mod tests {
 
     #[test]
     fn labels_of_every_launcher_are_peeled() {
-        let cases = [
-            ("[1,3]<stdout>:#  Rank", "1,3", "#  Rank"),
-            ("[1,mpirank:0,algo-1]<stdout>:x", "1,mpirank:0,algo-1", "x"),
-            ("Sat Apr  6 22:59:55 2019[1,220]<stderr>:x", "1,220", "x"),
-            ("  3: 8 2 float", "3", "8 2 float"),
-            ("12: NCCL version 2.9.8+cuda11.3", "12", "NCCL version 2.9.8+cuda11.3"),
-            ("4: ", "4", ""),
-            ("[rank3]:NCCL version 2.21.5+cuda12.4", "rank3", "NCCL version 2.21.5+cuda12.4"),
-            ("(EngineCore_DP0 pid=1) (RayWorkerWrapper pid=2) x", "EngineCore_DP0 pid=1", "x"),
-            ("(EngineCore pid=1) (raylet) x", "EngineCore pid=1", "x"),
-            ("(head, rank=0, pid=1) [1,0]<stdout>:x", "head, rank=0, pid=1", "x"),
-            ("2024-05-01T12:00:00.123456789Z stdout F # nThread 1", "", "# nThread 1"),
-            ("[2025-11-04 12:49:15] x", "", "x"),
-            ("[12:49:15] x", "", "x"),
-            ("localhost: # nThread 1", "localhost", "# nThread 1"),
-            ("worker-0  | # nThread 1", "worker-0", "# nThread 1"),
-            ("v100x16-1: NCCL version 2.27.5+cuda12.9", "v100x16-1", "NCCL version 2.27.5+cuda12.9"),
-            ("[pod/nccl-0/main] # nThread 1", "pod/nccl-0/main", "# nThread 1"),
-            ("trainer/0 [default1]:[rank1]: x", "rank1", "x"),
-            ("vllm-1  | ERROR 11-08 11:01:29 [core.py:135] Worker", "vllm-1", "Worker"),
-            ("      8             2     float     sum", "", "      8             2     float     sum"),
-            (
-                "[0]      1048576        262144     float     sum      -1",
-                "0",
-                "     1048576        262144     float     sum      -1",
-            ),
-            ("[12] #  Rank  0 Group  0", "12", "#  Rank  0 Group  0"),
-            ("[3] 2 workers are late", "", "[3] 2 workers are late"),
-            ("loss: 0.25", "", "loss: 0.25"),
-            ("[STAT]:524288000     131072000     float", "", "[STAT]:524288000     131072000     float"),
-        ];
-        for (line, stream, text) in cases {
-            assert_eq!(peel(line), Peeled { stream, text }, "{line}");
+        for (line, stream, text) in crate::text::cases::<(String, String, String)>("labels") {
+            assert_eq!(peel(&line), Peeled { stream: &stream, text: &text }, "{line}");
         }
     }
 

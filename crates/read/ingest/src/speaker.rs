@@ -1,16 +1,18 @@
 //! Who prints a line that is no message of NCCL's: its form tells, a prefix or a format, never a word in it.
 
 use crate::ends;
+use crate::evidence::KNOWN;
 use busbw_model::Speaker;
 
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
 type Form = (Speaker, fn(&str) -> bool);
 
-const FORMS: [Form; 8] = [
+const FORMS: [Form; 9] = [
     (Speaker::NcclTests, is_nccl_tests),
     (Speaker::NetLibrary, is_net_library),
     (Speaker::Launcher, is_elastic),
     (Speaker::Torch, is_torch),
+    (Speaker::Ssh, is_ssh),
     (Speaker::Python, |line| line.contains(XLA_QUOTES)),
     (Speaker::Crash, is_crash),
     (Speaker::Launcher, is_launcher),
@@ -19,44 +21,6 @@ const FORMS: [Form; 8] = [
 
 /// What XLA puts between its own error and NCCL's last warning (`xla/service/gpu/nccl_utils.cc`), in exceptions of JAX and TensorFlow.
 const XLA_QUOTES: &str = "Last NCCL warning(error) log entry (may be unrelated)";
-
-/// One of these, or of [`LAUNCHERS`], is in every line that has a form, unless it begins with a bracket.
-pub(crate) const MARKS: [&str; 34] = [
-    XLA_QUOTES,
-    "Test NCCL failure ",
-    "Test CUDA failure ",
-    "Test failure ",
-    "NCCL failure ",
-    "Cuda failure ",
-    "libfabric:",
-    ".cpp:",
-    ".cc:",
-    ".hpp:",
-    "torch/distributed/elastic/",
-    "torch.distributed.elastic.",
-    "[launch.py:",
-    "Process received",
-    "Signal: ",
-    "Signal code: ",
-    "Caught signal ",
-    "terminate called ",
-    "what():  ",
-    "Fatal Python",
-    "*** SIG",
-    "*** Aborted",
-    "panicked at ",
-    ": line ",
-    "Segmentation fault",
-    "Bus error",
-    "(core dumped)",
-    "error while loading",
-    "symbol lookup error",
-    "command not found",
-    "Permission denied (publickey",
-    "NVRM: ",
-    " kernel: ",
-    " nv-fabricmanager[",
-];
 
 /// The speaker of a line: the job's own program where no form fits.
 pub(crate) fn of(body: &str) -> Speaker {
@@ -127,42 +91,20 @@ fn is_crash(line: &str) -> bool {
         || MORE.iter().any(|start| line.starts_with(start))
 }
 
-/// What mpirun and its daemons, srun, ssh and Ray begin with.
-pub(crate) const LAUNCHERS: [&str; 23] = [
-    "node_manager.cc:",
-    "srun: ",
-    "slurmstepd: ",
-    "mpirun noticed that ",
-    "mpirun: ",
-    "mpiexec: ",
-    "mpiexec noticed that ",
-    "prterun: ",
-    "prterun noticed that ",
-    "[mpiexec@",
-    "[proxy:",
-    "ORTE ",
-    "PRTE ",
-    "An ORTE daemon ",
-    "A PRTE daemon ",
-    "There are not enough slots available ",
-    "Primary job  terminated ",
-    "ssh: ",
-    "Host key verification failed",
-    "Permission denied (publickey",
-    "Permission denied, please try again",
-    "kubelet: ",
-    "Warning: Permanently added ",
-];
-
-/// mpirun and its daemons, srun, ssh, Ray (`E 395 395] (raylet) node_manager.cc:3049: …`), shells that find no program.
-fn is_launcher(line: &str) -> bool {
-    let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
-    LAUNCHERS.iter().any(|start| line.starts_with(start))
-        || line.contains("] (raylet) ")
-        || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
+/// OpenSSH's client, `me@n2: Permission denied (publickey,password).` too.
+fn is_ssh(line: &str) -> bool {
+    KNOWN.ssh.iter().any(|start| line.starts_with(start))
         || line
             .split_once(": Permission denied (publickey")
             .is_some_and(|(who, _)| who.contains('@') && !who.contains(' '))
+}
+
+/// mpirun and its daemons, srun, Ray (`E 395 395] (raylet) node_manager.cc:3049: …`), shells that find no program.
+fn is_launcher(line: &str) -> bool {
+    let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
+    KNOWN.launchers.iter().any(|start| line.starts_with(start))
+        || line.contains("] (raylet) ")
+        || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
         || line.starts_with('[') && line.contains("][btl_tcp_")
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")
@@ -209,54 +151,10 @@ mod tests {
 
     #[test]
     fn forms_tell_who_speaks() {
-        let cases = [
-            ("node1: Test NCCL failure common.cu:958 'unhandled cuda error'", Speaker::NcclTests),
-            (" .. node1 pid 1234: Test failure common.cu:401", Speaker::NcclTests),
-            ("NCCL failure common.cu:874 'unhandled system error'", Speaker::NcclTests),
-            ("libfabric:1612792:1751035971::core:core:ofi_shm_map():171<warn> shm_open failed", Speaker::NetLibrary),
-            ("[1693.12] [n1:77:0]  ib_md.c:1  UCX  ERROR ibv_reg_mr failed", Speaker::NetLibrary),
-            ("[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught", Speaker::Torch),
-            ("[W1012 10:00:00.000000000 socket.cpp:752] [c10d] The client socket", Speaker::Torch),
-            ("W horovod/common/operations.cc:588] One or more tensors were submitted", Speaker::Torch),
-            (
-                "E1012 10:00:01.0 4242 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1)",
-                Speaker::Launcher,
-            ),
-            ("[n1:77:0:77] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_0:1/RoCE", Speaker::NetLibrary),
-            (
-                "/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed",
-                Speaker::NetLibrary,
-            ),
-            (
-                "JaxRuntimeError: INTERNAL: NCCL operation ncclAllReduce() failed: invalid usage. Last NCCL warning(error) log entry (may be unrelated) 'x'.",
-                Speaker::Python,
-            ),
-            ("Sep 30 10:00:01 node1 nv-fabricmanager[4211]: Connected to 1 node.", Speaker::Kernel),
-            ("[n1:77] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 2198", Speaker::Launcher),
-            ("me@n2: Permission denied (publickey,password).", Speaker::Launcher),
-            ("E 395 395] (raylet) node_manager.cc:3049: 10 Workers (tasks / actors) killed due", Speaker::Launcher),
-            ("node_manager.cc:3040: 1 Workers (tasks / actors) killed due", Speaker::Launcher),
-            ("[node1:4242] *** Process received signal ***", Speaker::Crash),
-            ("[node1:4242:0:4242] Caught signal 11 (Segmentation fault: address not mapped)", Speaker::Crash),
-            ("terminate called after throwing an instance of 'c10::Error'", Speaker::Crash),
-            ("train.sh: line 12:  4242 Killed                  python train.py", Speaker::Crash),
-            ("srun: error: node1: task 3: Exited with exit code 1", Speaker::Launcher),
-            (
-                "./x: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
-                Speaker::Launcher,
-            ),
-            ("[12345.678901] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.", Speaker::Kernel),
-            ("[Mon Nov 23 05:00:00 2026] mlx5_core 0000:3b:00.0: Port module event", Speaker::Kernel),
-            ("WARNING data: corrupted data in shard 17, skipped", Speaker::Program),
-            ("BrokenPipeError: [Errno 32] Broken pipe", Speaker::Program),
-            ("[INFO] loading: 12", Speaker::Program),
-            ("Killed child process group cleanly", Speaker::Program),
-            ("State: Down", Speaker::Program),
-        ];
-        for (line, speaker) in cases {
-            assert_eq!(of(line), speaker, "{line}");
+        for (line, speaker) in crate::text::cases::<(String, String)>("speakers") {
+            assert_eq!(of(&line).as_str(), speaker, "{line}");
             let looked_at = line.trim_start().starts_with('[') || crate::evidence::of(line.as_bytes()).speaker;
-            assert!(looked_at || speaker == Speaker::Program, "{line}");
+            assert!(looked_at || speaker == "program", "{line}");
         }
     }
 }

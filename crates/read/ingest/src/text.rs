@@ -23,3 +23,10 @@ pub(crate) fn part_digits(text: &str) -> (&str, &str) {
 pub(crate) fn leading<T: FromStr>(text: &str) -> Option<T> {
     part_digits(text).0.parse().ok()
 }
+
+/// Cases of a test, from `tests/data/cases.toml`.
+#[cfg(test)]
+pub(crate) fn cases<T: serde::de::DeserializeOwned>(name: &str) -> Vec<T> {
+    let mut lists: toml::Table = toml::from_str(include_str!("../tests/data/cases.toml")).expect("TOML");
+    lists.remove(name).expect("a list").try_into().expect("cases")
+}

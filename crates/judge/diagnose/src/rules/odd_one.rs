@@ -2,29 +2,13 @@
 
 use super::found;
 use crate::case::Case;
-use crate::words::listed;
+use crate::words::{KNOWN, listed};
 use busbw_model::{
     Code, Communicator, EnvOrigin, EnvSetting, Evidence, Finding, NetworkLine, NetworkStatement, Rank, Severity,
     SourceLine,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
-
-/// Variables that must be alike on all ranks of a communicator, or they disagree about what to send. Ranks tell each other
-/// what they found with NCCL_CROSS_NIC (NCCL 2.30, `src/init.cc`), so it need not be.
-const MUST_AGREE: [&str; 11] = [
-    "NCCL_ALGO",
-    "NCCL_PROTO",
-    "NCCL_BUFFSIZE",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_MIN_CTAS",
-    "NCCL_MAX_CTAS",
-    "NCCL_NTHREADS",
-    "NCCL_NET",
-    "NCCL_LL_BUFFSIZE",
-    "NCCL_NCHANNELS_PER_NET_PEER",
-];
 
 /// Variables that decide which network a host chooses.
 const OF_NETWORKS: [&str; 4] = ["NCCL_NET_PLUGIN", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_IB_HCA"];
@@ -116,7 +100,7 @@ pub fn apart(case: &Case) -> Vec<Finding> {
 /// A variable with different values on hosts of a communicator, or set on some of them only.
 fn differing(case: &Case, comm: &Communicator) -> Option<Finding> {
     let hosts = comm.hosts(&case.run.nodes);
-    MUST_AGREE.iter().find_map(|name| {
+    KNOWN.must_agree.iter().find_map(|name| {
         let of_comm = |set: &&EnvSetting| set.name == *name && set.origin == EnvOrigin::NcclLog && of(set, &hosts);
         let settings: Vec<&EnvSetting> = case.run.nccl.env.iter().filter(of_comm).collect();
         let one = *settings.first()?;

@@ -2,44 +2,17 @@
 
 use super::found;
 use crate::case::Case;
-use crate::words::listed;
+use crate::words::{KNOWN, listed};
 use busbw_model::{Evidence, Finding, SourceLine, Stack};
 
-/// Where a stack may stand, and the files and libraries whose frames tell: the first that a frame names, from the innermost on.
-const WAITS: [Wait; 6] = [
-    ("waits.data-loader", &["torch/utils/data/", "webdataset/", "datasets/iterable_dataset.py", "nvidia/dali/"]),
-    (
-        "waits.checkpoint",
-        &[
-            "torch/serialization.py",
-            "torch/distributed/checkpoint/",
-            "safetensors/",
-            "megatron/core/dist_checkpointing/",
-        ],
-    ),
-    ("waits.mpi", &["libmpi.so", "libopen-pal", "libmpich", "libpmix"]),
-    ("waits.plugin", &["libnccl-net", "libfabric.so", "librccl-net"]),
-    (
-        "waits.collective",
-        &[
-            "torch/distributed/distributed_c10d.py",
-            "libnccl.so",
-            "librccl.so",
-            "torch/cuda/__init__.py",
-            "torch/cuda/streams.py",
-        ],
-    ),
-    ("waits.rendezvous", &["torch/distributed/rendezvous.py", "torch/distributed/elastic/rendezvous/"]),
-];
-
 /// Its id in rules/findings.toml, and parts of frames.
-type Wait = (&'static str, &'static [&'static str]);
+type Wait = (String, Vec<String>);
 
 /// One finding for all processes that wait in one place; those outside collectives first, since the others wait for them.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let is_main = |stack: &&Stack| matches!(stack.thread.as_str(), "MainThread" | "1");
     let waiting: Vec<(&Stack, &Wait, &SourceLine)> = case.run.stacks.iter().filter(is_main).filter_map(waits).collect();
-    let first = WAITS.iter().find(|place| waiting.iter().any(|(_, here, _)| here.0 == place.0));
+    let first = KNOWN.waits.iter().find(|place| waiting.iter().any(|(_, here, _)| here.0 == place.0));
     let Some(place) = first else { return Vec::new() };
     let here: Vec<_> = waiting.iter().filter(|(_, known, _)| known.0 == place.0).collect();
     let pids: Vec<u64> = here.iter().filter_map(|(stack, ..)| stack.pid).collect();
@@ -51,13 +24,13 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let others = waiting.len() - here.len();
     let others = if others > 0 { format!(", {others} elsewhere") } else { String::new() };
     let evidence = here.iter().take(4).map(|(_, _, frame)| Evidence::new((*frame).clone())).collect();
-    vec![found(place.0, &[("who", &who), ("others", &others)], evidence)]
+    vec![found(&place.0, &[("who", &who), ("others", &others)], evidence)]
 }
 
 /// Where a stack waits, and the frame that shows it.
 fn waits(stack: &Stack) -> Option<(&Stack, &'static Wait, &SourceLine)> {
     stack.frames.iter().find_map(|frame| {
-        let place = WAITS.iter().find(|place| place.1.iter().any(|file| frame.text.contains(file)))?;
+        let place = KNOWN.waits.iter().find(|place| place.1.iter().any(|file| frame.text.contains(file)))?;
         Some((stack, place, frame))
     })
 }

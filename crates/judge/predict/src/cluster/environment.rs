@@ -95,45 +95,16 @@ mod tests {
 
     #[test]
     fn variables_are_found_among_words() {
-        let cases: [(&str, &[(&str, &str)]); 8] = [
-            (
-                "NCCL_SHM_DISABLE=0; plugin sets NCCL_PROTO=simple",
-                &[("NCCL_PROTO", "simple"), ("NCCL_SHM_DISABLE", "0")],
-            ),
-            (
-                "NCCL_NET=\"AWS Libfabric\" NCCL_PROTO=^LL128 FI_CXI_* (page's set)",
-                &[("NCCL_NET", "AWS Libfabric"), ("NCCL_PROTO", "^LL128")],
-            ),
-            (
-                "CUDA_VISIBLE_DEVICES=0,2,4,6 NCCL_ALGO=Ring (ring stated)",
-                &[("CUDA_VISIBLE_DEVICES", "0,2,4,6"), ("NCCL_ALGO", "Ring")],
-            ),
-            ("NCCL_X_ACK=0, interfaces eth1..eth4", &[("NCCL_X_ACK", "0")]),
-            ("tuned (NCCL_ALGO=Tree), -x NCCL_IB_HCA==mlx5_1", &[("NCCL_ALGO", "Tree"), ("NCCL_IB_HCA", "=mlx5_1")]),
-            ("SHARP/CollNet on", &[("NCCL_COLLNET_ENABLE", "1")]),
-            ("SHARP off, no CollNet", &[]),
-            ("profile x=3, defaults", &[]),
-        ];
-        for (text, expected) in cases {
-            let found = read(text);
-            let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            assert_eq!(found, expected, "{text}");
+        for (text, expected) in crate::cases::<(String, Vec<(String, String)>)>("variables") {
+            assert_eq!(read(&text).into_iter().collect::<Vec<_>>(), expected, "{text}");
         }
     }
 
     #[test]
     fn versions_are_read() {
-        for (text, version) in [
-            ("2.18.5", Some((2, 18))),
-            ("2.26.2 (nccl-headers=22602)", Some((2, 26))),
-            ("NCCL 2.27.7+cuda12.4", Some((2, 27))),
-            ("v2.4", Some((2, 4))),
-            ("22907", Some((2, 29))),
-            ("2708", Some((2, 7))),
-            ("", None),
-            ("not stated", None),
-        ] {
-            assert_eq!(nccl_version(text), version, "{text}");
+        for (text, version) in crate::cases::<(String, Vec<u32>)>("versions") {
+            let found = nccl_version(&text).map_or(Vec::new(), |(major, minor)| vec![major, minor]);
+            assert_eq!(found, version, "{text}");
         }
     }
 }

@@ -119,20 +119,9 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_nccl_reads_them() {
-        let cases = [
-            ("Ring", "Ring", true),
-            ("Ring", "Tree", false),
-            ("ring,tree", "Tree", true),
-            ("^LL128", "LL128", false),
-            ("^LL128", "Simple", true),
-            ("ring;allreduce:tree,nvlstree", "NVLSTree", true),
-            ("ring;allreduce:tree", "Ring", false),
-            ("ring;allgather:pat", "Ring", true),
-            ("", "Ring", true),
-        ];
-        for (value, name, admitted) in cases {
-            let selection = Selection::parse(value, Collective::AllReduce);
-            assert_eq!(selection.admits(name), admitted, "{value}: {name}");
+        for (value, name, admitted) in crate::cases::<(String, String, bool)>("selections") {
+            let selection = Selection::parse(&value, Collective::AllReduce);
+            assert_eq!(selection.admits(&name), admitted, "{value}: {name}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Predictions of known machines, NCCL's known choices, and what holds for all machines.
 
 use super::*;
-use crate::cluster::{Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Wiring};
+use crate::cluster::{Generation, Gpu, GpuLinks, NetTransport, Routing, Wiring};
+use crate::clusters;
 use busbw_model::PathType;
 use proptest::prelude::*;
 
@@ -12,27 +13,13 @@ pub(super) fn hgx(generation: Generation, nodes: usize, nics: usize, gbit: f64, 
         Generation::Hopper => 450.0,
         _ => 300.0,
     };
-    Cluster {
-        nodes,
-        gpus_per_node: 8,
-        gpu: Gpu::new(&format!("{generation:?}"), generation),
-        links: GpuLinks::NvSwitch { per_gpu: GBps(per_gpu), domain: 8, nvls: generation >= Generation::Hopper },
-        cpu: Cpu { vendor: CpuVendor::Intel, sockets: 2, socket_link: GBps(40.0) },
-        nics: Some(Nics {
-            count: nics,
-            rate: GBps(gbit / 8.0),
-            transport,
-            flow_limit: None,
-            gpu_direct: true,
-            place: PathType::Pix,
-            pcie: GBps(63.0),
-        }),
-        fabric: Fabric { wiring: Wiring::SingleSwitch, routing: Routing::Hash },
-        nccl: Some((2, 27)),
-        environment: Default::default(),
-        collective: None,
-        assumptions: Vec::new(),
+    let mut cluster = clusters::cluster(nodes, nics, Wiring::SingleSwitch, Routing::Hash);
+    cluster.gpu = Gpu::new(&format!("{generation:?}"), generation);
+    cluster.links = GpuLinks::NvSwitch { per_gpu: GBps(per_gpu), domain: 8, nvls: generation >= Generation::Hopper };
+    if let Some(nics) = &mut cluster.nics {
+        (nics.rate, nics.transport, nics.place, nics.pcie) = (GBps(gbit / 8.0), transport, PathType::Pix, GBps(63.0));
     }
+    cluster
 }
 
 fn with_env(mut cluster: Cluster, name: &str, value: &str) -> Cluster {

@@ -59,17 +59,8 @@ mod tests {
                 "nodes = 2\ngpus_per_node = 1\ngpu = \"T4\"\ntransport = \"{transport}\"\nalgo_env = \"{variables}\"\n"
             )
         };
-        for (transport, variables, streams) in [
-            ("tcp", "", 1),
-            ("tcp", "NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4", 16),
-            ("tcp", "NCCL_SOCKET_NTHREADS=16 NCCL_NSOCKS_PERTHREAD=16", 64),
-            ("tcp", "NCCL_SOCKET_NTHREADS=0", 1),
-            ("tcp", "NCCL_IB_QPS_PER_CONNECTION=4", 1),
-            ("ib", "NCCL_IB_QPS_PER_CONNECTION=4", 4),
-            ("ib", "NCCL_IB_QPS_PER_CONNECTION=1000", 128),
-            ("efa", "NCCL_IB_QPS_PER_CONNECTION=4", 1),
-        ] {
-            let cluster = crate::cluster::parse(&text(transport, variables)).unwrap();
+        for (transport, variables, streams) in crate::cases::<(String, String, u32)>("streams") {
+            let cluster = crate::cluster::parse(&text(&transport, &variables)).unwrap();
             assert_eq!(streams_per_connection(&cluster), streams, "{transport} {variables}");
         }
     }

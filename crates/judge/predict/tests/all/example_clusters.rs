@@ -7,15 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 fn examples() -> BTreeMap<String, Cluster> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../examples/clusters");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let parsed = files.map(|path| {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let cluster = cluster::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, cluster)
-    });
-    parsed.collect()
+    crate::described("examples/clusters")
 }
 
 #[test]

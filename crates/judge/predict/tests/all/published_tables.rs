@@ -4,19 +4,9 @@ use busbw_model::PathType;
 use busbw_predict::cluster::{self, GpuLinks, NetTransport, Wiring};
 use busbw_predict::{Cluster, Options, Traffic, simulate};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 fn tables() -> BTreeMap<String, Cluster> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/tables");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let descriptions = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    let parsed = descriptions.map(|path| {
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let cluster = cluster::parse(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, cluster)
-    });
-    parsed.collect()
+    crate::described("tests/data/tables")
 }
 
 /// `switch 300`, `switch 450 nvls`, `mesh 150`, `pcie 24 p2p`, `single 12`.

@@ -1,8 +1,8 @@
 //! The forms in which crash handlers, runtimes, shells and launchers tell of an end. Each is a beginning and what stands behind.
 
-use super::{EndLine, Told};
+use super::EndLine;
 use crate::text::{leading, part_digits};
-use busbw_model::Ended;
+use busbw_model::{Ended, RankEnd};
 
 /// What a line is, without indent.
 pub(super) fn read(line: &str) -> Option<EndLine> {
@@ -44,7 +44,7 @@ fn crashed(what: &str) -> Ended {
 
 /// Open MPI's `[host:pid] *** Process received signal ***` and `[host:pid] Signal: Segmentation fault (11)`, UCX's
 /// `[host:pid:0:tid] Caught signal 11 (Segmentation fault: …)`.
-fn crash(line: &str) -> Option<Told> {
+fn crash(line: &str) -> Option<RankEnd> {
     let (process, text) = line.strip_prefix('[')?.split_once("] ")?;
     let (host, pid) = process.split_once(':')?;
     let text = text.trim_start();
@@ -58,7 +58,7 @@ fn crash(line: &str) -> Option<Told> {
         let (number, rest) = part_digits(rest);
         by_signal(number.parse().ok()?, rest.trim_start().strip_prefix('(')?.split([':', ')']).next()?)
     };
-    Some(Told { host: Some(host.to_string()), pid: leading(pid), ..Told::of(how) })
+    Some(RankEnd { host: Some(host.to_string()), pid: leading(pid), ..RankEnd::of(how) })
 }
 
 /// `[host:pid] [ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]`: `libnccl.so.2`, unless the C library's.
@@ -72,7 +72,7 @@ fn library(line: &str) -> Option<String> {
 }
 
 /// The C++ and Rust runtimes, and Python's own.
-fn runtime(line: &str) -> Option<Told> {
+fn runtime(line: &str) -> Option<RankEnd> {
     let what = if let Some(kind) = line.strip_prefix("terminate called after throwing an instance of '") {
         kind.trim_end_matches('\'').to_string()
     } else if let Some(reason) = line.strip_prefix("Fatal Python error: ") {
@@ -81,11 +81,11 @@ fn runtime(line: &str) -> Option<Told> {
         let (_, place) = line.strip_prefix("thread '")?.split_once("' panicked at ")?;
         format!("panic at {}", place.trim_end_matches(':'))
     };
-    Some(Told::of(crashed(&what)))
+    Some(RankEnd::of(crashed(&what)))
 }
 
 /// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`, `Aborted (core dumped)`.
-fn shell(line: &str) -> Option<Told> {
+fn shell(line: &str) -> Option<RankEnd> {
     const NAMES: [(&str, u32); 6] = [
         ("Segmentation fault", 11),
         ("Aborted", 6),
@@ -109,12 +109,16 @@ fn shell(line: &str) -> Option<Told> {
         None => (None, line.ends_with("(core dumped)").then_some(line)?),
     };
     let (name, number) = named(text)?;
-    Some(Told { pid, command: command(name, text).filter(|_| pid.is_some()), ..Told::of(by_signal(number, name)) })
+    Some(RankEnd {
+        pid,
+        command: command(name, text).filter(|_| pid.is_some()),
+        ..RankEnd::of(by_signal(number, name))
+    })
 }
 
 /// nccl-tests' `host: Test NCCL failure common.cu:958 'text'` and `NCCL failure common.cu:874 'text'`, and the examples of NCCL's documentation:
 /// `Failed, NCCL error example.cpp:62 'text'`.
-fn nccl_program(line: &str) -> Option<Told> {
+fn nccl_program(line: &str) -> Option<RankEnd> {
     const HEADS: [&str; 7] = [
         "Test NCCL failure ",
         "Test CUDA failure ",
@@ -130,21 +134,21 @@ fn nccl_program(line: &str) -> Option<Told> {
         None => line.split_once(": ").and_then(|(host, rest)| Some((Some(host.to_string()), head(rest)?)))?,
     };
     let said = text.split_once('\'').filter(|(place, _)| place.contains(':'))?.1;
-    Some(Told { host, ..Told::of(Ended::Failure(said.trim_end_matches([' ', '/', '\'']).to_string())) })
+    Some(RankEnd { host, ..RankEnd::of(Ended::Failure(said.trim_end_matches([' ', '/', '\'']).to_string())) })
 }
 
 /// `srun: error: node1: tasks 1-7: Exited with exit code 134`, `slurmstepd: error: Detected 1 oom_kill event in …`, `slurmstepd: error: *** JOB 7 ON
 /// n1 CANCELLED AT … DUE TO TIME LIMIT ***`.
-fn slurm(line: &str) -> Option<Told> {
+fn slurm(line: &str) -> Option<RankEnd> {
     if line.starts_with("slurmstepd: error: *** ") && line.contains(" CANCELLED AT ") {
         let by = if line.contains("DUE TO TIME LIMIT") { "Slurm: time limit" } else { "Slurm: cancelled" };
-        return Some(Told::of(Ended::Interrupted(by.into())));
+        return Some(RankEnd::of(Ended::Interrupted(by.into())));
     }
     if let Some(rest) = line.strip_prefix("slurmstepd: error: Detected ") {
         // Tasks run in numbered steps, or in that of the script; `.extern` holds what came in beside them (Slurm's prolog_flags=contain).
         let beside = rest.contains(".extern");
         let oom = !beside && (rest.contains(" oom_kill event") || rest.contains(" oom-kill event"));
-        return oom.then(|| Told::of(Ended::Killed("oom_kill".into())));
+        return oom.then(|| RankEnd::of(Ended::Killed("oom_kill".into())));
     }
     let (host, rest) = line.strip_prefix("srun: error: ")?.split_once(": task")?;
     let (ranks, said) = rest.trim_start_matches('s').split_once(": ")?;
@@ -155,7 +159,7 @@ fn slurm(line: &str) -> Option<Told> {
         }
         None => shell(&format!("{said} (core dumped)"))?.how,
     };
-    Some(Told { host: Some(host.to_string()), ranks: listed(ranks.trim()), ..Told::of(how) })
+    Some(RankEnd { host: Some(host.to_string()), ranks: listed(ranks.trim()), ..RankEnd::of(how) })
 }
 
 /// `0,2-4`.
@@ -171,17 +175,17 @@ fn listed(text: &str) -> Vec<u32> {
 
 /// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
 /// processes exited with non-zero status,`.
-fn mpirun(line: &str) -> Option<Told> {
+fn mpirun(line: &str) -> Option<RankEnd> {
     if let Some((host, rest)) = line.split_once(": rank ")
         && let Some((rank, signal)) = rest.split_once(" died from signal ")
     {
         let how = by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0));
-        return Some(Told { ranks: vec![rank.parse().ok()?], host: Some(host.to_string()), ..Told::of(how) });
+        return Some(RankEnd { ranks: vec![rank.parse().ok()?], host: Some(host.to_string()), ..RankEnd::of(how) });
     }
     const PROGRAMS: [&str; 4] = ["mpirun ", "mpiexec ", "prterun ", "prun "];
     let text = PROGRAMS.iter().find_map(|program| line.strip_prefix(program))?;
     if text.starts_with("detected that one or more processes exited with non-zero status") {
-        return Some(Told::of(Ended::Exit(None)));
+        return Some(RankEnd::of(Ended::Exit(None)));
     }
     let rest = text.strip_prefix("noticed that process rank ")?;
     let (_, signal) = rest.split_once(" exited on signal ")?;
@@ -189,20 +193,20 @@ fn mpirun(line: &str) -> Option<Told> {
     let host = rest.split_once(" on node ").and_then(|(_, rest)| rest.split(' ').next()).map(str::to_string);
     let pid = rest.split_once(" with PID ").and_then(|(_, rest)| leading(rest)).filter(|pid| *pid > 0);
     let how = by_signal(leading(signal)?, name);
-    Some(Told { ranks: leading(rest).into_iter().collect(), host, pid, ..Told::of(how) })
+    Some(RankEnd { ranks: leading(rest).into_iter().collect(), host, pid, ..RankEnd::of(how) })
 }
 
 /// torchrun's `failed (exitcode: 1) local_rank: 3 (pid: 4246) of binary: …` and, in the block of its ChildFailedError, `exitcode  : 1 (pid: 4246)`;
 /// DeepSpeed's `exits with return code = 1`.
-fn torchrun(line: &str) -> Option<Told> {
+fn torchrun(line: &str) -> Option<RankEnd> {
     let elastic = line.split_once("failed (exitcode: ").filter(|(before, _)| before.contains("torch"));
     let block = || line.strip_prefix("exitcode").and_then(|rest| rest.trim_start().strip_prefix(": "));
     if let Some(rest) = elastic.map(|(_, rest)| rest).or_else(block) {
         let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
-        return Some(Told { pid, ..Told::of(by_code(rest)?) });
+        return Some(RankEnd { pid, ..RankEnd::of(by_code(rest)?) });
     }
     let (before, code) = line.split_once(" exits with return code = ")?;
-    before.contains("[launch.py:").then(|| by_code(code).map(Told::of))?
+    before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?
 }
 
 /// What a launcher in Python raises of a child that a signal ended: `… died with <Signals.SIGSEGV: 11>.` (`subprocess`, which
@@ -232,11 +236,11 @@ fn by_code(text: &str) -> Option<Ended> {
 }
 
 /// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
-fn success(line: &str) -> Option<Told> {
+fn success(line: &str) -> Option<RankEnd> {
     let has = |text: &str| line.contains(text);
     let mlperf = line.starts_with(":::MLLOG {")
         && (has("\"key\": \"run_stop\"") && has("\"status\": \"success\"")
             || has("\"key\": \"status\"") && has("\"value\": \"success\""));
     let script = line.starts_with("RESULT,") && line.matches(',').count() > 3;
-    (mlperf || script).then(|| Told::of(Ended::Success))
+    (mlperf || script).then(|| RankEnd::of(Ended::Success))
 }

@@ -23,8 +23,9 @@ pub(crate) const MOST_SHOWN: usize = 3;
 pub(crate) enum EndLine {
     /// `Traceback (most recent call last):`, and whether a logger's warning or error stands before it.
     Header { logged: bool },
-    /// `  File "/x/train.py", line 88, in main`: `train.py:88`; whether it is one of Python's own helpers, and whether stacks begin there.
-    Frame { at: String, helper: bool, entry: bool },
+    /// `  File "/x/train.py", line 88, in main`: `train.py:88`; whether it is one of Python's own helpers, whether
+    /// stacks begin there, and those of `multiprocessing`.
+    Frame { at: String, helper: bool, entry: bool, child: bool },
     /// `ValueError: text`, and whether it ends a traceback.
     Exception { kind: String, message: String, traceback: bool },
     /// The traceback that follows ends no process.
@@ -39,56 +40,10 @@ pub(crate) enum EndLine {
     /// `  what():  text`.
     What(String),
     /// An end that a line tells wholly.
-    Ended(Told),
+    Ended(RankEnd),
 }
 
-/// An end, and who the line names.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Told {
-    pub how: Ended,
-    pub ranks: Vec<u32>,
-    pub host: Option<String>,
-    pub pid: Option<u64>,
-    pub command: Option<String>,
-}
-
-impl Told {
-    fn of(how: Ended) -> Self {
-        Told { how, ranks: Vec::new(), host: None, pid: None, command: None }
-    }
-}
-
-/// One of these is in every line that [`read`] knows.
-pub(crate) const WORDS: [&str; 26] = [
-    "File \"",
-    "Error",
-    "Exception",
-    "Timeout",
-    "KeyboardInterrupt",
-    " exception",
-    "following error:",
-    "rank ",
-    "] /",
-    "what():",
-    " signal",
-    "Signal: ",
-    "terminate called",
-    "panicked at",
-    "core dumped",
-    ": line ",
-    " failure ",
-    ", NCCL error",
-    "srun: error: ",
-    "slurmstepd: ",
-    "exited with",
-    "exitcode",
-    "return code",
-    "Fatal Python",
-    ":::MLLOG",
-    "RESULT,",
-];
-
-/// What a line is that ends a traceback of its stream (`last`), or holds one of [`WORDS`]; its labels left out.
+/// What a line is that ends a traceback of its stream (`last`), or holds one of the words of ends; its labels left out.
 pub(crate) fn read(body: &str, last: bool) -> Option<EndLine> {
     python::read(body, last).or_else(|| forms::read(body.trim_start()))
 }
@@ -108,6 +63,8 @@ struct Traceback {
     at: Option<String>,
     /// Its outermost frame is a helper's, which goes on.
     helper: bool,
+    /// Its outermost frame is where `multiprocessing` starts a process.
+    child: bool,
     headed: bool,
     /// A logger wrote it.
     logged: bool,
@@ -144,10 +101,10 @@ impl EndReader {
                 }
             }
             EndLine::Survived => drop(self.survived.insert(stream.into(), false)),
-            EndLine::Frame { at, helper, entry } => {
+            EndLine::Frame { at, helper, entry, child } => {
                 let open = self.open.entry(stream.into()).or_default();
                 if open.at.replace(at).is_none() {
-                    open.helper = helper;
+                    (open.helper, open.child) = (helper, child);
                     open.logged &= !entry;
                     // PyTorch labels what nobody caught (`_distributed_excepthook` of distributed_c10d.py, 2.3 and later): `[rank3]: Traceback …`.
                     let uncaught = entry || self.whose.is_some() || stream.starts_with("rank");
@@ -155,7 +112,7 @@ impl EndReader {
                 }
             }
             EndLine::Exception { kind, message, traceback } => {
-                let Traceback { at, helper, logged, caught, .. } = self.open.remove(stream).unwrap_or_default();
+                let Traceback { at, helper, child, logged, caught, .. } = self.open.remove(stream).unwrap_or_default();
                 if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
@@ -165,7 +122,7 @@ impl EndReader {
                     (_, Some(how)) => how,
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
-                self.keep(stream, Told::of(how), source, logged);
+                self.keep(stream, RankEnd { logged, child, source, ..RankEnd::of(how) });
             }
             EndLine::Chained => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {
@@ -185,14 +142,14 @@ impl EndReader {
                     *message = text;
                 }
             }
-            EndLine::Ended(told) => self.keep(stream, told, source, false),
+            EndLine::Ended(end) => self.keep(stream, RankEnd { source, ..end }),
         }
     }
 
-    fn keep(&mut self, stream: &str, told: Told, source: SourceLine, logged: bool) {
+    fn keep(&mut self, stream: &str, mut end: RankEnd) {
         let whose = self.whose.take();
         if let Some(Ended::Crash { what, .. }) = self.found.last_mut().map(|end| &mut end.how)
-            && let Ended::Crash { what: named, .. } = &told.how
+            && let Ended::Crash { what: named, .. } = &end.how
             && what.is_empty()
         {
             *what = named.clone(); // the handler's first line has no name; `Signal: Segmentation fault (11)` follows
@@ -202,14 +159,13 @@ impl EndReader {
             return;
         }
         let (rank, pid) = named(stream);
-        let Told { how, mut ranks, host, pid: told_pid, command } = told;
-        if ranks.is_empty() {
-            ranks.extend(whose.or(rank));
+        if end.ranks.is_empty() {
+            end.ranks.extend(whose.or(rank));
         }
-        ranks.truncate(MOST_RANKS - self.ranks);
-        self.ranks += ranks.len();
-        let pid = told_pid.or(pid);
-        self.found.push(RankEnd { ranks, host, pid, command, how, went_on: false, logged, source });
+        end.ranks.truncate(MOST_RANKS - self.ranks);
+        self.ranks += end.ranks.len();
+        end.pid = end.pid.or(pid);
+        self.found.push(end);
         self.streams.push(stream.into());
     }
 

@@ -68,7 +68,8 @@ fn frame(body: &str) -> Option<EndLine> {
     let helper = HELPERS.iter().any(|file| path.ends_with(file));
     let function = rest.rsplit_once(", in ").map_or("", |(_, function)| function.trim_end());
     let entry = function.starts_with('<') || ENTRIES.contains(&function);
-    Some(EndLine::Frame { at: format!("{name}:{line}"), helper, entry })
+    let child = function == "_bootstrap" && path.ends_with("multiprocessing/process.py");
+    Some(EndLine::Frame { at: format!("{name}:{line}"), helper, entry, child })
 }
 
 /// `ValueError: text` or `ValueError`, by a name that some class may have.

@@ -162,26 +162,8 @@ fn prompt(text: &str) -> Option<Option<String>> {
 }
 
 fn is_command(text: &str) -> bool {
-    const COMMANDS: [&str; 17] = [
-        "ibdiagnet",
-        "ibstat",
-        "ibv_devinfo",
-        "ibdev2netdev",
-        "rdma",
-        "show_gids",
-        "lspci",
-        "mlnx_qos",
-        "nvidia-smi",
-        "rocm-smi",
-        "ulimit",
-        "dmesg",
-        "ethtool",
-        "df",
-        "lsmod",
-        "systemctl",
-        "ip",
-    ];
-    COMMANDS.contains(&text.trim_start_matches("sudo ").split(' ').next().unwrap_or_default())
+    let command = text.trim_start_matches("sudo ").split(' ').next();
+    crate::evidence::KNOWN.commands.iter().any(|known| command == Some(known))
 }
 
 /// `key: value`, the key without surrounding space.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a file that is missing fails its test
 
+use crate::cases;
 use busbw_ingest::TextLine;
 use busbw_ingest::nccl_system_dump::DumpReader;
 use busbw_ingest::nccl_topo_xml::{XmlDocuments, XmlError, XmlReader, read_graphs, read_system};
@@ -60,30 +61,8 @@ fn claims(text: &str) -> [usize; 6] {
 
 #[test]
 fn topology_matrices() {
-    use PathType::{Node, NvLink, Phb, Pix, Pxb, Same, Sys};
-    // file, GPUs, NICs, a path, CPU and NUMA affinity of the last GPU
-    type Case = (&'static str, usize, usize, (&'static str, &'static str, PathType), &'static str, &'static str);
-    let cases: [Case; 19] = [
-        ("2080ti-x2-pix-smi-topo", 2, 0, ("GPU0", "GPU1", Pix), "24-47,72-95", "1"),
-        ("alcf-polaris-topo", 4, 2, ("GPU1", "mlx5_1", Phb), "0-7,32-39", "0"),
-        ("aws-g5.48xlarge-smi-topo", 8, 0, ("GPU0", "GPU7", Phb), "0-191", "0-1"),
-        ("aws-p3.16xlarge-smi-topo", 8, 0, ("GPU0", "GPU3", NvLink(2)), "0-63", "0-1"),
-        ("aws-p4d.24xlarge-smi-topo", 8, 0, ("GPU0", "GPU1", NvLink(12)), "24-47,72-95", "1"),
-        ("aws-p4de.24xlarge-smi-topo", 8, 0, ("GPU6", "GPU7", NvLink(12)), "24-47,72-95", "1"),
-        ("aws-p5.48xlarge-smi-topo", 8, 0, ("GPU7", "GPU7", Same), "48-95,144-191", "1"),
-        ("azure-gb300-smi-topo", 4, 4, ("GPU0", "NIC1", Node), "", ""),
-        ("case-043-ll128-forced-a100-nv4", 4, 0, ("GPU0", "GPU1", NvLink(4)), "0-15,64-79", "0"),
-        ("case-051-gdr-off-v100-two-nic", 8, 2, ("GPU2", "mlx5_1", Pix), "24-47,72-95", ""),
-        ("case-053-p2p-hang-pix-pxb-vtd", 4, 0, ("GPU0", "GPU1", Pxb), "28-55,84-111", "1"),
-        ("case-086-nic-sys-distance-r7525", 2, 1, ("NIC0", "GPU1", Sys), "24-47,72-95", "1"),
-        ("case-095-v100-two-edr-41gbs-two-nodes", 4, 2, ("GPU3", "NIC1", Pix), "20-39,60-79", "1"),
-        ("dell-r760xa-l40s-smi-topo", 1, 10, ("mlx5_2", "mlx5_9", Pix), "0,2,4,6,8,10", "0"),
-        ("gcp-a4-b200-smi-topo", 8, 8, ("GPU4", "mlx5_4", Pix), "56-111,168-223", "1"),
-        ("h20-8nic-vm-smi-topo", 8, 8, ("NIC4", "GPU3", Pix), "64-127", "1"),
-        ("h200-4nic-baremetal-smi-topo", 8, 4, ("GPU0", "NIC2", Pxb), "48-71", "2"),
-        ("oci-gb200-v3-smi-topo", 4, 8, ("GPU3", "NIC7", Sys), "", ""),
-        ("v100-8gpu-smi-topo", 8, 0, ("GPU0", "GPU6", NvLink(2)), "0-95", ""),
-    ];
+    type Case = (String, usize, usize, (String, String, String), String, String);
+    let cases: Vec<Case> = cases("matrices");
     assert_eq!(texts_of("smi_topo").len(), cases.len());
     for (file, gpus, nics, (a, b, path), cpus, numa) in cases {
         let (found, _) = matrices(&read(&format!("smi_topo/{file}.txt")));
@@ -91,9 +70,9 @@ fn topology_matrices() {
         let matrix = &found[0];
         assert_eq!(matrix.of_kind(DeviceKind::Gpu).count(), gpus, "{file}: GPUs");
         assert_eq!(matrix.of_kind(DeviceKind::Nic).count(), nics, "{file}: NICs");
-        assert_eq!(matrix.path(a, b), Some(path), "{file}: {a} to {b}");
+        assert_eq!(matrix.path(&a, &b).map(|path| path.to_string()), Some(path), "{file}: {a} to {b}");
         for gpu in matrix.of_kind(DeviceKind::Gpu) {
-            assert_eq!(matrix.path(&gpu.name, &gpu.name), Some(Same), "{file}: {}", gpu.name);
+            assert_eq!(matrix.path(&gpu.name, &gpu.name), Some(PathType::Same), "{file}: {}", gpu.name);
         }
         let last = matrix.of_kind(DeviceKind::Gpu).last().unwrap();
         assert_eq!(last.cpu_affinity.as_deref().unwrap_or_default(), cpus, "{file}: CPU affinity");
@@ -137,23 +116,8 @@ fn matrices_as_they_are_copied() {
 
 #[test]
 fn xml_topologies() {
-    // file, CPUs, PCI devices, devices of class GPU, devices of class NIC, NVLinks, <net> elements, NUMA node of CPU 0
-    let cases = [
-        ("aws-g5.48xl-topo", 2, 9, 0, 0, 0, 0, 0),
-        ("aws-p4d-24xl-topo", 2, 16, 8, 4, 0, 0, 0),
-        ("aws-p4de-24xl-topo", 2, 16, 8, 4, 0, 0, 0),
-        ("aws-p5.48xl-topo", 1, 48, 8, 32, 0, 32, 0),
-        ("azure-nc48v4-topo", 2, 2, 2, 0, 2, 1, 0),
-        ("azure-ncv4-topo", 4, 4, 4, 0, 4, 1, 0),
-        ("azure-ndv2-topo", 2, 9, 8, 1, 0, 0, 0),
-        ("azure-ndv4-topo", 4, 20, 8, 8, 0, 0, 0),
-        ("azure-ndv5-topo", 2, 24, 8, 8, 0, 0, 0),
-        ("oci-b4-topo-flattened", 4, 20, 8, 8, 0, 0, 3),
-        ("oci-h100-topology-kubernetes", 2, 40, 8, 8, 32, 16, 0),
-        ("oci-h100-topology", 2, 40, 8, 8, 32, 16, 0),
-        ("oci-topo-flattened", 4, 20, 8, 8, 0, 0, 3),
-    ];
-    for (file, cpus, pcis, gpus, nics, nvlinks, nets, numa) in cases {
+    type Case = (String, usize, usize, usize, usize, usize, usize, i32);
+    for (file, cpus, pcis, gpus, nics, nvlinks, nets, numa) in cases::<Case>("topologies") {
         let text = read(&format!("nccl_xml/{file}.xml"));
         let (found, claimed) = documents(&text);
         assert_eq!(found.errors, [], "{file}");
@@ -311,26 +275,8 @@ fn dumps_of_log(text: &str) -> (Vec<SystemDump>, Vec<u64>) {
 
 #[test]
 fn ordinary_text_is_nobodys() {
-    for text in [
-        "GPU0 is slow, GPU1 is not",
-        "Legend: see below",
-        "NIC0: mlx5_0",
-        "  PIX = 4",
-        "| GPU | time |\n|-----|------|\n| A100 | 3.5 |",
-        "a < b and <b>bold</b> => \"x=\"",
-        "#       size         count      type   redop    root     time   algbw   busbw  #wrong",
-        "     1048576        262144     float     sum      -1    50.12   20.92   20.92       0",
-        "Unit Test\nA Send Test",
-        "* fixed a bug\n* updated the docs ok",
-        "------------\n2024-01-01 10:00:00\nloss: 0.25",
-        "2024-01-01 10:00:00 step 3 loss 0.5",
-        "tx_bytes: 12",
-        "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>",
-        "==========================================",
-        "+ make -j 8",
-        "--verbose -> quiet",
-    ] {
-        assert_eq!(claims(text), [0; 6], "{text:?}");
+    for text in cases::<String>("ordinary") {
+        assert_eq!(claims(&text), [0; 6], "{text:?}");
     }
 }
 

@@ -104,7 +104,7 @@ fn followed(case: &Case, cause: &RankEnd) -> Followed {
 }
 
 /// `Rank 8`, `Ranks 1, 2, 3`, `Process 4242`, `A process on n1`.
-fn who(end: &RankEnd) -> String {
+pub(crate) fn who(end: &RankEnd) -> String {
     let host = end.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
     match (end.ranks.as_slice(), end.pid) {
         ([rank], _) => format!("Rank {rank}{host}"),

@@ -5,6 +5,7 @@ use super::rests_on;
 use crate::case::Case;
 use crate::lines::Line;
 use crate::refute::is_after;
+use crate::words::KNOWN;
 use busbw_model::{Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Warning};
 
 /// What a failure of NCCL's is: its id in rules/findings.toml.
@@ -26,18 +27,7 @@ fn of_result(result: u32) -> Kind {
 
 /// By the words of `ncclGetErrorString`, which PyTorch and nccl-tests print.
 fn of_words(text: &str) -> Kind {
-    const WORDS: [(&str, u32); 9] = [
-        ("unhandled cuda error", 1),
-        ("ncclUnhandledCudaError", 1),
-        ("Cuda failure", 1),
-        ("invalid device ordinal", 1),
-        ("CUDA error", 1),
-        ("unhandled system error", 2),
-        ("ncclSystemError", 2),
-        ("internal error", 3),
-        ("ncclInternalError", 3),
-    ];
-    WORDS.iter().find(|(words, _)| text.contains(words)).map_or(OTHER, |(_, result)| of_result(*result))
+    KNOWN.results.iter().find(|(words, _)| text.contains(words)).map_or(OTHER, |(_, result)| of_result(*result))
 }
 
 /// By the file of NCCL's, or the plugin, that warns.
@@ -126,18 +116,7 @@ impl<'a> Quote<'a> {
     }
 
     fn warnings(case: &'a Case) -> impl Iterator<Item = Self> {
-        // Threads that serve others warn of what happened to these; without SHARP, and after other events, NCCL goes on.
-        const HARMLESS: [&str; 8] = [
-            "[Service thread",
-            "[Proxy Service",
-            "[Proxy Progress",
-            "SHARP",
-            "CollNet",
-            "Got async event",
-            "MSCCL",
-            "Missing \"",
-        ];
-        let matters = move |warning: &&Warning| !HARMLESS.iter().any(|words| warning.message.contains(words));
+        let matters = move |warning: &&Warning| !KNOWN.harmless.iter().any(|words| warning.message.contains(words));
         let read = move |warning: &'a Warning| {
             let after = |step: &&ErrorStep| is_after(step.source.place, warning.source.place);
             let step = case.run.nccl.error_steps.iter().find(after);

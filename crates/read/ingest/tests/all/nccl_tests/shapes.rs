@@ -1,6 +1,7 @@
 //! Tables in pieces, in excerpts, of several processes, and what must not be taken for a table.
 
 use super::{HEADER, cells, data, one, read, read_lines};
+use crate::cases;
 use busbw_ingest::nccl_tests::TableReader;
 use busbw_model::{Collective, RedOp};
 
@@ -108,53 +109,22 @@ fn alltoallv_prints_its_summary_inside_the_row() {
 
 #[test]
 fn other_numbers_are_no_rows() {
-    let lines = [
-        " 4194304    20000            165.55             165.55              0.004934",
-        "#bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]",
-        "step 100 loss 3.25 tokens/s 12345",
-        "100 3.25 12345 0.1 200 3.2 12346 0.1",
-        "GPU0     X      NV18    NV18    SYS",
-        "2024-01-01 12:00:00 8 2 float sum",
-        "8 2 float",
-        "8 2 float sum -1 1 2 3",
-        // size, count and time do not fit each other
-        "8 200 float sum -1 30.00 0.00 0.00 0 31.00 0.00 0.00 0",
-        "1048576 262144 float sum -1 30.00 5.00 5.00 0 31.00 5.00 5.00 0",
-        "0 1 2 3 4 5 6 7 8 9 10 11 12",
-        "# a heading of markdown",
-        "#",
-        "sum of all values",
-        "float x = 3;",
-        "Avg bus bandwidth is important",
-        "[0] 12 14",
-        "10.0.0.1 node1",
-    ];
-    for line in lines {
-        let (tables, _) = read_lines([("", line)]);
+    let lines: Vec<String> = cases("no_rows");
+    for line in &lines {
+        let (tables, _) = read_lines([("", line.as_str())]);
         assert!(tables.iter().all(|t| t.rows.is_empty()) && tables.is_empty(), "{line}: {tables:?}");
     }
     // Nor below a header and a row.
     let row = "8 2 float sum -1 30.00 0.00 0.00 0 31.00 0.00 0.00 0";
-    for line in lines {
-        let (tables, _) = read_lines([("", HEADER), ("", row), ("", line)]);
+    for line in &lines {
+        let (tables, _) = read_lines([("", HEADER), ("", row), ("", line.as_str())]);
         assert!(tables[0].rows.len() == 1 || line.contains(" float sum -1"), "{line}: {tables:?}");
     }
 }
 
 #[test]
 fn most_lines_of_a_log_are_sorted_out_at_once() {
-    let refused = [
-        "",
-        "   ",
-        "host1:123:456 [0] NCCL INFO Channel 00/16 : 0 1 2 3",
-        "halt",
-        "12:34:56 step",
-        "2024-01-01 loss",
-        "iteration 5",
-        "[rank0]: loss 3.2",
-        "NCCL version 2.18.5+cuda12.2",
-    ];
-    for line in refused {
+    for line in cases::<String>("no_table") {
         assert!(!TableReader::may_belong(line.as_bytes()), "{line:?}");
     }
     for line in

@@ -1,0 +1,25 @@
+//! `rules/words.toml` as a type: `ingest` chooses lines by it, `diagnose` tells ends and machines apart.
+
+use serde::Deserialize;
+
+/// Words, in lists that the file explains.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the file says what each list is")]
+pub struct Words {
+    pub torch: Vec<String>,
+    pub other: Vec<String>,
+    pub ends: Vec<String>,
+    pub speakers: Vec<String>,
+    pub launchers: Vec<String>,
+    pub ssh: Vec<String>,
+    pub commands: Vec<String>,
+    pub starters: Vec<String>,
+    pub wrappers: Vec<String>,
+    pub lost: Vec<String>,
+    pub results: Vec<(String, u32)>,
+    pub harmless: Vec<String>,
+    pub rdma: Vec<String>,
+    pub must_agree: Vec<String>,
+    pub waits: Vec<(String, Vec<String>)>,
+}
