@@ -133,7 +133,8 @@ impl InStore {
 
 /// Rank 0's address and the token, of `ADDRESS/TOKEN`, or of `ADDRESS/` where every rank has BUSBW_TOKEN.
 fn read_published(text: &str, given: Option<Token>) -> Result<(SocketAddr, Token)> {
-    let none = || Error::Join(format!("rank 0 published {text:?}, no address: start the same busbw on every rank"));
+    // Of what may hold a token, nothing is shown.
+    let none = || Error::Join("what rank 0 published is no address: start the same busbw on every rank".into());
     let (address, token) = text.split_once('/').ok_or_else(none)?;
     let address = address.parse().map_err(|_| none())?;
     match (token, given) {
@@ -254,4 +255,30 @@ fn slurm_address(node: &str) -> Option<String> {
     let shown = std::process::Command::new("scontrol").args(["--oneliner", "show", "node", node]).output().ok()?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     text.split_whitespace().find_map(|word| word.strip_prefix("NodeAddr=")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_rank_0_publishes_has_a_token_unless_every_rank_has_it() {
+        let token: Token = "00112233445566778899aabbccddeeff".parse().unwrap();
+        let other = Token::random().unwrap();
+        let published = |text: &str, given| read_published(text, given).map_err(|error| error.to_string());
+        for (text, given) in [(format!("10.0.0.1:7/{token}"), None), ("[fd00::1]:7/".into(), Some(token))] {
+            let (address, read) = published(&text, given).unwrap();
+            assert!(address.port() == 7 && read.matches(token.as_bytes()), "{text}");
+        }
+        for (text, given, says) in [
+            ("10.0.0.1:7/", None, "by BUSBW_TOKEN, this rank by the launcher's store"),
+            (&format!("10.0.0.1:7/{token}"), Some(other), "by the launcher's store, this rank by BUSBW_TOKEN"),
+            ("10.0.0.1:7", None, "no address"),
+            ("somewhere/", Some(token), "no address"),
+            ("10.0.0.1:7/001122", None, "no address"),
+        ] {
+            let error = published(text, given).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
 }

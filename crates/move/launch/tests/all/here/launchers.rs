@@ -232,6 +232,8 @@ fn by_hand_beside_mpirun() {
             .env("BUSBW_RENDEZVOUS", format!("localhost:{port}"))
             .env("BUSBW_TOKEN", "00112233445566778899aabbccddeeff");
         joined(&output(&mut mpirun), "launcher Mpich way Fixed size 3 gathered 0,1,2 here 3");
+        // The token alone: the launcher's store brings the address.
+        joined(&output(mpirun.env_remove("BUSBW_RENDEZVOUS")), "launcher Mpich way Pmi1 size 3 gathered 0,1,2 here 3");
         Ok(())
     });
 }
