@@ -2,7 +2,9 @@
 
 use super::tune::Stage;
 use crate::support::command::BUSBW;
+use crate::support::lab::mpirun_openmpi;
 use crate::support::process::signal;
+use crate::support::skip::unless_skipped;
 use crate::support::terminal::OnTerminal;
 use std::fs;
 use std::process::Command;
@@ -71,4 +73,20 @@ fn a_sweep_survives_signals_and_its_terminal() {
     assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
     // Six trials, and four that were cut off.
     assert_eq!(stage.runs(), 10);
+}
+
+/// Ctrl-C reaches mpirun by the terminal, and once.
+#[test]
+fn a_key_ends_the_ranks_of_hosts() {
+    unless_skipped(|| {
+        mpirun_openmpi(1)?;
+        let mut command = busbw("bench all_reduce --hosts localhost:2 -b 1M -e 1M -n 1000000 -c 0 -T 5");
+        let root = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
+        command.envs(root).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+        let mut job = OnTerminal::of_a_session(&command);
+        job.see("(GB/s)");
+        job.press("\x03");
+        assert_eq!(job.ended().code(), Some(130));
+        Ok(())
+    });
 }

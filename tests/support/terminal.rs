@@ -3,9 +3,9 @@
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// Longer than any of these takes on a machine that does much else.
@@ -50,13 +50,23 @@ impl OnTerminal {
         }
     }
 
+    pub fn press(&self, keys: &str) {
+        let mut writer = File::from(self.terminal.as_ref().expect("it is open").try_clone().expect("a descriptor"));
+        writer.write_all(keys.as_bytes()).expect("keys can be pressed");
+    }
+
     pub fn close(&mut self) {
         self.terminal = None;
     }
 
     /// Waits for the end of the command.
-    pub fn ended(&mut self) {
-        wait_for(&format!("an end, after {}", self.shown), || self.child.try_wait().expect("a child").is_some());
+    pub fn ended(&mut self) -> ExitStatus {
+        let mut status = None;
+        wait_for(&format!("an end, after {}", self.shown), || {
+            status = self.child.try_wait().expect("a child");
+            status.is_some()
+        });
+        status.expect("it has ended")
     }
 }
 

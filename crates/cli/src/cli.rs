@@ -340,7 +340,7 @@ const BENCH_EXAMPLES: &str = "Examples:
 Exit status:
   0  every rank finished and nothing was wrong
   1  wrong results, NCCL_TESTS_MIN_BW missed, or a rank failed
-  2  bad usage, or the ranks could not connect";
+  2  bad usage, the ranks could not connect, or the table cannot be printed";
 
 /// Check and measure this machine, and diagnose the result
 ///

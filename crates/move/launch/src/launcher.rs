@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The variable with the word that such a line begins with.
-pub(crate) const MARK: &str = "BUSBW_MARK";
+/// The variable with the word that such a line begins with; for a rank's own subprocesses to be removed.
+pub const MARK: &str = "BUSBW_MARK";
 /// A launcher that is still there this long after its ranks is asked to end.
 const AFTER_ITS_RANKS: Duration = Duration::from_secs(10);
 /// What was printed last may take this long to arrive.
@@ -32,6 +32,9 @@ impl Marked {
     /// Says that this rank has begun. None where nobody waits for that.
     pub fn begin(look: Lookup) -> Option<Self> {
         let mark = look(MARK)?;
+        // Where the launcher dies without a word (Open MPI 4.1's mpirun at times crashes of SIGTERM), nobody ends its ranks here.
+        // What fails is the call's own matter: the rank runs all the same.
+        let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
         let marked = Marked { mark, rank: JobRank::detect(look).ok()?.rank };
         marked.say("begun");
         Some(marked)
@@ -83,7 +86,8 @@ impl Heard {
     }
 }
 
-/// Runs the launcher of `ranks` ranks: the exit status. It stays in this process's group, so that it can ask for a password.
+/// Runs the launcher of `ranks` ranks: the exit status. It stays in this process's group: so ssh can ask for a
+/// password, and Ctrl-C reaches it.
 ///
 /// # Errors
 /// It could not be started, or [`Error::NotStarted`].

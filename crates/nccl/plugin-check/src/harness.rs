@@ -54,6 +54,7 @@ impl Subprocess {
         socket.set_read_timeout(Some(setup.patience * BEYOND_PATIENCE)).map_err(starting)?;
         let mut command = Command::new(how.program);
         command.args(how.arguments).envs(how.environment.iter().map(|(name, value)| (name, value)));
+        command.env_remove(busbw_launch::launcher::MARK);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).process_group(0);
         // SAFETY: between fork and exec this makes one system call.
         unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)) };

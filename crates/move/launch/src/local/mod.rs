@@ -78,8 +78,8 @@ impl Local {
         let address = listener.local_addr().map_err(listen)?;
         let token = Token::random()?;
         for rank in 0..self.np {
-            if let Some(signal) = signals.wait(Duration::ZERO).map_err(|e| Error::system("look at signals", e))? {
-                return Ok(Some(signal));
+            if let Some(asked) = signals.wait(Duration::ZERO).map_err(|e| Error::system("look at signals", e))? {
+                return Ok(Some(asked.signal));
             }
             let mut command = Command::new(&self.program);
             command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));

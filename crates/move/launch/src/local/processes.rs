@@ -130,11 +130,13 @@ pub(crate) fn attend(signals: &Signals, processes: &mut [Process], overdue: impl
         }
         let until = [ask_at, kill_at].into_iter().flatten().min();
         let patience = until.map_or(Duration::from_secs(1), |at| at.saturating_duration_since(now));
-        if let Some(signal) =
+        if let Some(asked) =
             signals.wait(patience.clamp(Duration::from_millis(10), Duration::from_secs(1))).map_err(wait)?
         {
-            processes.iter().for_each(|process| process.signal(signal));
-            interrupted = interrupted.or(Some(128 + signal as i32));
+            // mpirun takes a second Ctrl-C for the wish to leave its ranks behind.
+            let unheard = processes.iter().filter(|process| process.leads || !asked.at_a_terminal);
+            unheard.for_each(|process| process.signal(asked.signal));
+            interrupted = interrupted.or(Some(128 + asked.signal as i32));
             kill_at = kill_at.or(Some(now + AFTER_A_FAILURE));
         }
     }

@@ -8,6 +8,14 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+/// A signal that asks this process to end.
+pub(crate) struct Asked {
+    pub signal: Signal,
+    /// The kernel has sent it, for Ctrl-C or the terminal's end, and then to all of the process group (SI_KERNEL of
+    /// sigaction(2) is above 0; what processes send is not).
+    pub at_a_terminal: bool,
+}
+
 /// Blocks Ctrl-C, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread, and those it starts, until dropped.
 pub(crate) struct Signals {
     before: SigSet,
@@ -37,7 +45,7 @@ impl Signals {
     }
 
     /// Waits until a child has ended, or a signal that asks to end has come: that one.
-    pub fn wait(&self, patience: Duration) -> std::io::Result<Option<Signal>> {
+    pub fn wait(&self, patience: Duration) -> std::io::Result<Option<Asked>> {
         let mut waited = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
         match poll(&mut waited, PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX)) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -46,7 +54,7 @@ impl Signals {
         while let Some(information) = self.descriptor.read_signal()? {
             let signal = Signal::try_from(information.ssi_signo as i32)?;
             if signal != Signal::SIGCHLD {
-                return Ok(Some(signal));
+                return Ok(Some(Asked { signal, at_a_terminal: information.ssi_code > 0 }));
             }
         }
         Ok(None)
