@@ -22,15 +22,16 @@ impl Recorder {
 
     /// The same, but flips one bit of the byte at `at` of each connection.
     pub fn changing(to: SocketAddr, at: usize) -> Self {
-        let listener = TcpListener::bind(SocketAddr::new(to.ip(), 0)).unwrap();
-        let (address, connections) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<Recorded>>>::default());
+        let listener = TcpListener::bind(SocketAddr::new(to.ip(), 0)).expect("a port");
+        let (address, connections) =
+            (listener.local_addr().expect("its address"), Arc::<Mutex<Vec<Recorded>>>::default());
         let kept = Arc::clone(&connections);
         std::thread::spawn(move || {
             for from in listener.incoming().map_while(Result::ok) {
                 let Ok(to) = TcpStream::connect(to) else { continue };
                 let recorded = Recorded::default();
-                kept.lock().unwrap().push(Arc::clone(&recorded));
-                let (back_from, back_to) = (to.try_clone().unwrap(), from.try_clone().unwrap());
+                kept.lock().expect("no panic").push(Arc::clone(&recorded));
+                let (back_from, back_to) = (to.try_clone().expect("a copy"), from.try_clone().expect("a copy"));
                 let back = Arc::clone(&recorded);
                 std::thread::spawn(move || pass_on(from, to, &recorded[0], at));
                 std::thread::spawn(move || pass_on(back_from, back_to, &back[1], usize::MAX));
@@ -41,8 +42,8 @@ impl Recorder {
 
     /// What each connection has carried so far: there, and back.
     pub fn recorded(&self) -> Vec<[Vec<u8>; 2]> {
-        let bytes = |one: &Recorded| [0, 1].map(|way| one[way].lock().unwrap().clone());
-        self.connections.lock().unwrap().iter().map(bytes).collect()
+        let bytes = |one: &Recorded| [0, 1].map(|way| one[way].lock().expect("no panic").clone());
+        self.connections.lock().expect("no panic").iter().map(bytes).collect()
     }
 
     /// Whether these bytes went over it anywhere, as they are or in hexadecimal digits.
@@ -61,7 +62,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, recorded: &Mutex<Vec<u8>>, at
             buffer[at - passed] ^= 0x04;
         }
         passed += read;
-        recorded.lock().unwrap().extend_from_slice(&buffer[..read]);
+        recorded.lock().expect("no panic").extend_from_slice(&buffer[..read]);
         if to.write_all(&buffer[..read]).is_err() {
             return;
         }

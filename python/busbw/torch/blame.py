@@ -66,7 +66,7 @@ def certain(ranks: Sequence[RankFacts], records: Sequence[Record], gone: Sequenc
 def likely(
     ranks: Sequence[RankFacts], before: Sequence[Record], now: Sequence[Record], own: int, wait: Wait | None
 ) -> str:
-    """Return what the silence of a rank tells, or that it is behind; records are from before and after a time of grace."""
+    """Return what silence tells, or who is behind; records are from before and after a time of grace."""
     if not now:
         return _store_is_lost(ranks)
     silent = [p for p, (old, new) in enumerate(zip(before, now)) if p != own and old.beat == new.beat and not new.how]
@@ -91,7 +91,7 @@ def likely(
 
 def clean(text: str) -> str:
     """Take out of a text of another rank's what a terminal would obey, and all but its first line."""
-    line = next(iter(text.splitlines()), "")[:300]
+    line = next(iter(text.splitlines()), "")[:200]
     return "".join(letter if letter.isprintable() else "�" for letter in line)
 
 

@@ -70,7 +70,7 @@ class Pipeline(Protocol):
     """What both pipelines do."""
 
     def submit(self, value: object, steps: Mapping[str, Step], about: str) -> Pending:
-        """Send `value` through `steps`, keyed by stage; return at once. `about` tells what it is, the same on all ranks."""
+        """Send `value` through `steps`, keyed by stage; return at once. `about` says what it is, alike on all ranks."""
 
     def seconds(self) -> dict[str, float]:
         """Return the time that each stage has worked so far."""
@@ -130,7 +130,7 @@ class ThreadPipeline:
         watch.listen(self._break)
 
     def submit(self, value: object, steps: Mapping[str, Step], about: str) -> Pending:
-        """See `Pipeline.submit`. What one rank cannot do fails on all; after a failure of the network everything does."""
+        """See `Pipeline.submit`. What one rank cannot do fails on all; once the network has failed, everything does."""
         job = _Job(value, steps, about, torch.futures.Future())
         pending = Pending(job.done.then(job.result), job)
         with self._lock:

