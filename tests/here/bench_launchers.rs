@@ -122,3 +122,13 @@ fn one_process_of_four_ranks() {
     command.args(SWEEP).args(["-t", "2", "-g", "2"]);
     assert_one_table(&run(command, LIMIT), &[this_host().as_str(); 4]);
 }
+
+#[test]
+fn a_misspelt_variable_is_named_once_for_a_job() {
+    let mut command = Command::new(BUSBW);
+    command.args(["bench", "all_reduce", "--np", "3", "-b", "8", "-e", "8", "-n", "1"]).env("BUSBW_NET_CHEKSUM", "1");
+    let ended = run(command, Duration::from_secs(60));
+    let told = "busbw: there is no variable BUSBW_NET_CHEKSUM. Did you mean BUSBW_NET_CHECKSUM?";
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(ended.stderr.lines().filter(|line| *line == told).count(), 1, "{ended:?}");
+}
