@@ -170,6 +170,9 @@ fn a_limit_of_memory_is_told_in_one_line() {
             let script = format!("ulimit -v {kib}; exec '{BUSBW}' explain --threads {threads} '{path}'");
             let output = Command::new("sh").args(["-c", &script]).output().expect("sh starts");
             let stderr = String::from_utf8_lossy(&output.stderr);
+            if kib >= 600_000 && output.status.success() && stderr.is_empty() {
+                continue; // it was enough for one thread
+            }
             assert_eq!(output.status.code(), Some(2), "{script}: {stderr}");
             let memory = format!("busbw: out of memory: it may take {} MiB (`ulimit -v`)", kib / 1024);
             let threads = format!("busbw: {path}: no more threads (");
