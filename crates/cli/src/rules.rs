@@ -59,7 +59,7 @@ enum What {
     },
     /// Print rules/README.md: how to write a signature, and every key
     Guide,
-    /// Validate files: signatures, or advice, variables, environment, forms and words.toml by their names
+    /// Validate files: signatures, or the other files of rules by their names
     Check {
         /// The files
         #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]

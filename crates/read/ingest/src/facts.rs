@@ -74,12 +74,12 @@ pub(crate) struct Event {
     pub speaker: u32,
     /// Line within the block.
     pub line: u32,
-    pub what: What,
+    pub what: Fact,
 }
 
 /// What a line says; no larger than a connection, of which a log has millions.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum Fact {
     /// The transport is the worker's.
     Edge(Edge),
     /// RCCL names the communicator of the edge that follows.

@@ -4,8 +4,8 @@ use crate::clean::{from_json, may_be_json, without_escapes};
 use crate::cursor::{finder, lossy, text};
 use crate::evidence::{self, Wanted};
 use crate::facts::{
-    BlockFacts, CommandLine, EndFact, Event, FirstLine, NOBODY, Offered, SaidLine, SpeakerFact, Spoken, StatementFact,
-    TextFact, WarnLine, What,
+    BlockFacts, CommandLine, EndFact, Event, Fact, FirstLine, NOBODY, Offered, SaidLine, SpeakerFact, Spoken,
+    StatementFact, TextFact, WarnLine,
 };
 use crate::json_objects::JsonReader;
 use crate::launcher::{peel, without_inner_tags};
@@ -117,7 +117,7 @@ impl Scanner {
         if inspector::may_belong(line)
             && let Some(sample) = inspector::read(line)
         {
-            self.push(NOBODY, What::Inspector(Box::new((sample, kept(line)))));
+            self.push(NOBODY, Fact::Inspector(Box::new((sample, kept(line)))));
             return;
         }
         if may_be_json(line)
@@ -171,9 +171,9 @@ impl Scanner {
 
     fn push_edge(&mut self, speaker: u32, edge: &EdgeLine, transport: u16) {
         if let Some(comm) = edge.comm {
-            self.push(speaker, What::EdgeComm(comm));
+            self.push(speaker, Fact::EdgeComm(comm));
         }
-        self.push(speaker, What::Edge(Edge { transport, ..edge.edge }));
+        self.push(speaker, Fact::Edge(Edge { transport, ..edge.edge }));
     }
 
     fn known_transport(&mut self, via: &[u8]) -> Option<u16> {
@@ -193,7 +193,7 @@ impl Scanner {
             return false;
         }
         let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = message[CHANNEL.len()..BEHIND] else { return false };
-        let Some(Event { speaker: teller, what: What::Edge(edge), .. }) = events.last_mut() else { return false };
+        let Some(Event { speaker: teller, what: Fact::Edge(edge), .. }) = events.last_mut() else { return false };
         if *teller != speaker {
             return false;
         }
@@ -202,9 +202,9 @@ impl Scanner {
         true
     }
 
-    fn push(&mut self, speaker: u32, what: What) {
+    fn push(&mut self, speaker: u32, what: Fact) {
         if let Some(number) = self.once.take() {
-            self.facts.events.push(Event { speaker, line: self.line, what: What::Once(number) });
+            self.facts.events.push(Event { speaker, line: self.line, what: Fact::Once(number) });
         }
         self.facts.events.push(Event { speaker, line: self.line, what });
     }
@@ -265,7 +265,7 @@ impl Scanner {
         self.facts.warn_lines += 1;
         let warn =
             WarnLine { site: message.site.map(text), message: text(message.text.trim_ascii()), text: kept(line) };
-        self.push(speaker, What::Warn(Box::new(warn)));
+        self.push(speaker, Fact::Warn(Box::new(warn)));
     }
 
     fn info(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
@@ -277,7 +277,7 @@ impl Scanner {
             return;
         }
         if message.starts_with(b"cudaDriverVersion ") {
-            self.push(speaker, What::Driver);
+            self.push(speaker, Fact::Driver);
         }
         if !nccl_log::is_of_the_host(message) || message.len() > LONGEST_STATEMENT {
             self.statement(speaker, message, line);
@@ -312,7 +312,7 @@ impl Scanner {
             Said::SystemDump => self.dump_line(message, line),
             said => {
                 let text = if said.is_evidence() { kept(line) } else { Box::default() };
-                self.push(speaker, What::Said(Box::new(SaidLine { said, text })));
+                self.push(speaker, Fact::Said(Box::new(SaidLine { said, text })));
             }
         }
         true
@@ -323,7 +323,7 @@ impl Scanner {
         let wording = !wording(message);
         if self.once.is_some() || self.met.meet(wording).0 {
             let fact = StatementFact { by: Speaker::NcclInfo, wording, text: kept(line) };
-            self.push(speaker, What::Statement(Box::new(fact)));
+            self.push(speaker, Fact::Statement(Box::new(fact)));
         }
     }
 
@@ -405,7 +405,7 @@ impl Scanner {
         if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
             && let Some(version) = nccl_log::read_version(unindented.as_bytes())
         {
-            self.push(NOBODY, What::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
+            self.push(NOBODY, Fact::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
         }
         if wanted.torch {
             self.text(peeled.stream, &lossy, Offered::All);
@@ -417,7 +417,7 @@ impl Scanner {
         if wanted.variables {
             let variables = command::variables(&lossy);
             if !variables.is_empty() {
-                self.push(NOBODY, What::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
+                self.push(NOBODY, Fact::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
             }
         }
     }
@@ -436,13 +436,13 @@ impl Scanner {
         };
         if let Some(said) = end {
             let stream = self.stream(stream);
-            self.push(NOBODY, What::End(Box::new(EndFact { stream, said, text: kept(plain) })));
+            self.push(NOBODY, Fact::End(Box::new(EndFact { stream, said, text: kept(plain) })));
         } else if by == Speaker::Program && !wanted.progress {
             let stream = self.stream(stream);
             self.goes_on(stream, first.then_some(wording));
         }
         if may_be_kept {
-            self.push(NOBODY, What::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
+            self.push(NOBODY, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
         }
     }
 
@@ -471,7 +471,7 @@ impl Scanner {
 
     fn text(&mut self, stream: &str, body: &str, offered: Offered) {
         let stream = self.stream(stream);
-        self.push(NOBODY, What::Text(Box::new(TextFact { stream, text: body.into(), offered })));
+        self.push(NOBODY, Fact::Text(Box::new(TextFact { stream, text: body.into(), offered })));
     }
 }
 

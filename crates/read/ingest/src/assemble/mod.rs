@@ -8,7 +8,7 @@ mod log;
 mod speakers;
 mod views;
 
-use crate::facts::{BlockFacts, Event, FirstLine, NOBODY, SaidLine, SpeakerFact, Spoken, What};
+use crate::facts::{BlockFacts, Event, Fact, FirstLine, NOBODY, SaidLine, SpeakerFact, Spoken};
 use crate::inspector::Samples;
 use crate::nccl_log::Said;
 use crate::notes::Notes;
@@ -143,7 +143,7 @@ impl Assembler {
         let mut last = (NOBODY, NOBODY);
         for event in events.drain(..) {
             if std::mem::take(&mut told) || self.is_old(ids, &event) {
-                told = matches!(event.what, What::Once(_));
+                told = matches!(event.what, Fact::Once(_));
                 continue;
             }
             if last.0 != event.speaker {
@@ -152,31 +152,31 @@ impl Assembler {
             let speaker = last.1;
             let place = base.place(event.line);
             match event.what {
-                What::Edge(edge) => self.edge(speaker, edge, edge_comm.take(), (ids, place)),
-                What::EdgeComm(address) => edge_comm = Some(address),
-                What::Said(line) => self.said(speaker, *line, place),
-                What::Once(_) => {}
-                What::Driver => self.driver(speaker, place.line),
-                What::Warn(warn) => {
+                Fact::Edge(edge) => self.edge(speaker, edge, edge_comm.take(), (ids, place)),
+                Fact::EdgeComm(address) => edge_comm = Some(address),
+                Fact::Said(line) => self.said(speaker, *line, place),
+                Fact::Once(_) => {}
+                Fact::Driver => self.driver(speaker, place.line),
+                Fact::Warn(warn) => {
                     let source = SourceLine::new(place, &warn.text);
                     self.log.warning(*warn, self.model_speaker(speaker), source);
                 }
-                What::Text(line) => {
+                Fact::Text(line) => {
                     let stream = ids.stream(line.stream);
                     self.readers.feed(&TextLine { place, stream, text: &line.text }, line.offered);
                 }
-                What::Inspector(sample) => {
+                Fact::Inspector(sample) => {
                     self.samples.add(&sample.0, place, &sample.1);
                     self.readers.claim(InputKind::NcclInspector, 1);
                 }
-                What::End(end) => {
+                Fact::End(end) => {
                     self.readers.ends.feed(ids.stream(end.stream), end.said, SourceLine::new(place, &end.text));
                 }
-                What::Statement(said) => {
+                Fact::Statement(said) => {
                     let host = (speaker != NOBODY).then(|| self.speakers.host_name_of(speaker).to_string());
                     self.log.statement(said.by, SourceLine::new(place, &said.text), host);
                 }
-                What::Variables(command) => {
+                Fact::Variables(command) => {
                     for variable in command.variables {
                         self.log.env(variable, EnvOrigin::CommandLine, None, SourceLine::new(place, &command.text));
                     }
@@ -238,11 +238,11 @@ impl Assembler {
     /// there are enough.
     fn is_old(&mut self, ids: &Ids, event: &Event) -> bool {
         match &event.what {
-            What::Once(number) => {
+            Fact::Once(number) => {
                 let key = FxBuildHasher.hash_one((ids.host_name(event.speaker), number));
                 self.told.len() >= MOST_TOLD || !self.told.insert(key)
             }
-            What::Statement(said) => !self.notes.keep(said.wording),
+            Fact::Statement(said) => !self.notes.keep(said.wording),
             _ => false,
         }
     }
