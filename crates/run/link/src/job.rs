@@ -171,7 +171,7 @@ mod tests {
         let silent: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(rank_0).unwrap()).collect();
         let run = std::thread::scope(|scope| {
             for rank in 0..2 {
-                let (agent, through) = (Agent::new(loopback(), token, Arc::clone(&cancel), false), recorder.address);
+                let (agent, through) = (Agent::new(loopback(), token, false, Arc::clone(&cancel)), recorder.address);
                 scope.spawn(move || connect(through, token, rank, timeout).and_then(|stream| agent.follow(stream)));
             }
             let lead = Lead { plan: &plan, cancel: &cancel, progress: &|_| {} };
