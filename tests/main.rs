@@ -49,6 +49,8 @@ mod support {
     pub mod plugin;
     pub mod process;
     pub mod published;
+    #[allow(dead_code, reason = "other tests use more of it")]
+    pub mod recorder;
     pub mod shared;
     pub mod skip;
     pub mod table;

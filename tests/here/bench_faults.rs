@@ -3,6 +3,7 @@
 use crate::support::command::BUSBW;
 use crate::support::lab::{self, mpirun_openmpi};
 use crate::support::process::{self, Ended, Running, signal};
+use crate::support::recorder::Recorder;
 use crate::support::skip::unless_skipped;
 use crate::support::table::{RankLine, ranks, rows};
 use std::io::{Read as _, Write as _};
@@ -118,11 +119,13 @@ fn a_rank_under_mpirun_is_killed() {
     });
 }
 
+const TOKEN: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
+
 /// A job of two ranks started by hand, meeting at `address`.
 fn by_hand(rank: usize, address: &str) -> Command {
     let mut command = busbw(&[&SMALL]);
     command.env("BUSBW_RANK", rank.to_string()).env("BUSBW_SIZE", "2").env("BUSBW_LOCAL_RANK", rank.to_string());
-    command.env("BUSBW_RENDEZVOUS", address).env("BUSBW_TOKEN", "0123456789abcdef0123456789abcdef");
+    command.env("BUSBW_RENDEZVOUS", address).env("BUSBW_TOKEN", format!("{TOKEN:032x}"));
     command
 }
 
@@ -154,6 +157,26 @@ fn strangers_come_to_the_meeting() {
         let mut answer = [0; 64];
         assert!(!matches!(stranger.read(&mut answer), Ok(1..)), "a stranger was answered");
     }
+}
+
+/// Who reads along what ranks of two hosts tell rank 0, where their data connections listen among it, learns no token.
+#[test]
+fn a_listener_on_the_wire_learns_no_token() {
+    let _turn = turn();
+    let address = free_address();
+    let lone = |rank: usize, address: &str| {
+        let mut command = by_hand(rank, address);
+        command.env("NCCL_HOSTID", format!("h{rank}")).env("NCCL_SOCKET_IFNAME", "=lo");
+        command
+    };
+    let mut first = Running::start(lone(0, &address));
+    first.retry(BEGINS, "listener", || TcpStream::connect(&address).ok());
+    let recorder = Recorder::before(address.parse().expect("an address"));
+    let mut second = Running::start(lone(1, &recorder.address.to_string()));
+    let (first, second) = (first.ended(ENDS), second.ended(ENDS));
+    assert!(first.status.success() && second.status.success(), "{first:?}\n{second:?}");
+    assert!(recorder.has_seen(b"BBTH"), "no handle of a data connection was seen");
+    assert!(!recorder.has_seen(&TOKEN.to_be_bytes()));
 }
 
 #[test]

@@ -118,3 +118,90 @@ fn connect(rank_0: SocketAddr, token: Token, rank: usize, timeout: Duration) -> 
     connector.run(&mut stream, timeout.max(GATHERED)).map_err(|why| why.error(rank_0, told))?;
     Connection::new(stream, timeout).map_err(doing)
 }
+
+#[cfg(test)]
+#[path = "../../../../tests/support/recorder.rs"]
+mod recorder;
+
+#[cfg(test)]
+mod tests {
+    use super::recorder::Recorder;
+    use super::*;
+    use crate::plan::{Choice, RdmaChoice};
+    use busbw_model::Bytes;
+    use busbw_transport::handshake::{Limits, Listener};
+    use std::io::{Read, Write};
+
+    fn loopback() -> Interface {
+        let lo = interfaces::list().unwrap().into_iter().find(|one| one.address.is_loopback() && one.address.is_ipv4());
+        lo.unwrap()
+    }
+
+    fn introduction(rank: usize) -> Introduction {
+        Introduction {
+            host: format!("h{rank}"),
+            host_id: rank as u64,
+            interface: "lo".into(),
+            address: [127, 0, 0, 1].into(),
+            rate_gbit_s: None,
+            rdma: Err("none".into()),
+            control: None,
+        }
+    }
+
+    #[test]
+    fn a_run_shows_its_token_to_nobody_and_silent_strangers_cost_it_no_time() {
+        let (listener, token, cancel) = (listen(&loopback()).unwrap(), Token::random().unwrap(), Cancellation::new());
+        let timeout = Duration::from_secs(20);
+        let plan = Plan {
+            transport: Choice::Tcp,
+            sizes: vec![Bytes(65536)],
+            flows: vec![1],
+            read: false,
+            both_ways: false,
+            duration: Duration::from_millis(100),
+            timeout,
+            rdma: RdmaChoice::default(),
+        };
+        let rank_0 = listener.local_addr().unwrap();
+        let recorder = Recorder::before(rank_0);
+        // Each silent one took two seconds before, one after the other.
+        let silent: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(rank_0).unwrap()).collect();
+        let run = std::thread::scope(|scope| {
+            for rank in 0..2 {
+                let (agent, through) = (Agent::new(loopback(), token, Arc::clone(&cancel)), recorder.address);
+                scope.spawn(move || connect(through, token, rank, timeout).and_then(|stream| agent.follow(stream)));
+            }
+            let lead = Lead { plan: &plan, cancel: &cancel, progress: &|_| {} };
+            let peers = lead.gather(listener, token, (0..2).map(introduction).collect()).unwrap();
+            lead.run(peers).unwrap()
+        });
+        assert!(run.links.iter().all(|link| link.outcome.is_ok()), "{run:?}");
+        assert!(recorder.has_seen(b"busbwlnk") && !recorder.has_seen(token.as_bytes()));
+        drop(silent);
+    }
+
+    #[test]
+    fn a_rank_that_strangers_recorded_is_not_let_in_again() {
+        let (listener, token) = (listen(&loopback()).unwrap(), Token::random().unwrap());
+        let timeout = Duration::from_secs(20);
+        let rank_0 = listener.local_addr().unwrap();
+        let recorder = Recorder::before(rank_0);
+        let limits = Limits { most: 8, patience: timeout, undisturbed: timeout };
+        let mut listener = Listener::new(listener, PROTOCOL, (token, Vec::new()), limits).unwrap();
+        let through = recorder.address;
+        let rank = std::thread::spawn(move || connect(through, token, 1, timeout).map(drop));
+        while listener.accept().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        rank.join().unwrap().unwrap();
+        let mut again = TcpStream::connect(rank_0).unwrap();
+        again.write_all(&recorder.recorded()[0][0]).unwrap();
+        while listener.strangers().count() == 0 {
+            assert!(listener.accept().unwrap().is_none());
+        }
+        let mut answer = Vec::new();
+        let _ = again.read_to_end(&mut answer);
+        assert!(answer.len() <= 28, "a challenge and no proof: {answer:?}");
+    }
+}

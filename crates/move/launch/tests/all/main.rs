@@ -4,6 +4,7 @@
 
 mod meeting;
 mod places;
+mod strangers;
 
 /// Starts processes: `make test`.
 mod here {
@@ -16,6 +17,9 @@ mod labs;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../../tests/support/lab.rs"]
 mod lab;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../../tests/support/recorder.rs"]
+mod recorder;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../../tests/support/skip.rs"]
 mod skip;

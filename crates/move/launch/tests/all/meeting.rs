@@ -1,7 +1,6 @@
 //! Meetings whose ranks are threads of this process: what they agree on, and how each kind of fault ends them.
 
 use busbw_launch::{Discovery, JobRank, Launcher, ProcessGroup, Rendezvous, Settings};
-use busbw_transport::handshake::{Connector, Failure, Protocol};
 use busbw_transport::{Cancellation, Exchange, Token};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,28 +10,28 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A job of `size` processes, each a thread here.
-struct Job {
+pub struct Job {
     size: usize,
-    token: Token,
-    address: SocketAddr,
+    pub token: Token,
+    pub address: SocketAddr,
     timeout: Duration,
-    lines: Arc<Mutex<Vec<String>>>,
+    pub lines: Arc<Mutex<Vec<String>>>,
     listener: Mutex<Option<i32>>,
 }
 
 impl Job {
-    fn new(size: usize, timeout: Duration) -> Arc<Job> {
+    pub fn new(size: usize, timeout: Duration) -> Arc<Job> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let listener = Mutex::new(Some(listener.into_raw_fd()));
         Arc::new(Job { size, token: Token::random().unwrap(), address, timeout, lines: Arc::default(), listener })
     }
 
-    fn patient(size: usize) -> Arc<Job> {
+    pub fn patient(size: usize) -> Arc<Job> {
         Job::new(size, Duration::from_secs(60))
     }
 
-    fn job_rank(&self, rank: usize) -> JobRank {
+    pub fn job_rank(&self, rank: usize) -> JobRank {
         let listener = if rank == 0 { self.listener.lock().unwrap().take() } else { None };
         let discovery = Discovery::Fixed { address: self.address.to_string(), token: self.token, listener };
         JobRank { rank, size: self.size, local_rank: rank, local_size: None, launcher: Launcher::Busbw, discovery }
@@ -46,7 +45,7 @@ impl Job {
     }
 
     /// Runs `work` as each of `ranks`, and gives what each returns.
-    fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         self: &Arc<Self>,
         ranks: impl IntoIterator<Item = usize>,
         work: impl Fn(ProcessGroup) -> T + Send + Sync + 'static,
@@ -64,7 +63,7 @@ impl Job {
     }
 }
 
-fn finish<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
+pub fn finish<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
@@ -136,49 +135,6 @@ fn threads_of_one_process_are_ranks() {
             });
         }
     });
-}
-
-#[test]
-fn strangers_are_dropped_and_logged_and_delay_nobody() {
-    let job = Job::patient(3);
-    // Connected before rank 0 looks: one that says nothing, one that talks HTTP, one with another job's token, one that
-    // hangs up.
-    let silent = TcpStream::connect(job.address).unwrap();
-    let mut talker = TcpStream::connect(job.address).unwrap();
-    talker.write_all(b"GET / HTTP/1.1\r\nHost: somewhere.example\r\n\r\n").unwrap();
-    let other = TcpStream::connect(job.address).unwrap();
-    let mut guess = other.try_clone().unwrap();
-    let guess = std::thread::spawn(move || shake_hands(&mut guess, Token::random().unwrap()).unwrap_err());
-    drop(TcpStream::connect(job.address).unwrap());
-    let results = job.run(0..3, move |mut world| {
-        world.barrier().unwrap();
-        // The silent one is dropped after a while, in the middle of the job.
-        if world.rank() == 0 {
-            for mut stranger in [&silent, &talker, &other] {
-                stranger.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-                let ended = stranger.read(&mut [0; 8]);
-                assert!(
-                    matches!(&ended, Ok(0)) || ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
-                );
-            }
-        }
-        world.leave().unwrap();
-    });
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
-    assert!(matches!(guess.join().unwrap(), Failure::Closed));
-    let lines = job.lines.lock().unwrap().join("\n");
-    for why in ["it speaks another protocol", "it closed before it said who it is", "it does not have the token"] {
-        assert!(lines.contains(why), "{lines}");
-    }
-    assert!(lines.starts_with("busbw: dropped a connection from 127.0.0.1:"), "{lines}");
-    assert!(lines.contains("busbw: dropped 1 more connections: 1 from 127.0.0.1\n"), "{lines}");
-    assert!(lines.ends_with("busbw: dropped 4 connections in all that were not let in"), "{lines}");
-}
-
-/// As a rank does, before it says which it is.
-fn shake_hands(stream: &mut TcpStream, token: Token) -> Result<Token, Failure> {
-    let protocol = Protocol { magic: *b"busbwjob", version: 3, payload: 0 };
-    Connector::new(protocol, Vec::new(), move |_| Ok(token)).unwrap().run(stream, Duration::from_secs(30))
 }
 
 /// Waits in a barrier that never comes about, and gives the reason.
@@ -265,7 +221,7 @@ fn a_silent_rank_is_named_after_the_timeout() {
         let job = Arc::clone(&job);
         std::thread::spawn(move || {
             let mut stream = TcpStream::connect(job.address).unwrap();
-            shake_hands(&mut stream, job.token).unwrap();
+            crate::strangers::shake_hands(&mut stream, job.token).unwrap();
             // As postcard writes it: Hello, rank 2, size 3, host "h1", pid 123, flags, host id, an IPv4 address.
             let flags = "-b 8 -e 1G";
             let hello =

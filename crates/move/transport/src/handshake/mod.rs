@@ -64,8 +64,8 @@ pub enum Failure {
     /// The other end holds another token, or none.
     #[error("it does not have the token")]
     Token,
-    /// Nothing came for too long.
-    #[error("it said nothing")]
+    /// It took too long.
+    #[error("it did not say in time who it is")]
     Silent,
     /// It had to make way for others that have not said who they are.
     #[error("too many others wait to be let in")]
