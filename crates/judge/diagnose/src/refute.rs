@@ -105,18 +105,11 @@ impl Refuters {
             ranks,
         };
         let survived = run.ends.iter().filter(|end| {
-            let told = end.logged || is_quoted(end) && refuters.succeeded_in(end.source.place);
-            refuters.ranks.lives(end)
-                || told && !fails_after(end.source.place)
-                || refuters.is_followed(end.source.place)
+            let place = end.source.place;
+            refuters.ranks.lives(end) || end.logged && !fails_after(place) || refuters.is_followed(place)
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
         refuters
-    }
-
-    /// Whether a good end stands in the input of a place.
-    fn succeeded_in(&self, place: Place) -> bool {
-        self.succeeded.iter().any(|end| end.input == place.input)
     }
 
     /// Whether something stands behind an end that only a process that goes on prints.
@@ -210,11 +203,6 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
     places.sort_unstable();
     places.into_iter().map(|place| (place.input, place)).collect()
-}
-
-/// Whether the line of an exception stands alone, of no rank: what nobody catches has a traceback, and this one was printed by who caught it.
-fn is_quoted(end: &RankEnd) -> bool {
-    matches!(end.how, Ended::Exception { traceback: false, .. }) && end.ranks.is_empty()
 }
 
 /// Which processes are ranks, as far as the input tells.

@@ -1,11 +1,12 @@
 //! The variables `BUSBW_…`: the only list of them, and the nearest to one that busbw does not read.
 
 /// What busbw reads or sets; docs/variables.md says what each does.
-pub const KNOWN: [&str; 10] = [
+pub const KNOWN: [&str; 11] = [
     "BUSBW_HOST",
     "BUSBW_LISTENER",
     "BUSBW_LOCAL_RANK",
     "BUSBW_LOCAL_SIZE",
+    "BUSBW_MARK",
     "BUSBW_NET_CHECKSUM",
     "BUSBW_NET_TIMEOUT",
     "BUSBW_RANK",
