@@ -79,9 +79,9 @@ fn run(connection: &Connection) {
     let mut ours = ours.into_iter().map(Into::into);
     let control = ours.next().expect("the control socket");
     let mut receiver = receiver(control, ours.collect(), INLINE_UP_TO, connection.checksum).expect("a receiver");
-    let (mut posted, mut honest) = (Vec::new(), true);
+    let (mut posted, mut honest, mut cut) = (Vec::new(), true, [false; 1 + DATA_SOCKETS]);
     for step in &connection.steps {
-        let sent = match step {
+        let (socket, bytes, whole) = match step {
             Step::Post(rooms) => {
                 post(&mut receiver, rooms, &mut posted);
                 continue;
@@ -96,22 +96,25 @@ fn run(connection: &Connection) {
                 let _ = theirs[usize::from(*socket) % theirs.len()].shutdown(std::net::Shutdown::Both);
                 continue;
             }
-            Step::Inline { message, tag, len, sent } => (0, inline(connection.checksum, *message, *tag, *len, *sent)),
+            Step::Inline { message, tag, len, sent } => {
+                (0, inline(connection.checksum, *message, *tag, *len, *sent), sent >= len)
+            }
             Step::Chunk { socket, message, tag, offset, total, len, sent } => {
                 let numbers = [(*message).into(), (*offset).into(), (*total).into()];
                 let chunk = chunk(connection.checksum, numbers, (*len).into(), (*tag).into(), (*sent).into());
-                (1 + usize::from(*socket) % DATA_SOCKETS, chunk)
+                (1 + usize::from(*socket) % DATA_SOCKETS, chunk, sent >= len)
             }
             Step::Huge { message, offset, total, len, tag } => {
-                (1, chunk(connection.checksum, [*message, *offset, *total], *len, *tag, 100))
+                (1, chunk(connection.checksum, [*message, *offset, *total], *len, *tag, 100), *len <= 100)
             }
             Step::Bytes { socket, bytes } => {
                 honest = false;
-                (usize::from(*socket) % theirs.len(), bytes.clone())
+                (usize::from(*socket) % theirs.len(), bytes.clone(), true)
             }
         };
-        // What was not sent whole has a rest that is of no header.
-        honest &= theirs[sent.0].write(&sent.1).is_ok_and(|count| count == sent.1.len());
+        // What follows a message that was cut is taken for its rest, and what was not sent whole has a rest that is of no header.
+        honest &= !cut[socket] && (&theirs[socket]).write(&bytes).is_ok_and(|count| count == bytes.len());
+        cut[socket] |= !whole;
     }
     let _ = test(&mut receiver, &mut posted, honest);
 }

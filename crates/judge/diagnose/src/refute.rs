@@ -181,8 +181,7 @@ impl Refuters {
         }
         let heads = place.line.saturating_sub(LINES_OF_MESSAGE)..=place.line;
         let mut heads = heads.map(|line| Place { line, ..place });
-        if matches!(line.speaker, Speaker::Python | Speaker::Program) && heads.any(|head| self.survived.contains(&head))
-        {
+        if line.speaker == Speaker::Python && heads.any(|head| self.survived.contains(&head)) {
             return true;
         }
         let ended = || self.ended_well_after(place);
