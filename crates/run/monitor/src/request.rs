@@ -39,9 +39,10 @@ pub enum Request {
 pub fn judge(bytes: &[u8], hosts: &Hosts) -> Option<Request> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes) {
+    // No more is looked at, so that the answer is the same however the bytes come in.
+    match request.parse(&bytes[..bytes.len().min(LONGEST)]) {
         Ok(httparse::Status::Complete(_)) => Some(asked(&request, hosts)),
-        Ok(httparse::Status::Partial) if bytes.len() <= LONGEST => None,
+        Ok(httparse::Status::Partial) if bytes.len() < LONGEST => None,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
             Some(refused("431 Request Header Fields Too Large"))
         }
@@ -146,6 +147,11 @@ mod tests {
                 assert_eq!(judge(&request.as_bytes()[..end], &hosts), None, "{end} bytes of {request:?}");
             }
             assert_eq!(judge(request.as_bytes(), &hosts), Some(Request::Metrics { head_only: false }));
+        }
+        let long = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(LONGEST));
+        for bytes in [&long.as_bytes()[..LONGEST], long.as_bytes()] {
+            let answer = judge(bytes, &hosts);
+            assert!(matches!(answer, Some(Request::Refused("431 Request Header Fields Too Large", _))), "{answer:?}");
         }
     }
 }
