@@ -149,9 +149,10 @@ impl Write for Recorded<'_> {
     }
 }
 
-fn connector(token: Token) -> Connector {
+/// One that wants to come to `place`.
+fn connector(token: Token, place: SocketAddr) -> Connector {
     let protocol = Protocol { magic: *b"busbwjob", version: 3, payload: 0 };
-    Connector::new(protocol, Vec::new(), move |_| Ok(token)).expect("random bytes")
+    Connector::new(protocol, Vec::new(), move |_| Ok(token)).expect("random bytes").to(place)
 }
 
 /// All that is said until rank 0 closes the connection: a challenge, of 28 bytes and the offer, and nothing that needs a token.
@@ -185,7 +186,7 @@ fn attack(target: &Target) {
     let before = target.resident_kib();
     let waiting: Vec<TcpStream> = (0..200).map(|_| target.connect()).collect();
     for token in target.guesses() {
-        let let_in = connector(token).run(&mut target.connect(), PATIENCE);
+        let let_in = connector(token, target.address).run(&mut target.connect(), PATIENCE);
         assert!(let_in.is_err(), "let in with a token of public words");
         for version in [2, 3] {
             for flags in ["", "all_reduce -b 4K -e 64K -f 4 -T 60"] {
@@ -213,13 +214,21 @@ fn pour(mut stream: &TcpStream) -> usize {
 fn replay(target: &Target, token: Token) {
     let stream = target.connect();
     let mut recorded = Recorded { stream: &stream, said: Vec::new() };
-    let let_in = connector(token).poll(&mut recorded).expect("the token is right");
+    let let_in = connector(token, target.address).poll(&mut recorded).expect("the token is right");
     assert!(let_in.is_some());
     let said = recorded.said;
     drop(stream);
     let mut again = target.connect();
     again.write_all(&[said, hello("")].concat()).expect("rank 0 reads");
     closed_after_a_challenge(again, "a replay");
+}
+
+/// A rank that was led to a stranger's address, and is passed on to rank 0 by him.
+fn relay(target: &Target, token: Token) {
+    for place in ["10.77.0.3:4711", "10.77.0.1:4711", "10.77.0.3:20000"] {
+        let led_astray = connector(token, place.parse().expect("an address"));
+        assert!(led_astray.run(&mut target.connect(), PATIENCE).is_err(), "let in by way of {place}");
+    }
 }
 
 /// One table of both ranks, with right results, and nothing of the stranger but some lines that count him.
@@ -310,13 +319,15 @@ fn a_stranger_at_a_job_with_a_file() {
 }
 
 #[test]
-fn a_stranger_who_has_recorded_a_rank_with_busbw_token() {
+fn a_stranger_who_records_or_passes_on_what_a_rank_with_busbw_token_says() {
     unless_skipped(|| {
         let hosts = NetLab::up(3, &[])?;
         let folder = Folder::new();
         let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[("BUSBW_TOKEN", TOKEN)]);
         let target = Target::find(&folder, &mut zero, &TORCHRUN);
-        hosts.within(ELSEWHERE, || replay(&target, TOKEN.parse().expect("a token")));
+        let token: Token = TOKEN.parse().expect("a token");
+        hosts.within(ELSEWHERE, || replay(&target, token));
+        hosts.within(ELSEWHERE, || relay(&target, token));
         attacked(&hosts, &folder, &mut zero, &TORCHRUN);
         assert_unharmed(&zero.ended(LIMIT), ["h1", "h2"]);
         assert!(one.ended(LIMIT).status.success());
@@ -333,7 +344,9 @@ fn a_stranger_at_a_job_without_a_secret() {
         let [mut zero, mut one] = by_hand(&hosts, &folder, 2, &[]);
         let target = Target::find(&folder, &mut zero, &TORCHRUN);
         let [old, today, _] = target.guesses();
-        let tried = |token| hosts.within(ELSEWHERE, || connector(token).run(&mut target.connect(), PATIENCE).is_ok());
+        let tried = |token| {
+            hosts.within(ELSEWHERE, || connector(token, target.address).run(&mut target.connect(), PATIENCE).is_ok())
+        };
         assert_eq!([tried(old), tried(today)], [false, true]);
         folder.go();
         let (zero, one) = (zero.ended(LIMIT), one.ended(LIMIT));

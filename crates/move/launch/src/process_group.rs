@@ -43,6 +43,10 @@ impl ProcessGroup {
         let world = Group::world(Arc::clone(&link), rank, size);
         let mut group = ProcessGroup { link, control: Some(control), world, ranks: Vec::new(), token };
         group.ranks = group.link.wait(|arrived| arrived.table.take())?;
+        if group.ranks.len() != size {
+            let what = format!("a table of {} ranks in a job of {size}", group.ranks.len());
+            return Err(Error::Protocol { peer: "rank 0".into(), what });
+        }
         Ok(group)
     }
 

@@ -4,7 +4,7 @@ mod address;
 
 use crate::Lookup;
 use crate::derive::Words;
-use crate::job_rank::JobRank;
+use crate::job_rank::{Discovery, JobRank};
 use crate::secret::Way;
 use crate::server::{Log, Plan, Server};
 use crate::wire::{self, Hello, RankInfo, ToServer};
@@ -194,6 +194,7 @@ impl Rendezvous {
             size: self.size(),
             flags: clean_line(&self.settings.flags).into(),
             timeout: self.settings.timeout,
+            has_places: self.has_places(),
             log,
             stop: Arc::clone(&stop),
         };
@@ -230,7 +231,8 @@ impl Rendezvous {
             {
                 return Err(Error::Join(format!(
                     "what listens at {address} does not know this job's token, or is another version of busbw ({why}): another \
-                     job holds that port, or BUSBW_TOKEN differs between the ranks, or busbw is not the same on every host"
+                     job holds that port, or BUSBW_TOKEN differs between the ranks, or busbw is not the same on every host, or addresses \
+                     are translated between them (then set BUSBW_RENDEZVOUS and BUSBW_TOKEN)"
                 )));
             }
             if let Some((_, why)) = no_token.take_if(|(since, _)| since.elapsed() > REFUSED_LONG_ENOUGH) {
@@ -257,6 +259,12 @@ impl Rendezvous {
         ))
     }
 
+    /// Whether ranks prove to which address they came: where a stranger could have told it, or could listen there in rank 0's
+    /// place. BUSBW_RENDEZVOUS is the user's word, and may name an address that is translated on the way.
+    fn has_places(&self) -> bool {
+        !matches!(self.job_rank.discovery, Discovery::Fixed { .. })
+    }
+
     fn try_connect(
         &self,
         address: SocketAddr,
@@ -274,7 +282,9 @@ impl Rendezvous {
             TokenFrom::Here(token) => Ok(token),
             TokenFrom::Offer(read) => read(offer),
         });
-        let token = connector.map_err(Failure::Offer)?.run(&mut stream, patience)?;
+        let connector = connector.map_err(Failure::Offer)?;
+        let connector = if self.has_places() { connector.to(address) } else { connector };
+        let token = connector.run(&mut stream, patience)?;
         Ok((stream, token))
     }
 }

@@ -26,6 +26,7 @@ pub fn converse(
 ) -> crate::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| crate::Error::system("listen", e))?;
     let plan = Plan {
+        has_places: false,
         token: Token::from_bytes([7; 16]),
         offer: Vec::new(),
         size,

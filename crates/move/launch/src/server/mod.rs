@@ -11,6 +11,7 @@ use crate::wire::{self, Hello, RankInfo, ToRank, ToServer};
 use busbw_model::text::clean_line;
 use busbw_transport::Token;
 use busbw_transport::handshake::{Arrival, Limits, Listener};
+use busbw_transport::tcp::sockets_left;
 use connection::{Connection, Ended};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::TcpListener;
@@ -25,6 +26,8 @@ use steps::Steps;
 const SILENT_STRANGER: Duration = Duration::from_secs(2);
 /// Connections that have proven nothing yet, beside one of each rank. A rank that has to make way for them comes again.
 const STRANGERS: usize = 64;
+/// How long nobody is let in once descriptors have run out.
+const REST: Duration = Duration::from_millis(200);
 /// A rank's own report waits this long for a better cause: the death of the rank that it met first.
 const GRACE: Duration = Duration::from_millis(250);
 /// How long the server stays to tell ranks that are late, or slow to read, how it ended.
@@ -41,6 +44,8 @@ pub(crate) struct Plan {
     pub size: usize,
     pub flags: String,
     pub timeout: Duration,
+    /// See [`crate::Rendezvous`]'s function of this name.
+    pub has_places: bool,
     pub log: Log,
     /// Set when rank 0's process has no more use for the server.
     pub stop: Arc<AtomicBool>,
@@ -63,6 +68,8 @@ struct End {
 pub(crate) struct Server {
     plan: Plan,
     listener: Listener,
+    /// When nobody more could be let in for want of descriptors.
+    full: Option<Instant>,
     connections: Vec<Connection>,
     joined: Vec<Option<Joined>>,
     /// Ranks that have arrived, be they admitted or refused.
@@ -80,10 +87,12 @@ impl Server {
     /// A server for `listener`.
     pub fn new(mut plan: Plan, listener: TcpListener) -> crate::Result<Self> {
         let now = Instant::now();
-        let most = plan.size + STRANGERS;
+        // The ranks need the other descriptors for their own connections.
+        let most = (plan.size + STRANGERS).min(sockets_left() / 4).max(1);
         let limits = Limits { most, patience: SILENT_STRANGER, undisturbed: Duration::ZERO };
         let known = (plan.token, std::mem::take(&mut plan.offer));
         let listener = Listener::new(listener, wire::PROTOCOL, known, limits)?;
+        let listener = if plan.has_places { listener.with_places() } else { listener };
         Ok(Server {
             connections: Vec::new(),
             joined: (0..plan.size).map(|_| None).collect(),
@@ -96,6 +105,7 @@ impl Server {
             end: None,
             plan,
             listener,
+            full: None,
         })
     }
 
@@ -111,7 +121,10 @@ impl Server {
     }
 
     fn poll_once(&mut self) -> nix::Result<()> {
-        let mut waited: Vec<PollFd> = self.listener.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // Who waits to be let in would wake this thread again at once.
+        let closed = usize::from(self.full.is_some_and(|since| since.elapsed() < REST));
+        let mut waited: Vec<PollFd> =
+            self.listener.fds().skip(closed).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let strangers = waited.len();
         waited.extend(self.connections.iter().map(|c| {
             let out = if c.has_output() { PollFlags::POLLOUT } else { PollFlags::empty() };
@@ -141,7 +154,17 @@ impl Server {
     }
 
     fn accept(&mut self, now: Instant) {
-        while let Ok(Some(arrival)) = self.listener.accept() {
+        loop {
+            let arrival = match self.listener.accept() {
+                Ok(Some(arrival)) => arrival,
+                Ok(None) => break,
+                Err(error) => {
+                    if self.full.replace(now).is_none() {
+                        self.tell([format!("can let nobody in ({error}): raise the limit of open files (ulimit -n)")]);
+                    }
+                    break;
+                }
+            };
             match arrival {
                 Arrival::Admitted(new) => match Connection::new(new.stream, new.from, now, self.plan.timeout) {
                     Ok(connection) => self.connections.push(connection),

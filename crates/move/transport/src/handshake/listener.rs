@@ -26,6 +26,8 @@ pub struct Listener {
     token: Token,
     offer: Vec<u8>,
     limits: Limits,
+    /// Whether connectors prove which address they wanted to come to.
+    places: bool,
     unproven: Vec<Unproven>,
     arrived: VecDeque<Arrival>,
     strangers: Strangers,
@@ -75,7 +77,13 @@ impl Listener {
     ) -> Result<Self> {
         listener.set_nonblocking(true).map_err(|e| Error::system("listen", e))?;
         let (unproven, arrived, strangers) = Default::default();
-        Ok(Listener { listener, protocol, token, offer, limits, unproven, arrived, strangers })
+        Ok(Listener { listener, protocol, token, offer, limits, places: false, unproven, arrived, strangers })
+    }
+
+    /// The same, and lets in only who wanted to come to the address that he has come to: where connectors have it from a
+    /// place that strangers can write to. It keeps out connections whose addresses are translated on the way.
+    pub fn with_places(self) -> Self {
+        Listener { places: true, ..self }
     }
 
     /// The next connection that has proven that it holds the token; `None` when there is none now. Never waits.
@@ -133,6 +141,10 @@ impl Listener {
         let acceptor = Acceptor::new(self.protocol, self.token, &self.offer);
         let ready = acceptor.map_err(Failure::Offer).and_then(|acceptor| {
             stream.set_nonblocking(true).map_err(Failure::System)?;
+            let acceptor = match self.places {
+                true => acceptor.at(stream.local_addr().map_err(Failure::System)?),
+                false => acceptor,
+            };
             Ok(Unproven { stream, from, since: Instant::now(), acceptor })
         });
         match ready {

@@ -8,8 +8,10 @@
 //! | answer | acceptor | proof (32) |
 //!
 //! Numbers have their lowest byte first. A proof is [`Token::prove`] of the role (`connector` or `acceptor`), the opening, the
-//! challenge and the payload. Both random numbers are in it, so that what was recorded is of no use later; and the role, so
-//! that a proof sent back proves nothing. The acceptor answers only to a right proof: who does not hold the token gets nothing
+//! challenge, the payload and the place. Both random numbers are in it, so that what was recorded is of no use later; and the role, so
+//! that a proof sent back proves nothing. The place, where the protocol has one, is the address and port that the connector has
+//! connected to, as each end sees it: who passes the messages of two ends on to each other, and so wants to be let in for one of
+//! them, has another. The acceptor answers only to a right proof: who does not hold the token gets nothing
 //! to compare guesses with. A connector gives its proof to whoever listens, for which a token must be random.
 //!
 //! The offer is what the acceptor was made with, as a rule nothing: a connector that does not know the token may find it there
@@ -28,7 +30,7 @@ pub use strangers::Strangers;
 
 use crate::{Error, Result, Token};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Bytes of magic, version and random number, with which either end begins.
@@ -107,6 +109,7 @@ pub struct Connector {
     protocol: Protocol,
     payload: Vec<u8>,
     opening: [u8; OPENING],
+    place: Vec<u8>,
     token: Option<FromOffer>,
     talk: Talk,
     awaited: Awaited,
@@ -139,7 +142,13 @@ impl Connector {
         }
         let opening = opening(protocol)?;
         let talk = Talk { magic: Some(protocol.magic), ..Talk::new(opening.to_vec(), CHALLENGE) };
-        Ok(Connector { protocol, payload, opening, token: Some(Box::new(token)), talk, awaited: Awaited::Challenge })
+        let (place, token, awaited) = (Vec::new(), Some(Box::new(token) as FromOffer), Awaited::Challenge);
+        Ok(Connector { protocol, payload, opening, place, token, talk, awaited })
+    }
+
+    /// The same, and proves that it wanted to come to this address.
+    pub fn to(self, address: SocketAddr) -> Self {
+        Connector { place: place(address), ..self }
     }
 
     /// Sends and reads what `stream` takes and has, and not a byte of what follows the handshake. Gives the token once the other
@@ -160,7 +169,7 @@ impl Connector {
                 }
                 Awaited::Offer => self.awaited = self.prove()?,
                 Awaited::Answer { token, challenge } => {
-                    let told = [b"acceptor", &self.opening[..], &challenge, &self.payload];
+                    let told = [b"acceptor", &self.opening[..], &challenge, &self.payload, &self.place];
                     return if token.is_proven(&told, &self.talk.read) { Ok(Some(token)) } else { Err(Failure::Token) };
                 }
                 Awaited::Nothing(version) => return Err(Failure::Version(version)),
@@ -193,7 +202,7 @@ impl Connector {
         let token = token(offer).map_err(Failure::Offer)?;
         let differ = version != self.protocol.version;
         let payload = if differ { &[][..] } else { &self.payload };
-        let proof = token.prove(&[b"connector", &self.opening, &self.talk.read, payload]);
+        let proof = token.prove(&[b"connector", &self.opening, &self.talk.read, payload, &self.place]);
         let said = [&proof[..], payload].concat();
         let challenge = self.talk.turn(said, if differ { 0 } else { Token::PROOF });
         Ok(if differ { Awaited::Nothing(version) } else { Awaited::Answer { token, challenge } })
@@ -206,6 +215,7 @@ pub struct Acceptor {
     token: Token,
     challenge: Vec<u8>,
     opening: Vec<u8>,
+    place: Vec<u8>,
     talk: Talk,
     admitted: Option<Vec<u8>>,
 }
@@ -225,7 +235,12 @@ impl Acceptor {
         let length = (offer.len() as u16).to_le_bytes();
         let challenge = [&opening(protocol)?[..], &length, offer].concat();
         let talk = Talk { magic: Some(protocol.magic), ..Talk::new(Vec::new(), OPENING) };
-        Ok(Acceptor { protocol, token, challenge, opening: Vec::new(), talk, admitted: None })
+        Ok(Acceptor { protocol, token, challenge, opening: Vec::new(), place: Vec::new(), talk, admitted: None })
+    }
+
+    /// The same, and lets in only who wanted to come to this address.
+    pub fn at(self, address: SocketAddr) -> Self {
+        Acceptor { place: place(address), ..self }
     }
 
     /// Whether nothing has come yet that could be a busbw's.
@@ -264,7 +279,7 @@ impl Acceptor {
 
     fn judge(&mut self) -> Step<()> {
         let (proof, payload) = self.talk.read.split_at(Token::PROOF);
-        let told = |role| [role, &self.opening[..], &self.challenge, payload];
+        let told = |role| [role, &self.opening[..], &self.challenge, payload, &self.place];
         if !self.token.is_proven(&told(b"connector"), proof) {
             return Err(Failure::Token);
         }
@@ -277,6 +292,15 @@ impl Acceptor {
         self.admitted = Some(payload);
         Ok(())
     }
+}
+
+/// An address and port, alike for both ends: an IPv4 address may come as one of IPv6.
+fn place(address: SocketAddr) -> Vec<u8> {
+    let ip = match address.ip().to_canonical() {
+        IpAddr::V4(four) => four.to_ipv6_mapped(),
+        IpAddr::V6(six) => six,
+    };
+    [&ip.octets()[..], &address.port().to_le_bytes()].concat()
 }
 
 /// What an end says first.

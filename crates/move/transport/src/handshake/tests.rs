@@ -85,6 +85,29 @@ fn who_holds_the_token_is_let_in_and_never_shows_it() {
 }
 
 #[test]
+fn nobody_in_between_is_let_in_for_one_who_holds_the_token() {
+    let address = |text: &str| text.parse().unwrap();
+    for (wanted, come_to, alike) in [
+        ("10.0.0.1:20000", "10.0.0.1:20000", true),
+        ("10.0.0.1:20000", "[::ffff:10.0.0.1]:20000", true),
+        ("10.0.0.1:20000", "10.0.0.2:20000", false),
+        ("10.0.0.1:20000", "10.0.0.1:20001", false),
+        ("[fd00::1]:20000", "[fd00::2]:20000", false),
+    ] {
+        let connector = connector(PROTOCOL, secret()).to(address(wanted));
+        let (token, payload, _) = shake(connector, acceptor(PROTOCOL, secret()).at(address(come_to)), 4096);
+        assert_eq!(
+            (matches!(token, Ok(Some(_))), matches!(payload, Ok(Some(_)))),
+            (alike, alike),
+            "{wanted} {come_to}"
+        );
+    }
+    let (_, payload, _) =
+        shake(connector(PROTOCOL, secret()), acceptor(PROTOCOL, secret()).at(address("10.0.0.1:1")), 9);
+    assert!(matches!(payload, Err(Failure::Token)), "who does not say where he wanted to go");
+}
+
+#[test]
 fn a_connector_may_have_the_token_from_the_offer() {
     let mut sealed = SECRET.to_vec();
     sealed.resize(LONGEST_OFFER, 0);

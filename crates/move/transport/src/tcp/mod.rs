@@ -146,7 +146,7 @@ impl Net {
 }
 
 /// How many sockets this process may still open, keeping half of its descriptors for the rest.
-fn sockets_left() -> usize {
+pub fn sockets_left() -> usize {
     let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
         .map_or(1024, |(soft, _)| usize::try_from(soft).unwrap_or(usize::MAX));
     // New descriptors get the lowest free number, so that it tells how many are open without counting thousands.
