@@ -14,13 +14,18 @@ pub fn name(look: Lookup) -> String {
     given.or_else(own).unwrap_or_else(|| "localhost".into())
 }
 
+/// What tells this host's kernel from all others, and from itself before it was started again.
+pub(crate) fn boot() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()
+}
+
 /// A number that is equal for ranks that share a host, its memory and its network: kernel, host name, network namespace and
 /// /dev/shm. `NCCL_HOSTID`, as with NCCL, takes the place of all that.
 pub fn id(look: Lookup) -> u64 {
     if let Some(given) = look("NCCL_HOSTID").filter(|given| !given.is_empty()) {
         return derive::number(&given);
     }
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = boot().unwrap_or_default();
     let own = nix::unistd::gethostname().unwrap_or_default();
     let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
     let shared_memory = std::fs::metadata("/dev/shm").map_or(0, |directory| directory.dev());

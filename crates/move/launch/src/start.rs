@@ -55,13 +55,23 @@ impl<T> Started<T> {
     }
 }
 
-/// Has SIGINT, SIGTERM and SIGHUP cancel the run, so that it ends in order; a second one ends the process. Called before any
+/// Those of the signals that this process was not told to ignore, by proc(5). Whoever started it with a signal ignored
+/// (`nohup`; a shell, for what it starts in the background) wants it to go on; and the kernel keeps an ignored signal for those
+/// who block it, so that a signalfd would read it.
+pub fn heeded<const N: usize>(signals: [Signal; N]) -> SigSet {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let is_ignored = |signal: &Signal| mask.unwrap_or(0) >> (*signal as i32 - 1) & 1 == 1;
+    signals.into_iter().filter(|signal| !is_ignored(signal)).collect()
+}
+
+/// Has SIGINT, SIGTERM and SIGHUP, unless they are ignored, cancel the run, so that it ends in order; a second one ends the process. Called before any
 /// thread is started, for all of them must leave the signals to one.
 ///
 /// # Errors
 /// The system's.
 pub fn cancel_on_signal(cancel: &Arc<Cancellation>) -> Result<()> {
-    let awaited: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+    let awaited = heeded([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     awaited.thread_block().map_err(|error| Error::system("wait for signals", error.into()))?;
     let cancel = Arc::clone(cancel);
     std::thread::spawn(move || {

@@ -1,5 +1,6 @@
 //! The signals that a parent of ranks waits for, blocked for as long as it does.
 
+use crate::start::heeded;
 use crate::{Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,7 +17,8 @@ pub(crate) struct Asked {
     pub at_a_terminal: bool,
 }
 
-/// Blocks Ctrl-C, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread, and those it starts, until dropped.
+/// Blocks Ctrl-C, SIGTERM, SIGHUP and SIGQUIT, as far as they are not ignored, and SIGCHLD in this thread, and those it starts,
+/// until dropped.
 pub(crate) struct Signals {
     before: SigSet,
     descriptor: SignalFd,
@@ -25,10 +27,8 @@ pub(crate) struct Signals {
 impl Signals {
     pub fn block() -> Result<Self> {
         let wrap = |error: Errno| Error::system("wait for signals", error.into());
-        let mut awaited = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGCHLD] {
-            awaited.add(signal);
-        }
+        let mut awaited = heeded([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT]);
+        awaited.add(Signal::SIGCHLD);
         let before = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(wrap)?;
         match SignalFd::with_flags(&awaited, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC) {
             Ok(descriptor) => Ok(Signals { before, descriptor }),

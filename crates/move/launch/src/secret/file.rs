@@ -1,5 +1,6 @@
 //! A token in a file of mode 0600 in the user's home directory.
 
+use crate::derive::{self, Words};
 use crate::error::SET_TOKEN;
 use crate::{Error, Lookup, Result};
 use busbw_transport::Token;
@@ -8,6 +9,7 @@ use nix::unistd::{AccessFlags, access, geteuid};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// File systems that hosts share, by what statfs says of them: AFS, kAFS, CephFS, CIFS, NFS, OCFS2, SMB2 (Linux' magic.h), BeeGFS, GFS2,
 /// GPFS, Lustre, OrangeFS, PanFS (coreutils' stat.c). Not FUSE, which serves local ones too.
@@ -27,6 +29,11 @@ const SHARED: [u32; 13] = [
     0xaad7_aaea,
 ];
 
+/// What a file's name begins with until it is whole.
+const TEMPORARY: &str = ".busbw-";
+/// A file as old as this is of no job that still waits for ranks: that takes minutes.
+const LEFT_BEHIND: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The folder of such files, if all ranks of the job see it: each rank finds the same.
 pub(super) fn folder(look: Lookup, one_host: bool) -> Option<PathBuf> {
     let home = look("HOME").filter(|home| home.starts_with('/')).map(PathBuf::from);
@@ -36,6 +43,38 @@ pub(super) fn folder(look: Lookup, one_host: bool) -> Option<PathBuf> {
     let seen = one_host || is_shared(&folder);
     let ours = is_private(&std::fs::metadata(&folder).ok()?, 0o022);
     (seen && ours && access(&folder, AccessFlags::W_OK | AccessFlags::X_OK).is_ok()).then_some(folder)
+}
+
+/// What the job's file is called. Jobs of two hosts may have the same public words (a number of `sbatch`'s on each of two
+/// clusters, `torchrun --standalone`) and one home: where all ranks are on one host, that host is in the name. It is the kernel that
+/// counts, not [`host::id`](crate::host::id), which ranks of one host may have been told to differ in.
+pub(super) fn name(words: &Words, one_host: bool) -> String {
+    match crate::host::boot().filter(|_| one_host) {
+        Some(boot) => format!("{}-{:016x}", words.name(), derive::number(&boot)),
+        None => words.name(),
+    }
+}
+
+/// Whether a file in the folder may be one of ours: [`name`], or its first name, which tempfile makes.
+fn is_ours(name: &str) -> bool {
+    name.starts_with(TEMPORARY)
+        || name.len() >= 2 * Token::SIZE && name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// Takes away what killed jobs have left. Ages are by the clock of the file system, which may be another host's.
+fn sweep(folder: &Path, now: SystemTime) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        // Of a link itself, not of what it names.
+        let Ok(metadata) = entry.metadata() else { continue };
+        let age = metadata.modified().ok().and_then(|then| now.duration_since(then).ok());
+        let old = age.is_some_and(|age| age > LEFT_BEHIND);
+        if old && metadata.is_file() && is_private(&metadata, 0o077) && entry.file_name().to_str().is_some_and(is_ours)
+        {
+            // Another job may have taken it away in this moment.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
 }
 
 fn is_shared(folder: &Path) -> bool {
@@ -60,9 +99,12 @@ impl Kept {
         let write = || {
             let folder = path.parent().unwrap_or(Path::new("/"));
             // Of mode 0600, and new.
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
+            let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(folder)?;
             writeln!(file, "{token}")?;
-            file.persist(path).map(drop).map_err(|error| error.error)
+            let file = file.persist(path).map_err(|error| error.error)?;
+            // Whoever's files they are, this job's own is written.
+            let _ = file.metadata().and_then(|metadata| sweep(folder, metadata.modified()?));
+            Ok(())
         };
         write().map_err(|error: std::io::Error| {
             Error::Join(format!("rank 0 cannot write this job's token to {} ({error}): {SET_TOKEN}", path.display()))
@@ -128,6 +170,37 @@ mod tests {
         drop(newer);
         assert!(!path.exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn jobs_of_one_host_have_its_name_in_the_file_s() {
+        let words = Words::of(&|name| (name == "SLURM_JOB_ID").then(|| "7".to_owned()), derive::SLURM);
+        let host = format!("{:016x}", derive::number(&crate::host::boot().unwrap()));
+        assert_eq!(name(&words, true), format!("{}-{host}", words.name()));
+        assert_eq!(name(&words, false), words.name());
+        assert!([true, false].into_iter().all(|one_host| is_ours(&name(&words, one_host))));
+    }
+
+    #[test]
+    fn what_killed_jobs_left_goes_after_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let digits = "0123456789abcdef0123456789abcdef";
+        let hours = |hours: u64| SystemTime::now() - Duration::from_secs(hours * 60 * 60);
+        for (name, mode, age, stays) in [
+            (digits.to_owned(), 0o600, 25, false),
+            (format!("{digits}-0123456789abcdef"), 0o600, 25, false),
+            (".busbw-abcdef".into(), 0o600, 25, false),
+            (digits.replace('0', "1"), 0o600, 23, true),
+            (digits.replace('0', "2"), 0o644, 25, true),
+            ("notes".into(), 0o600, 25, true),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "left behind").unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            std::fs::File::options().write(true).open(&path).unwrap().set_modified(hours(age)).unwrap();
+            drop(Kept::write(&folder.path().join("job"), Token::random().unwrap()).unwrap());
+            assert_eq!(path.exists(), stays, "{}", path.display());
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Way {
             return Way::Munge;
         }
         match file::folder(look, job_rank.one_host()) {
-            Some(folder) => Way::File(folder.join(words.name())),
+            Some(folder) => Way::File(folder.join(file::name(words, job_rank.one_host()))),
             None => Way::Derived(words.token()),
         }
     }
