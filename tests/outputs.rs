@@ -53,6 +53,42 @@ fn an_input_is_never_written_to() {
     assert!(fs::read(folder.path().join("run.log")).expect("it is there") == log);
 }
 
+/// What somebody called a file, or has had pasted as an argument, does not steer the terminal that it is shown on.
+#[test]
+fn names_do_not_steer_the_terminal() {
+    const NAME: &str = "h\x1b[31m\x1b]0;title\x07";
+    let (folder, log) = with_a_log();
+    for exists in [false, true] {
+        if exists {
+            fs::write(folder.path().join(NAME), &log[..64]).expect("written");
+        }
+        for line in [
+            "explain NAME",
+            "explain NAME -o NAME",
+            "check NAME",
+            "compare NAME run.log",
+            "predict NAME",
+            "simulate NAME --gpus NAME",
+            "monitor --replay NAME --json",
+            "monitor --record NAME/NAME -i 50ms -n 1",
+            "bench NAME",
+            "bench all_reduce --NAME",
+            "bench all_reduce -b NAME",
+            "bench all_reduce --hosts NAME,NAME",
+            "link --hosts NAME",
+            "tune --var NAME --minimize NAME -- true",
+            "tune --var A=1 --minimize x(.) -- ./NAME",
+            "rules validate NAME",
+            "NAME",
+        ] {
+            let words: Vec<String> = line.split(' ').map(|word| word.replace("NAME", NAME)).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = command::busbw(folder.path(), &words, None);
+            assert!(!output.stderr.iter().any(|byte| [0x1b, 0x07].contains(byte)), "{line}: {:?}", stderr(&output));
+        }
+    }
+}
+
 /// What is in a folder, but for the inputs.
 fn written(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());

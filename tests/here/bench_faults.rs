@@ -293,6 +293,23 @@ fn a_signal_while_ranks_start_starts_no_more() {
     }
 }
 
+/// Under `nohup`, and in a script's background, a job goes on: the signal after it is the first that ends it.
+#[test]
+fn a_signal_that_is_ignored_ends_nothing() {
+    let _turn = turn();
+    for name in ["HUP", "INT"] {
+        let job = process::ignoring(name, &busbw(&[&["--np", "2"], &ENDLESS]));
+        let (mut running, ranks) = busy(job, 2);
+        let pids = ranks.iter().map(|rank| rank.pid);
+        pids.chain([running.id()]).for_each(|pid| signal(pid, name));
+        signal(running.id(), "TERM");
+        let ended = running.ended(ENDS);
+        assert_eq!(ended.status.code(), Some(143), "{name}: {ended:?}");
+        assert!(!ended.stderr.contains(name), "{name}: {ended:?}");
+        assert_nothing_left(&running);
+    }
+}
+
 /// mpirun gets what busbw gets, and does not stay when busbw is killed.
 #[test]
 fn the_launcher_of_hosts_is_ended() {

@@ -3,7 +3,7 @@
 use super::tune::Stage;
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_openmpi;
-use crate::support::process::signal;
+use crate::support::process::{ignoring, signal};
 use crate::support::skip::unless_skipped;
 use crate::support::terminal::OnTerminal;
 use std::fs;
@@ -73,6 +73,27 @@ fn a_sweep_survives_signals_and_its_terminal() {
     assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
     // Six trials, and four that were cut off.
     assert_eq!(stage.runs(), 10);
+}
+
+/// `nohup busbw …`: the terminal's end, and its signal, end neither a sweep nor a test of links.
+#[test]
+fn what_ignores_the_signal_outlives_its_terminal() {
+    let stage = Stage::new();
+    let gate = stage.path("gate");
+    let script = format!("while [ ! -e {gate} ]; do sleep 0.05; done; echo t ${{A:-9}}");
+    let mut sweep = stage.busbw(&["--var", "A=1,2", "--exhaustive", "--rounds", "1", "--minimize", "t ([0-9.]+)"]);
+    sweep.args(["--", "bash", "-c", &script]);
+    let mut sweep = OnTerminal::of_a_session(&ignoring("HUP", &sweep));
+    sweep.see("setting");
+    let mut link =
+        OnTerminal::of_a_session(&ignoring("HUP", &busbw("link --np 2 --tcp --seconds 2 --flows 1 --size 1M")));
+    link.see("of 1 pairs");
+    for command in [&mut sweep, &mut link] {
+        signal(command.child.id(), "HUP");
+        command.close();
+    }
+    fs::write(&gate, "").expect("the gate opens");
+    assert_eq!((sweep.ended().code(), link.ended().code()), (Some(0), Some(0)));
 }
 
 /// Ctrl-C reaches mpirun by the terminal, and once.

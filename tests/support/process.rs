@@ -25,6 +25,15 @@ pub struct Running {
     shared_memory: Vec<String>,
 }
 
+/// The command, started as `nohup` (HUP) or a shell without job control (INT, for what runs in the background) starts it.
+pub fn ignoring(name: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' \"$0\"; exec \"$@\"", name]).arg(command.get_program()).args(command.get_args());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.current_dir(command.get_current_dir().unwrap_or(std::path::Path::new(".")));
+    shell
+}
+
 /// What a command did.
 #[derive(Debug)]
 pub struct Ended {

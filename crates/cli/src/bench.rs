@@ -35,6 +35,6 @@ pub fn run_as_program() -> Option<Result<ExitCode, String>> {
     let name: &'static str = Box::leak(called.rsplit('/').next()?.to_owned().into_boxed_str());
     Some(match Flags::parse(name, std::env::args_os()) {
         Ok(flags) => run(collective, &flags),
-        Err(error) => error.exit(),
+        Err(error) => output::refuse(&error),
     })
 }

@@ -68,11 +68,11 @@ fn run() -> Result<ExitCode, String> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard).map_err(|error| error.to_string())?;
     let matches = match verbs::matches() {
         Ok(matches) => matches,
-        Err(error) if error.use_stderr() => error.exit(),
+        Err(error) if error.use_stderr() => output::refuse(&error),
         Err(help) => return output::write(None, |_| help.print()).map(|()| ExitCode::SUCCESS),
     };
     output::refuse_loss(&matches)?;
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| output::refuse(&error));
     match &cli.command {
         Command::Explain(flags) => explain::run(flags),
         Command::Check(flags) => check::run(flags),

@@ -1,8 +1,11 @@
 //! Where answers go: standard output, or a file, which replaces another only when it is whole; and what is said beside them.
 
 use busbw_launch::Started;
+use busbw_model::text::clean;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
@@ -127,9 +130,21 @@ pub fn why(error: busbw_launch::Error) -> String {
     }
 }
 
-/// A line for people on standard error. Nobody need read it, and what it tells of goes on.
+/// A line for people on standard error. Nobody need read it, and what it tells of goes on. Names of files and hosts, which others
+/// may have chosen, do not steer the terminal.
 pub fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "busbw: {text}");
+    let _ = writeln!(io::stderr(), "busbw: {}", clean(&text.to_string()));
+}
+
+/// Ends the process with what is wrong with its command line: in clap's colours, unless an argument, which it shows, would steer the
+/// terminal.
+pub fn refuse(error: &clap::Error) -> ! {
+    let steers = |word: OsString| matches!(clean(&word.to_string_lossy()), Cow::Owned(_));
+    if !std::env::args_os().any(steers) {
+        error.exit();
+    }
+    let _ = write!(io::stderr(), "{}", clean(&error.render().to_string()));
+    std::process::exit(error.exit_code());
 }
 
 fn flushed(out: impl Write, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {

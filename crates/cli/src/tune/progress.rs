@@ -1,12 +1,13 @@
 //! What a sweep says as it goes, on standard error, and how it is stopped.
 
 use crate::output::say;
+use busbw_launch::start::heeded;
 use busbw_report::text::measured_value;
 use busbw_tune::script::SilentMpirun;
 use busbw_tune::space::Setting;
 use busbw_tune::store::{Key, Outcome};
 use busbw_tune::sweep::Watcher;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use nix::sys::signal::Signal;
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +18,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// From now on Ctrl-C ends the trial under way and keeps what is done; a second one ends busbw at once.
+    /// From now on Ctrl-C, unless it is ignored, ends the trial under way and keeps what is done; a second one ends busbw at once.
     pub fn new() -> Result<Self, String> {
         let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in heeded([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).iter().map(|signal| signal as i32) {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .map_err(|e| format!("signals cannot be watched: {e}"))?;

@@ -226,5 +226,5 @@ fn show(moment: &Moment, view: View, first: bool, out: &mut dyn Write) -> io::Re
 
 /// A line on standard error, which nobody need read.
 fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "busbw: {line}");
+    let _ = writeln!(io::stderr(), "busbw: {}", busbw_model::text::clean(line));
 }

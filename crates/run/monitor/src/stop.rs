@@ -1,6 +1,7 @@
 //! Waiting that a signal ends.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use busbw_launch::start::heeded;
+use nix::sys::signal::Signal;
 use signal_hook::low_level::pipe;
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
@@ -10,23 +11,22 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Stop {
     signals: UnixStream,
+    /// Where all signals are ignored, nobody else holds this end open.
+    _written: UnixStream,
     wanted: bool,
 }
 
 impl Stop {
-    /// Listens for signals from now on, instead of being ended by them. SIGHUP stays ignored where nohup has it ignored.
+    /// Listens for signals from now on, instead of being ended by them. Those that are ignored stay ignored.
     ///
     /// # Errors
     /// The system has no descriptors left.
     pub fn on_signals() -> io::Result<Self> {
         let (signals, written) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
-            pipe::register(signal, written.try_clone()?)?;
+        for signal in &heeded([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]) {
+            pipe::register(signal as i32, written.try_clone()?)?;
         }
-        if !ignores(SIGHUP) {
-            pipe::register(SIGHUP, written)?;
-        }
-        Ok(Stop { signals, wanted: false })
+        Ok(Stop { signals, _written: written, wanted: false })
     }
 
     /// Waits, at most until a signal comes. Whether one has come.
@@ -52,11 +52,4 @@ impl Stop {
             ),
         }
     }
-}
-
-/// Whether this process was told to ignore a signal, by proc(5).
-fn ignores(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
