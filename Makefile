@@ -2,7 +2,8 @@
 
 CARGO ?= cargo
 # Where a test stands says when it runs: in a module `here` with make test, in `labs` with make test-all, else with make check.
-TEST = $(CARGO) test --profile tests --locked --no-fail-fast --tests --
+# What tests start would take over signals that are ignored here, as under nohup or in the background of a script.
+TEST = env --default-signal=HUP,INT $(CARGO) test --profile tests --locked --no-fail-fast --tests --
 # What was skipped, and why.
 export BUSBW_SKIPPED := $(CURDIR)/target/skipped
 SKIPPED = [ ! -s $(BUSBW_SKIPPED) ] || { echo && sort -u $(BUSBW_SKIPPED); }
