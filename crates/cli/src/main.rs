@@ -53,12 +53,16 @@ fn main() -> ExitCode {
 
 /// Names variables that look like ours and are not, once for a job: rank 0 does it, or who starts the ranks of this host.
 fn tell_unknown_variables() {
+    let unknown = busbw_transport::variables::unknown_here();
+    if unknown.is_empty() {
+        return;
+    }
     let look = |name: &str| std::env::var(name).ok();
     let is_told_before = look("BUSBW_LISTENER").is_some() || JobRank::detect(&look).is_ok_and(|job| job.rank > 0);
     let tells_later =
         std::env::args_os().any(|word| word == "--hosts" || word.as_encoded_bytes().starts_with(b"--hosts="));
     if !is_told_before && !tells_later {
-        busbw_transport::variables::unknown_here().iter().for_each(output::say);
+        unknown.iter().for_each(output::say);
     }
 }
 

@@ -92,12 +92,6 @@ impl Server {
     /// As [`Server::poll_once`], without waiting.
     fn turn(&mut self, now: Instant) {
         self.connections.iter_mut().for_each(Connection::pull);
-        for at in 0..self.connections.len() {
-            self.hear(at, now);
-        }
-        self.beat(now);
-        self.connections.iter_mut().for_each(Connection::push);
-        self.remove_ended(now);
-        self.judge(now);
+        self.answer(now);
     }
 }

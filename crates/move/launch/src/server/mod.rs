@@ -143,6 +143,12 @@ impl Server {
         }
         // New connections are appended, so the positions in `ready` stay valid until then.
         self.accept(now);
+        self.answer(now);
+        Ok(())
+    }
+
+    /// Hears what the connections have brought, and says what there is to say.
+    fn answer(&mut self, now: Instant) {
         for at in 0..self.connections.len() {
             self.hear(at, now);
         }
@@ -150,7 +156,6 @@ impl Server {
         self.connections.iter_mut().for_each(Connection::push);
         self.remove_ended(now);
         self.judge(now);
-        Ok(())
     }
 
     fn accept(&mut self, now: Instant) {
