@@ -25,7 +25,7 @@ pub struct Running {
     shared_memory: Vec<String>,
 }
 
-/// The command, started as `nohup` (HUP) or a shell without job control (INT, for what runs in the background) starts it.
+/// The command, started with a signal ignored: as `nohup` (HUP) starts it, or a script's shell what runs in the background (INT).
 pub fn ignoring(name: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' \"$0\"; exec \"$@\"", name]).arg(command.get_program()).args(command.get_args());

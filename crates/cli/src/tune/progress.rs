@@ -18,7 +18,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// From now on Ctrl-C, unless it is ignored, ends the trial under way and keeps what is done; a second one ends busbw at once.
+    /// From now on Ctrl-C ends the trial under way and keeps what is done; a second one ends busbw at once.
     pub fn new() -> Result<Self, String> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in heeded([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]).iter().map(|signal| signal as i32) {

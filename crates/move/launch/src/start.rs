@@ -55,18 +55,18 @@ impl<T> Started<T> {
     }
 }
 
-/// Those of the signals that this process was not told to ignore, by proc(5). Whoever started it with a signal ignored
-/// (`nohup`; a shell, for what it starts in the background) wants it to go on; and the kernel keeps an ignored signal for those
-/// who block it, so that a signalfd would read it.
+/// The signals, without SIGHUP where this process was started with it ignored, by proc(5): `nohup` wants it to go on, and the
+/// kernel keeps an ignored signal for those who block it, so that a signalfd would read it. All others are heeded even so: a
+/// script's shell has SIGINT ignored in what it starts in the background, and ends that by `kill -INT`, as it ends tcpdump.
 pub fn heeded<const N: usize>(signals: [Signal; N]) -> SigSet {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    let is_ignored = |signal: &Signal| mask.unwrap_or(0) >> (*signal as i32 - 1) & 1 == 1;
-    signals.into_iter().filter(|signal| !is_ignored(signal)).collect()
+    let hangup_is_ignored = mask.unwrap_or(0) >> (Signal::SIGHUP as i32 - 1) & 1 == 1;
+    signals.into_iter().filter(|signal| *signal != Signal::SIGHUP || !hangup_is_ignored).collect()
 }
 
-/// Has SIGINT, SIGTERM and SIGHUP, unless they are ignored, cancel the run, so that it ends in order; a second one ends the process. Called before any
-/// thread is started, for all of them must leave the signals to one.
+/// Has SIGINT, SIGTERM and SIGHUP, as far as they are heeded, cancel the run, so that it ends in order; a second one ends the
+/// process. Called before any thread is started, for all of them must leave the signals to one.
 ///
 /// # Errors
 /// The system's.

@@ -17,7 +17,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Listens for signals from now on, instead of being ended by them. Those that are ignored stay ignored.
+    /// Listens for signals from now on, instead of being ended by them. SIGHUP stays ignored where it is.
     ///
     /// # Errors
     /// The system has no descriptors left.

@@ -17,8 +17,8 @@ pub(crate) struct Asked {
     pub at_a_terminal: bool,
 }
 
-/// Blocks Ctrl-C, SIGTERM, SIGHUP and SIGQUIT, as far as they are not ignored, and SIGCHLD in this thread, and those it starts,
-/// until dropped.
+/// Blocks Ctrl-C, SIGTERM, SIGHUP and SIGQUIT, as far as they are heeded, and SIGCHLD in this thread, and those it starts, until
+/// dropped.
 pub(crate) struct Signals {
     before: SigSet,
     descriptor: SignalFd,
