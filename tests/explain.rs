@@ -1,9 +1,10 @@
 //! `busbw explain` from end to end on recorded runs: exit status, text and JSON.
 
-use crate::support::command::busbw;
+use crate::support::command::{BUSBW, busbw};
 use crate::support::skip::root_folder;
+use crate::support::terminal::OnTerminal;
 use serde_json::Value;
-use std::process::Output;
+use std::process::{Command, Output};
 
 /// Runs busbw in the folder of recorded runs, so that paths in its output are the same everywhere.
 fn explain(arguments: &[&str]) -> Output {
@@ -39,6 +40,50 @@ fn text_of_every_recorded_run() {
     ] {
         insta::assert_snapshot!(format!("text_{name}"), text(inputs));
     }
+}
+
+/// What is left of a terminal of 24 rows below the command line, and above the next prompt.
+const SCREEN: usize = 22;
+
+#[test]
+fn a_screen_has_verdict_cause_remedy_and_gain() {
+    for (name, input) in [
+        ("cross_switch", "runs/h20-2x8-roce-cross-switch/run.log"),
+        ("ib", "runs/h20-2x8-ib/run.log"),
+        ("tcp", "runs/h20-2x8-tcp/run.log"),
+        ("killed", "logs-nccl/F01-kill-rank2-in-init.log"),
+        ("cut_file", "logs-nccl/F11-topofile-cut.log"),
+        ("versions", "logs-nccl/F21-versions-230-227.log"),
+        ("healthy_1", "logs/052-p5-2203-16rank-mpirun-tuner.log"),
+        ("healthy_2", "logs-2/n64-wayne-allreduce.log"),
+    ] {
+        let mut command = Command::new(BUSBW);
+        command.current_dir(root_folder().join("tests/data")).args(["explain", "--color", "never", input]);
+        let shown = OnTerminal::sized(command, 24, 80).whole();
+        assert!(shown.lines().count() <= SCREEN, "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() <= 80 || line.starts_with("          ")), "{shown}");
+        insta::assert_snapshot!(format!("screen_{name}"), shown);
+    }
+}
+
+#[test]
+fn the_whole_answer_on_a_terminal_ends_with_its_verdict() {
+    let mut command = Command::new(BUSBW);
+    command.current_dir(root_folder().join("tests/data/runs")).args(["explain", "--color", "never", "-v", IB]);
+    let shown = OnTerminal::sized(command, 24, 100).whole();
+    let verdict: Vec<&str> = shown.lines().take(2).collect();
+    assert!(verdict[0].starts_with("HEALTHY") && shown.ends_with(&format!("\n\n{}\n", verdict.join("\n"))), "{shown}");
+}
+
+#[test]
+fn standard_input_is_read_where_no_file_is_given() {
+    let log = std::fs::read(root_folder().join("tests/data/runs").join(IB)).expect("a log");
+    let output = busbw(&root_folder(), &["explain"], Some(&log));
+    assert!(output.stdout.starts_with(b"HEALTHY"), "{output:?}");
+    let mut command = Command::new(BUSBW);
+    command.arg("explain");
+    let shown = OnTerminal::sized(command, 24, 80).whole();
+    assert!(shown.contains("no file to read"), "{shown}");
 }
 
 #[test]

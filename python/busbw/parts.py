@@ -47,6 +47,8 @@ class Judged:
     how: str
     """Against what, with the figures."""
     outcome: Literal["passed", "failed", "undecided"]
+    speed: Mapping[str, float] | None = None
+    """`measured_busbw_gbs` and `expected_busbw_gbs` (GB/s), where a speed was held against one that is expected."""
     question: str | None = None
     """What would decide it, where it is undecided."""
 

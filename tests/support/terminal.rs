@@ -20,8 +20,13 @@ pub struct OnTerminal {
 
 impl OnTerminal {
     /// On a terminal that nobody else knows: no signal comes when it is closed.
-    pub fn alone(mut command: Command) -> Self {
-        let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+    pub fn alone(command: Command) -> Self {
+        Self::sized(command, 40, 120)
+    }
+
+    /// On one of so many rows and columns.
+    pub fn sized(mut command: Command, rows: u16, columns: u16) -> Self {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let terminal = openpty(&size, None).expect("a terminal can be made");
         // The child must not hold the end that the test closes.
         fcntl(&terminal.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag can be set");
@@ -48,6 +53,17 @@ impl OnTerminal {
             let read = reader.read(&mut bytes).unwrap_or_else(|error| panic!("{error}, not {text}: {}", self.shown));
             self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
         }
+    }
+
+    /// All that it shows until its end.
+    pub fn whole(mut self) -> String {
+        let mut reader = File::from(self.terminal.take().expect("it is open"));
+        let mut bytes = [0; 4096];
+        // A terminal that nobody holds any more is an error to read.
+        while let Ok(read @ 1..) = reader.read(&mut bytes) {
+            self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+        std::mem::take(&mut self.shown).replace("\r\n", "\n")
     }
 
     pub fn press(&self, keys: &str) {

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
-    /// Files or folders to read; - is standard input
-    #[arg(required_unless_present = "code", value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    /// Files or folders to read; - is standard input, which is read without any
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
 
     /// Print what a finding's code means, how to confirm it and how to fix it, instead of a diagnosis
@@ -48,9 +48,6 @@ pub struct Explain {
     /// Number and model of each host's GPUs, if the inputs do not say: 8xH100, A100
     #[arg(long, value_name = "GPUS", conflicts_with = "cluster")]
     pub gpus: Option<GpusOfHost>,
-
-    #[command(flatten)]
-    pub look: Look,
 
     /// Threads that read the files [default: number of cores]
     #[arg(long, value_name = "N")]
@@ -118,6 +115,9 @@ pub struct Output {
     /// Write the answer to a file
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub look: Look,
 }
 
 impl Output {
@@ -153,6 +153,9 @@ pub struct TableOutput {
     /// Write the answer to a file
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub look: Look,
 }
 
 impl TableOutput {
@@ -175,6 +178,10 @@ pub struct Look {
     /// Width of the text in columns [default: the terminal's, else 100]
     #[arg(long, value_name = "COLUMNS")]
     pub width: Option<usize>,
+
+    /// Print the whole answer on a terminal too, which else gets a screen of it
+    #[arg(short, long)]
+    pub verbose: bool,
 }
 
 /// Compare runs size by size: which is faster, by how much, and why
@@ -364,6 +371,9 @@ pub struct Doctor {
     /// File for the JSON report
     #[arg(short, long, value_name = "FILE", default_value = "busbw-report.json", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
+
+    #[command(flatten)]
+    pub look: Look,
 }
 
 /// A size as the benchmark takes it; its sizes begin with 8 bytes.

@@ -1,6 +1,6 @@
 //! `busbw compare`: runs side by side.
 
-use crate::cli::{Color, Compare, Format};
+use crate::cli::{Compare, Format};
 use crate::{explain, output};
 use busbw_report::{html, json, text};
 use busbw_tune::compare::{Subject, Wanted, compare};
@@ -15,7 +15,7 @@ pub fn run(flags: &Compare) -> Result<ExitCode, String> {
         Format::Json => json::write_compare(&comparison, out),
         Format::Html => out.write_all(html::compare(&comparison).as_bytes()),
         Format::Text => {
-            let style = explain::style(Color::Auto, None, flags.output.file().is_none());
+            let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::compare(&comparison, &style).as_bytes())
         }
     })?;

@@ -1,6 +1,6 @@
 //! `busbw doctor`: checks this machine, measures it, then explains what it measured with all that the check found.
 
-use crate::cli::{Color, Doctor, Format};
+use crate::cli::{Doctor, Format};
 use crate::{check, explain, output};
 use busbw_ingest::read_bytes;
 use busbw_launch::command::this_program;
@@ -15,7 +15,7 @@ const FACTS: &str = "busbw check";
 
 /// Runs the subcommand: the check, the benchmark's table as it grows, then the answer; the same as JSON in a file.
 pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
-    let style = explain::style(Color::Auto, None, true);
+    let style = explain::looked(&flags.look, None);
     let (facts, healthy) = check::this_node((!flags.json).then_some(&style))?;
     let test = Test::of_this_machine(flags)?;
     output::say(&test.what);
@@ -24,9 +24,13 @@ pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
         return Err(format!("{} printed nothing; run it by hand: {}", test.name(), test.line()));
     }
     let name = test.line();
-    let run = read_bytes(&[(&name, printed.as_bytes()), (FACTS, &facts)]).map_err(|e| e.to_string())?;
+    let mut run = read_bytes(&[(&name, printed.as_bytes()), (FACTS, &facts)]).map_err(|e| e.to_string())?;
     let diagnosis = busbw_diagnose::diagnose(&run);
     save(&flags.output, &run, &diagnosis)?;
+    if !flags.json {
+        // The benchmark has printed its table while it ran.
+        run.tables.clear();
+    }
     let format = if flags.json { Format::Json } else { Format::Text };
     explain::answer(format, &style, &run, &diagnosis)?;
     output::say(format_args!("the report is also in {}", flags.output.display()));

@@ -9,9 +9,12 @@ use busbw_model::{Diagnosis, Run};
 use busbw_predict::Cluster;
 use busbw_report::{html, json, text};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// How to see what a screen has no room for.
+const MORE: &str = "-v for all evidence, tables and rings; --format html -o FILE for a page";
 
 /// Runs the subcommand; the exit status tells whether there are findings to act on.
 pub fn run(flags: &Explain) -> Result<ExitCode, String> {
@@ -21,7 +24,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     }
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
     let book = rules::book(flags.rules.as_deref())?;
-    let sources = flags.files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
+    let sources = files(flags)?.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
     let sources = sources.map_err(|e| e.to_string())?.concat();
     let total = sources.iter().filter_map(Source::size).sum();
     memory::reads(total);
@@ -35,7 +38,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(ReadError::unknown(&run).to_string());
     }
-    let (format, style) = (flags.output.format(), looked(&flags.look, flags.output.file()));
+    let (format, style) = (flags.output.format(), looked(&flags.output.look, flags.output.file()));
     output::write(flags.output.file(), |out| {
         print(format, &style, &run, &diagnosis, cluster, out)?;
         if flags.advice && format == Format::Text {
@@ -45,6 +48,15 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     })?;
     std::mem::forget(run); // the process ends here; taking a large model apart would only take time
     Ok(ExitCode::from(diagnosis.verdict.exit_status()))
+}
+
+/// What to read: without files, standard input, unless somebody sits there.
+fn files(flags: &Explain) -> Result<Vec<PathBuf>, String> {
+    if flags.files.is_empty() && io::stdin().is_terminal() {
+        return Err("no file to read; give the job's output, or pipe it in: `busbw explain run.log`".into());
+    }
+    let piped = flags.files.is_empty().then(|| PathBuf::from("-"));
+    Ok(flags.files.iter().cloned().chain(piped).collect())
 }
 
 /// Prints the answer on standard output.
@@ -63,6 +75,7 @@ fn print(
     match format {
         Format::Json => json::write_explain(run, diagnosis, out),
         Format::Html => out.write_all(html::explain(run, diagnosis, &context(run, diagnosis, cluster)).as_bytes()),
+        Format::Text if style.brief => out.write_all(text::brief(run, diagnosis, style, MORE).as_bytes()),
         Format::Text => out.write_all(text::explain(run, diagnosis, style).as_bytes()),
     }
 }
@@ -74,23 +87,19 @@ fn context(run: &Run, diagnosis: &Diagnosis, cluster: Option<Cluster>) -> html::
     html::Context { lines, cluster }
 }
 
-/// How text looks by these flags, in a file or on standard output.
-pub fn looked(look: &Look, file: Option<&Path>) -> text::Style {
-    style(look.color, look.width, file.is_none())
-}
-
 /// How text looks: as asked for, or as the terminal allows when it goes to standard output.
-pub fn style(color: Color, width: Option<usize>, to_stdout: bool) -> text::Style {
-    let terminal = to_stdout && io::stdout().is_terminal() && !behind_mpirun();
+pub fn looked(look: &Look, file: Option<&Path>) -> text::Style {
+    let terminal = file.is_none() && io::stdout().is_terminal() && !behind_mpirun();
     let allowed = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
-    let color = match color {
+    let color = match look.color {
         Color::Auto => terminal && allowed,
         Color::Always => true,
         Color::Never => false,
     };
-    let columns = terminal.then(terminal_size::terminal_size).flatten().map(|(width, _)| usize::from(width.0));
-    text::Style { color, width: width.or(columns).unwrap_or(100) }
+    let screen = terminal.then(terminal_size::terminal_size).flatten();
+    let (columns, rows) = screen.map(|(width, height)| (usize::from(width.0), usize::from(height.0))).unzip();
+    text::Style { color, width: look.width.or(columns).unwrap_or(100), rows, brief: terminal && !look.verbose }
 }
 
 /// Open MPI gives its ranks a terminal of their own, wherever its own output goes.

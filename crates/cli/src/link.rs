@@ -1,6 +1,6 @@
 //! `busbw link`: bandwidth and latency between hosts, every pair, and which of them is slow.
 
-use crate::cli::{Color, Format, Output};
+use crate::cli::{Format, Output};
 use crate::progress::Bar;
 use crate::values::{message_size, seconds};
 use crate::{explain, output};
@@ -147,7 +147,7 @@ fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
         Format::Json => json::write_link(run, &diagnosis, out),
         Format::Html => out.write_all(html::link(run, &diagnosis).as_bytes()),
         Format::Text => {
-            let style = explain::style(Color::Auto, None, flags.output.file().is_none());
+            let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::link(run, &diagnosis, &style).as_bytes())
         }
     })?;

@@ -1,6 +1,6 @@
 //! `busbw plugin check`: tests NCCL's net plugins by NCCL's rules, and measures them side by side.
 
-use crate::cli::{Color, TableOutput};
+use crate::cli::TableOutput;
 use crate::progress::Bar;
 use crate::values::{message_size, seconds};
 use crate::{explain, output};
@@ -181,7 +181,7 @@ fn answer(flags: &Check, run: &PluginRun) -> Result<ExitCode, String> {
         if flags.output.is_json() {
             return json::write_net_plugins(run, out);
         }
-        let style = explain::style(Color::Auto, None, flags.output.file().is_none());
+        let style = explain::looked(&flags.output.look, flags.output.file());
         out.write_all(text::net_plugins(run, &style).as_bytes())
     })?;
     let fine = run.plugins.iter().all(|plugin| plugin.keeps_the_rules() && plugin.figures.is_ok());

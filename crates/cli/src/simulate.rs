@@ -1,6 +1,6 @@
 //! `busbw simulate`: what the fabric gives, and what changes would gain.
 
-use crate::cli::{Color, Format, Simulate};
+use crate::cli::{Format, Simulate};
 use crate::progress::Bar;
 use crate::{described, explain, output};
 use busbw_model::Communicator;
@@ -17,7 +17,7 @@ pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
         Format::Json => json::write_simulate(&comparison, out),
         Format::Html => out.write_all(html::simulate(&comparison).as_bytes()),
         Format::Text => {
-            let style = explain::style(Color::Auto, None, flags.output.file().is_none());
+            let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::simulate(&comparison, &style).as_bytes())
         }
     })?;

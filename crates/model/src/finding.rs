@@ -218,7 +218,7 @@ impl Verdict {
 }
 
 /// Something that was judged, how, and how it came out. What is not listed was not judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Judged {
     /// What kind of thing it is: the verdict asks for it.
@@ -228,11 +228,32 @@ pub struct Judged {
     pub what: String,
     /// Against what, with the figures: `99% of the 486 GB/s expected`.
     pub how: String,
+    /// The figures, where a speed was held against one that is expected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Reached>,
     /// The result: passed, failed or undecided.
     pub outcome: Judgement,
     /// What would decide it, as a sentence that ends in a question or a command; for what is undecided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
+}
+
+/// A measured speed beside the expected one.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Reached {
+    /// busbw that was measured with large messages, GB/s.
+    #[serde(rename = "measured_busbw_gbs")]
+    pub measured: GBps,
+    /// busbw that was expected there, GB/s.
+    #[serde(rename = "expected_busbw_gbs")]
+    pub expected: GBps,
+}
+
+impl Reached {
+    /// The measured speed as a share of the expected one.
+    pub fn share(&self) -> f64 {
+        self.measured.0 / self.expected.0
+    }
 }
 
 /// What can be judged.

@@ -60,7 +60,7 @@ pub use diagnostics::{DiagLine, DiagTag};
 pub use end::{Ended, RankEnd};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
-    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement,
+    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement, Reached,
     SavedFinding, Severity, Subject, Verdict,
 };
 pub use host::{FactLine, LinkLayer, PcieLink};

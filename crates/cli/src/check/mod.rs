@@ -3,7 +3,7 @@
 pub mod hosts;
 mod witness;
 
-use crate::cli::{Look, TableOutput};
+use crate::cli::TableOutput;
 use crate::{explain, output};
 use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{Checked, NodeFacts};
@@ -46,9 +46,6 @@ pub struct Check {
 
     #[command(flatten)]
     output: TableOutput,
-
-    #[command(flatten)]
-    look: Look,
 
     /// Print the facts without checking them; --hosts runs this on the other hosts
     #[arg(long, hide = true)]
@@ -168,7 +165,7 @@ fn parse(text: &[u8]) -> Result<Vec<NodeFacts>, String> {
 }
 
 fn print(flags: &Check, checked: &Checked) -> Result<(), String> {
-    let style = explain::looked(&flags.look, flags.output.file());
+    let style = explain::looked(&flags.output.look, flags.output.file());
     output::write(flags.output.file(), |out| {
         if flags.output.is_json() {
             json::write_check(checked, out)

@@ -135,7 +135,7 @@ fn print(flags: &Tune, tuning: &Tuning) -> Result<(), String> {
         Format::Json => json::write_tune(tuning, out),
         Format::Html => out.write_all(html::tune(tuning).as_bytes()),
         Format::Text => {
-            let style = explain::style(crate::cli::Color::Auto, None, flags.output.file().is_none());
+            let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::tune(tuning, &style).as_bytes())
         }
     })

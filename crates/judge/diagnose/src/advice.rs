@@ -1,7 +1,7 @@
 //! What to run next when the input cannot decide: exact command lines, with the subsystems of NCCL's log that answer the
 //! question at hand.
 
-use crate::case::Case;
+use crate::case::{Case, Test};
 use crate::data::{self, Question, Questions};
 use busbw_model::{Advice, Code, EnvOrigin, Finding, Verdict};
 use std::sync::LazyLock;
@@ -31,6 +31,10 @@ fn missing_evidence(case: &Case) -> Vec<Advice> {
     let run = case.run;
     let mut found = Vec::new();
     let level = |name: &str| run.nccl.env_value(name).map(|e| e.value.to_ascii_uppercase()).unwrap_or_default();
+    let on_cores = !case.tests.is_empty() && case.tests.iter().all(Test::on_cores);
+    if on_cores {
+        return found;
+    }
     if run.nccl.lines == 0 {
         found.push(advice(
             "What does NCCL itself say?",

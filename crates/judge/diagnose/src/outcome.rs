@@ -19,6 +19,7 @@ fn first_size(case: &Case) -> Option<Judged> {
         subject: Subject::Course,
         what: format!("the first size on {}", counted(table.devices.len(), "rank")),
         how: "no result".into(),
+        speed: None,
         outcome: Judgement::Undecided,
         question: Some(
             "The first size never ended: the table has its header and no row. Does the first collective hang, or does the log only \
@@ -90,7 +91,7 @@ fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
 }
 
 fn judged(subject: Subject, what: String, how: String, outcome: Judgement, question: Option<String>) -> Judged {
-    Judged { subject, what, how, outcome, question }
+    Judged { subject, what, how, speed: None, outcome, question }
 }
 
 /// Rows that were checked and have no wrong element.

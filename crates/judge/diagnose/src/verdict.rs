@@ -56,7 +56,14 @@ mod tests {
 
     fn judged(subject: Subject, outcome: Judgement) -> Judged {
         let question = (outcome == Judgement::Undecided).then(|| "How many NICs?".to_string());
-        Judged { subject, what: "all_reduce".into(), how: "99% of 486 GB/s expected".into(), outcome, question }
+        Judged {
+            subject,
+            what: "all_reduce".into(),
+            how: "99% of 486 GB/s expected".into(),
+            speed: None,
+            outcome,
+            question,
+        }
     }
 
     #[test]

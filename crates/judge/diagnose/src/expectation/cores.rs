@@ -3,7 +3,7 @@
 
 use crate::Given;
 use crate::case::Test;
-use busbw_model::{Collective, GBps, Judged, Judgement, Subject};
+use busbw_model::{Collective, GBps, Judged, Judgement, Reached, Subject};
 use busbw_predict::sockets_at_best;
 
 /// Shares of what is expected between which a run is sound. Runs of 2, 4 and 8 ranks on 2 idle cores lie between 86% and 120%; half of
@@ -19,13 +19,13 @@ pub(super) fn judged(test: &Test, given: &Given) -> Option<Judged> {
     }
     let plateau = test.curve.plateau;
     let expected = if test.crosses_nodes() { by_nics(test, given) } else { by_memory(test) };
-    let share = expected.map(|expected| plateau.0 / expected.0);
-    let passed = share.is_some_and(|share| SOUND.contains(&share));
-    let how = match (expected, share) {
-        (Some(expected), Some(share)) => {
-            format!("{plateau}, {:.0}% of the {expected} expected{}", 100.0 * share, load(test))
+    let speed = expected.map(|expected| Reached { measured: plateau, expected });
+    let passed = speed.is_some_and(|speed| SOUND.contains(&speed.share()));
+    let how = match speed {
+        Some(speed) => {
+            format!("{plateau}, {:.0}% of the {} expected{}", 100.0 * speed.share(), speed.expected, load(test))
         }
-        _ => format!("{plateau}"),
+        None => format!("{plateau}"),
     };
     Some(Judged {
         subject: Subject::Speed,
@@ -33,6 +33,7 @@ pub(super) fn judged(test: &Test, given: &Given) -> Option<Judged> {
         outcome: if passed { Judgement::Passed } else { Judgement::Undecided },
         question: (!passed).then(|| question(test, &how, expected.is_some())),
         how,
+        speed,
     })
 }
 

@@ -15,8 +15,8 @@ use crate::Given;
 use crate::case::{Case, Test};
 use crate::rules::sound;
 use busbw_model::{
-    Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Severity,
-    Subject,
+    Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Reached,
+    Severity, Subject,
 };
 use busbw_predict::{Cluster, PredictionRow, predict};
 use judge::{Fit, Hypothesis};
@@ -185,12 +185,13 @@ impl Prospect<'_> {
     pub fn judged(&self) -> Judged {
         let outcome = self.outcome();
         let chosen = self.chosen();
-        let (plateau, expected) = (self.test.curve.plateau, chosen.largest.busbw);
+        let speed = Reached { measured: self.test.curve.plateau, expected: chosen.largest.busbw };
         let open = outcome == Judgement::Undecided;
         Judged {
             subject: Subject::Speed,
             what: self.what(),
-            how: format!("{plateau}, {:.0}% of the {expected} expected", 100.0 * chosen.reached),
+            how: format!("{}, {:.0}% of the {} expected", speed.measured, 100.0 * speed.share(), speed.expected),
+            speed: Some(speed),
             outcome,
             question: open.then(|| question::of(self)),
         }

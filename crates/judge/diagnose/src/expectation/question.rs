@@ -167,6 +167,7 @@ fn open(how: &str, question: String) -> Judged {
         subject: Subject::Speed,
         what: "the table".into(),
         how: how.to_string(),
+        speed: None,
         outcome: Judgement::Undecided,
         question: Some(question),
     }

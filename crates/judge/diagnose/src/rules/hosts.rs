@@ -143,7 +143,7 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
             _ => (Judgement::Failed, format!("{failed} of {} checks failed{minor}", passed + failed)),
         };
         let question = open.filter(|_| outcome == Judgement::Undecided);
-        Some(Judged { subject: Subject::Host, what: what.into(), how, outcome, question })
+        Some(Judged { subject: Subject::Host, what: what.into(), how, speed: None, outcome, question })
     });
     let judged: Vec<Judged> = judged.collect();
     let of_run = run_unseen(case).filter(|_| !judged.is_empty());
@@ -160,7 +160,8 @@ fn run_unseen(case: &Case) -> Option<Judged> {
     let tells = case.run.inputs.iter().flat_map(|input| &input.kinds).any(is_of_run);
     let is_seen = !case.run.tables.is_empty() || case.run.communicators.iter().any(|comm| comm.came_up());
     let (what, how) = ("the run".into(), "the input does not show how it went".into());
-    let judged = Judged { subject: Subject::Course, what, how, outcome: Judgement::Undecided, question: None };
+    let judged =
+        Judged { subject: Subject::Course, what, how, speed: None, outcome: Judgement::Undecided, question: None };
     (tells && !is_seen).then_some(judged)
 }
 

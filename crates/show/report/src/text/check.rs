@@ -21,10 +21,13 @@ const MOST_ALIKE: usize = 4;
 /// ```
 pub fn check(checked: &Checked, style: &Style) -> String {
     let mut page = Page::new(*style);
-    let rows = rows(checked);
+    let mut rows = rows(checked);
+    if style.brief {
+        rows.retain(|row| matches!(row.first.outcome, Outcome::Fail | Outcome::Warn));
+    }
     let items = rows.iter().map(|row| row.item).chain(checked.odd_ones.iter().map(|odd| odd.item.as_str()));
     let width = items.map(columns).max().unwrap_or(0).max("ITEM".len());
-    header(&mut page, checked, width);
+    header(&mut page, checked, width, rows.is_empty() && checked.odd_ones.is_empty());
     for area in rows.iter().map(|row| row.area).collect::<std::collections::BTreeSet<_>>() {
         page.heading(area.title());
         for row in rows.iter().filter(|row| row.area == area) {
@@ -38,6 +41,9 @@ pub fn check(checked: &Checked, style: &Style) -> String {
         }
     }
     summary(&mut page, checked);
+    if style.brief {
+        page.more_by("-v for what is well and what was skipped");
+    }
     page.finish()
 }
 
@@ -135,10 +141,13 @@ fn named(names: &[&str], noun: &str) -> String {
     if names.len() <= MOST_NAMED { names.join(", ") } else { counted(names.len(), noun) }
 }
 
-fn header(page: &mut Page, checked: &Checked, width: usize) {
+fn header(page: &mut Page, checked: &Checked, width: usize, without_rows: bool) {
     let hosts: Vec<&str> = checked.hosts.iter().map(String::as_str).collect();
     page.styled(paint::BOLD, &format!("busbw check of {}", named(&hosts, "host")));
     page.end_line();
+    if without_rows {
+        return;
+    }
     page.end_line();
     let room = detail_width(page, width);
     page.styled(paint::DIM, &format!("  {}  {}RESULT", left("ITEM", width), left("DETAIL", room + 2)));

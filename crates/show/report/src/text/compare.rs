@@ -15,11 +15,17 @@ pub fn compare(comparison: &RunComparison, style: &Style) -> String {
     let mut page = Page::new(*style);
     page.lead(&comparison.summary);
     runs(&mut page, comparison);
-    rows(&mut page, comparison);
+    if !style.brief {
+        rows(&mut page, comparison);
+    }
     contests(&mut page, comparison);
     differences(&mut page, comparison);
     causes(&mut page, comparison);
-    page.finish()
+    if style.brief {
+        page.end_line();
+        page.more_by("-v for every size; --format html -o page.html for curves");
+    }
+    page.finish_with(style.rows, |page| page.lead(&comparison.summary))
 }
 
 fn runs(page: &mut Page, comparison: &RunComparison) {

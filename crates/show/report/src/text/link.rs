@@ -21,13 +21,19 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis, style: &Style) -> String {
             let both = |figures: &LinkFigures| (cell(figures.gbit_s_both_ways), figures.gbit_s_both_ways);
             matrix(&mut page, run, "Gbit/s while the other direction is busy too", &both);
         }
-        latencies(&mut page, run);
-        curves(&mut page, run);
+        if !style.brief {
+            latencies(&mut page, run);
+            curves(&mut page, run);
+        }
     }
     for found in &diagnosis.findings {
         finding(&mut page, &Run::default(), diagnosis, found);
     }
-    page.finish()
+    if style.brief {
+        page.end_line();
+        page.more_by("-v for latencies and curves; --format html -o page.html for a page");
+    }
+    page.finish_with(style.rows, |page| verdict(page, diagnosis))
 }
 
 /// Senders by row, receivers by column. `figure` gives a cell's text, and the value that colours it.

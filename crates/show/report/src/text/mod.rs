@@ -1,5 +1,6 @@
 //! Terminal text for people: verdict, findings with their evidence, the cluster, the curves.
 
+mod brief;
 mod check;
 mod cluster;
 mod compare;
@@ -15,6 +16,7 @@ mod source;
 mod tables;
 mod tune;
 
+pub use brief::brief;
 pub use check::check;
 pub use compare::compare;
 pub use link::link;
@@ -38,12 +40,16 @@ pub struct Style {
     pub color: bool,
     /// Columns of the terminal; less than 60 counts as 60, more than 200 as 200.
     pub width: usize,
+    /// Rows of the terminal; `None` for a file or a pipe, which scroll nothing away.
+    pub rows: Option<usize>,
+    /// Whether the answer should fit a screen, as far as it can.
+    pub brief: bool,
 }
 
 impl Default for Style {
     /// No colour, 100 columns: what a file or a pipe gets.
     fn default() -> Self {
-        Style { color: false, width: 100 }
+        Style { color: false, width: 100, rows: None, brief: false }
     }
 }
 
@@ -80,7 +86,7 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, style: &Style) -> String {
     machine::machine(&mut page, run);
     environment(&mut page, run);
     inputs(&mut page, run);
-    page.finish()
+    page.finish_with(style.rows, |page| verdict(page, diagnosis))
 }
 
 /// What to run next, ready to print: each question, its command line, and what to do with the output.

@@ -30,11 +30,32 @@ pub(super) struct Page {
     out: String,
     color: bool,
     width: usize,
+    brief: bool,
 }
 
 impl Page {
     pub fn new(style: Style) -> Self {
-        Page { out: String::new(), color: style.color, width: style.width.clamp(60, 200) }
+        Page { out: String::new(), color: style.color, width: style.width.clamp(60, 200), brief: style.brief }
+    }
+
+    /// The page; what leads it stands at its end once more, where a screen of so many rows has scrolled it away.
+    pub fn finish_with(mut self, rows: Option<usize>, lead: impl FnOnce(&mut Page)) -> String {
+        if rows.is_some_and(|rows| self.out.lines().count() >= rows) {
+            self.end_line();
+            lead(&mut self);
+        }
+        self.out
+    }
+
+    /// Where there is more than a screen has room for.
+    pub fn more_by(&mut self, how: &str) {
+        self.styled(paint::DIM, &format!("More  {how}"));
+        self.end_line();
+    }
+
+    /// Whether it should fit a screen.
+    pub fn is_brief(&self) -> bool {
+        self.brief
     }
 
     pub fn width(&self) -> usize {
@@ -145,7 +166,7 @@ mod tests {
     #[test]
     fn colour_is_written_only_when_asked_for() {
         let shown = |color| {
-            let mut page = Page::new(Style { color, width: 80 });
+            let mut page = Page::new(Style { color, ..Style::default() });
             page.with_code("run `true\x1b[2J` now");
             page.finish()
         };

@@ -23,8 +23,10 @@ pub(super) fn evidence(page: &mut Page, run: &Run, lines: &[Evidence]) {
         page.styled(paint::GUTTER, "--> ");
         page.text(&clean_line(&words::location(run, group[0].source.place)));
         page.end_line();
-        rule(page, gutter, "");
-        page.end_line();
+        if !page.is_brief() {
+            rule(page, gutter, "");
+            page.end_line();
+        }
         let texts: Vec<Cow<'_, str>> = group.iter().map(|line| clean_line(&line.source.text)).collect();
         // Columns stay aligned as long as every line fits.
         let squeezed = texts.iter().any(|text| columns(text) > page.width() - gutter - 3);

@@ -8,6 +8,8 @@ use busbw_model::{TunedSetting, Tuning};
 
 /// Settings that are listed at most.
 const MAX_SETTINGS: usize = 60;
+/// Of these, on a screen.
+const BRIEF_SETTINGS: usize = 10;
 /// A value or a name is cut to this.
 const MAX_VALUE: usize = 24;
 /// From the worst to the best.
@@ -18,18 +20,22 @@ pub fn tune(tuning: &Tuning, style: &Style) -> String {
     let mut page = Page::new(*style);
     page.lead(&tuning.summary);
     page.heading(&words::measured(tuning));
-    settings(&mut page, tuning);
+    settings(&mut page, tuning, if style.brief { BRIEF_SETTINGS } else { MAX_SETTINGS });
     page.indented(2, &format!("Tied with the best, by {}. ±: half of the 95% interval of the mean.", tuning.method));
+    if style.brief {
+        page.more_by("-v for all settings, their map and the trials; --format html -o page.html for a page");
+        return page.finish();
+    }
     heatmap(&mut page, tuning);
     page.heading("Trials");
     page.indented(2, &words::trials(tuning));
     page.clipped(2, &tuning.command);
-    page.finish()
+    page.finish_with(style.rows, |page| page.lead(&tuning.summary))
 }
 
 /// A line per setting, its values first.
-fn settings(page: &mut Page, tuning: &Tuning) {
-    let shown = &tuning.settings[..tuning.settings.len().min(MAX_SETTINGS)];
+fn settings(page: &mut Page, tuning: &Tuning, most: usize) {
+    let shown = &tuning.settings[..tuning.settings.len().min(most)];
     let heads = tuning.variables.iter().map(|variable| clip(in_short(&variable.name), MAX_VALUE).to_string());
     let rows: Vec<Vec<String>> = shown.iter().map(|setting| row(tuning, setting)).collect();
     let heads: Vec<String> = [String::new()].into_iter().chain(heads).chain(words::COLUMNS.map(String::from)).collect();
@@ -46,7 +52,7 @@ fn settings(page: &mut Page, tuning: &Tuning) {
     for (index, cells) in rows.iter().enumerate() {
         page.clipped(2, &format!("{:>3}  {}", index + 1, line(cells)));
     }
-    page.more(tuning.settings.len(), MAX_SETTINGS);
+    page.more(tuning.settings.len(), most);
 }
 
 fn row(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {

@@ -235,10 +235,15 @@ pub(crate) fn assignments(run: &Run, origin: EnvOrigin) -> Vec<String> {
 
 /// `33.94 GB/s → 46.00 to 48.50 GB/s (basis)`.
 pub(crate) fn gain(gain: &Gain) -> String {
+    let basis = if gain.basis.is_empty() { String::new() } else { format!(" ({})", gain.basis) };
+    format!("{}{basis}", gain_figures(gain))
+}
+
+/// `33.94 GB/s → 46.00 to 48.50 GB/s`.
+pub(crate) fn gain_figures(gain: &Gain) -> String {
     let (low, high) = gain.to_busbw;
     let to = if low == high { low.to_string() } else { format!("{:.2} to {high}", low.0) };
-    let basis = if gain.basis.is_empty() { String::new() } else { format!(" ({})", gain.basis) };
-    format!("{} → {to}{basis}", gain.from_busbw)
+    format!("{} → {to}", gain.from_busbw)
 }
 
 /// `48.50 GB/s at 16 GiB, limited by the NIC: why`.
@@ -310,6 +315,16 @@ pub(crate) fn first_sentence(text: &str) -> &str {
     let paragraph = text.split("\n\n").next().unwrap_or(text);
     let end = [". ", ".\n"].iter().filter_map(|stop| paragraph.find(stop)).min();
     end.map_or(paragraph, |end| &paragraph[..=end])
+}
+
+/// The sentences of an explanation, one after the other.
+pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text.trim();
+    std::iter::from_fn(move || {
+        let sentence = first_sentence(rest);
+        rest = rest[sentence.len()..].trim_start();
+        (!sentence.is_empty()).then_some(sentence)
+    })
 }
 
 #[cfg(test)]

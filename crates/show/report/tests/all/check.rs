@@ -49,13 +49,16 @@ fn checked() -> Checked {
 
 #[test]
 fn a_check_as_text() {
-    insta::assert_snapshot!(text::check(&checked(), &Style { color: false, width: 80 }));
+    insta::assert_snapshot!(text::check(&checked(), &Style { color: false, width: 80, ..Style::default() }));
 }
 
 #[test]
 fn colour_is_written_only_when_asked_for() {
-    assert!(!text::check(&checked(), &Style { color: false, width: 100 }).contains('\u{1b}'));
-    assert!(text::check(&checked(), &Style { color: true, width: 100 }).contains("\u{1b}[1m\u{1b}[31mfail"));
+    assert!(!text::check(&checked(), &Style { color: false, width: 100, ..Style::default() }).contains('\u{1b}'));
+    assert!(
+        text::check(&checked(), &Style { color: true, width: 100, ..Style::default() })
+            .contains("\u{1b}[1m\u{1b}[31mfail")
+    );
 }
 
 #[test]

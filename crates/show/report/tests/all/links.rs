@@ -48,7 +48,7 @@ fn three() -> (LinkRun, Diagnosis) {
 fn links_as_text() {
     let (run, diagnosis) = three();
     insta::assert_snapshot!(text::link(&run, &diagnosis, &Style::default()));
-    let coloured = text::link(&run, &diagnosis, &Style { color: true, width: 100 });
+    let coloured = text::link(&run, &diagnosis, &Style { color: true, width: 100, ..Style::default() });
     assert!(coloured.contains("\u{1b}[1m\u{1b}[31m  !0.94\u{1b}[0m"), "{coloured}");
 }
 
@@ -58,7 +58,7 @@ fn a_wide_matrix_is_cut_into_blocks() {
     for number in 3..30 {
         run.ends.push(LinkEnd { host: format!("host{number:02}"), ..run.ends[0].clone() });
     }
-    let shown = text::link(&run, &diagnosis, &Style { color: false, width: 80 });
+    let shown = text::link(&run, &diagnosis, &Style { color: false, width: 80, ..Style::default() });
     assert!(shown.lines().filter(|line| line.contains("from \\ to")).count() > 3, "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 100), "{shown}");
 }

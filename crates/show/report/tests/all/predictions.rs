@@ -65,7 +65,10 @@ fn a_prediction_as_json() {
 
 #[test]
 fn a_simulation_as_text() {
-    insta::assert_snapshot!(text::simulate(&field_comparison(), &Style { color: false, width: 100 }));
+    insta::assert_snapshot!(text::simulate(
+        &field_comparison(),
+        &Style { color: false, width: 100, ..Style::default() }
+    ));
 }
 
 #[test]

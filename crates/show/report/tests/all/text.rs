@@ -8,7 +8,7 @@ use common::*;
 use proptest::prelude::*;
 
 fn plain(width: usize) -> Style {
-    Style { color: false, width }
+    Style { color: false, width, ..Style::default() }
 }
 
 /// The text with escape characters made visible.
@@ -62,7 +62,11 @@ fn a_long_warning_is_shown_to_its_end() {
 #[test]
 fn a_failed_run_in_colour() {
     let (run, diagnosis) = failed();
-    insta::assert_snapshot!(visible(&text::explain(&run, &diagnosis, &Style { color: true, width: 100 })));
+    insta::assert_snapshot!(visible(&text::explain(
+        &run,
+        &diagnosis,
+        &Style { color: true, width: 100, ..Style::default() }
+    )));
 }
 
 #[test]
@@ -88,7 +92,8 @@ fn wrong_elements_are_marked_in_the_chart() {
 
 #[test]
 fn colour_changes_nothing_but_colour() {
-    let colored = text::explain(&full_run(), &field_diagnosis(), &Style { color: true, width: 100 });
+    let colored =
+        text::explain(&full_run(), &field_diagnosis(), &Style { color: true, width: 100, ..Style::default() });
     let mut stripped = String::new();
     for (index, part) in colored.split('\x1b').enumerate() {
         stripped.push_str(if index == 0 { part } else { part.split_once('m').unwrap().1 });
