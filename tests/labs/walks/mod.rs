@@ -37,6 +37,7 @@ macro_rules! pages {
 
 pages! {
     falling_busbw: "falling-busbw",
+    hang: "hang",
     rdma_used: "rdma-used",
     rdma_stack: "rdma-stack",
     slow_network: "slow-network",
