@@ -13,7 +13,7 @@ pub fn run(flags: &Compare) -> Result<ExitCode, String> {
     let comparison = compare(&subjects, wanted).map_err(|e| e.to_string())?;
     output::write(flags.output.file(), |out| match flags.output.format() {
         Format::Json => json::write_compare(&comparison, out),
-        Format::Html => out.write_all(html::compare(&comparison).as_bytes()),
+        Format::Html => output::page(out, &html::compare(&comparison)),
         Format::Text => {
             let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::compare(&comparison, &style).as_bytes())

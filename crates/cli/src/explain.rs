@@ -74,7 +74,7 @@ fn print(
 ) -> io::Result<()> {
     match format {
         Format::Json => json::write_explain(run, diagnosis, out),
-        Format::Html => out.write_all(html::explain(run, diagnosis, &context(run, diagnosis, cluster)).as_bytes()),
+        Format::Html => output::page(out, &html::explain(run, diagnosis, &context(run, diagnosis, cluster))),
         Format::Text if style.brief => out.write_all(text::brief(run, diagnosis, style, MORE).as_bytes()),
         Format::Text => out.write_all(text::explain(run, diagnosis, style).as_bytes()),
     }

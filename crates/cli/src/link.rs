@@ -145,7 +145,7 @@ fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
     let diagnosis = judge(run);
     output::write(flags.output.file(), |out| match flags.output.format() {
         Format::Json => json::write_link(run, &diagnosis, out),
-        Format::Html => out.write_all(html::link(run, &diagnosis).as_bytes()),
+        Format::Html => output::page(out, &html::link(run, &diagnosis)),
         Format::Text => {
             let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::link(run, &diagnosis, &style).as_bytes())

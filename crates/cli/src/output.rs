@@ -109,6 +109,16 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
+/// A page, signed with what makes it evidence a week later: the version, the command line, where it ran, and when.
+pub fn page(out: &mut dyn Write, page: &str) -> io::Result<()> {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let line = std::iter::once("busbw".into()).chain(words).collect::<Vec<String>>().join(" ").replace('`', "'");
+    let host = busbw_launch::host::name(&|name| std::env::var(name).ok());
+    let now = busbw_monitor::time::utc(busbw_probe::counters::now_us());
+    let signature = format!("busbw {} · `{line}` · on {host} · {now}", env!("CARGO_PKG_VERSION"));
+    out.write_all(busbw_report::html::signed(page, &signature).as_bytes())
+}
+
 /// Ends a command that runs with several ranks: with rank 0's `answer`, a command line, or a status.
 pub fn finish<T>(
     ended: busbw_launch::Result<Started<T>>,

@@ -13,7 +13,7 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
     let prediction = busbw_predict::predict(&cluster, collective, &sizes);
     output::write(flags.output.file(), |out| match flags.output.format() {
         Format::Json => json::write_predict(&prediction, out),
-        Format::Html => out.write_all(html::predict(&cluster, &prediction).as_bytes()),
+        Format::Html => output::page(out, &html::predict(&cluster, &prediction)),
         Format::Text => out.write_all(text::predict(&cluster, &prediction).as_bytes()),
     })?;
     Ok(ExitCode::SUCCESS)

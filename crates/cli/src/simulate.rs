@@ -15,7 +15,7 @@ pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
     let comparison = compare(flags, cluster)?;
     output::write(flags.output.file(), |out| match flags.output.format() {
         Format::Json => json::write_simulate(&comparison, out),
-        Format::Html => out.write_all(html::simulate(&comparison).as_bytes()),
+        Format::Html => output::page(out, &html::simulate(&comparison)),
         Format::Text => {
             let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::simulate(&comparison, &style).as_bytes())

@@ -165,3 +165,36 @@ pub enum DifferenceKind {
     /// How the test was made: ranks, hosts, GPUs, iterations.
     Setup,
 }
+
+/// What sets the runs' names apart: without the folders that all of them share.
+pub fn short_names(runs: &[ComparedRun]) -> Vec<String> {
+    let first = runs.first().map_or("", |run| run.name.as_str());
+    let folders = first.match_indices('/').map(|(at, _)| &first[..=at]).rev();
+    let shared = folders
+        .into_iter()
+        .find(|folder| runs.iter().all(|run| run.name.strip_prefix(folder).is_some_and(|rest| !rest.is_empty())));
+    runs.iter().map(|run| run.name.strip_prefix(shared.unwrap_or("")).unwrap_or(&run.name).to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_leave_out_the_folders_that_all_share() {
+        let run = |name: &str| ComparedRun {
+            name: name.into(),
+            collective: None,
+            nranks: None,
+            repetitions: 1,
+            peak: None,
+            average: None,
+            network: None,
+            findings: Vec::new(),
+        };
+        let short = |names: &[&str]| short_names(&names.iter().map(|name| run(name)).collect::<Vec<_>>());
+        assert_eq!(short(&["runs/a/run.log", "runs/b/run.log"]), ["a/run.log", "b/run.log"]);
+        assert_eq!(short(&["a.log", "b.log"]), ["a.log", "b.log"]);
+        assert_eq!(short(&["x/a/", "x/b/"]), ["a/", "b/"]);
+    }
+}

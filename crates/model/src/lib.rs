@@ -54,7 +54,7 @@ pub use communicator::{
 };
 pub use comparison::{
     Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
-    SizeRange, SmallMessages,
+    SizeRange, SmallMessages, short_names,
 };
 pub use diagnostics::{DiagLine, DiagTag};
 pub use end::{Ended, RankEnd};

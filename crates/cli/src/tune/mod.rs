@@ -133,7 +133,7 @@ fn listing(plan: &Plan) -> String {
 fn print(flags: &Tune, tuning: &Tuning) -> Result<(), String> {
     output::write(flags.output.file(), |out| match flags.output.format() {
         Format::Json => json::write_tune(tuning, out),
-        Format::Html => out.write_all(html::tune(tuning).as_bytes()),
+        Format::Html => output::page(out, &html::tune(tuning)),
         Format::Text => {
             let style = explain::looked(&flags.output.look, flags.output.file());
             out.write_all(text::tune(tuning, &style).as_bytes())

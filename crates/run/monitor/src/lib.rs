@@ -20,7 +20,7 @@ mod source;
 mod stop;
 mod summary;
 pub mod text;
-mod time;
+pub mod time;
 mod tracker;
 
 pub use alerts::{ThresholdError, Thresholds, list_alerts};

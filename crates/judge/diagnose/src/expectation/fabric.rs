@@ -89,18 +89,17 @@ impl Trial {
             Wiring::HostToSwitch { between } => between.count,
             _ => flows,
         };
-        let mut text = String::from("\n\n");
-        if !self.described {
-            let _ = write!(
-                text,
-                "No description of the fabric was given (--cluster); with NICs of {rate:.0} Gbit/s and {links} such links between \
-                 the switches: "
-            );
-        }
+        let given = if self.described {
+            "Simulated".to_owned()
+        } else {
+            format!(
+                "No description of the fabric was given (--cluster). With NICs of {rate:.0} Gbit/s and {links} such links between \
+                 the switches, simulated"
+            )
+        };
         let spread = &self.as_wired.busbw;
-        let _ = write!(
-            text,
-            "simulated over {SEEDS} hash seeds, the same rings reach {:.0} to {:.0} GB/s (p5 to p95), {:.0} in the median; every \
+        let mut text = format!(
+            "\n\n{given} over {SEEDS} hash seeds, the same rings reach {:.0} to {:.0} GB/s (p5 to p95), {:.0} in the median; every \
              flow has a link of its own in {:.1}% of them.",
             spread.p5.0,
             spread.p95.0,

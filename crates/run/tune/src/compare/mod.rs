@@ -10,6 +10,7 @@ pub use subject::{Subject, SubjectError};
 use crate::statistics::{INTERVAL, TEST};
 use busbw_model::{
     BenchTable, Bytes, Carrier, Collective, ComparedCell, ComparedRow, ComparedRun, Contest, Faster, RunComparison,
+    short_names,
 };
 use measured::Measured;
 use std::collections::BTreeSet;
@@ -146,16 +147,6 @@ fn method(measured: &[Measured]) -> String {
     }
 }
 
-/// What sets the runs' names apart: without the folders that all of them share.
-fn short_names(runs: &[ComparedRun]) -> Vec<String> {
-    let first = runs.first().map_or("", |run| run.name.as_str());
-    let folders = first.match_indices('/').map(|(at, _)| &first[..=at]).rev();
-    let shared = folders
-        .into_iter()
-        .find(|folder| runs.iter().all(|run| run.name.strip_prefix(folder).is_some_and(|rest| !rest.is_empty())));
-    runs.iter().map(|run| run.name.strip_prefix(shared.unwrap_or("")).unwrap_or(&run.name).to_string()).collect()
-}
-
 /// `A used RDMA and B sockets: A is 53× faster at 8 GiB; up to 64 KiB B takes 1.5× to 5.5× the time`.
 fn summary(runs: &[ComparedRun], contests: &[Contest]) -> String {
     let names = short_names(runs);
@@ -199,28 +190,5 @@ fn factor(ratio: f64) -> String {
         r if r >= 10.0 => format!("{r:.0}×"),
         r if r >= 1.2 => format!("{r:.1}×"),
         r => format!("{r:.2}×"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_leave_out_the_folders_that_all_share() {
-        let run = |name: &str| ComparedRun {
-            name: name.into(),
-            collective: None,
-            nranks: None,
-            repetitions: 1,
-            peak: None,
-            average: None,
-            network: None,
-            findings: Vec::new(),
-        };
-        let short = |names: &[&str]| short_names(&names.iter().map(|name| run(name)).collect::<Vec<_>>());
-        assert_eq!(short(&["runs/a/run.log", "runs/b/run.log"]), ["a/run.log", "b/run.log"]);
-        assert_eq!(short(&["a.log", "b.log"]), ["a.log", "b.log"]);
-        assert_eq!(short(&["x/a/", "x/b/"]), ["a/", "b/"]);
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn nodes(run: &Run) -> String {
     let rows = rows.map(|(index, node)| vec![words::host(run, index), words::gpus(node), words::nics(node)]);
     let known = if run.nodes.iter().any(|node| !node.nics.is_empty()) { 3 } else { 2 };
     let rows = rows.map(|row| row.into_iter().take(known).collect());
-    section("Cluster", &(table(&["node", "GPUs", "NICs"][..known], rows) + &more(run.nodes.len(), MAX_ROWS)))
+    table(&["node", "GPUs", "NICs"][..known], rows) + &more(run.nodes.len(), MAX_ROWS)
 }
 
 /// Communicators, then the rings and crossings of the first that has rings.

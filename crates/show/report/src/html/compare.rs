@@ -5,8 +5,11 @@ use super::markup::{escape, section, table};
 use super::{Frame, page, tiles};
 use crate::letters::{letter, times};
 use crate::words::comparison as words;
-use busbw_model::{ComparedRow, Contest, RunComparison};
+use busbw_model::{ComparedRow, Contest, RunComparison, short_names};
 use std::collections::BTreeMap;
+
+/// A name of a run in the legend is no longer.
+const MAX_NAME: usize = 32;
 
 /// The page of runs side by side. All text is escaped.
 pub fn compare(comparison: &RunComparison) -> String {
@@ -37,14 +40,18 @@ fn runs(comparison: &RunComparison) -> String {
 }
 
 fn curves(comparison: &RunComparison) -> String {
+    let names = short_names(&comparison.runs);
     let line = |index: usize| {
         let points = comparison.rows.iter().filter_map(|row| Some((row.size, row.cells.get(index)?.as_ref()?.busbw)));
         let class = format!("table-{} {}", index + 1, curve::color(index));
-        Line { name: letter(index), class, points: points.collect(), dots: true }
+        // A letter, where the legend has no room for a name.
+        let name = Some(names[index].clone()).filter(|name| name.len() <= MAX_NAME).unwrap_or_else(|| letter(index));
+        Line { name, class, points: points.collect(), dots: true }
     };
     curve::draw(&Curve {
         label: format!("busbw by size of {} runs", comparison.runs.len()),
-        lines: (0..comparison.runs.len()).map(line).collect(),
+        // The legend begins with what is drawn last.
+        lines: (0..comparison.runs.len()).rev().map(line).collect(),
         level: None,
         peak: None,
         notes: BTreeMap::new(),

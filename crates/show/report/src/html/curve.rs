@@ -1,6 +1,6 @@
-//! busbw over size as SVG: log2 of the size across, GB/s upwards from zero.
+//! busbw over size as SVG: log2 of the size across; GB/s upwards, as logarithm where they span more than a picture shows.
 
-use super::markup::escape;
+use super::markup::{escape, picture};
 use busbw_model::{Bytes, GBps};
 use std::collections::BTreeMap;
 
@@ -62,7 +62,14 @@ pub(super) struct Scale {
     low: f64,
     high: f64,
     top: f64,
+    /// The value at the bottom of a logarithmic axis; a linear one begins with 0.
+    bottom: Option<f64>,
 }
+
+/// From this ratio of the largest to the smallest value on, half of a linear picture would lie on its bottom.
+const WIDE: f64 = 20.0;
+/// Decades of a logarithmic axis at most: what is smaller tells nothing.
+const DECADES: i32 = 5;
 
 impl Scale {
     /// `None` without two finite points to draw.
@@ -72,8 +79,11 @@ impl Scale {
         let low = sizes().reduce(f64::min)?;
         let high = sizes().reduce(f64::max)?;
         let values = points().map(|(_, busbw)| *busbw).chain(curve.level).map(|busbw| busbw.0);
-        let top = values.filter(|value| value.is_finite()).reduce(f64::max)?;
-        (low < high && top > 0.0).then_some(Scale { low, high, top: top * 1.08 })
+        let values = values.filter(|value| value.is_finite() && *value > 0.0);
+        let (least, top) = (values.clone().reduce(f64::min)?, values.reduce(f64::max)?);
+        let bottom = (top / least > WIDE).then(|| 10f64.powf(least.log10().floor()).max(top / 10f64.powi(DECADES)));
+        let room = if bottom.is_some() { 1.6 } else { 1.08 };
+        (low < high).then_some(Scale { low, high, top: top * room, bottom })
     }
 
     pub fn x(&self, log2: f64) -> f64 {
@@ -81,11 +91,21 @@ impl Scale {
     }
 
     pub fn y(&self, busbw: f64) -> f64 {
-        HEIGHT - BOTTOM - busbw / self.top * (HEIGHT - TOP - BOTTOM)
+        let share = match self.bottom {
+            Some(bottom) => (busbw.max(bottom) / bottom).ln() / (self.top / bottom).ln(),
+            None => busbw / self.top,
+        };
+        HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+    }
+
+    /// Zero has no logarithm: tables show it where two decimals are not enough.
+    fn is_hidden(&self, busbw: f64) -> bool {
+        self.bottom.is_some() && busbw <= 0.0
     }
 
     fn at(&self, size: Bytes, busbw: GBps) -> Option<(f64, f64)> {
-        (size.0 > 0 && busbw.0.is_finite()).then(|| (self.x((size.0 as f64).log2()), self.y(busbw.0)))
+        (size.0 > 0 && busbw.0.is_finite() && !self.is_hidden(busbw.0))
+            .then(|| (self.x((size.0 as f64).log2()), self.y(busbw.0)))
     }
 }
 
@@ -96,23 +116,21 @@ pub(super) fn draw(curve: &Curve<'_>) -> String {
         grid(&scale),
         curve.level.map(|busbw| level(&scale, busbw)).unwrap_or_default(),
         curve.lines.iter().map(|drawn| line(&scale, drawn)).collect(),
-        curve.peak.map(|(size, busbw)| peak(&scale, size, busbw)).unwrap_or_default(),
+        curve.peak.map(|(size, busbw)| peak(&scale, curve, size, busbw)).unwrap_or_default(),
         if curve.legend { legend(&curve.lines) } else { String::new() },
         strips(&scale, curve),
     ];
-    format!(
+    picture(&format!(
         "<svg class=\"curve\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
         escape(&curve.label),
         parts.concat(),
-    )
+    ))
 }
 
 fn grid(scale: &Scale) -> String {
     let mut out = String::new();
-    let step = round_step(scale.top / Y_STEPS);
     let right = WIDTH - RIGHT;
-    for count in 0..=(scale.top / step).floor() as u32 {
-        let value = f64::from(count) * step;
+    for value in marks(scale) {
         let y = scale.y(value);
         out.push_str(&format!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\n"));
         out.push_str(&format!("<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{value}</text>\n", LEFT - 8.0, y + 4.0));
@@ -128,9 +146,24 @@ fn grid(scale: &Scale) -> String {
     }
     out + &format!(
         "<text class=\"axis end\" x=\"{right}\" y=\"{}\">message size (log scale)</text>\n\
-         <text class=\"axis\" x=\"8\" y=\"18\">busbw, GB/s</text>\n",
-        HEIGHT - 8.0
+         <text class=\"axis\" x=\"8\" y=\"18\">busbw, GB/s{}</text>\n",
+        HEIGHT - 8.0,
+        if scale.bottom.is_some() { " (log scale)" } else { "" }
     )
+}
+
+/// The values at which the axis is marked.
+fn marks(scale: &Scale) -> Vec<f64> {
+    match scale.bottom {
+        Some(bottom) => {
+            let decades = (bottom.log10().round() as i32..).map(|power| 10f64.powi(power));
+            decades.take_while(|value| *value <= scale.top).collect()
+        }
+        None => {
+            let step = round_step(scale.top / Y_STEPS);
+            (0..=(scale.top / step).floor() as u32).map(|count| f64::from(count) * step).collect()
+        }
+    }
 }
 
 /// About the same step, but 1, 2 or 5 times a power of ten.
@@ -148,7 +181,8 @@ fn line(scale: &Scale, line: &Line) -> String {
     format!("<g class=\"{}\">\n<polyline points=\"{}\"/>\n{dots}</g>\n", line.class, path.join(" "))
 }
 
-fn peak(scale: &Scale, size: Bytes, busbw: GBps) -> String {
+/// The peak's ring and label, which stands above it, below it, or further off: where it covers no line.
+fn peak(scale: &Scale, curve: &Curve<'_>, size: Bytes, busbw: GBps) -> String {
     let Some((x, y)) = scale.at(size, busbw) else { return String::new() };
     let side = if x > WIDTH * 0.8 {
         "end"
@@ -157,11 +191,41 @@ fn peak(scale: &Scale, size: Bytes, busbw: GBps) -> String {
     } else {
         "mid"
     };
+    let label = format!("peak {busbw} at {size}");
+    let width = label.len() as f64 * LETTER;
+    let left = match side {
+        "end" => x - width,
+        "mid" => x - width / 2.0,
+        _ => x,
+    };
+    let places = [y - 14.0, y + 26.0, y - 34.0, y + 46.0, y + 66.0].into_iter();
+    let inside = places.clone().filter(|at| (TOP..HEIGHT - BOTTOM - 4.0).contains(at));
+    let free = inside.into_iter().find(|at| !is_crossed(scale, curve, left..left + width, *at));
+    let at = free.unwrap_or(y - 14.0);
     format!(
         "<circle class=\"ring\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\"/>\n\
-         <text class=\"peak {side}\" x=\"{x:.1}\" y=\"{:.1}\">peak {busbw} at {size}</text>\n",
-        y - 14.0,
+         <text class=\"peak {side}\" x=\"{x:.1}\" y=\"{at:.1}\">{label}</text>\n",
     )
+}
+
+/// Whether a line of the picture runs through a text that stands there.
+fn is_crossed(scale: &Scale, curve: &Curve<'_>, across: std::ops::Range<f64>, baseline: f64) -> bool {
+    /// From the top of a capital to the bottom of a comma.
+    const UP: f64 = 14.0;
+    const DOWN: f64 = 6.0;
+    let touches = |y: f64| y > baseline - UP && y < baseline + DOWN;
+    let level = curve.level.is_some_and(|busbw| touches(scale.y(busbw.0)));
+    let crosses = |line: &Line| {
+        let points: Vec<(f64, f64)> = line.points.iter().filter_map(|(size, busbw)| scale.at(*size, *busbw)).collect();
+        points.windows(2).any(|pair| {
+            let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];
+            // Eight steps of a segment are nearer to each other than a letter is wide.
+            (0..=8)
+                .map(|step| f64::from(step) / 8.0)
+                .any(|share| across.contains(&(x0 + share * (x1 - x0))) && touches(y0 + share * (y1 - y0)))
+        })
+    };
+    level || curve.lines.iter().any(crosses)
 }
 
 fn level(scale: &Scale, busbw: GBps) -> String {

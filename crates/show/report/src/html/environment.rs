@@ -1,6 +1,6 @@
 //! Versions, and every variable that was seen: its value, what it means, how it stands.
 
-use super::markup::{escape, more, section, with_code};
+use super::markup::{escape, more, with_code};
 use crate::words;
 use busbw_model::{Diagnosis, EnvOrigin, Run, Variable};
 
@@ -15,7 +15,7 @@ pub(super) fn environment(run: &Run, diagnosis: &Diagnosis) -> String {
     if versions.is_empty() && variables.is_empty() {
         return String::new();
     }
-    section("Environment", &(versions + &variables))
+    versions + &variables
 }
 
 fn variables(run: &Run, variables: &[Variable]) -> String {

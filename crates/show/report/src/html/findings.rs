@@ -4,31 +4,41 @@ use super::Context;
 use super::markup::{escape, more, prose, with_code};
 use crate::remedy::{Part, parts};
 use crate::words;
-use busbw_model::{Diagnosis, Evidence, Finding, Place, Run};
+use busbw_model::{Diagnosis, Evidence, Finding, Place, Run, Severity};
 use std::collections::BTreeMap;
 
+/// So many lines of evidence stand beside a short explanation; more are behind a fold.
+const FEW_LINES: usize = 4;
 /// Lines of evidence that a finding shows at most.
 const MAX_LINES: usize = 40;
 
-/// Every finding, the one to act on first.
-pub(super) fn findings(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
+/// The findings to act on, or the first; and the others.
+pub(super) fn findings(run: &Run, diagnosis: &Diagnosis, context: &Context) -> (String, String) {
     let (shown, alike) = words::without_alike(&diagnosis.findings);
-    let cards: String = shown.into_iter().map(|finding| card(run, diagnosis, context, finding)).collect();
+    let leads = diagnosis.findings.first().map(|finding| finding.severity);
+    let (first, others): (Vec<_>, Vec<_>) = shown.into_iter().enumerate().partition(|(at, finding)| {
+        *at == 0 || finding.severity >= Severity::Warning && Some(finding.severity) == leads
+    });
+    let cards = |found: Vec<(usize, &Finding)>| -> String {
+        found.into_iter().map(|(_, finding)| card(run, diagnosis, context, finding)).collect()
+    };
     let more = alike.iter().map(|(severity, code, count)| {
         format!("<p class=\"muted\">… and {count} more <code>{}[{code}]</code> like these</p>\n", severity.as_str())
     });
-    cards + &more.collect::<String>()
+    (cards(first), cards(others) + &more.collect::<String>())
 }
 
 fn card(run: &Run, diagnosis: &Diagnosis, context: &Context, finding: &Finding) -> String {
     let severity = finding.severity.as_str();
+    // The page begins with the words of its first finding: they are not said twice.
+    let is_headline = finding.title == diagnosis.summary;
+    let title = if is_headline { "Why".to_owned() } else { with_code(&finding.title) };
     let head = format!(
         "<article class=\"finding {severity}\">\n\
-         <p class=\"label\"><b>{severity}</b> <a href=\"{}\"><code>{}</code></a> <span>{}</span></p>\n<h2>{}</h2>\n",
+         <p class=\"label\"><b>{severity}</b> <a href=\"{}\"><code>{}</code></a> <span>{}</span></p>\n<h2>{title}</h2>\n",
         escape(&words::code_page(finding.code)),
         finding.code,
         escape(&words::confidence(finding.confidence)),
-        with_code(&finding.title),
     );
     if words::in_short(diagnosis, finding.severity) {
         return format!("{head}{}</article>\n", prose(words::first_sentence(&finding.explanation)));
@@ -37,8 +47,16 @@ fn card(run: &Run, diagnosis: &Diagnosis, context: &Context, finding: &Finding) 
         .expected_gain
         .as_ref()
         .map(|gain| format!("<p class=\"gain\"><b>Expected gain</b> {}</p>\n", escape(&words::gain(gain))));
-    let parts = [head, prose(&finding.explanation), evidence(run, context, &finding.evidence), remedy(&finding.remedy)];
-    format!("{}{}</article>\n", parts.concat(), gain.unwrap_or_default())
+    let (short, rest) = finding.explanation.split_once("\n\n").unwrap_or((&finding.explanation, ""));
+    let shown = evidence(run, context, &finding.evidence);
+    let parts = [head, prose(short), remedy(&finding.remedy), gain.unwrap_or_default()].concat();
+    if rest.is_empty() && finding.evidence.len() <= FEW_LINES {
+        return format!("{parts}{shown}</article>\n");
+    }
+    format!(
+        "{parts}<details><summary>In full, with the lines that show it</summary>\n{}{shown}</details>\n</article>\n",
+        prose(rest)
+    )
 }
 
 /// The lines that show it, those of one file that follow each other in one block, each with the lines around it.
@@ -108,7 +126,7 @@ fn remedy(steps: &[String]) -> String {
     }
     let part = |part| match part {
         Part::Sentence(text) => format!("<p>{}</p>\n", with_code(&text)),
-        Part::Command(command) => format!("<pre>{}</pre>\n", escape(&command)),
+        Part::Command(command) => format!("<pre title=\"a click selects it\">{}</pre>\n", escape(&command)),
     };
     let step = |step: &String| format!("<li>{}</li>\n", parts(step).into_iter().map(part).collect::<String>());
     let items: String = steps.iter().map(step).collect();

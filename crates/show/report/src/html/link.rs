@@ -14,7 +14,7 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis) -> String {
     let verdict = diagnosis.verdict.as_str();
     let body = [
         figures(run),
-        findings::findings(&Run::default(), diagnosis, &Context::default()),
+        <[String; 2]>::from(findings::findings(&Run::default(), diagnosis, &Context::default())).concat(),
         section("Gbit/s, senders by row and receivers by column", &heatmap(run)),
         section("Every direction", &directions(run)),
     ]

@@ -24,6 +24,19 @@ pub(super) fn section(heading: &str, body: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{body}</section>\n", escape(heading))
 }
 
+/// A section behind a fold; nothing without anything in it.
+pub(super) fn folded(heading: &str, body: &str) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    format!("<details class=\"part\">\n<summary>{}</summary>\n{body}</details>\n", escape(heading))
+}
+
+/// A picture, which on a narrow screen scrolls instead of shrinking until its text cannot be read.
+pub(super) fn picture(svg: &str) -> String {
+    format!("<div class=\"scroll picture\" tabindex=\"0\">\n{svg}</div>\n")
+}
+
 /// A table of texts; columns of numbers are set to the right.
 pub(super) fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.collect();

@@ -22,9 +22,9 @@ pub use simulation::simulate;
 pub use tune::tune;
 
 use crate::words;
-use busbw_model::{Advice, Diagnosis, Input, Place, Run, SourceLine, Verdict};
+use busbw_model::{Advice, Diagnosis, Input, Place, Reached, Run, SourceLine, Verdict};
 use busbw_predict::Cluster;
-use markup::{escape, section, table, with_code};
+use markup::{escape, folded, section, table, with_code};
 use std::collections::BTreeMap;
 
 const CSS: &str = include_str!("page.css");
@@ -56,29 +56,60 @@ impl Context {
 /// ```
 pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
     let verdict = diagnosis.verdict.as_str();
-    let body = [
-        figures(run),
-        findings::findings(run, diagnosis, context),
-        peers::peers(diagnosis),
-        diagnosis
-            .expected
-            .iter()
-            .map(|e| section("Expected", &format!("<p>{}</p>", escape(&words::expected(e)))))
-            .collect(),
+    let pictures = [
+        tables::tables(run, diagnosis),
         topology::topology(run),
         context.cluster.as_ref().map(fabric::section).unwrap_or_default(),
-        tables::tables(run, diagnosis),
-        cluster::nodes(run),
-        cluster::communicators(run),
-        environment::environment(run, diagnosis),
+    ];
+    let (first, others) = findings::findings(run, diagnosis, context);
+    // What has failed is told in words; how slow something is, a curve shows at once.
+    let [pictures, first] = match diagnosis.verdict {
+        Verdict::Failed => [first, pictures.concat()],
+        _ => [pictures.concat(), first],
+    };
+    let body = [
+        words::judged_speed(diagnosis).map(bar).unwrap_or_default(),
+        figures(run),
+        pictures,
+        first,
+        peers::peers(diagnosis),
         advice(diagnosis),
-        inputs(run),
+        folded("Other findings", &others),
+        folded("What is expected, and why", &expected(diagnosis)),
+        folded("Machines", &cluster::nodes(run)),
+        folded("Communicators and rings", &cluster::communicators(run)),
+        folded("Variables and versions", &environment::environment(run, diagnosis)),
+        folded("What was read", &inputs(run)),
     ]
     .concat();
     page(
         &Frame { class: verdict, badge: diagnosis.verdict.title(), title: &diagnosis.summary, command: "explain" },
         &body,
     )
+}
+
+/// How much of the expected speed was measured.
+fn bar(speed: Reached) -> String {
+    let percent = 100.0 * speed.share();
+    format!(
+        "<p class=\"reached\"><strong>{:.2}</strong> of {} expected, {percent:.0}%</p>\n\
+         <div class=\"bar\"><div style=\"width: {:.1}%\"></div></div>\n",
+        speed.measured.0,
+        speed.expected,
+        percent.clamp(0.0, 100.0),
+    )
+}
+
+fn expected(diagnosis: &Diagnosis) -> String {
+    diagnosis.expected.iter().map(|expected| format!("<p>{}</p>\n", escape(&words::expected(expected)))).collect()
+}
+
+/// What the page is signed with at its foot, so that it is evidence a week later: `busbw 0.1.0, run.log, on host a, 2026-11-24`.
+pub fn signed(page: &str, signature: &str) -> String {
+    match page.rsplit_once("<footer>").zip(page.rsplit_once("</footer>")) {
+        Some(((before, _), (_, after))) => format!("{before}<footer>{}</footer>{after}", with_code(signature)),
+        None => page.to_string(),
+    }
 }
 
 /// What is around the body of a page.
@@ -162,5 +193,5 @@ fn inputs(run: &Run) -> String {
         body.push_str(&format!("<p class=\"muted\">not read: {}: {}</p>\n", escape(&place), escape(&problem.text)));
     }
     body.push_str(&markup::more(run.problems.len(), MAX_LISTED));
-    section("Read", &body)
+    body
 }

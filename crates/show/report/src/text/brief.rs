@@ -5,7 +5,7 @@ use super::{Style, source, tables, verdict};
 use crate::remedy::{Part, parts};
 use crate::style::{clean_line, clip, columns, wrap};
 use crate::words;
-use busbw_model::{Diagnosis, Finding, Judgement, Reached, Run, Severity, Verdict};
+use busbw_model::{Diagnosis, Finding, Judgement, Reached, Run, Severity};
 
 /// Rows of an answer: the smallest usual terminal has 24, of which the command line and the next prompt take two.
 const ROWS: usize = 22;
@@ -42,18 +42,9 @@ pub fn brief(run: &Run, diagnosis: &Diagnosis, style: &Style, more: &str) -> Str
 
 fn head(page: &mut Page, diagnosis: &Diagnosis) {
     verdict(page, diagnosis);
-    if let Some(speed) = judged_speed(diagnosis) {
+    if let Some(speed) = words::judged_speed(diagnosis) {
         bar(page, speed);
     }
-}
-
-/// The speed that the verdict speaks of: one that is too low, else the first.
-fn judged_speed(diagnosis: &Diagnosis) -> Option<Reached> {
-    let judged = diagnosis.judged.iter().filter(|judged| judged.speed.is_some());
-    let failed = judged.clone().find(|judged| judged.outcome == Judgement::Failed);
-    // What has failed otherwise is not told by a good speed.
-    let any = judged.clone().next().filter(|_| diagnosis.verdict != Verdict::Failed);
-    failed.or(any)?.speed
 }
 
 /// `8.60 of 485.80 GB/s expected  █▏░░░░░░░░  2%`.

@@ -7,7 +7,7 @@ use crate::style::clean_line;
 pub(crate) use busbw_model::counted;
 use busbw_model::{
     BenchTable, Blame, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Finding, Gain, GdrUse,
-    Input, Node, PeerGroup, Place, Run, Severity,
+    Input, Judgement, Node, PeerGroup, Place, Reached, Run, Severity, Verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -315,6 +315,15 @@ pub(crate) fn first_sentence(text: &str) -> &str {
     let paragraph = text.split("\n\n").next().unwrap_or(text);
     let end = [". ", ".\n"].iter().filter_map(|stop| paragraph.find(stop)).min();
     end.map_or(paragraph, |end| &paragraph[..=end])
+}
+
+/// The speed that the verdict speaks of: one that is too low, else the first.
+pub(crate) fn judged_speed(diagnosis: &Diagnosis) -> Option<Reached> {
+    let judged = diagnosis.judged.iter().filter(|judged| judged.speed.is_some());
+    let failed = judged.clone().find(|judged| judged.outcome == Judgement::Failed);
+    // What has failed otherwise is not told by a good speed.
+    let any = judged.clone().next().filter(|_| diagnosis.verdict != Verdict::Failed);
+    failed.or(any)?.speed
 }
 
 /// The sentences of an explanation, one after the other.

@@ -51,11 +51,11 @@ fn picture(cluster: &Cluster, loads: &[LinkLoad]) -> String {
     let loads = Loads::of(loads);
     let links: String = skeleton.bundles.iter().map(|bundle| links(&skeleton, &layout, bundle, &loads)).collect();
     let boxes = hosts(cluster, &skeleton, &layout) + &switches(&skeleton, &layout);
-    format!(
+    super::markup::picture(&format!(
         "<svg class=\"fabric\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{links}{boxes}</svg>\n",
         layout.height,
         escape(&format!("fabric: {}", description::fabric(&cluster.fabric)))
-    )
+    ))
 }
 
 /// A link's sender and receiver.

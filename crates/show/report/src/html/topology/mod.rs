@@ -7,7 +7,7 @@ mod machines;
 mod scene;
 mod wiring;
 
-use super::markup::{escape, section};
+use super::markup::{escape, picture, section};
 use crate::words::{self, counted};
 use busbw_model::{Channel, Communicator, Run};
 use channels::Lines;
@@ -30,7 +30,7 @@ pub(super) fn topology(run: &Run) -> String {
         Some(comm) => format!("{}: {}", counted(scene.hosts.len(), "host"), words::communicator(comm).join(", ")),
         None => counted(scene.hosts.len(), "host"),
     };
-    let picture = format!(
+    let picture = picture(&format!(
         "<svg class=\"nodes\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}{}{}{}</svg>\n",
         layout.height,
         escape(&label),
@@ -38,7 +38,7 @@ pub(super) fn topology(run: &Run) -> String {
         machines::frames(&scene, &layout),
         lit.lines(),
         machines::devices(&scene, &layout)
-    );
+    ));
     let body = [lit.style(), lit.picker(), picture, lit.captions()].concat();
     section("Topology", &format!("<div class=\"topology\">\n{body}</div>\n"))
 }
