@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Brings a value of every rank to rank 0; `None` on other ranks.
 fn gather<T: Serialize + DeserializeOwned>(backend: &mut dyn Backend, mine: &T) -> Result<Option<Vec<T>>> {
@@ -55,7 +56,9 @@ pub fn gather_nics(backend: &mut dyn Backend, before: &[NicBytes], after: &[NicB
         .filter_map(|now| {
             let then = before.iter().find(|then| then.name == now.name && then.host == now.host)?;
             let (tx, rx) = (now.tx.saturating_sub(then.tx), now.rx.saturating_sub(then.rx));
-            Some(NicBytes { tx, rx, ..now.clone() })
+            // Every kernel has virtual interfaces that carry nothing; a card that carries nothing is worth a line.
+            let is_shown = tx + rx > 0 || is_card(&now.name);
+            is_shown.then(|| NicBytes { tx, rx, ..now.clone() })
         })
         .collect();
     let mut nics: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
@@ -66,6 +69,11 @@ pub fn gather_nics(backend: &mut dyn Backend, before: &[NicBytes], after: &[NicB
     }
     let traffic = |((host, name), (sent_bytes, received_bytes))| NicTraffic { host, name, sent_bytes, received_bytes };
     Ok(nics.into_iter().map(traffic).collect())
+}
+
+/// Whether an interface of this host has a device behind it.
+fn is_card(name: &str) -> bool {
+    Path::new("/sys/class/net").join(name).join("device").exists()
 }
 
 /// Goes on only if every rank can: one that cannot returns its own error, the others one that names it.
