@@ -45,7 +45,7 @@ fn start(
     // Other hosts find out for themselves.
     let found = if flags.hosts.is_none() { flags.settle_backend(&look) } else { None };
     if output::speaks_for_the_job() {
-        flags.adjustments().iter().chain(&found).for_each(output::say);
+        flags.adjustments().iter().chain(&found).for_each(output::remark);
     }
     let program = this_program().map_err(|e| e.to_string())?;
     let arguments = arguments(&flags);

@@ -142,7 +142,19 @@ pub fn why(error: busbw_launch::Error) -> String {
 /// A line for people on standard error. Nobody need read it, and what it tells of goes on. Names of files and hosts, which others
 /// may have chosen, do not steer the terminal.
 pub fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "busbw: {}", clean(&text.to_string()));
+    tell("busbw: ", &text);
+}
+
+/// [`say`], as a comment of the table that others put standard error into: cloudai takes any line of eleven words for a row
+/// (`_extract_max_bus_bandwidth` of its `nccl_test/grading_strategy.py`).
+pub fn remark(text: impl Display) {
+    tell("# busbw: ", &text);
+}
+
+/// In one write: launchers and other ranks write to the same standard error.
+fn tell(speaker: &str, text: &dyn Display) {
+    let line = format!("{speaker}{}\n", clean(&text.to_string()));
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Ends the process with what is wrong with its command line: in clap's colours, unless an argument, which it shows, would steer the
