@@ -1,10 +1,12 @@
 //! The lines around others, read a second time: while a log is read, nobody knows yet which of its lines will matter.
 
 use crate::clean::without_escapes;
+use crate::packed;
+use crate::source::read_up_to;
 use busbw_model::{Place, Run, SourceLine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Take};
+use std::io::{BufRead, BufReader, Read, Seek as _, Take};
 use std::path::Path;
 
 /// What of a line is read, as a line may be of any length.
@@ -30,8 +32,14 @@ pub fn around(run: &Run, places: impl IntoIterator<Item = Place>, reach: u64) ->
 }
 
 /// The wanted lines, as far as the file has them.
-fn pick(file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
-    let mut reader = BufReader::with_capacity(256 << 10, file);
+fn pick(mut file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
+    let mut start = [0; 4];
+    let is_packed = read_up_to(&mut file, &mut start).is_ok_and(|count| packed::is_packed(&start[..count]));
+    if file.rewind().is_err() {
+        return Vec::new();
+    }
+    let text: Box<dyn Read + Send> = if is_packed { packed::unpacked(file) } else { Box::new(file) };
+    let mut reader = BufReader::with_capacity(256 << 10, text);
     let mut found = Vec::new();
     let mut at = 1;
     for &line in wanted {
@@ -42,7 +50,7 @@ fn pick(file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
             at += 1;
         }
         let mut bytes = Vec::new();
-        let mut head: Take<&mut BufReader<File>> = reader.by_ref().take(LONGEST);
+        let mut head: Take<&mut BufReader<Box<dyn Read + Send>>> = reader.by_ref().take(LONGEST);
         if !matches!(head.read_until(b'\n', &mut bytes), Ok(1..)) {
             return found;
         }
