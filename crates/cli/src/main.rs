@@ -19,6 +19,7 @@ mod output;
 mod plugin;
 mod predict;
 mod progress;
+mod recorded;
 mod rules;
 mod simulate;
 mod sizes;

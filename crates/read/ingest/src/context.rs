@@ -68,6 +68,9 @@ fn pick(mut file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
 mod tests {
     use super::*;
     use busbw_model::Input;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write as _;
 
     #[test]
     fn lines_around_others_are_found_again() {
@@ -76,14 +79,18 @@ mod tests {
         let path = folder.join("run.log");
         let long = "x".repeat(10_000);
         std::fs::write(&path, format!("one\ntwo\n{long}\n\x1b[31mfour\x1b[0m\r\nfive")).expect("written");
+        // A line of a packed file is one of its text.
+        let packed = folder.join("run.log.gz");
+        let mut writer = GzEncoder::new(File::create(&packed).expect("a file"), Compression::default());
+        writer.write_all(b"one\ntwo\nsix").and_then(|()| writer.finish().map(drop)).expect("written");
         let input = |path: &Path| Input { path: path.display().to_string(), ..Input::default() };
-        let run = Run { inputs: vec![input(Path::new("-")), input(&path)], ..Run::default() };
-        let places = [Place { input: 0, line: 1 }, Place { input: 1, line: 4 }, Place { input: 1, line: 0 }];
+        let run = Run { inputs: vec![input(Path::new("-")), input(&path), input(&packed)], ..Run::default() };
+        let places = [(0, 1), (1, 4), (1, 0), (2, 5)].map(|(input, line)| Place { input, line });
         let found = around(&run, places, 2);
         std::fs::remove_dir_all(&folder).expect("removed");
         let lines: Vec<(u64, &str)> =
             found.iter().map(|(place, line)| (place.line, &line.text[..line.text.len().min(4)])).collect();
-        assert_eq!(lines, [(2, "two"), (3, "xxxx"), (4, "four"), (5, "five")]);
-        assert!(found.keys().all(|place| place.input == 1));
+        assert_eq!(lines, [(2, "two"), (3, "xxxx"), (4, "four"), (5, "five"), (3, "six")]);
+        assert!(found.keys().all(|place| place.input > 0));
     }
 }

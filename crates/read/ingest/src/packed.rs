@@ -165,6 +165,15 @@ mod tests {
     }
 
     #[test]
+    fn a_packed_log_is_read_as_the_log() {
+        let line = b"host:1:2 [0] NCCL INFO NCCL version 2.27.7+cuda12.4\n";
+        for packed in [gzip(line), zstd(line)] {
+            let run = crate::read_bytes(&[("run.log", &packed)]).unwrap();
+            assert_eq!((run.nccl.versions.len(), run.inputs[0].lines), (1, 1));
+        }
+    }
+
+    #[test]
     fn what_is_cut_off_is_an_error_that_says_so() {
         for packed in [gzip(&[b'x'; 5000]), zstd(b"some words, and others, that do not repeat")] {
             let error = read(&packed[..packed.len() - 6]).unwrap_err().to_string();
