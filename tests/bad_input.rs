@@ -35,7 +35,8 @@ fn bad_files_are_refused_in_one_line() {
         (folder.clone(), "no file in it that could be read"),
         (file(&scratch, "empty.log", b""), "is empty; "),
         (file(&scratch, "program", b"\x7fELF\x02\x01\x01\0\0\0\0"), "is not text but a program"),
-        (file(&scratch, "run.log.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "gunzip it first"),
+        (file(&scratch, "run.log.gz", b"\x1f\x8b\x08\0\0\0\0\0"), "see whether it is whole: gzip -t"),
+        (file(&scratch, "run.log.xz", b"\xfd7zXZ\0\0"), "unxz it first"),
         (file(&scratch, "zeros", &[0; 4096]), "is not text but binary data"),
         (file(&scratch, "poem.txt", b"Shall I compare thee to a summer's day?\n"), "nothing that busbw knows"),
     ];
@@ -53,7 +54,7 @@ fn flags_that_cannot_be_followed_are_refused() {
         ("link --np 2 --dry-run", "--hosts <LIST>"),
         ("net --plugin x.so --dry-run", "--hosts <LIST>"),
         ("bench all_reduce --np 2 --hosts a:2", "cannot be used with"),
-        ("bench all_reduce --backend mpi", "[possible values: cpu, nccl]"),
+        ("bench all_reduce --backend mpi", "[possible values: auto, cpu, nccl]"),
         ("bench all_reduce -t 60000 -g 60000", "3600000000 ranks in a process"),
     ] {
         let output = busbw(&line.split(' ').collect::<Vec<_>>(), None);

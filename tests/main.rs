@@ -19,7 +19,9 @@ mod wings;
 mod here {
     pub mod bench_faults;
     pub mod bench_launchers;
+    mod bench_links;
     mod bench_nccl;
+    mod bench_readers;
     mod check;
     pub mod link;
     pub mod monitor;

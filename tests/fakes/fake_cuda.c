@@ -35,7 +35,11 @@ int fake_keep(void *raw, void (*run)(void *), void *argument) {
     return 1;
 }
 
-int cuInit(unsigned flags) { (void)flags; return gpus() > 0 ? SUCCESS : NO_DEVICE; }
+int cuInit(unsigned flags) {
+    const char *fails = getenv("FAKE_CUDA_INIT");
+    (void)flags;
+    return fails ? atoi(fails) : gpus() > 0 ? SUCCESS : NO_DEVICE;
+}
 int cuDriverGetVersion(int *version) { *version = 12080; return SUCCESS; }
 int cuGetErrorName(int code, const char **name) {
     *name = code == NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";

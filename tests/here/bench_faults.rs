@@ -15,11 +15,11 @@ use std::time::Duration;
 
 /// No job here takes longer to begin, on a machine however busy.
 const BEGINS: Duration = Duration::from_secs(60);
-/// Far longer than a job may take to notice (`-T 5`), so that only a hang is one.
+/// Far longer than a job may take to notice (`--stall-timeout 5`), so that only a hang is one.
 pub const ENDS: Duration = Duration::from_secs(40);
-const SMALL: [&str; 6] = ["-b", "8", "-e", "8", "-T", "5"];
+const SMALL: [&str; 6] = ["-b", "8", "-e", "8", "--stall-timeout", "5"];
 /// Busy for minutes, unless somebody disturbs it.
-pub const ENDLESS: [&str; 10] = ["-b", "1M", "-e", "1M", "-n", "1000000", "-c", "0", "-T", "5"];
+pub const ENDLESS: [&str; 10] = ["-b", "1M", "-e", "1M", "-n", "1000000", "-c", "0", "--stall-timeout", "5"];
 
 /// Faults are looked for in /dev/shm, which all tests share.
 pub fn turn() -> MutexGuard<'static, ()> {
@@ -219,7 +219,7 @@ fn ranks_disagree_on_flags() {
     unless_skipped(|| {
         let _turn = turn();
         let mut command = mpirun_openmpi(1)?;
-        let program = [BUSBW, "bench", "all_reduce", "-T", "5", "-b"];
+        let program = [BUSBW, "bench", "all_reduce", "--stall-timeout", "5", "-b"];
         command.args(program).args(["1M", ":", "-np", "1"]).args(program).arg("2M");
         let mut running = Running::start(command);
         let ended = running.ended(ENDS);
@@ -242,7 +242,7 @@ fn shared_memory_is_full() {
             \"$@\"; status=$?; rm -f /dev/shm/full; ls -A /dev/shm >&2; exit $status";
         let mut command = lab::own_mounts()?;
         command.args(["sh", "-c", script, "sh", BUSBW, "bench", "all_reduce", "--np", "2"]);
-        command.args(["-b", "8M", "-e", "8M", "-T", "5"]);
+        command.args(["-b", "8M", "-e", "8M", "--stall-timeout", "5"]);
         let mut running = Running::start(command);
         let ended = running.ended(ENDS);
         if ended.status.success() {

@@ -298,7 +298,7 @@ fn ranks_that_do_not_connect_end_in_time() {
     unless_skipped(|| {
         let fakes = Fakes::newest()?;
         for how in ["--np 2", "-t 2", "-g 2"] {
-            let mut command = bench(&fakes, 2, &format!("all_reduce -b 8 -e 8 -T 5 {how}"));
+            let mut command = bench(&fakes, 2, &format!("all_reduce -b 8 -e 8 --stall-timeout 5 {how}"));
             let ended = run(
                 {
                     command.env("FAKE_NCCL_MUTE", "1");

@@ -86,7 +86,11 @@ fn once_shows_this_machine_and_explain_can_read_it() {
 fn a_captured_tree_is_shown_with_what_moved() {
     let folder = scratch();
     let root = tree(folder.path()).to_str().expect("UTF-8").to_owned();
-    let mut running = Running::start(monitor(&["--root", &root, "--json", "--interval", "50ms"]));
+    let beside = scratch();
+    let recording = beside.path().join("run.rec");
+    let record = ["--record", recording.to_str().expect("UTF-8")];
+    let mut running =
+        Running::start(monitor(&[&["--root", &root, "--json", "--interval", "50ms"], &record[..]].concat()));
     running.until(LIMIT, "first line", |out| out.lines().next().map(drop));
     let counter = folder.path().join("sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence");
     // In one piece: a counter is never empty.
@@ -113,6 +117,18 @@ fn a_captured_tree_is_shown_with_what_moved() {
         "{}",
         ended.stderr
     );
+    // explain tells the same of the lines and of the recording.
+    let lines = folder.path().join("monitor.json");
+    fs::write(&lines, running.stdout()).expect("the file can be written");
+    for input in [lines, recording] {
+        let mut explain = Command::new(BUSBW);
+        explain.args(["explain", "--json"]).arg(&input);
+        let answer: Value = serde_json::from_str(&run(explain, LIMIT).stdout).expect("JSON");
+        let finding = &answer["findings"][0];
+        assert_eq!((&answer["verdict"], &finding["code"]), (&"degraded".into(), &"roce.config".into()), "{answer}");
+        let title = finding["title"].as_str().expect("a title");
+        assert!(title.starts_with("mlx5_0/1: packets that came out of order (out_of_sequence) moved by 25"), "{title}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn busbw(line: &str) -> Command {
 fn what_is_on_a_terminal_ends_with_it() {
     for (line, shows) in [
         ("link --np 2 --tcp --seconds 60 --flows 1 --size 1M", "of 1 pairs"),
-        ("bench all_reduce --np 2 -b 1M -e 1M -n 1000000 -c 0 -T 5", "(GB/s)"),
+        ("bench all_reduce --np 2 -b 1M -e 1M -n 1000000 -c 0 --stall-timeout 5", "(GB/s)"),
         ("monitor -i 50ms", "cpu"),
         ("monitor --json -i 50ms", "host"),
         ("explain -", ""),
@@ -102,7 +102,7 @@ fn what_ignores_the_signal_outlives_its_terminal() {
 fn a_key_ends_the_ranks_of_hosts() {
     unless_skipped(|| {
         mpirun_openmpi(1)?;
-        let mut command = busbw("bench all_reduce --hosts localhost:2 -b 1M -e 1M -n 1000000 -c 0 -T 5");
+        let mut command = busbw("bench all_reduce --hosts localhost:2 -b 1M -e 1M -n 1000000 -c 0 --stall-timeout 5");
         let root = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
         command.envs(root).env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         let mut job = OnTerminal::of_a_session(&command);

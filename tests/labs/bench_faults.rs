@@ -106,7 +106,10 @@ fn timed(hosts: &NetLab, own: &[&str], environment: &[(&str, &str)]) -> (Running
     for (name, value) in environment {
         command.arg("-x").arg(format!("{name}={value}"));
     }
-    command.arg(BUSBW).args(["bench", "all_reduce", "-b", "16M", "-e", "16M", "-n", "100", "-T", "30"]).args(own);
+    command
+        .arg(BUSBW)
+        .args(["bench", "all_reduce", "-b", "16M", "-e", "16M", "-n", "100", "--stall-timeout", "30"])
+        .args(own);
     busy(command, 2)
 }
 

@@ -55,7 +55,7 @@ impl Folder {
         // Not $$, which torchrun takes for an escaped $.
         format!(
             "if [ \"${rank}\" = 0 ]; then env >{words}; sh -c 'echo $PPID' >{pid}; else while [ ! -e {go} ]; do sleep 0.1; done; fi; \
-             {before} exec {BUSBW} bench all_reduce -b 4K -e 64K -f 4 -T 60"
+             {before} exec {BUSBW} bench all_reduce -b 4K -e 64K -f 4 --stall-timeout 60"
         )
     }
 
@@ -189,7 +189,7 @@ fn attack(target: &Target) {
         let let_in = connector(token, target.address).run(&mut target.connect(), PATIENCE);
         assert!(let_in.is_err(), "let in with a token of public words");
         for version in [2, 3] {
-            for flags in ["", "all_reduce -b 4K -e 64K -f 4 -T 60"] {
+            for flags in ["", "all_reduce -b 4K -e 64K -f 4 --stall-timeout 60"] {
                 closed_after_a_challenge(break_in(target, version, &token, &hello(flags)), "a hello");
             }
             let endless = break_in(target, version, &token, &(1u32 << 30).to_le_bytes());

@@ -1,6 +1,7 @@
 //! `busbw bench`, also under the names of nccl-tests' programs.
 
 use crate::output;
+use busbw_bench::flags::BackendName;
 use busbw_bench::job::{self, Call};
 use busbw_bench::{Error, Flags, flags};
 use busbw_launch::command::this_program;
@@ -10,11 +11,49 @@ use std::io;
 use std::process::ExitCode;
 
 pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
+    start(collective, flags.clone(), BackendName::Cpu, |_| std::env::args_os().skip(1).collect())
+}
+
+/// Runs as the program of nccl-tests that this process is called by the name of, if it is one.
+pub fn run_as_program() -> Option<Result<ExitCode, String>> {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let (path, collective) = flags::called_program(&words)?;
+    let name: &'static str = Box::leak(path.rsplit('/').next()?.to_owned().into_boxed_str());
+    Some(match Flags::parse(name, std::env::args_os()) {
+        Ok(flags) => start(collective, flags, BackendName::Auto, |flags| as_busbw(collective, flags)),
+        Err(error) => output::refuse(&error),
+    })
+}
+
+/// The arguments of the ranks that such a program starts. They are started by the file that the link leads to.
+fn as_busbw(collective: Collective, flags: &Flags) -> Vec<OsString> {
+    let backend = flags.backend.map_or("auto", BackendName::name);
+    let words = ["bench", collective.name(), "--backend", backend].map(OsString::from);
+    words.into_iter().chain(std::env::args_os().skip(1)).collect()
+}
+
+/// Begins, with the backend that is asked for, else with `default`; `arguments` are those of ranks that are to be started.
+fn start(
+    collective: Collective,
+    mut flags: Flags,
+    default: BackendName,
+    arguments: impl FnOnce(&Flags) -> Vec<OsString>,
+) -> Result<ExitCode, String> {
     output::open()?;
+    let look = |name: &str| std::env::var(name).ok();
+    flags.choose_backend(default, &look).map_err(|error| error.to_string())?;
+    // Other hosts find out for themselves.
+    let found = if flags.hosts.is_none() { flags.settle_backend(&look) } else { None };
+    if output::speaks_for_the_job() {
+        flags.adjustments().iter().chain(&found).for_each(output::remark);
+    }
     let program = this_program().map_err(|e| e.to_string())?;
-    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let call = Call { collective, flags: flags.clone(), program, arguments };
-    let status = match job::run(&call, &|name| std::env::var(name).ok(), &mut io::stdout()) {
+    let arguments = arguments(&flags);
+    ended(job::run(&Call { collective, flags, program, arguments }, &look, &mut io::stdout()))
+}
+
+fn ended(status: busbw_bench::Result<i32>) -> Result<ExitCode, String> {
+    let status = match status {
         Ok(status) => u8::try_from(status).unwrap_or(1),
         Err(Error::Launch(error)) => return Err(output::why(error)),
         Err(error) if error.is_unread() => 0,
@@ -26,15 +65,4 @@ pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
         }
     };
     Ok(ExitCode::from(status))
-}
-
-/// Runs as the program of nccl-tests that this process is called by the name of, if it is one.
-pub fn run_as_program() -> Option<Result<ExitCode, String>> {
-    let called = std::env::args_os().next()?.into_string().ok()?;
-    let collective = flags::program(&called)?;
-    let name: &'static str = Box::leak(called.rsplit('/').next()?.to_owned().into_boxed_str());
-    Some(match Flags::parse(name, std::env::args_os()) {
-        Ok(flags) => run(collective, &flags),
-        Err(error) => output::refuse(&error),
-    })
 }

@@ -314,7 +314,8 @@ Exit status:
 ///
 /// Runs on CPU cores with busbw's own engine, over shared memory within a host and TCP between hosts, or on GPUs with
 /// NCCL (--backend nccl). It detects mpirun, srun and torchrun; --np starts ranks on this host, --hosts on others. A link
-/// to busbw named all_reduce_perf (or like any other program of nccl-tests) behaves as that program.
+/// to busbw named all_reduce_perf (or like any other program of nccl-tests) behaves as that program: on GPUs where there
+/// are some.
 #[derive(Args)]
 #[command(after_help = BENCH_EXAMPLES, args_override_self = true, infer_long_args = true, disable_version_flag = true)]
 pub struct Bench {

@@ -65,7 +65,7 @@ impl Test {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
         let ranks = flags.np.map_or(cores.clamp(2, 8), |np| np.get());
         let mut command = vec![busbw.into_os_string(), "bench".into(), "all_reduce".into()];
-        command.extend(["--np".into(), ranks.to_string().into()]);
+        command.extend(["--backend".into(), "cpu".into(), "--np".into(), ranks.to_string().into()]);
         command.extend(sizes);
         let why = match gpus {
             0 => "no GPU here".to_owned(),

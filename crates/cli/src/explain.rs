@@ -2,7 +2,7 @@
 
 use crate::cli::{Color, Explain, Format, Look};
 use crate::progress::Bar;
-use crate::{described, memory, output, rules};
+use crate::{described, memory, output, recorded, rules};
 use busbw_diagnose::Given;
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
@@ -25,7 +25,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
     let book = rules::book(flags.rules.as_deref())?;
     let sources = files(flags)?.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
-    let sources = sources.map_err(|e| e.to_string())?.concat();
+    let sources: Vec<Source> = sources.map_err(|e| e.to_string())?.concat().into_iter().map(recorded::told).collect();
     let total = sources.iter().filter_map(Source::size).sum();
     memory::reads(total);
     let bar = bar_over(total);

@@ -19,6 +19,7 @@ mod output;
 mod plugin;
 mod predict;
 mod progress;
+mod recorded;
 mod rules;
 mod simulate;
 mod sizes;
@@ -26,7 +27,6 @@ mod tune;
 mod values;
 mod verbs;
 
-use busbw_launch::JobRank;
 use busbw_launch::launcher::Marked;
 use clap::FromArgMatches;
 use command::{Cli, Command};
@@ -51,17 +51,10 @@ fn main() -> ExitCode {
     code
 }
 
-/// Names variables that look like ours and are not, once for a job: rank 0 does it, or who starts the ranks of this host.
+/// Names variables that look like ours and are not, once for a job.
 fn tell_unknown_variables() {
     let unknown = busbw_transport::variables::unknown_here();
-    if unknown.is_empty() {
-        return;
-    }
-    let look = |name: &str| std::env::var(name).ok();
-    let is_told_before = look("BUSBW_LISTENER").is_some() || JobRank::detect(&look).is_ok_and(|job| job.rank > 0);
-    let tells_later =
-        std::env::args_os().any(|word| word == "--hosts" || word.as_encoded_bytes().starts_with(b"--hosts="));
-    if !is_told_before && !tells_later {
+    if !unknown.is_empty() && output::speaks_for_the_job() {
         unknown.iter().for_each(output::say);
     }
 }

@@ -1,6 +1,6 @@
 //! Where answers go: standard output, or a file, which replaces another only when it is whole; and what is said beside them.
 
-use busbw_launch::Started;
+use busbw_launch::{JobRank, Started};
 use busbw_model::text::clean;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -65,6 +65,15 @@ static LOOK: extern "C" fn() = {
     }
     look
 };
+
+/// Whether this process says what is to be said once for a job: rank 0 does, or who starts the ranks of this host.
+pub fn speaks_for_the_job() -> bool {
+    let look = |name: &str| std::env::var(name).ok();
+    let is_told_before = look("BUSBW_LISTENER").is_some() || JobRank::detect(&look).is_ok_and(|job| job.rank > 0);
+    let tells_later =
+        std::env::args_os().any(|word| word == "--hosts" || word.as_encoded_bytes().starts_with(b"--hosts="));
+    !is_told_before && !tells_later
+}
 
 /// Refuses to print where nothing would take it: the answer would be lost, and the exit status would be all that is told.
 pub fn open() -> Result<(), String> {
@@ -143,7 +152,19 @@ pub fn why(error: busbw_launch::Error) -> String {
 /// A line for people on standard error. Nobody need read it, and what it tells of goes on. Names of files and hosts, which others
 /// may have chosen, do not steer the terminal.
 pub fn say(text: impl Display) {
-    let _ = writeln!(io::stderr(), "busbw: {}", clean(&text.to_string()));
+    tell("busbw: ", &text);
+}
+
+/// [`say`], as a comment of the table that others put standard error into: cloudai takes any line of eleven words for a row
+/// (`_extract_max_bus_bandwidth` of its `nccl_test/grading_strategy.py`).
+pub fn remark(text: impl Display) {
+    tell("# busbw: ", &text);
+}
+
+/// In one write: launchers and other ranks write to the same standard error.
+fn tell(speaker: &str, text: &dyn Display) {
+    let line = format!("{speaker}{}\n", clean(&text.to_string()));
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Ends the process with what is wrong with its command line: in clap's colours, unless an argument, which it shows, would steer the

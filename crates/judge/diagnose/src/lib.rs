@@ -100,7 +100,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> D
         .chain(rules::wire_test::judge(&case))
         .collect();
     let verdict = verdict::verdict(&findings, &judged);
-    let summary = verdict::summary(verdict, &findings, &judged);
+    let summary = verdict::summary(verdict, &findings, &judged, &run.inputs);
     remedy::fit(&case, &mut findings);
     let advice = advice::advise(&case, verdict, &findings);
     Diagnosis {

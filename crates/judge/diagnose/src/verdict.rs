@@ -1,6 +1,6 @@
 //! The first line: it depends only on the findings and on what was judged.
 
-use busbw_model::{Finding, Judged, Judgement, Severity, Subject, Verdict};
+use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Severity, Subject, Verdict};
 
 /// The verdict. A finding above info decides first, then a question that is open, then what passed.
 pub(crate) fn verdict(findings: &[Finding], judged: &[Judged]) -> Verdict {
@@ -20,17 +20,26 @@ pub(crate) fn verdict(findings: &[Finding], judged: &[Judged]) -> Verdict {
 }
 
 /// One sentence: the finding to act on, the question that decides, or what passed.
-pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged]) -> String {
+pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged], inputs: &[Input]) -> String {
     match verdict {
         Verdict::Failed | Verdict::Degraded => findings.first().map_or(String::new(), |first| first.title.clone()),
-        Verdict::Inconclusive => question(judged).unwrap_or(NOTHING_JUDGED).to_string(),
+        Verdict::Inconclusive => question(judged).unwrap_or(nothing_judged(inputs)).to_string(),
         Verdict::Healthy => passed(judged, Subject::Speed),
         Verdict::NoErrors => format!("{}. Speed was not measured.", passed(judged, Subject::Course)),
     }
 }
 
-const NOTHING_JUDGED: &str =
-    "The input has nothing to judge: give the whole output of all ranks, run with NCCL_DEBUG=INFO";
+/// What to say where nothing was judged: who gave what a tool printed is not asked for NCCL's log.
+fn nothing_judged(inputs: &[Input]) -> &'static str {
+    const TOOLS: [InputKind; 5] =
+        [InputKind::Perftest, InputKind::RdmaCheck, InputKind::RdmaMonitor, InputKind::HostFacts, InputKind::Busbw];
+    let mut kinds = inputs.iter().flat_map(|input| &input.kinds).peekable();
+    if kinds.peek().is_some() && kinds.all(|kind| TOOLS.contains(kind)) {
+        "Nothing in it is wrong by itself. Add the output of the run that it belongs to, to judge both"
+    } else {
+        "The input has nothing to judge: give the whole output of all ranks, run with NCCL_DEBUG=INFO"
+    }
+}
 
 /// The question of the first thing that is undecided.
 fn question(judged: &[Judged]) -> Option<&str> {
@@ -63,6 +72,21 @@ mod tests {
             speed: None,
             outcome,
             question,
+        }
+    }
+
+    #[test]
+    fn a_tools_output_alone_is_not_asked_for_a_log_of_nccl() {
+        let input = |kinds: &[InputKind]| Input { kinds: kinds.to_vec(), ..Input::default() };
+        for (inputs, asks_for_log) in [
+            (vec![input(&[InputKind::RdmaMonitor])], false),
+            (vec![input(&[InputKind::Busbw]), input(&[InputKind::HostFacts, InputKind::Perftest])], false),
+            (vec![input(&[InputKind::TopoMatrix])], true),
+            (vec![input(&[InputKind::Busbw]), input(&[InputKind::NcclLog])], true),
+            (vec![input(&[])], true),
+        ] {
+            let said = summary(Verdict::Inconclusive, &[], &[], &inputs);
+            assert_eq!(said.contains("NCCL_DEBUG"), asks_for_log, "{inputs:?}: {said}");
         }
     }
 

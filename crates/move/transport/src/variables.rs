@@ -1,7 +1,8 @@
 //! The variables `BUSBW_…`: the only list of them, and the nearest to one that busbw does not read.
 
 /// What busbw reads or sets; docs/variables.md says what each does.
-pub const KNOWN: [&str; 11] = [
+pub const KNOWN: [&str; 12] = [
+    "BUSBW_BACKEND",
     "BUSBW_HOST",
     "BUSBW_LISTENER",
     "BUSBW_LOCAL_RANK",

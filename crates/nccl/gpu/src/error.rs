@@ -39,9 +39,12 @@ pub enum Error {
         found: crate::nccl::Version,
         path: PathBuf,
     },
-    /// There is no GPU, or none that the driver can use.
+    /// There is no GPU that this process may use.
     #[error("{0}")]
     NoGpu(String),
+    /// The driver is there and does not start: a GPU may well be there.
+    #[error("{0}")]
+    Driver(String),
     /// A call of the CUDA driver failed.
     #[error("{call}: {name}{description}")]
     Cuda {

@@ -1,10 +1,12 @@
 //! The lines around others, read a second time: while a log is read, nobody knows yet which of its lines will matter.
 
 use crate::clean::without_escapes;
+use crate::packed;
+use crate::source::read_up_to;
 use busbw_model::{Place, Run, SourceLine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Take};
+use std::io::{BufRead, BufReader, Read, Seek as _, Take};
 use std::path::Path;
 
 /// What of a line is read, as a line may be of any length.
@@ -30,8 +32,14 @@ pub fn around(run: &Run, places: impl IntoIterator<Item = Place>, reach: u64) ->
 }
 
 /// The wanted lines, as far as the file has them.
-fn pick(file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
-    let mut reader = BufReader::with_capacity(256 << 10, file);
+fn pick(mut file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
+    let mut start = [0; 4];
+    let is_packed = read_up_to(&mut file, &mut start).is_ok_and(|count| packed::is_packed(&start[..count]));
+    if file.rewind().is_err() {
+        return Vec::new();
+    }
+    let text: Box<dyn Read + Send> = if is_packed { packed::unpacked(file) } else { Box::new(file) };
+    let mut reader = BufReader::with_capacity(256 << 10, text);
     let mut found = Vec::new();
     let mut at = 1;
     for &line in wanted {
@@ -42,7 +50,7 @@ fn pick(file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
             at += 1;
         }
         let mut bytes = Vec::new();
-        let mut head: Take<&mut BufReader<File>> = reader.by_ref().take(LONGEST);
+        let mut head: Take<&mut BufReader<Box<dyn Read + Send>>> = reader.by_ref().take(LONGEST);
         if !matches!(head.read_until(b'\n', &mut bytes), Ok(1..)) {
             return found;
         }
@@ -60,6 +68,9 @@ fn pick(file: File, wanted: &BTreeSet<u64>) -> Vec<(u64, String)> {
 mod tests {
     use super::*;
     use busbw_model::Input;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write as _;
 
     #[test]
     fn lines_around_others_are_found_again() {
@@ -68,14 +79,18 @@ mod tests {
         let path = folder.join("run.log");
         let long = "x".repeat(10_000);
         std::fs::write(&path, format!("one\ntwo\n{long}\n\x1b[31mfour\x1b[0m\r\nfive")).expect("written");
+        // A line of a packed file is one of its text.
+        let packed = folder.join("run.log.gz");
+        let mut writer = GzEncoder::new(File::create(&packed).expect("a file"), Compression::default());
+        writer.write_all(b"one\ntwo\nsix").and_then(|()| writer.finish().map(drop)).expect("written");
         let input = |path: &Path| Input { path: path.display().to_string(), ..Input::default() };
-        let run = Run { inputs: vec![input(Path::new("-")), input(&path)], ..Run::default() };
-        let places = [Place { input: 0, line: 1 }, Place { input: 1, line: 4 }, Place { input: 1, line: 0 }];
+        let run = Run { inputs: vec![input(Path::new("-")), input(&path), input(&packed)], ..Run::default() };
+        let places = [(0, 1), (1, 4), (1, 0), (2, 5)].map(|(input, line)| Place { input, line });
         let found = around(&run, places, 2);
         std::fs::remove_dir_all(&folder).expect("removed");
         let lines: Vec<(u64, &str)> =
             found.iter().map(|(place, line)| (place.line, &line.text[..line.text.len().min(4)])).collect();
-        assert_eq!(lines, [(2, "two"), (3, "xxxx"), (4, "four"), (5, "five")]);
-        assert!(found.keys().all(|place| place.input == 1));
+        assert_eq!(lines, [(2, "two"), (3, "xxxx"), (4, "four"), (5, "five"), (3, "six")]);
+        assert!(found.keys().all(|place| place.input > 0));
     }
 }

@@ -24,6 +24,7 @@ pub mod nccl_topo_xml;
 mod notes;
 pub mod nvidia_smi_topo;
 pub mod own;
+mod packed;
 pub mod perftest;
 mod pipeline;
 mod prefix;

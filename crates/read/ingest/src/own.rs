@@ -1,4 +1,5 @@
-//! Answers that busbw kept as JSON: `busbw.explain/1` of explain and doctor, `busbw.check/1`, `busbw.link/1`.
+//! Answers that busbw kept as JSON: `busbw.explain/1` of explain and doctor, `busbw.check/1`, `busbw.link/1`, and the lines of
+//! `busbw.monitor/1`.
 
 use busbw_model::answer::known;
 use busbw_model::{
@@ -17,6 +18,7 @@ pub enum Schema {
     Explain,
     Check,
     Link,
+    Monitor,
 }
 
 impl Schema {
@@ -28,6 +30,7 @@ impl Schema {
             ("\"busbw.explain/1\"", Schema::Explain),
             ("\"busbw.check/1\"", Schema::Check),
             ("\"busbw.link/1\"", Schema::Link),
+            ("\"busbw.monitor/1\"", Schema::Monitor),
         ];
         known.into_iter().find(|(name, _)| begins(name)).map(|(_, schema)| schema)
     }
@@ -53,6 +56,7 @@ pub(crate) fn read(schema: Schema, text: &str, input: u32, run: &mut Run) -> ser
             let found = findings.into_iter().filter_map(Found::known);
             run.saved_findings.extend(found.map(|finding| saved(finding, &None, place)));
         }
+        Schema::Monitor => run.saved_findings.extend(alerts(text, input)),
     }
     Ok(())
 }
@@ -110,6 +114,22 @@ fn called_for(item: CheckItem, place: Place) -> Option<SavedFinding> {
     let device = item.device.map_or(String::new(), |device| format!(" of {device}"));
     let text = format!("{}{device}: {}", item.item, item.detail);
     Some(saved((item.code?, severity, text), &Some(item.host), place))
+}
+
+/// What moved and should not, each counter once: as its last line tells it. A line that is cut off, as that of a monitor which was
+/// killed, is passed over.
+fn alerts(text: &str, input: u32) -> Vec<SavedFinding> {
+    let mut last = BTreeMap::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let Ok(Moment { alerts }) = serde_json::from_str(text) else { continue };
+        for alert in alerts {
+            let place = Place { input, line };
+            if let Some(found) = alert.found() {
+                last.insert((alert.place, alert.counter), saved(found, &None, place));
+            }
+        }
+    }
+    last.into_values().collect()
 }
 
 /// The ranks of the nodes' GPUs: what the table's device list was made of.
@@ -180,6 +200,32 @@ struct Links {
     findings: Vec<Found>,
 }
 
+/// A line of `monitor --json`.
+#[derive(Deserialize)]
+struct Moment {
+    #[serde(default)]
+    alerts: Vec<Alert>,
+}
+
+#[derive(Deserialize)]
+struct Alert {
+    place: String,
+    counter: String,
+    what: String,
+    #[serde(default, deserialize_with = "known")]
+    code: Option<Code>,
+    severity: Severity,
+    meaning: String,
+    moved: u64,
+}
+
+impl Alert {
+    fn found(&self) -> Option<(Code, Severity, String)> {
+        let Alert { place, counter, what, meaning, moved, .. } = self;
+        Some((self.code?, self.severity, format!("{place}: {what} ({counter}) moved by {moved}: {meaning}")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +259,24 @@ mod tests {
         assert_eq!((row.count, row.datatype, row.root, &row.in_place), (Some(2), None, None, &None));
         let half = row.out_of_place.as_ref().expect("its figures are numbers");
         assert_eq!((half.busbw, half.check), (GBps(1.75), busbw_model::Check::NotDone));
+    }
+
+    #[test]
+    fn a_monitor_gives_each_counter_that_moved_once() {
+        let line = |moved: u64, severity: &str| {
+            format!(
+                r#"{{"schema": "busbw.monitor/1", "alerts": [{{"place": "mlx5_0/1", "counter": "symbol_error", "what": "symbol errors",
+                "code": "nic.rate", "severity": "{severity}", "meaning": "Bits arrive wrong.", "moved": {moved}}}]}}"#
+            )
+            .replace('\n', " ")
+        };
+        let text = [line(2, "info"), line(7, "warning"), "{\"schema\": \"busbw.mon".into()].join("\n");
+        assert_eq!(Schema::of(text.as_bytes()), Some(Schema::Monitor));
+        let mut run = Run::default();
+        read(Schema::Monitor, &text, 0, &mut run).expect("lines of it");
+        let [found] = &run.saved_findings[..] else { panic!("{:?}", run.saved_findings) };
+        assert_eq!((found.code, found.severity, found.source.place.line), (Code::NicRate, Severity::Warning, 2));
+        assert_eq!(found.text, "mlx5_0/1: symbol errors (symbol_error) moved by 7: Bits arrive wrong.");
     }
 
     #[test]

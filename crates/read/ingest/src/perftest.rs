@@ -271,11 +271,12 @@ fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     after.trim_start().strip_prefix(':')?.split_whitespace().next()
 }
 
-/// Whether a text is a JSON report of perftest (`--out_json`), by its outermost keys.
+/// Whether a text is a JSON report of perftest (`--out_json`), by its outermost key: in quotes since 2024 (linux-rdma/perftest#216,
+/// #239).
 pub fn looks_like_json(text: &str) -> bool {
     let text = text.trim_start();
     let head = &text[..text.floor_char_boundary(JSON_HEAD)];
-    head.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with("\"test_info\""))
+    head.strip_prefix('{').is_some_and(|rest| rest.trim_start().trim_start_matches('"').starts_with("test_info"))
 }
 
 /// Reads a JSON report (`write_test_info_to_file` in perftest's `src/perftest_parameters.c`). It names no unit of bandwidth; the message rate in it tells whether `--report_gbits` was given.
@@ -327,8 +328,8 @@ fn gbit_per_unit(size: u64, average: Option<f64>, rate_mpps: Option<f64>) -> f64
     if gbit_s > 0.0 && average > 0.0 && average < (gbit_s * mib_s).sqrt() { 1.0 } else { GBIT_PER_MIB }
 }
 
-/// Repairs what perftest itself writes wrong: a bare key `sl`, `nan` and `inf` as numbers, and the comma that
-/// `--output` leaves before the closing brace.
+/// Repairs what perftest itself writes wrong: words without quotes (all of them before 2024, later the key `sl`), `nan` and `inf`
+/// as numbers, and the comma before a closing brace (before 2024, and with `--output`).
 fn repair(text: &str) -> String {
     let mut repaired = String::with_capacity(text.len() + 16);
     for (i, piece) in text.split('"').enumerate() {
@@ -356,8 +357,11 @@ fn repair_outside_strings(text: &str, repaired: &mut String) {
                 repaired.push('}');
             }
             "" => repaired.push(first),
-            "sl" => repaired.push_str("\"sl\""),
             "nan" | "-nan" | "inf" | "-inf" => repaired.push_str("null"),
+            // A number may have a letter in it: 1e5.
+            _ if word.starts_with(|c: char| c.is_ascii_alphabetic()) && !matches!(word, "true" | "false" | "null") => {
+                repaired.extend(["\"", word, "\""]);
+            }
             _ => repaired.push_str(word),
         }
         rest = &rest[word.len().max(first.len_utf8() * usize::from(word.is_empty()))..];

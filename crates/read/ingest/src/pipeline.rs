@@ -5,7 +5,7 @@ use crate::ends::Follower;
 use crate::facts::{BlockFacts, Event};
 use crate::scan::Scanner;
 use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
-use crate::{nccl_tests_json, own, perftest, torch};
+use crate::{nccl_tests_json, own, packed, perftest, torch};
 use busbw_model::{InputKind, Run};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -69,9 +69,13 @@ pub fn read_bytes(texts: &[(&str, &[u8])]) -> Result<Run, ReadError> {
 
 fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -> Result<u64, ReadError> {
     let mut reader = source.open()?;
-    let mut start = vec![0; 64 << 10];
-    let length = read_up_to(&mut reader, &mut start).map_err(|e| source.error(e))?;
-    start.truncate(length);
+    let mut start = start_of(&mut reader).map_err(|e| source.error(e))?;
+    let mut is_packed = false;
+    if packed::is_packed(&start) {
+        reader = packed::unpacked(std::io::Cursor::new(start).chain(reader));
+        start = start_of(&mut reader).map_err(|e| source.error(e))?;
+        is_packed = true;
+    }
     if torch::looks_like_pickle(&start) {
         return read_flight_dump(source, std::io::Cursor::new(start).chain(reader), assembler);
     }
@@ -89,12 +93,22 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
         reader = Box::new(std::io::Cursor::new(whole).chain(reader));
     }
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
-    let counted = Counted { reader, read: 0, progress: options.progress.clone() };
-    let small = source.size().is_some_and(|size| size < Blocks::<Counted>::SIZE as u64);
+    // What is known beforehand is the packed size.
+    let progress = options.progress.clone().filter(|_| !is_packed);
+    let counted = Counted { reader, read: 0, progress };
+    let small = !is_packed && source.size().is_some_and(|size| size < Blocks::<Counted>::SIZE as u64);
     let (blocks, scan) = (Blocks::new(counted), Scanner::scan);
     let read =
         if threads == 1 || small { alone(blocks, scan, assembler) } else { together(blocks, scan, threads, assembler) };
     read.map_err(|e| source.error(e))
+}
+
+/// The first bytes, which tell what an input is.
+fn start_of(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
+    let mut start = vec![0; 64 << 10];
+    let length = read_up_to(reader, &mut start)?;
+    start.truncate(length);
+    Ok(start)
 }
 
 /// Reads JSON that busbw, nccl-tests or perftest wrote; false when the text is something else.

@@ -33,8 +33,7 @@ impl Context {
 
     /// From a command line as this process got it.
     pub fn new(collective: Collective, argv: Vec<String>, env: Vec<(String, String)>, start: SystemTime) -> Self {
-        let own = argv.first().filter(|name| crate::flags::program(name).is_some());
-        if let Some(path) = own {
+        if let Some((path, _)) = crate::flags::called_program(&argv) {
             let program = path.rsplit('/').next().unwrap_or(path).to_string();
             return Context { program, argv, env, start };
         }
@@ -89,6 +88,8 @@ mod tests {
             ("build/all_reduce_perf_mpi -b 8", "all_reduce_perf_mpi", "build/all_reduce_perf_mpi -b 8"),
             ("busbw bench all_reduce -b 8", "all_reduce_perf", "all_reduce_perf -b 8"),
             ("/bin/busbw bench all_reduce_perf", "all_reduce_perf", "all_reduce_perf"),
+            // A rank that a link has started, whose file is a copy.
+            ("/bin/all_gather_perf bench all_reduce -b 8", "all_reduce_perf", "all_reduce_perf -b 8"),
         ] {
             let context = context(argv, &[]);
             assert_eq!((context.program.as_str(), context.argv.join(" ")), (program, shown.to_string()));

@@ -6,6 +6,7 @@ use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Brings a value of every rank to rank 0; `None` on other ranks.
 fn gather<T: Serialize + DeserializeOwned>(backend: &mut dyn Backend, mine: &T) -> Result<Option<Vec<T>>> {
@@ -50,14 +51,7 @@ pub fn gather_times(
 /// What NICs carried between two looks at their counters; each once, however many ranks look at it. Empty but on rank
 /// 0.
 pub fn gather_nics(backend: &mut dyn Backend, before: &[NicBytes], after: &[NicBytes]) -> Result<Vec<NicTraffic>> {
-    let mine: Vec<NicBytes> = after
-        .iter()
-        .filter_map(|now| {
-            let then = before.iter().find(|then| then.name == now.name && then.host == now.host)?;
-            let (tx, rx) = (now.tx.saturating_sub(then.tx), now.rx.saturating_sub(then.rx));
-            Some(NicBytes { tx, rx, ..now.clone() })
-        })
-        .collect();
+    let mine = carried(before, after, is_card);
     let mut nics: BTreeMap<(String, String), (u64, u64)> = BTreeMap::new();
     for nic in gather(backend, &mine)?.unwrap_or_default().into_iter().flatten() {
         // Ranks of a host look at different moments: the widest view holds the others.
@@ -66,6 +60,22 @@ pub fn gather_nics(backend: &mut dyn Backend, before: &[NicBytes], after: &[NicB
     }
     let traffic = |((host, name), (sent_bytes, received_bytes))| NicTraffic { host, name, sent_bytes, received_bytes };
     Ok(nics.into_iter().map(traffic).collect())
+}
+
+/// What each NIC carried between two looks. Every kernel has virtual interfaces that carry nothing; a card that carries nothing
+/// is worth a line.
+fn carried(before: &[NicBytes], after: &[NicBytes], is_card: impl Fn(&str) -> bool) -> Vec<NicBytes> {
+    let carried = after.iter().filter_map(|now| {
+        let then = before.iter().find(|then| then.name == now.name && then.host == now.host)?;
+        let (tx, rx) = (now.tx.saturating_sub(then.tx), now.rx.saturating_sub(then.rx));
+        Some(NicBytes { tx, rx, ..now.clone() })
+    });
+    carried.filter(|nic| nic.tx + nic.rx > 0 || is_card(&nic.name)).collect()
+}
+
+/// Whether an interface of this host has a device behind it.
+fn is_card(name: &str) -> bool {
+    Path::new("/sys/class/net").join(name).join("device").exists()
 }
 
 /// Goes on only if every rank can: one that cannot returns its own error, the others one that names it.
@@ -102,5 +112,20 @@ pub fn check_alike(backend: &mut dyn Backend, mine: &str) -> Result<()> {
         (None, [rank]) => Err(Error::Job(format!(
             "rank {rank} and rank 0 run different things; start every rank with the same flags"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_interfaces_without_a_card_are_left_out() {
+        let nic = |name: &str, tx| NicBytes { host: "h".into(), name: name.into(), tx, rx: 7 };
+        let before = [nic("eth0", 10), nic("eth1", 10), nic("ifb0", 10), nic("veth0", 10)];
+        let after = [nic("eth0", 15), nic("eth1", 10), nic("ifb0", 10), nic("veth0", 12), nic("new0", 9)];
+        let shown = carried(&before, &after, |name| name.starts_with("eth"));
+        let shown: Vec<(&str, u64, u64)> = shown.iter().map(|nic| (nic.name.as_str(), nic.tx, nic.rx)).collect();
+        assert_eq!(shown, [("eth0", 5, 0), ("eth1", 0, 0), ("veth0", 2, 0)]);
     }
 }

@@ -33,7 +33,7 @@ type Variable<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 /// One line that says what failed, where, and what to do.
 pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
     call.flags.check()?;
-    if call.flags.backend == BackendName::Cpu {
+    if call.flags.backend == Some(BackendName::Cpu) {
         cpu::check_settings(&call.flags, variable)?;
     }
     if let Some(list) = &call.flags.hosts {
@@ -48,7 +48,7 @@ pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) ->
 }
 
 fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
-    if call.flags.backend == BackendName::Nccl {
+    if call.flags.is_on_gpus() {
         // Check once here, or every rank would report what is missing.
         nccl::Process::check(&call.flags, variable)?;
     }
@@ -67,23 +67,19 @@ fn on_hosts(call: &Call, list: &str, variable: Variable<'_>, out: &mut dyn Write
 /// Measures with every rank of this process.
 fn measure(call: &Call, job_rank: &JobRank, variable: Variable<'_>, out: &mut (dyn Write + Send)) -> Result<i32> {
     let flags = &call.flags;
-    match flags.backend {
-        BackendName::Cpu => {
-            let rendezvous = rendezvous(call, job_rank, variable)?;
-            every_rank(call, out, |thread| Cpu::join(&rendezvous, thread, flags, variable))
-        }
-        BackendName::Nccl => {
-            // Before the rendezvous, which starts threads: it sets variables. They are for NCCL: ranks that share a GPU are on one host.
-            let host_id = variable("NCCL_HOSTID");
-            let process = nccl::Process::open(flags, job_rank, variable);
-            let variable: Variable<'_> = &|name| if name == "NCCL_HOSTID" { host_id.clone() } else { variable(name) };
-            if job_rank.size == 1 && process.is_err() {
-                return process.map(|_| 1);
-            }
-            let rendezvous = rendezvous(call, job_rank, variable)?;
-            every_rank(call, out, |thread| Nccl::join(&rendezvous, thread, flags, variable, &process))
-        }
+    if !flags.is_on_gpus() {
+        let rendezvous = rendezvous(call, job_rank, variable)?;
+        return every_rank(call, out, |thread| Cpu::join(&rendezvous, thread, flags, variable));
     }
+    // Before the rendezvous, which starts threads: it sets variables. They are for NCCL: ranks that share a GPU are on one host.
+    let host_id = variable("NCCL_HOSTID");
+    let process = nccl::Process::open(flags, job_rank, variable);
+    let variable: Variable<'_> = &|name| if name == "NCCL_HOSTID" { host_id.clone() } else { variable(name) };
+    if job_rank.size == 1 && process.is_err() {
+        return process.map(|_| 1);
+    }
+    let rendezvous = rendezvous(call, job_rank, variable)?;
+    every_rank(call, out, |thread| Nccl::join(&rendezvous, thread, flags, variable, &process))
 }
 
 fn rendezvous(call: &Call, job_rank: &JobRank, variable: Variable<'_>) -> Result<Rendezvous> {
@@ -164,10 +160,11 @@ impl Call {
         kept
     }
 
-    /// The flags as they were given, which must be the same on every rank.
+    /// The flags as they were given, and what this host settled: both must be the same on every rank.
     fn spelled_flags(&self) -> String {
         let words: Vec<String> = self.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        format!("{} {}", self.collective, words.join(" "))
+        let backend = self.flags.backend.map_or(String::new(), |backend| format!(", on {}", backend.name()));
+        format!("{} {}{backend}", self.collective, words.join(" "))
     }
 }
 

@@ -32,10 +32,10 @@ pub fn schema() -> Schema {
 }
 
 /// What `busbw bench -J FILE` writes: the JSON of nccl-tests 2.19.6 (file version 3, src/util.cu), and what busbw adds to it
-/// (out_of_place_nics, in_place_nics, repetitions). Booleans are the strings "true" and "false"; a number that is none is "nan",
-/// "inf" or "-inf". A run that failed has no out_of_bounds and no average_bus_bandwidth, possibly no config and results, and says
-/// in errors why. Of the environment only variables that begin with NCCL_, BUSBW_, OMPI_, SLURM_ or PMI are written, and none
-/// whose name speaks of a token, secret, password, key, JWT, cookie, credential or authentication.
+/// (config.backend, libraries, out_of_place_nics, in_place_nics, repetitions). Booleans are the strings "true" and "false"; a
+/// number that is none is "nan", "inf" or "-inf". A run that failed has no out_of_bounds and no average_bus_bandwidth, possibly
+/// no config and results, and says in errors why. Of the environment only variables that begin with NCCL_, BUSBW_, OMPI_, SLURM_
+/// or PMI are written, and none whose name speaks of a token, secret, password, key, JWT, cookie, credential or authentication.
 #[derive(JsonSchema)]
 #[schemars(extend("additionalProperties" = false))]
 #[allow(dead_code)] // `Json` writes it member by member, while the run goes on.
@@ -252,6 +252,9 @@ struct Average {
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("additionalProperties" = false))]
 struct Config<'a> {
+    /// What carried the operations: cpu is busbw's own engine, on cores. nccl-tests has no such member.
+    #[schemars(extend("enum" = ["cpu", "nccl"]))]
+    backend: &'static str,
     /// Threads per process.
     nthreads: u32,
     /// Ranks per thread.
@@ -301,9 +304,10 @@ impl<'a> Config<'a> {
     fn new(flags: &Flags, devices: &'a [Device]) -> Self {
         let by_factor = flags.stepfactor > 1;
         Config {
+            backend: if flags.is_on_gpus() { "nccl" } else { "cpu" },
             nthreads: flags.nthreads,
             ngpus: flags.ngpus,
-            minimum_bytes: flags.minbytes.0,
+            minimum_bytes: flags.min_bytes(),
             maximum_bytes: flags.maxbytes.0,
             step_factor: by_factor.then_some(flags.stepfactor),
             step_bytes: (!by_factor).then_some(flags.stepbytes.0),

@@ -24,6 +24,7 @@ pub mod split;
 pub mod statistics;
 mod sweep;
 pub mod table;
+mod time_limit;
 mod timing;
 mod traffic;
 pub mod verify;

@@ -67,14 +67,14 @@ impl Repetitions {
         let mut lines = vec![
             "#".to_string(),
             format!(
-                "# Repetitions: {}; busbw in GB/s over whole repetitions, mean with 95% confidence interval",
+                "# Repetitions: {}; busbw in GB/s over whole repetitions (oop: out of place, ip: in place), mean with 95% confidence interval",
                 self.count
             ),
         ];
         for row in &self.rows {
-            for (placement, spread) in [("out-of-place", row.out_of_place), ("in-place", row.in_place)] {
+            for (placement, spread) in [("oop", row.out_of_place), ("ip", row.in_place)] {
                 lines.push(format!(
-                    "# Repeated {:>12} {:>8} {:>6} {:>6} {placement:>12}: {:.3} +- {:.3}  min {:.3}  max {:.3}",
+                    "# Repeated {:>12} {:>8} {:>6} {:>6} {placement:>3}: {:.3} +- {:.3}  min {:.3}  max {:.3}",
                     row.size, row.datatype, row.redop, row.root, spread.mean, spread.ci95, spread.min, spread.max
                 ));
             }
@@ -87,14 +87,16 @@ impl Repetitions {
 pub fn nic_lines(rows: &[Row], iterations: usize) -> Vec<String> {
     let mut lines = vec![
         "#".to_string(),
-        format!("# NICs: bytes sent and received while {iterations} operations were timed, headers included"),
+        format!(
+            "# NICs: bytes sent and received while {iterations} operations were timed (oop: out of place, ip: in place), headers included"
+        ),
     ];
     for row in rows {
         for (placement, half) in row.halves() {
             let per_operation = |bytes: u64| bytes as f64 / (iterations.max(1) * row.size.max(1)) as f64;
             lines.extend(half.nics.iter().map(|nic| {
                 format!(
-                    "# NIC {:>12} {:>8} {placement:>12}: {}/{} sent {} ({:.2} x size) received {} ({:.2} x size)",
+                    "# NIC {:>12} {:>8} {placement:>3}: {}/{} sent {} ({:.2} x size) received {} ({:.2} x size)",
                     row.size,
                     row.test.datatype.name(),
                     nic.host,

@@ -58,8 +58,9 @@ pub struct NicTraffic {
 }
 
 impl Row {
-    /// Out of place and in place, with their names.
+    /// Out of place and in place, with their names below the table. `out-of-place` is not one: by that word, SuperBench finds
+    /// the table's head (`_process_raw_result` of its `cuda_nccl_bw_performance.py`).
     pub fn halves(&self) -> [(&'static str, &Half); 2] {
-        [("out-of-place", &self.out_of_place), ("in-place", &self.in_place)]
+        [("oop", &self.out_of_place), ("ip", &self.in_place)]
     }
 }

@@ -3,12 +3,13 @@
 
 use crate::backend::{Backend, How};
 use crate::context::Context;
-use crate::flags::{BackendName, Flags};
+use crate::flags::Flags;
 use crate::gather::{agree, check_alike, gather_devices};
 use crate::plan::{self, Test};
 use crate::report::Report;
 use crate::row::Row;
 use crate::table::{Footer, MemoryUse};
+use crate::time_limit::TimeLimit;
 use crate::timing::{Bench, Buffers};
 use crate::traffic::Traffic;
 use crate::verify::Data;
@@ -78,7 +79,7 @@ impl Setup {
             Collective::AllToAllV => Traffic::from_env(&context.env)?,
             _ => Traffic::default(),
         };
-        let (min, max) = (flags.minbytes.0, flags.maxbytes.0);
+        let (min, max) = (flags.min_bytes(), flags.maxbytes.0);
         traffic.check_sizes(min, max, backend.nranks())?;
         Ok(Setup {
             tests: plan::tests(collective, flags, backend)?,
@@ -101,6 +102,7 @@ struct Sweep<'a> {
     max_bytes: u64,
     /// Bytes used at the start, with buffers, and the most seen later.
     used: [u64; 3],
+    limit: TimeLimit,
     repetition: u64,
     failed_checks: u64,
     wrong: u64,
@@ -123,6 +125,7 @@ impl<'a> Sweep<'a> {
             min_bytes: setup.min_bytes.min(max_bytes),
             max_bytes,
             used: [backend.used_bytes(); 3],
+            limit: TimeLimit::new(flags.timeout, backend.cancellation()),
             backend,
             repetition: 0,
             failed_checks: 0,
@@ -192,6 +195,7 @@ impl<'a> Sweep<'a> {
             flags: self.flags,
             traffic: &self.setup.traffic,
             buffers,
+            limit: &self.limit,
             collective: self.collective,
             test,
             data: &mut data,
@@ -243,7 +247,7 @@ impl<'a> Sweep<'a> {
         let is_enough = self.setup.least_busbw.map(|least| average_busbw >= least * 0.9);
         if let Some(report) = report {
             let [initialization, buffers, collective] = memory.map(|bytes| bytes as i64);
-            let is_gpu = self.flags.backend == BackendName::Nccl;
+            let is_gpu = self.flags.is_on_gpus();
             report.end(&Footer {
                 program: &context.program,
                 failed_checks,

@@ -89,7 +89,7 @@ impl<'a> Table<'a> {
              validation: {} graph: {} unalign: {}",
             flags.nthreads,
             flags.ngpus,
-            flags.minbytes.0,
+            flags.min_bytes(),
             flags.maxbytes.0,
             flags.warmup_iters,
             flags.iters,
@@ -113,7 +113,7 @@ impl<'a> Table<'a> {
             _ => {}
         }
         if flags.per_iter_timing > 0 {
-            let source = if flags.backend == crate::flags::BackendName::Nccl { "CUDA event" } else { "host clock" };
+            let source = if flags.is_on_gpus() { "CUDA event" } else { "host clock" };
             let skipped = match flags.per_iter_skip {
                 0 => String::new(),
                 skipped => format!("; summary skips first {skipped} iterations"),

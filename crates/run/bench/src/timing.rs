@@ -9,6 +9,7 @@ use crate::plan::Test;
 use crate::row::{Half, NicTraffic, PerIteration};
 use crate::shape::Shape;
 use crate::statistics::Iterations;
+use crate::time_limit::TimeLimit;
 use crate::traffic::Traffic;
 use crate::verify::{Data, RankBuffers};
 use busbw_collectives::{Operation, Room};
@@ -30,6 +31,7 @@ pub struct Bench<'a> {
     pub flags: &'a Flags,
     pub traffic: &'a Traffic,
     pub buffers: &'a Buffers,
+    pub limit: &'a TimeLimit,
     pub collective: Collective,
     /// Which datatype, reduction and root.
     pub test: Test,
@@ -145,10 +147,27 @@ impl Bench<'_> {
 
     pub fn warm_up(&mut self, size: u64) -> Result<()> {
         let shape = self.shape(size)?;
-        for iteration in 0..self.flags.warmup_iters as usize {
-            self.start(&shape, false, iteration)?;
-        }
-        self.complete()
+        self.limited("warm-up", &shape, false, |bench| {
+            for iteration in 0..bench.flags.warmup_iters as usize {
+                bench.start(&shape, false, iteration)?;
+            }
+            bench.complete()
+        })
+    }
+
+    /// Does the operations of one test, which `-T` limits.
+    fn limited<T>(
+        &mut self,
+        what: &str,
+        shape: &Shape,
+        in_place: bool,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let place = if in_place { "in place" } else { "out of place" };
+        self.limit.begin(|| format!("{what} of {} bytes, {place}", shape.bytes()));
+        let done = work(self);
+        self.limit.end();
+        done
     }
 
     /// One half of a row. Every rank returns one; that of rank 0 is to be shown.
@@ -156,12 +175,14 @@ impl Bench<'_> {
         if self.flags.check > 0 {
             self.fill(shape, in_place, TIMING_REPETITION)?;
         }
-        self.start(shape, in_place, 0)?;
-        self.complete()?;
+        self.limited("first operation", shape, in_place, |bench| {
+            bench.start(shape, in_place, 0)?;
+            bench.complete()
+        })?;
         let before = self.nics()?;
         self.backend.barrier()?;
 
-        let timed = self.timed(shape, in_place)?;
+        let timed = self.limited("iterations", shape, in_place, |bench| bench.timed(shape, in_place))?;
         let mut seconds = [timed.seconds];
         match self.flags.average {
             1 => self.backend.all_reduce_f64(&mut seconds, How::Avg)?,
@@ -303,8 +324,10 @@ impl Bench<'_> {
         let mut total = 0.0;
         for _ in 0..self.flags.check {
             self.fill(shape, in_place, *self.repetition)?;
-            self.start_checked(shape, in_place)?;
-            self.complete()?;
+            self.limited("checked operation", shape, in_place, |bench| {
+                bench.start_checked(shape, in_place)?;
+                bench.complete()
+            })?;
             let Some(expected) = &expected else { continue };
             let from = self.origins().1.skip(if in_place { shape.receive_offset * buffers.rank } else { 0 });
             let wrong = self.data.count_wrong(self.backend, expected, from.data())?;

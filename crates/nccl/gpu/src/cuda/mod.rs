@@ -62,7 +62,7 @@ impl Cuda {
                  leave out --backend nccl to measure on cores"
                     .into(),
             ),
-            Error::Cuda { name, .. } => Error::NoGpu(format!(
+            Error::Cuda { name, .. } => Error::Driver(format!(
                 "the CUDA driver {} does not start ({name}): check nvidia-smi, or leave out --backend nccl to measure on cores",
                 self.library.path().display()
             )),

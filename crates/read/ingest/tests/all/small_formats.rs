@@ -255,6 +255,25 @@ fn perftest_in_comments_and_json_of_others() {
     }
 }
 
+/// As perftest wrote it before 2024: linux-rdma/perftest#216 has a whole report.
+#[test]
+fn perftest_json_without_quotes() {
+    let latency = "{\ntest_info: {\ntest: RDMA_Write_Latency_Test,\nDual_port: OFF,\nDevice: \"rxe0\",\nNumber_of_qps: 1,\nConnection_type: RC,\n\
+                   TX_depth : 1,\nMtu: 1024,\nLink_type: Ethernet,\nGID_index: 1,\nData_ex_method: Ethernet,\n},\nresults: {\nMsgSize: 128,\n\
+                   n_iterations: 5000,\nt_min: 2.37,\nt_max: 5.39,\nt_typical: 2.42,\nt_avg: nan,\npercentile_99.9: 4.03,\n},\n}\n";
+    assert!(looks_like_json(latency));
+    let test = read_json(latency, 0).unwrap();
+    assert_eq!((test.test.as_deref(), test.device.as_deref()), (Some("RDMA_Write_Latency_Test"), Some("rxe0")));
+    assert_eq!((test.connection.as_deref(), test.mtu, test.gid_index), (Some("RC"), Some(1024), Some(1)));
+    let PerfRow::Latency { size, typical, average, p999, .. } = &test.rows[0] else { panic!("{:?}", test.rows) };
+    assert_eq!((size.0, typical.map(|t| t.0), average.map(|t| t.0)), (128, Some(2.42), None));
+    assert_eq!(p999.map(|time| time.0), Some(4.03));
+    let bandwidth = "{ test_info: { test: RDMA_Write_BW_Test, }, results: { MsgSize: 65536, n_iterations: 5000, BW_peak: 0, \
+                     BW_average: 97.9, MsgRate: 0.1867, }, }";
+    let rows = read_json(bandwidth, 0).unwrap().rows;
+    assert!(matches!(rows[0], PerfRow::Bandwidth { average_gbit_s: 97.9, .. }), "{rows:?}");
+}
+
 #[test]
 fn rates_without_a_rule_between_are_two_samples() {
     let two = samples("2022-2-18 09:48:59\ntx_rate: 1\nrx_rate: 2\ntx_rate: 3\nrx_rate: 4").0;

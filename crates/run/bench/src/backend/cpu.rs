@@ -219,6 +219,10 @@ impl Backend for Cpu {
         Ok((self.device.rank == 0).then_some(all))
     }
 
+    fn cancellation(&self) -> Option<Arc<Cancellation>> {
+        Some(Arc::clone(self.world.cancellation()))
+    }
+
     fn nics(&mut self) -> Result<Vec<NicBytes>> {
         let table = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
         Ok(nic_bytes(&self.device.host, &table))

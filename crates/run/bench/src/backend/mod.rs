@@ -1,6 +1,7 @@
 //! What the benchmark asks of whatever carries a collective: memory, running an operation, and small exchanges between
 //! ranks.
 
+mod choice;
 pub mod cpu;
 mod memory;
 pub mod nccl;
@@ -11,8 +12,10 @@ use crate::verify::OnDevice;
 use crate::{Error, Result};
 use busbw_collectives::{Data, Operation, Room};
 use busbw_model::{Collective, Datatype, HostMemory, RedOp};
+use busbw_transport::Cancellation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// How numbers of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,6 +203,11 @@ pub trait Backend {
     /// Starts the operations of the graph.
     fn launch_graph(&mut self) -> Result<()> {
         Err(no_graphs(self.name()))
+    }
+
+    /// What ends every wait of this rank, where something can.
+    fn cancellation(&self) -> Option<Arc<Cancellation>> {
+        None
     }
 
     /// The counters of this host's network interfaces that may carry the job.

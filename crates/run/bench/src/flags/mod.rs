@@ -10,16 +10,27 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use value::{choice, count, datatype, device_only, positive, redop, root, size};
+use value::{any_integer, choice, count, datatype, device_only, positive, redop, root, size};
 
 /// What carries the collective.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendName {
-    /// busbw's own engine, on CPU cores: shared memory within a host, sockets between hosts
-    #[default]
+    /// NCCL where the driver finds a GPU, else cpu. Default of programs named as nccl-tests names them
+    Auto,
+    /// busbw's own engine, on CPU cores: shared memory within a host, sockets between hosts. Default of busbw bench
     Cpu,
     /// NCCL, on GPUs
     Nccl,
+}
+
+impl BackendName {
+    pub fn name(self) -> &'static str {
+        match self {
+            BackendName::Auto => "auto",
+            BackendName::Cpu => "cpu",
+            BackendName::Nccl => "nccl",
+        }
+    }
 }
 
 /// Flags of a benchmark. Short ones are nccl-tests'; numbers may also be hexadecimal (0x10).
@@ -33,9 +44,9 @@ pub struct Flags {
     #[arg(short = 'g', long, value_name = "N", default_value = "1", value_parser = positive, help_heading = RANKS)]
     pub ngpus: u32,
 
-    /// Engine that runs the collective
-    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = RANKS)]
-    pub backend: BackendName,
+    /// Engine that runs the collective. BUSBW_BACKEND says the same
+    #[arg(long, value_enum, value_name = "NAME", help_heading = RANKS)]
+    pub backend: Option<BackendName>,
 
     /// Start this many processes on this host
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "hosts", help_heading = RANKS)]
@@ -50,9 +61,9 @@ pub struct Flags {
     #[arg(long, requires = "hosts", help_heading = RANKS)]
     pub dry_run: bool,
 
-    /// Smallest size in bytes; K, M and G are binary
-    #[arg(short = 'b', long, value_name = "SIZE", default_value = "32M", value_parser = size, help_heading = SIZES)]
-    pub minbytes: Bytes,
+    /// Smallest size in bytes; K, M and G are binary. Default: 32M, or -e where that is less
+    #[arg(short = 'b', long, value_name = "SIZE", value_parser = size, help_heading = SIZES)]
+    pub minbytes: Option<Bytes>,
 
     /// Largest size in bytes
     #[arg(short = 'e', long, value_name = "SIZE", default_value = "32M", value_parser = size, help_heading = SIZES)]
@@ -153,9 +164,14 @@ pub struct Flags {
     #[arg(long, help_heading = RUN)]
     pub checksum: bool,
 
-    /// Seconds without progress after which the job ends and names the rank at fault; 0: off
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60", value_parser = count, help_heading = RUN)]
+    /// Seconds that the operations of one test may take: the iterations of a size, out of place or in place, its warm-up, or
+    /// its check. A test that takes longer ends the job; 0: no limit
+    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "0", value_parser = count, help_heading = RUN)]
     pub timeout: u32,
+
+    /// Seconds without progress after which the job ends and names the rank at fault; 0: off
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = count, help_heading = RUN)]
+    pub stall_timeout: u32,
 
     /// 1: threads initialise their ranks in parallel
     #[arg(short = 'p', long = "parallel_init", alias = "parallel-init", value_name = "0|1", default_value = "0")]
@@ -205,10 +221,10 @@ pub struct Flags {
     #[arg(default_value = "0", value_parser = count, help_heading = GPU)]
     pub device_implementation: u32,
 
-    /// Number of CTAs of that implementation, up to 128 (nccl-tests: 16); needs --backend nccl
-    #[arg(short = 'V', long = "device_cta_count", alias = "device-cta-count", value_name = "N")]
-    #[arg(value_parser = positive, help_heading = GPU)]
-    pub device_cta_count: Option<u32>,
+    /// Number of CTAs of that implementation, 1 to 128; without -D, nothing depends on it
+    #[arg(short = 'V', long = "device_cta_count", alias = "device-cta-count", value_name = "N", default_value = "16")]
+    #[arg(value_parser = any_integer, allow_negative_numbers = true, help_heading = GPU)]
+    pub device_cta_count: i64,
 
     /// Let several ranks share a GPU and communicate over the network, as if on different hosts; needs --backend nccl
     #[arg(long, help_heading = GPU)]
@@ -225,6 +241,8 @@ pub struct Flags {
     pub cta_policy: Option<u8>,
 }
 
+/// Where nccl-tests' sizes begin (`minBytes` of its `src/common.cu`).
+const DEFAULT_MIN_BYTES: u64 = 32 << 20;
 /// More ranks in a process are a slip of the keyboard: no host has as many cores.
 const MOST_RANKS_PER_PROCESS: usize = 4096;
 
@@ -256,6 +274,14 @@ pub fn program(argv0: &str) -> Option<Collective> {
     let name = argv0.rsplit('/').next()?;
     let (name, _suffix) = name.split_once("_perf")?;
     Collective::ALL.into_iter().find(|collective| collective.name() == name)
+}
+
+/// The program of nccl-tests that a process was called as: its path and its collective. These programs take flags only, so that
+/// one which is started with `bench` is a rank that another has started: it is busbw, whatever its file is called.
+pub fn called_program(argv: &[String]) -> Option<(&str, Collective)> {
+    let (path, words) = argv.split_first()?;
+    let is_rank = words.first().is_some_and(|word| word == "bench");
+    program(path).filter(|_| !is_rank).map(|collective| (path.as_str(), collective))
 }
 
 /// clap's command of a program of nccl-tests, to parse with or to make help and manual from. As with getopt, the last
@@ -326,7 +352,7 @@ impl Flags {
     }
 
     fn check_sizes(&self) -> Result<()> {
-        let (min, max) = (self.minbytes.0, self.maxbytes.0);
+        let (min, max) = (self.min_bytes(), self.maxbytes.0);
         if min > max {
             let allowed = format!("must not be above -e,--maxbytes, which is {max}");
             return Err(Error::flag("-b,--minbytes", min, allowed));
@@ -351,7 +377,7 @@ impl Flags {
              --repeat {} --nics {} -G {} -R {}",
             self.nthreads,
             self.ngpus,
-            self.minbytes.0,
+            self.min_bytes(),
             self.maxbytes.0,
             self.stepbytes.0,
             self.stepfactor,
@@ -386,7 +412,28 @@ impl Flags {
 
     /// How long a job may stand still; `None`: for ever.
     pub fn patience(&self) -> Option<Duration> {
-        (self.timeout > 0).then(|| Duration::from_secs(u64::from(self.timeout)))
+        (self.stall_timeout > 0).then(|| Duration::from_secs(u64::from(self.stall_timeout)))
+    }
+
+    /// Where sizes begin: what `-b` says, else nccl-tests' default, or `-e` where that is less.
+    pub fn min_bytes(&self) -> u64 {
+        self.minbytes.map_or(DEFAULT_MIN_BYTES.min(self.maxbytes.0), |given| given.0)
+    }
+
+    /// What carries the operations, once [`Flags::settle_backend`] has settled it.
+    pub fn is_on_gpus(&self) -> bool {
+        self.backend == Some(BackendName::Nccl)
+    }
+
+    /// What is done otherwise than the flags say, a line each.
+    pub fn adjustments(&self) -> Vec<String> {
+        let lowered = (self.min_bytes() < DEFAULT_MIN_BYTES && self.minbytes.is_none())
+            .then(|| format!("minBytes is {}, as -e: it is below -b's default of 32M", self.min_bytes()));
+        // As of `run` of nccl-tests 2.19.6's `src/common.cu`.
+        let ctas = self.device_cta_count;
+        let replaced = (!(1..=128).contains(&ctas))
+            .then(|| format!("device_cta_count (-V) is 16, its default: {ctas} is not between 1 and 128"));
+        lowered.into_iter().chain(replaced).collect()
     }
 
     /// The sizes of the sweep, up to `max` bytes.

@@ -11,13 +11,13 @@ fn defaults_are_those_of_the_readme() {
     let flags = Flags::default();
     let numbers = [flags.nthreads, flags.ngpus, flags.stepfactor, flags.iters, flags.warmup_iters, flags.agg_iters];
     assert_eq!(numbers, [1, 1, 1, 20, 1, 1]);
-    assert_eq!([flags.minbytes.0, flags.maxbytes.0, flags.stepbytes.0], [32 << 20, 32 << 20, 1 << 20]);
+    assert_eq!([flags.min_bytes(), flags.maxbytes.0, flags.stepbytes.0], [32 << 20, 32 << 20, 1 << 20]);
     assert_eq!((flags.run_cycles, flags.check, flags.average, flags.blocking), (1, 1, 1, 0));
     assert_eq!(
         (flags.op, flags.datatype, flags.root),
         (Pick::One(RedOp::Sum), Pick::One(Datatype::Float), Root::One(0))
     );
-    assert_eq!((flags.timeout, flags.backend, flags.repeat), (60, BackendName::Cpu, 1));
+    assert_eq!((flags.timeout, flags.stall_timeout, flags.backend, flags.repeat), (0, 60, None, 1));
     flags.check().unwrap();
 }
 
@@ -34,7 +34,11 @@ fn every_way_of_getopt_is_read() {
         "-b 8e0 -e 128m -f 2 -n 5 -y 1",
     ] {
         let flags = parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        assert_eq!((flags.minbytes.0, flags.maxbytes.0, flags.stepfactor, flags.iters), (8, 128 << 20, 2, 5), "{line}");
+        assert_eq!(
+            (flags.min_bytes(), flags.maxbytes.0, flags.stepfactor, flags.iters),
+            (8, 128 << 20, 2, 5),
+            "{line}"
+        );
     }
 }
 
@@ -42,7 +46,7 @@ fn every_way_of_getopt_is_read() {
 fn every_flag_is_read() {
     let line = "-t2 -g3 -b8 -e1K -i64 -f1 -o max -d half -r 3 -n4 -w2 -m3 -N2 -a3 -I1 -K1 -p1 -c2 -z3 -C1 -S1 -J o.json -T9 \
                 -M1 -u1 -y1 -G0 -R0 -D0 --backend cpu --hosts a:2,b:2 --dry-run --algo ring --repeat 5 --nics \
-                --threads 4 --sockets 2 --checksum";
+                --threads 4 --sockets 2 --checksum --stall-timeout 7";
     let flags = parse(line).unwrap();
     flags.check().unwrap();
     assert_eq!((flags.nthreads, flags.ngpus, flags.stepbytes.0), (2, 3, 64));
@@ -53,7 +57,7 @@ fn every_flag_is_read() {
     assert_eq!((flags.warmup_iters, flags.agg_iters, flags.run_cycles, flags.average), (2, 3, 2, 3));
     assert_eq!((flags.per_iter_timing, flags.per_iter_skip, flags.parallel_init, flags.check), (1, 1, 1, 2));
     assert_eq!((flags.blocking, flags.report_cputime, flags.report_timestamps, flags.memory), (3, 1, 1, 1));
-    assert_eq!((flags.timeout, flags.unalign, flags.repeat), (9, 1, 5));
+    assert_eq!((flags.timeout, flags.stall_timeout, flags.unalign, flags.repeat), (9, 7, 1, 5));
     assert_eq!((flags.threads, flags.sockets, flags.nics, flags.dry_run), (Some(4), Some(2), true, true));
     assert_eq!((flags.algo.as_deref(), flags.hosts.as_deref()), (Some("ring"), Some("a:2,b:2")));
     assert!(flags.checksum && !parse("--ch 0").unwrap().checksum);
@@ -98,26 +102,49 @@ fn contradictions_are_named() {
         ("-G 1", "-G,--cudagraph 1: is for GPUs and needs --backend nccl"),
         ("-R 2", "needs --backend nccl"),
         ("-D 1", "needs --backend nccl"),
-        ("-V 16", "needs --backend nccl"),
         ("-x 1", "needs --backend nccl"),
         ("--share-gpus", "--share-gpus: is for GPUs and needs --backend nccl"),
         ("--nccl-library /x", "--nccl-library /x: is for GPUs and needs --backend nccl"),
         ("-D 1 --backend nccl", "busbw calls NCCL from the host only"),
-        ("-V 8 --backend nccl", "busbw calls NCCL from the host only"),
         ("-G 1 -z 1 --backend nccl", "-z,--blocking 1: does not go with graphs (-G)"),
         ("-G 1 -I 1 --backend nccl", "-I,--per_iter_timing 1: does not go with graphs (-G)"),
     ] {
         let error = parse(line).unwrap().check().unwrap_err().to_string();
         assert!(error.contains(says), "{line}: {error}");
     }
+    // What the host has is found out later.
+    parse("-G 1 -R 2 --backend auto").unwrap().check().unwrap();
     parse("-G 1 -R 2 -x 1 --share-gpus --nccl-library /x --backend nccl").unwrap().check().unwrap();
+}
+
+#[test]
+fn what_is_done_otherwise_is_told() {
+    for (line, smallest, says) in [
+        ("", 32 << 20, &[][..]),
+        ("-b 8 -V 128", 8, &[]),
+        ("-e 64M", 32 << 20, &[]),
+        ("-e 1M", 1 << 20, &["minBytes is 1048576, as -e: it is below -b's default of 32M"]),
+        ("-V 0", 32 << 20, &["device_cta_count (-V) is 16, its default: 0 is not between 1 and 128"]),
+        (
+            "-V 200 --backend nccl",
+            32 << 20,
+            &["device_cta_count (-V) is 16, its default: 200 is not between 1 and 128"],
+        ),
+    ] {
+        let flags = parse(line).unwrap();
+        flags.check().unwrap();
+        assert_eq!(
+            (flags.min_bytes(), flags.adjustments()),
+            (smallest, says.iter().map(|&line| line.into()).collect())
+        );
+    }
 }
 
 #[test]
 fn sizes_grow_by_factor_or_step() {
     let sizes = |line: &str| {
         let flags = parse(line).unwrap();
-        flags.sizes(flags.minbytes.0, flags.maxbytes.0).collect::<Vec<_>>()
+        flags.sizes(flags.min_bytes(), flags.maxbytes.0).collect::<Vec<_>>()
     };
     assert_eq!(sizes("-b 8 -e 70 -f 2"), [8, 16, 32, 64]);
     assert_eq!(sizes("-b 0 -e 10 -i 4"), [0, 4, 8]);

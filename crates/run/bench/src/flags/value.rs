@@ -45,6 +45,11 @@ pub(super) fn positive(text: &str) -> Parsed<u32> {
     integer(text, |n| (1..=i64::from(i32::MAX)).contains(&n), "a whole number of 1 or more").map(|n| n as u32)
 }
 
+/// Any whole number.
+pub(super) fn any_integer(text: &str) -> Parsed<i64> {
+    integer(text, |_| true, "a whole number")
+}
+
 /// 0 or more.
 pub(super) fn count(text: &str) -> Parsed<u32> {
     integer(text, |n| (0..=i64::from(i32::MAX)).contains(&n), "a whole number of 0 or more").map(|n| n as u32)
@@ -82,7 +87,11 @@ pub(super) fn root(text: &str) -> Parsed<Root> {
 
 /// Flags that mean something to GPUs only. Values that switch them off are fine everywhere.
 pub(super) fn device_only(flags: &Flags) -> Result<()> {
-    if flags.backend == BackendName::Nccl {
+    // What each host will find is not known here.
+    if flags.backend == Some(BackendName::Auto) {
+        return Ok(());
+    }
+    if flags.is_on_gpus() {
         if flags.checksum {
             let instead = "is for --backend cpu; with NCCL use busbw's net plugin and BUSBW_NET_CHECKSUM=1";
             return Err(Error::flag("--checksum", "", instead));
@@ -95,7 +104,6 @@ pub(super) fn device_only(flags: &Flags) -> Result<()> {
         ("-G,--cudagraph", shown(flags.cudagraph > 0, &flags.cudagraph)),
         ("-R,--local_register", shown(flags.local_register > 0, &flags.local_register)),
         ("-D,--device_implementation", shown(flags.device_implementation > 0, &flags.device_implementation)),
-        ("-V,--device_cta_count", flags.device_cta_count.map(|count| count.to_string())),
         ("-x,--cta_policy", flags.cta_policy.map(|policy| policy.to_string())),
         ("--share-gpus", shown(flags.share_gpus, &"")),
         ("--nccl-library", path),
@@ -106,18 +114,14 @@ pub(super) fn device_only(flags: &Flags) -> Result<()> {
     }
 }
 
-/// nccl-tests' own kernels with NCCL's device API are not ours.
+/// nccl-tests' own kernels with NCCL's device API are not ours. `-V` is about these alone.
 fn no_device_code(flags: &Flags) -> Result<()> {
-    let given = [
-        ("-D,--device_implementation", (flags.device_implementation > 0).then_some(flags.device_implementation)),
-        ("-V,--device_cta_count", flags.device_cta_count),
-    ];
-    match given.into_iter().find_map(|(flag, value)| value.map(|value| (flag, value))) {
-        Some((flag, value)) => Err(Error::flag(
-            flag,
-            value,
+    match flags.device_implementation {
+        0 => Ok(()),
+        number => Err(Error::flag(
+            "-D,--device_implementation",
+            number,
             "busbw calls NCCL from the host only; leave it out, or use nccl-tests for this",
         )),
-        None => Ok(()),
     }
 }

@@ -164,7 +164,7 @@ pub fn apart(
 
 fn not_connected(waited: Duration) -> String {
     format!(
-        "NCCL has not connected its ranks after {} seconds (-T): check that hosts reach each other (NCCL_SOCKET_IFNAME, \
+        "NCCL has not connected its ranks after {} seconds (--stall-timeout): check that hosts reach each other (NCCL_SOCKET_IFNAME, \
          firewall); NCCL_DEBUG=INFO shows where it waits",
         waited.as_secs()
     )

@@ -288,6 +288,10 @@ impl Backend for Nccl {
         self.parts.over_engine(given)
     }
 
+    fn cancellation(&self) -> Option<Arc<Cancellation>> {
+        self.engine.cancellation()
+    }
+
     fn nics(&mut self) -> Result<Vec<NicBytes>> {
         self.engine.nics()
     }
