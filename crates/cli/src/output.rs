@@ -109,6 +109,7 @@ pub fn refuse_loss(matches: &ArgMatches) -> Result<(), String> {
             let (own, whole) = (identity(&path), path.canonicalize().unwrap_or_default());
             if read.iter().any(|(other, identity)| Some(*identity) == own || other.is_dir() && whole.starts_with(other))
             {
+                let flag = flag.replace('_', "-");
                 return Err(format!("{}: this command reads it; choose another file for --{flag}", path.display()));
             }
         }
