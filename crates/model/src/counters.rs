@@ -2,7 +2,6 @@
 //! `monitor` what moves.
 
 use crate::{Code, Severity};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the file holds.
