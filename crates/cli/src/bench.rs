@@ -57,7 +57,7 @@ impl io::Write for Kept {
 /// The table that was printed, as metrics. A process that has printed none, as every rank but 0, leaves the file alone.
 fn write_metrics(flags: &Flags, text: Option<Vec<u8>>) -> Result<(), String> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(()) };
-    let source = Source::Bytes("the table".to_owned(), text.into());
+    let source = Source::Bytes("the table".to_owned(), text);
     let Ok(read) = busbw_ingest::read(&[source], &ReadOptions::default()) else { return Ok(()) };
     if read.tables.is_empty() {
         return Ok(());
