@@ -26,6 +26,7 @@ mod here {
     pub mod link;
     pub mod monitor;
     mod plugin_check;
+    mod prometheus;
     mod standard_output;
     mod terminals;
     pub mod tune;

@@ -35,14 +35,13 @@ fn an_input_is_never_written_to() {
         "compare run.log link.log -o run.log",
         "predict run.log --json -o run.log",
         "simulate other.log -o run.log",
+        "explain run.log --prometheus-file link.log",
     ] {
         let output = command::busbw(folder.path(), &line.split(' ').collect::<Vec<_>>(), None);
         assert_eq!(output.status.code(), Some(2), "{line}: {}", stderr(&output));
-        assert!(
-            stderr(&output).contains("this command reads it; choose another file for --output"),
-            "{line}: {}",
-            stderr(&output)
-        );
+        let flag = if line.contains("--prometheus-file") { "--prometheus-file" } else { "--output" };
+        let said = format!("this command reads it; choose another file for {flag}");
+        assert!(stderr(&output).contains(&said), "{line}: {}", stderr(&output));
         assert!(fs::read(folder.path().join("run.log")).expect("it is there") == log, "{line} changed the log");
     }
     let mut command = Command::new(BUSBW);

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use busbw_monitor::{Recording, Snapshot, Tracker, json, prometheus_text, text};
+use busbw_monitor::{Recording, Snapshot, Tracker, json, metrics, text};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         let shown = text::legend(&moment) + &text::block(&moment);
         assert!(!shown.contains('\x1b'), "an escape character of the recording reaches the terminal");
         serde_json::from_str::<serde_json::Value>(&json::line(&moment)).expect("JSON");
-        prometheus_text(&Snapshot { sample, alerts: moment.alerts });
+        let raised = tracker.raised();
+        drop(metrics(&Snapshot { sample, raised, ..Snapshot::default() }).to_string());
     }
 });

@@ -27,8 +27,12 @@ def strict(schema: Any) -> Any:
     return closed
 
 
+def example(name: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "examples/kubernetes" / name).read_text())
+
+
 def job() -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "examples/kubernetes/mpijob.yaml").read_text())
+    return example("mpijob.yaml")
 
 
 def problems(document: dict[str, Any]) -> list[str]:
@@ -63,3 +67,28 @@ def test_a_worker_per_gpu_and_shared_memory() -> None:
     (worker,) = spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     assert worker["resources"]["limits"]["nvidia.com/gpu"] == spec["slotsPerWorker"]
     assert {mount["mountPath"] for mount in worker["volumeMounts"]} == {"/dev/shm"}
+
+
+def pod_problems(template: dict[str, Any]) -> list[str]:
+    """What a pod's template has against the schema, which the MPIJob's holds."""
+    replicas = json.loads(SCHEMA.read_text())["properties"]["spec"]["properties"]["mpiReplicaSpecs"]
+    schema = strict(replicas["additionalProperties"]["properties"]["template"])
+    # The API server knows the fields of `metadata` itself.
+    schema["properties"].pop("metadata", None)
+    return [error.message for error in jsonschema.Draft7Validator(schema).iter_errors({"spec": template["spec"]})]
+
+
+def test_the_monitor_runs_on_every_node_and_is_scraped() -> None:
+    document = example("monitor.yaml")
+    assert (document["apiVersion"], document["kind"]) == ("apps/v1", "DaemonSet")
+    assert set(document["spec"]) == {"selector", "template"}
+    template = document["spec"]["template"]
+    assert pod_problems(template) == []
+    assert template["metadata"]["labels"].items() >= document["spec"]["selector"]["matchLabels"].items()
+    (container,) = template["spec"]["containers"]
+    (port,) = container["ports"]
+    assert container["command"][-1] == f"0.0.0.0:{port['containerPort']}"
+    assert template["metadata"]["annotations"]["prometheus.io/port"] == str(port["containerPort"])
+    misspelt = copy.deepcopy(template)
+    misspelt["spec"]["hostNetwrk"] = True
+    assert pod_problems(misspelt)

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// Longer than any of these takes on a machine that does much else.
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn monitor(arguments: &[&str]) -> Command {
+pub fn monitor(arguments: &[&str]) -> Command {
     let mut command = Command::new(BUSBW);
     command.arg("monitor").args(arguments);
     command
@@ -29,7 +29,7 @@ fn ended_well(command: Command) -> Ended {
 }
 
 /// A RoCE port on eth0, a network interface, and the host.
-fn tree(folder: &Path) -> &Path {
+pub fn tree(folder: &Path) -> &Path {
     let files = [
         ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n"),
         ("sys/class/infiniband/mlx5_0/ports/1/phys_state", "5: LinkUp\n"),
@@ -58,7 +58,7 @@ fn tree(folder: &Path) -> &Path {
     folder
 }
 
-fn scratch() -> TempDir {
+pub fn scratch() -> TempDir {
     tempfile::tempdir().expect("a folder can be made")
 }
 
@@ -201,7 +201,7 @@ fn scrapes_are_served_on_loopback_while_it_runs() {
         connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").ok()?;
         let mut answer = String::new();
         connection.read_to_string(&mut answer).ok()?;
-        let metric = "node_infiniband_port_data_transmitted_bytes_total{device=\"mlx5_0\",port=\"1\"} 4000\n";
+        let metric = "busbw_port_tx_bytes_total{device=\"mlx5_0\",port=\"1\",counter=\"port_xmit_data\"} 4000\n";
         answer.contains(metric).then_some(())
     });
     signal(running.id(), "INT");

@@ -1,11 +1,14 @@
 //! `busbw bench`, also under the names of nccl-tests' programs.
 
+use crate::cli::PrometheusFile;
 use crate::output;
 use busbw_bench::flags::BackendName;
 use busbw_bench::job::{self, Call};
 use busbw_bench::{Error, Flags, flags};
+use busbw_ingest::{ReadOptions, Source};
 use busbw_launch::command::this_program;
 use busbw_model::Collective;
+use busbw_report::prometheus;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
@@ -49,7 +52,11 @@ fn start(
     }
     let program = this_program().map_err(|e| e.to_string())?;
     let arguments = arguments(&flags);
-    ended(job::run(&Call { collective, flags, program, arguments }, &look, &mut io::stdout()))
+    let file = PrometheusFile::at(flags.prometheus_file.as_deref());
+    let mut out = Kept { out: io::stdout(), text: flags.prometheus_file.as_ref().map(|_| Vec::new()) };
+    let status = job::run(&Call { collective, flags, program, arguments }, &look, &mut out);
+    write_metrics(&file, out.text)?;
+    ended(status)
 }
 
 fn ended(status: busbw_bench::Result<i32>) -> Result<ExitCode, String> {
@@ -65,4 +72,35 @@ fn ended(status: busbw_bench::Result<i32>) -> Result<ExitCode, String> {
         }
     };
     Ok(ExitCode::from(status))
+}
+
+/// Standard output, of which what is needed for metrics is kept.
+struct Kept {
+    out: io::Stdout,
+    text: Option<Vec<u8>>,
+}
+
+impl io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        if let Some(text) = &mut self.text {
+            text.extend_from_slice(&bytes[..written]);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The table that was printed, as metrics. A process that has printed none, as every rank but 0, leaves the file alone.
+fn write_metrics(file: &PrometheusFile, text: Option<Vec<u8>>) -> Result<(), String> {
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(()) };
+    let source = Source::Bytes("the table".to_owned(), text);
+    let Ok(read) = busbw_ingest::read(&[source], &ReadOptions::default()) else { return Ok(()) };
+    if read.tables.is_empty() {
+        return Ok(());
+    }
+    output::metrics(file, "bench", |metrics| prometheus::tables("bench", &read.tables, metrics))
 }

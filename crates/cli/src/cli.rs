@@ -28,6 +28,9 @@ pub struct Explain {
     #[command(flatten)]
     pub output: Output,
 
+    #[command(flatten)]
+    pub prometheus: PrometheusFile,
+
     /// Also print what to run next to answer open questions; JSON and HTML always include it
     #[arg(long)]
     pub advice: bool,
@@ -165,6 +168,25 @@ impl TableOutput {
 
     pub fn file(&self) -> Option<&Path> {
         self.output.as_deref()
+    }
+}
+
+/// Where Prometheus finds an answer
+#[derive(Args)]
+pub struct PrometheusFile {
+    /// Also write the answer as metrics, for the textfile collector of node_exporter: a name that ends in .prom, in its
+    /// folder
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    prometheus_file: Option<PathBuf>,
+}
+
+impl PrometheusFile {
+    pub fn at(file: Option<&Path>) -> Self {
+        PrometheusFile { prometheus_file: file.map(Path::to_owned) }
+    }
+
+    pub fn file(&self) -> Option<&Path> {
+        self.prometheus_file.as_deref()
     }
 }
 

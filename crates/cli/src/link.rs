@@ -1,6 +1,6 @@
 //! `busbw link`: bandwidth and latency between hosts, every pair, and which of them is slow.
 
-use crate::cli::{Format, Output};
+use crate::cli::{Format, Output, PrometheusFile};
 use crate::progress::Bar;
 use crate::values::{message_size, seconds};
 use crate::{explain, output};
@@ -8,7 +8,7 @@ use busbw_launch::Invocation;
 use busbw_link::job::{self, Call};
 use busbw_link::{Choice, Plan, Progress, RdmaChoice, judge};
 use busbw_model::{Bytes, LinkRun, Verdict};
-use busbw_report::{html, json, text};
+use busbw_report::{html, json, prometheus, text};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -79,6 +79,9 @@ pub struct Link {
 
     #[command(flatten)]
     output: Output,
+
+    #[command(flatten)]
+    prometheus: PrometheusFile,
 }
 
 /// As many sockets as NCCL allows in a connection (MAX_SOCKETS in its `src/transport/net_socket.cc`).
@@ -151,6 +154,7 @@ fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
             out.write_all(text::link(run, &diagnosis, &style).as_bytes())
         }
     })?;
+    output::metrics(&flags.prometheus, "link", |metrics| prometheus::link(run, &diagnosis, metrics))?;
     let measured = run.links.iter().any(|link| link.outcome.is_ok());
     let fine = matches!(diagnosis.verdict, Verdict::Healthy | Verdict::NoErrors);
     Ok(match (measured, fine) {

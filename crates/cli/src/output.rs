@@ -1,6 +1,8 @@
 //! Where answers go: standard output, or a file, which replaces another only when it is whole; and what is said beside them.
 
+use crate::cli::PrometheusFile;
 use busbw_launch::{JobRank, Started};
+use busbw_model::metrics::Metrics;
 use busbw_model::text::clean;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -13,6 +15,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Has `print` write to the file, or to standard output without one. A reader of standard output that leaves early has
 /// seen enough: that is no error.
@@ -48,8 +51,18 @@ fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     Ok(())
 }
 
+/// Has `fill` make the metrics of an answer, where a file for them is given, and writes when that was.
+pub fn metrics(flags: &PrometheusFile, command: &str, fill: impl FnOnce(&mut Metrics)) -> Result<(), String> {
+    let Some(path) = flags.file() else { return Ok(()) };
+    let mut metrics = Metrics::default();
+    fill(&mut metrics);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    metrics.set(&format!("busbw_{command}_timestamp_seconds"), "When the answer was given.", &[], now);
+    write(Some(path), |out| write!(out, "{metrics}"))
+}
+
 /// Flags that name a file to write.
-const WRITTEN: [&str; 4] = ["output", "save", "record", "perfetto"];
+const WRITTEN: [&str; 5] = ["output", "save", "record", "perfetto", "prometheus_file"];
 
 /// Set before `main`: Rust opens /dev/null in the place of a standard stream that is closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -105,6 +118,7 @@ pub fn refuse_loss(matches: &ArgMatches) -> Result<(), String> {
             let (own, whole) = (identity(&path), path.canonicalize().unwrap_or_default());
             if read.iter().any(|(other, identity)| Some(*identity) == own || other.is_dir() && whole.starts_with(other))
             {
+                let flag = flag.replace('_', "-");
                 return Err(format!("{}: this command reads it; choose another file for --{flag}", path.display()));
             }
         }

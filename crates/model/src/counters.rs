@@ -2,7 +2,6 @@
 //! `monitor` what moves.
 
 use crate::{Code, Severity};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the file holds.
@@ -44,58 +43,60 @@ impl Family {
     }
 }
 
-/// What a counter gives, whatever its name is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Quantity {
-    /// Bytes sent.
-    TxBytes,
-    /// Bytes received.
-    RxBytes,
-    /// Bytes sent, where the interface counts RDMA's too.
-    WireTxBytes,
-    /// Bytes received, where the interface counts RDMA's too.
-    WireRxBytes,
-    /// Packets sent.
-    TxPackets,
-    /// Packets received.
-    RxPackets,
-    /// Pause frames sent.
-    TxPause,
-    /// Pause frames received.
-    RxPause,
-    /// Microseconds of pauses sent.
-    TxPauseUs,
-    /// Microseconds of pauses received.
-    RxPauseUs,
-    /// Congestion notifications sent.
-    CnpSent,
-    /// Congestion notifications obeyed.
-    CnpHandled,
-    /// Congestion notifications not obeyed.
-    CnpIgnored,
-    /// Packets received with a congestion mark.
-    EcnMarked,
-    /// Packets dropped for lack of a receive buffer.
-    OutOfBuffer,
-    /// Packets that came out of order.
-    OutOfSequence,
-    /// NAKs of peers that a packet was missing.
-    PacketSequenceErrors,
-    /// Packets sent again.
-    Retransmissions,
-    /// Answers that did not come in time.
-    AckTimeouts,
-    /// Receivers that were not ready.
-    RnrNaks,
-    /// Packets thrown away.
-    Discards,
-    /// Packets with errors.
-    Errors,
-    /// Errors of the link's signals.
-    SymbolErrors,
-    /// Times that the link went down.
-    LinkDowns,
+named! {
+    /// What a counter gives, whatever its name is there.
+    pub enum Quantity {
+        /// Bytes sent.
+        TxBytes = "tx_bytes",
+        /// Bytes received.
+        RxBytes = "rx_bytes",
+        /// Bytes sent, where the interface counts RDMA's too.
+        WireTxBytes = "wire_tx_bytes",
+        /// Bytes received, where the interface counts RDMA's too.
+        WireRxBytes = "wire_rx_bytes",
+        /// Packets sent.
+        TxPackets = "tx_packets",
+        /// Packets received.
+        RxPackets = "rx_packets",
+        /// Pause frames sent.
+        TxPause = "tx_pause",
+        /// Pause frames received.
+        RxPause = "rx_pause",
+        /// Pauses sent, as time.
+        TxPauseUs = "tx_pause_us",
+        /// Pauses received, as time.
+        RxPauseUs = "rx_pause_us",
+        /// Congestion notifications sent.
+        CnpSent = "cnp_sent",
+        /// Congestion notifications obeyed.
+        CnpHandled = "cnp_handled",
+        /// Congestion notifications not obeyed.
+        CnpIgnored = "cnp_ignored",
+        /// Packets received with a congestion mark.
+        EcnMarked = "ecn_marked",
+        /// Packets dropped for lack of a receive buffer.
+        OutOfBuffer = "out_of_buffer",
+        /// Packets that came out of order.
+        OutOfSequence = "out_of_sequence",
+        /// NAKs of peers that a packet was missing.
+        PacketSequenceErrors = "packet_sequence_errors",
+        /// Packets sent again.
+        Retransmissions = "retransmissions",
+        /// Answers that did not come in time.
+        AckTimeouts = "ack_timeouts",
+        /// Receivers that were not ready.
+        RnrNaks = "rnr_naks",
+        /// Packets thrown away.
+        Discards = "discards",
+        /// Packets with errors.
+        Errors = "errors",
+        /// Errors of the link's signals.
+        SymbolErrors = "symbol_errors",
+        /// Times that the link went down.
+        LinkDowns = "link_downs",
+    }
+    /// As in `counters.toml` and in JSON.
+    name
 }
 
 /// A counter that busbw knows.

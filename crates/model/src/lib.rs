@@ -25,6 +25,7 @@ mod finding;
 mod host;
 mod inspector;
 mod link;
+pub mod metrics;
 mod nccl;
 mod net_plugin;
 pub mod node;

@@ -3,12 +3,12 @@
 pub mod hosts;
 mod witness;
 
-use crate::cli::TableOutput;
+use crate::cli::{PrometheusFile, TableOutput};
 use crate::{explain, output};
 use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{Checked, NodeFacts};
 use busbw_probe::Root;
-use busbw_report::{json, text};
+use busbw_report::{json, prometheus, text};
 use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,6 +46,9 @@ pub struct Check {
 
     #[command(flatten)]
     output: TableOutput,
+
+    #[command(flatten)]
+    prometheus: PrometheusFile,
 
     /// Print the facts without checking them; --hosts runs this on the other hosts
     #[arg(long, hide = true)]
@@ -101,6 +104,7 @@ pub fn run(flags: &Check) -> Result<ExitCode, String> {
     }
     let checked = busbw_diagnose::check::check(&found.nodes, &found.hello);
     print(flags, &checked)?;
+    output::metrics(&flags.prometheus, "check", |metrics| prometheus::check(&checked, metrics))?;
     Ok(match (found.nodes.is_empty(), checked.failed()) {
         // No host has answered: that is all the table says.
         (true, _) => ExitCode::from(2),

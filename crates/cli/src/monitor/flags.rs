@@ -60,13 +60,18 @@ pub struct Monitor {
     #[arg(long)]
     pub force: bool,
 
-    /// Serve Prometheus metrics (GET /metrics, node_exporter's names) on this port of 127.0.0.1, or on ADDRESS:PORT
+    /// Serve Prometheus metrics (GET /metrics, busbw_*) on this port of 127.0.0.1, or on ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub prometheus: Option<SocketAddr>,
 
     /// A name that Prometheus may ask this host for; addresses, localhost and the host's own name are always answered
     #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "prometheus")]
     pub prometheus_host: Vec<String>,
+
+    /// Serve what node_exporter has under its names too (node_infiniband_*, node_network_*, node_netstat_*, node_memory_*),
+    /// for hosts where it does not run
+    #[arg(long, requires = "prometheus")]
+    pub node_exporter_names: bool,
 
     /// Print the counters that raise alerts, with their thresholds, and exit
     #[arg(long)]

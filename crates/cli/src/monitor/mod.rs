@@ -27,6 +27,7 @@ pub fn run(flags: &Monitor) -> Result<ExitCode, String> {
         force: flags.force,
         prometheus: flags.prometheus,
         prometheus_hosts: flags.prometheus_host.clone(),
+        node_exporter_names: flags.node_exporter_names,
     };
     let on_screen = !(flags.once || flags.json || flags.quiet) && io::stdout().is_terminal();
     let source = source(flags, on_screen)?;

@@ -32,6 +32,29 @@ impl Known {
         self.counters.iter().position(|counter| counter.family == family && fits(&counter.name, name))
     }
 
+    /// What is known of each name, and where those stand that give a quantity: the first of the list, and all that are parts.
+    pub fn gives<'a>(
+        &self,
+        family: Family,
+        names: impl Iterator<Item = &'a str>,
+    ) -> (Vec<Option<&Counter>>, BTreeMap<Quantity, Vec<usize>>) {
+        let places: Vec<Option<usize>> = names.map(|name| self.find(family, name)).collect();
+        let mut by_rank: Vec<(usize, usize)> =
+            places.iter().enumerate().filter_map(|(index, place)| Some(((*place)?, index))).collect();
+        by_rank.sort_unstable();
+        let mut gives: BTreeMap<Quantity, Vec<usize>> = BTreeMap::new();
+        for (rank, index) in by_rank {
+            let counter = &self.counters[rank];
+            if let Some(quantity) = counter.is {
+                let parts = gives.entry(quantity).or_default();
+                if parts.is_empty() || counter.adds {
+                    parts.push(index);
+                }
+            }
+        }
+        (places.into_iter().map(|place| place.map(|place| &self.counters[place])).collect(), gives)
+    }
+
     /// Why a counter moves that should not.
     pub fn cause(&self, counter: &Counter) -> Option<&Cause> {
         self.causes.get(counter.cause.as_ref()?)

@@ -24,9 +24,9 @@ pub mod time;
 mod tracker;
 
 pub use alerts::{ThresholdError, Thresholds, list_alerts};
-pub use moment::{Alert, Device, HostLoad, Moment, Moved, Owner, Row};
+pub use moment::{Alert, Device, HostLoad, Moment, Moved, Owner, Raised, Row};
 pub use perfetto::Trace;
-pub use prometheus::{Snapshot, text as prometheus_text};
+pub use prometheus::{Snapshot, metrics};
 pub use recording::{Recorder, Recording, RecordingError};
 pub use request::Hosts;
 #[cfg(fuzzing)]

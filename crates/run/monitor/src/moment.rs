@@ -156,6 +156,15 @@ pub struct Alert {
     pub per_second: f64,
 }
 
+/// What an alert is about, whenever it was.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Raised {
+    pub device: Device,
+    pub counter: String,
+    pub code: Code,
+    pub severity: Severity,
+}
+
 /// An owner of queue pairs, with its load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Owner {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 
 /// The first line. Another version is another number.
-const HEADER: &[u8] = b"busbw monitor recording 2\n";
+const HEADER: &[u8] = b"busbw monitor recording 3\n";
 /// A frame of 16 ports is some 50 KiB; a longer one than this is no frame.
 const LONGEST: u32 = 64 << 20;
 
@@ -27,6 +27,7 @@ struct Change {
     counters: Vec<Steps>,
     /// Without its counters.
     host: HostCounters,
+    /// Without what they are.
     gpus: Vec<GpuCounters>,
     queue_pairs: Vec<QueuePairs>,
     jobs: Vec<Job>,
@@ -202,15 +203,25 @@ fn change(before: &Sample, now: &Sample) -> Option<Change> {
             && before.interfaces.iter().zip(&now.interfaces).all(|(a, b)| {
                 a.name == b.name && a.state == b.state && a.rate_gbit_s == b.rate_gbit_s && a.bond == b.bond
             });
+    let identity = |gpu: &GpuCounters| (gpu.name.clone(), gpu.uuid.clone(), gpu.pci_bus_id.clone());
+    let same_gpus = before.gpus.iter().map(identity).eq(now.gpus.iter().map(identity));
     let same_names = || groups(before).zip(groups(now)).all(|(a, b)| a.names == b.names);
-    (same_ports && same_interfaces && same_names()).then(|| Change {
+    (same_ports && same_interfaces && same_gpus && same_names()).then(|| Change {
         time_us: now.time_us,
         counters: groups(before).zip(groups(now)).map(|(a, b)| steps(a, b)).collect(),
         host: HostCounters { tcp: Counters::default(), ..now.host.clone() },
-        gpus: now.gpus.clone(),
+        gpus: now.gpus.iter().map(nameless).collect(),
         queue_pairs: now.queue_pairs.clone(),
         jobs: now.jobs.clone(),
     })
+}
+
+fn nameless(gpu: &GpuCounters) -> GpuCounters {
+    GpuCounters { name: String::new(), uuid: None, pci_bus_id: None, ..gpu.clone() }
+}
+
+fn named(gpu: GpuCounters, before: GpuCounters) -> GpuCounters {
+    GpuCounters { name: before.name, uuid: before.uuid, pci_bus_id: before.pci_bus_id, ..gpu }
 }
 
 fn steps(before: &Counters, now: &Counters) -> Steps {
@@ -241,6 +252,11 @@ fn changed(mut sample: Sample, change: Change) -> Option<Sample> {
     }
     let Change { time_us, host, gpus, queue_pairs, jobs, .. } = change;
     let host = HostCounters { tcp: std::mem::take(&mut sample.host.tcp), ..host };
+    let before = std::mem::take(&mut sample.gpus);
+    if before.len() != gpus.len() {
+        return None;
+    }
+    let gpus = gpus.into_iter().zip(before).map(|(gpu, before)| named(gpu, before)).collect();
     let sample = Sample { time_us, host, gpus, queue_pairs, jobs, ..sample };
     (all.next().is_none() && is_whole(&sample)).then_some(sample)
 }

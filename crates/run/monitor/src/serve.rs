@@ -78,7 +78,7 @@ fn answer(connection: &TcpStream, shown: &Shown, hosts: &Hosts) -> io::Result<()
     let (status, body, head_only) = match request(connection, hosts, until)? {
         Request::Metrics { head_only } => {
             let snapshot = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let text = snapshot.map_or_else(String::new, |snapshot| prometheus::text(&snapshot));
+            let text = snapshot.map_or_else(String::new, |snapshot| prometheus::metrics(&snapshot).to_string());
             ("200 OK", text, head_only)
         }
         Request::Refused(status, remedy) => (status, format!("{status}: {remedy}\n"), false),

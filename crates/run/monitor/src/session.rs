@@ -41,6 +41,8 @@ pub struct Options {
     pub prometheus: Option<SocketAddr>,
     /// Names that scrapers may ask for, beside this host's own.
     pub prometheus_hosts: Vec<String>,
+    /// Serve node_exporter's names too.
+    pub node_exporter_names: bool,
 }
 
 /// A session ended early.
@@ -78,6 +80,7 @@ pub struct Intake {
     recorder: Option<(PathBuf, Recorder<File>)>,
     trace: Option<(PathBuf, Trace<BufWriter<File>>)>,
     server: Option<Server>,
+    node_exporter_names: bool,
 }
 
 impl Intake {
@@ -103,6 +106,7 @@ impl Intake {
             recorder: options.record.as_ref().map(recorder).transpose()?,
             trace: options.perfetto.as_ref().map(trace).transpose()?,
             server: options.prometheus.map(server).transpose()?,
+            node_exporter_names: options.node_exporter_names,
         })
     }
 
@@ -129,7 +133,8 @@ impl Intake {
             trace.add(&moment).map_err(SessionError::at(path))?;
         }
         if let Some(server) = &self.server {
-            server.show(Snapshot { sample, alerts: moment.alerts.clone() });
+            let (raised, untold) = (self.tracker.raised(), source.untold().map(str::to_owned));
+            server.show(Snapshot { sample, raised, untold, node_exporter_names: self.node_exporter_names });
         }
         Ok(Some(moment))
     }

@@ -3,7 +3,7 @@
 use crate::alerts::{AlertLog, Thresholds};
 use crate::known::{Counter, Family, Known, Quantity};
 use crate::moment::Alert;
-use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Row};
+use crate::moment::{Device, HostLoad, Moment, Moved, Owner, Raised, Row};
 use busbw_probe::counters::{Bond, Counters, HostCounters, Interface, Port, QueuePairs, Sample};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -65,6 +65,18 @@ impl Tracker {
 
     pub fn alerts(&self) -> impl Iterator<Item = &Alert> {
         self.alerts.all()
+    }
+
+    /// Every counter that has raised an alert, and whether it stands.
+    pub fn raised(&self) -> BTreeMap<Raised, bool> {
+        let of = |alert: &Alert| Raised {
+            device: alert.device.clone(),
+            counter: alert.counter.clone(),
+            code: alert.code,
+            severity: alert.severity,
+        };
+        let all = self.alerts.all().map(|alert| (of(alert), false));
+        all.chain(self.alerts.standing().iter().map(|alert| (of(alert), true))).collect()
     }
 
     /// When the first sample was taken, in microseconds since 1970.
@@ -265,26 +277,13 @@ struct Group {
 
 impl Group {
     fn new(family: Family, counters: &Counters) -> Self {
-        let all = Known::get();
-        let at: Vec<Option<usize>> = counters.names.iter().map(|name| all.find(family, name)).collect();
-        let mut gives: BTreeMap<Quantity, Vec<usize>> = BTreeMap::new();
-        let mut by_rank: Vec<(usize, usize)> = at.iter().enumerate().filter_map(|(i, at)| Some(((*at)?, i))).collect();
-        by_rank.sort_unstable();
-        for (rank, index) in by_rank {
-            let counter = &all.counters()[rank];
-            if let Some(quantity) = counter.is {
-                let parts = gives.entry(quantity).or_default();
-                if parts.is_empty() || counter.adds {
-                    parts.push(index);
-                }
-            }
-        }
+        let (known, gives) = Known::get().gives(family, counters.names.iter().map(AsRef::as_ref));
         let still =
             |(name, value): (&Arc<str>, u64)| Moved { name: Arc::clone(name), value, moved: None, per_second: None };
         Group {
             moved: counters.iter().map(still).collect(),
-            in_all: vec![0; at.len()],
-            known: at.into_iter().map(|at| at.map(|at| &all.counters()[at])).collect(),
+            in_all: vec![0; known.len()],
+            known,
             counters: counters.clone(),
             gives,
         }

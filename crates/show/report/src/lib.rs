@@ -14,6 +14,7 @@ pub mod html;
 pub mod json;
 mod letters;
 mod link;
+pub mod prometheus;
 mod remedy;
 mod scenario;
 mod style;

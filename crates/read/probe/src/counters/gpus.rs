@@ -26,6 +26,8 @@ fn gpu(nvml: &Nvml, index: u32) -> Result<GpuCounters, NvmlError> {
     let memory = device.memory_info().ok();
     Ok(GpuCounters {
         name: device.name()?,
+        uuid: device.uuid().ok(),
+        pci_bus_id: device.pci_info().ok().map(|pci| pci.bus_id),
         busy_pct: device.utilization_rates().ok().map(|shares| shares.gpu),
         memory_used_bytes: memory.as_ref().map(|memory| memory.used),
         memory_total_bytes: memory.map(|memory| memory.total),

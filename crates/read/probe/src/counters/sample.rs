@@ -122,6 +122,10 @@ pub struct HostCounters {
 pub struct GpuCounters {
     /// `NVIDIA H100 80GB HBM3`; empty where it does not answer.
     pub name: String,
+    /// `GPU-604ac76c-…`, as NVIDIA's other programs name it.
+    pub uuid: Option<String>,
+    /// Its PCI address as NVML writes it: `00000000:1B:00.0`.
+    pub pci_bus_id: Option<String>,
     /// Share of the last second or so in which a kernel ran, in percent; null where it is not told (MIG).
     pub busy_pct: Option<u32>,
     /// Memory in use.

@@ -198,6 +198,11 @@ pub struct Flags {
     #[arg(value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub output_file: Option<PathBuf>,
 
+    /// Also write the table as metrics, for the textfile collector of node_exporter: a name that ends in .prom, in its
+    /// folder. Rank 0 writes it, on its host
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
+    pub prometheus_file: Option<PathBuf>,
+
     /// 1: show the memory used
     #[arg(short = 'M', long, value_name = "0|1", default_value = "0", value_parser = choice::<1>)]
     #[arg(help_heading = OUTPUT)]

@@ -91,6 +91,8 @@ pub fn node(t: u64) -> Sample {
         },
         gpus: vec![GpuCounters {
             name: "NVIDIA H100 80GB HBM3".into(),
+            uuid: Some("GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52".into()),
+            pci_bus_id: Some("00000000:1B:00.0".into()),
             busy_pct: Some(97),
             memory_used_bytes: Some(40 << 30),
             memory_total_bytes: Some(80 << 30),

@@ -2,8 +2,9 @@
 
 use crate::common;
 
-use busbw_monitor::{Hosts, Server, Snapshot, Trace, Tracker, prometheus_text};
-use busbw_probe::counters::Job;
+use busbw_monitor::known::{Counter, Family, Known, Quantity};
+use busbw_monitor::{Hosts, Server, Snapshot, Trace, Tracker, metrics};
+use busbw_probe::counters::{HostCounters, Interface, Job, Port, Sample};
 use common::{node, node_with_a_silent_gpu};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -12,8 +13,12 @@ use std::process::Command;
 
 fn snapshot() -> Snapshot {
     let mut tracker = Tracker::default();
-    let alerts = (0..=5).map(|t| tracker.feed(&node(t)).alerts).last().unwrap();
-    Snapshot { sample: node(5), alerts }
+    (0..=5).for_each(|t| drop(tracker.feed(&node(t))));
+    Snapshot { sample: node(5), raised: tracker.raised(), ..Snapshot::default() }
+}
+
+fn scraped(snapshot: &Snapshot) -> String {
+    metrics(snapshot).to_string()
 }
 
 fn server() -> Server {
@@ -30,15 +35,98 @@ fn ask(server: &Server, request: &[u8]) -> String {
 }
 
 #[test]
-fn a_scrape_has_the_names_of_node_exporter() {
-    insta::assert_snapshot!(prometheus_text(&snapshot()));
+fn a_scrape_has_names_of_its_own() {
+    insta::assert_snapshot!(scraped(&snapshot()));
+}
+
+/// The names that other exporters have too come with a flag only, since sums over both would double.
+#[test]
+fn node_exporters_names_are_added_when_asked_for() {
+    let theirs = scraped(&Snapshot { node_exporter_names: true, ..snapshot() });
+    let (theirs, ours): (Vec<&str>, Vec<&str>) = theirs.lines().partition(|line| line.contains("node_"));
+    assert_eq!(ours, scraped(&snapshot()).lines().collect::<Vec<_>>());
+    insta::assert_snapshot!(theirs.join("\n"));
+}
+
+/// A tree with every counter of the table at once, and each alone.
+#[test]
+fn every_known_counter_is_served_once() {
+    let name = |counter: &Counter| counter.name.replace('#', "3");
+    let sample = |counters: &[&Counter]| {
+        let of = |family| {
+            let named = counters.iter().filter(|counter| counter.family == family);
+            let named: Vec<(String, u64)> = named.map(|counter| (name(counter), 1)).collect();
+            common::counters(1, &named.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>())
+        };
+        let (counters, driver) = (of(Family::Interface), of(Family::Driver));
+        Sample {
+            ports: vec![Port { device: "a".into(), counters: of(Family::Rdma), ..Port::default() }],
+            interfaces: vec![Interface { name: "b".into(), counters, driver, ..Interface::default() }],
+            host: HostCounters { tcp: of(Family::Tcp), ..HostCounters::default() },
+            ..Sample::default()
+        }
+    };
+    let all: Vec<&Counter> = Known::get().counters().iter().collect();
+    let tables = all.iter().map(|counter| vec![*counter]).chain([all.clone()]);
+    for table in tables {
+        let text = scraped(&Snapshot { sample: sample(&table), ..Snapshot::default() });
+        let served = |counter: &&Counter| {
+            let place = match counter.family {
+                Family::Rdma => r#"{device="a",port="0","#,
+                Family::Interface | Family::Driver => r#"{device="b","#,
+                Family::Tcp => "{",
+            };
+            let labels = format!(r#"{place}counter="{}"}}"#, name(counter));
+            text.lines().filter(|line| line.contains(&labels)).count()
+        };
+        // rx_bytes is a counter of ports and of interfaces, but each has a device of its own here.
+        let missing: Vec<&str> = table.iter().filter(|one| served(one) != 1).map(|one| one.name.as_str()).collect();
+        assert_eq!(missing, Vec::<&str>::new(), "of {}", table.len());
+    }
+}
+
+/// What Prometheus sums over `counter` is what the screen shows.
+#[test]
+fn the_sum_of_a_quantity_is_what_the_monitor_counts() {
+    let mut tracker = Tracker::default();
+    let rows = (0..=5).map(|t| tracker.feed(&node(t)).rows).last().unwrap();
+    let sum = |t: u64, name: &str, device: &str| -> f64 {
+        let text = scraped(&Snapshot { sample: node(t), ..Snapshot::default() });
+        let of = |line: &&str| line.starts_with(&format!("{name}{{device=\"{device}\""));
+        text.lines().filter(of).map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+    };
+    for (row, device) in
+        [("mlx5_bond_0/1", "mlx5_bond_0"), ("mlx5_4/1", "mlx5_4"), ("eth0", "eth0"), ("mgmt0", "mgmt0")]
+    {
+        let row = rows.iter().find(|one| one.device.to_string() == row).unwrap();
+        let place = if row.is_rdma() { "port" } else { "interface" };
+        let own = [Quantity::TxBytes, Quantity::RxBytes, Quantity::OutOfSequence, Quantity::CnpHandled];
+        for quantity in own.into_iter().filter(|quantity| row.rates.contains_key(quantity)) {
+            let name = format!("busbw_{place}_{}_total", quantity.name());
+            assert_eq!(Some(sum(5, &name, device) - sum(4, &name, device)), row.rate(quantity), "{name} of {device}");
+        }
+    }
+}
+
+#[test]
+fn an_alert_that_is_over_stays_as_zero() {
+    let mut tracker = Tracker::default();
+    (0..=5).for_each(|t| drop(tracker.feed(&node(t))));
+    let mut later = node(5);
+    later.time_us += 60_000_000;
+    tracker.feed(&later);
+    let text = scraped(&Snapshot { raised: tracker.raised(), ..Snapshot::default() });
+    let values: Vec<&str> = text.lines().filter(|line| line.starts_with("busbw_alert")).collect();
+    assert!(values.len() == 5 && values.iter().all(|line| line.ends_with(" 0")), "{values:?}");
 }
 
 #[test]
 fn a_gpu_is_counted_by_the_driver_though_one_before_it_tells_nothing() {
-    let text = prometheus_text(&Snapshot { sample: node_with_a_silent_gpu(5), ..snapshot() });
+    let text = scraped(&Snapshot { sample: node_with_a_silent_gpu(5), ..snapshot() });
     let busy: Vec<&str> = text.lines().filter(|line| line.starts_with("busbw_gpu_busy_ratio")).collect();
-    assert_eq!(busy, [r#"busbw_gpu_busy_ratio{gpu="1",name="NVIDIA H100 80GB HBM3"} 0.97"#]);
+    let labels = r#"gpu="1",UUID="GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52",pci_bus_id="00000000:1B:00.0""#;
+    assert_eq!(busy, [format!(r#"busbw_gpu_busy_ratio{{{labels},model="NVIDIA H100 80GB HBM3"}} 0.97"#)]);
+    assert!(text.contains("busbw_read_error{part=\"gpus\"} 1\n"), "{text}");
 }
 
 #[test]
@@ -46,7 +134,7 @@ fn no_set_of_labels_stands_twice() {
     let mut snapshot = snapshot();
     let again = Job { command: "all_reduce_perf -b 1M".into(), processes: 2, ..snapshot.sample.jobs[0].clone() };
     snapshot.sample.jobs.push(again);
-    let text = prometheus_text(&snapshot);
+    let text = scraped(&snapshot);
     assert!(text.contains("busbw_job_processes{what=\"all_reduce\"} 10\n"), "{text}");
     let series = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.rsplit_once(' ').unwrap().0);
     let mut seen = std::collections::BTreeSet::new();
@@ -100,7 +188,7 @@ fn scrapers_are_served() {
     let url = format!("http://localhost:{}/metrics", server.address().port());
     match Command::new("curl").args(["--silent", "--show-error", "--fail", "--noproxy", "*", "-4", &url]).output() {
         Err(_) => eprintln!("skipped curl: it is not installed"),
-        Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stdout), prometheus_text(&snapshot()), "{said:?}"),
+        Ok(said) => assert_eq!(String::from_utf8_lossy(&said.stdout), scraped(&snapshot()), "{said:?}"),
     }
 }
 
