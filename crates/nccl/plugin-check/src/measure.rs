@@ -32,7 +32,7 @@ impl Measurement {
         let (End::Sender(sender), End::Receiver(receiver)) =
             (if case.is_first() { (there, back) } else { (back, there) })
         else {
-            return Err(Stop::Wrong("the connections have the same direction".into()));
+            return Err(Stop::Wrong("the connections have the same direction".to_owned().into()));
         };
         let (out, into) = (Memory::filled(most_bytes.max(SMALL), 1), Memory::new(most_bytes.max(SMALL)));
         let registered = (case.plugin.register_to_send(sender, out)?, case.plugin.register_to_receive(receiver, into)?);
@@ -90,11 +90,11 @@ impl Measurement {
             if under_way.len() == self.in_flight
                 && let Some(first) = under_way.pop_front()
             {
-                case.finish(first, 1, "the end of a message")?;
+                case.finish(first, 1, "a message")?;
             }
             under_way.push_back(self.post(case, bytes)?);
         }
-        under_way.into_iter().try_for_each(|request| case.finish(request, 1, "the end of a message").map(drop))
+        under_way.into_iter().try_for_each(|request| case.finish(request, 1, "a message").map(drop))
     }
 
     fn post(&self, case: &Case, bytes: usize) -> CaseResult<Request> {
@@ -120,12 +120,12 @@ impl Measurement {
             let receive = self.receive(case, SMALL)?;
             if case.is_first() {
                 let send = self.send(case, SMALL)?;
-                case.finish(send, 1, "the end of a send")?;
-                case.finish(receive, 1, "an answer")?;
+                case.finish(send, 1, "a send")?;
+                case.finish(receive, 1, "a receive")?;
             } else {
-                case.finish(receive, 1, "a message")?;
+                case.finish(receive, 1, "a receive")?;
                 let send = self.send(case, SMALL)?;
-                case.finish(send, 1, "the end of a send")?;
+                case.finish(send, 1, "a send")?;
             }
             halves.push(began.elapsed().as_secs_f64() * 1e6 / 2.0);
         }
