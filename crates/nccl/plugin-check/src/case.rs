@@ -3,6 +3,7 @@
 use crate::api::{Memory, Plugin, Receiver, Registration, Request, Room, Sender, Told};
 use crate::wire::{self, FromSubprocess, Setup, Side, ToSubprocess, Wrong};
 use busbw_nccl_abi::net::MOST_GROUPED;
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -149,6 +150,25 @@ impl Case {
     /// Posts a group of receives, waiting while the plugin is busy.
     pub fn receive(&self, receiver: Receiver, rooms: &[Room]) -> CaseResult<Request> {
         self.until("room for a receive", || Ok(self.plugin.irecv(receiver, rooms)?))
+    }
+
+    /// Posts a request. While the plugin is busy, what is in flight is ended first: NCCL's proxy goes on testing then
+    /// (`src/transport/net.cc:1416` and `:1436` in 2.30.7).
+    pub fn post<T>(
+        &self,
+        in_flight: &mut VecDeque<T>,
+        end: impl Fn(T) -> CaseResult<()>,
+        post: impl Fn() -> CaseResult<Option<Request>>,
+    ) -> CaseResult<Request> {
+        loop {
+            if let Some(request) = post()? {
+                return Ok(request);
+            }
+            match in_flight.pop_front() {
+                Some(first) => end(first)?,
+                None => return self.until("room for a request", &post),
+            }
+        }
     }
 
     /// Waits until a request of `n` messages is done; their sizes. Requests that do not end have one cause, whatever they are.

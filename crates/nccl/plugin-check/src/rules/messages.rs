@@ -36,7 +36,7 @@ pub(super) fn in_order(case: &mut Case) -> CaseResult<RuleOutcome> {
 
 fn send_all(case: &mut Case, sender: Sender) -> CaseResult<()> {
     let mut under_way: VecDeque<(Request, Registration)> = VecDeque::new();
-    let end_one = |case: &Case, (request, registration): (Request, Registration)| {
+    let end_one = |(request, registration): (Request, Registration)| {
         case.finish(request, 1, "a send")?;
         Ok(case.plugin.deregister(sender, registration)?)
     };
@@ -44,13 +44,15 @@ fn send_all(case: &mut Case, sender: Sender) -> CaseResult<()> {
         if under_way.len() == UNDER_WAY
             && let Some(first) = under_way.pop_front()
         {
-            end_one(case, first)?;
+            end_one(first)?;
         }
         let memory = Memory::filled(len, seed);
         let registration = case.plugin.register_to_send(sender, memory)?;
-        under_way.push_back((case.send(sender, memory, TAG, registration)?, registration));
+        let post = || Ok(case.plugin.isend(sender, memory, TAG, registration)?);
+        let request = case.post(&mut under_way, end_one, post)?;
+        under_way.push_back((request, registration));
     }
-    under_way.into_iter().try_for_each(|one| end_one(case, one))
+    under_way.into_iter().try_for_each(end_one)
 }
 
 fn receive_all(case: &mut Case, receiver: Receiver) -> CaseResult<()> {
@@ -63,7 +65,7 @@ fn receive_all(case: &mut Case, receiver: Receiver) -> CaseResult<()> {
         })
         .collect::<CaseResult<Vec<Room>>>()?;
     let mut under_way: VecDeque<(Request, Room, u64, usize)> = VecDeque::new();
-    let end_one = |case: &Case, (request, room, seed, len): (Request, Room, u64, usize)| {
+    let end_one = |(request, room, seed, len): (Request, Room, u64, usize)| {
         case.finish(request, 1, "a receive")?;
         arrived(seed, len, room.memory)
     };
@@ -71,11 +73,12 @@ fn receive_all(case: &mut Case, receiver: Receiver) -> CaseResult<()> {
         if under_way.len() == UNDER_WAY
             && let Some(first) = under_way.pop_front()
         {
-            end_one(case, first)?;
+            end_one(first)?;
         }
-        under_way.push_back((case.receive(receiver, &[*room])?, *room, seed, len));
+        let request = case.post(&mut under_way, end_one, || Ok(case.plugin.irecv(receiver, &[*room])?))?;
+        under_way.push_back((request, *room, seed, len));
     }
-    under_way.into_iter().try_for_each(|one| end_one(case, one))
+    under_way.into_iter().try_for_each(end_one)
 }
 
 /// Looks at the bytes of a message and nothing else: which size test told is a matter of its own.
@@ -151,13 +154,16 @@ pub(super) fn by_tag(case: &mut Case) -> CaseResult<RuleOutcome> {
         let seed = |at: usize| round * 100 + at as u64 + 1;
         match end {
             End::Sender(sender) => {
-                let mut requests = Vec::new();
+                let end_one = |request| case.finish(request, 1, "a send").map(drop);
+                let mut requests = VecDeque::new();
                 for at in (0..n).rev() {
                     let memory = Memory::filled(len(at), seed(at));
                     let registration = case.plugin.register_to_send(sender, memory)?;
-                    requests.push(case.send(sender, memory, at as i32 + 1, registration)?);
+                    let post = || Ok(case.plugin.isend(sender, memory, at as i32 + 1, registration)?);
+                    let request = case.post(&mut requests, end_one, post)?;
+                    requests.push_back(request);
                 }
-                requests.into_iter().try_for_each(|request| case.finish(request, 1, "a send").map(drop))?;
+                requests.into_iter().try_for_each(end_one)?;
             }
             End::Receiver(receiver) => {
                 let rooms = (0..n)

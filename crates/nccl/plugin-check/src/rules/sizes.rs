@@ -6,6 +6,8 @@ use super::{kept, wrong};
 use crate::api::{Memory, Receiver, Request, Room, Sender};
 use crate::case::{Case, CaseResult, End};
 use busbw_model::{Breach, RuleOutcome};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 
 const ROOM: usize = 1 << 20;
 const LENS: [usize; 7] = [0, 1, 8, 1000, 65_537, ROOM - 1, ROOM];
@@ -63,17 +65,22 @@ pub(super) fn smaller_than_room(case: &mut Case) -> CaseResult<RuleOutcome> {
 }
 
 fn send(case: &Case, sender: Sender, group: &[usize], mistakes: &mut Mistakes) -> CaseResult<()> {
-    let post = |(tag, &len): (i32, &usize)| {
-        let memory = Memory::filled(len, tag as u64);
-        let registration = case.plugin.register_to_send(sender, memory)?;
-        case.send(sender, memory, tag, registration)
+    let mistakes = RefCell::new(mistakes);
+    let end_one = |(request, len): (Request, usize)| {
+        let told = case.finish(request, 1, "a send")?;
+        mistakes.borrow_mut().look(len, told[0]);
+        Ok(())
     };
     // All of a group are posted before the first is waited for: transports may send a group as one.
-    let requests = (TAG..).zip(group).map(post).collect::<CaseResult<Vec<Request>>>()?;
-    for (request, &len) in requests.into_iter().zip(group) {
-        mistakes.look(len, case.finish(request, 1, "a send")?[0]);
+    let mut requests = VecDeque::new();
+    for (tag, &len) in (TAG..).zip(group) {
+        let memory = Memory::filled(len, tag as u64);
+        let registration = case.plugin.register_to_send(sender, memory)?;
+        let post = || Ok(case.plugin.isend(sender, memory, tag, registration)?);
+        let request = case.post(&mut requests, end_one, post)?;
+        requests.push_back((request, len));
     }
-    Ok(())
+    requests.into_iter().try_for_each(end_one)
 }
 
 fn receive(case: &Case, receiver: Receiver, group: &[usize], mistakes: &mut Mistakes) -> CaseResult<()> {
