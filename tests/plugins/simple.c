@@ -1,21 +1,26 @@
 /* A net plugin for tests: one TCP socket per connection, no threads, version 8 of NCCL's interface. It keeps NCCL's rules,
- * but for the one that the variable BREAK names:
+ * but for those that the variable BREAK names, with commas between them:
  *
  *   connect     accept waits for the other end
  *   listen      closing an unused listener is an error
  *   order       every tenth message is delivered with the bytes of its predecessor
  *   sizes       test tells the size of the room instead of the message's
+ *   untold      test tells no size, as Google's FastSocket
  *   truncation  what does not fit is dropped without an error
  *   overrun     what does not fit is written behind the room
  *   tags        every message of a group has the first tag's room
  *   requests    two requests per connection
- *   busy        a request too many is an error
+ *   busy        a request too many is an error, as in NCCL's socket transport
  *   both-ways   a send is complete before isend comes back
  *   flush       a flush never ends
+ *   no-flush    a flush is an error, as in NCCL's socket transport
  *   close       closing waits for requests under way
  *   peer-death  an end of the connection is not noticed
  *   crash       the first message ends the process
  *   init, devices, name  the call fails, finds nothing, or says nothing
+ *
+ * What is no breach: gpu offers GPU memory, alone takes no grouped receives, and the variable REQUESTS says how many requests a
+ * connection takes.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -37,7 +42,12 @@ static logger say;
 
 static int breaks(const char *rule) {
     const char *broken = getenv("BREAK");
-    return broken != NULL && strcmp(broken, rule) == 0;
+    size_t length = strlen(rule);
+    while (broken != NULL && (strncmp(broken, rule, length) != 0 || (broken[length] != ',' && broken[length] != '\0'))) {
+        broken = strchr(broken, ',');
+        broken = broken == NULL ? NULL : broken + 1;
+    }
+    return broken != NULL;
 }
 
 struct listener {
@@ -89,7 +99,9 @@ static void set_options(int socket) {
 static int init(logger log) {
     say = log;
     if (breaks("init")) {
+        say(3, 0x10, __FILE__, __LINE__, "NET/Simple : \033[31mlooking\033[0m for lo\n");
         say(2, ~0ul, __FILE__, __LINE__, "NET/Simple : no network on day %d", 1);
+        say(3, 0x10, __FILE__, __LINE__, "NET/Simple : gave up");
         return SYSTEM_ERROR;
     }
     say(3, 0x10, __FILE__, __LINE__, "NET/Simple : Using lo");
@@ -114,10 +126,10 @@ static int get_properties(int device, struct properties *found) {
     memset(found, 0, sizeof *found);
     found->name = breaks("name") ? NULL : "lo";
     found->guid = (uint64_t)device;
-    found->ptr_support = 1;
+    found->ptr_support = breaks("gpu") ? 3 : 1;
     found->speed = 10000;
     found->max_comms = 1024;
-    found->max_recvs = MOST_GROUPED;
+    found->max_recvs = breaks("alone") ? 1 : MOST_GROUPED;
     return SUCCESS;
 }
 
@@ -190,7 +202,8 @@ static int deregister(void *connection, void *registration) {
 }
 
 static struct request *new_request(struct connection *connection) {
-    int most = breaks("requests") ? 2 : MOST_REQUESTS;
+    const char *given = getenv("REQUESTS");
+    int most = breaks("requests") ? 2 : given != NULL ? atoi(given) : MOST_REQUESTS;
     for (int i = 0; i < most; i++) {
         struct request *request = &connection->requests[i];
         if (!request->used) {
@@ -375,6 +388,9 @@ static int irecv(void *opaque, int n, void **data, int *sizes, int *tags, void *
 static int iflush(void *opaque, int n, void **data, int *sizes, void **registrations, void **out) {
     struct request *request = breaks("flush") ? new_request(opaque) : NULL;
     (void)n, (void)data, (void)sizes, (void)registrations;
+    if (breaks("no-flush")) {
+        return INTERNAL_ERROR;
+    }
     if (request != NULL) {
         request->flush = 1;
     }
@@ -390,7 +406,7 @@ static int test(void *opaque, int *done, int *sizes) {
         return result;
     }
     if (is_done(request)) {
-        for (int p = 0; sizes != NULL && p < request->n; p++) {
+        for (int p = 0; sizes != NULL && !breaks("untold") && p < request->n; p++) {
             int room = breaks("sizes") && !request->connection->sends;
             sizes[p] = (int)(room ? request->parts[p].room : request->parts[p].size);
         }

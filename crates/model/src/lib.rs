@@ -72,7 +72,8 @@ pub use nccl::{
     TuningChoice, VersionLine, Warning, Who,
 };
 pub use net_plugin::{
-    PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
+    Breach, PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome,
+    RuleReport, UnusablePlugin,
 };
 pub use node::NodeFacts;
 pub use peers::{Blame, PeerGroup, SlowPeer};

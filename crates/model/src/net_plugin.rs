@@ -27,7 +27,7 @@ pub struct PluginReport {
     /// Variables that it was given.
     pub settings: Vec<(String, String)>,
     /// What it says of itself; or why it cannot be used at all.
-    pub offer: Result<PluginOffer, String>,
+    pub offer: Result<PluginOffer, UnusablePlugin>,
     /// NCCL's rules, and whether it keeps them.
     pub rules: Vec<RuleReport>,
     /// What it reaches; or why nothing could be measured.
@@ -39,6 +39,15 @@ impl PluginReport {
     pub fn keeps_the_rules(&self) -> bool {
         self.offer.is_ok() && self.rules.iter().all(|rule| !matches!(rule.outcome, RuleOutcome::Broken(_)))
     }
+}
+
+/// Why a plugin cannot be used.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnusablePlugin {
+    /// What failed.
+    pub why: String,
+    /// What it logged until then, by NCCL's logger.
+    pub logged: Vec<String>,
 }
 
 /// What a plugin says of itself.
@@ -82,6 +91,8 @@ pub struct RuleReport {
     pub rule: &'static str,
     /// What it asks for.
     pub asks: &'static str,
+    /// Where NCCL's source shows it, by version, the newest first.
+    pub sources: Vec<String>,
     /// Whether it is kept.
     pub outcome: RuleOutcome,
 }
@@ -91,10 +102,35 @@ pub struct RuleReport {
 pub enum RuleOutcome {
     /// It is, with what was seen where that is worth telling.
     Kept(String),
-    /// It is not: what happened.
-    Broken(String),
+    /// It is as far as NCCL goes; what was seen beyond that is worth knowing.
+    Noted(Breach),
+    /// It is not.
+    Broken(Breach),
+    /// What breaks another rule stops the test of this one: which.
+    Untested(String),
     /// The plugin does not offer what the rule is about.
     NotOffered(String),
+}
+
+impl RuleOutcome {
+    /// What the plugin did against the rule, whether that breaks it or is worth a note.
+    pub fn breach(&self) -> Option<&Breach> {
+        match self {
+            RuleOutcome::Noted(breach) | RuleOutcome::Broken(breach) => Some(breach),
+            RuleOutcome::Kept(_) | RuleOutcome::Untested(_) | RuleOutcome::NotOffered(_) => None,
+        }
+    }
+}
+
+/// What a plugin did against a rule.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Breach {
+    /// What happened.
+    pub seen: String,
+    /// Whether NCCL would stumble over it.
+    pub stumbles: bool,
+    /// What comes of it within NCCL, or why nothing does.
+    pub why: String,
 }
 
 /// What a plugin reaches.

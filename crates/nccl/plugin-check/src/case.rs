@@ -1,7 +1,9 @@
 //! What a test case works with on each of its two ends.
 
-use crate::api::{Failed, Memory, Plugin, Receiver, Registration, Request, Room, Sender};
-use crate::wire::{self, FromSubprocess, Setup, Side, ToSubprocess};
+use crate::api::{Memory, Plugin, Receiver, Registration, Request, Room, Sender, Told};
+use crate::wire::{self, FromSubprocess, Setup, Side, ToSubprocess, Wrong};
+use busbw_nccl_abi::net::MOST_GROUPED;
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -16,15 +18,15 @@ pub(crate) const PEER_GONE: &str = "the other end gave up";
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The plugin does not do what it should.
-    Wrong(String),
+    Wrong(Wrong),
     PeerGone,
     /// The rank is gone, and with it the reason to be here.
     RankGone,
 }
 
-impl From<Failed> for Stop {
-    fn from(failed: Failed) -> Self {
-        Stop::Wrong(failed.0)
+impl From<Wrong> for Stop {
+    fn from(wrong: Wrong) -> Self {
+        Stop::Wrong(wrong)
     }
 }
 
@@ -64,6 +66,12 @@ impl Case {
         self.setup.device
     }
 
+    /// How many receives the device takes in one call; 1 where it takes no groups.
+    pub fn most_grouped(&self) -> CaseResult<usize> {
+        let most = self.plugin.properties(self.device())?.most_grouped;
+        Ok(usize::try_from(most).unwrap_or(1).clamp(1, MOST_GROUPED))
+    }
+
     /// Sends bytes to the other end and receives what it sends.
     pub fn exchange(&mut self, mine: &[u8]) -> CaseResult<Vec<u8>> {
         wire::send(&mut self.rank, &FromSubprocess::Relay(mine.to_vec()))?;
@@ -86,14 +94,19 @@ impl Case {
     }
 
     /// Tries until something is there, as NCCL's proxy does: it gives up its core when nothing moves.
-    pub fn until<T>(&self, what: &str, mut attempt: impl FnMut() -> CaseResult<Option<T>>) -> CaseResult<T> {
+    pub fn until<T>(&self, what: &str, attempt: impl FnMut() -> CaseResult<Option<T>>) -> CaseResult<T> {
+        self.wait(what, "", attempt)
+    }
+
+    fn wait<T>(&self, what: &str, detail: &str, mut attempt: impl FnMut() -> CaseResult<Option<T>>) -> CaseResult<T> {
         let deadline = Instant::now() + self.setup.patience;
         loop {
             if let Some(found) = attempt()? {
                 return Ok(found);
             }
             if Instant::now() > deadline {
-                return Err(Stop::Wrong(format!("{what} did not come within {} s", self.setup.patience.as_secs_f64())));
+                let cause = format!("{what} did not come within {} s", self.setup.patience.as_secs_f64());
+                return Err(Stop::Wrong(Wrong { cause, detail: detail.to_owned() }));
             }
             std::thread::yield_now();
         }
@@ -139,8 +152,27 @@ impl Case {
         self.until("room for a receive", || Ok(self.plugin.irecv(receiver, rooms)?))
     }
 
-    /// Waits until a request of `n` messages is done; their sizes.
-    pub fn finish(&self, request: Request, n: usize, what: &str) -> CaseResult<Vec<usize>> {
-        self.until(what, || Ok(self.plugin.test(request, n)?))
+    /// Posts a request. While the plugin is busy, what is in flight is ended first: NCCL's proxy goes on testing then
+    /// (`src/transport/net.cc:1416` and `:1436` in 2.30.7).
+    pub fn post<T>(
+        &self,
+        in_flight: &mut VecDeque<T>,
+        end: impl Fn(T) -> CaseResult<()>,
+        post: impl Fn() -> CaseResult<Option<Request>>,
+    ) -> CaseResult<Request> {
+        loop {
+            if let Some(request) = post()? {
+                return Ok(request);
+            }
+            match in_flight.pop_front() {
+                Some(first) => end(first)?,
+                None => return self.until("room for a request", &post),
+            }
+        }
+    }
+
+    /// Waits until a request of `n` messages is done; their sizes. Requests that do not end have one cause, whatever they are.
+    pub fn finish(&self, request: Request, n: usize, what: &str) -> CaseResult<Told> {
+        self.wait("the end of a request", what, || Ok(self.plugin.test(request, n)?))
     }
 }

@@ -88,9 +88,9 @@ impl Subprocess {
                 Outcome::Killed
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                Outcome::Lost(self.silent())
+                Outcome::Lost(self.silent().into())
             }
-            Err(_) => Outcome::Lost(self.crashed()),
+            Err(_) => Outcome::Lost(self.crashed().into()),
         };
         self.lost = Some(lost.clone());
         self.done(lost)
@@ -204,7 +204,7 @@ mod tests {
             ("echo nonsense >&0; exec sleep 60", lives),
         ] {
             let began = Instant::now();
-            assert_eq!(outcome_of(script), Outcome::Lost(says.into()), "{script}");
+            assert_eq!(outcome_of(script), Outcome::Lost(says.to_owned().into()), "{script}");
             assert!(began.elapsed() < Duration::from_secs(50), "{script} was waited for");
         }
     }

@@ -2,13 +2,14 @@
 
 use crate::case::PEER_GONE;
 use crate::harness::{self, Subprocess, SubprocessCommand};
-use crate::rules::{self, Rule};
-use crate::wire::{Ending, Outcome, Setup, Side, Step};
+use crate::rules::{self, Nccl, Rule};
+use crate::wire::{Ending, Outcome, Setup, Side, Step, Wrong};
 use crate::{Error, Result};
 use busbw_launch::Lookup;
 use busbw_launch::{Invocation, JobRank, ProcessGroup, Rendezvous, Settings, Started};
 use busbw_model::{
-    Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
+    Breach, Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
+    UnusablePlugin,
 };
 use busbw_transport::{Cancellation, Exchange};
 use std::ffi::OsString;
@@ -122,16 +123,18 @@ impl Rank<'_> {
             offered(self.run_step(&mut subprocess, Step::Offer, &format!("{path}: offer"))?)
         };
         let mut rules = Vec::new();
+        let mut causes = Causes::default();
         if offer.is_ok() {
             for (number, rule) in self.rules_to_try().collect::<Vec<_>>() {
                 let mut subprocess = self.start(candidate)?;
-                let outcome = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
-                rules.push(report(rule, outcome));
+                let endings = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
+                let outcome = causes.outcome(rule, endings);
+                rules.push(RuleReport { rule: rule.name, asks: rule.asks, sources: rule.source.lines(), outcome });
             }
         }
         let figures = match &offer {
             Ok(_) => Ok(PluginFigures::default()),
-            Err(why) => Err(why.clone()),
+            Err(unusable) => Err(unusable.why.clone()),
         };
         let settings = candidate.settings.clone();
         Ok(PluginReport { label: label(candidate), path, settings, offer, rules, figures })
@@ -191,7 +194,7 @@ impl Rank<'_> {
         let doing = format!("{}: {}", plugin.report.label, step.describe());
         let endings = self.run_step(&mut plugin.subprocess, step, &doing)?;
         match failure(&endings) {
-            Some(why) => plugin.report.figures = Err(why),
+            Some(wrong) => plugin.report.figures = Err(wrong.to_string()),
             None => keep(figures, endings.map(|ending| ending.outcome)),
         }
         Ok(())
@@ -265,44 +268,72 @@ impl Gather for PluginFigures {
 }
 
 /// Why a step failed: that a process was lost, else what was noticed first. What the other end then notices follows from it.
-fn failure(endings: &[Ending; 2]) -> Option<String> {
+fn failure(endings: &[Ending; 2]) -> Option<Wrong> {
     let failures = endings.iter().filter_map(|ending| match &ending.outcome {
-        Outcome::Lost(why) => Some((0, ending.after, why)),
-        Outcome::Rule(RuleOutcome::Broken(why)) => Some((1, ending.after, why)),
-        Outcome::Failed(why) if why != PEER_GONE => Some((1, ending.after, why)),
-        Outcome::Failed(why) => Some((2, ending.after, why)),
+        Outcome::Lost(why) => Some((0, ending.after, why.clone())),
+        Outcome::Unusable(unusable) => Some((1, ending.after, unusable.why.clone().into())),
+        Outcome::Failed(why) if why.cause != PEER_GONE => Some((1, ending.after, why.clone())),
+        Outcome::Failed(why) => Some((2, ending.after, why.clone())),
         _ => None,
     });
-    failures.min().map(|(_, _, why)| why.clone())
+    failures.min().map(|(_, _, why)| why)
 }
 
-fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, String> {
-    if let Some(why) = failure(&endings) {
-        return Err(why);
-    }
-    match endings.map(|ending| ending.outcome) {
-        [Outcome::Offer(offer), Outcome::Offer(_)] => Ok(offer),
-        _ => Err("it did not say what it offers".into()),
+fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, UnusablePlugin> {
+    let failed = failure(&endings).map(|wrong| wrong.to_string());
+    match (failed, endings.map(|ending| ending.outcome)) {
+        (_, [Outcome::Unusable(unusable), _] | [_, Outcome::Unusable(unusable)]) => Err(unusable),
+        (Some(why), _) => Err(UnusablePlugin { why, logged: Vec::new() }),
+        (None, [Outcome::Offer(offer), Outcome::Offer(_)]) => Ok(offer),
+        (None, _) => Err(UnusablePlugin { why: "it did not say what it offers".into(), logged: Vec::new() }),
     }
 }
 
-/// A rule is kept when both ends saw it kept.
-fn report(rule: &Rule, endings: [Ending; 2]) -> RuleReport {
-    let outcome = match (failure(&endings), endings.map(|ending| ending.outcome)) {
-        (Some(what), _) => RuleOutcome::Broken(what),
-        (None, [Outcome::Rule(RuleOutcome::NotOffered(why)), _]) => RuleOutcome::NotOffered(why),
-        (None, outcomes) => RuleOutcome::Kept(seen(&outcomes)),
+/// What broke rules of a plugin so far: a cause is told with the first rule that it breaks.
+#[derive(Default)]
+struct Causes(Vec<(String, &'static str)>);
+
+impl Causes {
+    /// A rule is kept when both ends saw it kept. What a test case itself judges goes before what the ends noticed.
+    fn outcome(&mut self, rule: &Rule, endings: [Ending; 2]) -> RuleOutcome {
+        let failed = failure(&endings);
+        let [first, second] = endings.map(|ending| match ending.outcome {
+            Outcome::Rule(outcome) => Some(outcome),
+            _ => None,
+        });
+        match (weightier(first, second), failed) {
+            (Some(judged @ (RuleOutcome::Broken(_) | RuleOutcome::Noted(_))), _) => judged,
+            (_, Some(wrong)) => self.failed(rule, wrong),
+            (judged, None) => judged.unwrap_or(RuleOutcome::Kept(String::new())),
+        }
+    }
+
+    fn failed(&mut self, rule: &Rule, wrong: Wrong) -> RuleOutcome {
+        if let Some((_, first)) = self.0.iter().find(|(cause, _)| *cause == wrong.cause) {
+            return RuleOutcome::Untested((*first).to_owned());
+        }
+        let breach = |why: &str, stumbles| Breach { seen: wrong.to_string(), stumbles, why: why.to_owned() };
+        match rule.nccl {
+            Nccl::Never(why) => RuleOutcome::Noted(breach(why, false)),
+            Nccl::Relies(why) => {
+                let outcome = RuleOutcome::Broken(breach(why, true));
+                self.0.push((wrong.cause, rule.name));
+                outcome
+            }
+        }
+    }
+}
+
+/// Of what the ends judge, what is worse, or has more to tell.
+fn weightier(first: Option<RuleOutcome>, second: Option<RuleOutcome>) -> Option<RuleOutcome> {
+    let weight = |outcome: &RuleOutcome| match outcome {
+        RuleOutcome::Broken(_) => (4, 0),
+        RuleOutcome::Noted(_) => (3, 0),
+        RuleOutcome::NotOffered(_) => (2, 0),
+        RuleOutcome::Untested(_) => (1, 0),
+        RuleOutcome::Kept(seen) => (0, seen.len()),
     };
-    RuleReport { rule: rule.name, asks: rule.asks, outcome }
-}
-
-/// What the ends saw; the one that has more to tell.
-fn seen(outcomes: &[Outcome; 2]) -> String {
-    let told = outcomes.iter().filter_map(|outcome| match outcome {
-        Outcome::Rule(RuleOutcome::Kept(seen)) => Some(seen.clone()),
-        _ => None,
-    });
-    told.max_by_key(String::len).unwrap_or_default()
+    [second, first].into_iter().flatten().max_by_key(weight)
 }
 
 /// `libnccl-net-busbw.so` is called busbw; others by what is left of their names.
@@ -327,25 +358,71 @@ fn name_apart(plugins: &mut [PluginReport]) {
 mod tests {
     use super::*;
 
+    fn after(ms: u64, outcome: Outcome) -> Ending {
+        Ending { outcome, after: Duration::from_millis(ms) }
+    }
+
+    fn kept() -> Outcome {
+        Outcome::Rule(RuleOutcome::Kept(String::new()))
+    }
+
+    fn failed(what: &str) -> Outcome {
+        Outcome::Failed(what.to_owned().into())
+    }
+
+    fn rule(name: &str) -> &'static Rule {
+        rules::ALL.iter().find(|rule| rule.name == name).unwrap()
+    }
+
+    fn seen(outcome: RuleOutcome) -> (&'static str, String) {
+        match outcome {
+            RuleOutcome::Kept(seen) => ("kept", seen),
+            RuleOutcome::Noted(breach) => ("noted", breach.seen),
+            RuleOutcome::Broken(breach) => ("broken", breach.seen),
+            RuleOutcome::Untested(by) => ("untested", by),
+            RuleOutcome::NotOffered(why) => ("not offered", why),
+        }
+    }
+
     #[test]
     fn what_was_noticed_first_is_believed() {
-        let after = |ms: u64, outcome| Ending { outcome, after: Duration::from_millis(ms) };
-        let gone = || Outcome::Failed(PEER_GONE.into());
-        let crashed = || Outcome::Lost("ended by SIGSEGV".into());
-        let broken = |what: &str| Outcome::Rule(RuleOutcome::Broken(what.into()));
-        let kept = || Outcome::Rule(RuleOutcome::Kept(String::new()));
+        let crashed = || Outcome::Lost("ended by SIGSEGV".to_owned().into());
+        let untold = || Breach { seen: "untold".into(), stumbles: false, why: String::new() };
         for (endings, expected) in [
-            ([after(1, kept()), after(2, kept())], RuleOutcome::Kept(String::new())),
-            ([after(1, kept()), after(1, crashed())], RuleOutcome::Broken("ended by SIGSEGV".into())),
+            ([after(1, kept()), after(2, kept())], ("kept", "")),
+            ([after(1, kept()), after(1, crashed())], ("broken", "ended by SIGSEGV")),
+            ([after(1, failed("the peer is gone")), after(9, crashed())], ("broken", "ended by SIGSEGV")),
+            ([after(9, failed("no end")), after(1, failed("changed"))], ("broken", "changed")),
+            ([after(1, failed(PEER_GONE)), after(2, failed("late"))], ("broken", "late")),
+            ([after(1, kept()), after(2, Outcome::Killed)], ("kept", "")),
+            ([after(1, Outcome::Rule(RuleOutcome::Noted(untold()))), after(2, failed(PEER_GONE))], ("noted", "untold")),
             (
-                [after(1, broken("the peer is gone")), after(9, crashed())],
-                RuleOutcome::Broken("ended by SIGSEGV".into()),
+                [
+                    after(1, Outcome::Rule(RuleOutcome::Noted(untold()))),
+                    after(2, Outcome::Rule(RuleOutcome::Broken(Breach { seen: "worse".into(), ..untold() }))),
+                ],
+                ("broken", "worse"),
             ),
-            ([after(9, broken("no end")), after(1, broken("changed"))], RuleOutcome::Broken("changed".into())),
-            ([after(1, gone()), after(2, broken("late"))], RuleOutcome::Broken("late".into())),
-            ([after(1, kept()), after(2, Outcome::Killed)], RuleOutcome::Kept(String::new())),
         ] {
-            assert_eq!(report(&rules::ALL[0], endings).outcome, expected);
+            let (outcome, what) = seen(Causes::default().outcome(rule("connect"), endings));
+            assert_eq!((outcome, what.as_str()), expected);
+        }
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let mut causes = Causes::default();
+        let busy = |detail: &str| Wrong { cause: "isend gave ncclInternalError (3)".into(), detail: detail.into() };
+        for (name, wrong, expected) in [
+            ("order", busy("no room, port 1"), ("broken", "isend gave ncclInternalError (3): no room, port 1")),
+            ("sizes", busy("no room, port 2"), ("untested", "order")),
+            ("tags", "nothing came".to_owned().into(), ("broken", "nothing came")),
+            ("busy", busy(""), ("untested", "order")),
+            ("flush", "iflush is missing".to_owned().into(), ("noted", "iflush is missing")),
+        ] {
+            let endings = [after(1, Outcome::Failed(wrong)), after(2, failed(PEER_GONE))];
+            let (outcome, what) = seen(causes.outcome(rule(name), endings));
+            assert_eq!((outcome, what.as_str()), expected, "{name}");
         }
     }
 

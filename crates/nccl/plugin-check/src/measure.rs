@@ -32,7 +32,7 @@ impl Measurement {
         let (End::Sender(sender), End::Receiver(receiver)) =
             (if case.is_first() { (there, back) } else { (back, there) })
         else {
-            return Err(Stop::Wrong("the connections have the same direction".into()));
+            return Err(Stop::Wrong("the connections have the same direction".to_owned().into()));
         };
         let (out, into) = (Memory::filled(most_bytes.max(SMALL), 1), Memory::new(most_bytes.max(SMALL)));
         let registered = (case.plugin.register_to_send(sender, out)?, case.plugin.register_to_receive(receiver, into)?);
@@ -86,19 +86,29 @@ impl Measurement {
     /// Sends or receives `count` messages, with as many under way as was asked for.
     fn stream(&mut self, case: &Case, bytes: usize, count: u64) -> CaseResult<()> {
         let mut under_way: VecDeque<Request> = VecDeque::with_capacity(self.in_flight);
+        let end_one = |request| case.finish(request, 1, "a message").map(drop);
         for _ in 0..count {
             if under_way.len() == self.in_flight
                 && let Some(first) = under_way.pop_front()
             {
-                case.finish(first, 1, "the end of a message")?;
+                end_one(first)?;
             }
-            under_way.push_back(self.post(case, bytes)?);
+            let request = case.post(&mut under_way, end_one, || self.post(case, bytes))?;
+            under_way.push_back(request);
         }
-        under_way.into_iter().try_for_each(|request| case.finish(request, 1, "the end of a message").map(drop))
+        under_way.into_iter().try_for_each(end_one)
     }
 
-    fn post(&self, case: &Case, bytes: usize) -> CaseResult<Request> {
-        if case.is_first() { self.send(case, bytes) } else { self.receive(case, bytes) }
+    fn post(&self, case: &Case, bytes: usize) -> CaseResult<Option<Request>> {
+        Ok(if case.is_first() {
+            case.plugin.isend(self.sender, self.out.setup(0, bytes), TAG, self.registered.0)?
+        } else {
+            case.plugin.irecv(self.receiver, &[self.room(bytes)])?
+        })
+    }
+
+    fn room(&self, bytes: usize) -> Room {
+        Room { memory: self.into.setup(0, bytes), tag: TAG, registration: self.registered.1 }
     }
 
     fn send(&self, case: &Case, bytes: usize) -> CaseResult<Request> {
@@ -106,8 +116,7 @@ impl Measurement {
     }
 
     fn receive(&self, case: &Case, bytes: usize) -> CaseResult<Request> {
-        let room = Room { memory: self.into.setup(0, bytes), tag: TAG, registration: self.registered.1 };
-        case.receive(self.receiver, &[room])
+        case.receive(self.receiver, &[self.room(bytes)])
     }
 
     /// Half of each round trip, in microseconds.
@@ -120,12 +129,12 @@ impl Measurement {
             let receive = self.receive(case, SMALL)?;
             if case.is_first() {
                 let send = self.send(case, SMALL)?;
-                case.finish(send, 1, "the end of a send")?;
-                case.finish(receive, 1, "an answer")?;
+                case.finish(send, 1, "a send")?;
+                case.finish(receive, 1, "a receive")?;
             } else {
-                case.finish(receive, 1, "a message")?;
+                case.finish(receive, 1, "a receive")?;
                 let send = self.send(case, SMALL)?;
-                case.finish(send, 1, "the end of a send")?;
+                case.finish(send, 1, "a send")?;
             }
             halves.push(began.elapsed().as_secs_f64() * 1e6 / 2.0);
         }

@@ -1,11 +1,10 @@
 //! The process that loads a plugin: it runs the steps that its rank asks for, and ends.
 
-use crate::api::{Failed, Plugin, Watchdog};
+use crate::api::{Plugin, Watchdog, unusable};
 use crate::case::{Case, CaseResult, PEER_GONE, Stop};
 use crate::measure::Measurement;
 use crate::rules;
 use crate::wire::{self, FromSubprocess, Outcome, Setup, Step, ToSubprocess};
-use busbw_model::RuleOutcome;
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -30,10 +29,10 @@ fn serve(mut rank: UnixStream, setup: Setup) -> CaseResult<()> {
     watch(&rank, setup.patience)?;
     let mut plugin = match Plugin::open(&setup.path, setup.version) {
         Ok(plugin) => plugin,
-        Err(error) => return refuse(&mut rank, &error),
+        Err(error) => return refuse(&mut rank, error),
     };
-    if let Err(Failed(error)) = plugin.init(COMMUNICATOR) {
-        return refuse(&mut rank, &error);
+    if let Err(wrong) = plugin.init(COMMUNICATOR) {
+        return refuse(&mut rank, wrong.to_string());
     }
     let mut case = Case { plugin, setup, rank };
     let mut measurement = None;
@@ -41,9 +40,9 @@ fn serve(mut rank: UnixStream, setup: Setup) -> CaseResult<()> {
         let ToSubprocess::Step(step) = wire::receive(&mut case.rank)? else { continue };
         let outcome = match take(&mut case, step, &mut measurement) {
             Ok(outcome) => outcome,
-            Err(Stop::Wrong(what)) if matches!(step, Step::Rule(_)) => Outcome::Rule(RuleOutcome::Broken(what)),
-            Err(Stop::Wrong(what)) => Outcome::Failed(what),
-            Err(Stop::PeerGone) => Outcome::Failed(PEER_GONE.into()),
+            Err(Stop::Wrong(wrong)) if step == Step::Offer => Outcome::Unusable(unusable(wrong.to_string())),
+            Err(Stop::Wrong(wrong)) => Outcome::Failed(wrong),
+            Err(Stop::PeerGone) => Outcome::Failed(PEER_GONE.to_owned().into()),
             Err(Stop::RankGone) => return Err(Stop::RankGone),
         };
         wire::send(&mut case.rank, &FromSubprocess::Done(outcome))?;
@@ -51,10 +50,11 @@ fn serve(mut rank: UnixStream, setup: Setup) -> CaseResult<()> {
 }
 
 /// Answers whatever is asked with the reason why the plugin cannot be used.
-fn refuse(rank: &mut UnixStream, why: &str) -> CaseResult<()> {
+fn refuse(rank: &mut UnixStream, why: String) -> CaseResult<()> {
+    let outcome = FromSubprocess::Done(Outcome::Unusable(unusable(why)));
     loop {
         if let ToSubprocess::Step(_) = wire::receive(rank)? {
-            wire::send(rank, &FromSubprocess::Done(Outcome::Failed(why.to_owned())))?;
+            wire::send(rank, &outcome)?;
         }
     }
 }
@@ -64,20 +64,24 @@ fn watch(rank: &UnixStream, patience: Duration) -> CaseResult<()> {
     let rank = rank.try_clone()?;
     let expired = move |call: &'static str| {
         let told = format!("{call} did not come back within {} s; no call may wait", patience.as_secs_f64());
+        let outcome = match call {
+            "init" | "devices" | "getProperties" => Outcome::Unusable(unusable(told)),
+            _ => Outcome::Lost(told.into()),
+        };
         // The step's own thread is in the plugin and writes nothing now.
-        let _ = wire::send(&mut &rank, &FromSubprocess::Done(Outcome::Lost(told)));
+        let _ = wire::send(&mut &rank, &FromSubprocess::Done(outcome));
         std::process::exit(1);
     };
     Ok(Watchdog::start(patience, Arc::new(expired))?)
 }
 
 fn take(case: &mut Case, step: Step, measurement: &mut Option<Measurement>) -> CaseResult<Outcome> {
-    let missing = || Stop::Wrong("a measurement was asked for before the connection".into());
+    let missing = || Stop::Wrong("a measurement was asked for before the connection".to_owned().into());
     match step {
         Step::Offer => Ok(Outcome::Offer(case.plugin.offer()?)),
         Step::Rule(number) => match rules::ALL.get(number) {
             Some(rule) => (rule.run)(case).map(Outcome::Rule),
-            None => Err(Stop::Wrong(format!("there is no rule {number}; do both ends run the same busbw?"))),
+            None => Err(Stop::Wrong(format!("there is no rule {number}; do both ends run the same busbw?").into())),
         },
         Step::Connect { most_bytes, in_flight } => {
             *measurement = Some(Measurement::connect(case, most_bytes, in_flight)?);

@@ -1,8 +1,9 @@
 //! What a rank and its subprocess send each other, over the socket that is the subprocess's standard input.
 
 use busbw_launch::frames;
-use busbw_model::{Bytes, LinkLatency, PluginOffer, RuleOutcome};
+use busbw_model::{Bytes, LinkLatency, PluginOffer, RuleOutcome, UnusablePlugin};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -91,10 +92,32 @@ pub(crate) enum FromSubprocess {
     Kill,
 }
 
+/// What went wrong, as one end saw it. What has the same cause is told once.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Wrong {
+    pub cause: String,
+    /// Where and with what data; empty if the cause says it all.
+    pub detail: String,
+}
+
+impl From<String> for Wrong {
+    fn from(cause: String) -> Self {
+        Wrong { cause, detail: String::new() }
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wrong { cause, detail } = self;
+        if detail.is_empty() { write!(out, "{cause}") } else { write!(out, "{cause}: {detail}") }
+    }
+}
+
 /// What came of a step on one side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     Offer(PluginOffer),
+    Unusable(UnusablePlugin),
     Rule(RuleOutcome),
     Connected,
     Bandwidth {
@@ -104,9 +127,9 @@ pub(crate) enum Outcome {
     Latency(LinkLatency),
     MessageRate(f64),
     /// The plugin failed where it should not.
-    Failed(String),
+    Failed(Wrong),
     /// The process that used the plugin crashed, fell silent, or sits in a call that does not come back.
-    Lost(String),
+    Lost(Wrong),
     /// The subprocess was killed because it asked for it.
     Killed,
 }

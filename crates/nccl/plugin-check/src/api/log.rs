@@ -1,30 +1,57 @@
 //! What a plugin logs by NCCL's logger.
 
+use busbw_model::text::clean_line;
 use busbw_nccl_abi::{LogLevel, Logger};
+use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Lines that are kept: the last ones say why something failed.
-const MOST_LINES: usize = 50;
+const MOST_LINES: usize = 200;
 
-static LINES: Mutex<Vec<(LogLevel, String)>> = Mutex::new(Vec::new());
+static LOG: Mutex<Log> = Mutex::new(Log { lines: VecDeque::new(), dropped: 0, warning: None });
+
+struct Log {
+    lines: VecDeque<(LogLevel, String)>,
+    dropped: usize,
+    /// The last warning, until it is told with a call that failed.
+    warning: Option<String>,
+}
 
 /// The logger to hand to a plugin.
 pub(super) fn logger() -> Logger {
     busbw_plugin_logger
 }
 
-/// What was logged since the last call of this.
-pub(super) fn take() -> Vec<String> {
-    let lines = std::mem::take(&mut *LINES.lock().unwrap_or_else(PoisonError::into_inner));
-    lines.into_iter().map(|(_, line)| line).collect()
+/// What was logged so far.
+pub(super) fn lines() -> Vec<String> {
+    log().lines.iter().map(|(_, line)| line.clone()).collect()
+}
+
+/// What was logged so far, with the level of each line as NCCL writes it.
+pub(super) fn with_levels() -> Vec<String> {
+    let log = log();
+    let dropped = (log.dropped > 0).then(|| format!("({} earlier lines are left out)", log.dropped));
+    let lines = log.lines.iter().map(|(level, line)| match *level {
+        LogLevel::WARN => format!("WARN {line}"),
+        LogLevel::TRACE => format!("TRACE {line}"),
+        _ => format!("INFO {line}"),
+    });
+    dropped.into_iter().chain(lines).collect()
 }
 
 /// The last warning, once.
 pub(super) fn take_warning() -> Option<String> {
-    let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    let at = lines.iter().rposition(|(level, _)| *level == LogLevel::WARN)?;
-    Some(lines.remove(at).1)
+    log().warning.take()
+}
+
+fn log() -> MutexGuard<'static, Log> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// NCCL drops these lines too, unless it is told otherwise (`ncclDebugLog`, `src/debug.cc`).
+fn is_too_fine(level: LogLevel) -> bool {
+    level == LogLevel::TRACE && !std::env::var("NCCL_DEBUG").is_ok_and(|level| level.eq_ignore_ascii_case("trace"))
 }
 
 unsafe extern "C" {
@@ -41,14 +68,20 @@ unsafe extern "C" {
 /// Called by the logger (`logger.c`) with each message.
 #[unsafe(no_mangle)]
 extern "C" fn busbw_plugin_log_line(level: c_int, line: *const c_char) {
-    if LogLevel(level) == LogLevel::TRACE || line.is_null() {
+    let level = LogLevel(level);
+    if line.is_null() || is_too_fine(level) {
         return;
     }
     // SAFETY: logger.c gives the address of a text that ends in a zero and lives during this call.
-    let line = unsafe { CStr::from_ptr(line) }.to_string_lossy().trim().to_owned();
-    let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    if lines.len() == MOST_LINES {
-        lines.remove(0);
+    let line = unsafe { CStr::from_ptr(line) }.to_string_lossy();
+    let line = clean_line(line.trim()).into_owned();
+    let mut log = log();
+    if level == LogLevel::WARN {
+        log.warning = Some(line.clone());
     }
-    lines.push((LogLevel(level), line));
+    if log.lines.len() == MOST_LINES {
+        log.lines.pop_front();
+        log.dropped += 1;
+    }
+    log.lines.push_back((level, line));
 }

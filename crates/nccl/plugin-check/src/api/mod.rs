@@ -9,7 +9,8 @@ mod watchdog;
 pub(crate) use memory::Memory;
 pub(crate) use watchdog::Watchdog;
 
-use busbw_model::{PluginDevice, PluginOffer};
+use crate::wire::Wrong;
+use busbw_model::{PluginDevice, PluginOffer, UnusablePlugin};
 use busbw_nccl_abi::NcclResult;
 use busbw_nccl_abi::net::*;
 use calls::*;
@@ -17,11 +18,14 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::null_mut;
 
-/// A call of a plugin that failed: `connect gave ncclSystemError (2): NET/X : refused`.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Failed(pub String);
+/// What a call gave, or how it failed.
+pub(crate) type Answer<T> = Result<T, Wrong>;
 
-pub(crate) type Answer<T> = Result<T, Failed>;
+/// Sizes that `test` told of a request's messages; `None` where it wrote none.
+pub(crate) type Told = Vec<Option<usize>>;
+
+/// What stands in the place of a size until `test` writes one.
+const UNTOLD: c_int = c_int::MIN;
 
 /// What `listen` wrote, to be carried to the other end.
 pub(crate) type Handle = [u8; HANDLE_BYTES];
@@ -55,16 +59,15 @@ pub(crate) struct Plugin {
     versions: Vec<u8>,
 }
 
-/// A failed call in words, with what the plugin last warned of.
-fn failed(call: &str, code: NcclResult) -> Failed {
-    let logged = log::take_warning().map(|line| format!(": {line}")).unwrap_or_default();
-    Failed(format!("{call} gave {code}{logged}"))
+/// A failed call in words, with what the plugin last warned of: `connect gave ncclSystemError (2): NET/X : refused`.
+fn failed(call: &str, code: NcclResult) -> Wrong {
+    Wrong { cause: format!("{call} gave {code}"), detail: log::take_warning().unwrap_or_default() }
 }
 
 /// Makes a call of the plugin under the watchdog's eyes.
 macro_rules! call {
     ($name:literal, $function:expr, $($argument:expr),* $(,)?) => {{
-        let function = $function.ok_or_else(|| Failed(format!("{} is missing", $name)))?;
+        let function = $function.ok_or_else(|| Wrong::from(format!("{} is missing", $name)))?;
         static NAME: &str = $name;
         let watched = watchdog::entered(&NAME);
         // SAFETY: the plugin's own function, with the arguments of its version; pointers are valid during the call, and
@@ -126,14 +129,14 @@ impl Plugin {
             version: self.version,
             versions: self.versions.clone(),
             devices,
-            said: log::take(),
+            said: log::lines(),
         })
     }
 
     pub fn devices(&self) -> Answer<c_int> {
         let mut count = 0;
         call!("devices", self.calls.devices, &mut count)?;
-        if count <= 0 { Err(Failed(format!("devices found {count}"))) } else { Ok(count) }
+        if count <= 0 { Err(Wrong::from(format!("devices found {count}"))) } else { Ok(count) }
     }
 
     /// Requests that NCCL would keep under way on a connection.
@@ -151,7 +154,7 @@ impl Plugin {
                 call!("getProperties", $function, device, &mut found)?;
                 let base = found$(.$base)*;
                 PluginDevice {
-                    name: text(base.name).ok_or_else(|| Failed(format!("getProperties gave device {device} no name")))?,
+                    name: text(base.name).ok_or_else(|| Wrong::from(format!("getProperties gave device {device} no name")))?,
                     pci_path: text(base.pci_path),
                     speed_mbps: base.speed_mbps,
                     latency_us: base.latency_us,
@@ -179,7 +182,7 @@ impl Plugin {
             ListenForm::Context(listen) => call!("listen", listen, self.context, device, room, &mut listener),
         }?;
         if listener.is_null() {
-            Err(Failed("listen gave no listener".into()))
+            Err(Wrong::from("listen gave no listener".to_owned()))
         } else {
             Ok((handle, Listener(listener)))
         }
@@ -297,15 +300,18 @@ impl Plugin {
         Ok((!request.is_null()).then_some(Request(request)))
     }
 
-    /// Asks after a request of `n` messages: their sizes once it is done. Then the request is gone.
-    pub fn test(&self, request: Request, n: usize) -> Answer<Option<Vec<usize>>> {
-        let (mut done, mut sizes) = (0, vec![0 as c_int; n.max(1)]);
-        call!("test", self.calls.test, request.0, &mut done, sizes.as_mut_ptr())?;
+    /// Asks after a request of `n` messages: their sizes once it is done. Then the request is gone. A flush has none: NCCL
+    /// gives no room for sizes then (`src/transport/net.cc:1700` in 2.30.7).
+    pub fn test(&self, request: Request, n: usize) -> Answer<Option<Told>> {
+        let (mut done, mut sizes) = (0, vec![UNTOLD; n]);
+        let room = if n == 0 { null_mut() } else { sizes.as_mut_ptr() };
+        call!("test", self.calls.test, request.0, &mut done, room)?;
         if done == 0 {
             return Ok(None);
         }
-        let sizes = sizes.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>();
-        sizes.map(Some).map_err(|_| Failed("test gave a size below zero".into()))
+        let told = |size| if size == UNTOLD { Ok(None) } else { usize::try_from(size).map(Some) };
+        let sizes = sizes.into_iter().map(told).collect::<Result<Told, _>>();
+        sizes.map(Some).map_err(|_| Wrong::from("test gave a size below zero".to_owned()))
     }
 
     pub fn close_send(&self, sender: Sender) -> Answer<()> {
@@ -321,8 +327,13 @@ impl Plugin {
     }
 }
 
+/// Why a plugin cannot be used, with all that it logged.
+pub(crate) fn unusable(why: String) -> UnusablePlugin {
+    UnusablePlugin { why, logged: log::with_levels() }
+}
+
 fn as_int(size: usize) -> Answer<c_int> {
-    c_int::try_from(size).map_err(|_| Failed(format!("{size} bytes do not fit this version's sizes")))
+    c_int::try_from(size).map_err(|_| Wrong::from(format!("{size} bytes do not fit this version's sizes")))
 }
 
 fn text(text: *const c_char) -> Option<String> {

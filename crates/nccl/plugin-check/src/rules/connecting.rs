@@ -1,5 +1,6 @@
 //! How connections begin, and what listeners and contexts are.
 
+use super::messages::arrived;
 use super::{kept, wrong};
 use crate::api::{Memory, Plugin, Room};
 use crate::case::{Case, CaseResult, End, Stop};
@@ -86,17 +87,15 @@ pub(super) fn carry(case: &mut Case, end: End, len: usize, seed: u64) -> CaseRes
             let memory = Memory::filled(len, seed);
             let registration = case.plugin.register_to_send(sender, memory)?;
             let request = case.send(sender, memory, 0, registration)?;
-            case.finish(request, 1, "the end of a send")?;
+            case.finish(request, 1, "a send")?;
             case.plugin.deregister(sender, registration)?;
         }
         End::Receiver(receiver) => {
             let memory = Memory::new(len);
             let registration = case.plugin.register_to_receive(receiver, memory)?;
             let request = case.receive(receiver, &[Room { memory, tag: 0, registration }])?;
-            let sizes = case.finish(request, 1, "a message")?;
-            if sizes != [len] || memory.differs(len, seed).is_some() {
-                return wrong(format!("a message of {len} bytes arrived as {sizes:?} bytes, or changed"));
-            }
+            case.finish(request, 1, "a receive")?;
+            arrived(seed, len, memory)?;
         }
     }
     case.barrier()

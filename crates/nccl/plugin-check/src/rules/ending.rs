@@ -3,7 +3,7 @@
 use super::connecting::{close, pair};
 use super::{kept, wrong};
 use crate::api::{Memory, Request, Room};
-use crate::case::{Case, CaseResult, End};
+use crate::case::{Case, CaseResult, End, Stop};
 use busbw_model::RuleOutcome;
 use std::time::Instant;
 
@@ -30,10 +30,10 @@ fn begin(case: &Case, end: End) -> CaseResult<Request> {
 
 /// Tests until the request ends in whatever way: the error, or nothing if it was served.
 fn outcome(case: &Case, request: Request) -> CaseResult<Option<String>> {
-    case.until("relayed of the other end's going", || match case.plugin.test(request, 1) {
+    case.until("word that the other end is closed", || match case.plugin.test(request, 1) {
         Ok(None) => Ok(None),
         Ok(Some(_)) => Ok(Some(None)),
-        Err(failed) => Ok(Some(Some(failed.0))),
+        Err(wrong) => Ok(Some(Some(wrong.to_string()))),
     })
 }
 
@@ -60,7 +60,7 @@ pub(super) fn close_under_way(case: &mut Case) -> CaseResult<RuleOutcome> {
         // A post that fails has noticed as well.
         seen = match begin(case, end).map(|request| outcome(case, request)) {
             Ok(told) => told?.unwrap_or_default(),
-            Err(crate::case::Stop::Wrong(error)) => error,
+            Err(Stop::Wrong(wrong)) => wrong.to_string(),
             Err(stop) => return Err(stop),
         };
         match end {

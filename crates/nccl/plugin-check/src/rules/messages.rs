@@ -1,9 +1,10 @@
-//! What becomes of messages: order, sizes, tags.
+//! What becomes of messages: order, tags, and those that are too large.
 
 use super::connecting::close;
 use super::{kept, wrong};
 use crate::api::{Memory, Receiver, Registration, Request, Room, Sender};
-use crate::case::{Case, CaseResult, End};
+use crate::case::{Case, CaseResult, End, Stop};
+use crate::wire::Wrong;
 use busbw_model::RuleOutcome;
 use std::collections::VecDeque;
 
@@ -34,25 +35,24 @@ pub(super) fn in_order(case: &mut Case) -> CaseResult<RuleOutcome> {
 }
 
 fn send_all(case: &mut Case, sender: Sender) -> CaseResult<()> {
-    let mut under_way: VecDeque<(Request, Registration, usize)> = VecDeque::new();
-    let end_one = |case: &Case, (request, registration, len): (Request, Registration, usize)| {
-        let sizes = case.finish(request, 1, "the end of a send")?;
-        if sizes != [len] {
-            return wrong(format!("test gave {sizes:?} bytes for a send of {len}"));
-        }
+    let mut under_way: VecDeque<(Request, Registration)> = VecDeque::new();
+    let end_one = |(request, registration): (Request, Registration)| {
+        case.finish(request, 1, "a send")?;
         Ok(case.plugin.deregister(sender, registration)?)
     };
     for (seed, len) in sizes() {
         if under_way.len() == UNDER_WAY
             && let Some(first) = under_way.pop_front()
         {
-            end_one(case, first)?;
+            end_one(first)?;
         }
         let memory = Memory::filled(len, seed);
         let registration = case.plugin.register_to_send(sender, memory)?;
-        under_way.push_back((case.send(sender, memory, TAG, registration)?, registration, len));
+        let post = || Ok(case.plugin.isend(sender, memory, TAG, registration)?);
+        let request = case.post(&mut under_way, end_one, post)?;
+        under_way.push_back((request, registration));
     }
-    under_way.into_iter().try_for_each(|one| end_one(case, one))
+    under_way.into_iter().try_for_each(end_one)
 }
 
 fn receive_all(case: &mut Case, receiver: Receiver) -> CaseResult<()> {
@@ -65,70 +65,44 @@ fn receive_all(case: &mut Case, receiver: Receiver) -> CaseResult<()> {
         })
         .collect::<CaseResult<Vec<Room>>>()?;
     let mut under_way: VecDeque<(Request, Room, u64, usize)> = VecDeque::new();
-    let end_one = |case: &Case, (request, room, seed, len): (Request, Room, u64, usize)| {
-        let sizes = case.finish(request, 1, "a message")?;
-        arrived(seed, len, &sizes, room.memory)
+    let end_one = |(request, room, seed, len): (Request, Room, u64, usize)| {
+        case.finish(request, 1, "a receive")?;
+        arrived(seed, len, room.memory)
     };
     for ((seed, len), room) in sizes().zip(rooms.iter().cycle()) {
         if under_way.len() == UNDER_WAY
             && let Some(first) = under_way.pop_front()
         {
-            end_one(case, first)?;
+            end_one(first)?;
         }
-        under_way.push_back((case.receive(receiver, &[*room])?, *room, seed, len));
+        let request = case.post(&mut under_way, end_one, || Ok(case.plugin.irecv(receiver, &[*room])?))?;
+        under_way.push_back((request, *room, seed, len));
     }
-    under_way.into_iter().try_for_each(|one| end_one(case, one))
+    under_way.into_iter().try_for_each(end_one)
 }
 
-fn arrived(seed: u64, len: usize, sizes: &[usize], memory: Memory) -> CaseResult<()> {
-    if sizes != [len] {
-        return wrong(format!("message {seed} of {len} bytes was told as {sizes:?} bytes: out of order, or cut"));
-    }
+/// Looks at the bytes of a message and nothing else: which size test told is a matter of its own.
+pub(super) fn arrived(seed: u64, len: usize, memory: Memory) -> CaseResult<()> {
     match memory.differs(len, seed) {
-        Some(at) => wrong(format!("message {seed} of {len} bytes differs at byte {at}: out of order, or changed")),
+        Some(at) => Err(Stop::Wrong(Wrong {
+            cause: "a message arrived out of order, cut or changed".into(),
+            detail: format!("message {seed} of {len} bytes differs at byte {at}"),
+        })),
         None if !memory.guards_hold() => wrong(format!("message {seed} of {len} bytes was written beyond its room")),
         None => Ok(()),
     }
-}
-
-/// Rooms of a fixed size for smaller messages.
-pub(super) fn smaller_than_room(case: &mut Case) -> CaseResult<RuleOutcome> {
-    const ROOM: usize = 1 << 20;
-    let lens = [0, 1, 8, 1000, 65_537, ROOM - 1, ROOM];
-    let end = case.one_way()?;
-    for (seed, len) in (1..).zip(lens) {
-        match end {
-            End::Sender(sender) => {
-                let memory = Memory::filled(len, seed);
-                let registration = case.plugin.register_to_send(sender, memory)?;
-                let request = case.send(sender, memory, TAG, registration)?;
-                let sizes = case.finish(request, 1, "the end of a send")?;
-                if sizes != [len] {
-                    return wrong(format!("test gave the sender {sizes:?} bytes for a message of {len}"));
-                }
-            }
-            End::Receiver(receiver) => {
-                let memory = Memory::new(ROOM);
-                let registration = case.plugin.register_to_receive(receiver, memory)?;
-                let request = case.receive(receiver, &[Room { memory, tag: TAG, registration }])?;
-                let sizes = case.finish(request, 1, "a message")?;
-                arrived(seed, len, &sizes, memory)?;
-                if !memory.untouched_from(len) {
-                    return wrong(format!("a message of {len} bytes changed its room behind its end"));
-                }
-            }
-        }
-    }
-    close(case, end)?;
-    Ok(kept(""))
 }
 
 /// A message too large, small enough to go in one piece and large enough not to.
 pub(super) fn larger_than_room(case: &mut Case) -> CaseResult<RuleOutcome> {
     let mut seen = String::new();
     for (len, room) in [(4096, 1024), (4 << 20, 1 << 20)] {
-        // After an error, the connection cannot be used any more.
-        match case.one_way()? {
+        // After an error the connection cannot be used any more, and with some plugins no other either. NCCL makes none then.
+        let end = match case.one_way() {
+            Err(Stop::Wrong(_) | Stop::PeerGone) if len > 4096 => break,
+            end => end?,
+        };
+        match end {
             End::Sender(sender) => {
                 let memory = Memory::filled(len, 1);
                 let registration = case.plugin.register_to_send(sender, memory)?;
@@ -154,7 +128,7 @@ fn refused(case: &Case, request: Request, memory: Memory, len: usize) -> CaseRes
     let answer = case.until("an error", || match case.plugin.test(request, 1) {
         Ok(None) => Ok(None),
         Ok(Some(sizes)) => Ok(Some(Err(sizes))),
-        Err(failed) => Ok(Some(Ok(failed.0))),
+        Err(wrong) => Ok(Some(Ok(wrong.to_string()))),
     });
     if !memory.guards_hold() {
         return wrong(format!("a message of {len} bytes was written beyond its room of {room}"));
@@ -162,15 +136,15 @@ fn refused(case: &Case, request: Request, memory: Memory, len: usize) -> CaseRes
     match answer? {
         Ok(error) => Ok(error),
         Err(sizes) => {
-            wrong(format!("a message of {len} bytes was told as {sizes:?} bytes in a room of {room}, without an error"))
+            let told = sizes[0].map(|size| format!(" as {size} bytes")).unwrap_or_default();
+            wrong(format!("a message of {len} bytes was received{told} in a room of {room}, without an error"))
         }
     }
 }
 
 /// A group of receives; the sends come in the opposite order.
 pub(super) fn by_tag(case: &mut Case) -> CaseResult<RuleOutcome> {
-    let most = case.plugin.properties(case.device())?.most_grouped;
-    let n = usize::try_from(most).unwrap_or(0).min(8);
+    let n = case.most_grouped()?;
     if n < 2 {
         return Ok(RuleOutcome::NotOffered("the device takes one receive per call (maxRecvs 1)".into()));
     }
@@ -180,13 +154,16 @@ pub(super) fn by_tag(case: &mut Case) -> CaseResult<RuleOutcome> {
         let seed = |at: usize| round * 100 + at as u64 + 1;
         match end {
             End::Sender(sender) => {
-                let mut requests = Vec::new();
+                let end_one = |request| case.finish(request, 1, "a send").map(drop);
+                let mut requests = VecDeque::new();
                 for at in (0..n).rev() {
                     let memory = Memory::filled(len(at), seed(at));
                     let registration = case.plugin.register_to_send(sender, memory)?;
-                    requests.push(case.send(sender, memory, at as i32 + 1, registration)?);
+                    let post = || Ok(case.plugin.isend(sender, memory, at as i32 + 1, registration)?);
+                    let request = case.post(&mut requests, end_one, post)?;
+                    requests.push_back(request);
                 }
-                requests.into_iter().try_for_each(|request| case.finish(request, 1, "the end of a send").map(drop))?;
+                requests.into_iter().try_for_each(end_one)?;
             }
             End::Receiver(receiver) => {
                 let rooms = (0..n)
@@ -197,10 +174,8 @@ pub(super) fn by_tag(case: &mut Case) -> CaseResult<RuleOutcome> {
                     })
                     .collect::<CaseResult<Vec<Room>>>()?;
                 let request = case.receive(receiver, &rooms)?;
-                let sizes = case.finish(request, n, "a group of messages")?;
-                for (at, room) in rooms.iter().enumerate() {
-                    arrived(seed(at), len(at), &sizes[at..=at], room.memory)?;
-                }
+                case.finish(request, n, "a group of receives")?;
+                rooms.iter().enumerate().try_for_each(|(at, room)| arrived(seed(at), len(at), room.memory))?;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The answer of `busbw plugin check`.
 
 use busbw_model::answer::Answer;
-use busbw_model::{LinkLatency, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport};
+use busbw_model::{Breach, LinkLatency, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -48,6 +48,8 @@ struct Plugin<'a> {
     offer: Option<&'a PluginOffer>,
     /// Why it cannot be used, or failed while it was measured.
     error: Option<&'a str>,
+    /// What it logged until it turned out that it cannot be used, with NCCL's level before each line; empty where it can be used.
+    logged: &'a [String],
     /// NCCL's rules, and whether it keeps them.
     rules: Vec<Rule<'a>>,
     /// One way, by message size, the smallest first.
@@ -65,11 +67,18 @@ struct Rule<'a> {
     rule: &'static str,
     /// What the rule asks for.
     asks: &'static str,
-    /// Whether it is kept.
-    #[schemars(extend("enum" = ["kept", "broken", "not-offered"]))]
+    /// Lines of NCCL's source that show what NCCL does, the newest version first.
+    sources: &'a [String],
+    /// Whether it is kept. Noted: it is as far as NCCL goes, and more was seen. Untested: what breaks another rule stops the test, and
+    /// `seen` names that rule.
+    #[schemars(extend("enum" = ["kept", "noted", "broken", "untested", "not-offered"]))]
     outcome: &'static str,
     /// What happened, where that is worth telling.
     seen: &'a str,
+    /// Whether NCCL would stumble over what was seen; null unless the rule is broken or noted.
+    stumbles: Option<bool>,
+    /// What comes of it within NCCL, or why nothing does.
+    why: Option<&'a str>,
 }
 
 /// What a plugin reaches at a size.
@@ -95,14 +104,15 @@ impl<'a> Plugins<'a> {
 
 impl<'a> Plugin<'a> {
     fn new(plugin: &'a PluginReport) -> Self {
-        let figures = plugin.figures.as_ref().ok();
+        let (figures, unusable) = (plugin.figures.as_ref().ok(), plugin.offer.as_ref().err());
         Plugin {
             label: &plugin.label,
             path: &plugin.path,
             settings: plugin.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             keeps_the_rules: plugin.keeps_the_rules(),
             offer: plugin.offer.as_ref().ok(),
-            error: plugin.offer.as_ref().err().or(plugin.figures.as_ref().err()).map(String::as_str),
+            error: unusable.map(|unusable| &unusable.why).or(plugin.figures.as_ref().err()).map(String::as_str),
+            logged: unusable.map(|unusable| unusable.logged.as_slice()).unwrap_or_default(),
             rules: plugin.rules.iter().map(Rule::new).collect(),
             bandwidth: figures.map(bandwidth).unwrap_or_default(),
             latency_us: figures.and_then(|figures| figures.latency),
@@ -125,9 +135,20 @@ impl<'a> Rule<'a> {
     fn new(rule: &'a RuleReport) -> Self {
         let (outcome, seen) = match &rule.outcome {
             RuleOutcome::Kept(seen) => ("kept", seen),
-            RuleOutcome::Broken(what) => ("broken", what),
+            RuleOutcome::Noted(Breach { seen, .. }) => ("noted", seen),
+            RuleOutcome::Broken(Breach { seen, .. }) => ("broken", seen),
+            RuleOutcome::Untested(rule) => ("untested", rule),
             RuleOutcome::NotOffered(why) => ("not-offered", why),
         };
-        Rule { rule: rule.rule, asks: rule.asks, outcome, seen }
+        let breach = rule.outcome.breach();
+        Rule {
+            rule: rule.rule,
+            asks: rule.asks,
+            sources: &rule.sources,
+            outcome,
+            seen,
+            stumbles: breach.map(|breach| breach.stumbles),
+            why: breach.map(|breach| breach.why.as_str()),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::Style;
 use super::page::{Page, paint};
 use crate::style::{clip, columns, left, right};
-use busbw_model::{PluginReport, PluginRun, RuleOutcome};
+use busbw_model::{Breach, PluginReport, PluginRun, RuleOutcome, RuleReport};
 
 /// A label is cut to this.
 const MAX_LABEL: usize = 24;
@@ -16,20 +16,18 @@ pub fn net_plugins(run: &PluginRun, style: &Style) -> String {
     }
     offers(&mut page, run);
     rules(&mut page, run);
-    broken(&mut page, run);
+    breaches(&mut page, run);
     figures(&mut page, run);
     page.finish()
 }
 
 fn verdict(page: &mut Page, plugin: &PluginReport) {
     let (style, word, why) = match (&plugin.offer, &plugin.figures) {
-        (Err(why), _) => (paint::ERROR, "UNUSABLE", why.clone()),
+        (Err(unusable), _) => (paint::ERROR, "UNUSABLE", unusable.why.clone()),
         (Ok(_), Err(why)) => (paint::ERROR, "FAILED", format!("while it was measured: {why}")),
         (Ok(_), Ok(_)) if plugin.keeps_the_rules() => match plugin.rules.len() {
             0 => (paint::GOOD, "WORKS", "no rule was tried".into()),
-            _ => {
-                (paint::GOOD, "KEEPS THE RULES", format!("all {} of NCCL's that it offers something for", kept(plugin)))
-            }
+            _ => (paint::GOOD, "KEEPS THE RULES", all_kept(plugin)),
         },
         _ => (paint::ERROR, "BREAKS RULES", broken_names(plugin)),
     };
@@ -37,13 +35,24 @@ fn verdict(page: &mut Page, plugin: &PluginReport) {
     page.hanging(word.len() + 2, paint::PLAIN, &format!("{}: {why}", plugin.label));
 }
 
-fn kept(plugin: &PluginReport) -> usize {
-    plugin.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Kept(_))).count()
+fn all_kept(plugin: &PluginReport) -> String {
+    let kept = |rule: &&RuleReport| matches!(rule.outcome, RuleOutcome::Kept(_) | RuleOutcome::Noted(_));
+    let count = plugin.rules.iter().filter(kept).count();
+    let notes = names(plugin, |outcome| matches!(outcome, RuleOutcome::Noted(_)));
+    let notes = if notes.is_empty() { String::new() } else { format!("; notes on {notes}") };
+    format!("all {count} of NCCL's that it offers something for{notes}")
 }
 
 fn broken_names(plugin: &PluginReport) -> String {
-    let broken = plugin.rules.iter().filter(|rule| matches!(rule.outcome, RuleOutcome::Broken(_)));
-    broken.map(|rule| rule.rule).collect::<Vec<_>>().join(", ")
+    let broken = names(plugin, |outcome| matches!(outcome, RuleOutcome::Broken(_)));
+    let stumbles = names(plugin, |outcome| outcome.breach().is_some_and(|breach| breach.stumbles));
+    let stumbles = if stumbles.is_empty() { "none of them" } else { &stumbles };
+    format!("{broken}; NCCL would stumble over {stumbles}")
+}
+
+fn names(plugin: &PluginReport, chosen: impl Fn(&RuleOutcome) -> bool) -> String {
+    let rules = plugin.rules.iter().filter(|rule| chosen(&rule.outcome));
+    rules.map(|rule| rule.rule).collect::<Vec<_>>().join(", ")
 }
 
 fn offers(page: &mut Page, run: &PluginRun) {
@@ -53,7 +62,13 @@ fn offers(page: &mut Page, run: &PluginRun) {
         for (name, value) in &plugin.settings {
             page.clipped(4, &format!("{name}={value}"));
         }
-        let Ok(offer) = &plugin.offer else { continue };
+        let offer = match &plugin.offer {
+            Ok(offer) => offer,
+            Err(unusable) => {
+                logged(page, &unusable.logged);
+                continue;
+            }
+        };
         let versions: Vec<String> = offer.versions.iter().map(|version| format!("v{version}")).collect();
         page.clipped(4, &format!("network {}, used by v{} of {}", offer.network, offer.version, versions.join(", ")));
         for device in &offer.devices {
@@ -63,6 +78,13 @@ fn offers(page: &mut Page, run: &PluginRun) {
             page.clipped(4, &format!("{name}: {speed} Gbit/s, {grouped} receives per call, {memory}, {place}"));
         }
     }
+}
+
+/// The whole log: the line that says why is seldom the last one.
+fn logged(page: &mut Page, lines: &[String]) {
+    page.indented(4, "NCCL would go on without it, with its own InfiniBand or socket transport.");
+    page.indented(4, if lines.is_empty() { "It logged nothing." } else { "It logged:" });
+    lines.iter().for_each(|line| page.indented(6, line));
 }
 
 fn rules(page: &mut Page, run: &PluginRun) {
@@ -77,7 +99,9 @@ fn rules(page: &mut Page, run: &PluginRun) {
         for (plugin, width) in usable.iter().zip(&widths) {
             let (style, word) = match plugin.rules.get(at).map(|rule| &rule.outcome) {
                 Some(RuleOutcome::Kept(_)) => (paint::GOOD, "kept"),
+                Some(RuleOutcome::Noted(_)) => (paint::GOOD, "note"),
                 Some(RuleOutcome::Broken(_)) => (paint::ERROR, "BROKEN"),
+                Some(RuleOutcome::Untested(_)) => (paint::DIM, "untested"),
                 Some(RuleOutcome::NotOffered(_)) | None => (paint::DIM, "n/a"),
             };
             page.styled(style, &left(word, width + 2));
@@ -90,16 +114,45 @@ fn rules(page: &mut Page, run: &PluginRun) {
     }
 }
 
-/// What a rule asks for, and what happened instead.
-fn broken(page: &mut Page, run: &PluginRun) {
+/// What a rule asks for, what happened instead, and what that is to NCCL.
+fn breaches(page: &mut Page, run: &PluginRun) {
     for plugin in &run.plugins {
         for rule in &plugin.rules {
-            if let RuleOutcome::Broken(what) = &rule.outcome {
-                page.heading(&format!("{} breaks {}", plugin.label, rule.rule));
-                page.indented(2, &format!("NCCL asks: {}.", rule.asks));
-                page.indented(2, &format!("Seen: {what}"));
+            match &rule.outcome {
+                RuleOutcome::Broken(found) => {
+                    breach(page, &format!("{} breaks {}", plugin.label, rule.rule), rule, found)
+                }
+                RuleOutcome::Noted(found) => {
+                    breach(page, &format!("{}, note on {}", plugin.label, rule.rule), rule, found)
+                }
+                RuleOutcome::Kept(_) | RuleOutcome::Untested(_) | RuleOutcome::NotOffered(_) => {}
             }
         }
+        untested(page, plugin);
+    }
+}
+
+fn breach(page: &mut Page, heading: &str, rule: &RuleReport, found: &Breach) {
+    page.heading(heading);
+    page.indented(2, &format!("The rule: {}.", rule.asks));
+    page.indented(2, &format!("Seen: {}", found.seen));
+    let answer = if found.stumbles { "Yes" } else { "No" };
+    page.indented(2, &format!("Would NCCL stumble over it? {answer}: {}.", found.why));
+    page.indented(2, &format!("Source: {}", rule.sources.join(", ")));
+}
+
+fn untested(page: &mut Page, plugin: &PluginReport) {
+    let untested: Vec<String> = plugin
+        .rules
+        .iter()
+        .filter_map(|rule| match &rule.outcome {
+            RuleOutcome::Untested(broken) => Some(format!("{} ({broken})", rule.rule)),
+            _ => None,
+        })
+        .collect();
+    if !untested.is_empty() {
+        page.heading(&format!("{}: not tested, because the same failure stops the test", plugin.label));
+        page.indented(2, &untested.join(", "));
     }
 }
 
