@@ -1,0 +1,153 @@
+"""Operations under way: how they are begun, each known by a handle, and waited for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from busbw.horovod.job import ProcessSet, job
+from busbw.horovod.operations import (
+    Absence,
+    Average,
+    Operation,
+    Reduction,
+    Sum,
+    Tensors,
+    check_reducible,
+    gather,
+    reduce_and_scatter,
+    reduce_in_place,
+)
+from busbw.torch.pipeline import Pending
+
+Handle = int
+"""What an asynchronous operation returns, for `poll` and `synchronize`."""
+
+Result = Callable[[Any], Any]
+"""Makes of what an operation gives what `synchronize` returns: the only tensor, or a list."""
+
+_pending: dict[Handle, tuple[Pending, Result]] = {}
+_named: dict[tuple[int | None, str, str], Pending] = {}
+_handles = itertools.count(1)
+
+
+def poll(handle: Handle) -> bool:
+    """Return whether an operation has ended, so that `synchronize` would not wait."""
+    return _known(handle)[0].done()
+
+
+def synchronize(handle: Handle) -> Any:  # noqa: ANN401 (each operation has its own)
+    """Wait for an operation and return its result.
+
+    Raises:
+        ValueError: the handle is unknown, or was synchronized before.
+        HorovodInternalError: a rank has died, is stuck or asks for something else; it is named. Where ranks only
+            disagreed, the next operation works again.
+    """
+    pending, result = _known(handle)
+    del _pending[handle]
+    return result(pending.wait())
+
+
+def _known(handle: Handle) -> tuple[Pending, Result]:
+    if handle not in _pending:
+        raise ValueError(f"handle {handle} is unknown, or was synchronized before")
+    return _pending[handle]
+
+
+def submit(
+    told: tuple[str, str | None, str],
+    tensors: Tensors,
+    operation: Operation,
+    process_set: ProcessSet,
+    result: Result,
+    absence: Absence | None = None,
+) -> Handle:
+    """Begin an operation, told by its kind, its name and what must be alike on all ranks."""
+    kind, name, what = told
+    key = (process_set.process_set_id, kind, name or "")
+    if name is not None and key in _named and not _named[key].done():
+        raise ValueError(f"busbw.horovod: {kind} of {name} is still under way: synchronize it before the next")
+    about = f"{kind} of {what}" if name is None else f"{kind} of {name}: {what}"
+    handle = next(_handles)
+    pending = job().submit(tensors, operation, about, process_set.member_group(), absence)
+    _pending[handle] = (pending, result)
+    if name is not None:
+        _named[key] = pending
+    return handle
+
+
+def begin_reduce(
+    tensors: Tensors,
+    reduction: Reduction,
+    name: str | None,
+    process_set: ProcessSet,
+    result: Result,
+) -> Handle:
+    """Begin to reduce tensors in place.
+
+    Raises:
+        TypeError: a type cannot be reduced.
+    """
+    check_reducible(tensors)
+    operation = reduce_in_place(reduction, process_set.member_group())
+    absence = Absence(reduction, tuple((tensor.shape, tensor.dtype) for tensor in tensors))
+    told = (f"allreduce {reduction}", name, kinds_of(tensors))
+    return submit(told, tensors, operation, process_set, result, absence)
+
+
+def begin_gather(tensors: Tensors, name: str | None, process_set: ProcessSet, result: Result) -> Handle:
+    """Begin to put tensors of all ranks together."""
+    own = [with_rows(copy_of(tensor)) for tensor in tensors]
+    told = ("allgather", name, kinds_of(own, rows=False))
+    return submit(told, own, gather(process_set.member_group()), process_set, result)
+
+
+def begin_scatter(
+    tensors: Tensors,
+    reduction: Reduction,
+    name: str | None,
+    process_set: ProcessSet,
+    result: Result,
+) -> Handle:
+    """Begin to reduce tensors, of which each rank keeps its rows.
+
+    Raises:
+        NotImplementedError: the op is not Average or Sum.
+        ValueError: a tensor has no rows.
+        TypeError: a type cannot be reduced.
+    """
+    if reduction.op not in (Average, Sum):
+        raise NotImplementedError(f"reducescatter makes Average or Sum, not {reduction.op.value}")
+    if any(tensor.dim() == 0 for tensor in tensors):
+        raise ValueError("reducescatter of a tensor without dimensions: there are no rows to scatter")
+    check_reducible(tensors)
+    own = [copy_of(tensor) for tensor in tensors]
+    operation = reduce_and_scatter(reduction, process_set.member_group())
+    return submit((f"reducescatter {reduction}", name, kinds_of(own)), own, operation, process_set, result)
+
+
+def kinds_of(tensors: Tensors, rows: bool = True) -> str:
+    """Say what must be the same on all ranks of several tensors. See `kind_of`."""
+    if not tensors:
+        raise ValueError("there is no tensor")
+    return " and ".join(kind_of(tensor, rows) for tensor in tensors)
+
+
+def kind_of(tensor: torch.Tensor, rows: bool = True) -> str:
+    """Say what must be the same on all ranks: type and shape, of which the `rows` may differ in some operations."""
+    shape = ", ".join(map(str, tensor.shape if rows else ("any", *tensor.shape[1:])))
+    return f"{str(tensor.dtype).removeprefix('torch.')} [{shape}]"
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous copy without gradients."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def with_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Make one row of a number."""
+    return tensor.reshape(1) if tensor.dim() == 0 else tensor
