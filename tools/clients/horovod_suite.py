@@ -14,8 +14,10 @@ import argparse
 import ast
 import atexit
 import contextlib
+import importlib
 import json
 import os
+import py_compile
 import shutil
 import signal
 import socket
@@ -26,9 +28,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy  # noqa: F401 (imported once, before ranks are forked)
+import numpy  # noqa: F401 (what takes long to import is imported before ranks are forked)
 import pytest
 import torch
+import torch._dynamo
+
+import busbw.horovod  # noqa: F401
 
 _WAS, _IS = "import horovod.torch as hvd", "import busbw.horovod as hvd"
 
@@ -103,7 +108,10 @@ def _copy(source: Path, folder: Path) -> Path:
     suite = folder / "parallel" / "test_torch.py"
     suite.parent.mkdir()
     suite.write_text(text.replace(_WAS, _IS))
-    sys.path.append(str(source))  # its utils import parts of Horovod's runner, which need no build
+    # Its utils import parts of Horovod's runner, which need no build.
+    sys.path += [str(source), str(folder / "utils")]
+    importlib.import_module("common")
+    py_compile.compile(str(suite))
     return suite
 
 
@@ -155,7 +163,16 @@ def _rank(suite: Path, test: str, rank: int, ranks: int, port: int, answer: Path
     of_horovod = {"HOROVOD_RANK": rank, "HOROVOD_SIZE": ranks}
     os.environ.update({name: str(value) for name, value in (place | of_horovod).items()}, MASTER_ADDR="127.0.0.1")
     report = _Report()
-    plain = ["-q", "-p", "no:cacheprovider", "--rootdir", str(suite.parent), "-W", "ignore::pytest.PytestWarning"]
+    plain = [
+        "-q",
+        "--assert=plain",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(suite.parent),
+        "-W",
+        "ignore::pytest.PytestWarning",
+    ]
     pytest.main([*plain, f"{suite}::TorchTests::{test}"], plugins=[report])
     answer.write_text(json.dumps([report.outcome, report.reason]))
 

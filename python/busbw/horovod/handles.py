@@ -90,9 +90,9 @@ def begin_reduce(
     """Begin to reduce tensors in place.
 
     Raises:
-        TypeError: a type cannot be reduced.
+        ValueError: a type cannot be reduced so.
     """
-    check_reducible(tensors)
+    check_reducible(tensors, reduction.op)
     operation = reduce_in_place(reduction, process_set.member_group())
     absence = Absence(reduction, tuple((tensor.shape, tensor.dtype) for tensor in tensors))
     told = (f"allreduce {reduction}", name, kinds_of(tensors))
@@ -117,14 +117,13 @@ def begin_scatter(
 
     Raises:
         NotImplementedError: the op is not Average or Sum.
-        ValueError: a tensor has no rows.
-        TypeError: a type cannot be reduced.
+        ValueError: a tensor has no rows, or its type cannot be reduced.
     """
     if reduction.op not in (Average, Sum):
         raise NotImplementedError(f"reducescatter makes Average or Sum, not {reduction.op.value}")
     if any(tensor.dim() == 0 for tensor in tensors):
         raise ValueError("reducescatter of a tensor without dimensions: there are no rows to scatter")
-    check_reducible(tensors)
+    check_reducible(tensors, reduction.op)
     own = [copy_of(tensor) for tensor in tensors]
     operation = reduce_and_scatter(reduction, process_set.member_group())
     return submit((f"reducescatter {reduction}", name, kinds_of(own)), own, operation, process_set, result)

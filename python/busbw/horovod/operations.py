@@ -76,7 +76,7 @@ class Reduction:
     def after(self, total: torch.Tensor, ranks: int, dtype: torch.dtype) -> torch.Tensor:
         """Return the result, of what was added up."""
         if self.op is Average:
-            total = total.div_(ranks) if total.is_floating_point() else total.div_(ranks, rounding_mode="trunc")
+            total = total.div_(ranks, rounding_mode="trunc" if _is_whole(total) else None)
         return _scaled(total.to(dtype), self.postscale)
 
 
@@ -92,15 +92,17 @@ class Absence:
         reduce_in_place(self.reduction, group)([torch.zeros(shape, dtype=dtype) for shape, dtype in self.shapes], wait)
 
 
-def check_reducible(tensors: Tensors) -> None:
-    """Refuse what cannot be reduced, before anything is sent.
+def check_reducible(tensors: Tensors, op: ReduceOp) -> None:
+    """Refuse what cannot be reduced, before anything is sent: in the middle of it, it would look like a broken network.
 
     Raises:
-        TypeError: no backend adds up this type.
+        ValueError: the type cannot be reduced so.
     """
-    for tensor in tensors:
-        if tensor.dtype not in _SENT and tensor.dtype not in _WIDER:
-            raise TypeError(f"busbw.horovod: tensors of {tensor.dtype} cannot be reduced; convert them")
+    for dtype in (tensor.dtype for tensor in tensors):
+        # PyTorch adds up complex numbers as pairs of real ones.
+        is_sum_of_pairs = dtype.is_complex and op in (Average, Sum)
+        if dtype not in _SENT and dtype not in _WIDER and not is_sum_of_pairs:
+            raise ValueError(f"busbw.horovod: tensors of {dtype} cannot be reduced by {op.value}; convert them")
 
 
 def reduce_in_place(reduction: Reduction, group: dist.ProcessGroup) -> Operation:
@@ -199,5 +201,9 @@ def _scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
     """Multiply, in float64 for whole numbers and at least float32 for others, as Horovod does; keep the type."""
     if factor == 1:
         return tensor
-    wide = torch.promote_types(tensor.dtype, torch.float32) if tensor.is_floating_point() else torch.float64
+    wide = torch.float64 if _is_whole(tensor) else torch.promote_types(tensor.dtype, torch.float32)
     return tensor.to(wide).mul(factor).to(tensor.dtype)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())

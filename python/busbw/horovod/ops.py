@@ -30,6 +30,7 @@ from busbw.horovod.handles import (
 )
 from busbw.horovod.job import ProcessSet, global_process_set, job
 from busbw.horovod.operations import (
+    Absence,
     Adasum,
     Average,
     Max,
@@ -96,9 +97,8 @@ def allreduce(
         the same shape and type.
 
     Raises:
-        ValueError: `average` and `op` are both given.
+        ValueError: `average` and `op` are both given, or the type cannot be reduced.
         NotImplementedError: `op` is Adasum.
-        TypeError: the type cannot be reduced.
         HorovodInternalError: a rank has died, is stuck, or asks for something else, such as another shape or type.
     """
     settings = (average, name, compression, op, prescale_factor, postscale_factor, process_set)
@@ -411,7 +411,9 @@ def sparse_allreduce_async(
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Wait until all ranks have come here."""
-    allreduce(torch.zeros(1), op=Sum, process_set=process_set)
+    group, nothing, reduction = process_set.member_group(), torch.zeros(1), Reduction(Sum)
+    absence = Absence(reduction, ((nothing.shape, nothing.dtype),))
+    job().submit([nothing], reduce_in_place(reduction, group), "barrier", group, absence).wait()
 
 
 def join(device: int = -1) -> int:
