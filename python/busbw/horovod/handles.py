@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,14 +30,24 @@ Handle = int
 Result = Callable[[Any], Any]
 """Makes of what an operation gives what `synchronize` returns: the only tensor, or a list."""
 
-_pending: dict[Handle, tuple[Pending, Result]] = {}
-_named: dict[tuple[int | None, str, str], Pending] = {}
+
+@dataclass(frozen=True)
+class _Begun:
+    """An operation that nobody has waited for yet. `name`: with its kind and process set; None where it has none."""
+
+    pending: Pending
+    result: Result
+    name: tuple[int | None, str, str] | None
+
+
+_begun: dict[Handle, _Begun] = {}
+_named: dict[tuple[int | None, str, str], _Begun] = {}
 _handles = itertools.count(1)
 
 
 def poll(handle: Handle) -> bool:
     """Return whether an operation has ended, so that `synchronize` would not wait."""
-    return _known(handle)[0].done()
+    return _known(handle).pending.done()
 
 
 def synchronize(handle: Handle) -> Any:  # noqa: ANN401 (each operation has its own)
@@ -47,15 +58,17 @@ def synchronize(handle: Handle) -> Any:  # noqa: ANN401 (each operation has its 
         HorovodInternalError: a rank has died, is stuck or asks for something else; it is named. Where ranks only
             disagreed, the next operation works again.
     """
-    pending, result = _known(handle)
-    del _pending[handle]
-    return result(pending.wait())
+    begun = _known(handle)
+    del _begun[handle]
+    if begun.name is not None and _named.get(begun.name) is begun:
+        del _named[begun.name]
+    return begun.result(begun.pending.wait())
 
 
-def _known(handle: Handle) -> tuple[Pending, Result]:
-    if handle not in _pending:
+def _known(handle: Handle) -> _Begun:
+    if handle not in _begun:
         raise ValueError(f"handle {handle} is unknown, or was synchronized before")
-    return _pending[handle]
+    return _begun[handle]
 
 
 def submit(
@@ -68,15 +81,15 @@ def submit(
 ) -> Handle:
     """Begin an operation, told by its kind, its name and what must be alike on all ranks."""
     kind, name, what = told
-    key = (process_set.process_set_id, kind, name or "")
-    if name is not None and key in _named and not _named[key].done():
+    key = None if name is None else (process_set.process_set_id, kind, name)
+    if key in _named and not _named[key].pending.done():
         raise ValueError(f"busbw.horovod: {kind} of {name} is still under way: synchronize it before the next")
     about = f"{kind} of {what}" if name is None else f"{kind} of {name}: {what}"
-    handle = next(_handles)
     pending = job().submit(tensors, operation, about, process_set.member_group(), absence)
-    _pending[handle] = (pending, result)
-    if name is not None:
-        _named[key] = pending
+    begun, handle = _Begun(pending, result, key), next(_handles)
+    _begun[handle] = begun
+    if key is not None:
+        _named[key] = begun
     return handle
 
 
