@@ -17,6 +17,7 @@ from busbw.horovod.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
+from busbw.horovod.handles import poll, synchronize
 from busbw.horovod.job import (
     HorovodInternalError,
     ProcessSet,
@@ -34,13 +35,8 @@ from busbw.horovod.job import (
     shutdown,
     size,
 )
+from busbw.horovod.operations import Adasum, Average, Max, Min, Product, Sum
 from busbw.horovod.ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
     allgather,
     allgather_async,
     allreduce,
@@ -54,15 +50,18 @@ from busbw.horovod.ops import (
     broadcast_,
     broadcast_async,
     broadcast_async_,
+    grouped_allgather,
+    grouped_allgather_async,
     grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
+    grouped_reducescatter,
+    grouped_reducescatter_async,
     join,
-    poll,
     reducescatter,
     reducescatter_async,
-    synchronize,
+    sparse_allreduce_async,
 )
 from busbw.horovod.optimizer import DistributedOptimizer
 
@@ -103,10 +102,14 @@ __all__ = [
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allgather_async",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "init",
     "is_homogeneous",
     "is_initialized",
@@ -125,6 +128,7 @@ __all__ = [
     "rocm_built",
     "shutdown",
     "size",
+    "sparse_allreduce_async",
     "synchronize",
 ]
 
@@ -133,7 +137,6 @@ _ABSENT = {
     "SyncBatchNorm": "use torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)",
     "start_timeline": "use torch.profiler, which shows every collective",
     "stop_timeline": "use torch.profiler, which shows every collective",
-    "sparse_allreduce_async": "use DistributedOptimizer(sparse_as_dense=True)",
     "run": "start with mpirun, srun or torchrun",
 }
 
@@ -155,9 +158,13 @@ def gloo_enabled() -> bool:
     return _torch.distributed.is_gloo_available()
 
 
-def nccl_built() -> bool:
-    """Return whether tensors on GPUs can travel."""
-    return _torch.distributed.is_nccl_available()
+def nccl_built() -> int:
+    """Return NCCL's version as its header numbers it (21805 is 2.18.5); 0 where tensors on GPUs cannot travel."""
+    if not _torch.distributed.is_nccl_available():
+        return 0
+    major, minor, patch = _torch.cuda.nccl.version()[:3]
+    # nccl.h, NCCL_VERSION: before 2.9 a digit less.
+    return major * (1000 if (major, minor) < (2, 9) else 10000) + minor * 100 + patch
 
 
 def cuda_built() -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from busbw.horovod.handles import synchronize
 from busbw.horovod.job import ProcessSet, global_process_set, job, rank
-from busbw.horovod.ops import broadcast_async_, synchronize
+from busbw.horovod.ops import broadcast_async_
 
 
 def broadcast_object(
@@ -68,6 +69,8 @@ def broadcast_optimizer_state(
 ) -> None:
     """Give every rank's optimizer the state and the settings of a rank's.
 
+    Parameters without a gradient get one of zeros, as Horovod's do, so that what is done with gradients next works.
+
     Args:
         optimizer: over the same parameters on every rank; it may be new on all but the root.
         root_rank: whose state all are to have.
@@ -83,11 +86,14 @@ def broadcast_optimizer_state(
     broadcast_parameters(((str(place), tensor) for place, tensor in enumerate(tensors)), root_rank, process_set)
     if not is_root:
         optimizer.load_state_dict(state)
+    for parameter in (p for settings in optimizer.param_groups for p in settings["params"]):
+        if parameter.requires_grad and parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
 
 
 def _in_turn(about: str, group: dist.ProcessGroup, operation: Callable[[], None]) -> None:
     """Run an operation after those submitted before: they share a group."""
-    job().submit(torch.empty(0), lambda _, __: operation(), about, group).wait()
+    job().submit([], lambda _, __: operation(), about, group).wait()
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from busbw.horovod.launch import Place, meet
 from busbw.horovod.light import Light
-from busbw.torch.agreement import Wait
+from busbw.torch.agreement import Absence, Wait
 from busbw.torch.layout import HostLayout
 from busbw.torch.pipeline import Collective, Pending, Pipeline, pipeline_for
 from busbw.torch.reducer import GradientReducer
@@ -84,21 +85,30 @@ class Job:
     owns_group: bool
     watch: Watch
     process_sets: list[ProcessSet] = field(default_factory=list)
+    averagings: list[Any] = field(default_factory=list)
+    """Those of all optimizers, in the order in which they were made, which is the same on all ranks."""
     _lanes: dict[torch.device, Pipeline] = field(default_factory=dict)
     _reducers: list[GradientReducer] = field(default_factory=list)
 
     def submit(
-        self, tensor: torch.Tensor, operation: Callable[[Any, Wait], Any], about: str, group: dist.ProcessGroup
+        self,
+        tensors: Sequence[torch.Tensor],
+        operation: Callable[[Any, Wait], Any],
+        about: str,
+        group: dist.ProcessGroup,
+        absence: Absence | None = None,
+        joins: bool = False,
     ) -> Pending:
         """Run an operation after those submitted before, beside what the caller goes on with.
 
         All ranks of the group submit the same operations, by `about`, in the same order: there is no coordinator that
-        sorts them.
+        sorts them. See `Collective` for what a rank does that has no more data.
         """
-        device = tensor.device
+        device = tensors[0].device if tensors else torch.device("cpu")
         if device not in self._lanes:
             self._lanes[device] = pipeline_for(device, ("operation",), self.watch)
-        return self._lanes[device].submit(tensor, {"operation": Collective(group, operation)}, about)
+        step = Collective(group, operation, absence, joins)
+        return self._lanes[device].submit(tensors, {"operation": step}, about)
 
     def make_reducer(self, process_set: ProcessSet, device: torch.device) -> GradientReducer:
         """Make what averages gradients of a set on a device. Collective over the set.
@@ -173,7 +183,7 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
     owns_group = not dist.is_initialized()
     if owns_group:
         place = Place.from_environment()
-        store = meet(place, timeout)
+        store = _meet_again(place, timeout)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.size, timeout=timeout)
     everyone = dist.group.WORLD
@@ -184,6 +194,20 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
     # A group of its own: what the script does with PyTorch's own collectives must not come between ours.
     for process_set in (global_process_set, *(process_sets or ())):
         _job.add(process_set)
+
+
+_met: tuple[Place, Store, int] | None = None
+
+
+def _meet_again(place: Place, timeout: timedelta) -> Store:
+    """Return the store to meet over: after `shutdown` that of before, under a new name.
+
+    A rank that is ahead would find the first store of one that has yet to shut down, and lose it.
+    """
+    global _met
+    store, times = (_met[1], _met[2]) if _met is not None and _met[0] == place else (meet(place, timeout), 0)
+    _met = (place, store, times + 1)
+    return PrefixStore(f"busbw/init/{times}", store)
 
 
 def _timeout() -> timedelta:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from busbw.horovod.compression import Compression, NoneCompressor
 from busbw.horovod.functions import allgather_object
 from busbw.horovod.job import ProcessSet, global_process_set, job
-from busbw.horovod.ops import Adasum, Average, ReduceOp, Sum
+from busbw.horovod.operations import Adasum, Average, ReduceOp, Sum
+from busbw.horovod.ops import sparse_allreduce_async
+from busbw.torch.agreement import Wait
+from busbw.torch.pipeline import Pending
 
 BUCKET_BYTES = 25 << 20
 """Gradients travel together up to this size, as in DistributedDataParallel."""
@@ -45,7 +50,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         gradient_predivide_factor: not needed: gradients are always divided before they are added, never after.
         num_groups: not needed: buckets are made by size.
         groups: not needed.
-        sparse_as_dense: make sparse gradients dense; without it they are refused.
+        sparse_as_dense: sparse gradients travel as dense ones; without it all ranks' entries are gathered.
         process_set: who takes part; others step by themselves.
 
     Returns:
@@ -68,6 +73,8 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     wrapped.__dict__.update(optimizer.__dict__)
     wrapped._averaging = _Averaging(names, compression, backward_passes_per_step, op, sparse_as_dense, process_set)
     wrapped._averaging.watch()
+    # Private, but programs read it.
+    wrapped._parameter_names = names
     return wrapped
 
 
@@ -79,6 +86,7 @@ class _Synchronizing:
     def synchronize(self) -> None:
         """Wait until gradients are those of all ranks, as before clipping; `step` then goes in `skip_synchronize`."""
         self._averaging.finish()
+        self._averaging.by_hand = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -95,8 +103,15 @@ class _Synchronizing:
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:  # noqa: ANN401 (as the wrapped class)
         """Average the gradients, unless that was done, and step."""
+        if self._averaging.by_hand and not self._averaging.skips:
+            warnings.warn(
+                "optimizer.step() called without optimizer.skip_synchronize() after optimizer.synchronize(): gradients "
+                "that have not changed are not averaged again",
+                stacklevel=2,
+            )
         if not self._averaging.skips:
             self._averaging.finish()
+        self._averaging.by_hand = False
         return super().step(closure)  # type: ignore[misc]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -125,11 +140,23 @@ class _Bucket:
     name: str
     parameters: list[torch.nn.Parameter]
     ready: set[int] = field(default_factory=set)
+    dense: list[torch.nn.Parameter] = field(default_factory=list)
     future: torch.futures.Future[torch.Tensor] | None = None
 
     @property
     def device(self) -> torch.device:
         return self.parameters[0].device
+
+
+@dataclass(frozen=True)
+class _StepOf:
+    """How a rank that has joined takes part in a step: its optimizer of this number averages zeros."""
+
+    number: int
+
+    def stand_in(self, group: dist.ProcessGroup, wait: Wait) -> None:
+        """See `Absence`."""
+        job().averagings[self.number].stand_in()
 
 
 class _Averaging:
@@ -145,7 +172,7 @@ class _Averaging:
         process_set: ProcessSet,
     ) -> None:
         self.passes = passes
-        self.skips = False
+        self.skips = self.by_hand = False
         self._names = names
         self._compression = compression
         self._op = op
@@ -160,6 +187,11 @@ class _Averaging:
         self._passed: dict[int, int] = {}
         self._next = 0
         self._finished = False
+        # On a GPU ranks would have to wait for each other at every step.
+        self._tells_steps = process_set is global_process_set and all(device.type == "cpu" for device in devices)
+        self._number = len(job().averagings) if self._buckets else -1
+        if self._buckets:
+            job().averagings.append(self)
 
     @property
     def is_busy(self) -> bool:
@@ -177,12 +209,33 @@ class _Averaging:
         if self._finished or not self._buckets:
             return
         try:
+            told = self._tell_step() if self._tells_steps else None
             self._send(len(self._buckets))
             for bucket in self._buckets:
                 assert bucket.future is not None, "all buckets were sent"
                 self._unpack(bucket, bucket.future.wait())
+            if told is not None:
+                told.wait()
+            self._reduce_sparse()
         finally:  # after an error, the next step begins anew
             self._forget()
+        self._end_step()
+
+    def stand_in(self) -> None:
+        """Take part in a step of the others with zeros."""
+        for bucket in self._buckets:
+            numbers = sum(parameter.numel() for parameter in bucket.parameters)
+            zeros = torch.zeros(numbers, dtype=bucket.parameters[0].dtype, device=bucket.device)
+            self._reduce(bucket, self._compression.compress(zeros)[0])
+        self._end_step()
+
+    def _tell_step(self) -> Pending:
+        """Tell ranks that have joined that a step comes: they wait among the other operations."""
+        group = self._process_set.member_group()
+        about = f"step of optimizer {self._number}"
+        return job().submit([], lambda nothing, _: nothing, about, group, _StepOf(self._number))
+
+    def _end_step(self) -> None:
         self._finished = True
         for reducer in self._reducers.values():
             reducer.end_step()
@@ -219,34 +272,52 @@ class _Averaging:
 
     def _send(self, until: int) -> None:
         for bucket in self._buckets[self._next : until]:
-            flat = self._pack(bucket)
-            divisor = None if self._op is Average else 1.0
-            bucket.future = self._reducers[bucket.device].reduce(bucket.name, flat, divisor=divisor)
+            bucket.future = self._reduce(bucket, self._pack(bucket))
         self._next = max(self._next, until)
+
+    def _reduce(self, bucket: _Bucket, flat: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+        divisor = None if self._op is Average else 1.0
+        return self._reducers[bucket.device].reduce(bucket.name, flat, divisor=divisor)
 
     def _pack(self, bucket: _Bucket) -> torch.Tensor:
         """Return the bucket's gradients as they travel; a parameter that had none counts as zero."""
-        parts = [self._dense(parameter).reshape(-1) for parameter in bucket.parameters]
-        return torch.cat([self._compression.compress(part)[0] for part in parts])
-
-    def _dense(self, parameter: torch.nn.Parameter) -> torch.Tensor:
-        gradient = parameter.grad
-        if gradient is None:
-            parameter.grad = gradient = torch.zeros_like(parameter)
-        if gradient.layout is not torch.strided:
-            if not self._sparse_as_dense:
-                raise TypeError(
-                    f"busbw.horovod: the gradient of {self._names[parameter]} is sparse; "
-                    "say DistributedOptimizer(sparse_as_dense=True), or make the layer's gradients dense"
-                )
-            parameter.grad = gradient = gradient.to_dense()
-        return gradient
+        for parameter in bucket.parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        bucket.dense = [p for p in bucket.parameters if self._sparse_as_dense or not _is_sparse(p)]
+        parts = [_dense(parameter).reshape(-1) for parameter in bucket.dense]
+        flat = torch.cat(parts) if parts else bucket.parameters[0].new_empty(0)
+        return self._compression.compress(flat)[0]
 
     def _unpack(self, bucket: _Bucket, flat: torch.Tensor) -> None:
-        sizes = [parameter.numel() for parameter in bucket.parameters]
-        for parameter, part in zip(bucket.parameters, flat.split(sizes)):
-            assert parameter.grad is not None, "every packed parameter has a gradient"
-            parameter.grad.copy_(part.view_as(parameter))
+        parts = flat.split([parameter.numel() for parameter in bucket.dense])
+        for parameter, part in zip(bucket.dense, parts):
+            mean = part.view_as(parameter)
+            if _is_sparse(parameter):
+                parameter.grad = mean.to(parameter.dtype).to_sparse(1)
+            else:
+                assert parameter.grad is not None, "every packed parameter has a gradient"
+                parameter.grad.copy_(mean)
+
+    def _reduce_sparse(self) -> None:
+        """Add up the gradients that stay sparse."""
+        left = [p for bucket in self._buckets for p in bucket.parameters if _is_sparse(p)]
+        left = [] if self._sparse_as_dense else left
+        waits = [
+            sparse_allreduce_async(p.grad, self._names[p], self._op, self._process_set)  # type: ignore[arg-type]
+            for p in left
+        ]
+        for parameter, wait in zip(left, waits):
+            parameter.grad = wait()
+
+
+def _is_sparse(parameter: torch.nn.Parameter) -> bool:
+    return parameter.grad is not None and parameter.grad.layout is not torch.strided
+
+
+def _dense(parameter: torch.nn.Parameter) -> torch.Tensor:
+    assert parameter.grad is not None, "every packed parameter has a gradient"
+    return parameter.grad.to_dense() if _is_sparse(parameter) else parameter.grad
 
 
 def _check_same(buckets: list[_Bucket], names: dict[torch.nn.Parameter, str], process_set: ProcessSet) -> None:

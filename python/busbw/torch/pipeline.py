@@ -18,7 +18,7 @@ from typing import Any, Protocol, Union
 import torch
 import torch.distributed as dist
 
-from busbw.torch.agreement import Wait, agree, wait_simply
+from busbw.torch.agreement import Absence, DisagreementError, Part, Wait, agree, wait_simply
 from busbw.torch.blame import clean
 from busbw.torch.watch import CommunicationError, Watch, again
 
@@ -33,10 +33,14 @@ class Collective:
     Attributes:
         group: who.
         work: takes the step before's result and a way to wait for PyTorch's `Work`; returns the next one's argument.
+        absence: how ranks that have joined take part.
+        joins: whether this rank takes part in whatever the others do, until all join.
     """
 
     group: dist.ProcessGroup
     work: Callable[[Any, Wait], Any]
+    absence: Absence | None = None
+    joins: bool = False
 
 
 Step = Union[Callable[[Any], Any], Collective]
@@ -185,14 +189,24 @@ class ThreadPipeline:
         self._seconds[stage] += time.perf_counter() - begin
 
     def _together(self, step: Collective, job: _Job) -> None:
-        """Do a step with the other ranks; where one cannot, none does."""
+        while self._stands_in(step, job):
+            pass
+
+    def _stands_in(self, step: Collective, job: _Job) -> bool:
+        """Do a step with the other ranks; where one cannot, none does. Return whether ours is yet to come."""
         turn, begin = self._watch.turn(step.group), time.monotonic()
+        reason = None if job.failure is None else f"{type(job.failure).__name__}: {job.failure}"
         try:
-            refusal = agree(step.group, job.about, job.failure, self._watch, self._wait)
-            if refusal is not None:
-                job.failure = job.failure or refusal
-                return
-            job.value = step.work(job.value, self._wait)
+            theirs = agree(step.group, Part(job.about, reason, step.absence, step.joins), self._watch, self._wait)
+            if theirs is None:
+                job.value = step.work(job.value, self._wait)
+            else:
+                theirs.stand_in(step.group, self._wait)
+            return theirs is not None
+        except DisagreementError as disagreement:
+            if step.joins:
+                return True
+            job.failure = job.failure or disagreement
         except _Broken as broken:
             waited_s = time.monotonic() - begin
             self._break(self._watch.blame(job.about, broken.__cause__ or broken, step.group, waited_s))
@@ -201,6 +215,7 @@ class ThreadPipeline:
             job.failure = error
             if not self._watch.all_refuse(step.group, turn):
                 self._break(self._watch.give_up(job.about, error))
+        return False
 
     def _wait(self, work: dist.Work) -> None:
         """Wait for a collective, but not beyond the first failure that another thread or rank tells of."""
@@ -267,8 +282,9 @@ class StreamPipeline:
         self._stream.wait_stream(torch.cuda.current_stream(self._device))
         finished: torch.futures.Future[Any] = torch.futures.Future(devices=[self._device])
         with torch.cuda.stream(self._stream):
-            if isinstance(value, torch.Tensor):
-                value.record_stream(self._stream)
+            for tensor in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(tensor, torch.Tensor):
+                    tensor.record_stream(self._stream)
             for stage in self._stages:
                 if stage in steps:
                     value = self._work(stage, steps[stage], value)
