@@ -18,6 +18,7 @@ def check_model(model: torch.nn.Module) -> None:
 
     Raises:
         TypeError: not wrapped in DDP, sharded, with sparse gradients or with DDP's own mixed precision.
+        ValueError: the model has a hook already.
     """
     for kind in type(model).__mro__:
         if kind.__name__ in _SHARDED:
@@ -27,10 +28,19 @@ def check_model(model: torch.nn.Module) -> None:
                 "sharded training over slow links use hybrid sharding: shards within a host, replicas between hosts"
             )
     if not isinstance(model, DistributedDataParallel):
-        raise TypeError(f"busbw: accelerate takes a DistributedDataParallel model, not {type(model).__name__}")
+        raise TypeError(
+            f"busbw: accelerate takes a DistributedDataParallel model, not {type(model).__name__}; wrap it first, and compile "
+            "it before or after: DistributedDataParallel(model)"
+        )
     if getattr(model, "mixed_precision", None) is not None:
         raise TypeError(
             "busbw: DistributedDataParallel(mixed_precision=...) has a hook of its own; use torch.autocast instead"
+        )
+    present = model._get_ddp_logging_data().get("comm_hook")
+    if present:
+        raise ValueError(
+            f"busbw: this model has a communication hook already, {present}, and DDP takes one; "
+            "call accelerate once for each model, and register no other hook"
         )
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise TypeError("busbw: no parameter of the model requires a gradient")
