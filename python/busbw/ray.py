@@ -5,8 +5,8 @@
     ray job submit -- python -m busbw.ray link
 
 A placement group takes one bundle of each host (STRICT_SPREAD), so that no two ranks share a host unawares, and Ray's
-other work stays away meanwhile. Tasks that start `busbw bench` themselves are jobs of one rank each: they know nothing of
-each other.
+other work stays away meanwhile. Tasks that start `busbw bench` themselves are jobs of one rank each: they know nothing
+of each other.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import queue
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -58,7 +59,7 @@ class Share(NamedTuple):
     wait_s: float = 60
 
 
-def run(command: Sequence[str], share: Share = Share()) -> int:
+def run(command: Sequence[str], share: Share | None = None) -> int:
     """Run a command of busbw on hosts of the cluster that `ray.init` has connected to.
 
     What its ranks print goes to `sys.stdout` and `sys.stderr` as it comes; files (`-o`) are written on rank 0's host.
@@ -66,7 +67,7 @@ def run(command: Sequence[str], share: Share = Share()) -> int:
 
     Args:
         command: as on the command line, without `busbw`: `["bench", "all_reduce", "-e", "1G"]`.
-        share: what to take.
+        share: what to take; None for a CPU of each host.
 
     Returns:
         its exit status.
@@ -76,6 +77,7 @@ def run(command: Sequence[str], share: Share = Share()) -> int:
     """
     if not command or command[0] not in COMMANDS:
         raise ClusterError(f"busbw.ray runs {', '.join(COMMANDS)}, not {' '.join(command[:1]) or 'nothing'}")
+    share = share or Share()
     bundles, hosts = _bundles(share), []
     group = placement_group(bundles, strategy="STRICT_SPREAD")
     try:
@@ -97,24 +99,23 @@ def _bundles(share: Share) -> list[dict[str, float]]:
     )
     if able == 0 or able < (share.hosts or 1):
         raise ClusterError(
-            f"{able} of the cluster's nodes have {share.cpus:g} CPUs and {share.gpus:g} GPUs, {share.hosts or 1} are asked "
-            "for; `ray status` shows what there is"
+            f"{able} of the cluster's nodes have {share.cpus:g} CPUs and {share.gpus:g} GPUs, {share.hosts or 1} are "
+            "asked for; `ray status` shows what there is"
         )
     return [bundle] * (share.hosts or able)
 
 
 def _not_free(share: Share, hosts: int) -> str:
     return (
-        f"{hosts} hosts with {share.cpus:g} CPUs and {share.gpus:g} GPUs were not free within {share.wait_s:g} s; wait for "
-        "what runs there (`ray status`), or take fewer with --hosts"
+        f"{hosts} hosts with {share.cpus:g} CPUs and {share.gpus:g} GPUs were not free within {share.wait_s:g} s; wait "
+        "for what runs there (`ray status`), or take fewer with --hosts"
     )
 
 
 def _host(group: PlacementGroup, bundle: Mapping[str, float], place: int) -> Any:  # noqa: ANN401 (Ray's handle)
     strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place)
-    return Host.options(
-        num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=strategy
-    ).remote()
+    cpus, gpus = bundle.get("CPU", 0), bundle.get("GPU", 0)
+    return Host.options(num_cpus=cpus, num_gpus=gpus, scheduling_strategy=strategy).remote()
 
 
 def _start(hosts: Sequence[Any], command: Sequence[str], ranks: int) -> dict[Any, str]:
@@ -122,7 +123,9 @@ def _start(hosts: Sequence[Any], command: Sequence[str], ranks: int) -> dict[Any
     found = [_get(host.find.remote(), "a host") for host in hosts]
     lacking = [name for name, program in found if not program]
     if lacking:
-        raise ClusterError(f"busbw is not installed on {', '.join(lacking)}: pip install busbw in the environment of Ray")
+        raise ClusterError(
+            f"busbw is not installed on {', '.join(lacking)}: pip install busbw in the environment of Ray"
+        )
     common = {name: value for name, value in os.environ.items() if name.startswith(("NCCL_", "BUSBW_"))}
     common |= {
         "BUSBW_SIZE": str(len(hosts) * ranks),
@@ -158,9 +161,7 @@ def _get(answer: Any, name: str) -> Any:  # noqa: ANN401 (Ray's reference, and w
     try:
         return ray.get(answer)
     except RayError as error:
-        raise ClusterError(
-            f"{name} was lost: {type(error).__name__}; its node or Ray's process there has ended, see `ray status`"
-        ) from error
+        raise ClusterError(f"{name} was lost: {type(error).__name__}; `ray status` shows which nodes live") from error
 
 
 class _Host:
@@ -198,7 +199,12 @@ class _Host:
             ended += text is None
             if text is not None:
                 yield name, text
-        yield "status", next((process.wait() for process in processes if process.wait()), 0)
+        statuses = [process.wait() for process in processes]
+        for rank, status in enumerate(statuses, first):
+            if status < 0:
+                name = signal.Signals(-status).name
+                yield "stderr", f"busbw: rank {rank} on {socket.gethostname()} was ended by {name}\n"
+        yield "status", next((128 - status if status < 0 else status for status in statuses if status), 0)
 
     def _rank(self, command: list[str], common: dict[str, str], rank: int, local: int) -> subprocess.Popen[str]:
         own = {"BUSBW_RANK": str(rank), "BUSBW_LOCAL_RANK": str(local)}

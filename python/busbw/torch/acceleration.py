@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from busbw import advisor
 from busbw.torch.options import Mode, Options
 from busbw.torch.reducer import GradientReducer
-from busbw.torch.refusals import check_model
+from busbw.torch.refusals import check_hook, check_model
 from busbw.torch.report import CompressionReport
 
 _log = logging.getLogger("busbw.torch")
@@ -57,6 +57,7 @@ def accelerate(
     # What torch.compile returns; the hook is the same below it.
     model = getattr(model, "_orig_mod", model)
     check_model(model)
+    check_hook(model)
     acceleration = Acceleration(mode, process_group=model.process_group, grad_scaler=grad_scaler, **options)
     for name, parameter in model.module.named_parameters():
         if parameter.requires_grad:
@@ -69,7 +70,7 @@ def accelerate(
 def hook(acceleration: "Acceleration", bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average a bucket of DDP: the hook for frameworks that register one themselves, with its state.
 
-        DDPStrategy(ddp_comm_state=busbw.torch.Acceleration("two-level"), ddp_comm_hook=busbw.torch.hook)
+    DDPStrategy(ddp_comm_state=busbw.torch.Acceleration("two-level"), ddp_comm_hook=busbw.torch.hook)
     """
     return acceleration._reduce(bucket)
 

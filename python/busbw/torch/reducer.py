@@ -160,7 +160,8 @@ class GradientReducer:
                 )
         if self._steps_here:
             raise RuntimeError(
-                f"busbw: {self._steps_here} steps were done since this model was accelerated; load the state before the first"
+                f"busbw: {self._steps_here} steps were done since this model was accelerated; load the state before "
+                "the first"
             )
         self.step = int(state["step"])
         self.feedback.load_state_dict(state["buckets"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,14 +51,16 @@ class Nodes:
         wait_for(lambda: not self.ranks(), "the end of all ranks")
 
     def ranks(self) -> list[int]:
-        """Processes of the benchmark in the cluster's network."""
+        """Processes of the benchmark in the cluster's network, by rank."""
         network, found = Path(f"/proc/{self.process}/ns/net").readlink(), []
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (process / "cmdline").read_text().split("\0")[:-1]
                 if words[1:] == LONG and (process / "ns/net").readlink() == network:
-                    found.append(int(process.name))
-        return sorted(found)
+                    rank = re.search(r"\0BUSBW_RANK=(\d)\0", (process / "environ").read_text())
+                    assert rank
+                    found.append((rank[1], int(process.name)))
+        return [process for _, process in sorted(found)]
 
 
 def wait_for(condition: object, what: str) -> None:
@@ -141,13 +144,16 @@ def test_nothing_is_left_when_the_driver_ends(nodes: Nodes, sign: signal.Signals
     assert driver.returncode == status
 
 
-def test_a_rank_that_dies_ends_the_job(nodes: Nodes) -> None:
+@pytest.mark.parametrize(("rank", "status"), [(0, 137), (1, 1)])
+def test_a_rank_that_dies_ends_the_job(nodes: Nodes, rank: int, status: int) -> None:
     with nodes.running() as driver:
-        os.kill(nodes.ranks()[1], signal.SIGKILL)
+        os.kill(nodes.ranks()[rank], signal.SIGKILL)
         assert driver.stderr is not None
         said = driver.stderr.read()
-    assert driver.returncode == 1
-    assert len(said.splitlines()) == 1, said
+    assert driver.returncode == status
+    assert f"busbw: rank {rank} on " in said
+    assert "was ended by SIGKILL" in said
+    assert len(said.splitlines()) == 2, said
 
 
 def test_a_host_that_is_lost_ends_the_job(nodes: Nodes) -> None:

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from test_torch_hook import SMALL_BUCKETS, TWO_HOSTS, assert_same_on_all, model, step
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import busbw.torch
@@ -99,7 +101,7 @@ def test_a_state_is_for_one_model(tmp_path: Path) -> None:
         assert "this state averages the gradients of another model" in (ended.error or "")
 
 
-def hooked_before(rank: int) -> None:
+def refuse(rank: int) -> None:
     def refused(ddp: nn.Module, words: str, error: type[Exception] = ValueError) -> None:
         with pytest.raises(error, match=words):
             busbw.torch.accelerate(ddp, mode="plain")  # type: ignore[arg-type]
@@ -113,12 +115,17 @@ def hooked_before(rank: int) -> None:
     builtin = DistributedDataParallel(model())
     builtin._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)  # type: ignore[attr-defined]
     refused(builtin, "has a communication hook already, BuiltinCommHookType.ALLREDUCE")
+    # As the refusal advises.
+    mesh = init_device_mesh("cpu", (1, 2), mesh_dim_names=("replicate", "shard"))
+    sharded = fully_shard(model(), mesh=mesh)
+    refused(sharded, r"FSDP2 \(fully_shard\) reduce-scatters .* mesh_dim_names=\(\"replicate\", \"shard\"\)", TypeError)
+    step(sharded, torch.optim.SGD(sharded.parameters(), lr=0.1), rank, 0)
     plain = "takes a DistributedDataParallel model, not Sequential; wrap it first, and compile it before or after"
     refused(torch.compile(model()), plain, TypeError)
 
 
-def test_models_with_hooks_are_refused(tmp_path: Path) -> None:
-    ranks.run(2, hooked_before, directory=tmp_path)
+def test_models_with_hooks_sharded_and_plain_ones_are_refused(tmp_path: Path) -> None:
+    ranks.run(2, refuse, directory=tmp_path)
 
 
 def compiled(rank: int) -> tuple[list[torch.Tensor], Any]:
