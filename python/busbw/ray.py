@@ -23,6 +23,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -35,6 +36,9 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 COMMANDS = ("check", "bench", "link")
+
+_AFTER_A_FAILURE_S = 10.0
+"""How long the other ranks may take to end by themselves, and to say why."""
 
 
 class ClusterError(RuntimeError):
@@ -142,9 +146,9 @@ def _start(hosts: Sequence[Any], command: Sequence[str], ranks: int) -> dict[Any
 def _follow(streams: Mapping[Any, str]) -> int:
     """Print what comes until all ranks have ended; return the first exit status that is not 0, by rank."""
     statuses = dict.fromkeys(streams, 0)
-    going = list(streams)
-    while going:
-        for stream in ray.wait(going, num_returns=1)[0]:
+    going, deadline = list(streams), None
+    while going and (deadline is None or time.monotonic() < deadline):
+        for stream in ray.wait(going, num_returns=1, timeout=None if deadline is None else _AFTER_A_FAILURE_S)[0]:
             try:
                 where, what = _get(next(stream), streams[stream])
             except StopIteration:
@@ -152,6 +156,7 @@ def _follow(streams: Mapping[Any, str]) -> int:
                 continue
             if where == "status":
                 statuses[stream] = what
+                deadline = deadline or (time.monotonic() + _AFTER_A_FAILURE_S if what else None)
             else:
                 print(what, end="", flush=True, file=sys.stdout if where == "stdout" else sys.stderr)
     return next((status for status in statuses.values() if status), 0)
@@ -189,6 +194,9 @@ class _Host:
         assert program is not None, "asked before"
         printed: queue.Queue[tuple[str, str | None]] = queue.Queue()
         processes = [self._rank([program, *command], common, first + local, local) for local in range(ranks)]
+        if self._listener is not None:
+            # Only rank 0 keeps it: who comes when rank 0 is gone is refused.
+            self._listener.close()
         for process in processes:
             for name in ("stdout", "stderr"):
                 reader = (name, getattr(process, name), common["BUSBW_MARK"], printed)

@@ -144,16 +144,14 @@ def test_nothing_is_left_when_the_driver_ends(nodes: Nodes, sign: signal.Signals
     assert driver.returncode == status
 
 
-@pytest.mark.parametrize(("rank", "status"), [(0, 137), (1, 1)])
-def test_a_rank_that_dies_ends_the_job(nodes: Nodes, rank: int, status: int) -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_dies_ends_the_job(nodes: Nodes, rank: int) -> None:
     with nodes.running() as driver:
         os.kill(nodes.ranks()[rank], signal.SIGKILL)
-        assert driver.stderr is not None
-        said = driver.stderr.read()
-    assert driver.returncode == status
-    assert f"busbw: rank {rank} on " in said
-    assert "was ended by SIGKILL" in said
-    assert len(said.splitlines()) == 2, said
+        _, said = driver.communicate(timeout=LIMIT_S)
+    # Its own, or rank 0's, which has lost it.
+    assert driver.returncode in (128 + signal.SIGKILL, 1)
+    assert re.search(rf"^busbw: rank {rank} on .* was ended by SIGKILL$", said, re.MULTILINE), said
 
 
 def test_a_host_that_is_lost_ends_the_job(nodes: Nodes) -> None:
@@ -162,8 +160,8 @@ def test_a_host_that_is_lost_ends_the_job(nodes: Nodes) -> None:
 
     with nodes.running() as driver:
         os.kill(parent(nodes.ranks()[1]), signal.SIGKILL)
-        assert driver.stderr is not None
-        said = driver.stderr.read()
+        _, said = driver.communicate(timeout=LIMIT_S)
     assert driver.returncode == 1
-    assert "was lost: ActorDiedError" in said
-    assert len(said.splitlines()) == 1, said
+    # Rank 0 may have said before that it lost a rank.
+    assert "was lost: ActorDiedError" in said.splitlines()[-1], said
+    assert "Traceback" not in said
