@@ -4,7 +4,7 @@ Unlike its name, nothing here shadows PyTorch: `import torch` is PyTorch everywh
 """
 
 import busbw._pytorch  # noqa: F401 (first: its error says what to do)
-from busbw.torch.hook import Acceleration, accelerate
+from busbw.torch.acceleration import Acceleration, accelerate, hook
 from busbw.torch.options import Mode, Options
 from busbw.torch.reducer import GradientReducer
 from busbw.torch.report import CompressionReport
@@ -18,4 +18,5 @@ __all__ = [
     "Mode",
     "Options",
     "accelerate",
+    "hook",
 ]

@@ -145,6 +145,7 @@ class GradientReducer:
 
         Raises:
             ValueError: the checkpoint is another rank's, mode's or job size's.
+            RuntimeError: steps were done already: what they kept would be lost.
         """
         for what, own in (
             ("version", _STATE_VERSION),
@@ -157,6 +158,11 @@ class GradientReducer:
                     f"busbw: the checkpoint's {what} is {state.get(what)!r}, here it is {own!r}: residuals "
                     "belong to one rank of one job size; leave them out to start with none"
                 )
+        if self._steps_here:
+            raise RuntimeError(
+                f"busbw: {self._steps_here} steps were done since this model was accelerated; load the state before "
+                "the first"
+            )
         self.step = int(state["step"])
         self.feedback.load_state_dict(state["buckets"])
 
