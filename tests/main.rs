@@ -25,6 +25,7 @@ mod here {
     pub mod monitor;
     mod plugin_check;
     mod standard_output;
+    mod statuses;
     mod terminals;
     pub mod tune;
 }
@@ -38,6 +39,7 @@ mod labs {
     mod link;
     mod monitor;
     mod net_plugin_faults;
+    mod slurm_health;
     mod strangers;
     mod tune;
     mod walks;

@@ -1,6 +1,6 @@
 //! Where answers go: standard output, or a file, which replaces another only when it is whole; and what is said beside them.
 
-use busbw_launch::Started;
+use busbw_launch::{NOT_APPLICABLE, Started};
 use busbw_model::text::clean;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -49,7 +49,7 @@ fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
 }
 
 /// Flags that name a file to write.
-const WRITTEN: [&str; 4] = ["output", "save", "record", "perfetto"];
+const WRITTEN: [&str; 5] = ["output", "save", "junit", "record", "perfetto"];
 
 /// Set before `main`: Rust opens /dev/null in the place of a standard stream that is closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -109,20 +109,46 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
+/// Why a command ends without an answer: what is said, and the exit status.
+pub struct Refusal {
+    pub message: String,
+    pub status: u8,
+}
+
+impl Refusal {
+    /// This machine lacks what the command needs: nothing was asked wrongly.
+    pub fn missing(message: String) -> Self {
+        Refusal { message, status: NOT_APPLICABLE }
+    }
+}
+
+/// Bad usage, or unreadable input.
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Refusal { message, status: 2 }
+    }
+}
+
+impl From<busbw_launch::Error> for Refusal {
+    fn from(error: busbw_launch::Error) -> Self {
+        Refusal { status: error.status(), message: why(error) }
+    }
+}
+
 /// Ends a command that runs with several ranks: with rank 0's `answer`, a command line, or a status.
 pub fn finish<T>(
     ended: busbw_launch::Result<Started<T>>,
     answer: impl FnOnce(T) -> Result<ExitCode, String>,
-) -> Result<ExitCode, String> {
-    match ended.map_err(why)? {
-        Started::Here(found) => answer(found),
-        Started::CommandLine(line) => write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
-        Started::Ended(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
-    }
+) -> Result<ExitCode, Refusal> {
+    Ok(match ended? {
+        Started::Here(found) => answer(found)?,
+        Started::CommandLine(line) => write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS)?,
+        Started::Ended(status) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
+    })
 }
 
 /// What an error of starting ranks says: of hosts that did not answer, which.
-pub fn why(error: busbw_launch::Error) -> String {
+fn why(error: busbw_launch::Error) -> String {
     let said = error.to_string();
     match error {
         busbw_launch::Error::NotStarted(hosts) => crate::check::hosts::at_fault(&hosts).unwrap_or(said),

@@ -39,10 +39,13 @@ pub enum Error {
         found: crate::nccl::Version,
         path: PathBuf,
     },
-    /// There is no GPU, or none that the driver can use.
+    /// The driver finds no GPU.
     #[error("{0}")]
     NoGpu(String),
-    /// A call of the CUDA driver failed.
+    /// The driver is there and does not start: a fault of the machine.
+    #[error("{0}")]
+    Driver(String),
+    /// A call of the driver failed.
     #[error("{call}: {name}{description}")]
     Cuda {
         call: &'static str,
@@ -62,4 +65,11 @@ pub enum Error {
         /// `: what NCCL last warned of`, where it did.
         last: String,
     },
+}
+
+impl Error {
+    /// Whether this machine has no GPU or library at all, so that nothing is wrong with it or with what was asked for.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Error::Missing { .. } | Error::Static { .. } | Error::NoGpu(_))
+    }
 }
