@@ -18,16 +18,21 @@ fn broken_node() -> Tree {
     tree
 }
 
+const BROKEN: &str = "broken";
+
 /// No daemon of the lab needs longer, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The program as slurmd runs it: a machine like this tree is what it checks, and `broken` is which node is like it.
-fn program(folder: &Path, tree: &Tree, broken: &str) -> PathBuf {
+/// The program as slurmd runs it: a machine like this tree is what node2 finds once the file [`BROKEN`] is there.
+fn program(folder: &Path, tree: &Tree) -> PathBuf {
     let file = folder.join("node-health");
     let health = root_folder().join("examples/slurm/node-health");
     let check = format!("{BUSBW} check --root {}", tree.path().display());
+    // slurmd hands on no SLURM_CONF, which only a lab needs.
+    let conf = "export SLURM_CONF=$(tr '\\0' '\\n' </proc/$PPID/environ | sed -n 's/^SLURM_CONF=//p')";
     let script = format!(
-        "#!/bin/sh\n[ \"$SLURMD_NODENAME\" = {broken} ] || exit 0\nexport CHECK='{check}'\nexec {}\n",
+        "#!/bin/sh\n{conf}\n[ \"$SLURMD_NODENAME\" = node2 ] && [ -e {} ] || exit 0\nexport CHECK='{check}'\nexec {}\n",
+        folder.join(BROKEN).display(),
         health.display()
     );
     fs::write(&file, script).expect("written");
@@ -41,14 +46,14 @@ fn reason(lab: &SlurmLab, node: &str) -> String {
     run(sinfo, LIMIT).stdout.trim().to_owned()
 }
 
-fn wait_for_drain(lab: &SlurmLab, node: &str) -> String {
+fn wait_for_drain(lab: &SlurmLab) -> String {
     let until = Instant::now() + LIMIT;
     loop {
-        let told = reason(lab, node);
+        let told = reason(lab, "node2");
         if told.starts_with("drain") {
             return told;
         }
-        assert!(Instant::now() < until, "{node} is not drained: {told}");
+        assert!(Instant::now() < until, "node2 is not drained: {told}");
         std::thread::sleep(Duration::from_millis(200));
     }
 }
@@ -57,13 +62,11 @@ fn wait_for_drain(lab: &SlurmLab, node: &str) -> String {
 fn a_node_whose_check_fails_is_drained_with_the_reason() {
     unless_skipped(|| {
         let (tree, folder) = (broken_node(), tempfile::tempdir().expect("a folder"));
-        let health = program(folder.path(), &tree, "node2");
-        let lines = format!(
-            "HealthCheckProgram={}\nHealthCheckInterval=1\nHealthCheckNodeState=ANY\n",
-            health.display()
-        );
+        let health = program(folder.path(), &tree);
+        let lines =
+            format!("HealthCheckProgram={}\nHealthCheckInterval=1\nHealthCheckNodeState=ANY\n", health.display());
         let lab = SlurmLab::with_more(2, &lines)?;
-        let told = wait_for_drain(&lab, "node2");
+        let told = wait_for_drain(&lab);
         assert!(told.contains("busbw: port state: mlx5_0/1: DOWN"), "{told}");
         assert_eq!(reason(&lab, "node1"), "idle none");
         Ok(())
@@ -74,13 +77,14 @@ fn a_node_whose_check_fails_is_drained_with_the_reason() {
 fn a_node_that_a_job_leaves_broken_is_drained_by_the_epilog() {
     unless_skipped(|| {
         let (tree, folder) = (broken_node(), tempfile::tempdir().expect("a folder"));
-        let epilog = program(folder.path(), &tree, "node2");
+        let epilog = program(folder.path(), &tree);
         let lab = SlurmLab::with_more(2, &format!("Epilog={}\n", epilog.display()))?;
         assert_eq!(reason(&lab, "node2"), "idle none");
+        fs::write(folder.path().join(BROKEN), "").expect("written");
         let mut job = lab.srun(&["--nodes=2", "--ntasks=2"]);
         job.arg("true");
         assert!(run(job, LIMIT).status.success());
-        let told = wait_for_drain(&lab, "node2");
+        let told = wait_for_drain(&lab);
         assert!(told.contains("busbw: port state: mlx5_0/1: DOWN"), "{told}");
         assert_eq!(reason(&lab, "node1"), "idle none");
         Ok(())

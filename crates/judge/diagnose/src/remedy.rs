@@ -89,7 +89,8 @@ fn fits(case: &Case, remedy: &str) -> bool {
     let names = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
     // A kernel log names no library.
     let of_nvidia = case.run.nccl.library() == Library::Nccl && !case.run.nccl.versions.is_empty();
-    !(of_nvidia && names(&OF_AMD)) && !is_done(case, remedy)
+    let is_foreign = of_nvidia && names(&OF_AMD);
+    !is_foreign && !is_done(case, remedy)
 }
 
 /// Whether all variables that a remedy exports have the value already, where it exports any.
