@@ -66,6 +66,7 @@ fn a_node_whose_check_fails_is_drained_with_the_reason() {
         let lines =
             format!("HealthCheckProgram={}\nHealthCheckInterval=1\nHealthCheckNodeState=ANY\n", health.display());
         let lab = SlurmLab::with_more(2, &lines)?;
+        fs::write(folder.path().join(BROKEN), "").expect("written");
         let told = wait_for_drain(&lab);
         assert!(told.contains("busbw: port state: mlx5_0/1: DOWN"), "{told}");
         assert_eq!(reason(&lab, "node1"), "idle none");
