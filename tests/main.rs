@@ -28,6 +28,7 @@ mod here {
     mod plugin_check;
     mod prometheus;
     mod standard_output;
+    mod statuses;
     mod terminals;
     pub mod tune;
 }
@@ -41,6 +42,7 @@ mod labs {
     mod link;
     mod monitor;
     mod net_plugin_faults;
+    mod slurm_health;
     mod strangers;
     mod tune;
     mod walks;

@@ -1,5 +1,5 @@
 /* A fake of the CUDA driver for tests: memory is the host's, streams do everything at once, kernels are busbw's own, run by
-   one thread. Built as libcuda.so.1; tests say with FAKE_GPUS how many GPUs there are. */
+   one thread. Built as libcuda.so.1, and with hip_names.h as libamdhip64.so.6; tests say with FAKE_GPUS how many GPUs there are. */
 
 #include <stdint.h>
 #include <stdio.h>
@@ -40,7 +40,11 @@ int cuInit(unsigned flags) {
     (void)flags;
     return fails ? atoi(fails) : gpus() > 0 ? SUCCESS : NO_DEVICE;
 }
+#ifdef FAKE_HIP
+int cuDriverGetVersion(int *version) { *version = 60240091; return SUCCESS; }
+#else
 int cuDriverGetVersion(int *version) { *version = 12080; return SUCCESS; }
+#endif
 int cuGetErrorName(int code, const char **name) {
     *name = code == NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
     return SUCCESS;
@@ -53,12 +57,17 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = (siz
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     const char *capability = getenv("FAKE_CAPABILITY");
     int known = capability ? atoi(capability) : 90;
+#ifdef FAKE_HIP
+    enum { PROCESSORS = 63, BUS = 67, DEVICE = 68, DOMAIN = 69, MAJOR = 23, MINOR = 61 };
+#else
+    enum { PROCESSORS = 16, BUS = 33, DEVICE = 34, DOMAIN = 50, MAJOR = 75, MINOR = 76 };
+#endif
     switch (attribute) {
-    case 16: *value = 4; break;
-    case 33: *value = 0x1b + device; break;
-    case 34: case 50: *value = 0; break;
-    case 75: *value = known / 10; break;
-    case 76: *value = known % 10; break;
+    case PROCESSORS: *value = 4; break;
+    case BUS: *value = 0x1b + device; break;
+    case DEVICE: case DOMAIN: *value = 0; break;
+    case MAJOR: *value = known / 10; break;
+    case MINOR: *value = known % 10; break;
     default: return INVALID_VALUE;
     }
     return SUCCESS;

@@ -3,6 +3,7 @@
 
 use crate::support::command::BUSBW;
 use crate::support::fakes::{self, Fakes};
+use crate::support::lab::mpirun_openmpi;
 use crate::support::process::{Ended, run};
 use crate::support::skip::{self, unless_skipped};
 use crate::support::table::{ranks, rows};
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 /// No run here takes longer, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(300);
+/// The exit status of what a machine cannot do.
+const NOT_APPLICABLE: i32 = 77;
 const QUICK: &str = "-n 2 -w 1";
 
 /// `busbw bench` with these words over these fakes, on a machine with `gpus` GPUs.
@@ -38,7 +41,12 @@ fn table(ended: &Ended) -> &str {
 
 /// The one line of a run that is refused before it starts.
 fn refusal(ended: &Ended) -> &str {
-    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    refused(ended, 2)
+}
+
+/// As [`refusal`], with another exit status.
+fn refused(ended: &Ended, status: i32) -> &str {
+    assert_eq!(ended.status.code(), Some(status), "{ended:?}");
     let lines: Vec<&str> = ended.stderr.lines().collect();
     assert_eq!(lines.len(), 1, "{}", ended.stderr);
     lines[0]
@@ -210,6 +218,29 @@ fn what_a_version_lacks_is_refused_with_the_version_that_has_it() {
     });
 }
 
+/// RCCL and HIP have NCCL's and CUDA's functions under names of their own; no GPU of AMD's was at hand: these are fakes.
+#[test]
+fn amd_gpus_are_measured_with_rccl() {
+    unless_skipped(|| {
+        let fakes = Fakes::of_amd()?;
+        for how in ["all_reduce -t 2 -G 1", "alltoall -g 2", "gather --np 2"] {
+            let ended = ended(&fakes, 2, &format!("{how} -b 8 -e 8K -f 32 {QUICK}"));
+            let text = table(&ended);
+            for gpu in [0, 1] {
+                assert!(text.contains(&format!("device {gpu:2} [0000:{:02x}:00] Fake GPU", 0x1b + gpu)), "{text}");
+            }
+            let library = fakes.file("librccl.so.1").display().to_string();
+            assert!(text.contains(&format!("# rccl version 2.21.5 ({library})")), "{text}");
+            assert!(text.contains("# hip version 6.2 ("), "{text}");
+        }
+        let without = ended(&fakes, 0, "all_reduce");
+        let line = refused(&without, NOT_APPLICABLE);
+        assert!(line.contains("the HIP driver finds no GPU: check rocm-smi and HIP_VISIBLE_DEVICES"), "{line}");
+        assert!(!line.contains("nvidia"), "{line}");
+        Ok(())
+    });
+}
+
 #[test]
 fn a_gpu_that_lacks_a_datatype_is_named() {
     unless_skipped(|| {
@@ -238,7 +269,8 @@ fn what_is_missing_is_said_once_with_the_remedy() {
         let without_abort = Fakes::build(fakes::NEWEST, &["WITHOUT_ABORT"])?;
         let text = |fakes: &Fakes, gpus, words: &str| refusal(&ended(fakes, gpus, words)).to_string();
         for how in ["", "--np 2"] {
-            let line = text(&fakes, 0, &format!("all_reduce {how}"));
+            let without = ended(&fakes, 0, &format!("all_reduce {how}"));
+            let line = refused(&without, NOT_APPLICABLE);
             assert!(line.contains("the CUDA driver finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"), "{line}");
             let line = text(&without_abort, 2, &format!("all_reduce {how}"));
             assert!(line.contains("libnccl.so.2 has no function ncclCommAbort: "), "{line}");
@@ -250,6 +282,39 @@ fn what_is_missing_is_said_once_with_the_remedy() {
         command.env("CUDA_DRIVER_LIBRARY", skip::root_folder().join("Cargo.toml"));
         let line = refusal(&run(command, LIMIT)).to_string();
         assert!(line.contains("Cargo.toml cannot be opened: ") && line.contains("without --backend nccl"), "{line}");
+        Ok(())
+    });
+}
+
+/// Under a launcher, a job without any GPU is not applicable; a host that lacks what the others have is at fault.
+#[test]
+fn hosts_without_gpus_are_not_applicable_unless_others_have_some() {
+    unless_skipped(|| {
+        let fakes = Fakes::newest()?;
+        for (gpus, status) in [(["0", "0"], NOT_APPLICABLE), (["0", "1"], 1), (["1", "0"], 1)] {
+            let mut command = mpirun_openmpi(1)?;
+            fakes.use_in(&mut command, 0);
+            command.arg("-x").arg(format!("FAKE_GPUS={}", gpus[0]));
+            command.args([
+                BUSBW,
+                "bench",
+                "all_reduce",
+                "--backend",
+                "nccl",
+                "-b",
+                "8",
+                "-e",
+                "8",
+                ":",
+                "-np",
+                "1",
+                "-x",
+            ]);
+            command.arg(format!("FAKE_GPUS={}", gpus[1]));
+            command.args([BUSBW, "bench", "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8"]);
+            let ended = run(command, LIMIT);
+            assert_eq!(ended.status.code(), Some(status), "{gpus:?}: {ended:?}");
+        }
         Ok(())
     });
 }

@@ -1,4 +1,4 @@
-//! Fakes of NCCL, the CUDA driver and NVRTC, built from tests/fakes by the C compiler that is there.
+//! Fakes of NCCL, the CUDA driver and NVRTC, or of RCCL and HIP, built from tests/fakes by the C compiler that is there.
 
 use super::shared::Shared;
 use super::skip::{Skip, c_compiler, root_folder};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// The version that has all of it.
 pub const NEWEST: &str = "23007";
 
-/// A folder with the three libraries, for the library path.
+/// A folder with the libraries, for the library path.
 pub struct Fakes {
     folder: TempDir,
 }
@@ -21,25 +21,38 @@ impl Fakes {
     /// # Panics
     /// The compiler does not take them.
     pub fn build(version: &str, definitions: &[&str]) -> Result<Self, Skip> {
-        let compiler = c_compiler()?;
-        let folder = tempfile::tempdir().expect("a folder for the libraries");
-        let build = |library: &str, source: &str, more: &[String]| {
-            let fakes = root_folder().join("tests/fakes");
-            let mut command = Command::new(&compiler);
-            command.current_dir(folder.path()).args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-w"]);
-            command.args(["-DBLOCK=1024", "-DSTARTS=8192"]).arg("-I").arg(&fakes);
-            command.arg("-I").arg(root_folder().join("crates/run/bench/src/backend/nccl"));
-            command.args(["-x", "c"]).arg(fakes.join(source)).args(["-x", "none", "-o", library]);
-            let output =
-                command.arg(format!("-Wl,-soname,{library}")).args(more).output().expect("the compiler starts");
-            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-        };
-        build("libcuda.so.1", "fake_cuda.c", &[]);
-        build("libnvrtc.so.12", "fake_nvrtc.c", &[]);
-        let mut more = vec![format!("-DFAKE_VERSION={version}"), "-L.".into(), "-l:libcuda.so.1".into(), "-lm".into()];
-        more.extend(definitions.iter().map(|definition| format!("-D{definition}")));
-        build("libnccl.so.2", "fake_nccl.c", &more);
-        Ok(Fakes { folder })
+        let more: Vec<String> = definitions.iter().map(|definition| format!("-D{definition}")).collect();
+        let fakes = Self::built("libcuda.so.1", "libnccl.so.2", version, &more)?;
+        fakes.compile("libnvrtc.so.12", "fake_nvrtc.c", &[])?;
+        Ok(fakes)
+    }
+
+    /// AMD's instead: HIP, and RCCL of ROCm 6.3.
+    ///
+    /// # Panics
+    /// As of [`Fakes::build`].
+    pub fn of_amd() -> Result<Self, Skip> {
+        Self::built("libamdhip64.so.6", "librccl.so.1", "22105", &["-includehip_names.h".into()])
+    }
+
+    fn built(driver: &str, nccl: &str, version: &str, more: &[String]) -> Result<Self, Skip> {
+        let fakes = Fakes { folder: tempfile::tempdir().expect("a folder for the libraries") };
+        fakes.compile(driver, "fake_cuda.c", more)?;
+        let linked = [format!("-DFAKE_VERSION={version}"), "-L.".into(), format!("-l:{driver}"), "-lm".into()];
+        fakes.compile(nccl, "fake_nccl.c", &[&linked, more].concat())?;
+        Ok(fakes)
+    }
+
+    fn compile(&self, library: &str, source: &str, more: &[String]) -> Result<(), Skip> {
+        let fakes = root_folder().join("tests/fakes");
+        let mut command = Command::new(c_compiler()?);
+        command.current_dir(self.folder()).args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-w"]);
+        command.args(["-DBLOCK=1024", "-DSTARTS=8192"]).arg("-I").arg(&fakes);
+        command.arg("-I").arg(root_folder().join("crates/run/bench/src/backend/nccl"));
+        command.args(["-x", "c"]).arg(fakes.join(source)).args(["-x", "none", "-o", library]);
+        let output = command.arg(format!("-Wl,-soname,{library}")).args(more).output().expect("the compiler starts");
+        assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
     }
 
     /// The newest version, built once for the tests that run at the same time.
@@ -61,8 +74,10 @@ impl Fakes {
     /// Lets a command find them, and `gpus` GPUs.
     pub fn use_in(&self, command: &mut Command, gpus: usize) {
         command.env("LD_LIBRARY_PATH", self.folder()).env("TMPDIR", self.folder()).env("FAKE_GPUS", gpus.to_string());
-        for variable in ["NCCL_LIBRARY", "NVRTC_LIBRARY", "CUDA_DRIVER_LIBRARY", "NCCL_HOSTID", "CUDA_VISIBLE_DEVICES"]
-        {
+        for library in ["NCCL_LIBRARY", "NVRTC_LIBRARY", "CUDA_DRIVER_LIBRARY", "HIP_LIBRARY"] {
+            command.env_remove(library);
+        }
+        for variable in ["NCCL_HOSTID", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCM_PATH"] {
             command.env_remove(variable);
         }
     }

@@ -129,7 +129,15 @@ impl SlurmLab {
     /// # Panics
     /// The cluster does not come up although nothing that it needs is missing.
     pub fn up(nodes: usize) -> Result<Self, Skip> {
-        Self::started(&[&nodes.to_string()])
+        Self::started(&[&nodes.to_string()], "")
+    }
+
+    /// As `up`, with more lines for slurm.conf.
+    ///
+    /// # Panics
+    /// As `up`.
+    pub fn with_more(nodes: usize, lines: &str) -> Result<Self, Skip> {
+        Self::started(&[&nodes.to_string()], lines)
     }
 
     /// Brings up a cluster whose nodes are the hosts of a net lab, as jobs that meet over a network need it. Its commands work
@@ -138,10 +146,10 @@ impl SlurmLab {
     /// # Panics
     /// As `up`.
     pub fn on(hosts: &NetLab) -> Result<Self, Skip> {
-        Self::started(&[&hosts.hosts.to_string(), "--on-net-lab"])
+        Self::started(&[&hosts.hosts.to_string(), "--on-net-lab"], "")
     }
 
-    fn started(arguments: &[&str]) -> Result<Self, Skip> {
+    fn started(arguments: &[&str], more: &str) -> Result<Self, Skip> {
         root()?;
         programs(&["slurmctld", "slurmd", "srun", "munged"])?;
         let script = script("slurmlab");
@@ -149,7 +157,7 @@ impl SlurmLab {
             Command::new(&script).arg("conf").env("SLURMLAB", SLURM_LAB).output().expect("the lab's script runs");
         let conf = String::from_utf8_lossy(&output.stdout).trim().to_string();
         let lab = SlurmLab { script, conf, _turn: take_turn("slurmlab") };
-        control(lab.command().arg("up").args(arguments));
+        control(lab.command().arg("up").args(arguments).env("SLURMLAB_MORE", more));
         Ok(lab)
     }
 

@@ -1,5 +1,6 @@
 //! `busbw accelerate`: which way of averaging gradients pays on a network. The Python package answers.
 
+use crate::output::Refusal;
 use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -28,7 +29,8 @@ const EXAMPLES: &str = "Examples:
 
 Exit status:
   0  compared
-  2  bad usage, or the Python package is not installed";
+  2  bad usage
+  77 not applicable: the Python package is not installed";
 
 /// Whether the package and PyTorch are there. PyTorch takes seconds to import, which the advisor does anyway.
 const PROBE: &str = "import busbw, importlib.util
@@ -36,7 +38,7 @@ if importlib.util.find_spec('torch') is None:
     raise ModuleNotFoundError(\"No module named 'torch'\")";
 
 /// Becomes the package's advisor.
-pub fn run(accelerate: &Accelerate) -> Result<ExitCode, String> {
+pub fn run(accelerate: &Accelerate) -> Result<ExitCode, Refusal> {
     let python = python();
     let mut probe = Command::new(&python);
     let found = probe.args(["-c", PROBE]).stdin(Stdio::null()).stderr(Stdio::piped()).output();
@@ -48,11 +50,11 @@ pub fn run(accelerate: &Accelerate) -> Result<ExitCode, String> {
         Ok(output) => String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it does not start").to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(format!(
+    Err(Refusal::missing(format!(
         "accelerate is in the Python package, which {} does not have ({failure}); \
          install it and PyTorch there: pip install '.[torch]' in busbw's folder",
         python.display()
-    ))
+    )))
 }
 
 /// The interpreter that this command was installed beside, else the first on the path.

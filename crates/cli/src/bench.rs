@@ -1,7 +1,7 @@
 //! `busbw bench`, also under the names of nccl-tests' programs.
 
 use crate::cli::PrometheusFile;
-use crate::output;
+use crate::output::{self, Refusal};
 use busbw_bench::flags::BackendName;
 use busbw_bench::job::{self, Call};
 use busbw_bench::{Error, Flags, flags};
@@ -13,12 +13,12 @@ use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, String> {
+pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, Refusal> {
     start(collective, flags.clone(), BackendName::Cpu, |_| std::env::args_os().skip(1).collect())
 }
 
 /// Runs as the program of nccl-tests that this process is called by the name of, if it is one.
-pub fn run_as_program() -> Option<Result<ExitCode, String>> {
+pub fn run_as_program() -> Option<Result<ExitCode, Refusal>> {
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let (path, collective) = flags::called_program(&words)?;
     let name: &'static str = Box::leak(path.rsplit('/').next()?.to_owned().into_boxed_str());
@@ -41,7 +41,7 @@ fn start(
     mut flags: Flags,
     default: BackendName,
     arguments: impl FnOnce(&Flags) -> Vec<OsString>,
-) -> Result<ExitCode, String> {
+) -> Result<ExitCode, Refusal> {
     output::open()?;
     let look = |name: &str| std::env::var(name).ok();
     flags.choose_backend(default, &look).map_err(|error| error.to_string())?;
@@ -59,13 +59,13 @@ fn start(
     ended(status)
 }
 
-fn ended(status: busbw_bench::Result<i32>) -> Result<ExitCode, String> {
+fn ended(status: busbw_bench::Result<i32>) -> Result<ExitCode, Refusal> {
     let status = match status {
         Ok(status) => u8::try_from(status).unwrap_or(1),
-        Err(Error::Launch(error)) => return Err(output::why(error)),
+        Err(Error::Launch(error)) => return Err(error.into()),
         Err(error) if error.is_unread() => 0,
         Err(error) if error.is_told_by_rank_0() => error.status(),
-        Err(error) if error.status() == 2 => return Err(error.to_string()),
+        Err(error) if error.status() == 2 => return Err(error.to_string().into()),
         Err(error) => {
             output::say(&error);
             error.status()

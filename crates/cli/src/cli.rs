@@ -31,6 +31,10 @@ pub struct Explain {
     #[command(flatten)]
     pub prometheus: PrometheusFile,
 
+    /// Also write the answer as JUnit XML, for Jenkins, GitLab and what else reads test results
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub junit: Option<PathBuf>,
+
     /// Also print what to run next to answer open questions; JSON and HTML always include it
     #[arg(long)]
     pub advice: bool,
@@ -370,7 +374,8 @@ const BENCH_EXAMPLES: &str = "Examples:
 Exit status:
   0  every rank finished and nothing was wrong
   1  wrong results, NCCL_TESTS_MIN_BW missed, or a rank failed
-  2  bad usage, the ranks could not connect, or the table cannot be printed";
+  2  bad usage, the ranks could not connect, or the table cannot be printed
+  77 not applicable: no GPU or no NCCL for --backend nccl, no mpirun for --hosts";
 
 /// Check and measure this machine, and diagnose the result
 ///

@@ -7,7 +7,7 @@ use busbw_diagnose::Given;
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Diagnosis, Run};
 use busbw_predict::Cluster;
-use busbw_report::{html, json, prometheus, text};
+use busbw_report::{html, json, junit, prometheus, text};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +47,9 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
         Ok(())
     })?;
     output::metrics(&flags.prometheus, "explain", |metrics| prometheus::explain(&run, &diagnosis, metrics))?;
+    if let Some(path) = &flags.junit {
+        output::write(Some(path), |out| junit::write_explain(&diagnosis, out))?;
+    }
     std::mem::forget(run); // the process ends here; taking a large model apart would only take time
     Ok(ExitCode::from(diagnosis.verdict.exit_status()))
 }

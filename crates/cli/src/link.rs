@@ -104,7 +104,8 @@ const EXAMPLES: &str = "Examples:
 Exit status:
   0  every link was measured, and none is much slower than the others or its NIC's rate
   1  a link or host is slow, or could not be measured
-  2  nothing could be measured, or bad usage";
+  2  nothing could be measured, or bad usage
+  77 not applicable: no RDMA device or no perftest for --rdma, no mpirun for --hosts";
 
 impl Link {
     fn call(&self) -> Result<Call, String> {
@@ -136,7 +137,7 @@ fn ascending<T: Ord + Copy>(values: &[T]) -> Vec<T> {
     values
 }
 
-pub fn run(flags: &Link) -> Result<ExitCode, String> {
+pub fn run(flags: &Link) -> Result<ExitCode, output::Refusal> {
     let call = flags.call()?;
     let bar = Bar::new(1, "round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");
     let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| show(&bar, progress));

@@ -30,6 +30,7 @@ mod verbs;
 use busbw_launch::launcher::Marked;
 use clap::FromArgMatches;
 use command::{Cli, Command};
+use output::Refusal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -40,9 +41,9 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 fn main() -> ExitCode {
     tell_unknown_variables();
     let marked = Marked::begin(&|name| std::env::var(name).ok());
-    let code = bench::run_as_program().unwrap_or_else(run).unwrap_or_else(|message| {
-        output::say(message);
-        ExitCode::from(2)
+    let code = bench::run_as_program().unwrap_or_else(run).unwrap_or_else(|refusal| {
+        output::say(refusal.message);
+        ExitCode::from(refusal.status)
     });
     if let Some(marked) = marked {
         // An exit code does not tell its number.
@@ -59,34 +60,37 @@ fn tell_unknown_variables() {
     }
 }
 
-fn run() -> Result<ExitCode, String> {
+fn run() -> Result<ExitCode, Refusal> {
     // A limit of file sizes is then an error of the write, which names the file, and not the end of the process.
     let heard = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, heard).map_err(|error| error.to_string())?;
     let matches = match verbs::matches() {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => output::refuse(&error),
-        Err(help) => return output::write(None, |_| help.print()).map(|()| ExitCode::SUCCESS),
+        Err(help) => {
+            output::write(None, |_| help.print())?;
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     output::refuse_loss(&matches)?;
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| output::refuse(&error));
-    match &cli.command {
-        Command::Explain(flags) => explain::run(flags),
-        Command::Check(flags) => check::run(flags),
-        Command::Bench(bench) => bench::run(bench.collective, &bench.flags),
-        Command::Compare(flags) => compare::run(flags),
-        Command::Accelerate(flags) => accelerate::run(flags),
-        Command::Tune(flags) => tune::run(flags),
-        Command::Predict(flags) => predict::run(flags),
-        Command::Simulate(flags) => simulate::run(flags),
-        Command::Link(flags) => link::run(flags),
-        Command::Monitor(flags) => monitor::run(flags),
+    Ok(match &cli.command {
+        Command::Explain(flags) => explain::run(flags)?,
+        Command::Check(flags) => check::run(flags)?,
+        Command::Bench(bench) => bench::run(bench.collective, &bench.flags)?,
+        Command::Compare(flags) => compare::run(flags)?,
+        Command::Accelerate(flags) => accelerate::run(flags)?,
+        Command::Tune(flags) => tune::run(flags)?,
+        Command::Predict(flags) => predict::run(flags)?,
+        Command::Simulate(flags) => simulate::run(flags)?,
+        Command::Link(flags) => link::run(flags)?,
+        Command::Monitor(flags) => monitor::run(flags)?,
         Command::Plugin(plugin::Plugin { verb: plugin::Verb::Check(flags) }) | Command::Net(flags) => {
-            plugin::check(flags)
+            plugin::check(flags)?
         }
-        Command::Rules(flags) => rules::run(flags),
-        Command::Doctor(flags) => doctor::run(flags),
-        Command::Completions { shell } => generate::completions(*shell),
-        Command::Man { directory } => generate::man(directory.as_deref()),
-    }
+        Command::Rules(flags) => rules::run(flags)?,
+        Command::Doctor(flags) => doctor::run(flags)?,
+        Command::Completions { shell } => generate::completions(*shell)?,
+        Command::Man { directory } => generate::man(directory.as_deref())?,
+    })
 }

@@ -1,7 +1,7 @@
 //! Where answers go: standard output, or a file, which replaces another only when it is whole; and what is said beside them.
 
 use crate::cli::PrometheusFile;
-use busbw_launch::{JobRank, Started};
+use busbw_launch::{JobRank, NOT_APPLICABLE, Started};
 use busbw_model::metrics::Metrics;
 use busbw_model::text::clean;
 use clap::ArgMatches;
@@ -62,7 +62,7 @@ pub fn metrics(flags: &PrometheusFile, command: &str, fill: impl FnOnce(&mut Met
 }
 
 /// Flags that name a file to write.
-const WRITTEN: [&str; 5] = ["output", "save", "record", "perfetto", "prometheus_file"];
+const WRITTEN: [&str; 6] = ["output", "save", "junit", "record", "perfetto", "prometheus_file"];
 
 /// Set before `main`: Rust opens /dev/null in the place of a standard stream that is closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -142,20 +142,46 @@ pub fn page(out: &mut dyn Write, page: &str) -> io::Result<()> {
     out.write_all(busbw_report::html::signed(page, &signature).as_bytes())
 }
 
+/// Why a command ends without an answer: what is said, and the exit status.
+pub struct Refusal {
+    pub message: String,
+    pub status: u8,
+}
+
+impl Refusal {
+    /// This machine lacks what the command needs: nothing was asked wrongly.
+    pub fn missing(message: String) -> Self {
+        Refusal { message, status: NOT_APPLICABLE }
+    }
+}
+
+/// Bad usage, or unreadable input.
+impl From<String> for Refusal {
+    fn from(message: String) -> Self {
+        Refusal { message, status: 2 }
+    }
+}
+
+impl From<busbw_launch::Error> for Refusal {
+    fn from(error: busbw_launch::Error) -> Self {
+        Refusal { status: error.status(), message: why(error) }
+    }
+}
+
 /// Ends a command that runs with several ranks: with rank 0's `answer`, a command line, or a status.
 pub fn finish<T>(
     ended: busbw_launch::Result<Started<T>>,
     answer: impl FnOnce(T) -> Result<ExitCode, String>,
-) -> Result<ExitCode, String> {
-    match ended.map_err(why)? {
-        Started::Here(found) => answer(found),
-        Started::CommandLine(line) => write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS),
-        Started::Ended(status) => Ok(ExitCode::from(u8::try_from(status).unwrap_or(1))),
-    }
+) -> Result<ExitCode, Refusal> {
+    Ok(match ended? {
+        Started::Here(found) => answer(found)?,
+        Started::CommandLine(line) => write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS)?,
+        Started::Ended(status) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
+    })
 }
 
 /// What an error of starting ranks says: of hosts that did not answer, which.
-pub fn why(error: busbw_launch::Error) -> String {
+fn why(error: busbw_launch::Error) -> String {
     let said = error.to_string();
     match error {
         busbw_launch::Error::NotStarted(hosts) => crate::check::hosts::at_fault(&hosts).unwrap_or(said),

@@ -119,7 +119,8 @@ const EXAMPLES: &str = "Examples:
 Exit status:
   0  every plugin works and keeps every tested rule
   1  a plugin cannot be loaded, breaks a rule, or failed during the measurement
-  2  the ranks could not be started, or bad usage";
+  2  the ranks could not be started, or bad usage
+  77 not applicable: no mpirun for --hosts";
 
 fn candidate(text: &str) -> Result<Candidate, String> {
     let (path, settings) = text.split_once('@').unwrap_or((text, ""));
@@ -164,7 +165,7 @@ impl Check {
     }
 }
 
-pub fn check(flags: &Check) -> Result<ExitCode, String> {
+pub fn check(flags: &Check) -> Result<ExitCode, output::Refusal> {
     if flags.is_subprocess {
         return Ok(subprocess::run());
     }

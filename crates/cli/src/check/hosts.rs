@@ -1,6 +1,7 @@
 //! Starts busbw on other hosts and collects their answers. Hosts that do not answer are reported by name.
 
 use super::{Found, parse};
+use crate::output::Refusal;
 use busbw_launch::command::{Starter, this_program, variables};
 use busbw_launch::hosts::Hosts;
 use busbw_model::node::{Hello, Silent};
@@ -15,10 +16,10 @@ const TO_START: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 16;
 
 /// Asks all hosts in one job; if that comes to nothing, each by itself, to learn which one is at fault.
-pub fn ask(list: &str, patience: Duration) -> Result<Found, String> {
-    let asked: Hosts = list.parse().map_err(|e: busbw_launch::Error| e.to_string())?;
+pub fn ask(list: &str, patience: Duration) -> Result<Found, Refusal> {
+    let asked: Hosts = list.parse()?;
     let names: Vec<&str> = asked.slots().iter().map(|slots| slots.host.as_str()).collect();
-    let starter = Starter::find(&|name| std::env::var(name).ok()).map_err(|e| e.to_string())?;
+    let starter = Starter::find(&|name| std::env::var(name).ok())?;
     let together = match job(&starter, &names, patience) {
         Ok(nodes) => return Ok(Found { nodes, hello: Hello { asked: names.len(), ..Hello::default() } }),
         Err(why) => why,

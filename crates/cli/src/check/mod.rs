@@ -4,11 +4,12 @@ pub mod hosts;
 mod witness;
 
 use crate::cli::{PrometheusFile, TableOutput};
-use crate::{explain, output};
+use crate::explain;
+use crate::output::{self, Refusal};
 use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{Checked, NodeFacts};
 use busbw_probe::Root;
-use busbw_report::{json, prometheus, text};
+use busbw_report::{json, junit, prometheus, text};
 use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +48,10 @@ pub struct Check {
     #[command(flatten)]
     output: TableOutput,
 
+    /// Also write the answer as JUnit XML, for Jenkins, GitLab and what else reads test results
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+
     #[command(flatten)]
     prometheus: PrometheusFile,
 
@@ -77,7 +82,8 @@ Checks that need root (ACS of PCIe bridges, often the kernel's log) are skipped 
 Exit status:
   0  nothing failed (there may be warnings)
   1  at least one check failed
-  2  nothing could be read, or bad usage";
+  2  nothing could be read, or bad usage
+  77 not applicable: no mpirun for --hosts";
 
 /// What was found: the nodes, and how hosts answered.
 pub struct Found {
@@ -93,7 +99,7 @@ impl Found {
 }
 
 /// Runs the subcommand. The exit status is 1 when anything failed.
-pub fn run(flags: &Check) -> Result<ExitCode, String> {
+pub fn run(flags: &Check) -> Result<ExitCode, Refusal> {
     let Some(found) = gather(flags)? else { return Ok(ExitCode::SUCCESS) };
     if flags.facts_only {
         output::write(None, |out| json::write_facts(&FactsFile::new(found.nodes), out))?;
@@ -105,6 +111,9 @@ pub fn run(flags: &Check) -> Result<ExitCode, String> {
     let checked = busbw_diagnose::check::check(&found.nodes, &found.hello);
     print(flags, &checked)?;
     output::metrics(&flags.prometheus, "check", |metrics| prometheus::check(&checked, metrics))?;
+    if let Some(path) = &flags.junit {
+        output::write(Some(path), |out| junit::write_check(&checked, out))?;
+    }
     Ok(match (found.nodes.is_empty(), checked.failed()) {
         // No host has answered: that is all the table says.
         (true, _) => ExitCode::from(2),
@@ -127,9 +136,9 @@ pub fn this_node(shown: Option<&text::Style>) -> Result<(Vec<u8>, bool), String>
 }
 
 /// The facts that the flags ask for; none on a rank that leaves the answer to rank 0.
-fn gather(flags: &Check) -> Result<Option<Found>, String> {
+fn gather(flags: &Check) -> Result<Option<Found>, Refusal> {
     if !flags.files.is_empty() {
-        return read_all(&flags.files).map(|nodes| Some(Found::at_hand(nodes)));
+        return Ok(Some(Found::at_hand(read_all(&flags.files)?)));
     }
     if let Some(directory) = &flags.root {
         let root = Root::captured(directory).map_err(|e| {
@@ -140,7 +149,7 @@ fn gather(flags: &Check) -> Result<Option<Found>, String> {
     if let Some(list) = &flags.hosts {
         return hosts::ask(list, flags.patience()).map(Some);
     }
-    witness::gather(flags.patience())
+    Ok(witness::gather(flags.patience())?)
 }
 
 fn read_all(files: &[PathBuf]) -> Result<Vec<NodeFacts>, String> {

@@ -299,7 +299,7 @@ pub struct Settings {
     pub setting: Vec<Setting>,
 }
 
-/// An entry of `rules/surroundings.toml`: a launcher, or the network or cloud of the machines.
+/// An entry of `rules/surroundings.toml`: a launcher, the network or cloud of the machines, or the vendor of their GPUs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Surrounding {
@@ -316,6 +316,11 @@ pub struct Surrounding {
     pub each: Option<String>,
     pub pass: Option<String>,
     pub hand_on: Option<String>,
+    /// What is put in the place of NVIDIA's words, one after the other.
+    #[serde(default)]
+    pub words: Vec<[String; 2]>,
+    /// The remedy where none of NVIDIA's has a counterpart.
+    pub last_resort: Option<String>,
 }
 
 /// What surrounds a job.
@@ -324,6 +329,7 @@ pub struct Surrounding {
 pub enum Kind {
     Launcher,
     Network,
+    Vendor,
 }
 
 /// `rules/surroundings.toml`.

@@ -23,6 +23,13 @@ pub(crate) fn found(id: &str, words: &[(&str, &dyn Display)], evidence: Vec<Evid
     Finding { title: fill(&said.title), explanation: fill(&said.explanation), remedy, ..said.finding(evidence) }
 }
 
+/// What every cause and every rule says.
+#[cfg(test)]
+pub(crate) fn every() -> Vec<Finding> {
+    let causes = crate::Book::built_in().causes().iter().chain(SAID.values());
+    causes.map(|cause| cause.finding(Vec::new())).collect()
+}
+
 impl Cause {
     /// The finding of it, as its file words it.
     pub(crate) fn finding(&self, evidence: Vec<Evidence>) -> Finding {

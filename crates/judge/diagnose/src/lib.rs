@@ -26,6 +26,7 @@ mod refute;
 mod remedy;
 mod rules;
 mod variables;
+mod vendor;
 mod verdict;
 mod words;
 mod xid;
@@ -42,6 +43,7 @@ use busbw_model::{Diagnosis, Judged, Run};
 use busbw_predict::Cluster;
 pub use busbw_predict::cluster::{GpusOfHost, NicsOfHost};
 pub use rules::signatures::book::Book;
+use vendor::Vendor;
 
 /// What somebody tells of a run beside its output.
 #[derive(Clone, Default)]
@@ -93,22 +95,32 @@ fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> D
     let mut findings = order::settle(&case, found.collect());
     let prospects = expectation::prospects(&case, given);
     expectation::judge(&prospects, &mut findings);
-    let judged: Vec<Judged> = expectation::judged(&case, &prospects, given)
+    let mut judged: Vec<Judged> = expectation::judged(&case, &prospects, given)
         .into_iter()
         .chain(outcome::judge(&case, &findings))
         .chain(rules::hosts::judge(&case))
         .chain(rules::wire_test::judge(&case))
         .collect();
+    let vendor = Vendor::of(&case);
+    if let Some(vendor) = &vendor {
+        vendor.put(&mut findings);
+        vendor.put_judged(&mut judged);
+    }
     let verdict = verdict::verdict(&findings, &judged);
     let summary = verdict::summary(verdict, &findings, &judged, &run.inputs);
     remedy::fit(&case, &mut findings);
-    let advice = advice::advise(&case, verdict, &findings);
+    let mut advice = advice::advise(&case, verdict, &findings);
+    let mut expected = expectation::expected(&prospects);
+    if let Some(vendor) = &vendor {
+        vendor.put_advice(&mut advice);
+        expected = expected.map(|expected| vendor.put_expected(expected));
+    }
     Diagnosis {
         verdict,
         summary,
         judged,
         findings,
-        expected: expectation::expected(&prospects),
+        expected,
         expected_tables: expectation::tables(&case, &prospects),
         variables: rules::environment::lint(&case),
         advice,

@@ -10,9 +10,7 @@ static SURROUNDINGS: LazyLock<Vec<Surrounding>> = LazyLock::new(|| {
     data::built_in::<Surroundings>("surroundings.toml", include_str!("../../../../rules/surroundings.toml")).surrounding
 });
 
-/// Programs and modules of NVIDIA's, which machines with AMD's GPUs do not have; and the other way round.
-const OF_NVIDIA: [&str; 7] =
-    ["nvidia-smi", "nvidia-peermem", "nvidia_peermem", "fabricmanager", "nvidia-imex", "dcgmi", "NCCL_NVLS_ENABLE"];
+/// What machines with NVIDIA's GPUs do not have. The other way round, [`crate::vendor`] sees to it.
 const OF_AMD: [&str; 3] = ["rocm-smi", "amd-smi", "RCCL_"];
 
 /// Leaves out what does not fit, and adds to the first finding how to see that its cure worked.
@@ -33,6 +31,17 @@ pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
     }
 }
 
+/// The vendor whose GPUs the input shows, or that is known otherwise.
+pub(crate) fn vendor_shown(case: &Case, is_known: bool) -> Option<&'static Surrounding> {
+    let shown = |vendor: &&Surrounding| is_known || is_shown(case, vendor);
+    SURROUNDINGS.iter().filter(|entry| entry.kind == Kind::Vendor).find(shown)
+}
+
+fn is_shown(case: &Case, surrounding: &Surrounding) -> bool {
+    let says = |text: &String| case.lines.iter().any(|line| line.source.text.contains(text.as_str()));
+    surrounding.shown.iter().any(says)
+}
+
 /// What the input shows of the launcher, network and cloud.
 struct Around(Vec<&'static Surrounding>);
 
@@ -41,8 +50,7 @@ const ON_EACH_HOST: &str = "mpirun --map-by ppr:1:node";
 
 impl Around {
     fn of(case: &Case) -> Self {
-        let says = |text: &String| case.lines.iter().any(|line| line.source.text.contains(text.as_str()));
-        Around(SURROUNDINGS.iter().filter(|surrounding| surrounding.shown.iter().any(says)).collect())
+        Around(SURROUNDINGS.iter().filter(|surrounding| is_shown(case, surrounding)).collect())
     }
 
     /// Whether a remedy belongs to a network or cloud of which the input shows another, or does not work on one that it shows.
@@ -79,12 +87,10 @@ impl Around {
 
 fn fits(case: &Case, remedy: &str) -> bool {
     let names = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
-    let foreign = match case.run.nccl.library() {
-        Library::Rccl => names(&OF_NVIDIA),
-        // A kernel log names no library.
-        Library::Nccl => names(&OF_AMD) && !case.run.nccl.versions.is_empty(),
-    };
-    !foreign && !is_done(case, remedy)
+    // A kernel log names no library.
+    let of_nvidia = case.run.nccl.library() == Library::Nccl && !case.run.nccl.versions.is_empty();
+    let is_foreign = of_nvidia && names(&OF_AMD);
+    !is_foreign && !is_done(case, remedy)
 }
 
 /// Whether all variables that a remedy exports have the value already, where it exports any.
@@ -123,11 +129,13 @@ mod tests {
 
     #[test]
     fn remedies_are_of_the_vendor() {
-        let log = b"n:1:1 [0] NCCL INFO RCCL version : 2.27.7-HEAD:29e1567\n";
-        let run = busbw_ingest::read_bytes(&[("log", log)]).expect("text");
-        let case = Case::new(&run);
-        assert!(!fits(&case, "See the links: `nvidia-smi nvlink -s`"));
-        assert!(fits(&case, "See the links: `rocm-smi --showtopo`"));
+        for (version, fitting) in
+            [("RCCL version : 2.27.7-HEAD:29e1567", true), ("NCCL version 2.27.7+cuda12.4", false)]
+        {
+            let log = format!("n:1:1 [0] NCCL INFO {version}\n");
+            let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("text");
+            assert_eq!(fits(&Case::new(&run), "See the links: `rocm-smi --showtopo`"), fitting);
+        }
     }
 
     /// The remedies of two hosts whose log begins with a line.

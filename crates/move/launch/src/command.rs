@@ -88,7 +88,7 @@ impl Starter {
         } else {
             format!("{} is neither Open MPI's nor MPICH's", unknown.join(", "))
         };
-        Err(Error::Usage(format!(
+        Err(Error::Missing(format!(
             "--hosts: {seen}: install Open MPI (Debian: openmpi-bin) or MPICH, add it to PATH, or start busbw with your own launcher"
         )))
     }

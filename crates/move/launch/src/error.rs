@@ -12,6 +12,10 @@ pub(crate) const BY_HAND: &str =
 /// How ranks get a token that nobody else knows.
 pub(crate) const SET_TOKEN: &str = "set BUSBW_TOKEN=$(openssl rand -hex 16), the same on every rank";
 
+/// The exit status of what this machine cannot do: automake, Meson and CTest's users read it as a test that was skipped
+/// (<https://www.gnu.org/software/automake/manual/html_node/Scripts_002dbased-Testsuites.html>).
+pub const NOT_APPLICABLE: u8 = 77;
+
 /// An error of starting or joining a job. Messages are one line and say what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -35,12 +39,20 @@ pub enum Error {
     /// What the user asked for cannot be followed: a host list, a command.
     #[error("{0}")]
     Usage(String),
+    /// No host of the job has what this needs: a device, or a program that busbw starts. Nothing was asked wrongly.
+    #[error("{0}")]
+    Missing(String),
     /// The operating system, a token or an exchange failed.
     #[error(transparent)]
     Net(#[from] busbw_transport::Error),
 }
 
 impl Error {
+    /// The exit status of a command that ends so.
+    pub fn status(&self) -> u8 {
+        if matches!(self, Error::Missing(_)) { NOT_APPLICABLE } else { 2 }
+    }
+
     /// Names a variable, its value and what is wrong with it.
     pub(crate) fn variable(variable: &str, value: &str, problem: impl Into<String>) -> Self {
         Error::Variable { variable: variable.into(), value: value.into(), problem: problem.into() }

@@ -32,7 +32,7 @@ mod watch;
 mod wire;
 
 pub use derive::Words;
-pub use error::{Error, Result};
+pub use error::{Error, NOT_APPLICABLE, Result};
 pub use group::Group;
 pub use job_rank::{Discovery, JobRank, Launcher};
 #[cfg(fuzzing)]

@@ -45,7 +45,7 @@ pub enum Error {
     /// The driver is there and does not start: a GPU may well be there.
     #[error("{0}")]
     Driver(String),
-    /// A call of the CUDA driver failed.
+    /// A call of the driver failed.
     #[error("{call}: {name}{description}")]
     Cuda {
         call: &'static str,
@@ -65,4 +65,11 @@ pub enum Error {
         /// `: what NCCL last warned of`, where it did.
         last: String,
     },
+}
+
+impl Error {
+    /// Whether this machine has no GPU or library at all, so that nothing is wrong with it or with what was asked for.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Error::Missing { .. } | Error::Static { .. } | Error::NoGpu(_))
+    }
 }

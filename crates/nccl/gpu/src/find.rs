@@ -80,7 +80,7 @@ impl Wanted {
 
     /// `None` when there is no such file; an error when there is one that cannot be opened.
     fn try_open(&self, path: &Path) -> Result<Option<Opened>> {
-        // SAFETY: opening runs the constructors of NVIDIA's libraries, which is what a program linked to them does.
+        // SAFETY: opening runs the constructors of NVIDIA's or AMD's libraries, which is what a program linked to them does.
         match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
             Ok(library) => {
                 let mut opened = Opened { library, path: path.to_path_buf(), remedy: self.remedy };
@@ -120,7 +120,7 @@ impl Wanted {
 
     fn searched(&self) -> String {
         let mut places = vec!["on the library path".to_string()];
-        places.extend(self.folders.first().map(|folder| format!("in CUDA's folders ({folder} and others)")));
+        places.extend(self.folders.first().map(|folder| format!("in the usual folders ({folder} and others)")));
         if !self.packages.is_empty() {
             places.push("in the packages of PATH's python3".to_string());
         }
@@ -161,8 +161,9 @@ impl Opened {
     /// Where the linker found it, by a function that any such library has.
     fn place(&self, name: &str) -> Option<PathBuf> {
         let function = match name {
-            name if name.starts_with("libnccl") => "ncclGetVersion",
+            name if name.starts_with("libnccl") || name.starts_with("librccl") => "ncclGetVersion",
             name if name.starts_with("libcuda") => "cuInit",
+            name if name.starts_with("libamdhip64") => "hipInit",
             _ => "nvrtcVersion",
         };
         // SAFETY: only the address is used.
@@ -226,7 +227,7 @@ mod tests {
         let error = WANTED.open(None, &|_| None).unwrap_err().to_string();
         assert_eq!(
             error,
-            "libbusbw-no-such.so.2 was not found on the library path or in CUDA's folders \
+            "libbusbw-no-such.so.2 was not found on the library path or in the usual folders \
              (/usr/local/busbw-no-such*/lib64 and others); build it"
         );
     }

@@ -5,7 +5,7 @@
 mod skip;
 
 use busbw_gpu::Error;
-use busbw_gpu::cuda::Cuda;
+use busbw_gpu::cuda::{Cuda, Vendor};
 use busbw_gpu::nccl::{Feature, Nccl, Version};
 use skip::Skip;
 
@@ -15,7 +15,7 @@ fn variable(name: &str) -> Option<String> {
 
 #[test]
 fn nccl_has_every_function_of_its_version() {
-    match Nccl::open(None, &variable) {
+    match Nccl::open(Vendor::Nvidia, None, &variable) {
         Ok(nccl) => {
             assert!(nccl.version() >= Version::OLDEST && nccl.path().is_absolute(), "{}", nccl.path().display());
             assert_eq!(nccl.needs("-R 2", Feature::SymmetricRegistration).is_ok(), nccl.version_code() >= 22700);

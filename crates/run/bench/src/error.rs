@@ -1,5 +1,6 @@
 //! What can go wrong in a benchmark, with the place and the remedy.
 
+use busbw_launch::NOT_APPLICABLE;
 use std::io;
 use std::path::PathBuf;
 
@@ -28,6 +29,9 @@ pub enum Error {
     /// An environment variable, or a file that it names, cannot be followed.
     #[error("{0}")]
     Setting(String),
+    /// No host of the job has the GPU or the library that the backend needs.
+    #[error("{0}")]
+    Missing(String),
     /// The ranks, or the backend that carries them, cannot run what was asked for.
     #[error("{0}")]
     Job(String),
@@ -45,10 +49,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit status: 2 when nothing was started because of what was asked for, 1 when a run failed.
+    /// The exit status: 2 when nothing was started because of what was asked for, 1 when a run failed, and that of
+    /// [`NOT_APPLICABLE`] when this machine cannot do it.
     pub fn status(&self) -> u8 {
         match self {
-            Error::Flag { .. } | Error::Setting(_) | Error::Launch(_) | Error::Output(_) => 2,
+            Error::Missing(_) => NOT_APPLICABLE,
+            Error::Launch(error) => error.status(),
+            Error::Flag { .. } | Error::Setting(_) | Error::Output(_) => 2,
             Error::Job(_) if self.is_told_by_rank_0() => 2,
             Error::Job(_) | Error::Rank(_) | Error::Json { .. } => 1,
         }

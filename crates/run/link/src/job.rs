@@ -2,9 +2,9 @@
 
 use crate::agent::Agent;
 use crate::lead::{GATHERED, Lead, PROTOCOL, Progress};
-use crate::plan::Plan;
+use crate::plan::{Choice, Plan};
 use crate::wire::{Connection, Introduction};
-use crate::{Error, Result, rdma};
+use crate::{Error, Result, perftest, rdma};
 use busbw_launch::Lookup;
 use busbw_launch::start::cancel_on_signal;
 use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started, host};
@@ -55,13 +55,17 @@ fn take_part(
     let listener = (job_rank.rank == 0).then(|| listen(&interface)).transpose()?;
     let control = listener.as_ref().map(TcpListener::local_addr).transpose();
     let control = control.map_err(|e| Error::system("ask where rank 0 listens", e))?;
+    let missing = (call.plan.transport == Choice::Rdma).then(|| perftest::missing(&call.plan)).flatten();
+    let rdma = rdma::find(&Root::live(), &call.plan.rdma, job_rank.local_rank);
+    let rdma = rdma.and_then(|end| missing.clone().map_or(Ok(end), Err));
     let mine = Introduction {
         host: host::name(variable),
         host_id: host::id(variable),
         interface: interface.name.clone(),
         address: interface.address,
         rate_gbit_s: rate_gbit_s(&interface),
-        rdma: rdma::find(&Root::live(), &call.plan.rdma, job_rank.local_rank),
+        rdma,
+        lacks_rdma: missing.is_some() || !rdma::has_device(&Root::live()),
         control,
     };
     let settings = Settings { bind: None, timeout: ARRIVAL, ..Settings::default() };
@@ -129,7 +133,7 @@ mod recorder;
 mod tests {
     use super::recorder::Recorder;
     use super::*;
-    use crate::plan::{Choice, RdmaChoice};
+    use crate::plan::RdmaChoice;
     use busbw_model::Bytes;
     use busbw_transport::handshake::{Limits, Listener};
     use std::io::{Read, Write};
@@ -147,6 +151,7 @@ mod tests {
             address: [127, 0, 0, 1].into(),
             rate_gbit_s: None,
             rdma: Err("none".into()),
+            lacks_rdma: true,
             control: None,
         }
     }

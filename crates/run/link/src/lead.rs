@@ -172,6 +172,9 @@ fn transport(choice: Choice, peers: &[Peer]) -> Result<LinkTransport> {
         Choice::Rdma if peers.iter().filter(|peer| peer.introduction.rdma.is_ok()).count() >= 2 => {
             Ok(LinkTransport::Rdma)
         }
+        Choice::Rdma if peers.iter().all(|peer| peer.introduction.lacks_rdma) => {
+            Err(Error::Missing(problems().join("; ")))
+        }
         Choice::Rdma => Err(Error::Job(problems().join("; "))),
         Choice::Auto => {
             let hardware = |peer: &Peer| peer.introduction.rdma.as_ref().is_ok_and(|end| end.hardware);

@@ -1,10 +1,11 @@
 //! Runs perftest: starts its programs with fixed arguments, ends them with this process, and reads their output.
 
+use crate::plan::Plan;
 use crate::rdma::RdmaEnd;
 use busbw_ingest::TextLine;
 use busbw_ingest::perftest::PerftestReader;
 use busbw_model::{Bytes, LinkLatency, PerfRow, Place};
-use busbw_probe::Root;
+use busbw_probe::{Program, Root};
 use busbw_transport::Cancellation;
 use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
@@ -52,13 +53,30 @@ pub(crate) struct PerftestFigures {
     pub losses: Vec<(String, u64)>,
 }
 
-impl Perftest {
-    pub fn program(&self) -> &'static str {
-        match self.measure {
+impl Measure {
+    fn program(self) -> &'static str {
+        match self {
             Measure::Write | Measure::WriteBothWays => "ib_write_bw",
             Measure::Read => "ib_read_bw",
             Measure::Latency => "ib_write_lat",
         }
+    }
+}
+
+/// What is said where this host lacks a program that measures so.
+pub(crate) fn missing(plan: &Plan) -> Option<String> {
+    let needed = [if plan.read { Measure::Read } else { Measure::Write }, Measure::Latency];
+    let lacking = needed.map(Measure::program).into_iter().find(|program| Program::find(program).is_none());
+    lacking.map(is_missing)
+}
+
+fn is_missing(program: &str) -> String {
+    format!("{program} is missing: install perftest, or measure with --tcp")
+}
+
+impl Perftest {
+    pub fn program(&self) -> &'static str {
+        self.measure.program()
     }
 
     /// The arguments, but for the server's address.
@@ -179,7 +197,7 @@ impl Process {
         // SAFETY: between fork and exec, the closure makes two system calls; it allocates nothing and takes no lock.
         unsafe { command.pre_exec(prepare) };
         let mut child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => format!("{program} is missing: install perftest, or measure with --tcp"),
+            std::io::ErrorKind::NotFound => is_missing(program),
             _ => format!("cannot start {program}: {error}"),
         })?;
         let mut printed: Vec<JoinHandle<String>> = Vec::new();

@@ -20,6 +20,11 @@ pub(crate) struct RdmaEnd {
     pub hardware: bool,
 }
 
+/// Whether this host has any.
+pub(crate) fn has_device(root: &Root) -> bool {
+    !root.list(DEVICES).is_empty()
+}
+
 /// Finds the port that the rank number `local_rank` of this host uses.
 ///
 /// # Errors

@@ -32,6 +32,8 @@ pub(crate) struct Introduction {
     pub rate_gbit_s: Option<f64>,
     /// What RDMA would run on here, or why it cannot.
     pub rdma: Result<RdmaEnd, String>,
+    /// Whether this host has no RDMA device or no perftest at all, rather than one that is not used rightly.
+    pub lacks_rdma: bool,
     /// Where rank 0 waits for the others; none on other ranks.
     pub control: Option<SocketAddr>,
 }

@@ -1,7 +1,8 @@
 //! A GPU: what it is, and its primary context.
 
 use super::Cuda;
-use super::api::{Handle, RawDevice, attribute};
+use super::api::attribute::{self, Attribute};
+use super::api::{Handle, RawDevice};
 use crate::Result;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
@@ -31,8 +32,8 @@ impl Device {
             cuda.checked("cuDeviceGetName", (cuda.api.device_name)(name.as_mut_ptr(), name.len() as c_int, raw))?;
             CStr::from_ptr(name.as_ptr()).to_string_lossy().trim().to_owned()
         };
-        let told = |which: c_int| {
-            let mut value = 0;
+        let told = |which: Attribute| {
+            let (which, mut value) = (which.of(cuda.vendor), 0);
             // SAFETY: the pointer is to a value that lives through the call.
             let code = unsafe { (cuda.api.device_attribute)(&mut value, which, raw) };
             cuda.checked("cuDeviceGetAttribute", code).map(|()| value)

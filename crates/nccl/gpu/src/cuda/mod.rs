@@ -1,4 +1,4 @@
-//! The CUDA driver: devices, and on them contexts, memory, streams, kernels and graphs, each given back when dropped.
+//! The CUDA driver, or AMD's with the same functions (HIP): devices, and on them contexts, memory, streams, kernels and graphs, each given back when dropped.
 
 mod api;
 mod device;
@@ -13,36 +13,74 @@ pub use stream::{Event, Graph, Stream};
 
 use crate::find::{Lookup, Opened, Wanted};
 use crate::{Error, Result};
-use api::{Api, Code, NO_DEVICE};
+use api::{Api, Code, NO_DEVICE, hip_name};
 use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
 
-const WANTED: Wanted = Wanted {
+/// Whose GPUs there are: which driver is opened, and which library of collectives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vendor {
+    Nvidia,
+    Amd,
+}
+
+impl Vendor {
+    /// What is NVIDIA's, or its counterpart of AMD's.
+    pub fn either<T>(self, nvidia: T, amd: T) -> T {
+        match self {
+            Vendor::Nvidia => nvidia,
+            Vendor::Amd => amd,
+        }
+    }
+}
+
+const CUDA: Wanted = Wanted {
     names: &["libcuda.so.1", "libcuda.so"],
     variable: "CUDA_DRIVER_LIBRARY",
     homes: &[],
     folders: &["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/local/cuda*/compat", "/run/opengl-driver/lib"],
     packages: &[],
-    remedy: "it comes with NVIDIA's driver: run this on a machine with a GPU where nvidia-smi works (in a container: \
-             --gpus all), or without --backend nccl, on cores",
+    remedy: "it comes with NVIDIA's driver (AMD's is libamdhip64.so, of ROCm, which is not here either): run this on a machine \
+             with a GPU where nvidia-smi or rocm-smi works (in a container: --gpus all), or without --backend nccl, on cores",
+};
+
+const HIP: Wanted = Wanted {
+    names: &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
+    variable: "HIP_LIBRARY",
+    homes: &["ROCM_PATH"],
+    folders: &["/opt/rocm/lib", "/opt/rocm*/lib"],
+    packages: &["torch/lib"],
+    remedy: "it comes with ROCm: run this on a machine with a GPU where rocm-smi works (in a container: --device /dev/kfd \
+             --device /dev/dri), or without --backend nccl, on cores",
 };
 
 /// The driver, ready for use.
 pub struct Cuda {
     api: Api,
+    vendor: Vendor,
     library: Opened,
     version: i32,
 }
 
 impl Cuda {
-    /// Opens the driver and starts it.
+    /// Opens the driver and starts it: NVIDIA's, or AMD's where that is missing or finds no GPU.
     ///
     /// # Errors
     /// There is no driver, or no GPU that it can use.
     pub fn open(variable: Lookup<'_>) -> Result<Arc<Self>> {
-        let library = WANTED.open(None, variable)?;
-        let cuda = Cuda { api: Api::of(&library)?, library, version: 0 };
+        match Cuda::of(Vendor::Nvidia, variable) {
+            Err(nvidia) if nvidia.is_missing() => match Cuda::of(Vendor::Amd, variable) {
+                Err(Error::Missing { .. } | Error::Static { .. }) => Err(nvidia),
+                amd => amd,
+            },
+            nvidia => nvidia,
+        }
+    }
+
+    fn of(vendor: Vendor, variable: Lookup<'_>) -> Result<Arc<Self>> {
+        let library = vendor.either(CUDA, HIP).open(None, variable)?;
+        let cuda = Cuda { api: Api::of(&library, vendor)?, vendor, library, version: 0 };
         // SAFETY: plain calls; the pointer is to a value that lives through the call.
         let (started, version) = unsafe {
             let mut version = 0;
@@ -56,23 +94,32 @@ impl Cuda {
     }
 
     fn no_gpu(&self, error: Error) -> Error {
+        let driver = self.vendor.either("CUDA", "HIP");
+        let tool = self.vendor.either("nvidia-smi", "rocm-smi");
         match error {
-            Error::Cuda { code: NO_DEVICE, .. } => Error::NoGpu(
-                "the CUDA driver finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES (in a container: --gpus all), or \
-                 leave out --backend nccl to measure on cores"
-                    .into(),
-            ),
+            Error::Cuda { code: NO_DEVICE, .. } => Error::NoGpu(format!(
+                "the {driver} driver finds no GPU: check {tool} and {driver}_VISIBLE_DEVICES (in a container: {}), or leave out \
+                 --backend nccl to measure on cores",
+                self.vendor.either("--gpus all", "--device /dev/kfd --device /dev/dri")
+            )),
             Error::Cuda { name, .. } => Error::Driver(format!(
-                "the CUDA driver {} does not start ({name}): check nvidia-smi, or leave out --backend nccl to measure on cores",
+                "the {driver} driver {} does not start ({name}): check {tool}, or leave out --backend nccl to measure on cores",
                 self.library.path().display()
             )),
             other => other,
         }
     }
 
-    /// The driver's version of CUDA: 12.8 as (12, 8).
+    pub fn vendor(&self) -> Vendor {
+        self.vendor
+    }
+
+    /// The driver's version of CUDA: 12.8 as (12, 8); AMD's of HIP. CUDA tells 12080, HIP 60342131 for 6.3 (`HIP_VERSION`).
     pub fn version(&self) -> (i32, i32) {
-        (self.version / 1000, self.version % 1000 / 10)
+        match self.vendor {
+            Vendor::Nvidia => (self.version / 1000, self.version % 1000 / 10),
+            Vendor::Amd => (self.version / 10_000_000, self.version / 100_000 % 100),
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -86,7 +133,8 @@ impl Cuda {
     pub fn devices(self: &Arc<Self>) -> Result<Vec<Device>> {
         let mut count = 0;
         // SAFETY: the pointer is to a value that lives through the call.
-        self.checked("cuDeviceGetCount", unsafe { (self.api.device_count)(&mut count) })?;
+        let counted = self.checked("cuDeviceGetCount", unsafe { (self.api.device_count)(&mut count) });
+        counted.map_err(|error| self.no_gpu(error))?;
         (0..count).map(|index| Device::new(Arc::clone(self), index)).collect()
     }
 
@@ -102,7 +150,8 @@ impl Cuda {
                 known.then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
             }
         };
-        let name = told(self.api.error_name).unwrap_or_else(|| format!("CUDA error {code}"));
+        let call = self.vendor.either(call, hip_name(call));
+        let name = told(self.api.error_name).unwrap_or_else(|| format!("error {code}"));
         let description = told(self.api.error_string).map_or(String::new(), |text| format!(": {text}"));
         Err(Error::Cuda { call, name, description, code })
     }

@@ -1,4 +1,4 @@
-//! NCCL: the library, what its version has, and communicators.
+//! NCCL, or RCCL in its place: the library, what its version has, and communicators.
 
 mod communicator;
 mod held;
@@ -10,6 +10,7 @@ pub use held::Held;
 pub use registration::{NcclMemory, Registration};
 pub use version::{Feature, Version};
 
+use crate::cuda::Vendor;
 use crate::find::{Lookup, Opened, Wanted};
 use crate::{Error, Result};
 use busbw_nccl_abi::NcclResult;
@@ -18,7 +19,7 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
 
-const WANTED: Wanted = Wanted {
+const NCCL: Wanted = Wanted {
     names: &["libnccl.so.2", "libnccl.so"],
     variable: "NCCL_LIBRARY",
     homes: &["NCCL_HOME", "CUDA_HOME", "CUDA_PATH"],
@@ -30,6 +31,15 @@ const WANTED: Wanted = Wanted {
     ],
     packages: &["nvidia/nccl/lib", "torch/lib"],
     remedy: "install it (apt-get install libnccl2, or pip install nvidia-nccl-cu12) or name it with --nccl-library PATH",
+};
+
+const RCCL: Wanted = Wanted {
+    names: &["librccl.so.1", "librccl.so"],
+    variable: "NCCL_LIBRARY",
+    homes: &["ROCM_PATH"],
+    folders: &["/opt/rocm/lib", "/opt/rocm*/lib"],
+    packages: &["torch/lib"],
+    remedy: "install it (apt-get install rccl, of ROCm's repository) or name it with --nccl-library PATH",
 };
 
 macro_rules! functions {
@@ -95,13 +105,13 @@ pub struct Nccl {
 }
 
 impl Nccl {
-    /// Opens it: `given` if a flag names it, else the first that is found. Nothing of it runs yet, so that variables which
+    /// Opens it, or AMD's RCCL, which has the same functions: `given` if a flag names it, else the first that is found. Nothing of it runs yet, so that variables which
     /// it reads may still be set.
     ///
     /// # Errors
     /// It is not there, cannot be opened, or is older than 2.18.
-    pub fn open(given: Option<&Path>, variable: Lookup<'_>) -> Result<Arc<Self>> {
-        let library = WANTED.open(given, variable)?;
+    pub fn open(vendor: Vendor, given: Option<&Path>, variable: Lookup<'_>) -> Result<Arc<Self>> {
+        let library = vendor.either(NCCL, RCCL).open(given, variable)?;
         let version = || {
             // SAFETY: the type is that of nccl.h, and the pointer is to a value that lives through the call.
             unsafe {
@@ -116,7 +126,10 @@ impl Nccl {
             let path = library.path().to_path_buf();
             return Err(Error::Version { what: "--backend nccl".into(), needed: Version::OLDEST, found, path });
         }
-        Ok(Arc::new(Nccl { api: Api::of(&library)?, library, code }))
+        let mut api = Api::of(&library)?;
+        // SAFETY: as of nccl.h; RCCL has had it under this name since before NCCL had it.
+        api.all_to_all = api.all_to_all.or_else(|| unsafe { library.optional("ncclAllToAll") });
+        Ok(Arc::new(Nccl { api, library, code }))
     }
 
     pub fn version(&self) -> Version {

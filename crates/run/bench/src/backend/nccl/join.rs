@@ -37,8 +37,12 @@ impl Nccl {
         let plain = Flags { algo: None, threads: None, sockets: None, ..flags.clone() };
         let own = |name: &str| if NCCLS_OWN.contains(&name) { None } else { variable(name) };
         let mut engine = Cpu::join(rendezvous, thread, &plain, &own)?;
+        // A host that lacks what others have is at fault; where all lack it, nothing is.
+        let lacks = matches!(process, Err(Error::Missing(_)));
+        let all_lack = engine.world().all_gather(&[u8::from(lacks)])?.iter().all(|told| told == &[1]);
         let process = match process {
             Ok(process) => process,
+            Err(error) if all_lack => return Err(Error::Missing(error.to_string())),
             Err(error) => return Err(Error::Job(engine.fail(&error.to_string()))),
         };
         match connect(&mut engine, thread, flags, process) {

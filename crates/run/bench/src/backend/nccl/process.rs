@@ -4,7 +4,7 @@ use crate::backend::Library;
 use crate::backend::nccl::environment::{Placement, settings};
 use crate::backend::nccl::group_calls::GroupCalls;
 use crate::{Error, Flags, Result};
-use busbw_gpu::cuda::{Cuda, Device};
+use busbw_gpu::cuda::{Cuda, Device, Vendor};
 use busbw_gpu::nccl::{Feature, Nccl};
 use busbw_gpu::nvrtc::Nvrtc;
 use busbw_launch::{JobRank, host};
@@ -33,8 +33,9 @@ impl Process {
     /// # Errors
     /// As of [`Process::open`].
     pub fn check(flags: &Flags, variable: Variable<'_>) -> Result<()> {
-        let devices = Cuda::open(variable).and_then(|cuda| cuda.devices()).map_err(unusable)?;
-        let nccl = Nccl::open(flags.nccl_library.as_deref(), variable).map_err(unusable)?;
+        let cuda = Cuda::open(variable).map_err(unusable)?;
+        let devices = cuda.devices().map_err(unusable)?;
+        let nccl = Nccl::open(cuda.vendor(), flags.nccl_library.as_deref(), variable).map_err(unusable)?;
         check_version(flags, &nccl)?;
         let ranks = flags.ranks_per_process();
         check_sharing(flags, Placement { host: "", first_rank: 0, ranks, gpus: devices.len() }, &nccl)
@@ -48,7 +49,7 @@ impl Process {
         let ranks = flags.ranks_per_process();
         let cuda = Cuda::open(variable).map_err(unusable)?;
         let devices = cuda.devices().map_err(unusable)?;
-        let nccl = Nccl::open(flags.nccl_library.as_deref(), variable).map_err(unusable)?;
+        let nccl = Nccl::open(cuda.vendor(), flags.nccl_library.as_deref(), variable).map_err(unusable)?;
         check_version(flags, &nccl)?;
         let name = host::name(variable);
         let placement = Placement { host: &name, first_rank: job_rank.local_rank * ranks, ranks, gpus: devices.len() };
@@ -60,7 +61,7 @@ impl Process {
         let groups = |number: usize, size: usize| (0..number).map(|_| GroupCalls::new(&nccl, size)).collect();
         let (threads, gpus) = (flags.nthreads as usize, flags.ngpus as usize);
         Ok(Process {
-            nvrtc: Nvrtc::open(variable).map_err(|error| error.to_string()),
+            nvrtc: compiler(cuda.vendor(), variable),
             beginning: if flags.parallel_init > 0 { groups(threads, gpus) } else { groups(1, ranks) },
             running: groups(threads, gpus),
             first_device: first_device(variable)?,
@@ -96,7 +97,7 @@ impl Process {
     }
 
     pub fn libraries(&self) -> Vec<Library> {
-        let nccl = &self.nccl;
+        let (nccl, vendor) = (&self.nccl, self.cuda.vendor());
         let shown = |(major, minor): (i32, i32)| format!("{major}.{minor}");
         let library = |name, version, code, path: &std::path::Path| Library {
             name,
@@ -105,12 +106,20 @@ impl Process {
             path: path.display().to_string(),
         };
         let mut libraries = vec![
-            library("nccl", nccl.version().to_string(), nccl.version_code(), nccl.path()),
-            library("cuda driver", shown(self.cuda.version()), 0, self.cuda.path()),
+            library(vendor.either("nccl", "rccl"), nccl.version().to_string(), nccl.version_code(), nccl.path()),
+            library(vendor.either("cuda driver", "hip"), shown(self.cuda.version()), 0, self.cuda.path()),
         ];
         libraries
             .extend(self.nvrtc.as_ref().ok().map(|nvrtc| library("nvrtc", shown(nvrtc.version()), 0, nvrtc.path())));
         libraries
+    }
+}
+
+/// The kernels of checks are CUDA's: on AMD's GPUs, cores check.
+fn compiler(vendor: Vendor, variable: Variable<'_>) -> std::result::Result<Nvrtc, String> {
+    match vendor {
+        Vendor::Nvidia => Nvrtc::open(variable).map_err(|error| error.to_string()),
+        Vendor::Amd => Err("the kernels of checks are for CUDA".into()),
     }
 }
 
@@ -119,9 +128,10 @@ fn member(groups: &[Arc<GroupCalls>], thread: usize) -> (&Arc<GroupCalls>, usize
     (&groups[thread / size], thread % size)
 }
 
-/// Libraries and GPUs that are missing stop a job before it starts: exit status 2.
+/// Libraries and GPUs that are missing stop a job before it starts.
 fn unusable(error: busbw_gpu::Error) -> Error {
-    Error::Setting(format!("--backend nccl: {error}"))
+    let told = format!("--backend nccl: {error}");
+    if error.is_missing() { Error::Missing(told) } else { Error::Setting(told) }
 }
 
 fn check_version(flags: &Flags, nccl: &Nccl) -> Result<()> {

@@ -1,0 +1,47 @@
+//! Exit statuses that a scheduler tells apart: what this machine lacks is no bad usage.
+
+use crate::support::command::BUSBW;
+use crate::support::process::run;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What `busbw` ends with where no program is on the PATH, and the one line that it says last.
+fn ended(words: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(BUSBW);
+    command.args(words.split_whitespace()).env("PATH", "/nowhere");
+    let ended = run(command, LIMIT);
+    (ended.status.code(), ended.stderr.lines().last().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn what_is_missing_here_is_not_applicable() {
+    for (words, says) in [
+        ("bench all_reduce --hosts a,b", "mpirun is not on PATH"),
+        ("link a b", "mpirun is not on PATH"),
+        ("check --hosts a,b", "mpirun is not on PATH"),
+        ("plugin check a b --plugin libnccl-net-busbw.so", "mpirun is not on PATH"),
+        ("link --np 2 --rdma", "install perftest"),
+        ("accelerate --hosts 2", "Python package"),
+    ] {
+        let (status, line) = ended(words);
+        assert_eq!(status, Some(77), "{words}: {line}");
+        assert!(line.starts_with("busbw: ") && (line.contains(says) || line.contains("no RDMA device")), "{line}");
+    }
+}
+
+#[test]
+fn what_is_asked_wrongly_stays_2() {
+    for words in [
+        "bench all_reduce --no-such-flag",
+        "bench all_reduce --hosts a,,b",
+        "check /no/such/facts.json",
+        "explain /no/such/file",
+        "link a",
+        "tune --variable A=1,2 -- /no/such/program",
+    ] {
+        let (status, line) = ended(words);
+        assert_eq!(status, Some(2), "{words}: {line}");
+    }
+}
