@@ -71,7 +71,7 @@ struct Posted {
 fuzz_target!(|connection: Connection| run(&connection));
 
 fn run(connection: &Connection) {
-    let (mut theirs, ours): (Vec<_>, Vec<_>) =
+    let (theirs, ours): (Vec<_>, Vec<_>) =
         (0..=DATA_SOCKETS).map(|_| UnixStream::pair().expect("a pair of sockets")).unzip();
     for socket in theirs.iter().chain(&ours) {
         socket.set_nonblocking(true).expect("a socket that does not block");

@@ -16,6 +16,6 @@ fuzz_target!(|data: &[u8]| {
     if let Err(error) = serde_json::from_str::<serde_json::Value>(&json) {
         panic!("the JSON is none: {error}");
     }
-    let text = busbw_report::text::explain(&run, &diagnosis, &Style { color: false, width: 80 });
+    let text = busbw_report::text::explain(&run, &diagnosis, &Style { width: 80, ..Style::default() });
     assert!(!text.contains('\x1b'), "an escape character of the input reaches the terminal");
 });
