@@ -173,15 +173,15 @@ fn a_gpu_that_is_there_is_measured_or_the_run_fails() {
         }
         let none = on_gpus(0, &[], "");
         assert!(none.status.success() && none.stderr.contains("the CUDA driver finds no GPU"), "{none:?}");
-        for (gpus, variables, words, says) in [
-            (1, &[("FAKE_CUDA_INIT", "802")][..], "", "does not start (CUDA_ERROR_FAKE)"),
-            (1, &[("NCCL_LIBRARY", "/no/such/libnccl.so.2")], "", "libnccl.so.2 cannot be opened"),
-            (0, &[("BUSBW_BACKEND", "nccl")], "", "the CUDA driver finds no GPU"),
-            (0, &[], "-R 1", "-R,--local_register 1: is for GPUs and needs --backend nccl"),
-            (1, &[("BUSBW_BACKEND", "gpu")], "", "BUSBW_BACKEND=gpu: choose auto, cpu or nccl"),
+        for (gpus, variables, words, status, says) in [
+            (1, &[("FAKE_CUDA_INIT", "802")][..], "", 2, "does not start (CUDA_ERROR_FAKE)"),
+            (1, &[("NCCL_LIBRARY", "/no/such/libnccl.so.2")], "", 2, "libnccl.so.2 cannot be opened"),
+            (0, &[("BUSBW_BACKEND", "nccl")], "", 77, "the CUDA driver finds no GPU"),
+            (0, &[], "-R 1", 2, "-R,--local_register 1: is for GPUs and needs --backend nccl"),
+            (1, &[("BUSBW_BACKEND", "gpu")], "", 2, "BUSBW_BACKEND=gpu: choose auto, cpu or nccl"),
         ] {
             let ended = on_gpus(gpus, variables, words);
-            assert_eq!(ended.status.code(), Some(2), "{variables:?} {words}: {ended:?}");
+            assert_eq!(ended.status.code(), Some(status), "{variables:?} {words}: {ended:?}");
             assert!(ended.stderr.contains(says) && !ended.stdout.contains("time"), "{variables:?} {words}: {ended:?}");
         }
         Ok(())
