@@ -254,6 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER, help="check, bench or link, with its arguments")
     told = parser.parse_args(arguments)
     share = Share(told.hosts, told.ranks, told.cpus, told.gpus, told.wait)
+    # A script's shell has it ignored in what runs in the background, and ends that by `kill -INT`.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with _connected(told.address):
             return run(told.command, share)
