@@ -47,8 +47,9 @@ fn start(
     flags.choose_backend(default, &look).map_err(|error| error.to_string())?;
     // Other hosts find out for themselves.
     let found = if flags.hosts.is_none() { flags.settle_backend(&look) } else { None };
-    if output::speaks_for_the_job() {
-        flags.adjustments().iter().chain(&found).for_each(output::remark);
+    let remarks: Vec<String> = flags.adjustments().into_iter().chain(found).collect();
+    if !remarks.is_empty() && output::speaks_for_the_job() {
+        remarks.iter().for_each(output::remark);
     }
     let program = this_program().map_err(|e| e.to_string())?;
     let arguments = arguments(&flags);

@@ -15,7 +15,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Has `print` write to the file, or to standard output without one. A reader of standard output that leaves early has
 /// seen enough: that is no error.
@@ -56,7 +55,7 @@ pub fn metrics(flags: &PrometheusFile, command: &str, fill: impl FnOnce(&mut Met
     let Some(path) = flags.file() else { return Ok(()) };
     let mut metrics = Metrics::default();
     fill(&mut metrics);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+    let now = busbw_probe::counters::now_us() as f64 / 1e6;
     metrics.set(&format!("busbw_{command}_timestamp_seconds"), "When the answer was given.", &[], now);
     write(Some(path), |out| write!(out, "{metrics}"))
 }

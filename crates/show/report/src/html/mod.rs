@@ -63,15 +63,14 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
     ];
     let (first, others) = findings::findings(run, diagnosis, context);
     // What has failed is told in words; how slow something is, a curve shows at once.
-    let [pictures, first] = match diagnosis.verdict {
-        Verdict::Failed => [first, pictures.concat()],
-        _ => [pictures.concat(), first],
+    let answer = match diagnosis.verdict {
+        Verdict::Failed => first + &pictures.concat(),
+        _ => pictures.concat() + &first,
     };
     let body = [
         words::judged_speed(diagnosis).map(bar).unwrap_or_default(),
         figures(run),
-        pictures,
-        first,
+        answer,
         peers::peers(diagnosis),
         advice(diagnosis),
         folded("Other findings", &others),

@@ -84,12 +84,13 @@ fn cure(page: &mut Page, diagnosis: &Diagnosis) {
     let finding = diagnosis.findings.first().filter(|finding| finding.severity >= Severity::Warning);
     let remedies = finding.map_or(&[][..], |finding| &finding.remedy);
     let [first, others @ ..] = remedies else { return next(page, diagnosis) };
-    remedy(page, "Do", first);
+    let first = Step::of(first);
+    first.show(page, "Do");
     // The first remedy may need hands; there may be one for the keyboard.
-    if command(first).is_none()
-        && let Some(other) = others.iter().find(|other| command(other).is_some())
+    if first.command.is_none()
+        && let Some(other) = others.iter().map(|other| Step::of(other)).find(|other| other.command.is_some())
     {
-        remedy(page, "Or", other);
+        other.show(page, "Or");
     }
     if let Some(gain) = finding.and_then(|finding| finding.expected_gain.as_ref()) {
         label(page, "Gain");
@@ -105,24 +106,31 @@ fn next(page: &mut Page, diagnosis: &Diagnosis) {
     pasted(page, &advice.command);
 }
 
-/// The first sentence of a remedy, and its command.
-fn remedy(page: &mut Page, name: &str, text: &str) {
-    let sentence = parts(text).into_iter().find_map(|part| match part {
-        Part::Sentence(text) => Some(text),
-        Part::Command(_) => None,
-    });
-    let sentence = sentence.unwrap_or_default();
-    said(page, name, words::first_sentence(&sentence));
-    if let Some(command) = command(text) {
-        pasted(page, &command);
-    }
+/// The first sentence of a remedy, and its first command.
+#[derive(Default)]
+struct Step {
+    sentence: Option<String>,
+    command: Option<String>,
 }
 
-fn command(remedy: &str) -> Option<String> {
-    parts(remedy).into_iter().find_map(|part| match part {
-        Part::Command(command) => Some(command),
-        Part::Sentence(_) => None,
-    })
+impl Step {
+    fn of(remedy: &str) -> Self {
+        let mut step = Step::default();
+        for part in parts(remedy) {
+            match part {
+                Part::Sentence(text) => step.sentence.get_or_insert(text),
+                Part::Command(text) => step.command.get_or_insert(text),
+            };
+        }
+        step
+    }
+
+    fn show(&self, page: &mut Page, name: &str) {
+        said(page, name, words::first_sentence(self.sentence.as_deref().unwrap_or_default()));
+        if let Some(command) = &self.command {
+            pasted(page, command);
+        }
+    }
 }
 
 /// A command stands whole, however long it is: it is to be pasted.
