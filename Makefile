@@ -9,13 +9,17 @@ export BUSBW_SKIPPED := $(CURDIR)/target/skipped
 SKIPPED = [ ! -s $(BUSBW_SKIPPED) ] || { echo && sort -u $(BUSBW_SKIPPED); }
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary clean
+.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary hangbench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-doctor: build ## Build busbw, measure this machine and explain the result (busbw-report.json)
-	@target/release/busbw doctor; status=$$?; [ $$status -le 1 ] || [ $$status -eq 3 ]
+doctor: ## Build busbw, measure this machine and explain the result (busbw-report.json)
+	@[ -x target/release/busbw ] || echo "Building busbw first: 4 minutes on 2 cores, less on more. Then a minute to measure."
+	@$(MAKE) --no-print-directory build
+	@target/release/busbw doctor; status=$$?; \
+	echo "Next time: target/release/busbw doctor, or busbw doctor after make install; several hosts: busbw doctor --hosts a,b,c"; \
+	[ $$status -le 1 ] || [ $$status -eq 3 ]
 
 example: build ## Answer the first field report from its recorded log: why is busbw falling?
 	@target/release/busbw explain $(RECORDED); status=$$?; [ $$status -le 1 ]
@@ -122,6 +126,10 @@ bench-peers: build ## Measure collectives beside Open MPI, MPICH and Gloo, insta
 	@scripts/setup-peers
 	$(CARGO) build --release --locked -p busbw-benches
 	target/release/bench-peers
+
+hangbench: build ## Make SEEDS=1-5 × faults × shapes of stuck and slow jobs, RUNS at most, and score explain and fr_trace (as root, after make test-all; 40 minutes)
+	target/python/bin/python benches/hangbench --seeds $(or $(SEEDS),1-5) --runs $(or $(RUNS),0) --out target/hangs
+	target/python/bin/python benches/hangbench/scoring.py target/hangs
 
 gpu-check: build ## Run what only a GPU can show, on a machine that has one (8 minutes)
 	scripts/gpu-check

@@ -222,6 +222,19 @@ def soak(result: Result) -> Iterator[Figure]:
         yield Figure("soak", what, growth, "flat", program["flat"])
 
 
+def hangs(result: Result) -> Iterator[Figure]:
+    """Stuck and slow jobs whose cause is known; the share of evidence on which busbw is right, or accuses wrongly."""
+    for row in result["totals"]:
+        right, _, of = row["busbw"].partition("/")
+        if not of or row["bar"] is None:
+            continue
+        accused = row["bar"] == 0
+        met = int(right) == 0 if accused else int(right) >= row["bar"] * int(of)
+        goal = "0" if accused else f"{row['bar']:.0%}"
+        beside = f"{row['busbw']}, fr_trace {row['fr_trace']}, on repaired dumps {row['fr_trace, repaired']}"
+        yield Figure("stuck jobs", row["what"], beside, goal, met)
+
+
 READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
     "busbw.bench-ingest/1": ingest,
     "busbw.bench-fleet/1": fleet,
@@ -235,6 +248,7 @@ READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
     "busbw.bench-topk/1": topk,
     "busbw.synthetic/1": synthetic,
     "busbw.soak/1": soak,
+    "busbw.hangbench/1": hangs,
 }
 # What only tells that something ran, without a figure to compare.
 WITHOUT_FIGURES = {"busbw.gpu-check/1"}

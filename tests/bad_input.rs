@@ -45,14 +45,24 @@ fn bad_files_are_refused_in_one_line() {
     }
 }
 
+#[test]
+fn our_own_text_is_refused_with_the_flag_that_gives_json() {
+    for line in ["check --color always", "link --np 2 --seconds 0.05 --color never"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let text = busbw(&words, None).stdout;
+        let says = format!("-: the text of `busbw {0}`; explain reads its JSON: `busbw {0} --json`", words[0]);
+        assert_refused(&busbw(&["explain", "-"], Some(&text)), &says);
+    }
+}
+
 /// Before anything is measured, or a host is asked.
 #[test]
 fn flags_that_cannot_be_followed_are_refused() {
     for (line, says) in [
         ("doctor -e fast", "fast"),
         ("doctor -e 4", "give 8 or more"),
-        ("link --np 2 --dry-run", "--hosts <LIST>"),
-        ("net --plugin x.so --dry-run", "--hosts <LIST>"),
+        ("link --np 2 --dry-run", "name them by --hosts"),
+        ("net --plugin x.so --dry-run", "name them by --hosts"),
         ("bench all_reduce --np 2 --hosts a:2", "cannot be used with"),
         ("bench all_reduce --backend mpi", "[possible values: auto, cpu, nccl]"),
         ("bench all_reduce -t 60000 -g 60000", "3600000000 ranks in a process"),
@@ -87,7 +97,7 @@ fn a_bad_file_among_good_ones_is_named() {
 
 #[test]
 fn a_pipe_that_closes_is_told() {
-    assert_refused(&busbw(&["explain", "-"], Some(b"")), "-: is empty");
+    assert_refused(&busbw(&["explain", "-"], Some(b"")), "standard input: is empty");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// No run here takes longer, on a machine however busy.
 pub const LIMIT: Duration = Duration::from_secs(300);
-const H100: &str = "oci-h100";
+pub const H100: &str = "oci-h100";
 /// The first card and the bridge above it, and the first GPU and its.
 const NIC: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0a:00.0/0000:0c:00.0";
 const GPU_BRIDGE: &str = "/sys/devices/pci0000:07/0000:07:01.0/0000:08:00.0/0000:0d:00.0";
@@ -128,7 +128,7 @@ const FAULTS: &[Fault] = &[
         files: &[("/proc/self/environ", "NCCL_IB_HCA=mlx4")],
         result: "fail",
         item: "NCCL_IB_HCA",
-        detail: "mlx4: no mlx4",
+        detail: "mlx4: no device mlx4",
         code: "net.socket-fallback",
     },
     Fault {
@@ -208,6 +208,12 @@ fn each_fault_is_told_with_remedy_and_code() {
     }
 }
 
+/// A port that is down, and a bridge that redirects what GPUs send each other.
+pub fn break_port_and_bridge(tree: &Tree) {
+    tree.write(&format!("{NIC}/{PORT}/state"), "1: DOWN");
+    tree.write(&format!("{GPU_BRIDGE}/config"), "acs 001d");
+}
+
 /// The table shows what JSON tells, and the exit status is that of the worst.
 #[test]
 fn the_table_tells_the_remedy() {
@@ -216,8 +222,7 @@ fn the_table_tells_the_remedy() {
     let healthy = check(&["--root", &path]);
     assert_eq!(healthy.status.code(), Some(0), "{healthy:?}");
     insta::assert_snapshot!("check_healthy", healthy.stdout);
-    tree.write(&format!("{NIC}/{PORT}/state"), "1: DOWN");
-    tree.write(&format!("{GPU_BRIDGE}/config"), "acs 001d");
+    break_port_and_bridge(&tree);
     let ended = check(&["--root", &path]);
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     insta::assert_snapshot!("check_faults", ended.stdout);

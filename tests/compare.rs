@@ -1,10 +1,11 @@
 //! `busbw compare` from end to end: the second field report, repetitions, saved results, and what is not comparable.
 
-use crate::support::command::{self, printed};
+use crate::support::command::{self, BUSBW, printed};
 use crate::support::skip::root_folder;
+use crate::support::terminal::OnTerminal;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 const IB: &str = "tests/data/runs/h20-2x8-ib";
 const TCP: &str = "tests/data/runs/h20-2x8-tcp";
@@ -33,7 +34,7 @@ fn the_second_field_report_used_rdma_and_was_53_times_faster() {
     assert_eq!(small["up_to_bytes"], 64 << 10);
     let ratio: Vec<String> =
         small["time_ratio"].as_array().unwrap().iter().map(|r| format!("{:.1}", r.as_f64().unwrap())).collect();
-    assert_eq!(ratio, ["1.5", "5.5"]);
+    assert_eq!(ratio, ["2.1", "5.4"]);
     assert_eq!((&answer["runs"][0]["network"], &answer["runs"][1]["network"]), (&"rdma".into(), &"sockets".into()));
     let differences = answer["differences"].as_array().unwrap();
     assert!(differences.iter().any(|d| d["name"] == "NCCL_IB_DISABLE" && d["values"] == serde_json::json!(["0", "1"])));
@@ -41,7 +42,7 @@ fn the_second_field_report_used_rdma_and_was_53_times_faster() {
 
 #[test]
 fn text_and_page_say_it_in_words() {
-    let says = ["used RDMA", "53× faster at 8 GiB", "1.5× to 5.5×", "NCCL_IB_DISABLE"];
+    let says = ["used RDMA", "53× faster at 8 GiB", "2.1× to 5.4×", "NCCL_IB_DISABLE"];
     for format in ["text", "html"] {
         let shown = text(&["--format", format, IB, TCP]);
         for said in says {
@@ -49,6 +50,16 @@ fn text_and_page_say_it_in_words() {
         }
     }
     assert!(!text(&["--format", "html", IB, TCP]).contains("<script"));
+}
+
+#[test]
+fn a_screen_has_the_answer_once() {
+    let mut command = Command::new(BUSBW);
+    command.current_dir(root_folder().join("tests/data/runs"));
+    command.args(["compare", "--color", "never", "h20-2x8-ib/run.log", "h20-2x8-tcp/run.log"]);
+    let shown = OnTerminal::sized(command, 24, 80).whole();
+    assert!(shown.lines().count() <= 22 && shown.matches("used RDMA and").count() == 1, "{shown}");
+    insta::assert_snapshot!(shown);
 }
 
 #[test]

@@ -76,6 +76,18 @@ fn the_whole_answer_on_a_terminal_ends_with_its_verdict() {
 }
 
 #[test]
+fn whoever_writes_a_file_sees_the_verdict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("page.html");
+    for (quiet, says) in [(&[][..], "busbw: HEALTHY  "), (&["-q"], "")] {
+        let mut command = Command::new(BUSBW);
+        command.current_dir(root_folder().join("tests/data/runs")).args(["explain", IB, "-o"]).arg(&file).args(quiet);
+        let shown = OnTerminal::sized(command, 24, 80).whole();
+        assert!(shown.starts_with(says) && shown.is_empty() == says.is_empty(), "{shown}");
+    }
+}
+
+#[test]
 fn standard_input_is_read_where_no_file_is_given() {
     let log = std::fs::read(root_folder().join("tests/data/runs").join(IB)).expect("a log");
     let output = busbw(&root_folder(), &["explain"], Some(&log));

@@ -1,6 +1,7 @@
 //! busbw from end to end. The folder says what a test needs: here, nothing but files of the repository (`make check`);
 //! in `here`, processes of this host (`make test`); in `labs`, hosts and nodes and devices of a lab (`make test-all`).
 
+mod accelerate;
 mod accuracy;
 mod bad_input;
 mod check;
@@ -8,6 +9,8 @@ mod compare;
 mod explain;
 mod facts;
 mod fleet;
+mod gallery;
+mod grammar;
 mod house;
 mod outputs;
 mod predict;
@@ -31,12 +34,14 @@ mod here {
     mod statuses;
     mod terminals;
     pub mod tune;
+    mod watch;
 }
 
 mod labs {
     mod bench_faults;
     mod bench_launchers;
     mod check;
+    mod doctor;
     mod fleet;
     mod guest;
     mod link;
@@ -46,6 +51,7 @@ mod labs {
     mod strangers;
     mod tune;
     mod walks;
+    mod watch;
 }
 
 mod support {

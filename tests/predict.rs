@@ -129,7 +129,7 @@ fn bad_input_is_refused_in_one_line() {
     let cases: [(&[&str], &str, &[&str]); 8] = [
         (&["-"], &no_unit, &["busbw: -:2: ", "; "]),
         (&["-"], "nodes = \n", &["busbw: -:1: ", "TOML"]),
-        (&["-"], "", &["busbw: -: "]),
+        (&["-"], "", &["busbw: standard input: is empty"]),
         (&["-"], "Shall I compare thee to a summer's day?\n", &["nothing that busbw knows; give a description"]),
         (&["/no/such/cluster.toml"], "", &["busbw: /no/such/cluster.toml: no such file; check the path"]),
         (&[log], "", &["rdma_monitor.txt: the inputs do not say", "describe the cluster"]),

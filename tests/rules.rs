@@ -54,7 +54,34 @@ fn explain_takes_rules_of_ones_own() {
     assert!(text.starts_with(&format!("FAILED  {TITLE}")), "{text}");
     let (status, text) = told(&busbw(&["explain", "--rules", "rules/example/cases/plugged/case.toml", LOG]));
     assert_eq!(status, Some(2));
-    assert!(text.contains("expected `cause`; rules/README.md explains every key"), "{text}");
+    assert!(text.contains("expected `cause` or `fault`; rules/README.md explains every key"), "{text}");
+}
+
+/// One file of one's own holds signatures and known faults, for `explain` and `advise`; a mistake is told with its place.
+#[test]
+fn advise_takes_known_faults_of_ones_own() {
+    let file = std::env::temp_dir().join(format!("busbw-own-{}.toml", std::process::id()));
+    let fault = "\n[[fault]]\nid = \"ucx-own\"\ntitle = \"Our racks wait\"\nlast = \"1.18.0\"\nfixed = \"1.18.1\"\nsure = \"reported\"\n\
+        consequence = \"hang\"\nsource = [\"https://wiki.example\"]\ndate = \"2026-11-24\"\n";
+    let own = std::fs::read_to_string(root_folder().join(OWN)).unwrap();
+    let ask = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let path = file.to_str().unwrap();
+        let advised = told(&busbw(&["advise", "--versions", "ucx=1.18.0", "--rules", path]));
+        let explained = told(&busbw(&["explain", "--rules", path, LOG]));
+        (advised, explained)
+    };
+    let ((status, advised), (_, explained)) = ask(&(own.clone() + fault));
+    assert_eq!(status, Some(1), "{advised}");
+    assert!(advised.starts_with("AT RISK") && advised.contains("ucx-own: up to 1.18.0; fixed in 1.18.1"), "{advised}");
+    assert!(explained.starts_with(&format!("FAILED  {TITLE}")), "{explained}");
+    let ((status, advised), (_, explained)) = ask(&(own + &fault.replace("1.18.1", "1.17.0")));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(status, Some(2));
+    let told = format!("{}:", file.display());
+    for text in [advised, explained] {
+        assert!(text.contains(&told) && text.contains("fixed is the first release without the fault"), "{text}");
+    }
 }
 
 #[test]

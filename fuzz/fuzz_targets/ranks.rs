@@ -18,18 +18,18 @@ struct Job {
     size: u8,
     /// Whether all ranks have come as they should before the rest follows.
     complete: bool,
-    said: Vec<Said>,
+    said: Vec<RankInput>,
 }
 
 #[derive(Arbitrary, Debug)]
-struct Said {
+struct RankInput {
     connection: u8,
     milliseconds: u16,
-    what: What,
+    what: InputKind,
 }
 
 #[derive(Arbitrary, Debug)]
-enum What {
+enum InputKind {
     Message(Message),
     /// A part of a step that others may know of too.
     Part {
@@ -98,17 +98,17 @@ fuzz_target!(|job: Job| {
     });
     let said = job.said.iter().map(|said| {
         let next = match &said.what {
-            What::Message(said) => message(said),
-            What::Part { number, step, members, index, data } => {
+            InputKind::Message(said) => message(said),
+            InputKind::Part { number, step, members, index, data } => {
                 let key = Key { group: Vec::new(), number: (number % 3).into() };
                 let (members, index) = ((members % 7).into(), (index % 7).into());
                 message(&Message::Give(Part { key, step: *step, members, index, data: data.clone() }))
             }
-            What::Bytes(bytes) => {
+            InputKind::Bytes(bytes) => {
                 told(bytes);
                 Next::Bytes(bytes.clone())
             }
-            What::End => Next::End,
+            InputKind::End => Next::End,
         };
         (usize::from(said.connection) % (size + 2), Duration::from_millis(said.milliseconds.into()), next)
     });

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use busbw_transport::shm::fuzzing::{Said, pair};
+use busbw_transport::shm::fuzzing::{PeerHeader, pair};
 use busbw_transport::{Receiver, Request};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
@@ -66,11 +66,11 @@ fn run(connection: &Connection) {
             }
             Step::Publish { len, window, offset, tag, carried } => {
                 let (len, window, offset) = ((*len).into(), (*window).into(), (*offset).into());
-                stranger.publish(Said { len, window, offset, tag: (*tag).into(), carried: u32::from(*carried) % 5 });
+                stranger.publish(PeerHeader { len, window, offset, tag: (*tag).into(), carried: u32::from(*carried) % 5 });
             }
             Step::Anything { len, window, offset, tag, carried } => {
                 let (len, window, offset, tag, carried) = (*len, *window, *offset, *tag, *carried);
-                stranger.publish(Said { len, window, offset, tag, carried });
+                stranger.publish(PeerHeader { len, window, offset, tag, carried });
             }
             Step::Chunks(filled) => stranger.fill((*filled).into()),
             Step::Window { id, pages } => drop(stranger.show((*id).into(), (usize::from(*pages) % 8) << 12)),

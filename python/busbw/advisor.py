@@ -1,25 +1,29 @@
-"""Below which network speed two-level and top-k all-reduce pay, and where they lose.
+"""Which way of averaging gradients is fastest on the ranks' network, by the model of `busbw accelerate`.
 
-Both have lost to plain all-reduce in published measurements: selecting entries takes time that a fast network
-does not need, and two levels move everything twice within a host. The time of each way is modelled as a fixed part
-(within the host, and selecting) plus bytes over the speed of the network between hosts; where two ways take equally
-long is their break-even. The backward pass hides some of either; that is not modelled.
+Two-level and top-k all-reduce have lost to plain all-reduce in published measurements: selecting entries takes time
+that a fast network does not need, and two levels move everything twice within a host.
 
     python -m busbw.advisor --hosts 2 --ranks-per-host 8 --gradients 553M --network-gbit 25
+
+is the same as `busbw accelerate`.
 """
 
 from __future__ import annotations
 
-import argparse
+import os
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
 
-from busbw.arguments import above_zero, positive, share, size
+from busbw import _native
+from busbw._native import Estimate
 from busbw.compress import ErrorFeedback, Message
 from busbw.torch import traffic
 from busbw.torch.collectives import all_gather, all_reduce, reduce_scatter
@@ -53,36 +57,6 @@ class Speeds:
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The time of one way of averaging, as a function of the network's speed.
-
-    Attributes:
-        mode: which way.
-        fixed_s: seconds that do not depend on the network's bandwidth.
-        network_bytes: what leaves a host.
-    """
-
-    mode: Mode
-    fixed_s: float
-    network_bytes: float
-
-    def seconds(self, network_gbs: float) -> float:
-        """Return the time over a network of so many GB/s."""
-        return self.fixed_s + self.network_bytes / (network_gbs * 1e9)
-
-    def pays_below_gbs(self, other: Estimate) -> float:
-        """Return the network speed, GB/s, below which this is faster than `other`.
-
-        Infinity where it always is, 0 where it never is.
-        """
-        saved_bytes = other.network_bytes - self.network_bytes
-        extra_s = self.fixed_s - other.fixed_s
-        if saved_bytes <= 0:
-            return 0.0
-        return saved_bytes / extra_s / 1e9 if extra_s > 0 else float("inf")
-
-
-@dataclass(frozen=True)
 class Advice:
     """Which way is fastest.
 
@@ -110,34 +84,10 @@ class Advice:
 
 
 def estimates(shape: Shape, nbytes: int, speeds: Speeds, options: Options) -> tuple[Estimate, ...]:
-    """Model the time of averaging `nbytes` of float32 gradients in every way that the ranks allow."""
-    latency_s = speeds.latency_us / 1e6
-    ratio, world = options.ratio, shape.world
-    entries = max(1, nbytes // 4)
-    whole = Message(max(1, round(entries * ratio)), options.value_dtype)
-    ways = [
-        Estimate("plain", 2 * (world - 1) * latency_s, traffic.plain(shape, nbytes)),
-        Estimate(
-            "topk",
-            (world - 1) * latency_s
-            + nbytes / (speeds.select_gbs * 1e9)
-            + world * whole.nbytes / (speeds.add_gbs * 1e9),
-            traffic.topk(shape, whole),
-        ),
-    ]
-    if shape.hosts > 1 and shape.local > 1:
-        share = Message(max(1, round(entries * ratio / shape.local)), options.value_dtype)
-        within_s = 2 * (shape.local - 1) / shape.local * nbytes / (speeds.host_gbs * 1e9)
-        ways.append(
-            Estimate("two-level", 2 * (shape.hosts - 1) * latency_s + within_s, traffic.two_level(shape, nbytes))
-        )
-        selecting_s = nbytes / shape.local / (speeds.select_gbs * 1e9) + shape.hosts * share.nbytes / (
-            speeds.add_gbs * 1e9
-        )
-        ways.append(
-            Estimate("both", (shape.hosts - 1) * latency_s + within_s + selecting_s, traffic.both(shape, share))
-        )
-    return tuple(ways)
+    """Model the time of averaging `nbytes` of float32 gradients in every way that the ranks allow, `plain` first."""
+    parts = (speeds.host_gbs, speeds.select_gbs, speeds.add_gbs, speeds.latency_us)
+    sizes = (options.ratio, options.value_dtype.itemsize)
+    return tuple(_native.gradient_estimates((shape.hosts, shape.local), nbytes, parts, *sizes))
 
 
 def advise(shape: Shape, nbytes: int, speeds: Speeds, options: Options) -> Advice:
@@ -145,7 +95,7 @@ def advise(shape: Shape, nbytes: int, speeds: Speeds, options: Options) -> Advic
     ways = estimates(shape, nbytes, speeds, options)
     allowed = [way for way in ways if options.lossy or way.mode in ("plain", "two-level")]
     fastest = min(allowed, key=lambda way: way.seconds(speeds.network_gbs))
-    return Advice(fastest.mode, speeds.network_gbs, ways)
+    return Advice(cast(Mode, fastest.mode), speeds.network_gbs, ways)
 
 
 def choose(group: dist.ProcessGroup, device: torch.device, nbytes: int, options: Options) -> tuple[Options, Advice]:
@@ -191,7 +141,7 @@ def measure(groups: Groups, shape: Shape, device: torch.device, options: Options
     dist.all_reduce(times_s, dist.ReduceOp.MAX, group=groups.world)
     exchange_s, latency_s, within_s, select_s, add_s = times_s.tolist()
     nbytes = _PROBE_BYTES
-    left = traffic.plain(across, nbytes) * (shape.local if groups.rail else 1)
+    left = traffic.sent("plain", across, nbytes) * (shape.local if groups.rail else 1)
     local = shape.local if groups.scatter else 1
     return Speeds(
         network_gbs=left / exchange_s / 1e9 if left else float("inf"),
@@ -224,35 +174,14 @@ def _seconds(operation: Callable[[], object], device: torch.device) -> float:
 def _speed(gbs: float) -> str:
     if gbs == 0:
         return "never"
-    return "always" if gbs == float("inf") else f"{gbs:.3g} GB/s ({8 * gbs:.3g} Gbit/s)"
+    return "always" if gbs == float("inf") else f"{gbs:.3g} GB/s ({8 * gbs:,.0f} Gbit/s)"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what pays for given speeds; the command `python -m busbw.advisor`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m busbw.advisor", description="Which all-reduce pays on this network?"
-    )
-    parser.add_argument("--hosts", type=positive, required=True)
-    parser.add_argument("--ranks-per-host", type=positive, required=True)
-    parser.add_argument("--gradients", type=size, required=True, help="bytes of all gradients, e.g. 553M")
-    parser.add_argument("--network-gbit", type=above_zero, required=True, help="network speed of a host in Gbit/s")
-    parser.add_argument(
-        "--host-gbs", type=above_zero, default=100.0, help="speed of a rank within its host in GB/s (100)"
-    )
-    parser.add_argument(
-        "--select-gbs", type=above_zero, default=200.0, help="speed of selecting entries, GB/s of gradients (200)"
-    )
-    parser.add_argument("--add-gbs", type=above_zero, default=100.0, help="speed of adding up messages, GB/s (100)")
-    parser.add_argument("--latency-us", type=float, default=50.0, help="latency of a message between hosts in us (50)")
-    parser.add_argument("--ratio", type=share, default=0.01, help="top-k's share of the entries (0.01)")
-    parser.add_argument("--fp16", action="store_true", help="top-k's values travel as float16")
-    given = parser.parse_args(arguments)
-    dtype = torch.float16 if given.fp16 else torch.float32
-    speeds = Speeds(given.network_gbit / 8, given.host_gbs, given.select_gbs, given.add_gbs, given.latency_us)
-    options = Options(ratio=given.ratio, value_dtype=dtype, lossy=True)
-    print(advise(Shape(given.hosts, given.ranks_per_host), given.gradients, speeds, options))
-    return 0
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Become `busbw accelerate`; the command `python -m busbw.advisor`."""
+    command = Path(sysconfig.get_path("scripts")) / "busbw"
+    os.execv(command, [str(command), "accelerate", *(sys.argv[1:] if arguments is None else arguments)])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

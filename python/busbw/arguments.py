@@ -19,27 +19,12 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def above_zero(text: str) -> float:
-    """Read a number above 0."""
-    number = _number(text)
-    if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"{text} is not a number above 0")
-    return number
-
-
 def share(text: str) -> float:
     """Read a share above 0 and up to 1."""
     number = _number(text)
     if not 0 < number <= 1:
         raise ArgumentTypeError(f"{text} is not a share above 0 and up to 1")
     return number
-
-
-def size(text: str) -> int:
-    """Read a size in bytes such as 553M; K, M and G are binary."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
-    return int(above_zero(number) * unit)
 
 
 def _number(text: str) -> float:

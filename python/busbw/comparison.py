@@ -1,4 +1,4 @@
-"""`busbw.compare`: runs of one test side by side, as `busbw compare` holds them against each other."""
+"""`busbw.compare`: runs of one test side by side, as `busbw compare` shows them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """In what the runs differ beside their speed: `kind`, `name`, and `values` per run."""
+        """Other differences between the runs: `kind`, `name`, and `values` per run."""
         return list(self.document["differences"])
 
     @cached_property

@@ -16,7 +16,7 @@ Json = Mapping[str, Any]
 Verdict = Literal["healthy", "no-errors", "degraded", "failed", "inconclusive"]
 """The state of a run as a whole.
 
-`healthy`: speed or machines were judged and passed; `no-errors`: nothing is wrong, and speed was not measured;
+`healthy`: speed or machines were judged and passed; `no-errors`: nothing is wrong, and speed was not judged;
 `inconclusive`: the summary asks what would decide.
 """
 
@@ -48,7 +48,7 @@ class Judged:
     """Against what, with the figures."""
     outcome: Literal["passed", "failed", "undecided"]
     speed: Mapping[str, float] | None = None
-    """`measured_busbw_gbs` and `expected_busbw_gbs` (GB/s), where a speed was held against one that is expected."""
+    """`measured_busbw_gbs` and `expected_busbw_gbs` (GB/s), where a speed was compared with the expected one."""
     question: str | None = None
     """What would decide it, where it is undecided."""
 
@@ -79,7 +79,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Finding:
-    """A conclusion: what is the matter, how it shows, and what fixes it."""
+    """A conclusion: what is wrong, the evidence, and the fix."""
 
     code: str
     """What it is about: `fabric.congestion`, `net.socket-fallback` … (docs/findings.md)."""
@@ -96,6 +96,49 @@ class Finding:
     expected_gain: Gain | None
     page: str
     """The address of the page about this code."""
+
+
+CulpritClass = Literal["exception", "killed", "stopped", "divergence", "data", "busy", "gpu", "network"]
+"""What kind of trouble a rank has for which the others wait.
+
+`divergence`: it called something else than they; `data`: it is in its data loader; `busy`: it computes or writes.
+"""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Ranks that wait in a collective."""
+
+    group: str
+    """The process group: `default_pg`; empty where it is not told."""
+    collective: str
+    """The collective and its number in the group, where that is told: `all-reduce 17`."""
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """The ranks for which the others wait."""
+
+    ranks: tuple[int, ...]
+    host: str | None
+    """Their host, where it is known and one."""
+    doing: str | None
+    """What they were doing instead: where their stack is, or how their output ends."""
+    waiting: Waiting | None
+    """Who waits for them, and in what."""
+    fault: CulpritClass | None = None
+    """What kind of trouble they have, where the inputs show it: `class` of the JSON."""
+
+
+def culprit(values: Json | None) -> Culprit | None:
+    """Make a culprit of its JSON."""
+    if values is None:
+        return None
+    waiting = values["waiting"]
+    if waiting is not None:
+        waiting = Waiting(waiting["group"], waiting["collective"], tuple(waiting["ranks"]))
+    return Culprit(tuple(values["ranks"]), values["host"], values["doing"], waiting, values["class"])
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,13 @@ class Runs:
 
     @cached_property
     def findings(self) -> tuple[parts.Finding, ...]:
-        """What is the matter, how it shows and what fixes it; the first is the one to act on."""
+        """What is wrong, the evidence, and the fix; act on the first one."""
         return tuple(parts.finding(values) for values in self.document["findings"])
+
+    @cached_property
+    def culprit(self) -> parts.Culprit | None:
+        """The ranks for which the others wait, as the first finding has it."""
+        return parts.culprit(self.document["culprit"])
 
     @cached_property
     def tables(self) -> list[pd.DataFrame]:

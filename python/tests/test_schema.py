@@ -13,7 +13,7 @@ SCHEMA = Path(__file__).parents[2] / "docs/schema/explain-1.schema.json"
 KINDS = [kind for kind in vars(parts).values() if dataclasses.is_dataclass(kind)]
 NAMES = {"Problem": "Line"}
 """Classes that the schema calls by another name."""
-FIELDS = {"from_rank": "from", "to_rank": "to"}
+FIELDS = {"from_rank": "from", "to_rank": "to", "fault": "class"}
 """Fields whose names Python keeps for itself."""
 
 

@@ -6,6 +6,7 @@
 
 mod buried;
 mod cases;
+mod hangs;
 mod logs;
 mod printed;
 

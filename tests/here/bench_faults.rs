@@ -124,13 +124,17 @@ const TOKEN: u128 = 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef;
 
 /// A job of two ranks started by hand, meeting at `address`.
 fn by_hand(rank: usize, address: &str) -> Command {
-    let mut command = busbw(&[&SMALL]);
+    as_rank(busbw(&[&SMALL]), rank, address)
+}
+
+/// The command as a rank of such a job.
+pub fn as_rank(mut command: Command, rank: usize, address: &str) -> Command {
     command.env("BUSBW_RANK", rank.to_string()).env("BUSBW_SIZE", "2").env("BUSBW_LOCAL_RANK", rank.to_string());
     command.env("BUSBW_RENDEZVOUS", address).env("BUSBW_TOKEN", format!("{TOKEN:032x}"));
     command
 }
 
-fn free_address() -> String {
+pub fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("its address").to_string()
 }

@@ -1,6 +1,7 @@
 //! `busbw bench --backend nccl` over fakes of NCCL, the CUDA driver and NVRTC: the whole way from the flags to the table, the
 //! kernels of checks included. What only a GPU can show is in docs/gpu.md.
 
+use crate::here::bench_faults::{as_rank, free_address};
 use crate::support::command::BUSBW;
 use crate::support::fakes::{self, Fakes};
 use crate::support::lab::mpirun_openmpi;
@@ -314,6 +315,29 @@ fn hosts_without_gpus_are_not_applicable_unless_others_have_some() {
             command.args([BUSBW, "bench", "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8"]);
             let ended = run(command, LIMIT);
             assert_eq!(ended.status.code(), Some(status), "{gpus:?}: {ended:?}");
+        }
+        Ok(())
+    });
+}
+
+/// Started by hand, as on two hosts of which only one has a GPU.
+#[test]
+fn hosts_that_choose_different_backends_are_named() {
+    unless_skipped(|| {
+        let (fakes, address) = (Fakes::newest()?, free_address());
+        let rank = |rank: usize| {
+            let mut command = Command::new(BUSBW);
+            command.args(["bench", "all_reduce", "--backend", "auto", "-b", "8", "-e", "8"]);
+            fakes.use_in(&mut command, 1 - rank);
+            command.env("BUSBW_HOST", format!("host{rank}"));
+            as_rank(command, rank, &address)
+        };
+        let (first, second) = (rank(0), rank(1));
+        let second = std::thread::spawn(move || run(second, LIMIT));
+        for ended in [run(first, LIMIT), second.join().expect("it ends")] {
+            assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
+            let says = "hosts chose different backends: cpu on host1; nccl on host0. Give all the same, with --backend";
+            assert!(ended.stderr.contains(says), "{ended:?}");
         }
         Ok(())
     });

@@ -13,7 +13,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// Runs of `all_reduce_perf` whose columns are those of nccl-tests without flags.
-const PLAIN: [&str; 4] = ["", "-c 2", "-M 1 -N 2", "--repeat 3 --nics"];
+const PLAIN: [&str; 4] = ["", "-c 2", "-M 1 -N 2", "--repeat 3 --nic-traffic"];
 /// And of those that have more columns, or others.
 const MORE: [&str; 3] = ["-S 1", "-C 1", "-I 1 -n 5"];
 

@@ -4,7 +4,7 @@ use crate::check::{LIMIT, check, parsed};
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_openmpi;
 use crate::support::process::{Running, run, signal};
-use crate::support::skip::unless_skipped;
+use crate::support::skip::{programs, unless_skipped};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
@@ -50,6 +50,21 @@ fn a_host_is_told_once() {
         let answer = parsed(&ended);
         assert_eq!(answer["hosts"].as_array().map(Vec::len), Some(1), "{ended:?}");
         assert_eq!(answer["differences"].as_array().map(Vec::len), Some(0), "{ended:?}");
+        Ok(())
+    });
+}
+
+/// Nothing is started for it, and ssh is not to blame.
+#[test]
+fn a_name_that_does_not_resolve_is_told_as_such() {
+    unless_skipped(|| {
+        programs(&["mpirun"])?;
+        let ended = check(&["nowhere.invalid", "--json"]);
+        let answer = parsed(&ended);
+        let hello = &answer["items"][0];
+        assert_eq!(hello["detail"], "the name does not resolve here", "{answer:#}");
+        assert!(hello["remedy"].as_str().is_some_and(|remedy| remedy.starts_with("Correct the name")), "{hello}");
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
         Ok(())
     });
 }

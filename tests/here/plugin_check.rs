@@ -248,7 +248,8 @@ fn a_plugin_that_cannot_be_used_says_why() {
         (vec!["--plugin", plugin], Some("devices"), "devices found 0"),
         (vec!["--plugin", plugin], Some("name"), "getProperties gave device 0 no name"),
         (vec!["--plugin", plugin, "--interface", "12"], None, "does not export ncclNetPlugin_v12; it exports v8"),
-        (vec!["--plugin", "/nowhere/libnccl-net-x.so"], None, "cannot be loaded"),
+        (vec!["--plugin", "/nowhere/x.so"], None, "cannot be loaded: /nowhere/x.so: cannot open shared object file"),
+        (vec!["--plugin", "/etc/passwd"], None, "cannot be loaded: /etc/passwd: "),
         (vec!["--plugin", BUSBW], None, "cannot be loaded"),
     ] {
         let ended = net(&arguments, breaks);
@@ -289,9 +290,11 @@ fn a_plugin_that_crashes_takes_nothing_with_it() {
 #[test]
 fn bad_usage_is_refused_before_anything_runs() {
     for (arguments, says) in [
-        (vec![], "--plugin"),
+        (vec![], "PLUGIN"),
+        (vec!["a", "b"], "name a plugin"),
         (vec!["--plugin", "x.so@Y"], "NAME=VALUE"),
-        (vec!["--plugin", "x.so", "a"], "2 values"),
+        (vec!["x.so@Y"], "NAME=VALUE"),
+        (vec!["x.so", "a"], "name two hosts or none"),
         (vec!["--plugin", "x.so", "--size", "0"], "give sizes"),
         (vec!["--plugin", "x.so", "--interface", "5"], "6..=12"),
     ] {

@@ -23,7 +23,6 @@ fn what_is_missing_here_is_not_applicable() {
         ("check --hosts a,b", "mpirun is not on PATH"),
         ("plugin check a b --plugin libnccl-net-busbw.so", "mpirun is not on PATH"),
         ("link --np 2 --rdma", "install perftest"),
-        ("accelerate --hosts 2", "Python package"),
     ] {
         let (status, line) = ended(words);
         assert_eq!(status, Some(77), "{words}: {line}");
@@ -35,6 +34,7 @@ fn what_is_missing_here_is_not_applicable() {
 fn what_is_asked_wrongly_stays_2() {
     for words in [
         "bench all_reduce --no-such-flag",
+        "accelerate --nodes 2",
         "bench all_reduce --hosts a,,b",
         "check /no/such/facts.json",
         "explain /no/such/file",

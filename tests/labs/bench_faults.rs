@@ -34,7 +34,6 @@ fn a_cable_is_cut() {
 fn by_hosts(hosts: &NetLab, line: &str) -> Command {
     let mut command = hosts.exec(1, BUSBW);
     command.args(line.split(' '));
-    hosts.use_remote_shell(&mut command);
     command
 }
 

@@ -52,7 +52,6 @@ fn hosts_by_name() {
         let hosts = NetLab::up(2, &[])?;
         let mut command = hosts.exec(1, BUSBW);
         command.args(["bench", "all_reduce", "--hosts", "h1:1,h2:1"]).args(SWEEP);
-        hosts.use_remote_shell(&mut command);
         assert_one_table(&run(command, LIMIT), &["h1", "h2"]);
         Ok(())
     });

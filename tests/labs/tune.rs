@@ -117,3 +117,32 @@ fn a_sweep_of_slurm_jobs_that_was_interrupted_counts_no_failure() {
         Ok(())
     });
 }
+
+/// A queue is told with its reason, and a queue that is not there at once.
+#[test]
+fn a_sweep_that_waits_for_slurm_says_what_for() {
+    unless_skipped(|| {
+        let lab = SlurmLab::up(1)?;
+        let stage = Stage::new();
+        let command = || {
+            let mut command = stage.busbw(&["--var", "A=1,2", "--slurm", "--nodes", "9"]);
+            command.args(["--", "true"]);
+            command
+        };
+        let mut running = Running::start(lab.with(command()));
+        running.until_said(PATIENCE, "the reason", |said| said.find("job 1: PENDING (Partition"));
+        signal(running.id(), "INT");
+        running.ended(PATIENCE);
+        drop(lab);
+        let conf = stage.path("slurm.conf");
+        fs::write(&conf, "ClusterName=none\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\nAuthType=auth/none\n")
+            .unwrap();
+        let mut alone = command();
+        alone.env("SLURM_CONF", &conf);
+        let ended = run(alone, PATIENCE);
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.starts_with("busbw: no Slurm controller answers ("), "{}", ended.stderr);
+        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+        Ok(())
+    });
+}

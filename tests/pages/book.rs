@@ -82,7 +82,7 @@ impl Anchors {
     fn of(&mut self, file: &Path) -> &BTreeSet<String> {
         self.0.entry(file.to_owned()).or_insert_with(|| {
             let text = std::fs::read_to_string(file).unwrap_or_default();
-            headings(&text).into_iter().fold(BTreeSet::new(), |mut anchors, heading| {
+            headings(&text).into_iter().fold(marked(&text), |mut anchors, heading| {
                 let anchor = anchor(&heading);
                 let free = |number: &usize| !anchors.contains(&numbered(&anchor, *number));
                 let number = (0..).find(free).expect("numbers do not end");
@@ -91,6 +91,16 @@ impl Anchors {
             })
         })
     }
+}
+
+/// The places that a page marks itself: `<a id="nccl-…"></a>`.
+fn marked(text: &str) -> BTreeSet<String> {
+    let html = Parser::new_ext(text, gfm()).filter_map(|event| match event {
+        Event::InlineHtml(html) | Event::Html(html) => Some(html.into_string()),
+        _ => None,
+    });
+    let ids = html.filter_map(|html| Some(html.split_once("<a id=\"")?.1.split_once('"')?.0.to_owned()));
+    ids.collect()
 }
 
 fn numbered(anchor: &str, number: usize) -> String {

@@ -78,12 +78,6 @@ impl NetLab {
         command
     }
 
-    /// Lets a program that starts Open MPI's mpirun by itself, on host 1, reach the others.
-    pub fn use_remote_shell(&self, command: &mut Command) {
-        allow_root(command);
-        command.env("OMPI_MCA_plm_rsh_agent", format!("{} rsh", self.script.display()));
-    }
-
     /// The address of a host.
     pub fn address(host: usize) -> String {
         format!("10.77.0.{host}")

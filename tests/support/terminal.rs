@@ -47,8 +47,13 @@ impl OnTerminal {
 
     /// Waits until the screen shows this.
     pub fn see(&mut self, text: &str) {
+        self.see_times(text, 1);
+    }
+
+    /// Waits until the screen has shown this so often.
+    pub fn see_times(&mut self, text: &str, times: usize) {
         let mut reader = File::from(self.terminal.as_ref().expect("it is open").try_clone().expect("a descriptor"));
-        while !self.shown.contains(text) {
+        while self.shown.matches(text).count() < times {
             let mut bytes = [0; 4096];
             let read = reader.read(&mut bytes).unwrap_or_else(|error| panic!("{error}, not {text}: {}", self.shown));
             self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));

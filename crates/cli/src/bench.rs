@@ -1,7 +1,10 @@
 //! `busbw bench`, also under the names of nccl-tests' programs.
 
-use crate::cli::PrometheusFile;
+use crate::cli::Bench;
+use crate::command::Cli;
+use crate::flags::PrometheusFile;
 use crate::output::{self, Refusal};
+use crate::values::read_collective;
 use busbw_bench::flags::BackendName;
 use busbw_bench::job::{self, Call};
 use busbw_bench::{Error, Flags, flags};
@@ -9,12 +12,50 @@ use busbw_ingest::{ReadOptions, Source};
 use busbw_launch::command::this_program;
 use busbw_model::Collective;
 use busbw_report::prometheus;
+use clap::CommandFactory;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
-pub fn run(collective: Collective, flags: &Flags) -> Result<ExitCode, Refusal> {
-    start(collective, flags.clone(), BackendName::Cpu, |_| std::env::args_os().skip(1).collect())
+pub fn run(bench: &Bench) -> Result<ExitCode, Refusal> {
+    let words: Vec<String> = bench.first.iter().chain(&bench.others).cloned().collect();
+    let (collective, hosts) = bench.collective.among(&words);
+    let collective = match (collective, hosts) {
+        (Some(collective), _) => collective,
+        (None, words) => {
+            let name = words.first().map_or("", String::as_str);
+            read_collective(name).map_err(|names| format!("{name}: no collective; {names}"))?
+        }
+    };
+    let mut flags = bench.flags.clone();
+    if !hosts.is_empty() {
+        flags.hosts = Some(hosts.join(","));
+    }
+    start(collective, flags, BackendName::Cpu, |_| without(hosts, std::env::args_os().skip(1)))
+}
+
+/// The words of this command line but for the hosts among its arguments: ranks that found them would start ranks of their own.
+fn without(hosts: &[String], words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let command = Cli::command();
+    let flags = command.find_subcommand("bench").map(clap::Command::get_arguments);
+    let valued: Vec<&clap::Arg> = flags.into_iter().flatten().filter(|flag| flag.get_action().takes_values()).collect();
+    let takes_the_next = |word: &str| match word.strip_prefix("--") {
+        Some(name) => valued.iter().any(|flag| {
+            let names = flag.get_long().into_iter().chain(flag.get_all_aliases().into_iter().flatten());
+            names.into_iter().any(|long| long.starts_with(name))
+        }),
+        None => valued.iter().any(|flag| flag.get_short().is_some_and(|short| word == format!("-{short}"))),
+    };
+    let mut is_value = false;
+    let mut kept = Vec::new();
+    for word in words {
+        let text = word.to_string_lossy().into_owned();
+        if is_value || !hosts.contains(&text) {
+            kept.push(word);
+        }
+        is_value = !is_value && takes_the_next(&text);
+    }
+    kept
 }
 
 /// Runs as the program of nccl-tests that this process is called by the name of, if it is one.
@@ -46,16 +87,16 @@ fn start(
     let look = |name: &str| std::env::var(name).ok();
     flags.choose_backend(default, &look).map_err(|error| error.to_string())?;
     // Other hosts find out for themselves.
-    let found = if flags.hosts.is_none() { flags.settle_backend(&look) } else { None };
-    let remarks: Vec<String> = flags.adjustments().into_iter().chain(found).collect();
-    if !remarks.is_empty() && output::speaks_for_the_job() {
+    let (driver, on_cores) = if flags.hosts.is_none() { flags.settle_backend(&look) } else { (None, None) };
+    let remarks: Vec<String> = flags.adjustments().into_iter().chain(on_cores).collect();
+    if !remarks.is_empty() && flags.hosts.is_none() && output::speaks_for_the_job() {
         remarks.iter().for_each(output::remark);
     }
     let program = this_program().map_err(|e| e.to_string())?;
     let arguments = arguments(&flags);
     let file = PrometheusFile::at(flags.prometheus_file.as_deref());
     let mut out = Kept { out: io::stdout(), text: flags.prometheus_file.as_ref().map(|_| Vec::new()) };
-    let status = job::run(&Call { collective, flags, program, arguments }, &look, &mut out);
+    let status = job::run(&Call { collective, flags, driver, program, arguments }, &look, &mut out);
     write_metrics(&file, out.text)?;
     ended(status)
 }
@@ -104,4 +145,25 @@ fn write_metrics(file: &PrometheusFile, text: Option<Vec<u8>>) -> Result<(), Str
         return Ok(());
     }
     output::metrics(file, "bench", |metrics| prometheus::tables("bench", &read.tables, metrics))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_not_told_the_hosts_among_the_arguments() {
+        for (hosts, given, kept) in [
+            ("a:8 b:8", "bench all_reduce a:8 b:8 -b 8", "bench all_reduce -b 8"),
+            ("a", "bench all_reduce -b 8 a --dry-run", "bench all_reduce -b 8 --dry-run"),
+            ("ring", "bench all_reduce --algo ring ring", "bench all_reduce --algo ring"),
+            ("half", "bench --collective all_reduce -d half half", "bench --collective all_reduce -d half"),
+            ("x", "bench all_reduce --nic-traffic x --checksum", "bench all_reduce --nic-traffic --checksum"),
+            ("x", "bench all_reduce --minb=8 x --json", "bench all_reduce --minb=8 --json"),
+        ] {
+            let hosts: Vec<String> = hosts.split(' ').map(str::to_owned).collect();
+            let words = without(&hosts, given.split(' ').map(OsString::from));
+            assert_eq!(words.join(std::ffi::OsStr::new(" ")), kept);
+        }
+    }
 }

@@ -1,13 +1,16 @@
-//! Flags and help of subcommands, and flags that several of them have.
+//! Flags and help of subcommands.
 
+use crate::flags::{HostList, JunitFile, Look, NamedCollective, Output, PrometheusFile, Quiet, RulesFile, Screen};
 use crate::sizes::Sizes;
+use crate::values;
 use busbw_bench::Flags;
 use busbw_diagnose::{GpusOfHost, NicsOfHost};
-use busbw_model::{Bytes, Code, Collective};
+use busbw_model::Bytes;
 use busbw_predict::WhatIf;
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, ValueHint};
 use std::num::{NonZero, NonZeroUsize};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// Diagnose a run: what is wrong, the evidence, and the fix
 ///
@@ -21,19 +24,25 @@ pub struct Explain {
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
 
-    /// Print what a finding's code means, how to confirm it and how to fix it, instead of a diagnosis
-    #[arg(long, value_name = "CODE", conflicts_with = "files", value_parser = code)]
-    pub code: Option<Code>,
+    /// Print what a finding's code means, how to confirm it and how to fix it, instead of a diagnosis; a part of a code
+    /// lists those that have it
+    #[arg(long, value_name = "CODE", conflicts_with = "files", value_parser = values::code(), hide_possible_values = true)]
+    pub code: Option<String>,
 
     #[command(flatten)]
     pub output: Output,
 
     #[command(flatten)]
+    pub screen: Screen,
+
+    #[command(flatten)]
+    pub quiet: Quiet,
+
+    #[command(flatten)]
     pub prometheus: PrometheusFile,
 
-    /// Also write the answer as JUnit XML, for Jenkins, GitLab and what else reads test results
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub junit: JunitFile,
 
     /// Also print what to run next to answer open questions; JSON and HTML always include it
     #[arg(long)]
@@ -44,9 +53,8 @@ pub struct Explain {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cluster: Option<PathBuf>,
 
-    /// A file with your own signatures (TOML); `busbw rules guide` says how to write one
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub rules: RulesFile,
 
     /// Number and rate in Gbit/s of each host's NICs, if the inputs do not say: 8x400G, 4x100, 400G
     #[arg(long, value_name = "NICS", conflicts_with = "cluster")]
@@ -61,13 +69,6 @@ pub struct Explain {
     pub threads: Option<NonZeroUsize>,
 }
 
-fn code(name: &str) -> Result<Code, String> {
-    Code::from_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Code::ALL.iter().map(|(_, name, _)| *name).collect();
-        format!("choose one of {}", names.join(", "))
-    })
-}
-
 const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain run.log                      the output of one run: table, NCCL log, or both
   busbw explain rank*.log topo.txt           one log per rank, and `nvidia-smi topo -m`
@@ -75,12 +76,13 @@ const EXPLAIN_EXAMPLES: &str = "Examples:
   busbw explain results/                     results of many nodes and pairs: which are slow, and by how much
   mpirun … all_reduce_perf 2>&1 | tee run.log | busbw explain -
   busbw explain --code gdr.disabled          what a finding means and how to fix it
+  busbw explain --code roce                  the findings with this in their code
   busbw explain --advice run.log             with command lines to run next
   busbw explain --cluster c.toml run.log     compare the run with the speed expected on this cluster
   busbw explain --gpus 8xH100 --nics 8x400G table.txt   the same, if a table names neither
   busbw explain --rules my.toml run.log      with your own signatures
   busbw explain --json run.log | jq '.findings[0]'
-  busbw explain --format html -o report.html run.log
+  busbw explain -o report.html --json=report.json run.log    a page and JSON
 
 Best input: the whole output of all ranks, run with NCCL_DEBUG=INFO and sizes up to 8G
 (-b 8 -e 8G -f 2).
@@ -91,140 +93,20 @@ Exit status:
   2  nothing readable, or bad usage
   3  undecided: the first line asks for what is missing";
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Text for the terminal
-    Text,
-    /// JSON for programs; the schemas are in docs/schema
-    Json,
-    /// One HTML page with charts
-    Html,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
-/// Where an answer goes, and as what
-#[derive(Args)]
-pub struct Output {
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    format: Format,
-
-    /// Same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-
-    /// Write the answer to a file
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub look: Look,
-}
-
-impl Output {
-    pub fn format(&self) -> Format {
-        if self.json { Format::Json } else { self.format }
-    }
-
-    pub fn file(&self) -> Option<&Path> {
-        self.output.as_deref()
-    }
-}
-
-/// How a table is printed.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum TableFormat {
-    /// Text for the terminal
-    Text,
-    /// JSON for programs; the schemas are in docs/schema
-    Json,
-}
-
-/// Where a table goes, and as what
-#[derive(Args)]
-pub struct TableOutput {
-    /// Output format
-    #[arg(long, value_enum, default_value_t = TableFormat::Text, value_name = "FORMAT")]
-    format: TableFormat,
-
-    /// Same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-
-    /// Write the answer to a file
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    output: Option<PathBuf>,
-
-    #[command(flatten)]
-    pub look: Look,
-}
-
-impl TableOutput {
-    pub fn is_json(&self) -> bool {
-        self.json || self.format == TableFormat::Json
-    }
-
-    pub fn file(&self) -> Option<&Path> {
-        self.output.as_deref()
-    }
-}
-
-/// Where Prometheus finds an answer
-#[derive(Args)]
-pub struct PrometheusFile {
-    /// Also write the answer as metrics, for the textfile collector of node_exporter: a name that ends in .prom, in its
-    /// folder
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    prometheus_file: Option<PathBuf>,
-}
-
-impl PrometheusFile {
-    pub fn at(file: Option<&Path>) -> Self {
-        PrometheusFile { prometheus_file: file.map(Path::to_owned) }
-    }
-
-    pub fn file(&self) -> Option<&Path> {
-        self.prometheus_file.as_deref()
-    }
-}
-
-/// How text looks
-#[derive(Args)]
-pub struct Look {
-    /// When to colour the text; auto: on a terminal, unless NO_COLOR is set
-    #[arg(long, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
-    pub color: Color,
-
-    /// Width of the text in columns [default: the terminal's, else 100]
-    #[arg(long, value_name = "COLUMNS")]
-    pub width: Option<usize>,
-
-    /// Print the whole answer on a terminal too, which else gets a screen of it
-    #[arg(short, long)]
-    pub verbose: bool,
-}
-
 /// Compare runs size by size: which is faster, by how much, and why
 ///
 /// Compares every other run with the first. A run is the output of nccl-tests or busbw bench (text or -J JSON), a folder
 /// with the files of one run, or the report of busbw doctor. If a run was repeated, its table gives confidence intervals
-/// and a significance test.
+/// and a significance test. If runs have several collectives, name the one to compare.
 #[derive(Args)]
-#[command(after_help = COMPARE_EXAMPLES)]
+#[command(after_help = COMPARE_EXAMPLES, override_usage = "busbw compare [OPTIONS] [COLLECTIVE] <RUN> <RUN>...")]
 pub struct Compare {
     /// The runs: files or folders
     #[arg(required = true, num_args = 2.., value_name = "RUN", value_hint = ValueHint::AnyPath)]
     pub runs: Vec<PathBuf>,
 
-    /// The collective to compare, if the runs have several
-    #[arg(long, value_name = "NAME", value_parser = collective)]
-    pub collective: Option<Collective>,
+    #[command(flatten)]
+    pub collective: NamedCollective,
 
     /// Compare even if the collectives or the numbers of ranks differ
     #[arg(long)]
@@ -232,13 +114,17 @@ pub struct Compare {
 
     #[command(flatten)]
     pub output: Output,
+
+    #[command(flatten)]
+    pub screen: Screen,
 }
 
 const COMPARE_EXAMPLES: &str = "Examples:
   busbw compare with-rdma.log without.log            two tables, size by size
   busbw compare monday/ tuesday/ wednesday/          folders with all files of a run, including NCCL logs
   busbw compare yesterday.json busbw-report.json     reports of busbw doctor
-  busbw compare --format html -o compared.html a.log b.log
+  busbw compare all_reduce a.log b.log               one collective of several
+  busbw compare -o compared.html a.log b.log
   busbw compare --json a.log b.log | jq '.rows[-1].ratio'
 
 Exit status:
@@ -248,9 +134,10 @@ Exit status:
 /// Predict the speed of a cluster, size by size, and what limits it
 ///
 /// Prints the table that nccl-tests should print on this cluster, with the physical limit, the algorithm and protocol
-/// that NCCL would choose, and the bottleneck of each size. Measures nothing: the cluster need not exist.
+/// that NCCL would choose, and the bottleneck of each size. Measures nothing: the cluster need not exist. Without a
+/// collective, the description's, else all_reduce.
 #[derive(Args)]
-#[command(after_help = PREDICT_EXAMPLES)]
+#[command(after_help = PREDICT_EXAMPLES, override_usage = "busbw predict [OPTIONS] [COLLECTIVE] <CLUSTER>...")]
 pub struct Predict {
     /// Description of the cluster (TOML), or NCCL logs and topologies to derive it from; - is standard input
     #[arg(required = true, value_name = "CLUSTER", value_hint = ValueHint::FilePath)]
@@ -259,20 +146,22 @@ pub struct Predict {
     #[command(flatten)]
     pub sizes: Sizes,
 
-    /// Collective, by its nccl-tests name [default: the description's, else all_reduce]
-    #[arg(long, value_name = "NAME", value_parser = collective)]
-    pub collective: Option<Collective>,
+    #[command(flatten)]
+    pub collective: NamedCollective,
 
     #[command(flatten)]
     pub output: Output,
+
+    #[command(flatten)]
+    pub look: Look,
 }
 
 const PREDICT_EXAMPLES: &str = "Examples:
   busbw predict cluster.toml                             8 bytes to 8 GiB
   busbw predict cluster.toml -b 1M -e 16G -f 2           the sizes of an nccl-tests command line
-  busbw predict cluster.toml --collective alltoall
+  busbw predict alltoall cluster.toml                    or --collective alltoall
   busbw predict run.log                                  the cluster of a run
-  busbw predict --format html -o expected.html cluster.toml
+  busbw predict -o expected.html cluster.toml
   busbw predict --json cluster.toml | jq '.rows[-1].busbw_gbs'
 
 A description that names an H100 cluster:
@@ -300,9 +189,8 @@ pub struct Simulate {
     #[arg(required = true, value_name = "CLUSTER", value_hint = ValueHint::FilePath)]
     pub cluster: Vec<PathBuf>,
 
-    /// A change to compare with the cluster as it is: rail-optimised, adaptive-routing, nics=8, qps=4 ... Each flag is
-    /// one alternative
-    #[arg(long, value_name = "CHANGE")]
+    /// A change to compare with the cluster as it is; numbers are examples. Each flag is one alternative
+    #[arg(long, value_name = "CHANGE", value_parser = values::change())]
     pub what_if: Vec<WhatIf>,
 
     /// Take the rings from this log instead of predicting them
@@ -315,6 +203,12 @@ pub struct Simulate {
 
     #[command(flatten)]
     pub output: Output,
+
+    #[command(flatten)]
+    pub look: Look,
+
+    #[command(flatten)]
+    pub quiet: Quiet,
 }
 
 /// More seeds than this tell nothing more.
@@ -329,7 +223,7 @@ const SIMULATE_EXAMPLES: &str = "Examples:
   busbw simulate cluster.toml
   busbw simulate cluster.toml --what-if rail-optimised --what-if adaptive-routing
   busbw simulate cluster.toml --log run.log              with the rings of a real run
-  busbw simulate cluster.toml --seeds 10000 --format html -o fabric.html
+  busbw simulate cluster.toml --seeds 10000 -o fabric.html
   busbw simulate --json cluster.toml | jq .base.busbw_gbs
 
 Exit status:
@@ -345,20 +239,23 @@ Exit status:
 #[derive(Args)]
 #[command(after_help = BENCH_EXAMPLES, args_override_self = true, infer_long_args = true, disable_version_flag = true)]
 pub struct Bench {
-    /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, alltoallv, sendrecv, gather, scatter or
-    /// hypercube
-    #[arg(value_name = "COLLECTIVE", value_parser = collective)]
-    pub collective: Collective,
+    /// The collective, unless --collective names it
+    #[arg(value_name = "COLLECTIVE", required_unless_present = "collective", value_parser = values::collective_first())]
+    pub first: Option<String>,
+
+    /// Hosts with the ranks of each: a:8 b:8
+    #[arg(value_name = "HOST", conflicts_with_all = ["hosts", "np"])]
+    pub others: Vec<String>,
+
+    #[command(flatten)]
+    pub collective: NamedCollective,
 
     #[command(flatten)]
     pub flags: Flags,
-}
 
-pub fn collective(name: &str) -> Result<Collective, String> {
-    Collective::from_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Collective::ALL.into_iter().map(Collective::name).collect();
-        format!("choose one of {}", names.join(", "))
-    })
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
 }
 
 const BENCH_EXAMPLES: &str = "Examples:
@@ -366,9 +263,10 @@ const BENCH_EXAMPLES: &str = "Examples:
   mpirun -np 16 -N 8 busbw bench all_reduce -b 8 -e 1G -f 2  under Open MPI or MPICH
   srun -n 4 busbw bench alltoall -b 1M -e 64M -f 4           under Slurm, with or without PMI
   torchrun --nproc-per-node 4 --no_python busbw bench all_gather -b 1M -e 64M -f 2
-  busbw bench all_reduce --hosts a:8,b:8 -b 8 -e 1G -f 2     builds and runs the mpirun command line
+  busbw bench all_reduce a:8 b:8 -b 8 -e 1G -f 2             builds and runs the mpirun command line
   busbw bench all_reduce --hosts a:8,b:8 --dry-run           prints it
   busbw bench all_reduce --np 2 -e 64M --repeat 10           with confidence intervals
+  busbw bench all_reduce --np 2 -b 8 -f 2 --json | jq .average_bus_bandwidth
   ln -s $(command -v busbw) all_reduce_perf; mpirun -np 4 ./all_reduce_perf -b 8 -e 256M -f 2 -g 1
 
 Exit status:
@@ -377,31 +275,57 @@ Exit status:
   2  bad usage, the ranks could not connect, or the table cannot be printed
   77 not applicable: no GPU or no NCCL for --backend nccl, no mpirun for --hosts";
 
-/// Check and measure this machine, and diagnose the result
+/// Check and measure this machine, or hosts, and diagnose the result
 ///
 /// Checks the node (as `busbw check`). Then runs all-reduce from 8 bytes up: on the GPUs if nccl-tests is installed, else
-/// on CPU cores with busbw's own engine. Then diagnoses both results (as `busbw explain`).
+/// on CPU cores with busbw's own engine. Then diagnoses both results (as `busbw explain`). The report as JSON is in
+/// busbw-report.json, unless --json or --json=FILE puts it elsewhere.
+///
+/// With hosts, or in a job of mpirun, srun or torchrun: checks all hosts, measures the links between them (as `busbw
+/// link`) and an all-reduce over all of them, with NCCL if all have GPUs, and gives one answer. A host that does not
+/// respond is named, and the others are measured without it.
 #[derive(Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub struct Doctor {
-    /// Ranks on CPU cores [default: the number of cores, 2 to 8]
+    /// Hosts to check and measure together
+    #[arg(value_name = "HOST", conflicts_with = "hosts")]
+    others: Vec<String>,
+
+    #[command(flatten)]
+    hosts: HostList,
+
+    /// Start this many processes on each host [default: the number of cores, 2 to 8; with several hosts 1]
     #[arg(long, value_name = "N")]
     pub np: Option<NonZeroUsize>,
 
-    /// Largest size to measure; K, M and G are binary
+    /// Largest size in bytes
     #[arg(short = 'e', long = "maxbytes", value_name = "SIZE", default_value = "64M", value_parser = largest_size)]
     pub max_bytes: String,
 
-    /// Print the answer as JSON (schema busbw.explain/1) instead of text
-    #[arg(long)]
-    pub json: bool,
-
-    /// File for the JSON report
-    #[arg(short, long, value_name = "FILE", default_value = "busbw-report.json", value_hint = ValueHint::FilePath)]
-    pub output: PathBuf,
+    /// Time after which a host that does not respond is reported as lost
+    #[arg(short = 'T', long, value_name = "TIME", default_value = "20", value_parser = values::duration)]
+    pub timeout: Duration,
 
     #[command(flatten)]
-    pub look: Look,
+    pub output: Output,
+
+    #[command(flatten)]
+    pub screen: Screen,
+
+    #[command(flatten)]
+    pub quiet: Quiet,
+}
+
+impl Doctor {
+    /// The hosts that are named.
+    pub fn named(&self) -> Option<String> {
+        self.hosts.or(&self.others)
+    }
+
+    /// Whether what is on its way to the answer goes where the answer goes: not where that is for programs.
+    pub fn shows(&self) -> bool {
+        !(self.quiet.quiet || self.output.is_json() && self.output.file().is_none())
+    }
 }
 
 /// A size as the benchmark takes it; its sizes begin with 8 bytes.
@@ -417,9 +341,14 @@ const DOCTOR_EXAMPLES: &str = "Examples:
   busbw doctor                       this machine, in a minute
   busbw doctor -e 1G                 up to 1 GiB
   busbw doctor --json | jq .verdict
+  busbw doctor -o report.html        as a page
+  busbw doctor --hosts a,b,c         check, links, all-reduce over three hosts: one answer
+  busbw doctor a b c -o cluster.html               and one page
+  srun -N 4 --ntasks-per-node=8 busbw doctor          in a job: its hosts
 
 Exit status:
   0  healthy, or no errors: nothing to do
-  1  degraded or failed, or a check or the benchmark failed
+  1  degraded or failed, or a check or the benchmark failed, or a host did not answer
   2  nothing could be measured, or bad usage
-  3  undecided: the first line asks for what is missing";
+  3  undecided: the first line asks for what is missing
+  77 not applicable: no mpirun for --hosts";

@@ -23,6 +23,7 @@ pub struct Cli {
 pub enum Command {
     Check(crate::check::Check),
     Explain(Explain),
+    Advise(crate::advise::Advise),
     Compare(Compare),
     Tune(Box<crate::tune::Tune>),
     Accelerate(crate::accelerate::Accelerate),
@@ -31,6 +32,7 @@ pub enum Command {
     Bench(Box<Bench>),
     Link(Box<crate::link::Link>),
     Monitor(Monitor),
+    Watch(crate::watch::Watch),
     Plugin(crate::plugin::Plugin),
     /// What `plugin check` was called before
     #[command(hide = true)]

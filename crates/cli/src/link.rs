@@ -1,15 +1,16 @@
 //! `busbw link`: bandwidth and latency between hosts, every pair, and which of them is slow.
 
-use crate::cli::{Format, Output, PrometheusFile};
+use crate::flags::{DryRun, Format, HostList, Output, PrometheusFile, Quiet, Screen};
+use crate::output;
 use crate::progress::Bar;
-use crate::values::{message_size, seconds};
-use crate::{explain, output};
+use crate::values::{duration, gbit_s, message_size};
 use busbw_launch::Invocation;
 use busbw_link::job::{self, Call};
 use busbw_link::{Choice, Plan, Progress, RdmaChoice, judge};
 use busbw_model::{Bytes, LinkRun, Verdict};
 use busbw_report::{html, json, prometheus, text};
 use clap::Args;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,20 +23,18 @@ use std::time::Duration;
 #[command(after_help = EXAMPLES)]
 pub struct Link {
     /// Hosts to measure; a:2 starts two ranks on host a
-    #[arg(value_name = "HOST", group = "where")]
-    hosts: Vec<String>,
+    #[arg(value_name = "HOST", conflicts_with = "hosts")]
+    others: Vec<String>,
 
-    /// Hosts as one list: a,b,c
-    #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts", group = "where")]
-    list: Option<String>,
+    #[command(flatten)]
+    hosts: HostList,
 
-    /// Start N ranks on this host, to try it out
-    #[arg(long, value_name = "N", conflicts_with_all = ["hosts", "list"])]
+    /// Start this many processes on this host
+    #[arg(long, value_name = "N", conflicts_with_all = ["hosts", "others"])]
     np: Option<usize>,
 
-    /// Print the command line that starts the ranks on the hosts, and run nothing
-    #[arg(long, requires = "where")]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRun,
 
     /// Measure TCP, over the interface that NCCL_SOCKET_IFNAME selects [default: RDMA if every host has an RDMA NIC]
     #[arg(long, conflicts_with = "rdma", help_heading = "What to measure")]
@@ -53,7 +52,7 @@ pub struct Link {
     #[arg(long, help_heading = "What to measure")]
     both_ways: bool,
 
-    /// Message sizes; a matrix shows the best of them [default: several sizes for two hosts, 4M for more]
+    /// Message sizes [default: several for two hosts, 4M for more; a matrix shows the best]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = message_size, help_heading = "What to measure")]
     size: Vec<Bytes>,
 
@@ -61,24 +60,44 @@ pub struct Link {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = flows, help_heading = "What to measure")]
     flows: Vec<u32>,
 
-    /// RDMA device, with its port if it is not 1 (mlx5_0:2). The ranks of a host use the devices of a list in turn
-    #[arg(long, value_name = "DEVICES", value_delimiter = ',', help_heading = "What to measure")]
+    /// Measure each host with N others only, which still tells a slow host from its partners from 3 on [default: all pairs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), help_heading = "What to measure")]
+    partners: Option<u16>,
+
+    /// RDMA devices, with the port if it is not 1 (mlx5_0:2); the ranks of a host use them in turn
+    #[arg(
+        long = "devices",
+        alias = "device",
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "What to measure"
+    )]
     device: Vec<String>,
+
+    /// What each direction should reach: 200G, 200Gbit/s or 25GB/s. Less than 85% of it is a failure
+    #[arg(long, value_name = "RATE", value_parser = gbit_s, help_heading = "What to measure")]
+    expect: Option<f64>,
 
     /// GID index of RoCE [default: the first RoCE v2 GID of an IPv4 address]
     #[arg(long, value_name = "INDEX", help_heading = "What to measure")]
     gid_index: Option<u32>,
 
     /// Duration of each measurement
-    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "0.5", value_parser = duration)]
     seconds: Duration,
 
-    /// Seconds after which a host that does not respond is reported as lost
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// Time after which a host that does not respond is reported as lost
+    #[arg(short = 'T', long, value_name = "TIME", default_value = "10", value_parser = duration)]
     timeout: Duration,
 
     #[command(flatten)]
     output: Output,
+
+    #[command(flatten)]
+    screen: Screen,
+
+    #[command(flatten)]
+    quiet: Quiet,
 
     #[command(flatten)]
     prometheus: PrometheusFile,
@@ -95,14 +114,15 @@ fn flows(text: &str) -> Result<u32, String> {
 const EXAMPLES: &str = "Examples:
   busbw link a b                              two hosts: bandwidth by flows and sizes, latency
   busbw link --hosts a,b,c,d                  all pairs, as a matrix; the slow host is named
-  busbw link --rdma --device mlx5_0 a b       RDMA by perftest (ib_write_bw, ib_write_lat)
-  mpirun -np 32 -N 1 busbw link --format html -o links.html
+  busbw link --expect 200G a b                exit status 1 if a direction carries much less
+  busbw link --rdma --devices mlx5_0 a b       RDMA by perftest (ib_write_bw, ib_write_lat)
+  mpirun -np 32 -N 1 busbw link -o links.html
   srun -N 16 --ntasks-per-node=4 busbw link --rdma    one rank per NIC
   busbw link --np 2                           a test run on this host
   busbw link --json a b | jq '.links[0].gbit_s'
 
 Exit status:
-  0  every link was measured, and none is much slower than the others or its NIC's rate
+  0  every link was measured, and none is much slower than the others, its NIC's rate or --expect
   1  a link or host is slow, or could not be measured
   2  nothing could be measured, or bad usage
   77 not applicable: no RDMA device or no perftest for --rdma, no mpirun for --hosts";
@@ -118,14 +138,17 @@ impl Link {
             transport,
             sizes: ascending(&self.size),
             flows: ascending(&self.flows),
+            rounds: self.partners.map(usize::from),
             read: self.read,
             both_ways: self.both_ways,
+            expected_gbit_s: self.expect,
             duration: self.seconds,
             timeout: self.timeout,
             rdma: RdmaChoice { devices: self.device.clone(), gid_index: self.gid_index },
         };
-        let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(",")).or_else(|| self.list.clone());
-        let invocation = Invocation::of_two_ends(hosts, self.np, self.dry_run).map_err(|error| error.to_string())?;
+        let hosts = self.hosts.or(&self.others);
+        let invocation = Invocation::of_two_ends(hosts, self.np, self.dry_run.dry_run);
+        let invocation = invocation.map_err(|error| error.to_string())?;
         Ok(Call { plan, invocation })
     }
 }
@@ -139,21 +162,23 @@ fn ascending<T: Ord + Copy>(values: &[T]) -> Vec<T> {
 
 pub fn run(flags: &Link) -> Result<ExitCode, output::Refusal> {
     let call = flags.call()?;
-    let bar = Bar::new(1, "round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");
-    let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| show(&bar, progress));
+    let bar = flags.quiet.bar(1, "round {msg} {bar:30} {pos} of {len} pairs, {elapsed}");
+    let ended = job::run(&call, &|name| std::env::var(name).ok(), &|progress| {
+        if !flags.quiet.quiet {
+            show(&bar, progress);
+        }
+    });
     drop(bar);
     output::finish(ended, |run| answer(flags, &run))
 }
 
 fn answer(flags: &Link, run: &LinkRun) -> Result<ExitCode, String> {
     let diagnosis = judge(run);
-    output::write(flags.output.file(), |out| match flags.output.format() {
-        Format::Json => json::write_link(run, &diagnosis, out),
+    let style = flags.screen.style(flags.output.file());
+    let json = |out: &mut dyn Write| json::write_link(run, &diagnosis, out);
+    output::answer(&flags.output, json, |format, out| match format {
         Format::Html => output::page(out, &html::link(run, &diagnosis)),
-        Format::Text => {
-            let style = explain::looked(&flags.output.look, flags.output.file());
-            out.write_all(text::link(run, &diagnosis, &style).as_bytes())
-        }
+        _ => out.write_all(text::link(run, &diagnosis, &style).as_bytes()),
     })?;
     output::metrics(&flags.prometheus, "link", |metrics| prometheus::link(run, &diagnosis, metrics))?;
     let measured = run.links.iter().any(|link| link.outcome.is_ok());

@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod accelerate;
+mod advise;
 mod bench;
 mod check;
 mod cli;
@@ -11,7 +12,10 @@ mod compare;
 mod described;
 mod doctor;
 mod explain;
+mod flags;
 mod generate;
+#[cfg(test)]
+mod grammar;
 mod link;
 mod memory;
 mod monitor;
@@ -26,8 +30,9 @@ mod sizes;
 mod tune;
 mod values;
 mod verbs;
+mod watch;
 
-use busbw_launch::launcher::Marked;
+use busbw_launch::launcher::LaunchedRank;
 use clap::FromArgMatches;
 use command::{Cli, Command};
 use output::Refusal;
@@ -40,7 +45,7 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     tell_unknown_variables();
-    let marked = Marked::begin(&|name| std::env::var(name).ok());
+    let marked = LaunchedRank::begin(&|name| std::env::var(name).ok());
     let code = bench::run_as_program().unwrap_or_else(run).unwrap_or_else(|refusal| {
         output::say(refusal.message);
         ExitCode::from(refusal.status)
@@ -77,7 +82,8 @@ fn run() -> Result<ExitCode, Refusal> {
     Ok(match &cli.command {
         Command::Explain(flags) => explain::run(flags)?,
         Command::Check(flags) => check::run(flags)?,
-        Command::Bench(bench) => bench::run(bench.collective, &bench.flags)?,
+        Command::Bench(flags) => bench::run(flags)?,
+        Command::Advise(flags) => advise::run(flags)?,
         Command::Compare(flags) => compare::run(flags)?,
         Command::Accelerate(flags) => accelerate::run(flags)?,
         Command::Tune(flags) => tune::run(flags)?,
@@ -85,6 +91,7 @@ fn run() -> Result<ExitCode, Refusal> {
         Command::Simulate(flags) => simulate::run(flags)?,
         Command::Link(flags) => link::run(flags)?,
         Command::Monitor(flags) => monitor::run(flags)?,
+        Command::Watch(flags) => watch::run(flags)?,
         Command::Plugin(plugin::Plugin { verb: plugin::Verb::Check(flags) }) | Command::Net(flags) => {
             plugin::check(flags)?
         }

@@ -1,7 +1,7 @@
 //! Where answers go: standard output, or a file, which replaces another only when it is whole; and what is said beside them.
 
-use crate::cli::PrometheusFile;
-use busbw_launch::{JobRank, NOT_APPLICABLE, Started};
+use crate::flags::{Formats, Output, PrometheusFile};
+use busbw_launch::{JobRank, Started};
 use busbw_model::metrics::Metrics;
 use busbw_model::text::clean;
 use clap::ArgMatches;
@@ -40,7 +40,7 @@ fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Of a new file's permissions, the umask takes its part.
     let new = Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new().prefix(".busbw-").permissions(new).tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(".busbw-").permissions(new).tempfile_in(folder).map_err(unmade)?;
     flushed(&mut file, print)?;
     if let Some(there) = there {
         file.as_file().set_permissions(there.permissions())?;
@@ -48,6 +48,25 @@ fn replace(path: &Path, print: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
     file.as_file().sync_all()?;
     file.persist(path)?;
     Ok(())
+}
+
+/// The error of a file beside the one that was asked for, whose name would tell nobody anything.
+fn unmade(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(io::ErrorKind::NotFound, "there is no such folder"),
+        kind => kind.into(),
+    }
+}
+
+/// Writes the answer where the flags say, and as what they say: JSON by `json`, other formats by `other`.
+pub fn answer<F: Formats>(
+    flags: &Output<F>,
+    json: impl Fn(&mut dyn Write) -> io::Result<()>,
+    other: impl FnOnce(F, &mut dyn Write) -> io::Result<()>,
+) -> Result<(), String> {
+    let format = flags.format();
+    write(flags.file(), |out| if format == F::JSON { json(out) } else { other(format, out) })?;
+    flags.json_file().map_or(Ok(()), |path| write(Some(path), json))
 }
 
 /// Has `fill` make the metrics of an answer, where a file for them is given, and writes when that was.
@@ -61,7 +80,7 @@ pub fn metrics(flags: &PrometheusFile, command: &str, fill: impl FnOnce(&mut Met
 }
 
 /// Flags that name a file to write.
-const WRITTEN: [&str; 6] = ["output", "save", "junit", "record", "perfetto", "prometheus_file"];
+const WRITTEN: [&str; 7] = ["output", "json", "save", "junit", "record", "perfetto", "prometheus_file"];
 
 /// Set before `main`: Rust opens /dev/null in the place of a standard stream that is closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -98,11 +117,17 @@ pub fn open() -> Result<(), String> {
 /// Refuses what would lose something, before anything runs: a closed standard output, and an output that the same command
 /// line reads: a file, a file of a folder, or standard input.
 pub fn refuse_loss(matches: &ArgMatches) -> Result<(), String> {
-    if let Some((_, matches)) = matches.subcommand() {
-        return refuse_loss(matches);
+    let mut prints_in_quiet = true;
+    let mut matches = matches;
+    while let Some((name, of_subcommand)) = matches.subcommand() {
+        (matches, prints_in_quiet) = (of_subcommand, name != "monitor");
     }
     let given = |id: &clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-    let elsewhere = |id: &clap::Id| ["output", "quiet", "directory"].contains(&id.as_str()) && given(id);
+    let elsewhere = |id: &clap::Id| match id.as_str() {
+        "output" | "directory" => given(id),
+        "quiet" => given(id) && !prints_in_quiet,
+        _ => false,
+    };
     if !matches.ids().any(elsewhere) {
         open()?;
     }
@@ -132,13 +157,21 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// A page, signed with what makes it evidence a week later: the version, the command line, where it ran, and when.
-pub fn page(out: &mut dyn Write, page: &str) -> io::Result<()> {
+pub fn page(out: &mut dyn Write, page: &busbw_report::html::Page) -> io::Result<()> {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let line = std::iter::once("busbw".into()).chain(words).collect::<Vec<String>>().join(" ").replace('`', "'");
     let host = busbw_launch::host::name(&|name| std::env::var(name).ok());
     let now = busbw_monitor::time::utc(busbw_probe::counters::now_us());
     let signature = format!("busbw {} · `{line}` · on {host} · {now}", env!("CARGO_PKG_VERSION"));
-    out.write_all(busbw_report::html::signed(page, &signature).as_bytes())
+    out.write_all(page.signed(&signature).as_bytes())
+}
+
+/// What is said of a file that cannot be read.
+pub fn unread(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("{}: no such file; check the path", path.display()),
+        _ => format!("{}: {error}", path.display()),
+    }
 }
 
 /// Why a command ends without an answer: what is said, and the exit status.
@@ -147,23 +180,10 @@ pub struct Refusal {
     pub status: u8,
 }
 
-impl Refusal {
-    /// This machine lacks what the command needs: nothing was asked wrongly.
-    pub fn missing(message: String) -> Self {
-        Refusal { message, status: NOT_APPLICABLE }
-    }
-}
-
 /// Bad usage, or unreadable input.
 impl From<String> for Refusal {
     fn from(message: String) -> Self {
         Refusal { message, status: 2 }
-    }
-}
-
-impl From<busbw_launch::Error> for Refusal {
-    fn from(error: busbw_launch::Error) -> Self {
-        Refusal { status: error.status(), message: why(error) }
     }
 }
 
@@ -177,15 +197,6 @@ pub fn finish<T>(
         Started::CommandLine(line) => write(None, |out| writeln!(out, "{line}")).map(|()| ExitCode::SUCCESS)?,
         Started::Ended(status) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
     })
-}
-
-/// What an error of starting ranks says: of hosts that did not answer, which.
-fn why(error: busbw_launch::Error) -> String {
-    let said = error.to_string();
-    match error {
-        busbw_launch::Error::NotStarted(hosts) => crate::check::hosts::at_fault(&hosts).unwrap_or(said),
-        _ => said,
-    }
 }
 
 /// A line for people on standard error. Nobody need read it, and what it tells of goes on. Names of files and hosts, which others

@@ -1,15 +1,15 @@
 //! `busbw plugin check`: tests NCCL's net plugins by NCCL's rules, and measures them side by side.
 
-use crate::cli::TableOutput;
-use crate::progress::Bar;
-use crate::values::{message_size, seconds};
-use crate::{explain, output};
+use crate::flags::{DryRun, HostList, Look, Output, Quiet, TableFormat};
+use crate::output;
+use crate::values::{duration, message_size};
 use busbw_launch::Invocation;
 use busbw_model::{Bytes, PluginRun};
 use busbw_plugin_check::{Call, Candidate, Plan, Progress, job, rule_names, subprocess};
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub enum Verb {
 }
 
 const GROUP_EXAMPLES: &str = "Examples:
-  busbw plugin check --plugin libnccl-net-busbw.so
-  busbw plugin check --plugin ./a.so --plugin ./b.so --measure-only";
+  busbw plugin check libnccl-net-busbw.so
+  busbw plugin check ./a.so ./b.so --measure-only";
 
 /// Test net plugins by NCCL's rules, and measure them side by side
 ///
@@ -41,21 +41,19 @@ const GROUP_EXAMPLES: &str = "Examples:
 pub struct Check {
     /// Path of a plugin; several plugins are compared. Environment variables follow an @:
     /// x.so@NCCL_SOCKET_NTHREADS=4,NCCL_NSOCKS_PERTHREAD=4
-    #[arg(long = "plugin", value_name = "PATH", required_unless_present = "is_subprocess", value_parser = candidate,
-          value_hint = ValueHint::FilePath)]
+    #[arg(long = "plugin", value_name = "PATH", value_parser = candidate, value_hint = ValueHint::FilePath)]
     plugins: Vec<Candidate>,
 
-    /// The two hosts [default: two processes on this host]
-    #[arg(value_name = "HOST", num_args = 2, group = "where")]
-    hosts: Vec<String>,
+    /// Plugins (what has .so in its name), and the two hosts [default: two processes on this host]
+    #[arg(value_name = "PLUGIN|HOST", required_unless_present_any = ["plugins", "is_subprocess"],
+          value_hint = ValueHint::FilePath)]
+    arguments: Vec<String>,
 
-    /// Hosts as one list: a,b
-    #[arg(long = "hosts", value_name = "LIST", conflicts_with = "hosts", group = "where")]
-    list: Option<String>,
+    #[command(flatten)]
+    hosts: HostList,
 
-    /// Print the command line that starts the ranks on the hosts, and run nothing
-    #[arg(long, requires = "where")]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRun,
 
     /// Version of the plugin interface [default: the plugin's newest, as in NCCL]
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(6..=12))]
@@ -92,15 +90,21 @@ pub struct Check {
     in_flight: u8,
 
     /// Duration of each measurement
-    #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", default_value = "0.2", value_parser = duration)]
     seconds: Duration,
 
-    /// Seconds after which a call or a wait counts as failed
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
+    /// Time after which a call or a wait counts as failed
+    #[arg(short = 'T', long, value_name = "TIME", default_value = "10", value_parser = duration)]
     timeout: Duration,
 
     #[command(flatten)]
-    output: TableOutput,
+    output: Output<TableFormat>,
+
+    #[command(flatten)]
+    look: Look,
+
+    #[command(flatten)]
+    quiet: Quiet,
 
     /// Run as the process that loads a plugin
     #[arg(long = "subprocess", hide = true)]
@@ -108,13 +112,13 @@ pub struct Check {
 }
 
 const EXAMPLES: &str = "Examples:
-  busbw plugin check --plugin libnccl-net-busbw.so             rules and figures, between two processes
-  busbw plugin check --plugin libnccl-net-busbw.so a b         between two hosts
-  busbw plugin check --plugin a.so --plugin b.so --measure-only  two plugins side by side
-  busbw plugin check --plugin x.so@NCCL_NSOCKS_PERTHREAD=4 --plugin x.so --size 1M,64M
-  busbw plugin check --plugin x.so --interface 8 --rules-only  as an older NCCL would load it
-  busbw plugin check --plugin x.so --rules-only --rule order,tags -T 60
-  busbw plugin check --plugin x.so --json | jq '.plugins[0].rules[] | select(.outcome == \"broken\")'
+  busbw plugin check libnccl-net-busbw.so             rules and figures, between two processes
+  busbw plugin check libnccl-net-busbw.so a b         between two hosts
+  busbw plugin check a.so b.so --measure-only         two plugins side by side
+  busbw plugin check x.so@NCCL_NSOCKS_PERTHREAD=4 x.so --size 1M,64M
+  busbw plugin check x.so --interface 8 --rules-only  as an older NCCL would load it
+  busbw plugin check x.so --rules-only --rule order,tags -T 60
+  busbw plugin check x.so --json | jq '.plugins[0].rules[] | select(.outcome == \"broken\")'
 
 Exit status:
   0  every plugin works and keeps every tested rule
@@ -140,8 +144,22 @@ impl Check {
         let mut sizes = if self.rules_only { Vec::new() } else { self.size.clone() };
         sizes.sort_unstable();
         sizes.dedup();
+        let (named, hosts): (Vec<_>, Vec<_>) = self.arguments.iter().cloned().partition(|word| word.contains(".so"));
+        let mut candidates = self.plugins.clone();
+        for name in &named {
+            candidates.push(candidate(name)?);
+        }
+        if candidates.is_empty() {
+            return Err("name a plugin: busbw plugin check libnccl-net-busbw.so a b".into());
+        }
+        if !matches!(hosts.len(), 0 | 2) {
+            return Err(format!(
+                "name two hosts or none; {} is no plugin, for it has no .so in its name",
+                hosts.join(", ")
+            ));
+        }
         let plan = Plan {
-            candidates: self.plugins.clone(),
+            candidates,
             version: self.interface,
             device: self.device,
             rules: self.rules(),
@@ -151,8 +169,8 @@ impl Check {
             in_flight: self.in_flight.into(),
             patience: self.timeout,
         };
-        let hosts = (!self.hosts.is_empty()).then(|| self.hosts.join(",")).or_else(|| self.list.clone());
-        let invocation = Invocation::of_two_ends(hosts, Some(2), self.dry_run).map_err(|error| error.to_string())?;
+        let invocation = Invocation::of_two_ends(self.hosts.or(&hosts), Some(2), self.dry_run.dry_run);
+        let invocation = invocation.map_err(|error| error.to_string())?;
         Ok(Call { plan, invocation, subprocess_arguments: ["plugin", "check", "--subprocess"].map(Into::into).into() })
     }
 
@@ -170,7 +188,7 @@ pub fn check(flags: &Check) -> Result<ExitCode, output::Refusal> {
         return Ok(subprocess::run());
     }
     let call = flags.call()?;
-    let bar = Bar::new(1, "{bar:30} {pos} of {len}, {elapsed}, {wide_msg}");
+    let bar = flags.quiet.bar(1, "{bar:30} {pos} of {len}, {elapsed}, {wide_msg}");
     let show = |progress: Progress<'_>| bar.show(progress.done, progress.all, progress.doing.to_owned());
     let ended = job::run(&call, &|name| std::env::var(name).ok(), &show);
     drop(bar);
@@ -178,13 +196,9 @@ pub fn check(flags: &Check) -> Result<ExitCode, output::Refusal> {
 }
 
 fn answer(flags: &Check, run: &PluginRun) -> Result<ExitCode, String> {
-    output::write(flags.output.file(), |out| {
-        if flags.output.is_json() {
-            return json::write_net_plugins(run, out);
-        }
-        let style = explain::looked(&flags.output.look, flags.output.file());
-        out.write_all(text::net_plugins(run, &style).as_bytes())
-    })?;
+    let style = flags.look.style(flags.output.file());
+    let json = |out: &mut dyn Write| json::write_net_plugins(run, out);
+    output::answer(&flags.output, json, |_, out| out.write_all(text::net_plugins(run, &style).as_bytes()))?;
     let fine = run.plugins.iter().all(|plugin| plugin.keeps_the_rules() && plugin.figures.is_ok());
     Ok(if fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -1,20 +1,27 @@
 //! `busbw predict`: the table that a cluster should print.
 
-use crate::cli::{Format, Predict};
+use crate::cli::Predict;
+use crate::flags::Format;
 use crate::{described, output};
 use busbw_model::Collective;
 use busbw_report::{html, json, text};
+use std::io::Write;
 use std::process::ExitCode;
 
 pub fn run(flags: &Predict) -> Result<ExitCode, String> {
     let sizes = flags.sizes.list()?;
-    let cluster = described::cluster(&flags.cluster)?;
-    let collective = flags.collective.or(cluster.collective).unwrap_or(Collective::AllReduce);
+    let (collective, described) = flags.collective.among(&flags.cluster);
+    if described.is_empty() {
+        return Err("no cluster to predict for; name its description, or the log of a run on it".into());
+    }
+    let cluster = described::cluster(described)?;
+    let collective = collective.or(cluster.collective).unwrap_or(Collective::AllReduce);
     let prediction = busbw_predict::predict(&cluster, collective, &sizes);
-    output::write(flags.output.file(), |out| match flags.output.format() {
-        Format::Json => json::write_predict(&prediction, out),
+    let style = flags.look.style(flags.output.file());
+    let json = |out: &mut dyn Write| json::write_predict(&prediction, out);
+    output::answer(&flags.output, json, |format, out| match format {
         Format::Html => output::page(out, &html::predict(&cluster, &prediction)),
-        Format::Text => out.write_all(text::predict(&cluster, &prediction).as_bytes()),
+        _ => out.write_all(text::predict(&cluster, &prediction, &style).as_bytes()),
     })?;
     Ok(ExitCode::SUCCESS)
 }

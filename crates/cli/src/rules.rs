@@ -1,5 +1,6 @@
 //! `busbw rules`: what experts write in `rules/`, validated, listed, and tried on cases whose answer is known.
 
+use crate::flags::{Output, RulesFile, TableFormat};
 use crate::output;
 use busbw_diagnose::labelled::{self, LabelledCase};
 use busbw_diagnose::{Book, Cause};
@@ -13,13 +14,13 @@ use std::process::ExitCode;
 
 /// Write rules without Rust: validate a file, list all rules, test on cases
 ///
-/// A signature is an exact text that a program prints, with its cause and remedy. `busbw rules guide` explains every key
-/// and shows how to turn an unknown line into a finding.
+/// A signature is an exact text that a program prints, with its cause and remedy; a known fault is what some versions of a
+/// program can do. `busbw rules guide` explains every key and shows how to turn an unknown line into a finding.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Rules {
     #[command(subcommand)]
-    what: What,
+    what: RulesCommand,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -33,11 +34,11 @@ const EXAMPLES: &str = "Examples:
 
 Exit status:
   0  valid, or all cases have the expected answer
-  1  a case has another answer
+  1  a case has another answer, or a text has causes of different codes
   2  a file is not valid or cannot be read, or bad usage";
 
 #[derive(Subcommand)]
-enum What {
+enum RulesCommand {
     /// Diagnose cases and compare the answers with the expected ones
     #[command(
         after_help = "A case is a folder with case.toml and input/. case.toml:\n  label = \"nic.rate\"        the code of the first finding, or \"none\"\n  also = [\"net.plugin\"]     other codes that may stand first\n  not = [\"gpu.error\"]       codes that no error or warning may have\n  absent = [\"nic.rate\"]     codes that no finding may have, notes included\n  finds = [{ code = \"nic.rate\", says = \"…\" }]  findings that must be there\n  causes = [\"nic.rate.module\"]  all causes whose texts are in the input\n  verdict_is = \"failed\"     healthy, no-errors, degraded, failed or inconclusive\n\nA file of short cases holds the input as well: rules/README.md"
@@ -47,7 +48,7 @@ enum What {
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
         #[command(flatten)]
-        with: With,
+        with: BookFlags,
     },
     /// Print the id, code, severity and speakers of every cause
     List {
@@ -55,11 +56,11 @@ enum What {
         #[arg(long)]
         texts: bool,
         #[command(flatten)]
-        with: With,
+        with: BookFlags,
     },
     /// Print rules/README.md: how to write a signature, and every key
     Guide,
-    /// Validate files: signatures, or the other files of rules by their names
+    /// Validate files: signatures and known faults, or the other files of rules by their names
     Check {
         /// The files
         #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -68,45 +69,43 @@ enum What {
 }
 
 #[derive(Args)]
-struct With {
-    /// A file of signatures, in addition to the built-in ones
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    rules: Option<PathBuf>,
+struct BookFlags {
+    #[command(flatten)]
+    rules: RulesFile,
 
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output<TableFormat>,
 }
 
 pub fn run(flags: &Rules) -> Result<ExitCode, String> {
     match &flags.what {
-        What::Test { folder, with } => test(folder, with),
-        What::List { texts, with } => list(*texts, with),
-        What::Guide => guide(),
-        What::Check { files } => check(files),
+        RulesCommand::Test { folder, with } => test(folder, with),
+        RulesCommand::List { texts, with } => list(*texts, with),
+        RulesCommand::Guide => guide(),
+        RulesCommand::Check { files } => check(files),
     }
 }
 
-/// The causes that are compiled in, and those of a file.
+/// The causes and known faults that are compiled in, and those of a file.
 pub fn book(file: Option<&Path>) -> Result<Cow<'static, Book>, String> {
     let Some(path) = file else { return Ok(Cow::Borrowed(Book::built_in())) };
     Book::with(&path.display().to_string(), &read(path)?).map(Cow::Owned)
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+    std::fs::read_to_string(path).map_err(|e| output::unread(path, &e))
 }
 
-fn test(folder: &Path, with: &With) -> Result<ExitCode, String> {
-    let book = book(with.rules.as_deref())?;
+fn test(folder: &Path, with: &BookFlags) -> Result<ExitCode, String> {
+    let book = book(with.rules.file())?;
     let cases = labelled::load(folder)?;
     let answers = cases.iter().map(|case| Answer::of(case, &book)).collect::<Result<Vec<_>, _>>()?;
     let right = answers.iter().filter(|answer| answer.misses.is_empty()).count();
-    output::write(None, |out| {
-        if with.json {
-            let cases: Vec<Value> = answers.iter().map(Answer::json).collect();
-            return writeln!(out, "{:#}", json!({"schema": "busbw.rules-test/1", "right": right, "cases": cases}));
-        }
+    let json = |out: &mut dyn Write| {
+        let cases: Vec<Value> = answers.iter().map(Answer::json).collect();
+        writeln!(out, "{:#}", json!({"schema": "busbw.rules-test/1", "right": right, "cases": cases}))
+    };
+    output::answer(&with.output, json, |_, out| {
         answers.iter().try_for_each(|answer| answer.print(out))?;
         writeln!(out, "{right} of {} cases have the expected answer.", cases.len())
     })?;
@@ -148,12 +147,10 @@ fn guide() -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(texts: bool, with: &With) -> Result<ExitCode, String> {
-    let book = book(with.rules.as_deref())?;
-    output::write(None, |out| match with.json {
-        true => writeln!(out, "{:#}", json!({"schema": "busbw.rules/1", "causes": book.causes()})),
-        false => book.causes().iter().try_for_each(|cause| row(cause, texts, out)),
-    })?;
+fn list(texts: bool, with: &BookFlags) -> Result<ExitCode, String> {
+    let book = book(with.rules.file())?;
+    let json = |out: &mut dyn Write| writeln!(out, "{:#}", json!({"schema": "busbw.rules/1", "causes": book.causes()}));
+    output::answer(&with.output, json, |_, out| book.causes().iter().try_for_each(|cause| row(cause, texts, out)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -173,10 +170,22 @@ fn check(files: &[PathBuf]) -> Result<ExitCode, String> {
     let valid = |path: &PathBuf| busbw_diagnose::check_rules(&path.display().to_string(), &read(path)?);
     let problems: Vec<String> = files.iter().filter_map(|path| valid(path).err()).collect();
     problems.iter().for_each(output::say);
+    let conflicts: Vec<String> = files.iter().flat_map(|path| conflicts(path)).collect();
+    conflicts.iter().for_each(output::say);
+    if problems.is_empty() && !conflicts.is_empty() {
+        return Ok(ExitCode::from(1));
+    }
     if problems.is_empty() {
         output::write(None, |out| {
             writeln!(out, "valid: {} file{}", files.len(), if files.len() == 1 { "" } else { "s" })
         })?;
     }
     Ok(ExitCode::from(if problems.is_empty() { 0 } else { 2 }))
+}
+
+/// Texts of a file of signatures that another cause claims with another code.
+fn conflicts(path: &Path) -> Vec<String> {
+    let name = path.display().to_string();
+    let book = read(path).and_then(|text| Book::with(&name, &text));
+    book.map_or(Vec::new(), |book| book.conflicts(&name))
 }

@@ -1,25 +1,24 @@
 //! `busbw simulate`: what the fabric gives, and what changes would gain.
 
-use crate::cli::{Format, Simulate};
-use crate::progress::Bar;
-use crate::{described, explain, output};
+use crate::cli::Simulate;
+use crate::flags::Format;
+use crate::{described, output};
 use busbw_model::Communicator;
 use busbw_predict::{Cluster, Options, SimulationError, Traffic, WhatIf};
 use busbw_report::{Comparison, Scenario, html, json, text};
 use std::cell::Cell;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
     let cluster = described::cluster(&flags.cluster)?;
     let comparison = compare(flags, cluster)?;
-    output::write(flags.output.file(), |out| match flags.output.format() {
-        Format::Json => json::write_simulate(&comparison, out),
+    let style = flags.look.style(flags.output.file());
+    let json = |out: &mut dyn Write| json::write_simulate(&comparison, out);
+    output::answer(&flags.output, json, |format, out| match format {
         Format::Html => output::page(out, &html::simulate(&comparison)),
-        Format::Text => {
-            let style = explain::looked(&flags.output.look, flags.output.file());
-            out.write_all(text::simulate(&comparison, &style).as_bytes())
-        }
+        _ => out.write_all(text::simulate(&comparison, &style).as_bytes()),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -34,7 +33,7 @@ fn compare(flags: &Simulate, cluster: Cluster) -> Result<Comparison, String> {
     .map_err(fault)?;
     let options = Options { seeds: flags.seeds, ..Options::default() };
     let (all, done) = (1 + flags.what_if.len(), Cell::new(0));
-    let bar = Bar::new(all as u64, "simulating {msg} {spinner} {pos} of {len} done, {elapsed}");
+    let bar = flags.quiet.bar(all as u64, "simulating {msg} {spinner} {pos} of {len} done, {elapsed}");
     let simulated = |name: String, cluster: Cluster, traffic: &Traffic| {
         bar.show(done.replace(done.get() + 1), all, name.clone());
         let simulation = busbw_predict::simulate(&cluster, traffic, &options)?;

@@ -19,11 +19,11 @@ pub struct Sizes {
     #[arg(short = 'e', long = "maxbytes", value_name = "SIZE", help_heading = "Sizes")]
     largest: Option<Bytes>,
 
-    /// Factor from one size to the next [default: 2]
+    /// Factor from one size to the next; 1 is off [default: 2]
     #[arg(short = 'f', long = "stepfactor", value_name = "N", conflicts_with = "step", help_heading = "Sizes")]
     factor: Option<u32>,
 
-    /// Bytes from one size to the next, instead of a factor
+    /// Bytes added from one size to the next, if -f is not given [default: 1M]
     #[arg(short = 'i', long = "stepbytes", value_name = "SIZE", help_heading = "Sizes")]
     step: Option<Bytes>,
 }

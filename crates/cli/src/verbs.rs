@@ -1,24 +1,48 @@
 //! What `busbw` alone and `busbw --help` open with: the subcommands by what they are for, the five verbs first.
 
 use crate::command::Cli;
-use clap::{ArgMatches, CommandFactory};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
 use std::fmt::Write;
+use std::path::Path;
 
 const GROUPS: [(&str, &[&str]); 5] = [
     ("From bare nodes to tuned training", &["check", "bench", "explain", "tune", "accelerate"]),
     ("Check, bench and explain at once", &["doctor"]),
     ("How fast should it be", &["predict", "simulate"]),
-    ("A closer look", &["compare", "link", "monitor", "plugin"]),
+    ("A closer look", &["advise", "compare", "link", "monitor", "plugin", "watch"]),
     ("Around the command", &["rules", "completions", "man", "help"]),
 ];
 
 /// Parses the command line; ends the process for `--help` and bad usage.
 pub fn matches() -> Result<ArgMatches, clap::Error> {
-    command().try_get_matches()
+    let file = std::env::args().nth(1).filter(|first| Path::new(first).exists());
+    command().try_get_matches().map_err(|mut error| {
+        if let Some(file) = file.filter(|_| error.kind() == ErrorKind::InvalidSubcommand) {
+            let tip = format!("to diagnose it: busbw explain {file}").into();
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        }
+        error
+    })
+}
+
+/// Takes -q, -v, --color and --width where they change nothing, so that a script need not know where they do.
+fn lenient(command: clap::Command) -> clap::Command {
+    if command.has_subcommands() {
+        return command.mut_subcommands(lenient);
+    }
+    let switch = |long, short| Arg::new(long).long(long).short(short).action(ArgAction::SetTrue);
+    let value = |long| Arg::new(long).long(long).num_args(1);
+    let all = [switch("quiet", 'q'), switch("verbose", 'v'), value("color"), value("width")];
+    all.into_iter().fold(command, |command, arg| {
+        let short = |other: &Arg| arg.get_short().is_some() && other.get_short() == arg.get_short();
+        let taken = command.get_arguments().any(|other| other.get_long() == arg.get_long() || short(other));
+        if taken { command } else { command.arg(arg.hide(true)) }
+    })
 }
 
 fn command() -> clap::Command {
-    let mut command = Cli::command();
+    let mut command = lenient(Cli::command());
     command.build();
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{}\nOptions:\n{{options}}{{after-help}}",
@@ -55,6 +79,25 @@ mod tests {
         there.sort_unstable();
         listed.sort_unstable();
         assert_eq!(listed, there);
+    }
+
+    #[test]
+    fn every_subcommand_takes_what_says_how_to_print() {
+        let help_of = |path: &[&str]| {
+            let line = ["busbw"]
+                .iter()
+                .chain(path)
+                .chain(&["-q", "-v", "--color", "never", "--width", "80", "--help"])
+                .copied();
+            command().try_get_matches_from(line.collect::<Vec<&str>>()).expect_err("help").kind()
+        };
+        for subcommand in Cli::command().get_subcommands() {
+            let name = subcommand.get_name();
+            let below: Vec<&str> = subcommand.get_subcommands().map(clap::Command::get_name).collect();
+            for path in below.iter().map(|below| vec![name, below]).chain(below.is_empty().then(|| vec![name])) {
+                assert_eq!(help_of(&path), ErrorKind::DisplayHelp, "{path:?}");
+            }
+        }
     }
 
     #[test]

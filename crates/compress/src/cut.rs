@@ -14,7 +14,7 @@ pub(crate) struct Cut<B> {
     pub ties: usize,
 }
 
-/// A histogram tells keys apart by so many bits at a time: its counters fit a core's own cache.
+/// A histogram distinguishes keys by so many bits at a time: its counters fit a core's own cache.
 const DIGIT_BITS: u32 = 16;
 
 impl<B: Bits> Cut<B> {

@@ -16,7 +16,7 @@ pub trait Bits: Copy + Default + Ord + Send + Sync + std::fmt::Debug + Into<u64>
     fn from_key(key: u64) -> Self;
 }
 
-/// A format of elements, which tells which bits are NaN.
+/// A format of elements, which shows which bits are NaN.
 pub trait Format {
     /// What holds an element.
     type Bits: Bits;

@@ -1,4 +1,4 @@
-//! What a sample of the elements tells of the cut.
+//! What a sample of the elements shows about the cut.
 
 use crate::format::Format;
 

@@ -1,4 +1,4 @@
-//! Selections held against a sort: random, tied, constant, non-finite, empty and tiny tensors of every format.
+//! Selections compared with a sort: random, tied, constant, non-finite, empty and tiny tensors of every format.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Nodes and what is in them, as far as the inputs tell.
+//! Nodes and what is in them, as far as the inputs show.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -53,11 +53,11 @@ pub struct Rank {
     pub bus_id: Option<String>,
     /// How far its init came.
     pub stage: Stage,
-    /// Where its `Init COMPLETE` stands; none where only a torn line said it.
+    /// The place of its `Init COMPLETE`; none if only a torn line said it.
     pub up: Option<Place>,
-    /// Where the first error that its init returned stands.
+    /// The place of the first error that its init returned.
     pub failed: Option<Place>,
-    /// Where `Destroy COMPLETE` or `Abort COMPLETE` stands: its orderly end.
+    /// The place of `Destroy COMPLETE` or `Abort COMPLETE`: its orderly end.
     pub left: Option<Place>,
     /// It was `Abort COMPLETE`, which a process prints as it exits, after an exception too.
     pub aborted: bool,
@@ -89,7 +89,7 @@ pub struct Channel {
 pub struct Ring {
     /// Ranks in order; the last sends to the first.
     pub ranks: Vec<u32>,
-    /// Whether all ranks are there. NCCL 2.6 to 2.18 print 20 at most; a cut ring is completed from edges where they tell.
+    /// Whether all ranks are there. NCCL 2.6 to 2.18 print 20 at most; a cut ring is completed from edges if these show it.
     pub complete: bool,
     /// The line.
     pub place: Place,
@@ -326,7 +326,7 @@ impl Rank {
 }
 
 impl Communicator {
-    /// Whether a rank says that the communicator stands (`Init COMPLETE`).
+    /// Whether a rank says that the communicator is ready (`Init COMPLETE`).
     pub fn came_up(&self) -> bool {
         self.ranks.values().any(Rank::is_up)
     }

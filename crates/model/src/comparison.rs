@@ -6,7 +6,7 @@ use crate::units::{Bytes, GBps, Micros};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Runs of one test side by side. The first is the one that the others are held against.
+/// Runs of one test side by side. The others are compared with the first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunComparison {
     /// One sentence that says it all.
@@ -17,7 +17,7 @@ pub struct RunComparison {
     pub rows: Vec<ComparedRow>,
     /// The first run against each of the others, in their order.
     pub contests: Vec<Contest>,
-    /// In what the runs differ beside their speed.
+    /// Other differences between the runs: versions, variables, hardware.
     pub differences: Vec<Difference>,
     /// How it was decided at a size whether speeds differ, in words.
     pub method: String,
@@ -38,7 +38,7 @@ pub struct ComparedRun {
     pub peak: Option<(Bytes, GBps)>,
     /// Mean busbw over sizes, as the program printed it.
     pub average: Option<GBps>,
-    /// What carried the traffic between nodes, where it can be told.
+    /// What carried the traffic between nodes, if known.
     pub network: Option<Carrier>,
     /// What `explain` finds wrong with it, or right: code and title.
     pub findings: Vec<(Code, String)>,
@@ -131,7 +131,7 @@ pub enum Faster {
     Neither,
 }
 
-/// Times of small messages, in place and out of place.
+/// Times of small messages, the better of in place and out of place.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct SmallMessages {
     /// The largest size that counts as small here.

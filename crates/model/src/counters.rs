@@ -80,7 +80,7 @@ named! {
         OutOfSequence = "out_of_sequence",
         /// NAKs of peers that a packet was missing.
         PacketSequenceErrors = "packet_sequence_errors",
-        /// Packets sent again.
+        /// Retransmitted packets.
         Retransmissions = "retransmissions",
         /// Answers that did not come in time.
         AckTimeouts = "ack_timeouts",

@@ -17,20 +17,65 @@ pub struct RankEnd {
     pub how: Ended,
     /// `multiprocessing` started it: its stack begins there.
     pub child: bool,
+    /// It reached a parent that waits for its children: it passes on what became of one of them.
+    pub relays: bool,
     /// The same stream printed more of what it had printed before: the process went on.
     pub went_on: bool,
     /// A program wrote it to its log as a warning or an error, or its traceback does not begin where the process does: it was
     /// caught, and most such processes go on.
     pub logged: bool,
+    /// Where the program was, by its traceback.
+    pub call: Option<CollectiveCall>,
+    /// Its number on its host, by torchrun; [`RankEnd::ranks`] has the number in the job where it follows.
+    pub local: Option<u32>,
+    /// torchrun's report names it as the first that failed.
+    pub first: bool,
     /// The line that shows the end.
     pub source: SourceLine,
+}
+
+/// Where a program was when an exception reached it, as its traceback shows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct CollectiveCall {
+    /// The function of `torch.distributed`: `all_reduce`; none where the program waits for what it called before.
+    pub operation: Option<String>,
+    /// The innermost frame outside PyTorch: `train.py:88`.
+    pub at: Option<String>,
+}
+
+/// The output of one rank, apart from how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RankOutput {
+    /// The rank, as a label or the name of the input tells it, or the numbers of its host.
+    pub rank: Option<u32>,
+    /// Its number on its host, by torchrun.
+    pub local: Option<u32>,
+    /// The host, where the number followed from it.
+    pub host: Option<String>,
+    /// Its last line that is of no traceback.
+    pub last: SourceLine,
 }
 
 impl RankEnd {
     /// An end of which only the way is known.
     pub fn of(how: Ended) -> Self {
         let (ranks, host, pid, command, source) = (Vec::new(), None, None, None, SourceLine::default());
-        RankEnd { ranks, host, pid, command, how, child: false, went_on: false, logged: false, source }
+        let (call, local, first) = (None, None, false);
+        RankEnd {
+            ranks,
+            host,
+            pid,
+            command,
+            how,
+            child: false,
+            relays: false,
+            went_on: false,
+            logged: false,
+            call,
+            local,
+            first,
+            source,
+        }
     }
 }
 
@@ -43,7 +88,7 @@ pub enum Ended {
     Exception {
         /// `FileNotFoundError`, `torch.distributed.DistBackendError`.
         kind: String,
-        /// What stands behind the kind.
+        /// The text after the kind.
         message: String,
         /// The innermost frame: `pretrain.py:451`.
         at: Option<String>,
@@ -65,6 +110,8 @@ pub enum Ended {
     Exit(Option<i32>),
     /// From outside, with what says so: `Terminated`, `Killed`, `oom_kill`.
     Killed(String),
+    /// The other ranks of busbw's heard no more of it, with what they say: `has not answered for 60 s`.
+    Lost(String),
     /// Somebody stopped the run: `Ctrl-C`, `Slurm: time limit`.
     Interrupted(String),
 }

@@ -22,14 +22,14 @@ pub struct Variable {
     pub default: Option<String>,
     /// The versions of NCCL that read it: `from 2.4 on`, `from 2.4 to 2.18`.
     pub versions: Option<String>,
-    /// How it stands in this run.
+    /// Its state in this run.
     pub standing: VariableStanding,
 }
 
-/// How a variable stands in a run.
+/// The state of a variable in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VariableStanding {
-    /// NCCL reads it, and nothing speaks against it.
+    /// NCCL reads it, and it has no known harm.
     Read,
     /// Something else reads it: a plugin, PyTorch, nccl-tests, MPI.
     OfOthers,
@@ -53,7 +53,7 @@ impl VariableStanding {
         }
     }
 
-    /// What there is to say beside that.
+    /// Further remarks.
     pub fn remark(&self) -> Option<&str> {
         match self {
             VariableStanding::Read | VariableStanding::OfOthers => None,

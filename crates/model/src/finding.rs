@@ -1,5 +1,6 @@
 //! Findings: what the rules conclude, with evidence and remedy.
 
+use crate::culprit::{Culprit, Suspects};
 use crate::environment::Variable;
 use crate::peers::PeerGroup;
 use crate::place::SourceLine;
@@ -18,7 +19,7 @@ macro_rules! codes {
             NetUnreachable "net.unreachable" "ranks cannot reach each other"
             NetPlugin "net.plugin" "the network plugin is missing, fails or does not fit"
             GdrDisabled "gdr.disabled" "NICs do not read and write GPU memory directly"
-            PcieAcs "pcie.acs" "PCIe access control (ACS) or the IOMMU stands between devices"
+            PcieAcs "pcie.acs" "PCIe access control (ACS) or the IOMMU is between devices"
             NicFar "nic.far" "GPUs reach their NIC through the CPU or another NUMA node"
             NicUnused "nic.unused" "NICs of the node carry no traffic"
             PcieDegraded "pcie.degraded" "a PCIe link runs below its width or speed"
@@ -122,8 +123,10 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// What to do, in order; text in backquotes can be pasted into a shell.
     pub remedy: Vec<String>,
-    /// What the remedy should gain, where it can be said.
+    /// The gain that the remedy should bring, if known.
     pub expected_gain: Option<Gain>,
+    /// Whom it accuses, where it is about a rank for which the others wait.
+    pub suspects: Option<Suspects>,
 }
 
 /// A finding that busbw made before and kept as JSON.
@@ -137,6 +140,10 @@ pub struct SavedFinding {
     pub severity: Severity,
     /// What it says, in a line.
     pub text: String,
+    /// Why, where the answer has it.
+    pub explanation: String,
+    /// What to do, the same.
+    pub remedy: Vec<String>,
     /// The input.
     pub source: SourceLine,
 }
@@ -151,7 +158,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// A line that speaks for itself.
+    /// A line without a note.
     pub fn new(source: SourceLine) -> Self {
         Evidence { source, note: None }
     }
@@ -228,7 +235,7 @@ pub struct Judged {
     pub what: String,
     /// Against what, with the figures: `99% of the 486 GB/s expected`.
     pub how: String,
-    /// The figures, where a speed was held against one that is expected.
+    /// Measured and expected speed, if speed was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed: Option<Reached>,
     /// The result: passed, failed or undecided.
@@ -238,7 +245,7 @@ pub struct Judged {
     pub question: Option<String>,
 }
 
-/// A measured speed beside the expected one.
+/// Measured and expected speed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Reached {
     /// busbw that was measured with large messages, GB/s.
@@ -281,7 +288,7 @@ pub enum Judgement {
     Undecided,
 }
 
-/// What such a machine should reach, where it can be said.
+/// The speed that such a machine should reach, if known.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Expected {
     /// busbw, GB/s.
@@ -339,15 +346,17 @@ pub struct Diagnosis {
     pub judged: Vec<Judged>,
     /// Findings, ordered: the first is the one to act on.
     pub findings: Vec<Finding>,
+    /// The ranks for which the others wait, as the first finding has it.
+    pub culprit: Option<Culprit>,
     /// What such a machine should reach.
     pub expected: Option<Expected>,
-    /// What tables should show, for those of which it can be said.
+    /// The expected figures of tables, where known.
     pub expected_tables: Vec<ExpectedTable>,
     /// Every variable that was seen, in order of appearance.
     pub variables: Vec<Variable>,
     /// What to run next where the inputs leave a question open.
     pub advice: Vec<Advice>,
-    /// Nodes and pairs that were measured alike, held against each other.
+    /// Comparison of nodes and pairs that ran the same measurement.
     pub peers: Vec<PeerGroup>,
 }
 

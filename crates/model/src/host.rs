@@ -1,9 +1,9 @@
-//! What an input tells of a machine, and the lines that tell it.
+//! What an input shows about a machine, and the lines that show it.
 
 use crate::place::SourceLine;
 use serde::{Deserialize, Serialize};
 
-/// A line that tells a fact.
+/// A line that shows a fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactLine {
     /// What it is about: `mlx5_0/1` (port 1), `eth0`, `GPU 0`, `0000:17:00.0`; empty for the host itself.

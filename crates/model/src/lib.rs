@@ -11,6 +11,7 @@
 #[macro_use]
 mod named;
 
+mod algorithm;
 pub mod answer;
 mod check;
 mod cluster;
@@ -18,12 +19,14 @@ mod collective;
 mod communicator;
 mod comparison;
 pub mod counters;
+mod culprit;
 mod diagnostics;
 mod end;
 mod environment;
 mod finding;
 mod host;
 mod inspector;
+mod known_fault;
 mod link;
 pub mod metrics;
 mod nccl;
@@ -43,9 +46,12 @@ pub mod text;
 mod topology;
 mod torch;
 mod tuning;
+mod tuning_table;
 mod units;
+mod watch;
 mod words;
 
+pub use algorithm::{Algorithm, Protocol};
 pub use check::{Area, CheckItem, Checked, OddOne, Outcome};
 pub use cluster::{Gpu, Nic, Node};
 pub use collective::{Collective, Datatype, RedOp};
@@ -57,8 +63,9 @@ pub use comparison::{
     Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
     SizeRange, SmallMessages, short_names,
 };
+pub use culprit::{Culprit, CulpritClass, Suspects, Waiting};
 pub use diagnostics::{DiagLine, DiagTag};
-pub use end::{Ended, RankEnd};
+pub use end::{CollectiveCall, Ended, RankEnd, RankOutput};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
     Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement, Reached,
@@ -66,10 +73,11 @@ pub use finding::{
 };
 pub use host::{FactLine, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
+pub use known_fault::{Advised, BestVersion, Component, Consequence, Exposure, KnownFact, KnownFault, Version};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
 pub use nccl::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, NcclLog, NcclVersion, NetworkLine, NetworkStatement,
-    TuningChoice, VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, LogPrefix, NcclLog, NcclVersion, NetworkLine,
+    NetworkStatement, TuningChoice, VersionLine, Warning,
 };
 pub use net_plugin::{
     Breach, PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome,
@@ -84,7 +92,7 @@ pub use ras::{
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
 pub use run::{Input, InputKind, Problem, Run};
-pub use stack::Stack;
+pub use stack::{Socket, Stack, StoppedProcess, UnendedLauncher};
 pub use statement::{Speaker, Statement};
 pub use statistics::{median, upper_quartile};
 pub use table::{
@@ -99,5 +107,7 @@ pub use torch::{
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
 pub use tuning::{Measured, Setting, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
-pub use units::{Bytes, GBps, Micros, ParseBytesError, counted, gbit};
+pub use tuning_table::{TunedChoice, TunedOperation, TuningTable, TuningTableError};
+pub use units::{Bytes, GBps, Micros, ParseBytesError, ParseTimeError, counted, gbit, time};
+pub use watch::{ProcessEnd, ProcessState, Stall, WatchSource, Watched, WatchedPeer, WatchedRank};
 pub use words::Words;

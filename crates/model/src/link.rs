@@ -35,6 +35,9 @@ pub struct LinkEnd {
     pub address: String,
     /// What the NIC is sold as, in Gbit/s; none for virtual ones, whose figure means nothing.
     pub rate_gbit_s: Option<f64>,
+    /// Settings that keep RoCE lossless, as far as the host tells them: `trust dscp, PFC on priorities 3`.
+    #[serde(default)]
+    pub quality_of_service: Option<String>,
     /// Why it took no part, or left early.
     pub trouble: Option<String>,
 }
@@ -66,7 +69,7 @@ pub struct LinkFigures {
     pub sizes: Vec<(Bytes, f64)>,
     /// Counters that move when packets are lost or come out of order, and by how much they moved at either end.
     pub losses: Vec<(String, u64)>,
-    /// The share of TCP's segments that were sent again.
+    /// The share of segments that TCP retransmitted.
     pub resent_share: Option<f64>,
 }
 
@@ -108,7 +111,7 @@ pub struct MeasuredLink {
     /// Counters that move when packets are lost or come out of order, and by how much they moved at either end.
     #[serde(default)]
     losses: Vec<Loss>,
-    /// The share of TCP's segments that were sent again.
+    /// The share of segments that TCP retransmitted.
     #[serde(default)]
     resent_share: Option<f64>,
 }
@@ -190,6 +193,8 @@ pub struct LinkRun {
     pub ends: Vec<LinkEnd>,
     /// Every ordered pair, but for those within a host where there are several hosts.
     pub links: Vec<Link>,
+    /// What the user expects of each direction, in Gbit/s.
+    pub expected_gbit_s: Option<f64>,
     /// Why it ended before all pairs were measured.
     pub interrupted: Option<String>,
 }

@@ -32,7 +32,7 @@ pub struct NcclVersion {
 
 /// A process or thread that logs: the prefix `host:pid:tid [dev]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Who {
+pub struct LogPrefix {
     /// Host name as printed.
     pub host: Box<str>,
     /// Process id.
@@ -48,7 +48,7 @@ pub struct Who {
 pub struct VersionLine {
     /// As printed: `2.27.7+cuda12.4`, `2.22.3-HEAD:271856d`.
     pub version: String,
-    /// What stands after `+cuda`: `12.4`.
+    /// The text after `+cuda`: `12.4`.
     pub cuda: Option<String>,
     /// The library that prints the version: NCCL or RCCL.
     pub library: Library,
@@ -122,7 +122,7 @@ pub struct Warning {
     /// The first line with it.
     pub source: SourceLine,
     /// Who said it, where the prefix was whole.
-    pub who: Option<Who>,
+    pub who: Option<LogPrefix>,
     /// `transport/net_ib.cc:839`, or a function and line in plugins.
     pub site: Option<String>,
     /// The message after `NCCL WARN`.
@@ -137,7 +137,7 @@ pub struct ErrorStep {
     /// The first line with it.
     pub source: SourceLine,
     /// Who said it.
-    pub who: Option<Who>,
+    pub who: Option<LogPrefix>,
     /// `transport/net.cc:783`.
     pub site: String,
     /// `ncclResult_t`: 1 unhandled CUDA error, 2 system error, 3 internal error, 4 invalid argument, 5 invalid usage,

@@ -6,7 +6,7 @@ use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Plugins held against NCCL's rules and against each other, between two ends.
+/// Net plugins tested by NCCL's rules and compared, between two ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginRun {
     /// The hosts of sender and receiver.
@@ -100,9 +100,9 @@ pub struct RuleReport {
 /// Whether a rule is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RuleOutcome {
-    /// It is, with what was seen where that is worth telling.
+    /// The rule is kept; with what was seen, if that is of interest.
     Kept(String),
-    /// It is as far as NCCL goes; what was seen beyond that is worth knowing.
+    /// It is kept as far as NCCL goes; with what was seen beyond that.
     Noted(Breach),
     /// It is not.
     Broken(Breach),
@@ -129,7 +129,7 @@ pub struct Breach {
     pub seen: String,
     /// Whether NCCL would stumble over it.
     pub stumbles: bool,
-    /// What comes of it within NCCL, or why nothing does.
+    /// The consequence within NCCL, or why there is none.
     pub why: String,
 }
 

@@ -1,4 +1,4 @@
-//! Nodes and pairs of nodes held against each other, where many were measured alike.
+//! Comparison of nodes and pairs of nodes that ran the same measurement.
 
 use crate::place::SourceLine;
 use schemars::JsonSchema;
@@ -80,7 +80,7 @@ impl PeerGroup {
         peer.value / self.median
     }
 
-    /// Those slow peers of which `blame` is to blame.
+    /// The slow peers that `blame` explains.
     pub fn blamed(&self, blame: Blame) -> impl Iterator<Item = &SlowPeer> {
         self.slow.iter().filter(move |peer| peer.blame == blame)
     }

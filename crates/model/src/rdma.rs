@@ -1,6 +1,6 @@
 //! What RDMA tools print: perftest's results, the table of an RDMA check, the samples of an RDMA monitor.
 
-use crate::place::Place;
+use crate::place::{Place, SourceLine};
 use crate::units::{Bytes, Micros};
 
 /// One run of a perftest program (`ib_write_bw`, `ib_read_lat` …).
@@ -20,6 +20,8 @@ pub struct PerfTest {
     pub link_type: Option<String>,
     /// Active MTU in bytes.
     pub mtu: Option<u32>,
+    /// The line that tells the MTU, where it is one of its own.
+    pub mtu_line: Option<SourceLine>,
     /// GID index.
     pub gid_index: Option<u32>,
     /// The rows in the order printed.
@@ -103,12 +105,27 @@ pub struct RdmaSample {
 /// `tx_rate: 81.874 (40.923/40.951)`: rates are Gbit/s, `*_duration` µs, the rest are counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RdmaValue {
+    /// The line.
+    pub source: SourceLine,
     /// The counter's name.
     pub name: String,
     /// Total count since the counter was reset.
     pub total: f64,
     /// Per port, where printed.
     pub per_port: Vec<f64>,
+}
+
+impl RdmaValue {
+    /// What the value is counted in; empty for a plain count.
+    pub fn unit(&self) -> &'static str {
+        match self.name.as_str() {
+            "cpu_usage" | "tcp_retrans_rate" => "%",
+            "free_mem" => " kB",
+            name if name.ends_with("_duration") => " µs",
+            name if name.starts_with("tx_rate") || name.starts_with("rx_rate") => " Gbit/s",
+            _ => "",
+        }
+    }
 }
 
 impl RdmaSample {

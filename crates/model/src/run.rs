@@ -3,20 +3,21 @@
 use crate::cluster::Node;
 use crate::communicator::Communicator;
 use crate::diagnostics::DiagLine;
-use crate::end::RankEnd;
+use crate::end::{RankEnd, RankOutput};
 use crate::finding::SavedFinding;
 use crate::inspector::InspectorRun;
 use crate::link::LinkRun;
 use crate::nccl::NcclLog;
-use crate::node::NodeFacts;
+use crate::node::{Hello, NodeFacts};
 use crate::place::{Place, SourceLine};
 use crate::ras::RasReport;
 use crate::rdma::{PerfTest, RdmaCheckItem, RdmaSample};
-use crate::stack::Stack;
-use crate::statement::Statement;
+use crate::stack::{Socket, Stack, StoppedProcess, UnendedLauncher};
+use crate::statement::{Speaker, Statement};
 use crate::table::BenchTable;
 use crate::topology::{SystemDump, TopoMatrix, XmlGraphs, XmlTopology};
 use crate::torch::{FlightDump, ProcessGroup, TorchStatement};
+use crate::watch::Watched;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -45,6 +46,8 @@ pub struct Run {
     pub link_runs: Vec<(SourceLine, LinkRun)>,
     /// What busbw found before, as its own JSON among the inputs tells.
     pub saved_findings: Vec<SavedFinding>,
+    /// What `busbw watch` saw, and the input.
+    pub watched: Vec<(Place, Watched)>,
     /// perftest runs.
     pub perftests: Vec<PerfTest>,
     /// Results of RDMA checks.
@@ -65,10 +68,20 @@ pub struct Run {
     pub process_groups: Vec<ProcessGroup>,
     /// What is known of the machines: saved facts, and what commands of the system tell.
     pub machines: Vec<NodeFacts>,
+    /// How hosts answered when they were asked for their facts, and where the facts begin.
+    pub hellos: Vec<(Place, Hello)>,
     /// How processes ended, in order.
     pub ends: Vec<RankEnd>,
+    /// The output of ranks, each by its last line.
+    pub outputs: Vec<RankOutput>,
     /// Stacks of threads.
     pub stacks: Vec<Stack>,
+    /// Processes that are stopped.
+    pub stopped: Vec<StoppedProcess>,
+    /// Launchers whose ranks do not end.
+    pub unended: Vec<UnendedLauncher>,
+    /// Connections over TCP.
+    pub sockets: Vec<Socket>,
     /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
     pub statements: Vec<Statement>,
     /// Parts that could not be read, with the reason.
@@ -142,8 +155,11 @@ impl Run {
         self.kept_lines.get(&place).map(|text| SourceLine { place, text: text.clone() })
     }
 
-    /// Whether any reader recognised anything.
+    /// Whether any reader recognised anything, or a program that is known speaks.
     pub fn is_empty(&self) -> bool {
-        self.inputs.iter().all(|i| i.kinds.is_empty()) && self.ends.is_empty() && self.nccl.versions.is_empty()
+        self.inputs.iter().all(|i| i.kinds.is_empty())
+            && self.ends.is_empty()
+            && self.nccl.versions.is_empty()
+            && self.statements.iter().all(|statement| statement.speaker == Speaker::Program)
     }
 }

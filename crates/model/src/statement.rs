@@ -3,7 +3,7 @@
 use crate::place::SourceLine;
 
 named! {
-    /// Who printed a line. Its form tells (a prefix, a format), never a word in it.
+    /// Who printed a line. It is recognised by its form (a prefix, a format), never by a word.
     pub enum Speaker {
         /// NCCL at any level: rules ask for it, lines have one of the next two.
         Nccl = "nccl",
@@ -35,7 +35,7 @@ named! {
     as_str
 }
 
-/// A line that no reader makes a fact of, kept because its speaker may tell of a cause.
+/// A line that no reader makes a fact of, kept because its speaker may show a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     /// Who printed it.

@@ -62,7 +62,7 @@ impl fmt::Display for GroupName {
 /// One thing that a rank's watchdog, heartbeat monitor or debug wrapper says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TorchStatement {
-    /// Who says it: the rank of the job where the line tells (`[rank3]:`, `RANK 3`), else the rank in the group.
+    /// Who says it: the rank of the job if the line says so (`[rank3]:`, `RANK 3`), else the rank in the group.
     pub rank: Option<u32>,
     /// The process group.
     pub group: GroupName,
@@ -124,7 +124,7 @@ pub enum TorchEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Standing {
     /// Sequence number of the last work that it enqueued; 0 for none (PyTorch's -1, as numbers begin at 1); `None` where
-    /// nothing tells.
+    /// none is known.
     pub enqueued: Option<u64>,
     /// The last that started.
     pub started: Option<u64>,
@@ -149,8 +149,16 @@ pub struct FlightDump {
     pub open: Vec<FlightEntry>,
     /// How far the rank was in each group, by group.
     pub standing: Vec<(GroupName, Standing)>,
-    /// The groups' ranks, where the dump tells.
+    /// The groups' ranks, if the dump says so.
     pub members: Vec<(GroupName, Vec<u32>)>,
+    /// When its first and its last operation were enqueued, in ns since 1970.
+    pub span_ns: Option<(u64, u64)>,
+    /// Where the rank is: its first operation that was not complete, else its last.
+    pub at: Option<FlightEntry>,
+    /// The rank's own recorder never had that operation behind the one before it: its program went another way than so far.
+    pub unusual: bool,
+    /// It could not be read to its end: that the rank wrote it is all that it shows.
+    pub cut: bool,
 }
 
 impl FlightDump {
@@ -171,6 +179,8 @@ pub struct FlightEntry {
     pub p2p: bool,
     /// Where the program called it: the innermost frame outside PyTorch, `train.py:120 (step)`.
     pub called_at: Option<String>,
+    /// When it was enqueued, in ns since 1970 by the clock of its host.
+    pub created_ns: Option<u64>,
     /// The line, of JSON that is laid out; of other dumps the input.
     pub source: SourceLine,
 }
@@ -251,6 +261,9 @@ pub struct CollectiveMismatch {
     /// A line for each variant, where kept.
     #[serde(skip)]
     pub sources: Vec<SourceLine>,
+    /// Ranks whose own recorder never had this operation behind the one before it: their program went another way than so far.
+    #[serde(skip)]
+    pub unusual: Vec<u32>,
 }
 
 /// An operation and who ran it.

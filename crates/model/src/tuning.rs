@@ -63,8 +63,11 @@ pub struct TunedSetting {
     pub setting: Setting,
     /// Trials that gave a value.
     pub rounds: usize,
-    /// Trials that failed or ran out of time.
+    /// Trials that failed, gave no value, or ran out of time.
     pub failures: usize,
+    /// Why the last of them did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Mean value.
     pub mean: Option<f64>,
     /// Standard deviation.
@@ -123,6 +126,11 @@ impl Setting {
         self.assignments.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     }
 
+    /// The channels that NCCL is to use, where this sets them.
+    pub fn channels(&self) -> Option<&str> {
+        self.value("NCCL_MAX_NCHANNELS").or_else(|| self.value("NCCL_MIN_NCHANNELS"))
+    }
+
     /// The value of a variable, where this sets it.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.assignments.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
@@ -133,6 +141,13 @@ impl Tuning {
     /// The best setting.
     pub fn best(&self) -> Option<&TunedSetting> {
         self.settings.iter().find(|setting| setting.standing == TunedStanding::Best)
+    }
+
+    /// The setting to use: the best, or the default where the best is not told from it.
+    pub fn choice(&self) -> Option<&Setting> {
+        let default = self.settings.iter().find(|tuned| tuned.setting.is_default());
+        let tied = default.filter(|default| default.standing == TunedStanding::Tied);
+        tied.or(self.best()).map(|tuned| &tuned.setting)
     }
 
     /// The default with its rank from 1, where it was tried and has a value.

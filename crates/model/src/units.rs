@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A number of bytes. Printed with binary suffixes (`256 MiB`), read with or without them (`256M`, `18G`, `512`),
 /// as nccl-tests reads `-b` and `-e` (`parsesize` in its `src/common.cu`).
@@ -72,6 +73,39 @@ impl FromStr for Bytes {
         let scaled = number.parse::<f64>().map_err(|_| fail())? * (1u64 << shift) as f64;
         if scaled < u64::MAX as f64 { Ok(Bytes(scaled as u64)) } else { Err(fail()) }
     }
+}
+
+/// The text is no time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a time; write seconds, or a number with ms, s, min, h or d: 5, 500ms, 2min")]
+pub struct ParseTimeError(pub String);
+
+/// A time as flags take it: a number with its unit, seconds without one.
+///
+/// ```
+/// use std::time::Duration;
+/// let times = ["5", "5s", "500ms", "2min", "1.5m"].map(|text| busbw_model::time(text).unwrap().as_millis());
+/// assert_eq!(times, [5_000, 5_000, 500, 120_000, 90_000]);
+/// assert!(["", "soon", "3w", "-1s", "1e300h"].iter().all(|text| busbw_model::time(text).is_err()));
+/// ```
+///
+/// # Errors
+/// The text, and how times are written.
+pub fn time(text: &str) -> Result<Duration, ParseTimeError> {
+    let fail = || ParseTimeError(text.to_owned());
+    let trimmed = text.trim();
+    let (number, unit) = trimmed.split_at(trimmed.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" | "sec" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(fail()),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| fail())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| fail())
 }
 
 impl fmt::Display for Micros {

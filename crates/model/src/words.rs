@@ -1,5 +1,6 @@
-//! `rules/words.toml` as a type: `ingest` chooses lines by it, `diagnose` tells ends and machines apart.
+//! `rules/words.toml` as a type: `ingest` chooses lines by it, `diagnose` distinguishes ends and machines.
 
+use crate::Code;
 use serde::Deserialize;
 
 /// Words, in lists that the file explains.
@@ -16,8 +17,12 @@ pub struct Words {
     pub commands: Vec<String>,
     pub starters: Vec<String>,
     pub wrappers: Vec<String>,
+    pub gone: Vec<String>,
+    pub rendezvous: Vec<String>,
+    pub relays: Vec<String>,
     pub lost: Vec<String>,
     pub results: Vec<(String, u32)>,
+    pub errors: Vec<(String, Code)>,
     pub harmless: Vec<String>,
     pub rdma: Vec<String>,
     pub must_agree: Vec<String>,

@@ -30,7 +30,7 @@ pub fn explain(
 /// Predicts the table of a cluster: JSON of the schema `busbw.predict/1`.
 ///
 /// The cluster is described by `description` (JSON with the keys of a TOML description), or by `paths`: a description, or
-/// logs that tell of it. `sizes` are bytes.
+/// logs that show it. `sizes` are bytes.
 ///
 /// Raises `OSError` where a file cannot be read and `ValueError` where the cluster is not described well enough.
 #[pyfunction]
@@ -45,7 +45,7 @@ pub fn predict(
     Ok(py.detach(|| predicted(&paths, description.as_deref(), collective.as_deref(), sizes))?)
 }
 
-/// Holds runs against the first of them: JSON of the schema `busbw.compare/1`.
+/// Compares runs with the first of them: JSON of the schema `busbw.compare/1`.
 ///
 /// Raises `OSError` where a file cannot be read and `ValueError` where the runs cannot be compared.
 #[pyfunction]
@@ -56,7 +56,7 @@ pub fn compare(py: Python<'_>, paths: Vec<PathBuf>, collective: Option<String>, 
 
 fn explained(paths: &[PathBuf], cluster: Option<&Path>, threads: Option<NonZeroUsize>) -> Result<String, Failure> {
     let cluster = cluster.map(described).transpose()?;
-    let run = read(&sources(paths), &ReadOptions { threads, progress: None })?;
+    let run = read(&sources(paths), &ReadOptions { threads, ..ReadOptions::default() })?;
     let diagnosis = diagnose_on(&run, cluster.as_ref());
     if run.is_empty() && diagnosis.findings.is_empty() {
         return Err(ReadError::unknown(&run).into());

@@ -35,7 +35,7 @@ impl Failure {
         Failure::value(format!("{name}:{}: {}; {}", error.line, error.message, error.remedy))
     }
 
-    /// Runs that tell too little of their cluster.
+    /// Runs that show too little of their cluster.
     pub fn underivable(names: &str, error: &Underivable) -> Self {
         Failure::value(format!("{names}: {error}"))
     }
@@ -59,7 +59,8 @@ impl From<ReadError> for Failure {
             | ReadError::EmptyFolder(_)
             | ReadError::LeftOut { .. }
             | ReadError::Binary { .. }
-            | ReadError::Unknown(_) => PyValueError::new_err,
+            | ReadError::Unknown(_)
+            | ReadError::Problem(..) => PyValueError::new_err,
         };
         Failure { raise, message: error.to_string() }
     }

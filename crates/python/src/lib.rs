@@ -8,6 +8,8 @@
 
 mod analysis;
 mod failure;
+mod gradients;
+mod launcher;
 mod selection;
 
 use pyo3::pymodule;
@@ -20,6 +22,10 @@ mod _native {
 
     #[pymodule_export]
     use super::analysis::{compare, explain, predict};
+    #[pymodule_export]
+    use super::gradients::{Estimate, gradient_estimates, gradient_traffic};
+    #[pymodule_export]
+    use super::launcher::{outward_address, told_by_first_rank};
     #[pymodule_export]
     use super::selection::{select_above, topk};
 

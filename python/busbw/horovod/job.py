@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -190,6 +191,9 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
     assert everyone is not None, "the group was just made"
     watch = Watch(everyone)
     _job = Job(dist.get_rank(), watch.layout(everyone), light, timeout, owns_group, watch)
+    effect = light.effect(_job.layout) if _job.rank == 0 else None
+    if effect:
+        print(effect, file=sys.stderr, flush=True)
     global_process_set.ranks = list(range(dist.get_world_size()))
     # A group of its own: what the script does with PyTorch's own collectives must not come between ours.
     for process_set in (global_process_set, *(process_sets or ())):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from torch.distributed import HashStore, Store, TCPStore, rendezvous  # type: ignore[attr-defined]
 
+from busbw import _native
 from busbw.torch.ranks import process_status
 
 
@@ -57,6 +58,8 @@ _LAUNCHERS = (
 """In this order: the first whose sign is there counts."""
 
 _POLL_S = 0.01
+
+_BY_HAND = "tell the ranks: mpirun -x MASTER_ADDR=<host of rank 0> -x MASTER_PORT=29500 (MPICH: -genv NAME VALUE)"
 
 
 class LaunchError(RuntimeError):
@@ -98,7 +101,7 @@ def meet(place: Place, timeout: timedelta, environment: Mapping[str, str] = os.e
     """Return the store over which the ranks find each other. Every rank calls it.
 
     In this order: MASTER_ADDR and MASTER_PORT (which torchrun sets); on one host a port that rank 0 chooses;
-    under Slurm the first host of the step.
+    with mpirun what rank 0 puts into its store; under Slurm the first host of the step.
 
     Raises:
         LaunchError: there is no way to know where rank 0 is.
@@ -114,10 +117,24 @@ def meet(place: Place, timeout: timedelta, environment: Mapping[str, str] = os.e
     if place.launcher == "srun":
         host, port = _slurm_address(environment)
         return TCPStore(host, port, place.size, place.rank == 0, timeout)
-    raise LaunchError(
-        f"busbw: {place.launcher} does not say on which host rank 0 runs. Tell the ranks: "
-        "mpirun -x MASTER_ADDR=<host of rank 0> -x MASTER_PORT=29500 (MPICH: -genv NAME VALUE)"
-    )
+    return _meet_by_launcher(place, timeout)
+
+
+def _meet_by_launcher(place: Place, timeout: timedelta) -> Store:
+    """Let rank 0 take any free port, and tell the others its address through the launcher's store (PMIx, PMI)."""
+    own = TCPStore("127.0.0.1", 0, None, True, timeout, wait_for_workers=False) if place.rank == 0 else None
+    # Not the host's name: that often means the loopback, by which the others cannot come.
+    mine = f"{_native.outward_address()}/{own.port}" if own else None
+    try:
+        told = _native.told_by_first_rank(mine, timeout.total_seconds())
+    except ValueError as error:
+        raise LaunchError(f"busbw: {place.launcher} does not say where rank 0 is: {error}. Or {_BY_HAND}") from None
+    if told is None:
+        raise LaunchError(f"busbw: {place.launcher} does not say where rank 0 is; {_BY_HAND}")
+    if own is not None:
+        return own
+    host, port = told.split("/")
+    return TCPStore(host, int(port), None, False, timeout, wait_for_workers=False)
 
 
 def _meet_on_this_host(place: Place, timeout: timedelta) -> Store:

@@ -1,5 +1,7 @@
 """The LIGHT_* variables: two-level and top-k all-reduce for a script that knows nothing of them."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Mapping
@@ -8,6 +10,7 @@ from typing import Any
 
 import torch
 
+from busbw.torch.layout import HostLayout
 from busbw.torch.options import Mode, Options
 
 _PREFIX = "LIGHT_"
@@ -25,7 +28,7 @@ class Light:
         topk_ratio: LIGHT_TOPK_RATIO, their share.
         topk_min_bytes: LIGHT_TOPK_THRESHOLD, compress from this size up.
         topk_fp16: LIGHT_TOPK_FP16, send values as float16.
-        blocks: whether LIGHT_INTRA_SIZE was set, so that consecutive ranks make a host.
+        given: the variables that were set, with their values.
     """
 
     two_level: bool = False
@@ -35,26 +38,33 @@ class Light:
     topk_ratio: float = 0.01
     topk_min_bytes: int = 1 << 20
     topk_fp16: bool = False
-    blocks: bool = False
+    given: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Light":
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Light:
         """Read the variables; warn of unknown ones.
 
         Raises:
             ValueError: a value is not what its variable takes.
         """
         fields: dict[str, Any] = {}
+        given = []
         for variable in sorted(name for name in environment if name.startswith(_PREFIX)):
             if variable not in _FIELDS:
                 warnings.warn(f"{variable} is unknown and ignored; known are {', '.join(_FIELDS)}", stacklevel=2)
                 continue
             field, parse = _FIELDS[variable]
+            given.append((variable, environment[variable]))
             try:
                 fields[field] = parse(environment[variable])
             except ValueError as error:
                 raise ValueError(f"busbw: {variable}={environment[variable]!r}: {error}") from None
-        return cls(**fields, blocks="intra_size" in fields)
+        return cls(**fields, given=tuple(given))
+
+    @property
+    def blocks(self) -> bool:
+        """Return whether LIGHT_INTRA_SIZE was set, so that consecutive ranks make a host."""
+        return any(name == "LIGHT_INTRA_SIZE" for name, _ in self.given)
 
     @property
     def mode(self) -> Mode:
@@ -62,6 +72,22 @@ class Light:
         if self.two_level:
             return "both" if self.topk else "two-level"
         return "topk" if self.topk else "plain"
+
+    def effect(self, layout: HostLayout) -> str | None:
+        """Say in a line what the variables that were set do on these hosts, and which do nothing; None without any."""
+        if not self.given:
+            return None
+        hosts = HostLayout.from_blocks(layout.world_size, self.intra_size) if self.blocks else layout
+        levels = self.two_level and hosts.has_two_levels
+        ways = ["two-level all-reduce"] * levels + ["top-k all-reduce"] * self.topk
+        used, unused = [], []
+        for name, value in self.given:
+            works = self.topk if name.startswith("LIGHT_TOPK") else levels
+            (used if works or value == "0" else unused).append(f"{name}={value}")
+        what = f"{' and '.join(ways) or 'plain all-reduce'} on {len(hosts.hosts)} x {hosts.local_size or '?'} ranks"
+        by = f", by {' '.join(used)}" if used else ""
+        nothing = f"; without effect: {' '.join(unused)}" if unused else ""
+        return f"busbw.horovod: {what}{by}{nothing}"
 
     def options(self, **others: Any) -> Options:  # noqa: ANN401 (fields of Options)
         """Return the same as options of a reducer."""

@@ -206,13 +206,14 @@ class GradientReducer:
 
     def _sent(self, flat: torch.Tensor, way: _Way) -> float:
         if way.compresses:
-            return (traffic.both if way.two_level else traffic.topk)(self._shape, self._message(flat, way))
-        return (traffic.two_level if way.two_level else traffic.plain)(self._shape, flat.nbytes)
+            mode, message = "both" if way.two_level else "topk", self._message(flat, way)
+            return traffic.sent(mode, self._shape, flat.nbytes, message)
+        return traffic.sent("two-level" if way.two_level else "plain", self._shape, flat.nbytes)
 
     def _steps(self, key: str, flat: torch.Tensor, way: _Way, divisor: float) -> dict[str, Step]:
         """Return what each stage does to a piece, and count it."""
         self._bytes["gradient"] += flat.nbytes
-        self._bytes["plain"] += round(traffic.plain(self._shape, flat.nbytes))
+        self._bytes["plain"] += round(traffic.sent("plain", self._shape, flat.nbytes))
         self._bytes["sent"] += round(self._sent(flat, way))
         group = self._groups.rail if way.two_level else self._groups.world
         assert group is not None, "two-level layouts have rails"

@@ -1,11 +1,10 @@
-"""How many bytes each way of averaging sends over the slow network: one formula each.
+"""How many bytes each way of averaging sends over the slow network, by the formulas of `busbw accelerate`."""
 
-Counted per host, for rings whose ranks follow each other host by host, so that one connection of each
-ring leaves a host. With one host the "network" is what joins its ranks.
-"""
+from __future__ import annotations
 
 from dataclasses import dataclass
 
+from busbw import _native
 from busbw.compress import Message
 
 
@@ -22,21 +21,14 @@ class Shape:
         return self.hosts * self.local
 
 
-def plain(shape: Shape, nbytes: int) -> float:
-    """Return the bytes of one ring all-reduce of `nbytes` over all ranks: 2 (W-1)/W of them."""
-    return 2 * (shape.world - 1) / shape.world * nbytes
+def sent(mode: str, shape: Shape, nbytes: int, message: Message | None = None) -> float:
+    """Return the bytes that leave a host.
 
-
-def two_level(shape: Shape, nbytes: int) -> float:
-    """Return the bytes of one ring all-reduce per rail, each of its share of `nbytes`: 2 (H-1)/H in all."""
-    return 2 * (shape.hosts - 1) / shape.hosts * nbytes
-
-
-def topk(shape: Shape, message: Message) -> float:
-    """Return the bytes of gathering every rank's message around one ring."""
-    return (shape.world - 1) * message.nbytes
-
-
-def both(shape: Shape, message: Message) -> float:
-    """Return the bytes of gathering messages along every rail; `message` is that of a rank's share."""
-    return shape.local * (shape.hosts - 1) * message.nbytes
+    Args:
+        mode: `plain`, `two-level`, `topk` or `both`.
+        shape: the ranks.
+        nbytes: size of the gradients.
+        message: what top-k makes of them for one rank; of its share, with two levels.
+    """
+    message_bytes = 0 if message is None else message.nbytes
+    return _native.gradient_traffic(mode, (shape.hosts, shape.local), nbytes, message_bytes)

@@ -10,9 +10,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import busbw.torch
-from busbw.advisor import Estimate, Speeds, advise, estimates, main
+from busbw.advisor import Estimate, Speeds, advise, estimates
+from busbw.compress import Message
 from busbw.torch import Options
-from busbw.torch.traffic import Shape
+from busbw.torch.traffic import Shape, sent
 
 VGG16_BYTES = 138_357_544 * 4
 GPUS = Speeds(network_gbs=25 / 8, host_gbs=100, select_gbs=500, add_gbs=100)
@@ -57,31 +58,12 @@ def test_topk_among_many_ranks_loses() -> None:
     assert large[1].seconds(1) > large[0].seconds(1)
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = "--hosts 2 --ranks-per-host 8 --gradients 528M --network-gbit 25 --fp16"
-    assert main(asked.split()) == 0
-    said = capsys.readouterr().out
-    assert said.startswith("network 3.12 GB/s per host")
-    assert [line.split()[0] for line in said.splitlines()[2:]] == ["plain", "topk", "two-level", "both"]
-    assert said.count("<- fastest") == 1
-    with pytest.raises(SystemExit):
-        main(["--hosts", "2"])
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ("--network-gbit 0", "0 is not a number above 0"),
-        ("--hosts 0", "0 is not a whole number of 1 or more"),
-        ("--gradients none", "none is not a number"),
-        ("--ratio 2", "2 is not a share above 0 and up to 1"),
-    ],
-)
-def test_figures_that_make_no_sense_are_refused(wrong: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = "--hosts 2 --ranks-per-host 8 --gradients 528M --network-gbit 25"
-    with pytest.raises(SystemExit, match="2"):
-        main([*asked.split(), *wrong.split()])
-    assert says in capsys.readouterr().err
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_messages_of_the_model_are_those_that_travel(dtype: torch.dtype) -> None:
+    for entries in (1000, 999_900, 138_357_544):
+        way = estimates(Shape(4, 1), 4 * entries, GPUS, Options(value_dtype=dtype))[1]
+        message = Message(max(1, round(entries * 0.01)), dtype)
+        assert way.network_bytes == sent("topk", Shape(4, 1), 4 * entries, message) == 3 * message.nbytes
 
 
 def automatic(rank: int, lossy: bool) -> tuple[str, str, Any]:

@@ -12,6 +12,7 @@ from torch import nn
 import busbw.horovod as hvd
 from busbw.horovod import job
 from busbw.horovod.light import Light
+from busbw.torch.layout import HostLayout
 
 TWO_HOSTS = ["a", "a", "b", "b"]
 
@@ -342,3 +343,40 @@ def leave(rank: int) -> None:
 
 def test_a_script_that_fails_does_not_wait_for_others(tmp_path: Path) -> None:
     ranks.run(2, leave, directory=tmp_path)
+
+
+EIGHT = [str(rank // 4) for rank in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("environment", "hosts", "says"),
+    [
+        ({}, EIGHT, None),
+        (
+            {"LIGHT_2D_ALLREDUCE": "1", "LIGHT_TOPK_ALLREDUCE": "1", "LIGHT_TOPK_RATIO": "0.1"},
+            EIGHT,
+            "two-level all-reduce and top-k all-reduce on 2 x 4 ranks, by LIGHT_2D_ALLREDUCE=1 LIGHT_TOPK_ALLREDUCE=1 "
+            "LIGHT_TOPK_RATIO=0.1",
+        ),
+        (
+            {"LIGHT_2D_ALLREDUCE": "1", "LIGHT_INTRA_SIZE": "2"},
+            EIGHT,
+            "two-level all-reduce on 4 x 2 ranks, by LIGHT_2D_ALLREDUCE=1 LIGHT_INTRA_SIZE=2",
+        ),
+        (
+            {"LIGHT_2D_ALLREDUCE": "1", "LIGHT_INTRA_SIZE": "8"},
+            ["a", "b"],
+            "plain all-reduce on 1 x 2 ranks; without effect: LIGHT_2D_ALLREDUCE=1 LIGHT_INTRA_SIZE=8",
+        ),
+        (
+            {"LIGHT_TOPK_ALLREDUCE": "0", "LIGHT_TOPK_RATIO": "0.1"},
+            ["a", "a", "b"],
+            "plain all-reduce on 2 x ? ranks, by LIGHT_TOPK_ALLREDUCE=0; without effect: LIGHT_TOPK_RATIO=0.1",
+        ),
+    ],
+)
+def test_what_light_variables_do_is_said_in_a_line(
+    environment: dict[str, str], hosts: list[str], says: str | None
+) -> None:
+    effect = Light.from_environment(environment).effect(HostLayout.from_names(hosts))
+    assert effect == (says and f"busbw.horovod: {says}")

@@ -65,6 +65,49 @@ def test_launchers_that_say_too_little() -> None:
         meet(Place(1, 4, "Open MPI's mpirun", False), timedelta(seconds=1), {})
 
 
+@pytest.fixture
+def two_hosts(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Two hosts of the net lab; the environment of those who start jobs on them."""
+    if os.getuid() != 0:
+        pytest.skip("the hosts of the lab need root")
+    lab = str(Path(__file__).parents[3] / "tests/lab/netlab")
+    variables = {**environment(), "NETLAB": "86"}
+    subprocess.run([lab, "up", "2"], env=variables, check=True, timeout=150, capture_output=True)
+    # MPICH's mpirun has flags of ssh before the host.
+    shell = tmp_path / "rsh"
+    shell.write_text(f'#!/bin/sh\nwhile [ "${{1#-}}" != "$1" ]; do shift; done\nexec {lab} rsh "$@"\n')
+    shell.chmod(0o755)
+    agent = {"OMPI_MCA_plm_rsh_agent": str(shell), "HYDRA_LAUNCHER_EXEC": str(shell), "HYDRA_LAUNCHER": "ssh"}
+    # Open MPI 4.1's daemons of one machine write their picture of it to one file, and at times crash on it.
+    agent["OMPI_MCA_rtc"] = "^hwloc"
+    try:
+        yield {**variables, **agent, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    finally:
+        subprocess.run([lab, "down"], env=variables, check=True, timeout=150)
+
+
+@pytest.mark.parametrize("mpirun", ["mpirun.openmpi", "mpirun.mpich"])
+def test_mpirun_on_two_hosts_without_an_address(mpirun: str, two_hosts: dict[str, str]) -> None:
+    """The command of the fifth field report, with the import changed: nothing says where rank 0 is but the launcher."""
+    if shutil.which(mpirun) is None:
+        pytest.skip(f"{mpirun} is missing; make setup installs it")
+    hosts = ["-H", "h1:2,h2:2"] if mpirun == "mpirun.openmpi" else ["-hosts", "h1:2,h2:2"]
+    lab = [str(Path(__file__).parents[3] / "tests/lab/netlab"), "exec", "1"]
+    light = {"LIGHT_2D_ALLREDUCE": "1"}
+    hand_on = ["-x", "LIGHT_2D_ALLREDUCE", "-x", "PYTHONPATH"] if mpirun == "mpirun.openmpi" else []
+    ran = subprocess.run(
+        [*lab, mpirun, "-np", "4", *hosts, *hand_on, sys.executable, "-c", _SCRIPT],
+        env={**two_hosts, **light, "HOROVOD_GLOO_TIMEOUT_SECONDS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("sum 10 of 4") == 4, ran.stdout
+    effect = "busbw.horovod: two-level all-reduce on 2 x 2 ranks, by LIGHT_2D_ALLREDUCE=1"
+    assert ran.stderr.count(effect) == 1, ran.stderr
+
+
 @pytest.mark.parametrize(
     ("hosts", "first"),
     [("node7", "node7"), ("node[07-09,12],b", "node07"), ("a,b", "a"), ("r[1,2]-x", "r1-x"), ("gpu-3a[3]", "gpu-3a3")],

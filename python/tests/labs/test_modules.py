@@ -13,8 +13,13 @@ def test_each_module_can_be_imported_first(part: str) -> None:
     subprocess.run([sys.executable, "-c", f"import busbw.{part}"], check=True, timeout=120)
 
 
-def test_accelerate_asks_the_advisor_of_the_package() -> None:
-    command = [Path(sysconfig.get_path("scripts")) / "busbw", "accelerate", "--hosts", "2", "--ranks-per-host", "8"]
-    command += ["--gradients", "528M", "--network-gbit", "25"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert [line.split()[0] for line in said.splitlines()[2:]] == ["plain", "topk", "two-level", "both"]
+def test_the_advisor_is_the_command() -> None:
+    command = Path(sysconfig.get_path("scripts")) / "busbw"
+    asked = ["--hosts", "2", "--ranks-per-host", "8", "--gradients", "528M", "--network-gbit", "25"]
+    by_command, by_module = (
+        subprocess.run([*words, *asked], capture_output=True, text=True, check=True, timeout=120).stdout
+        for words in ([command, "accelerate"], [sys.executable, "-m", "busbw.advisor"])
+    )
+    assert by_command == by_module
+    ways = [line.split()[0] for line in by_command.splitlines() if " ms " in line]
+    assert ways == 2 * ["plain", "topk", "two-level", "both"]

@@ -21,14 +21,7 @@ LIMIT_S = 240
 """Of anything, on a slow and loaded machine."""
 
 UNSHARE = ["unshare", "--map-root-user", "--net"]
-# Ray keeps a cluster's address in the folder `ray` of TMPDIR, which it has made in /tmp only.
-ENVIRONMENT = {
-    **os.environ,
-    "TMPDIR": "/tmp",
-    "NCCL_SOCKET_IFNAME": "lo",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "PYTHONUNBUFFERED": "1",
-}
+ENVIRONMENT = {**os.environ, "NCCL_SOCKET_IFNAME": "lo", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
 LONG = ["bench", "all_reduce", "-b", "8", "-e", "8", "-n", "100000000", "-T", "1000"]
 
 

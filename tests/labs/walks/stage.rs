@@ -67,11 +67,9 @@ fn net(hosts: usize, options: &[String]) -> Result<NetLab, Skip> {
     NetLab::up(hosts, &options.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The bash of somebody on host 1, whose mpirun reaches the other hosts.
+/// The bash of somebody on host 1.
 fn host_1(hosts: &NetLab) -> Process {
-    let mut bash = hosts.exec(1, "bash");
-    hosts.use_remote_shell(&mut bash);
-    bash
+    hosts.exec(1, "bash")
 }
 
 /// The folder of a page, and beside it one with the programs that the page calls by names of their own.

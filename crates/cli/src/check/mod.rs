@@ -1,16 +1,17 @@
-//! `busbw check`: what every node is, judged before anything runs on it.
+//! `busbw check`: judges every node before a job runs on it.
 
 pub mod hosts;
 mod witness;
 
-use crate::cli::{PrometheusFile, TableOutput};
-use crate::explain;
+use crate::flags::{CapturedRoot, HostList, JunitFile, Output, PrometheusFile, Screen, TableFormat};
 use crate::output::{self, Refusal};
+use crate::values;
 use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{Checked, NodeFacts};
 use busbw_probe::Root;
 use busbw_report::{json, junit, prometheus, text};
 use clap::{Args, ValueHint};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,33 +25,32 @@ use std::time::Duration;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
-    /// Files written by --save, to check instead of this node
-    #[arg(value_name = "FACTS", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "hosts"])]
-    files: Vec<PathBuf>,
+    /// Hosts, or files written by --save, to check instead of this node
+    #[arg(value_name = "HOST|FACTS", value_hint = ValueHint::FilePath, conflicts_with_all = ["root", "hosts"])]
+    others: Vec<String>,
 
     /// Save the facts to a file, to check later or to give to `busbw explain`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     save: Option<PathBuf>,
 
-    /// Read a captured copy of a node's /sys and /proc instead of this machine's
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "hosts")]
-    root: Option<PathBuf>,
-
-    /// Check these hosts (a,b,c), by mpirun, or by srun inside an allocation
-    #[arg(long, value_name = "LIST")]
-    hosts: Option<String>,
-
-    /// Seconds to wait for a host's answer
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "60")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
-    timeout: u64,
+    #[command(flatten)]
+    root: CapturedRoot,
 
     #[command(flatten)]
-    output: TableOutput,
+    hosts: HostList,
 
-    /// Also write the answer as JUnit XML, for Jenkins, GitLab and what else reads test results
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    junit: Option<PathBuf>,
+    /// Time after which a host that does not respond is reported as lost
+    #[arg(short = 'T', long, value_name = "TIME", default_value = "60", value_parser = values::duration)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    output: Output<TableFormat>,
+
+    #[command(flatten)]
+    screen: Screen,
+
+    #[command(flatten)]
+    junit: JunitFile,
 
     #[command(flatten)]
     prometheus: PrometheusFile,
@@ -61,8 +61,17 @@ pub struct Check {
 }
 
 impl Check {
-    fn patience(&self) -> Duration {
-        Duration::from_secs(self.timeout)
+    /// The files of facts, and else the hosts: what has a folder or `.json` in its name, or is there, is a file.
+    fn files_or_hosts(&self) -> Result<(Vec<PathBuf>, Option<String>), String> {
+        let is_file = |word: &&String| word.contains('/') || word.ends_with(".json") || Path::new(word).exists();
+        let (files, hosts): (Vec<&String>, Vec<&String>) = self.others.iter().partition(is_file);
+        match (&files[..], &hosts[..]) {
+            ([file, ..], [host, ..]) => {
+                Err(format!("{file} is a file and {host} is none; check hosts or saved facts, one of them at a time"))
+            }
+            ([_, ..], []) => Ok((self.others.iter().map(PathBuf::from).collect(), None)),
+            ([], _) => Ok((Vec::new(), self.hosts.or(&self.others))),
+        }
     }
 }
 
@@ -70,7 +79,7 @@ const EXAMPLES: &str = "Examples:
   busbw check                                this node
   mpirun -np 4 -N 1 busbw check              every node of a job, and how they differ
   srun -N 4 --ntasks-per-node 1 busbw check
-  busbw check --hosts a,b,c                  the same, started by busbw; hosts that do not answer are named
+  busbw check a b c                          the same, started by busbw; hosts that do not answer are named
   busbw check --save facts.json              save the facts
   busbw check a.json b.json                  check saved facts of several nodes, anywhere
   busbw explain run.log facts.json           diagnose a run with the facts of its node
@@ -102,16 +111,18 @@ impl Found {
 pub fn run(flags: &Check) -> Result<ExitCode, Refusal> {
     let Some(found) = gather(flags)? else { return Ok(ExitCode::SUCCESS) };
     if flags.facts_only {
-        output::write(None, |out| json::write_facts(&FactsFile::new(found.nodes), out))?;
+        output::write(None, |out| json::write_facts(&FactsFile::new(found.nodes, found.hello), out))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(path) = &flags.save {
-        output::write(Some(path), |out| json::write_facts(&FactsFile::new(found.nodes.clone()), out))?;
+        output::write(Some(path), |out| {
+            json::write_facts(&FactsFile::new(found.nodes.clone(), found.hello.clone()), out)
+        })?;
     }
     let checked = busbw_diagnose::check::check(&found.nodes, &found.hello);
     print(flags, &checked)?;
     output::metrics(&flags.prometheus, "check", |metrics| prometheus::check(&checked, metrics))?;
-    if let Some(path) = &flags.junit {
+    if let Some(path) = flags.junit.file() {
         output::write(Some(path), |out| junit::write_check(&checked, out))?;
     }
     Ok(match (found.nodes.is_empty(), checked.failed()) {
@@ -131,59 +142,60 @@ pub fn this_node(shown: Option<&text::Style>) -> Result<(Vec<u8>, bool), String>
         output::write(None, |out| out.write_all(text::check(&checked, style).as_bytes()))?;
     }
     let mut facts = Vec::new();
-    json::write_facts(&FactsFile::new(nodes), &mut facts).map_err(|e| format!("the facts of this node: {e}"))?;
+    json::write_facts(&FactsFile::new(nodes, Hello::default()), &mut facts)
+        .map_err(|e| format!("the facts of this node: {e}"))?;
     Ok((facts, !checked.failed()))
 }
 
 /// The facts that the flags ask for; none on a rank that leaves the answer to rank 0.
 fn gather(flags: &Check) -> Result<Option<Found>, Refusal> {
-    if !flags.files.is_empty() {
-        return Ok(Some(Found::at_hand(read_all(&flags.files)?)));
+    let (files, hosts) = flags.files_or_hosts()?;
+    if !files.is_empty() {
+        return Ok(Some(read_all(&files)?));
     }
-    if let Some(directory) = &flags.root {
-        let root = Root::captured(directory).map_err(|e| {
-            format!("--root {}: {e}; give a directory that holds sys and proc of a node", directory.display())
-        })?;
+    if let Some(root) = flags.root.open()? {
         return Ok(Some(Found::at_hand(vec![busbw_probe::node(&root)])));
     }
-    if let Some(list) = &flags.hosts {
-        return hosts::ask(list, flags.patience()).map(Some);
+    if let Some(list) = &hosts {
+        return hosts::ask(list, flags.timeout).map(Some);
     }
-    Ok(witness::gather(flags.patience())?)
+    Ok(witness::gather(flags.timeout)?)
 }
 
-fn read_all(files: &[PathBuf]) -> Result<Vec<NodeFacts>, String> {
-    let nodes: Result<Vec<_>, _> = files.iter().map(|file| read(file)).collect();
-    Ok(nodes?.into_iter().flatten().collect())
+fn read_all(files: &[PathBuf]) -> Result<Found, String> {
+    let mut found = Found::at_hand(Vec::new());
+    for path in files {
+        let FactsFile { nodes, hello, .. } = read(path)?;
+        found.nodes.extend(nodes);
+        found.hello.asked += hello.asked;
+        found.hello.silent.extend(hello.silent);
+        found.hello.apart = found.hello.apart.or(hello.apart);
+    }
+    Ok(found)
 }
 
-/// The nodes of a file that `--save` wrote.
-fn read(path: &Path) -> Result<Vec<NodeFacts>, String> {
-    let text = std::fs::read(path).map_err(|e| format!("{}: {e}; check the path", path.display()))?;
-    parse(&text).map_err(|problem| format!("{}{problem}; give what `busbw check --save` wrote", path.display()))
+/// A file that `--save` wrote.
+fn read(path: &Path) -> Result<FactsFile, String> {
+    let text = std::fs::read(path).map_err(|e| output::unread(path, &e))?;
+    file(&text).map_err(|problem| format!("{}{problem}; give what `busbw check --save` wrote", path.display()))
 }
 
-/// What is wrong is to be read behind a path: `:3: …`.
-fn parse(text: &[u8]) -> Result<Vec<NodeFacts>, String> {
+/// Facts as they are kept. What is wrong is to be read behind a path: `:3: …`.
+pub fn file(text: &[u8]) -> Result<FactsFile, String> {
     let facts: FactsFile = serde_json::from_slice(text).map_err(|e| {
         let words = e.to_string();
         let words = words.split(" at line ").next().unwrap_or_default();
         format!(":{}: no facts of nodes: {words}", e.line())
     })?;
     match facts.schema.as_str() {
-        FACTS_SCHEMA if facts.nodes.is_empty() => Err(": no nodes in it".into()),
-        FACTS_SCHEMA => Ok(facts.nodes),
+        FACTS_SCHEMA if facts.nodes.is_empty() && facts.hello.silent.is_empty() => Err(": no nodes in it".into()),
+        FACTS_SCHEMA => Ok(facts),
         other => Err(format!(": the schema is {other:?} where {FACTS_SCHEMA:?} was expected")),
     }
 }
 
 fn print(flags: &Check, checked: &Checked) -> Result<(), String> {
-    let style = explain::looked(&flags.output.look, flags.output.file());
-    output::write(flags.output.file(), |out| {
-        if flags.output.is_json() {
-            json::write_check(checked, out)
-        } else {
-            out.write_all(text::check(checked, &style).as_bytes())
-        }
-    })
+    let style = flags.screen.style(flags.output.file());
+    let json = |out: &mut dyn Write| json::write_check(checked, out);
+    output::answer(&flags.output, json, |_, out| out.write_all(text::check(checked, &style).as_bytes()))
 }

@@ -1,9 +1,10 @@
 //! Flags of `busbw tune`.
 
-use crate::cli::Output;
-use crate::values::time;
+use crate::flags::{DryRun, NamedCollective, Output, Quiet, Screen};
+use crate::{output, values};
 use busbw_model::{Bytes, Collective};
 use busbw_probe::Program;
+use busbw_tune::import::Wanted;
 use busbw_tune::objective::{Better, Objective};
 use busbw_tune::race::Rules;
 use busbw_tune::runner::Workload;
@@ -17,18 +18,21 @@ use std::time::Duration;
 /// Run a command with many settings, and find the fastest
 ///
 /// Runs each setting once, in random order, then the better ones again, until a significance test finds the best or the
-/// limit of rounds, trials or time is reached. The default (nothing set) runs at least twice. Results are stored: after
-/// an interruption, the same command continues. A trial that fails or times out never counts as fast.
+/// limit of rounds, trials or time is reached: never more trials than four runs of every setting. The default (nothing
+/// set) runs at least twice. Results are stored: after an interruption, the same command continues. A trial that fails
+/// or times out never counts as fast, and ends no sweep. Where algorithm and protocol are tuned, the file for the tuner
+/// plugin is for all_reduce, or the collective that is named.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "busbw tune [OPTIONS] [COLLECTIVE] [SPACE] -- <COMMAND>...")]
 pub struct Tune {
     /// A built-in space (sockets, ib, algo, channels) or a TOML file
-    #[arg(value_name = "SPACE", value_hint = ValueHint::FilePath, required_unless_present = "var")]
-    space: Option<String>,
+    #[arg(value_names = ["COLLECTIVE", "SPACE"], num_args = 0..=2, value_parser = values::space())]
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["var", "import"])]
+    space: Vec<String>,
 
     /// The command to run, after --; {NAME} is replaced by a variable's value, and all variables are set in its
     /// environment
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "import", value_name = "COMMAND")]
     command: Vec<String>,
 
     /// A variable and its values; adds to the space, or replaces the values there
@@ -39,7 +43,7 @@ pub struct Tune {
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<String>,
 
-    /// Accept NCCL_* variables that NCCL does not read
+    /// Accept NCCL_* variables and values that NCCL does not know, as those of the CPU engine
     #[arg(long)]
     unchecked: bool,
 
@@ -59,6 +63,10 @@ pub struct Tune {
     #[arg(long, value_name = "SIZE", help_heading = "What is best")]
     busbw: Option<Bytes>,
 
+    /// Unit of the number, for the answer [default: what the expression names]
+    #[arg(long, value_name = "UNIT", help_heading = "What is best")]
+    pub unit: Option<String>,
+
     /// Confidence needed to drop a setting, in percent
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = clap::value_parser!(u8).range(50..=99), help_heading = "How long")]
     confidence: u8,
@@ -67,7 +75,7 @@ pub struct Tune {
     #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent, help_heading = "How long")]
     tolerance: f64,
 
-    /// Most rounds to run [default: 8, with --exhaustive 4]
+    /// Most rounds to run, and as many trials as N full rounds take [default: the trials of 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "How long")]
     rounds: Option<u32>,
 
@@ -75,7 +83,7 @@ pub struct Tune {
     #[arg(long, value_name = "N", help_heading = "How long")]
     max_trials: Option<NonZeroUsize>,
 
-    /// Start no trial after this time: 90s, 30m, 2h
+    /// Start no trial after this time: 90s, 30min, 2h
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "How long")]
     pub max_time: Option<Duration>,
 
@@ -91,8 +99,8 @@ pub struct Tune {
     #[arg(long, value_name = "N", default_value = "1", help_heading = "How long")]
     seed: u64,
 
-    /// Time limit of a trial: 90s, 30m, 2h
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "How long")]
+    /// Time after which a trial counts as failed: 90s, 30min, 2h
+    #[arg(short = 'T', long, value_name = "TIME", default_value = "1h", value_parser = duration, help_heading = "How long")]
     timeout: Duration,
 
     /// Run every trial as a Slurm job, submitted by sbatch
@@ -103,12 +111,12 @@ pub struct Tune {
     #[arg(long, value_name = "NAME", requires = "slurm", help_heading = "Slurm")]
     partition: Option<String>,
 
-    /// Nodes of each job
+    /// Number of nodes
     #[arg(long, value_name = "N", requires = "slurm", help_heading = "Slurm")]
     nodes: Option<NonZeroUsize>,
 
     /// Time limit of each job, in sbatch's form: 30, 2:00:00
-    #[arg(long, value_name = "TIME", requires = "slurm", help_heading = "Slurm")]
+    #[arg(long, value_name = "LIMIT", requires = "slurm", help_heading = "Slurm")]
     time: Option<String>,
 
     /// Account of the jobs
@@ -127,16 +135,25 @@ pub struct Tune {
     #[arg(long, value_name = "DIR", default_value = "busbw-tune", value_hint = ValueHint::DirPath)]
     store: PathBuf,
 
-    /// The collective for the tuner plugin's file, if algorithm and protocol are tuned
-    #[arg(long, value_name = "NAME", value_parser = crate::cli::collective, default_value = "all_reduce")]
-    pub collective: Collective,
+    #[command(flatten)]
+    collective: NamedCollective,
 
-    /// Print the settings with their command lines, and run nothing
-    #[arg(long)]
-    pub dry_run: bool,
+    /// Run nothing: print the statistics of a table (CSV) with a column per variable, and value (a row for each trial),
+    /// or mean, stddev and rounds (a row for each setting). --minimize or --maximize COLUMN names another column
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["space", "command", "var", "slurm", "busbw", "dry_run"])]
+    pub import: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub dry_run: DryRun,
 
     #[command(flatten)]
     pub output: Output,
+
+    #[command(flatten)]
+    pub screen: Screen,
+
+    #[command(flatten)]
+    pub quiet: Quiet,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -147,6 +164,8 @@ const EXAMPLES: &str = "Examples:
   busbw tune space.toml --slurm --partition gpu --nodes 2 --time 30 --jobs 2 -- python train.py
   busbw tune sockets --exhaustive --rounds 4 -- ./train.sh        the whole grid
   salloc -N 2 busbw tune ib -- srun ./train.sh                    inside an allocation
+  busbw tune --import sweep.csv                                   a sweep that somebody else made: the statistics
+  busbw tune --import sweep.csv --maximize images_per_s --unit images/s
 
 Exit status:
   0  there is a result
@@ -156,9 +175,10 @@ Exit status:
 impl Tune {
     /// The space: built-in or from a file, with what flags change.
     pub fn space(&self) -> Result<Space, String> {
-        let mut space = match &self.space {
-            Some(name) => Space::open(name).map_err(|e| e.to_string())?,
-            None => Space { name: "flags".into(), variables: Vec::new(), constraints: Vec::new() },
+        let mut space = match self.collective.among(&self.space).1 {
+            [name] => Space::open(name).map_err(|e| e.to_string())?,
+            [] => Space { name: "flags".into(), variables: Vec::new(), constraints: Vec::new() },
+            [first, second, ..] => return Err(format!("{first} and {second}: name one space; --var adds to it")),
         };
         self.var.iter().try_for_each(|text| space.add(text)).map_err(|e| e.to_string())?;
         self.conditions.iter().try_for_each(|text| space.constrain(text)).map_err(|e| e.to_string())?;
@@ -166,6 +186,11 @@ impl Tune {
             variable.unchecked |= self.unchecked;
         }
         Ok(space)
+    }
+
+    /// The collective for the tuner plugin's file.
+    pub fn collective(&self) -> Collective {
+        self.collective.among(&self.space).0.unwrap_or(Collective::AllReduce)
     }
 
     pub fn objective(&self) -> Result<Objective, String> {
@@ -190,12 +215,21 @@ impl Tune {
         Rules {
             confidence: f64::from(self.confidence) / 100.0,
             tolerance: self.tolerance / 100.0,
-            rounds: self.rounds.unwrap_or(if self.exhaustive { 4 } else { default.rounds }),
+            rounds: self.rounds,
             trials: self.max_trials.map(NonZeroUsize::get),
             exhaustive: self.exhaustive,
             seed: self.seed,
             reference: (!self.no_default).then_some(DEFAULT),
             ..default
+        }
+    }
+
+    /// What to read an imported table as.
+    pub fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            column: self.minimize.as_deref().or(self.maximize.as_deref()),
+            higher_is_better: self.maximize.is_some(),
+            unit: self.unit.as_deref(),
         }
     }
 
@@ -223,7 +257,7 @@ impl Tune {
             return Ok(None);
         }
         let read = |path: &PathBuf| {
-            std::fs::read_to_string(path).map_err(|e| format!("--template {}: {e}; check the path", path.display()))
+            std::fs::read_to_string(path).map_err(|e| format!("--template {}", output::unread(path, &e)))
         };
         let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
         let nodes = self.nodes.map(|nodes| nodes.to_string());
@@ -252,21 +286,6 @@ fn percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "give percent from 0 to 50".into())
 }
 
-/// `90s`, `30m`, `2h`; seconds without a unit.
 fn duration(text: &str) -> Result<Duration, String> {
-    time(text).filter(|time| !time.is_zero()).ok_or_else(|| "write a time as 90s, 30m or 2h".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
-        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
-        for text in ["", "0", "-1s", "3w", "soon", "1e300h"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
+    values::time_within(text, Duration::from_millis(1)..=Duration::MAX)
 }

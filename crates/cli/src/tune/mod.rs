@@ -6,10 +6,11 @@ mod progress;
 
 pub use flags::Tune;
 
-use crate::cli::Format;
-use crate::{check, explain, output};
+use crate::flags::Format;
+use crate::{check, output};
 use busbw_model::Tuning;
 use busbw_report::{html, json, text};
+use busbw_tune::import::import;
 use busbw_tune::objective::Objective;
 use busbw_tune::outputs::quoted;
 use busbw_tune::race::Rules;
@@ -20,8 +21,12 @@ use busbw_tune::slurm::Jobs;
 use busbw_tune::space::{Setting, Space};
 use busbw_tune::store::Store;
 use busbw_tune::sweep::{Stop, Sweep};
+use busbw_tune::tuning_table::tuning_table;
 use flags::DEFAULT;
 use progress::Progress;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -37,15 +42,21 @@ struct Plan {
 
 /// Runs the subcommand. The exit status is 1 where no setting gave a result, or the sweep was stopped.
 pub fn run(flags: &Tune) -> Result<ExitCode, String> {
+    if let Some(table) = &flags.import {
+        return imported(flags, table);
+    }
     let plan = plan(flags)?;
-    if flags.dry_run {
+    if flags.dry_run.dry_run {
         return output::write(None, |out| out.write_all(listing(&plan).as_bytes())).map(|()| ExitCode::SUCCESS);
     }
     if let Some(program) = flags.missing_program() {
         return Err(format!("{program}: no such program here; correct the command behind --"));
     }
+    if plan.jobs.is_some() {
+        busbw_tune::slurm::ask_the_controller().map_err(|e| e.to_string())?;
+    }
     let store = Store::open(&flags.store(), &plan.identity(flags)).map_err(|e| e.to_string())?;
-    let progress = Progress::new()?;
+    let progress = Progress::new(flags.quiet.quiet)?;
     plan.silent_mpirun().iter().for_each(|found| progress.warn(found));
     let sweep = Sweep {
         settings: &plan.settings,
@@ -62,7 +73,7 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
     let about = About {
         space: &plan.space,
         settings: &plan.settings,
-        objective: &plan.objective,
+        measured: plan.objective.measured(flags.unit.as_deref()),
         rules: &plan.rules,
         command: plan.command(),
     };
@@ -75,11 +86,22 @@ pub fn run(flags: &Tune) -> Result<ExitCode, String> {
         return Err(fault);
     }
     // Out of time, the best setting so far is the result. After an interruption the race can still continue: no file yet.
-    if let Some(best) = tuning.best().filter(|_| swept.stopped != Some(Stop::Interrupted)) {
-        files::write(flags, store.folder(), &plan.workload, &best.setting)?;
+    if swept.stopped != Some(Stop::Interrupted) {
+        let table = tuning_table(&plan.settings, &swept.trials, &plan.rules, &store);
+        files::write(flags, store.folder(), &plan.workload, &tuning, table.as_ref())?;
     }
     let answered = tuning.best().is_some() && swept.stopped.is_none();
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The statistics of a sweep that somebody else made.
+fn imported(flags: &Tune, table: &Path) -> Result<ExitCode, String> {
+    let name = table.display().to_string();
+    let text = fs::read(table).map_err(|e| format!("--import {name}: {e}; check the path"))?;
+    let tuning = import(&name, &text, &flags.wanted(), flags.rules())
+        .map_err(|errors| errors.iter().map(|error| format!("{name}: {error}")).collect::<Vec<_>>().join("\n"))?;
+    print(flags, &tuning)?;
+    Ok(if tuning.best().is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn plan(flags: &Tune) -> Result<Plan, String> {
@@ -131,12 +153,10 @@ fn listing(plan: &Plan) -> String {
 }
 
 fn print(flags: &Tune, tuning: &Tuning) -> Result<(), String> {
-    output::write(flags.output.file(), |out| match flags.output.format() {
-        Format::Json => json::write_tune(tuning, out),
+    let style = flags.screen.style(flags.output.file());
+    let json = |out: &mut dyn Write| json::write_tune(tuning, out);
+    output::answer(&flags.output, json, |format, out| match format {
         Format::Html => output::page(out, &html::tune(tuning)),
-        Format::Text => {
-            let style = explain::looked(&flags.output.look, flags.output.file());
-            out.write_all(text::tune(tuning, &style).as_bytes())
-        }
+        _ => out.write_all(text::tune(tuning, &style).as_bytes()),
     })
 }

@@ -13,7 +13,7 @@ fn advice(question: &str, command: &str, then: &str) -> Advice {
     Advice { question: question.into(), command: command.into(), then: then.into() }
 }
 
-/// What to run next, the most telling first; empty when the input tells everything that busbw would ask.
+/// What to run next, the most telling first; empty when the input shows everything that busbw would ask.
 pub(crate) fn advise(case: &Case, verdict: Verdict, findings: &[Finding]) -> Vec<Advice> {
     let first = findings.first().filter(|f| f.code != Code::OkAsExpected).map(|f| f.code);
     let mut found: Vec<Advice> = first.map(for_code).unwrap_or_default();
@@ -81,7 +81,9 @@ fn known(case: &Case, advice: &Advice) -> bool {
             let has: Vec<String> = logged.value.split(',').map(str::to_ascii_uppercase).collect();
             has.iter().any(|s| s == "ALL") || asked.split(',').all(|subsystem| has.iter().any(|s| s == subsystem))
         }
-        _ => false,
+        _ => {
+            advice.command.contains("TORCH_NCCL_DUMP_ON_TIMEOUT") && case.run.flight_dumps.iter().any(|dump| !dump.cut)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::curve::Curve;
 use crate::ends::Ends;
 use crate::lines::{self, Line};
 use crate::peers;
+use crate::ranks::Ranks;
 use crate::refute::Refuters;
 use crate::rules::signatures::book::Book;
 use crate::words::KNOWN;
@@ -28,6 +29,8 @@ pub struct Case<'a> {
     pub refuters: Refuters,
     /// How the processes ended, as far as nothing refutes it.
     pub ends: Ends<'a>,
+    /// What is known of each rank at the end.
+    pub ranks: Ranks<'a>,
     /// Nodes and pairs that were measured alike.
     pub peers: Vec<PeerGroup>,
 }
@@ -39,7 +42,7 @@ pub struct Test<'a> {
     /// The communicator: of as many ranks, from the same input or the only one.
     pub comm: Option<&'a Communicator>,
     pub nodes: Option<u32>,
-    /// GPUs' name, where the device list tells.
+    /// GPUs' name, if the device list says so.
     pub gpu: Option<&'a str>,
 }
 
@@ -63,7 +66,8 @@ impl<'a> Case<'a> {
         let refuters = Refuters::of(run);
         let tests = run.tables.iter().filter_map(|table| Test::new(run, table)).collect();
         let ends = Ends::of(run, &refuters);
-        Case { run, tests, lines: lines::of(run), book, refuters, ends, peers: peers::groups(run) }
+        let ranks = Ranks::of(run, &ends);
+        Case { run, tests, lines: lines::of(run), book, refuters, ends, ranks, peers: peers::groups(run) }
     }
 
     /// Whether any line, variable or matrix names what only machines with RDMA have, or the GPUs stand in such machines.
@@ -79,7 +83,7 @@ impl<'a> Case<'a> {
             || self.lines.iter().any(|line| named(&line.text))
     }
 
-    /// Whether NVLink joins GPUs of a node, as a matrix shows or their name tells.
+    /// Whether NVLink joins GPUs of a node, as a matrix shows or their name shows.
     pub fn has_nvlink(&self) -> bool {
         let joined = |matrix: &TopoMatrix| {
             let gpus: Vec<&str> = matrix.of_kind(DeviceKind::Gpu).map(|device| device.name.as_str()).collect();

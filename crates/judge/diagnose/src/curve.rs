@@ -13,7 +13,7 @@ pub struct Curve<'a> {
     /// The highest busbw of either half.
     pub peak: GBps,
     pub largest: Bytes,
-    /// The sizes that tell bandwidth, and the better half of each: the three largest, as far as they are large enough.
+    /// The sizes that show bandwidth, and the better half of each: the three largest, as far as they are large enough.
     pub tail: Vec<(Bytes, GBps)>,
     /// The median busbw of these: the number to compare with hardware.
     pub plateau: GBps,
@@ -31,7 +31,7 @@ pub struct Fall<'a> {
     pub last: GBps,
     /// What is left of the peak, 0 to 1: the median of the sizes behind it.
     pub left: f64,
-    /// Both halves fall, so it is no chance of one measurement.
+    /// Out of place and in place both fall, so it is not a measurement error.
     pub both_halves: bool,
 }
 

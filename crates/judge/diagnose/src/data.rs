@@ -5,7 +5,7 @@
 
 use busbw_model::counters::Counters;
 use busbw_model::{Code, Severity, Speaker, Words};
-use serde::de::{DeserializeOwned, Error};
+use serde::de::{DeserializeOwned, Error, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
 
@@ -29,22 +29,19 @@ pub fn parse<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
     })
 }
 
-/// Whether a file of rules fits: its name tells which it is, signatures where it is none of the others.
-///
-/// # Errors
-/// What does not fit, with file, line and column.
-pub fn check(name: &str, text: &str) -> Result<(), String> {
-    match name.rsplit('/').next() {
-        Some("advice.toml") => parse::<Questions>(name, text).map(drop),
-        Some("variables.toml") => parse::<Variables>(name, text).map(drop),
-        Some("environment.toml") => parse::<Settings>(name, text).map(drop),
-        Some("surroundings.toml") => parse::<Surroundings>(name, text).map(drop),
-        Some("findings.toml") => parse::<Signatures>(name, text).map(drop),
-        Some("forms.toml") => parse::<Forms>(name, text).map(drop),
-        Some("counters.toml") => parse::<Counters>(name, text).map(drop),
-        Some("words.toml") => parse::<Words>(name, text).map(drop),
-        _ => causes([(name, text)]).map(drop),
-    }
+/// Whether a file of rules that has a name of its own fits; none where the name is not among these.
+pub fn check(name: &str, text: &str) -> Option<Result<(), String>> {
+    Some(match name.rsplit('/').next()? {
+        "advice.toml" => parse::<Questions>(name, text).map(drop),
+        "variables.toml" => parse::<Variables>(name, text).map(drop),
+        "environment.toml" => parse::<Settings>(name, text).map(drop),
+        "surroundings.toml" => parse::<Surroundings>(name, text).map(drop),
+        "findings.toml" => parse::<Signatures>(name, text).map(drop),
+        "forms.toml" => parse::<Forms>(name, text).map(drop),
+        "counters.toml" => parse::<Counters>(name, text).map(drop),
+        "words.toml" => parse::<Words>(name, text).map(drop),
+        _ => return None,
+    })
 }
 
 /// Reads a file of rules that is compiled in.
@@ -64,6 +61,17 @@ pub fn place(name: &str, text: &str, at: usize) -> String {
 /// # Errors
 /// What does not fit, and an id that is given twice.
 pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Vec<Cause>, String> {
+    causes_in(files, &[])
+}
+
+/// The causes of files of signatures, with further forms in which programs print an error of CUDA.
+///
+/// # Errors
+/// As of [`causes`].
+pub fn causes_in<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    own: &[Printed],
+) -> Result<Vec<Cause>, String> {
     let mut causes: Vec<Cause> = Vec::new();
     for (name, text) in files {
         for spanned in parse::<Signatures>(name, text)?.cause {
@@ -72,7 +80,7 @@ pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result
             if let Some(first) = causes.iter().find(|known| known.id == cause.id) {
                 return Err(format!("{place}: the id {} is taken by {}; choose another", cause.id, first.place));
             }
-            let printed = [cause.printed, cuda(&cause.cuda)?].concat();
+            let printed = [cause.printed, cuda(&cause.cuda, own)?].concat();
             if printed.is_empty() {
                 return Err(format!("{place}: the cause {} has no text; give printed or cuda", cause.id));
             }
@@ -82,13 +90,22 @@ pub fn causes<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result
     Ok(causes)
 }
 
+/// The forms of a file as `rules/forms.toml`; none where it is another.
+///
+/// # Errors
+/// What does not fit, with file, line and column.
+pub fn forms(name: &str, text: &str) -> Option<Result<Vec<Printed>, String>> {
+    let is_forms = name.rsplit('/').next() == Some("forms.toml");
+    is_forms.then(|| parse::<Forms>(name, text).map(|forms| forms.cuda))
+}
+
 /// Errors of CUDA as all programs print them.
-fn cuda(errors: &[String]) -> Result<Vec<Printed>, String> {
+fn cuda(errors: &[String], own: &[Printed]) -> Result<Vec<Printed>, String> {
     if errors.is_empty() {
         return Ok(Vec::new());
     }
     let forms: Forms = parse("rules/forms.toml", include_str!("../../../../rules/forms.toml"))?;
-    let printed = errors.iter().flat_map(|error| forms.cuda.iter().map(move |form| form.of(error)));
+    let printed = errors.iter().flat_map(|error| forms.cuda.iter().chain(own).map(move |form| form.of(error)));
     printed.collect()
 }
 
@@ -99,11 +116,15 @@ struct Forms {
     cuda: Vec<Printed>,
 }
 
-/// A file of `rules/signatures/`, or `rules/findings.toml`.
+/// A file of `rules/signatures/`, `rules/findings.toml`, or a file of a person's own, which may hold known faults as well.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signatures {
+    #[serde(default)]
     pub cause: Vec<Spanned<Cause>>,
+    /// Read by the tables of known faults.
+    #[serde(default, rename = "fault")]
+    _faults: IgnoredAny,
 }
 
 /// A trouble that programs print, what it means and what helps.
@@ -265,8 +286,11 @@ pub struct Variable {
     pub until: Option<String>,
     /// Its default, where NCCL has a number for it; `automatic` where NCCL decides.
     pub default: Option<String>,
-    /// What it does, in a few words; none where NCCL's documentation does not tell.
+    /// What it does, in a few words; none if NCCL's documentation does not say.
     pub meaning: Option<String>,
+    /// All values that it takes; none where they are no list.
+    #[serde(default)]
+    pub values: Vec<String>,
 }
 
 /// `rules/variables.toml`.
@@ -284,7 +308,7 @@ pub struct Variables {
 pub struct Setting {
     #[serde(deserialize_with = "words")]
     pub name: String,
-    pub when: When,
+    pub when: ValueCondition,
     #[serde(default)]
     pub needs: Needs,
     pub severity: Severity,
@@ -342,7 +366,7 @@ pub struct Surroundings {
 /// Which values of a variable matter.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Values")]
-pub enum When {
+pub enum ValueCondition {
     Any,
     Values(Vec<String>),
     Below(i64),
@@ -355,17 +379,17 @@ enum Values {
     Rule(String),
 }
 
-impl TryFrom<Values> for When {
+impl TryFrom<Values> for ValueCondition {
     type Error = &'static str;
 
     fn try_from(values: Values) -> Result<Self, &'static str> {
         match values {
-            Values::List(values) => Ok(When::Values(values)),
-            Values::Rule(rule) if rule == "any" => Ok(When::Any),
+            Values::List(values) => Ok(ValueCondition::Values(values)),
+            Values::Rule(rule) if rule == "any" => Ok(ValueCondition::Any),
             Values::Rule(rule) => rule
                 .strip_prefix("below ")
                 .and_then(|limit| limit.parse().ok())
-                .map(When::Below)
+                .map(ValueCondition::Below)
                 .ok_or("write \"any\", \"below NUMBER\" or a list of values"),
         }
     }

@@ -4,6 +4,7 @@
 //! connections, time-outs, exit statuses and signals of the launcher follow from it, wherever they stand.
 
 use crate::refute::{Refuters, is_after};
+use crate::results;
 use crate::words::KNOWN;
 use busbw_model::{Ended, Place, RankEnd, Run, TorchEvent, TorchStatement};
 
@@ -19,7 +20,7 @@ pub struct Ends<'a> {
     pub beside: Vec<&'a RankEnd>,
     /// Lines that look like exceptions behind time-outs of their input: the process was being taken down.
     pub aftermath: Vec<Place>,
-    /// Time-outs that watchdogs told of.
+    /// Time-outs that watchdogs reported.
     pub timeouts: Vec<&'a TorchStatement>,
 }
 
@@ -58,12 +59,12 @@ impl<'a> Ends<'a> {
         ends
     }
 
-    /// Whether a watchdog told of a time-out before a place of its input.
+    /// Whether a watchdog reported a time-out before a place of its input.
     fn timed_out_before(&self, place: Place) -> bool {
         self.timeouts.iter().any(|timeout| is_after(place, timeout.source.place))
     }
 
-    /// Whether a failure is told behind a place of its input.
+    /// Whether a failure is reported behind a place of its input.
     fn failed_after(&self, place: Place) -> bool {
         let failures = self.timeouts.iter().map(|timeout| timeout.source.place);
         self.standing.iter().map(|end| end.source.place).chain(failures).any(|failure| is_after(failure, place))
@@ -73,15 +74,36 @@ impl<'a> Ends<'a> {
         !self.standing.is_empty() || !self.timeouts.is_empty()
     }
 
+    fn is_of_a_consequence(&self, end: &RankEnd) -> bool {
+        let aborted = matches!(&end.how, Ended::Crash { what, .. } if is_abort(what));
+        let ranks = if aborted { self.ranks_of(end) } else { &[] };
+        aborted && self.standing.iter().any(|said| repeats(end, ranks, said))
+    }
+
+    /// Whose end it is: torchrun tells the number of a process first, and in its report the rank as well.
+    fn ranks_of(&self, end: &'a RankEnd) -> &'a [u32] {
+        let same = |other: &&&RankEnd| end.pid.is_some() && other.pid == end.pid && !other.ranks.is_empty();
+        let known = self.standing.iter().find(same).filter(|_| end.ranks.is_empty());
+        known.map_or(&end.ranks, |known| &known.ranks)
+    }
+
     /// The end that explains the others: the program's own exception or crash before what NCCL returned.
     pub fn cause(&self) -> Option<&'a RankEnd> {
-        let weight = |end: &&RankEnd| weight(&end.how, !self.timeouts.is_empty());
+        let weight = |end: &&RankEnd| weight_of(end, !self.timeouts.is_empty());
         // A launcher kills the others after the first that leaves with an exit status.
         let left = self.standing.iter().any(|end| matches!(end.how, Ended::Exit(_)));
         let last = if left || !self.timeouts.is_empty() { Weight::Killed } else { Weight::Consequence };
         let found = self.standing.iter().copied().filter(|end| weight(end) < last);
+        let found = found.filter(|end| !self.is_of_a_consequence(end));
         found.min_by_key(|end| (weight(end), end.source.place))
     }
+}
+
+/// Whether an end is the abort or signal of a process that says itself what it follows from: in its own output, or as its rank.
+fn repeats(report: &RankEnd, ranks: &[u32], said: &RankEnd) -> bool {
+    let same_rank = !ranks.is_empty() && ranks == said.ranks;
+    let crashed = matches!(&said.how, Ended::Crash { what, message, .. } if follows(what, message));
+    crashed && (same_rank || report.source.place.input == said.source.place.input)
 }
 
 /// Whether an input holds little more than the line at a place: somebody copied what a program died of.
@@ -103,6 +125,14 @@ pub enum Weight {
     Consequence,
 }
 
+/// The weight of an end, which its way of ending alone does not show where a parent passes on what became of a child.
+pub fn weight_of(end: &RankEnd, timed_out: bool) -> Weight {
+    match weight(&end.how, timed_out) {
+        Weight::Own if end.relays => Weight::Consequence,
+        weight => weight,
+    }
+}
+
 /// `timed_out`: watchdogs ended ranks, and they abort to do so.
 pub fn weight(how: &Ended, timed_out: bool) -> Weight {
     match how {
@@ -116,7 +146,7 @@ pub fn weight(how: &Ended, timed_out: bool) -> Weight {
         Ended::Crash { what, .. } if is_abort(what) => Weight::Nccl,
         Ended::Crash { .. } => Weight::Own,
         Ended::Failure(said) if follows("", said) => Weight::Consequence,
-        Ended::Failure(_) => Weight::Nccl,
+        Ended::Failure(_) | Ended::Lost(_) => Weight::Nccl,
         Ended::Killed(by) if by == "oom_kill" || by.starts_with("Out Of Memory") => Weight::Own,
         Ended::Killed(by) if by.starts_with("Killed") || by == "signal 9" || by == "SIGKILL" => Weight::Killed,
         _ => Weight::Consequence,
@@ -127,17 +157,33 @@ fn is_abort(what: &str) -> bool {
     what.starts_with("Aborted") || what == "signal 6" || what == "SIGABRT" || what.ends_with("DistBackendError")
 }
 
-/// Errors that NCCL's results become in PyTorch (`torch/csrc/distributed/c10d/NCCLUtils.hpp`).
+/// Whether an exception is a result of NCCL's, in PyTorch (`torch/csrc/distributed/c10d/NCCLUtils.hpp`) or another framework.
 pub fn is_nccl_error(kind: &str, message: &str) -> bool {
-    kind.ends_with("DistBackendError") || message.starts_with("NCCL error") || message.starts_with("NCCL Error")
+    kind.ends_with("DistBackendError") || results::by_words(kind).is_some() || results::reported(message).is_some()
 }
 
 fn is_of_torch(kind: &str, message: &str) -> bool {
     kind.starts_with("torch.") || is_nccl_error(kind, message)
 }
 
-/// Whether an exception tells of another process's end: wrappers around a worker's exception, and lost connections.
+/// Whether an exception is about another process's end: wrappers around a worker's exception, and lost connections.
 fn follows(kind: &str, message: &str) -> bool {
+    is_one_of(kind, &KNOWN.wrappers)
+        || is_one_of(kind, &KNOWN.gone)
+        || KNOWN.lost.iter().any(|text| message.contains(text))
+}
+
+/// Whether the type of an exception is in a list, whatever its module.
+pub fn is_one_of(kind: &str, names: &[String]) -> bool {
     let name = kind.rsplit(['.', ':']).next().unwrap_or(kind);
-    KNOWN.wrappers.iter().any(|wrapper| wrapper == name) || KNOWN.lost.iter().any(|text| message.contains(text))
+    names.iter().any(|known| known == name)
+}
+
+/// Whether an end only says that a process failed.
+pub fn is_report(end: &RankEnd) -> bool {
+    match &end.how {
+        Ended::Exception { kind, .. } => end.relays || is_one_of(kind, &KNOWN.wrappers),
+        Ended::Exit(_) => true,
+        _ => false,
+    }
 }

@@ -42,6 +42,7 @@ impl Cause {
             evidence,
             remedy: self.remedy.clone(),
             expected_gain: None,
+            suspects: None,
         }
     }
 }
@@ -54,10 +55,11 @@ pub(crate) fn sound(
     evidence: Vec<Evidence>,
 ) -> Finding {
     let (code, severity, explanation) = (Code::OkAsExpected, Severity::Info, explanation.into());
-    Finding { code, severity, confidence, title, explanation, evidence, remedy: Vec::new(), expected_gain: None }
+    let (remedy, expected_gain, suspects) = (Vec::new(), None, None);
+    Finding { code, severity, confidence, title, explanation, evidence, remedy, expected_gain, suspects }
 }
 
-/// Whether a code tells of something that follows from a cause elsewhere: the cause comes first.
+/// Whether a code shows something that follows from a cause elsewhere: the cause comes first.
 pub(crate) fn is_consequence(code: Code) -> bool {
     matches!(code, Code::RankFailed | Code::PeerDied | Code::HangMismatch)
 }

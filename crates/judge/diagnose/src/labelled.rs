@@ -1,7 +1,7 @@
 //! Cases whose answer is known: folders with `case.toml`, which says the answer, and `input/`, which holds what a user could
 //! show; and files of short cases, with the input in them.
 
-use crate::{Book, Given, NicsOfHost, data, diagnose_with};
+use crate::{Book, NicsOfHost, UserFacts, data, diagnose_with};
 use busbw_model::{Code, Diagnosis, Finding, Run, Severity, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub struct Label {
     pub summary: Option<String>,
     /// The ids of the causes whose texts are in the input, refuted or not; all of them.
     pub causes: Option<BTreeSet<String>>,
-    /// What `--nics` tells.
+    /// The value of `--nics`.
     #[serde(default, deserialize_with = "told_nics")]
     pub nics: Option<NicsOfHost>,
     /// What must be among the findings.
@@ -211,7 +211,7 @@ impl Label {
 
     /// The answer to a run by a book, and what it misses, a line each; none where it is right.
     pub fn answer(&self, run: &Run, book: &Book) -> (Diagnosis, Vec<String>) {
-        let answer = diagnose_with(run, &Given { book: Some(book), nics: self.nics, ..Given::default() });
+        let answer = diagnose_with(run, &UserFacts { book: Some(book), nics: self.nics, ..UserFacts::default() });
         let told = book.told(run);
         let mut misses = self.misses(&answer);
         if self.causes.as_ref().is_some_and(|causes| !causes.iter().eq(&told)) {

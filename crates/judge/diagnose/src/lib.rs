@@ -1,4 +1,4 @@
-//! Model to findings: what is wrong with a run, how it shows, and what fixes it.
+//! Turns a run into findings: what is wrong, the evidence, and the fix.
 //!
 //! A rule looks at a [`Case`] and returns findings; [`diagnose`] runs all of them, puts the findings in the order in
 //! which to act on them, and says how the run stands. Rules that look for a text are data: `rules/` at the
@@ -10,20 +10,24 @@ mod advice;
 mod case;
 pub mod check;
 
+mod culprit;
 mod curve;
 mod data;
 mod ends;
 mod expectation;
 mod findings;
 mod interfaces;
+pub mod known_faults;
 pub mod labelled;
 mod lines;
 mod order;
 mod outcome;
 mod pages;
 mod peers;
+mod ranks;
 mod refute;
 mod remedy;
+mod results;
 mod rules;
 mod variables;
 mod vendor;
@@ -33,7 +37,6 @@ mod xid;
 
 pub use case::{Case, Network, Test, network_of};
 pub use curve::{BANDWIDTH_FROM, Curve, Fall};
-pub use data::check as check_rules;
 pub use data::{Cause, Printed, Template, Until, Variable};
 pub use pages::page;
 pub use rules::transport::network_in_use;
@@ -42,12 +45,12 @@ pub use variables::{nearest_variable, variable};
 use busbw_model::{Diagnosis, Judged, Run};
 use busbw_predict::Cluster;
 pub use busbw_predict::cluster::{GpusOfHost, NicsOfHost};
-pub use rules::signatures::book::Book;
+pub use rules::signatures::book::{Book, check_rules};
 use vendor::Vendor;
 
-/// What somebody tells of a run beside its output.
+/// What the user says about a run, apart from its output.
 #[derive(Clone, Default)]
-pub struct Given<'a> {
+pub struct UserFacts<'a> {
     pub cluster: Option<&'a Cluster>,
     pub nics: Option<NicsOfHost>,
     pub gpu: Option<String>,
@@ -56,27 +59,27 @@ pub struct Given<'a> {
     pub book: Option<&'a Book>,
 }
 
-impl Given<'_> {
-    /// With what `--gpus` tells.
+impl UserFacts<'_> {
+    /// With the value of `--gpus`.
     pub fn with_gpus(self, gpus: Option<GpusOfHost>) -> Self {
         let (gpu, gpus_per_node) = gpus.map_or((None, None), |gpus| (Some(gpus.name), gpus.count));
-        Given { gpu, gpus_per_node, ..self }
+        UserFacts { gpu, gpus_per_node, ..self }
     }
 }
 
 /// Judges a run. The first finding is the one to act on: errors before warnings before notes, causes before what
-/// follows from them, surer before less sure. What the machine should reach is taken from what the run tells of it.
+/// follows from them, surer before less sure. What the machine should reach is derived from what the run shows.
 pub fn diagnose(run: &Run) -> Diagnosis {
-    diagnose_with(run, &Given::default())
+    diagnose_with(run, &UserFacts::default())
 }
 
 /// Judges a run, knowing the cluster that it ran on.
 pub fn diagnose_on<'a>(run: &'a Run, cluster: Option<&'a Cluster>) -> Diagnosis {
-    diagnose_with(run, &Given { cluster, ..Given::default() })
+    diagnose_with(run, &UserFacts { cluster, ..UserFacts::default() })
 }
 
 /// Judges a run, knowing what is given.
-pub fn diagnose_with<'a>(run: &'a Run, given: &Given<'a>) -> Diagnosis {
+pub fn diagnose_with<'a>(run: &'a Run, given: &UserFacts<'a>) -> Diagnosis {
     diagnose_by(run, given, rules::ALL)
 }
 
@@ -86,7 +89,7 @@ pub fn rule_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Judges a run by some of the rules.
-fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> Diagnosis {
+fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) -> Diagnosis {
     let case = match given.book {
         Some(book) => Case::by(run, book),
         None => Case::new(run),
@@ -99,6 +102,8 @@ fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> D
         .into_iter()
         .chain(outcome::judge(&case, &findings))
         .chain(rules::hosts::judge(&case))
+        .chain(rules::hello::judge(&case))
+        .chain(rules::links::judge(&case))
         .chain(rules::wire_test::judge(&case))
         .collect();
     let vendor = Vendor::of(&case);
@@ -119,6 +124,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &Given<'a>, rules: &[rules::Entry]) -> D
         verdict,
         summary,
         judged,
+        culprit: culprit::of(&case, &findings),
         findings,
         expected,
         expected_tables: expectation::tables(&case, &prospects),

@@ -52,8 +52,14 @@ pub fn of(run: &Run) -> Vec<Line<'_>> {
         .chain(statements)
         .collect();
     lines.sort_by_key(|line| line.source.place);
-    lines.dedup_by(|later, earlier| later.source.place == earlier.source.place && later.speaker == earlier.speaker);
+    lines.dedup_by(|later, earlier| is_repeated(later, earlier));
     lines
+}
+
+/// Whether two are one line. One that a page has joined of several gives several at one place.
+fn is_repeated(later: &Line, earlier: &Line) -> bool {
+    let same = later.source.place == earlier.source.place && later.speaker == earlier.speaker;
+    same && (later.source.text == earlier.source.text || later.text.contains(&earlier.text))
 }
 
 fn info<'a>(source: &'a SourceLine, host: Option<&'a str>) -> Line<'a> {

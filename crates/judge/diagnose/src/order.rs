@@ -21,7 +21,7 @@ pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
     repeats_last(each_line_once(found))
 }
 
-/// Without findings of one code that rest on the same line as one before them: two rules read it, the surer is told.
+/// Without findings of one code that rest on the same line as one before them: two rules read it, the surer is reported.
 /// Findings about machines stand: saved facts are one line, and several things of a machine may be wrong.
 fn each_line_once(mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
     let line = |finding: &Finding| Some((finding.code, finding.evidence.first()?.source.place));

@@ -6,7 +6,7 @@
 use busbw_model::{BenchTable, Blame, LinkRun, PeerGroup, Run, SlowPeer, SourceLine, counted, median};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Fewer peers tell nothing of what is usual.
+/// Fewer peers do not show what is usual.
 const FEWEST_PEERS: usize = 4;
 /// Below this share of the median a peer is slow, if it also lies outside of the spread.
 const FAR_BELOW: f64 = 0.85;

@@ -21,13 +21,13 @@ const LITTLE: u64 = 12;
 #[derive(Debug, Default)]
 pub struct Refuters {
     /// Ranks that came up.
-    up: Vec<Up>,
+    up: Vec<StartedRanks>,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
     /// Those that a program that fails does not print as it exits.
     succeeded: Vec<Place>,
     /// Communicators of all ranks that came up, which they do only with all of them.
-    started: Vec<Up>,
+    started: Vec<StartedRanks>,
     /// Ends that their process survived, and those of other programs.
     survived: HashSet<Place>,
     /// Lines of launchers, torchrun left out: it starts nothing over ssh.
@@ -39,7 +39,7 @@ pub struct Refuters {
 
 /// Ranks of one host and communicator that came up.
 #[derive(Debug, Clone)]
-struct Up {
+struct StartedRanks {
     first: Place,
     last: Place,
     host: Option<String>,
@@ -47,9 +47,9 @@ struct Up {
     job: usize,
 }
 
-impl Up {
+impl StartedRanks {
     /// Those of a run, by communicator in order.
-    fn all(run: &Run) -> Vec<(Place, Vec<Up>)> {
+    fn all(run: &Run) -> Vec<(Place, Vec<StartedRanks>)> {
         let mut comms: Vec<&Communicator> = run.communicators.iter().collect();
         comms.sort_by_key(|comm| comm.place);
         let mut job_of = HashMap::new();
@@ -57,25 +57,25 @@ impl Up {
             let processes = || comm.ranks.values().map(|rank| (rank.node, rank.pid));
             let job = processes().find_map(|process| job_of.get(&process).copied()).unwrap_or(number);
             job_of.extend(processes().map(|process| (process, job)));
-            (comm.place, Up::of(run, comm, job))
+            (comm.place, StartedRanks::of(run, comm, job))
         });
         ups.collect()
     }
 
-    fn of(run: &Run, comm: &Communicator, job: usize) -> Vec<Up> {
+    fn of(run: &Run, comm: &Communicator, job: usize) -> Vec<StartedRanks> {
         let mut hosts: BTreeMap<Option<u32>, (Place, Place)> = BTreeMap::new();
         for (node, place) in comm.ranks.values().filter_map(|rank| Some((rank.node, rank.up?))) {
             let (first, last) = hosts.entry(node).or_insert((place, place));
             (*first, *last) = ((*first).min(place), (*last).max(place));
         }
         let host = |node: Option<u32>| Some(run.nodes.get(node? as usize)?.host.clone());
-        hosts.into_iter().map(|(node, (first, last))| Up { first, last, host: host(node), job }).collect()
+        hosts.into_iter().map(|(node, (first, last))| StartedRanks { first, last, host: host(node), job }).collect()
     }
 }
 
 impl Refuters {
     pub fn of(run: &Run) -> Self {
-        let ups = Up::all(run);
+        let ups = StartedRanks::all(run);
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
@@ -106,7 +106,9 @@ impl Refuters {
         };
         let survived = run.ends.iter().filter(|end| {
             let place = end.source.place;
-            refuters.ranks.lives(end) || end.logged && !fails_after(place) || refuters.is_followed(place)
+            refuters.ranks.lives(end) && !is_reported(run, place)
+                || end.logged && !fails_after(place)
+                || refuters.is_followed(place)
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
         refuters
@@ -118,8 +120,8 @@ impl Refuters {
     }
 
     /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
-    fn came_up_after(&self, ups: &[Up], place: Place, host: Option<&str>) -> bool {
-        let before = |up: &&Up| up.first.input == place.input && up.first.line < place.line;
+    fn came_up_after(&self, ups: &[StartedRanks], place: Place, host: Option<&str>) -> bool {
+        let before = |up: &&StartedRanks| up.first.input == place.input && up.first.line < place.line;
         let jobs: HashSet<usize> = self.up.iter().filter(before).map(|up| up.job).collect();
         ups.iter().any(|up| {
             is_after(up.last, place)
@@ -146,7 +148,7 @@ impl Refuters {
     }
 
     /// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks, unless all ended well. Where the
-    /// input tells neither the number of a rank nor that ranks are PyTorch's, any may be.
+    /// input shows neither the number of a rank nor that ranks are PyTorch's, any may be.
     pub fn may_be_of_run(&self, pid: Option<u64>, command: &str) -> bool {
         self.ranks.may_have(pid, command) && !(self.ended_well() && self.ranks.are_others(pid))
     }
@@ -193,7 +195,14 @@ impl Refuters {
     }
 }
 
-/// Where each input tells last that a process failed, other than by an exception that was logged.
+/// Whether a launcher reports a failure in the next lines of an input: what stands in between belongs to the message.
+fn is_reported(run: &Run, place: Place) -> bool {
+    const LINES: u64 = 12;
+    let reports = run.ends.iter().filter(|end| matches!(end.how, Ended::Exit(_)));
+    reports.map(|end| end.source.place).any(|report| is_after(report, place) && report.line - place.line <= LINES)
+}
+
+/// Where each input shows last that a process failed, other than by an exception that was logged.
 fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let fails =
         |end: &&RankEnd| !end.logged && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_));
@@ -204,7 +213,7 @@ fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     places.into_iter().map(|place| (place.input, place)).collect()
 }
 
-/// Which processes are ranks, as far as the input tells.
+/// Which processes are ranks, as far as the input shows.
 #[derive(Debug, Default)]
 struct Ranks {
     pids: HashSet<u64>,
@@ -213,7 +222,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    /// Of a run in which somebody tells of a process that ended; nobody asks in others.
+    /// Only for runs in which a line reports a process that ended.
     fn of(run: &Run) -> Self {
         let told = run.ends.iter().any(|end| end.command.is_some());
         if !told && run.machines.iter().all(|machine| machine.memory_kills.is_empty()) {

@@ -3,7 +3,7 @@
 
 use crate::case::Case;
 use crate::data::{self, Kind, Surrounding, Surroundings};
-use busbw_model::{Code, Finding, Library, Severity};
+use busbw_model::{Code, Finding, InputKind, Library, Severity};
 use std::sync::LazyLock;
 
 static SURROUNDINGS: LazyLock<Vec<Surrounding>> = LazyLock::new(|| {
@@ -13,9 +13,12 @@ static SURROUNDINGS: LazyLock<Vec<Surrounding>> = LazyLock::new(|| {
 /// What machines with NVIDIA's GPUs do not have. The other way round, [`crate::vendor`] sees to it.
 const OF_AMD: [&str; 3] = ["rocm-smi", "amd-smi", "RCCL_"];
 
+/// What makes PyTorch write dumps: not for whom has them.
+const FOR_DUMPS: [&str; 2] = ["TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_NCCL_DUMP_ON_TIMEOUT"];
+
 /// Leaves out what does not fit, and adds to the first finding how to see that its cure worked.
 pub(crate) fn fit(case: &Case, findings: &mut [Finding]) {
-    let around = Around::of(case);
+    let around = ShownSurroundings::of(case);
     for finding in findings.iter_mut() {
         let fitting = finding.remedy.iter().filter(|remedy| fits(case, remedy) && !around.excludes(remedy));
         let fitting: Vec<String> = fitting.map(|remedy| around.of_launcher(remedy)).collect();
@@ -43,14 +46,14 @@ fn is_shown(case: &Case, surrounding: &Surrounding) -> bool {
 }
 
 /// What the input shows of the launcher, network and cloud.
-struct Around(Vec<&'static Surrounding>);
+struct ShownSurroundings(Vec<&'static Surrounding>);
 
 /// What remedies say for Open MPI.
 const ON_EACH_HOST: &str = "mpirun --map-by ppr:1:node";
 
-impl Around {
+impl ShownSurroundings {
     fn of(case: &Case) -> Self {
-        Around(SURROUNDINGS.iter().filter(|surrounding| is_shown(case, surrounding)).collect())
+        ShownSurroundings(SURROUNDINGS.iter().filter(|surrounding| is_shown(case, surrounding)).collect())
     }
 
     /// Whether a remedy belongs to a network or cloud of which the input shows another, or does not work on one that it shows.
@@ -79,7 +82,9 @@ impl Around {
     /// How the first variable that is advised reaches all ranks. Those of one host have the shell's.
     fn hand_on(&self, case: &Case, remedies: &[String]) -> Option<String> {
         let said = self.launcher()?.hand_on.as_deref()?;
-        let (name, value) = remedies.iter().find_map(|remedy| exports(remedy).next())?;
+        // Open MPI's own variables are for the launcher, which hands them on itself.
+        let is_for_ranks = |(name, _): &(&str, &str)| !name.starts_with("OMPI_");
+        let (name, value) = remedies.iter().find_map(|remedy| exports(remedy).find(is_for_ranks))?;
         let passed = remedies.iter().any(|remedy| remedy.contains("mpirun -x "));
         (case.run.nodes.len() != 1 && !passed).then(|| said.replace("{name}", name).replace("{value}", value))
     }
@@ -87,6 +92,9 @@ impl Around {
 
 fn fits(case: &Case, remedy: &str) -> bool {
     let names = |words: &[&str]| words.iter().any(|word| remedy.contains(word));
+    if names(&FOR_DUMPS) && case.run.flight_dumps.iter().any(|dump| !dump.cut) {
+        return false;
+    }
     // A kernel log names no library.
     let of_nvidia = case.run.nccl.library() == Library::Nccl && !case.run.nccl.versions.is_empty();
     let is_foreign = of_nvidia && names(&OF_AMD);
@@ -111,7 +119,11 @@ fn exports(remedy: &str) -> impl Iterator<Item = (&str, &str)> {
 
 /// How to see that the cure worked.
 fn proof(case: &Case, code: Code) -> String {
+    let of_hosts = case.run.inputs.iter().any(|input| input.kinds.contains(&InputKind::HostFacts));
     match (case.tests.is_empty(), code) {
+        (_, Code::MpiLaunch) if of_hosts => {
+            "Check the fix: every host answers: `busbw check --hosts HOST1,HOST2`".into()
+        }
         (false, _) => "Check the fix: run the same test again, then `busbw compare before.log after.log`".into(),
         (true, Code::HangMismatch | Code::PeerDied) => {
             "Check the fix: run it again past this point, and give the output of all ranks: `busbw explain rank*.log`"
@@ -153,6 +165,7 @@ mod tests {
             evidence: Vec::new(),
             remedy,
             expected_gain: None,
+            suspects: None,
         }];
         fit(&Case::new(&run), &mut findings);
         findings[0].remedy.drain(..findings[0].remedy.len() - 1).collect()

@@ -34,7 +34,7 @@ fn rules_are_independent() {
             let case = Case::new(run);
             let own: Vec<String> = (left_out.rule)(&case).into_iter().map(|f| f.title).collect();
             let titles = |d: Diagnosis| d.findings.into_iter().map(|f| f.title).collect::<Vec<_>>();
-            let (all, without) = (titles(diagnose(run)), titles(diagnose_by(run, &Given::default(), &others)));
+            let (all, without) = (titles(diagnose(run)), titles(diagnose_by(run, &UserFacts::default(), &others)));
             let missing: Vec<&String> = all.iter().filter(|title| !without.contains(title)).collect();
             assert!(missing.iter().all(|title| own.contains(title)), "{}: {missing:?}", left_out.name);
         }

@@ -78,7 +78,7 @@ impl Vendor {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Given, diagnose_with};
+    use crate::{UserFacts, diagnose_with};
     use std::path::{Path, PathBuf};
 
     /// What only machines with NVIDIA's GPUs have.
@@ -108,7 +108,7 @@ mod tests {
     /// What the answer says in words of its own, but for the evidence, which is the log's.
     fn said(log: &[u8]) -> Vec<String> {
         let run = busbw_ingest::read_bytes(&[("log", log)]).expect("text");
-        let told = diagnose_with(&run, &Given::default());
+        let told = diagnose_with(&run, &UserFacts::default());
         let findings =
             told.findings.into_iter().flat_map(|one| [vec![one.title, one.explanation], one.remedy].concat());
         let judged = told.judged.into_iter().flat_map(|one| [one.what, one.how, one.question.unwrap_or_default()]);

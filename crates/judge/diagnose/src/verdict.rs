@@ -25,7 +25,11 @@ pub(crate) fn summary(verdict: Verdict, findings: &[Finding], judged: &[Judged],
         Verdict::Failed | Verdict::Degraded => findings.first().map_or(String::new(), |first| first.title.clone()),
         Verdict::Inconclusive => question(judged).unwrap_or(nothing_judged(inputs)).to_string(),
         Verdict::Healthy => passed(judged, Subject::Speed),
-        Verdict::NoErrors => format!("{}. Speed was not measured.", passed(judged, Subject::Course)),
+        Verdict::NoErrors => {
+            let is_table = |input: &Input| input.kinds.contains(&InputKind::NcclTests);
+            let speed = if inputs.iter().any(is_table) { "judged" } else { "measured" };
+            format!("{}. Speed was not {speed}.", passed(judged, Subject::Course))
+        }
     }
 }
 

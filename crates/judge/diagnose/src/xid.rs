@@ -12,7 +12,7 @@ pub(crate) enum Fault {
     Gpu,
 }
 
-/// The fault that a number tells of.
+/// The fault that a number shows.
 pub(crate) fn fault(code: u32) -> Fault {
     match code {
         13 | 31 | 43 | 45 => Fault::Program,

@@ -13,6 +13,7 @@ pub mod cluster;
 #[path = "../tests/all/clusters.rs"]
 mod clusters;
 mod fabric;
+pub mod gradients;
 mod model;
 mod prediction;
 mod simulation;
@@ -26,7 +27,7 @@ extern crate self as busbw_predict;
 pub use cluster::Cluster;
 pub use fabric::simulate;
 pub use model::{Constants, predict, predict_with, sockets_at_best};
-pub use prediction::{Algorithm, Prediction, PredictionRow, Protocol};
+pub use prediction::{Prediction, PredictionRow};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 pub use traffic::{Flow, Pattern, Port, Traffic};
 pub use what_if::{WhatIf, WhatIfError};

@@ -1,9 +1,8 @@
 //! What a prediction says.
 
-use busbw_model::{Bytes, Collective, GBps, Micros};
+use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::fmt;
 
 /// The expected table of a collective on a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -44,74 +43,4 @@ pub struct PredictionRow {
     pub protocol: Protocol,
     /// What limits it, in words: `latency of 30 hops`, `4 NICs of 50 GB/s`, `NVLink, 450 GB/s per GPU`.
     pub bottleneck: String,
-}
-
-/// NCCL's algorithms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-pub enum Algorithm {
-    Tree,
-    Ring,
-    CollNetDirect,
-    CollNetChain,
-    #[serde(rename = "NVLS")]
-    Nvls,
-    #[serde(rename = "NVLSTree")]
-    NvlsTree,
-    #[serde(rename = "PAT")]
-    Pat,
-    /// Sends and receives (alltoall, sendrecv, gather, scatter).
-    #[serde(rename = "P2P")]
-    PointToPoint,
-}
-
-impl Algorithm {
-    /// As NCCL's `NCCL_ALGO` writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Algorithm::Tree => "Tree",
-            Algorithm::Ring => "Ring",
-            Algorithm::CollNetDirect => "CollNetDirect",
-            Algorithm::CollNetChain => "CollNetChain",
-            Algorithm::Nvls => "NVLS",
-            Algorithm::NvlsTree => "NVLSTree",
-            Algorithm::Pat => "PAT",
-            Algorithm::PointToPoint => "P2P",
-        }
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// NCCL's protocols.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-pub enum Protocol {
-    /// 8-byte stores with a flag each: lowest latency, half the bandwidth.
-    #[serde(rename = "LL")]
-    Ll,
-    /// 128-byte stores with a flag each: low latency, 15/16 of the bandwidth.
-    #[serde(rename = "LL128")]
-    Ll128,
-    /// Large chunks with one flag each: full bandwidth.
-    Simple,
-}
-
-impl Protocol {
-    /// As NCCL's `NCCL_PROTO` writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Ll => "LL",
-            Protocol::Ll128 => "LL128",
-            Protocol::Simple => "Simple",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }

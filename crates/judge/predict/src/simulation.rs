@@ -15,7 +15,7 @@ pub struct Simulation {
     /// busbw if no two flows shared a link of the fabric: what NICs and the node's own links allow.
     #[serde(rename = "unshared_busbw_gbs")]
     pub unshared: GBps,
-    /// Flows as switches tell them apart: each direction between two NICs, each queue pair; where
+    /// Flows as switches distinguish them: each direction between two NICs, each queue pair; where
     /// switches see the queue pair, each channel too.
     pub flows: usize,
     /// The most loaded links between switches (and NIC ports, where these decide), the worst first; at most 16.
@@ -90,14 +90,14 @@ pub struct LinkLoad {
 pub struct Options {
     /// Hash seeds to try: 0 to `seeds` - 1.
     pub seeds: NonZero<u32>,
-    /// What switches tell flows apart by.
+    /// What switches distinguish flows by.
     pub entropy: FlowEntropy,
     /// The most threads to use; all cores if none is said. Results do not depend on it.
     pub threads: Option<NonZero<usize>>,
 }
 
 impl Default for Options {
-    /// 1,000 seeds, flows told apart by their NICs, on all cores.
+    /// 1,000 seeds, flows distinguished by their NICs, on all cores.
     fn default() -> Self {
         Options {
             seeds: NonZero::new(1000).unwrap_or(NonZero::<u32>::MIN),
@@ -107,7 +107,7 @@ impl Default for Options {
     }
 }
 
-/// What switches tell flows apart by.
+/// What switches distinguish flows by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FlowEntropy {
     /// The addresses of the two NICs and, with several queue pairs per connection, the queue pair: all channels between

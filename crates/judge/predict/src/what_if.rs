@@ -25,17 +25,13 @@ pub enum WhatIf {
     Nodes(usize),
 }
 
-/// All changes, for help and messages.
-const FORMS: &str = "rail-optimised, adaptive-routing, single-switch, nics=8, nic-rate=400Gbit/s, qps=4, links=8, spines=16, \
-                     gpus-per-node=8 or nodes=16";
-
 /// The largest number that a change takes.
 const MOST: usize = 1 << 24;
 
 /// Why a change is none.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WhatIfError {
-    #[error("'{0}' is no change that busbw knows; write {FORMS}")]
+    #[error("'{0}' is no change that busbw knows; write one of {forms}", forms = WhatIf::FORMS.join(", "))]
     Unknown(String),
     /// A change without the number it needs, or with one it does not take.
     #[error("'{given}' does not say how many; write {name}={example}, with a whole number from 1 to {MOST}")]
@@ -118,6 +114,20 @@ fn rate(text: &str) -> Option<GBps> {
 }
 
 impl WhatIf {
+    /// How all changes are written, for help, shells and messages; the numbers are examples.
+    pub const FORMS: [&str; 10] = [
+        "rail-optimised",
+        "adaptive-routing",
+        "single-switch",
+        "nics=8",
+        "nic-rate=400Gbit/s",
+        "qps=4",
+        "links=8",
+        "spines=16",
+        "gpus-per-node=8",
+        "nodes=16",
+    ];
+
     /// The cluster with the change.
     ///
     /// # Errors

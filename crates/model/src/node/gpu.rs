@@ -1,4 +1,4 @@
-//! GPUs as NVIDIA's management library (NVML) tells of them.
+//! GPUs as NVIDIA's management library (NVML) shows them.
 
 use super::{Known, PciFunction};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct GpuDevice {
     /// Whether its sensors and clocks can be read; not, where it hangs or has fallen off the bus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readable: Option<bool>,
-    /// Why it runs below its clocks because of heat or a lack of power, by nvidia-smi's names; none where nothing tells.
+    /// Why it runs below its clocks because of heat or a lack of power, by nvidia-smi's names; none if nothing shows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slowdowns: Option<Vec<String>>,
     /// Errors of its NVLinks or XGMI links that sending again did not mend.
@@ -79,7 +79,7 @@ pub struct NvLinkState {
     pub link: u32,
     /// Whether it is up.
     pub active: bool,
-    /// GB/s per direction, where the driver tells.
+    /// GB/s per direction, if the driver says so.
     pub rate_gbs: Option<f64>,
 }
 

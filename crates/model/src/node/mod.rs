@@ -13,7 +13,7 @@ pub use gpu::{Ecc, FabricState, GpuDevice, GpuFacts, NvLinkState, PeerAccess, Xi
 pub use net::{NetInterface, NicCounter, Rings};
 pub use pci::{Bridge, PciFunction, PcieSlot};
 pub use rdma::{Gid, GidKind, RdmaDevice, RdmaPort};
-pub use system::{Bound, Clock, Huge, Library, Limits, LinuxLimit, Program, SharedMemory};
+pub use system::{Bound, Clock, HugePages, Library, Limits, LinuxLimit, Program, SharedMemory};
 
 use crate::host::FactLine;
 use crate::place::Place;
@@ -78,26 +78,33 @@ pub struct FactsFile {
     pub schema: String,
     /// A node each.
     pub nodes: Vec<NodeFacts>,
+    /// How the hosts answered, where they were asked.
+    #[serde(default, skip_serializing_if = "Hello::is_no_question")]
+    pub hello: Hello,
 }
 
 impl FactsFile {
     /// A file of these nodes.
-    pub fn new(nodes: Vec<NodeFacts>) -> Self {
-        FactsFile { schema: FACTS_SCHEMA.into(), nodes }
+    pub fn new(nodes: Vec<NodeFacts>, hello: Hello) -> Self {
+        FactsFile { schema: FACTS_SCHEMA.into(), nodes, hello }
     }
 }
 
 /// A host that was asked and did not answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silent {
     /// Its name, as the user gave it.
     pub host: String,
     /// What was seen instead.
     pub why: String,
+    /// Whether its name leads to no address: nothing was started.
+    #[serde(default)]
+    pub is_unknown: bool,
 }
 
 /// How hosts answered when busbw was started on them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Hello {
     /// How many hosts were asked; 0 when this was no question.
     pub asked: usize,
@@ -107,16 +114,22 @@ pub struct Hello {
     pub apart: Option<String>,
 }
 
+impl Hello {
+    fn is_no_question(&self) -> bool {
+        self.asked == 0
+    }
+}
+
 /// What one node is.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeFacts {
-    /// Its name; empty where nothing tells it.
+    /// Its name; empty where nothing shows it.
     pub host: String,
-    /// Only some commands tell of it: what is not in `lines` was not looked at.
+    /// Only some commands show it: what is not in `lines` was not looked at.
     #[serde(skip)]
     pub partial: bool,
-    /// The lines of commands that tell it, in order.
+    /// The lines of commands that show it, in order.
     #[serde(skip)]
     pub lines: Vec<FactLine>,
     /// Where saved facts begin, in an input that holds them.
@@ -124,6 +137,9 @@ pub struct NodeFacts {
     pub saved: Option<Place>,
     /// The kernel's release.
     pub kernel: Option<String>,
+    /// The processor's architecture: `x86_64`, `aarch64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arch: Option<String>,
     /// NVIDIA's GPUs.
     pub gpu: GpuFacts,
     /// Xid errors in the kernel's log.
@@ -131,7 +147,7 @@ pub struct NodeFacts {
     /// Errors in the kernel's log that PCIe could not correct (AER), with the device.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pcie_errors: Vec<String>,
-    /// Processes that the kernel killed for memory, as its log tells.
+    /// Processes that the kernel killed for memory, as its log shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub memory_kills: Vec<String>,
     /// The state of NVIDIA's fabric manager, where there are NVSwitches: `running`, `not running`, or `hidden` where the
@@ -157,7 +173,7 @@ pub struct NodeFacts {
     /// /dev/shm.
     pub shared_memory: Known<SharedMemory>,
     /// Huge pages.
-    pub huge_pages: Option<Huge>,
+    pub huge_pages: Option<HugePages>,
     /// mpirun and ssh, with what they say of their version.
     pub programs: Vec<Program>,
     /// Variables of the environment that communication libraries read.
@@ -169,7 +185,7 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    /// The lines that tell an item: of one device, or of every device without one.
+    /// The lines that show an item: of one device, or of every device without one.
     pub fn lines_of<'a>(&'a self, item: &'a str, device: Option<&'a str>) -> impl Iterator<Item = &'a FactLine> {
         let is_about = move |line: &&FactLine| line.item == item && device.is_none_or(|device| line.device == device);
         self.lines.iter().filter(is_about)

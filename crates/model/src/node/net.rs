@@ -16,9 +16,9 @@ pub struct NetInterface {
     pub software: bool,
     /// The bond or bridge that it is a part of.
     pub master: Option<String>,
-    /// Mbit/s; none where the driver does not tell.
+    /// Mbit/s; none if the driver does not say.
     pub speed_mbps: Option<u64>,
-    /// `full`, `half`; none where the driver does not tell.
+    /// `full`, `half`; none if the driver does not say.
     pub duplex: Option<String>,
     /// Bytes.
     pub mtu: Option<u32>,
@@ -36,7 +36,7 @@ pub struct NetInterface {
     pub addresses: Vec<String>,
     /// Where it is on PCIe.
     pub pci: Option<PciFunction>,
-    /// How it tells priorities apart (`dscp`, `pcp`), where the driver shows it.
+    /// How it distinguishes priorities (`dscp`, `pcp`), where the driver shows it.
     pub trust: Option<String>,
     /// Priorities with congestion marks (ECN) switched on for RoCE; none where the driver does not show it.
     pub ecn_priorities: Option<Vec<u32>>,
@@ -48,6 +48,22 @@ pub struct NetInterface {
     /// Counters of its driver, as `ethtool -S` names them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, NicCounter>,
+}
+
+impl NetInterface {
+    /// What is known of the settings that keep RoCE lossless: `trust dscp`, `PFC on priorities 3`. Empty where nothing is.
+    pub fn quality_of_service(&self) -> Vec<String> {
+        let on = |name: &str, priorities: &[u32]| match priorities {
+            [] => format!("{name} off"),
+            on => format!("{name} on priorities {}", on.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
+        };
+        let told = [
+            self.trust.as_ref().map(|trust| format!("trust {trust}")),
+            self.pfc_priorities.as_ref().map(|priorities| on("PFC", priorities)),
+            self.ecn_priorities.as_ref().map(|priorities| on("ECN", priorities)),
+        ];
+        told.into_iter().flatten().collect()
+    }
 }
 
 /// A counter of a driver.

@@ -16,7 +16,7 @@ pub struct PciFunction {
     pub most: Option<PcieLink>,
     /// The other end of the link.
     pub slot: Option<PcieSlot>,
-    /// Its NUMA node; none where the machine has only one, or does not tell.
+    /// Its NUMA node; none if the machine has only one, or does not say.
     pub numa_node: Option<u32>,
     /// Type of the IOMMU's domain (`DMA`, `DMA-FQ`, `identity`); none without an IOMMU.
     pub iommu: Option<String>,

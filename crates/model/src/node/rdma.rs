@@ -1,6 +1,6 @@
 //! RDMA devices and their ports.
 
-use super::PciFunction;
+use super::{NetInterface, PciFunction};
 use crate::host::LinkLayer;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ pub struct RdmaPort {
     pub physical_state: Option<String>,
     /// InfiniBand or Ethernet.
     pub link_layer: Option<LinkLayer>,
-    /// Rate in Gbit/s, as the kernel tells: `400 Gb/sec (4X NDR)` is 400.
+    /// Rate in Gbit/s, as the kernel prints it: `400 Gb/sec (4X NDR)` is 400.
     pub rate_gbps: Option<f64>,
     /// MTU in bytes that the port uses.
     pub active_mtu: Option<u32>,
@@ -56,6 +56,14 @@ impl RdmaPort {
     /// The network interface of the port, by its GIDs.
     pub fn interface(&self) -> Option<&str> {
         self.gids.iter().find_map(|gid| gid.interface.as_deref())
+    }
+
+    /// What is known of the settings that keep RoCE lossless, of the port and its interface. Empty where nothing is.
+    pub fn quality_of_service(&self, interface: Option<&NetInterface>) -> Vec<String> {
+        let mut told = interface.map(NetInterface::quality_of_service).unwrap_or_default();
+        told.extend(self.traffic_class.map(|class| format!("traffic class {class} (DSCP {})", class >> 2)));
+        told.extend(self.roce_tos.map(|tos| format!("default ToS {tos} (DSCP {})", tos >> 2)));
+        told
     }
 }
 

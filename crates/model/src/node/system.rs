@@ -55,7 +55,7 @@ pub struct SharedMemory {
 /// Huge pages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Huge {
+pub struct HugePages {
     /// Pages set aside.
     pub pages: u64,
     /// Of these, free.

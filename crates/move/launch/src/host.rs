@@ -42,7 +42,7 @@ pub(crate) fn resolve(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
 
 /// The address that other hosts most likely reach this one by: the first of an interface that is up, not loopback and not a
 /// bridge of containers; IPv4 first.
-pub(crate) fn outward_address() -> Option<IpAddr> {
+pub fn outward_address() -> Option<IpAddr> {
     let interfaces = getifaddrs().ok()?;
     let usable = interfaces.filter(|interface| {
         interface.flags.contains(InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING)

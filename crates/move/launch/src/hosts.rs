@@ -32,19 +32,24 @@ impl Hosts {
         self.0.iter().map(|slots| slots.ranks).sum()
     }
 
+    /// The hosts whose names do not resolve here.
+    pub fn unknown(&self) -> Vec<String> {
+        let unknown = |slots: &&Slots| host::resolve(&slots.host, 0).is_none();
+        self.0.iter().filter(unknown).map(|slots| slots.host.clone()).collect()
+    }
+
     /// Checks that every host's name resolves here.
     ///
     /// # Errors
     /// Names the hosts that do not.
     pub fn resolve(&self) -> Result<()> {
-        let unknown = |slots: &&Slots| host::resolve(&slots.host, 0).is_none();
-        let unknown: Vec<String> = self.0.iter().filter(unknown).map(|slots| slots.host.clone()).collect();
+        let unknown = self.unknown();
         if unknown.is_empty() {
             return Ok(());
         }
         let (noun, verb) = if unknown.len() == 1 { ("host", "does") } else { ("hosts", "do") };
         Err(Error::Usage(format!(
-            "--hosts: the {noun} {} {verb} not resolve: correct the name, or add it to DNS or /etc/hosts",
+            "the {noun} {} {verb} not resolve: correct the name, or add it to DNS or /etc/hosts",
             crate::describe::list(&unknown)
         )))
     }
@@ -149,6 +154,6 @@ mod tests {
     fn hosts_that_do_not_resolve_are_named() {
         "localhost:2".parse::<Hosts>().unwrap().resolve().unwrap();
         let error = "localhost,no-such-host.invalid".parse::<Hosts>().unwrap().resolve().unwrap_err().to_string();
-        assert!(error.starts_with("--hosts: the host no-such-host.invalid does not resolve"), "{error}");
+        assert!(error.starts_with("the host no-such-host.invalid does not resolve"), "{error}");
     }
 }

@@ -149,7 +149,9 @@ impl Variables<'_> {
         let Some(value) = self.get(name) else { return Ok(None) };
         match value.trim().parse::<u32>() {
             Ok(number) => Ok(Some(number as usize)),
-            Err(_) => Err(Error::variable(name, &value, "is no number of a rank or of ranks; unset it or correct it")),
+            Err(_) => {
+                Err(Error::variable(name, &value, "is no number; unset it, or write the rank or the number of ranks"))
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //! [`hosts`] and [`command`] build the command line that starts such a job on other hosts; [`frames`] is how processes say whole
 //! messages over a stream.
 
+pub mod attendant;
 pub mod command;
 pub mod error;
 pub mod frames;
@@ -17,6 +18,7 @@ pub mod job_rank;
 pub mod launcher;
 pub mod local;
 pub mod process_group;
+pub mod relay;
 pub mod rendezvous;
 pub mod silence;
 pub mod start;
@@ -37,6 +39,7 @@ pub use group::Group;
 pub use job_rank::{Discovery, JobRank, Launcher};
 #[cfg(fuzzing)]
 pub use keyvalue::exchange;
+pub use keyvalue::told_by_rank_0;
 pub use process_group::ProcessGroup;
 pub use rendezvous::{Rendezvous, Settings};
 #[cfg(fuzzing)]

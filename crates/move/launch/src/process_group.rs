@@ -2,7 +2,7 @@
 
 use crate::control::{self, Link};
 use crate::group::Group;
-use crate::rendezvous::Reached;
+use crate::rendezvous::ServerConnection;
 use crate::wire::{RankInfo, ToServer};
 use busbw_transport::{Cancellation, Error, Exchange, Result, Token};
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct ProcessGroup {
 impl ProcessGroup {
     /// Joins over a connection that was let in; waits until every rank is there.
     pub(crate) fn start(
-        Reached { stream, address, token }: Reached,
+        ServerConnection { stream, address, token }: ServerConnection,
         (rank, size): (usize, usize),
         (cancel, timeout): (Arc<Cancellation>, Duration),
     ) -> Result<Self> {
@@ -130,7 +130,7 @@ impl ProcessGroup {
         self.link.wait(|arrived| arrived.all_left.then_some(()))
     }
 
-    /// Leaves because of this rank's own error `reason`, which the others are told: `rank 2 on host h1 (pid 7): reason`.
+    /// Leaves because of this rank's own error `reason`, which is sent to the others: `rank 2 on host h1 (pid 7): reason`.
     /// Gives what the whole job failed of, for this rank to report: if another rank died first, that.
     pub fn fail(self, reason: &str) -> String {
         self.link.tell(reason);

@@ -6,9 +6,10 @@ use crate::command::{self, Starter, this_program};
 use crate::hosts::Hosts;
 use crate::launcher;
 use crate::local::Local;
+pub use crate::local::signals::heeded;
 use crate::{Error, JobRank, Result};
 use busbw_transport::Cancellation;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,16 +56,6 @@ impl<T> Started<T> {
     }
 }
 
-/// The signals, without SIGHUP where this process was started with it ignored, by proc(5): `nohup` wants it to go on, and the
-/// kernel keeps an ignored signal for those who block it, so that a signalfd would read it. All others are heeded even so: a
-/// script's shell has SIGINT ignored in what it starts in the background, and ends that by `kill -INT`, as it ends tcpdump.
-pub fn heeded<const N: usize>(signals: [Signal; N]) -> SigSet {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    let hangup_is_ignored = mask.unwrap_or(0) >> (Signal::SIGHUP as i32 - 1) & 1 == 1;
-    signals.into_iter().filter(|signal| *signal != Signal::SIGHUP || !hangup_is_ignored).collect()
-}
-
 /// Has SIGINT, SIGTERM and SIGHUP, as far as they are heeded, cancel the run, so that it ends in order; a second one ends the
 /// process. Called before any thread is started, for all of them must leave the signals to one.
 ///
@@ -102,6 +93,11 @@ impl Invocation {
     pub fn begin(&self, look: Lookup) -> Result<Started<JobRank>> {
         let job_rank = JobRank::detect(look)?;
         // A launcher that has started one process may have started a shell: srun does, for the shell of an allocation.
+        if self.dry_run && self.hosts.is_none() {
+            return Err(Error::Usage(
+                "--dry-run shows how ranks are started on other hosts; name them by --hosts".into(),
+            ));
+        }
         match (job_rank.size, &self.hosts, self.np) {
             (1, Some(hosts), _) => self.on_hosts(hosts, look),
             (1, None, Some(np)) if np > 1 => self.on_this_host(np, look).map(Started::Ended),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// What is known of one rank.
 #[derive(Debug, Clone)]
-struct Seen {
+struct RankState {
     heard: Instant,
     progress: u64,
     waiting: bool,
@@ -24,7 +24,7 @@ pub(crate) enum Blame {
 #[derive(Debug)]
 pub(crate) struct Watch {
     timeout: Duration,
-    ranks: Vec<Seen>,
+    ranks: Vec<RankState>,
     changed: Instant,
     looked: Instant,
 }
@@ -37,7 +37,7 @@ impl Watch {
 
     /// Starts when every one of `size` ranks has just been heard.
     pub fn new(size: usize, timeout: Duration, now: Instant) -> Self {
-        let seen = Seen { heard: now, progress: 0, waiting: false, left: false };
+        let seen = RankState { heard: now, progress: 0, waiting: false, left: false };
         Watch { timeout, ranks: vec![seen; size], changed: now, looked: now }
     }
 
@@ -94,13 +94,13 @@ impl Watch {
     }
 
     fn silent_for(&self, time: Duration, now: Instant) -> impl Iterator<Item = usize> + '_ {
-        let silent = move |seen: &Seen| !seen.left && now.saturating_duration_since(seen.heard) >= time;
+        let silent = move |seen: &RankState| !seen.left && now.saturating_duration_since(seen.heard) >= time;
         self.ranks.iter().enumerate().filter(move |(_, seen)| silent(seen)).map(|(rank, _)| rank)
     }
 
     /// Ranks that are not where the others wait; where all wait, those that have done least.
     fn furthest_behind(&self) -> Vec<usize> {
-        let elsewhere = |seen: &Seen| !seen.waiting && !seen.left;
+        let elsewhere = |seen: &RankState| !seen.waiting && !seen.left;
         let absent: Vec<usize> = (0..self.ranks.len()).filter(|&rank| elsewhere(&self.ranks[rank])).collect();
         if !absent.is_empty() {
             return absent;

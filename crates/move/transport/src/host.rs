@@ -22,7 +22,7 @@ pub struct Host {
 pub struct CoreSet(Vec<u64>);
 
 impl Host {
-    /// The host of the calling thread, known as `name` and told apart from others by `id`.
+    /// The host of the calling thread, known as `name` and distinguished from others by `id`.
     pub fn here(name: &str, id: u64) -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Host { name: name.to_owned(), id, machine: boot.trim().to_owned(), cores: CoreSet::allowed() }

@@ -1,7 +1,7 @@
 //! The variables `BUSBW_…`: the only list of them, and the nearest to one that busbw does not read.
 
 /// What busbw reads or sets; docs/variables.md says what each does.
-pub const KNOWN: [&str; 12] = [
+pub const KNOWN: [&str; 13] = [
     "BUSBW_BACKEND",
     "BUSBW_HOST",
     "BUSBW_LISTENER",
@@ -14,6 +14,7 @@ pub const KNOWN: [&str; 12] = [
     "BUSBW_RENDEZVOUS",
     "BUSBW_SIZE",
     "BUSBW_TOKEN",
+    "BUSBW_TUNING_TABLE",
 ];
 
 /// How the variables of busbw's own tests begin.

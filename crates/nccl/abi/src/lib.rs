@@ -6,6 +6,7 @@ pub mod library;
 mod log;
 pub mod net;
 mod result;
+pub mod tuner;
 
 pub use log::{LogLevel, Logger, Subsystems};
 pub use result::NcclResult;

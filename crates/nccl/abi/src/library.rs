@@ -207,7 +207,7 @@ pub type Rooted = unsafe extern "C" fn(
     stream: Stream,
 ) -> NcclResult;
 /// `ncclAllGather`; `ncclAlltoAll` since 2.28.
-pub type Copying = unsafe extern "C" fn(
+pub type CopyCollective = unsafe extern "C" fn(
     send: *const c_void,
     receive: *mut c_void,
     count: usize,

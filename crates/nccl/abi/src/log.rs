@@ -31,6 +31,8 @@ impl Subsystems {
     pub const INIT: c_ulong = 0x1;
     /// The network.
     pub const NET: c_ulong = 0x10;
-    /// All of them: what errors are told with.
+    /// Which algorithm a collective goes by.
+    pub const TUNING: c_ulong = 0x40;
+    /// All of them: what errors are reported with.
     pub const ALL: c_ulong = !0;
 }

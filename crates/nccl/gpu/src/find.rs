@@ -12,7 +12,7 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A library, and where it may be.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct LibraryNames {
     /// Its file names, the best first.
     pub names: &'static [&'static str],
     /// The variable that names a file, or a folder that has it.
@@ -34,7 +34,7 @@ pub struct Opened {
     remedy: &'static str,
 }
 
-impl Wanted {
+impl LibraryNames {
     /// Opens the first that is there. `given` is a path that a flag names: then only that is tried.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    const WANTED: Wanted = Wanted {
+    const WANTED: LibraryNames = LibraryNames {
         names: &["libbusbw-no-such.so.2", "libbusbw-no-such.so"],
         variable: "NO_SUCH_LIBRARY",
         homes: &["NO_SUCH_HOME"],

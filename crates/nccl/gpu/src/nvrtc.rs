@@ -1,11 +1,11 @@
 //! NVRTC: compiles kernels for the GPU that is there.
 
-use crate::find::{Lookup, Opened, Wanted};
+use crate::find::{LibraryNames, Lookup, Opened};
 use crate::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 
-const WANTED: Wanted = Wanted {
+const WANTED: LibraryNames = LibraryNames {
     names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"],
     variable: "NVRTC_LIBRARY",
     homes: &["CUDA_HOME", "CUDA_PATH"],

@@ -1,6 +1,6 @@
 //! What a test case works with on each of its two ends.
 
-use crate::api::{Memory, Plugin, Receiver, Registration, Request, Room, Sender, Told};
+use crate::api::{Memory, MessageSizes, Plugin, Receiver, Registration, Request, Room, Sender};
 use crate::wire::{self, FromSubprocess, Setup, Side, ToSubprocess, Wrong};
 use busbw_nccl_abi::net::MOST_GROUPED;
 use std::collections::VecDeque;
@@ -172,7 +172,7 @@ impl Case {
     }
 
     /// Waits until a request of `n` messages is done; their sizes. Requests that do not end have one cause, whatever they are.
-    pub fn finish(&self, request: Request, n: usize, what: &str) -> CaseResult<Told> {
+    pub fn finish(&self, request: Request, n: usize, what: &str) -> CaseResult<MessageSizes> {
         self.wait("the end of a request", what, || Ok(self.plugin.test(request, n)?))
     }
 }

@@ -58,7 +58,7 @@ pub struct Progress<'a> {
     pub doing: &'a str,
 }
 
-/// Runs it. `progress` is told of each step, on rank 0, which has the answer in the end.
+/// Runs it. `progress` is called for each step, on rank 0, which has the answer in the end.
 ///
 /// # Errors
 /// One line that says what failed, where, and what to do. A plugin that fails is no error, but a finding.
@@ -289,7 +289,7 @@ fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, UnusablePlu
     }
 }
 
-/// What broke rules of a plugin so far: a cause is told with the first rule that it breaks.
+/// What broke rules of a plugin so far: a cause is reported with the first rule that it breaks.
 #[derive(Default)]
 struct Causes(Vec<(String, &'static str)>);
 
@@ -338,8 +338,11 @@ fn weightier(first: Option<RuleOutcome>, second: Option<RuleOutcome>) -> Option<
 
 /// `libnccl-net-busbw.so` is called busbw; others by what is left of their names.
 fn label(candidate: &Candidate) -> String {
-    let stem = candidate.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let stem = stem.trim_start_matches("libnccl-net-").trim_start_matches("lib").to_owned();
+    let name = candidate.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let stem = match name.strip_suffix(".so") {
+        Some(stem) => stem.trim_start_matches("libnccl-net-").trim_start_matches("lib").to_owned(),
+        None => name,
+    };
     let values: Vec<&str> = candidate.settings.iter().map(|(_, value)| value.as_str()).collect();
     if values.is_empty() { stem } else { format!("{stem} {}", values.join("×")) }
 }
@@ -435,6 +438,7 @@ mod tests {
         for (candidate, expected) in [
             (candidate("/opt/libnccl-net-busbw.so", &[]), "busbw"),
             (candidate("libnccl-net.so", &[]), "nccl-net"),
+            (candidate("/lib/libc.so.6", &[]), "libc.so.6"),
             (candidate("x.so", &[("NCCL_SOCKET_NTHREADS", "4"), ("NCCL_NSOCKS_PERTHREAD", "2")]), "x 4×2"),
         ] {
             assert_eq!(label(&candidate), expected);

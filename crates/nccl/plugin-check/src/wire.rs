@@ -92,7 +92,7 @@ pub(crate) enum FromSubprocess {
     Kill,
 }
 
-/// What went wrong, as one end saw it. What has the same cause is told once.
+/// What went wrong, as one end saw it. What has the same cause is reported once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Wrong {
     pub cause: String,

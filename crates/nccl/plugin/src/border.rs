@@ -55,7 +55,7 @@ impl From<Error> for Failure {
 
 /// Calls one of the plugin's functions for C.
 pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> NcclResult {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    match caught(call) {
         Ok(Ok(())) => NcclResult::SUCCESS,
         Ok(Err(failure)) => {
             if !failure.text().is_empty() {
@@ -63,11 +63,17 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> NcclResult {
             }
             failure.result
         }
-        Err(panic) => {
-            log::warn(&format!("a fault of busbw itself, please report it: {}", said(&*panic)));
+        Err(told) => {
+            log::warn(&told);
             NcclResult::INTERNAL_ERROR
         }
     }
+}
+
+/// Calls something that C waits for: a panic ends here, as what is told of it.
+pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call))
+        .map_err(|panic| format!("a fault of busbw itself, please report it: {}", said(&*panic)))
 }
 
 fn said(panic: &(dyn Any + Send)) -> &str {

@@ -16,7 +16,7 @@ impl Listening {
         Listening(listener)
     }
 
-    /// The next connection, if there is one; strangers that were turned away are told in NCCL's log.
+    /// The next connection, if there is one; strangers that were turned away are reported in NCCL's log.
     pub fn accept(&mut self) -> Result<Option<Box<Connection>>> {
         let accepted = self.0.accept();
         self.0.strangers().lines(Instant::now()).iter().for_each(|line| log::warn(line));

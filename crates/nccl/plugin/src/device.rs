@@ -1,4 +1,4 @@
-//! What NCCL is told of a NIC.
+//! What NCCL learns about a NIC.
 
 use busbw_nccl_abi::net::{
     DEVICE_HOST, DEVICE_NO_VERSION, ID_UNDEF, MOST_BYTES, PTR_HOST, PropertiesV6, PropertiesV7, PropertiesV8,
@@ -77,7 +77,7 @@ impl From<&Device> for PropertiesV6 {
         PropertiesV6 {
             name: device.name.as_ptr(),
             pci_path: device.pci_path.as_ref().map_or(ptr::null(), |path| path.as_ptr()),
-            // One port each, so that the number tells them apart, as with NCCL's own socket transport.
+            // One port each, so that the number distinguishes them, as with NCCL's own socket transport.
             guid: device.number as u64,
             ptr_support: PTR_HOST,
             speed_mbps: device.speed_mbps,

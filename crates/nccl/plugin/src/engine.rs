@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// A communicator's traffic class as the byte of the IP header (DSCP and ECN), as with `NCCL_IB_TC`. One that is not
-    /// possible is told once: versions before 11 say it again with each of many calls.
+    /// possible is reported once: versions before 11 say it again with each of many calls.
     pub fn traffic_class(&self, asked: c_int) -> Option<u8> {
         let class = u8::try_from(asked).ok();
         if class.is_none() && asked != TRAFFIC_CLASS_UNDEF {

@@ -1,4 +1,4 @@
-//! NCCL's logger: what is told, as `NET/busbw : …`.
+//! NCCL's logger: what is reported, as `NET/busbw : …` and `TUNER/busbw : …`.
 
 use busbw_nccl_abi::{LogLevel, Logger, Subsystems};
 use std::ffi::{CString, c_ulong};
@@ -15,17 +15,26 @@ pub(crate) fn set(logger: Option<Logger>) {
 }
 
 pub(crate) fn warn(text: &str) {
-    tell(LogLevel::WARN, Subsystems::ALL, text);
+    tell(LogLevel::WARN, Subsystems::ALL, "NET", text);
 }
 
 /// What is being used.
 pub(crate) fn info(text: &str) {
-    tell(LogLevel::INFO, Subsystems::INIT | Subsystems::NET, text);
+    tell(LogLevel::INFO, Subsystems::INIT | Subsystems::NET, "NET", text);
 }
 
-fn tell(level: LogLevel, subsystems: c_ulong, text: &str) {
+/// The same of the tuner: how collectives are carried out.
+pub(crate) fn tuner_info(text: &str) {
+    tell(LogLevel::INFO, Subsystems::INIT | Subsystems::TUNING, "TUNER", text);
+}
+
+pub(crate) fn tuner_warn(text: &str) {
+    tell(LogLevel::WARN, Subsystems::ALL, "TUNER", text);
+}
+
+fn tell(level: LogLevel, subsystems: c_ulong, part: &str, text: &str) {
     let logger = *LOGGER.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let (Some(logger), Ok(text)) = (logger, CString::new(format!("NET/busbw : {text}"))) else { return };
+    let (Some(logger), Ok(text)) = (logger, CString::new(format!("{part}/busbw : {text}"))) else { return };
     // SAFETY: NCCL's logger takes C strings; the text is an argument of the format, so that it is never read as one itself.
     unsafe { logger(level, subsystems, c"busbw".as_ptr(), 0, c"%s".as_ptr(), text.as_ptr()) };
 }

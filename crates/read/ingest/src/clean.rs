@@ -1,7 +1,9 @@
 //! From a raw line to text: colour codes, carriage returns, JSON strings.
 
-use memchr::{memchr, memchr2, memmem};
+use aho_corasick::{AhoCorasick, Match};
+use memchr::{memchr, memchr_iter, memchr2, memmem};
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// Removes ANSI escape sequences (`ESC [ … m`). Borrows when there are none.
 pub(crate) fn without_escapes(line: &[u8]) -> Cow<'_, [u8]> {
@@ -36,25 +38,96 @@ fn behind_escape(after: &[u8]) -> &[u8] {
     }
 }
 
-/// The blanks that all lines of a text begin with: those who paste a log into a mail or a page indent it.
+/// The blanks that all lines of a text begin with, or the `>` of a quotation: those who paste a log into a mail or a page indent it.
 pub(crate) fn indent(text: &[u8]) -> &[u8] {
     let mut lines = text.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let Some(first) = lines.next() else { return &[] };
-    let blanks = first.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let blanks = first.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'>')).count();
     let common = |blanks: usize, line: &[u8]| first[..blanks].iter().zip(line).take_while(|(a, b)| a == b).count();
     let whole = lines.try_fold(blanks, |blanks, line| Some(common(blanks, line)).filter(|left| *left > 0));
     &first[..whole.unwrap_or(0)]
 }
 
+/// Whether a text has characters that a page of HTML names.
+pub(crate) fn has_entities(text: &[u8]) -> bool {
+    memchr_iter(b'&', text).any(|at| ENTITIES.iter().any(|(name, _)| text[at..].starts_with(name.as_bytes())))
+}
+
+/// Characters as HTML names them, the one that names begin with last.
+const ENTITIES: [(&str, &str); 7] =
+    [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&#x27;", "'"), ("&nbsp;", " "), ("&amp;", "&")];
+
+/// A line with the characters that HTML names.
+pub(crate) fn without_entities(line: &[u8]) -> Cow<'_, [u8]> {
+    if !has_entities(line) {
+        return Cow::Borrowed(line);
+    }
+    let text = String::from_utf8_lossy(line).into_owned();
+    Cow::Owned(ENTITIES.iter().fold(text, |text, (name, character)| text.replace(name, character)).into_bytes())
+}
+
+/// The lines that a line wraps: JSON's, or those that a page has joined.
+pub(crate) fn unwrapped(line: &[u8]) -> Option<Vec<String>> {
+    if may_be_json(line)
+        && let Some(wrapped) = from_json(line)
+    {
+        return Some(wrapped.split(['\n', '\r']).filter(|line| !line.is_empty()).map(str::to_string).collect());
+    }
+    unjoined(line)
+}
+
+/// A shorter line is not joined of several.
+const SHORTEST_JOINED: usize = 160;
+
+/// What begins a line wherever programs print it: the C++ runtime, results of NCCL's in PyTorch's messages.
+const BEGINNINGS: [&str; 8] = [
+    "terminate called after throwing an instance of ",
+    "what(): ",
+    "ncclUnhandledCudaError: ",
+    "ncclSystemError: ",
+    "ncclInternalError: ",
+    "ncclRemoteError: ",
+    "ncclInvalidUsage: ",
+    "Last error:",
+];
+
+/// What vLLM's logger begins a line with, if its date follows.
+const LOGGED: &str = "ERROR ";
+
+/// All of these, [`LOGGED`] last: every long line is searched once.
+static STARTS: LazyLock<Option<AhoCorasick>> =
+    LazyLock::new(|| AhoCorasick::new(BEGINNINGS.iter().chain([&LOGGED])).ok());
+
+/// The lines of a line in which several of these stand, as where a page has joined a log.
+fn unjoined(line: &[u8]) -> Option<Vec<String>> {
+    if line.len() < SHORTEST_JOINED {
+        return None;
+    }
+    let is_date = |at: usize| line.get(at + 8).is_some_and(|dash| *dash == b'-') && line[at + 6].is_ascii_digit();
+    let begins = |found: &Match| {
+        let at = found.start();
+        at > 0 && line[at - 1] == b' ' && (found.pattern().as_usize() < BEGINNINGS.len() || is_date(at))
+    };
+    let mut cuts: Vec<usize> =
+        STARTS.as_ref()?.find_overlapping_iter(line).filter(begins).map(|found| found.start()).collect();
+    cuts.sort_unstable();
+    if cuts.len() < 2 {
+        return None;
+    }
+    let ends = cuts.iter().copied().chain([line.len()]);
+    let starts = std::iter::once(0).chain(cuts.iter().copied());
+    Some(starts.zip(ends).map(|(start, end)| String::from_utf8_lossy(&line[start..end]).trim().to_string()).collect())
+}
+
 /// Whether a line may be a JSON string or object that wraps log text. Cheap: looks at the first byte that is no space.
-pub(crate) fn may_be_json(line: &[u8]) -> bool {
+fn may_be_json(line: &[u8]) -> bool {
     matches!(line.trim_ascii_start().first(), Some(b'"' | b'{'))
 }
 
 /// Unwraps log text from JSON: a string of a notebook (`"host:1:2 [0] NCCL INFO …\n",`), a string member
 /// (`"text": "…\n…"`), a record of docker's json-file driver (`{"log":"…\n","stream":"stdout"}`).
 /// The text may hold several lines. `None` when the line is no such JSON.
-pub(crate) fn from_json(line: &[u8]) -> Option<String> {
+fn from_json(line: &[u8]) -> Option<String> {
     let line = line.trim_ascii();
     let line = line.strip_suffix(b",").unwrap_or(line);
     if line.first() == Some(&b'{') {
@@ -128,11 +201,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn joined_lines_are_parted() {
+        let text = "terminate called after throwing an instance of 'std::runtime_error' what(): NCCL error: remote process exited or there was a \
+                    network error, NCCL version 2.14.3 ncclRemoteError: A call failed possibly due to a network error. Last error: NET/IB : x";
+        let lines = unjoined(text.as_bytes()).expect("several lines");
+        let starts = ["terminate called", "what(): NCCL error", "ncclRemoteError: A", "Last error: NET/IB"];
+        assert_eq!(lines.len(), starts.len());
+        assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{lines:?}");
+        assert_eq!(unjoined(&text.as_bytes()[..150]), None);
+        assert_eq!(unjoined("what(): x".repeat(40).as_bytes()), None);
+    }
+
+    #[test]
+    fn characters_that_html_names_are_read() {
+        for (raw, clean) in [
+            ("File &quot;a.py&quot;, in &lt;module&gt;", "File \"a.py\", in <module>"),
+            ("a &amp;lt; b", "a &lt; b"),
+            ("a & b", "a & b"),
+        ] {
+            assert_eq!(without_entities(raw.as_bytes()).as_ref(), clean.as_bytes());
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_cleaned_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             prop_assert!(!without_escapes(&bytes).contains(&0x1b));
-            let _ = from_json(&bytes);
+            let _ = unwrapped(&bytes);
         }
     }
 }

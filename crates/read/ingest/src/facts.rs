@@ -6,7 +6,7 @@
 
 use crate::ends::{EndLine, Follower};
 use crate::inspector::Sample;
-use crate::nccl_log::Said;
+use crate::nccl_log::LogMessage;
 use busbw_model::{Edge, Speaker, Transport};
 
 /// No speaker: the prefix was torn, or the line is a program's.
@@ -28,11 +28,13 @@ pub(crate) struct BlockFacts {
     /// With the line in the block that names it first, and its text.
     pub new_transports: Vec<(Transport, u32, Box<str>)>,
     /// Lines per host, in the order in which the hosts spoke first.
-    pub spoken: Vec<Spoken>,
+    pub spoken: Vec<HostLines>,
     /// The last lines of a wording that the block has before, by stream.
     pub known_lines: Vec<(u32, Vec<u32>)>,
     /// The first line of each wording.
     pub first_lines: Vec<FirstLine>,
+    /// The last line of each stream that is of no traceback.
+    pub last_lines: Vec<LastLine>,
     /// The tracebacks that go on in the next block.
     pub open: Follower,
     pub events: Vec<Event>,
@@ -40,7 +42,7 @@ pub(crate) struct BlockFacts {
 
 /// How often a host spoke.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Spoken {
+pub(crate) struct HostLines {
     /// The worker's number of the host, and the first speaker of it in the block.
     pub host: u32,
     pub speaker: u32,
@@ -55,6 +57,14 @@ pub(crate) struct FirstLine {
     pub stream: u32,
     pub line: u32,
     pub wording: u64,
+}
+
+/// The last line of a stream that is of no traceback.
+#[derive(Debug)]
+pub(crate) struct LastLine {
+    pub stream: u32,
+    pub line: u32,
+    pub text: Box<str>,
 }
 
 /// A speaker seen in a block.
@@ -84,7 +94,7 @@ pub(crate) enum Fact {
     Edge(Edge),
     /// RCCL names the communicator of the edge that follows.
     EdgeComm(u64),
-    Said(Box<SaidLine>),
+    LogMessage(Box<MessageLine>),
     /// The next event is what all ranks of a host say alike: it counts once. A number stands for the message.
     Once(u64),
     /// The process tells the driver's version.
@@ -133,8 +143,8 @@ pub(crate) struct EndFact {
 
 /// A message and, where it may serve as evidence, the whole line it stands in.
 #[derive(Debug)]
-pub(crate) struct SaidLine {
-    pub said: Said,
+pub(crate) struct MessageLine {
+    pub said: LogMessage,
     pub text: Box<str>,
 }
 

@@ -4,16 +4,16 @@ use crate::ends::exception;
 
 /// A label and what is behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Peeled<'a> {
-    /// The label that tells streams apart: `1,3`, `3`, `rank3`, a host; empty without one.
+pub(crate) struct LabelledLine<'a> {
+    /// The label that distinguishes streams: `1,3`, `3`, `rank3`, a host; empty without one.
     pub stream: &'a str,
     /// The text behind all labels and time stamps.
     pub text: &'a str,
 }
 
 /// Peels every label and time stamp off the start of a line that holds no NCCL prefix.
-pub(crate) fn peel(line: &str) -> Peeled<'_> {
-    let mut peeled = Peeled { stream: "", text: line };
+pub(crate) fn peel(line: &str) -> LabelledLine<'_> {
+    let mut peeled = LabelledLine { stream: "", text: line };
     for _ in 0..6 {
         let text = peeled.text;
         let Some((label, rest)) = std_stream(text)
@@ -111,20 +111,22 @@ fn time(text: &str) -> Option<&str> {
         inner.len() >= shape.len() && shape.iter().zip(inner.bytes()).all(fits)
     };
     const DATE: &[u8] = b"dddd-dd-dd?dd:dd:dd";
+    const SLASHES: &[u8] = b"dddd/dd/dd dd:dd:dd";
     const CLOCK: &[u8] = b"dd:dd:dd]";
-    let length = [DATE, CLOCK].into_iter().find(|shape| fits(shape))?.len();
+    let length = [DATE, SLASHES, CLOCK].into_iter().find(|shape| fits(shape))?.len();
     let rest = inner[length..].trim_start_matches(|c: char| c.is_ascii_digit() || ".,:+-Z]".contains(c));
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let cri = ["stdout F ", "stderr F ", "stdout P ", "stderr P "].iter().find_map(|mark| rest.strip_prefix(mark));
     Some(cri.unwrap_or(rest))
 }
 
-/// vLLM's `ERROR 11-04 12:49:15 [core.py:718] ` in front of each line of a traceback.
+/// vLLM's `ERROR 11-04 12:49:15 [core.py:718] ` in front of each line of a traceback; up to 0.8 `ERROR 11-04 12:49:15 core.py:718] `.
 fn logged(text: &str) -> Option<&str> {
-    let (time, rest) = text.strip_prefix("ERROR ")?.split_once(" [")?;
-    let (place, rest) = rest.split_once("] ")?;
-    let fits = time.len() == 14 && time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b' ' | b':'));
-    (fits && place.contains(".py:")).then_some(rest)
+    const TIME: usize = 14;
+    let (time, rest) = text.strip_prefix("ERROR ")?.split_at_checked(TIME)?;
+    let (place, rest) = rest.strip_prefix(' ')?.split_once("] ")?;
+    let fits = time.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b' ' | b':'));
+    (fits && place.contains(".py:") && !place.contains(' ')).then_some(rest)
 }
 
 /// srun's ` 0: `, padded to the widest label.
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn labels_of_every_launcher_are_peeled() {
         for (line, stream, text) in crate::text::cases::<(String, String, String)>("labels") {
-            assert_eq!(peel(&line), Peeled { stream: &stream, text: &text }, "{line}");
+            assert_eq!(peel(&line), LabelledLine { stream: &stream, text: &text }, "{line}");
         }
     }
 

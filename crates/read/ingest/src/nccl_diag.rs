@@ -7,7 +7,7 @@ use crate::TextLine;
 use busbw_model::{DiagLine, DiagTag, SourceLine};
 use rustc_hash::FxHashMap;
 
-/// More different results tell nothing new.
+/// More different results add nothing new.
 const MOST_KEPT: usize = 10_000;
 
 const MARK: &str = "NCCL DIAG ";

@@ -53,13 +53,13 @@ impl Notes {
 
 /// What a scanner met before.
 #[derive(Default)]
-pub(crate) struct Met {
+pub(crate) struct SeenWordings {
     /// Lines of each wording, and the block that the last stood in.
     seen: FxHashMap<u64, (u8, u32)>,
     block: u32,
 }
 
-impl Met {
+impl SeenWordings {
     /// Begins a block. Who forgets offers more.
     pub fn begin_block(&mut self) {
         self.block = self.block.wrapping_add(1);
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_first_lines_of_a_wording_are_kept() {
-        let (mut notes, mut met) = (Notes::default(), Met::default());
+        let (mut notes, mut met) = (Notes::default(), SeenWordings::default());
         let step = |i: u32| wording(format!("step {i} of 1000").as_bytes());
         met.begin_block();
         let kept = (0..1000).filter(|i| met.meet(step(*i)).0 && notes.keep(step(*i))).count();

@@ -1,10 +1,11 @@
-//! Answers that busbw kept as JSON: `busbw.explain/1` of explain and doctor, `busbw.check/1`, `busbw.link/1`, and the lines of
-//! `busbw.monitor/1`.
+//! Answers that busbw kept as JSON: `busbw.explain/1` of explain and doctor, `busbw.check/1`, `busbw.link/1`, `busbw.watch/1`,
+//! and the lines of `busbw.monitor/1`.
 
 use busbw_model::answer::known;
 use busbw_model::{
     BenchDevice, BenchRow, BenchTable, CheckItem, Code, Collective, EnvOrigin, EnvSetting, GBps, Gpu, Link, LinkEnd,
     LinkRun, LinkTransport, NcclVersion, Node, Outcome, Place, Run, SavedFinding, Severity, SourceLine, VersionLine,
+    Watched,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub enum Schema {
     Check,
     Link,
     Monitor,
+    Watch,
 }
 
 impl Schema {
@@ -31,10 +33,30 @@ impl Schema {
             ("\"busbw.check/1\"", Schema::Check),
             ("\"busbw.link/1\"", Schema::Link),
             ("\"busbw.monitor/1\"", Schema::Monitor),
+            ("\"busbw.watch/1\"", Schema::Watch),
         ];
         known.into_iter().find(|(name, _)| begins(name)).map(|(_, schema)| schema)
     }
 }
+
+/// The command whose text, meant for people, a text begins as: only its JSON is read.
+pub(crate) fn text_of(start: &[u8]) -> Option<&'static str> {
+    const HEAD: usize = 12;
+    let start = String::from_utf8_lossy(&start[..start.len().min(8 * START)]).into_owned();
+    let lines: Vec<String> = start.lines().take(HEAD).map(busbw_model::text::clean).map(Into::into).collect();
+    let is_check = lines.iter().find(|line| !line.is_empty())?.starts_with("busbw check of ");
+    let is_link = lines.iter().any(|line| line.trim_start().starts_with(r"from \ to "));
+    if is_check { Some("check") } else { is_link.then_some("link") }
+}
+
+/// Whether a text begins as the pages do that busbw writes: they quote lines of their inputs, which are none of theirs.
+pub(crate) fn is_page(start: &[u8]) -> bool {
+    const BEGIN: &[u8] = b"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+    start.starts_with(BEGIN) && start.windows(STYLE.len()).any(|part| part == STYLE)
+}
+
+/// A colour of their style sheet by its name.
+const STYLE: &[u8] = b"--back: #ffffff; --card: #f6f7f9;";
 
 pub(crate) fn read(schema: Schema, text: &str, input: u32, run: &mut Run) -> serde_json::Result<()> {
     let place = Place { input, line: 0 };
@@ -52,11 +74,14 @@ pub(crate) fn read(schema: Schema, text: &str, input: u32, run: &mut Run) -> ser
         }
         Schema::Link => {
             let Links { transport, ends, links, findings } = serde_json::from_str(text)?;
-            run.link_runs.push((SourceLine::new(place, ""), LinkRun { transport, ends, links, interrupted: None }));
-            let found = findings.into_iter().filter_map(Found::known);
-            run.saved_findings.extend(found.map(|finding| saved(finding, &None, place)));
+            run.link_runs.push((
+                SourceLine::new(place, ""),
+                LinkRun { transport, ends, links, expected_gbit_s: None, interrupted: None },
+            ));
+            run.saved_findings.extend(findings.into_iter().filter_map(|finding| finding.with_advice(place)));
         }
         Schema::Monitor => run.saved_findings.extend(alerts(text, input)),
+        Schema::Watch => run.watched.push((place, serde_json::from_str::<Watched>(text)?)),
     }
     Ok(())
 }
@@ -101,7 +126,8 @@ pub fn explained(text: &str) -> serde_json::Result<Explained> {
 
 fn saved((code, severity, text): (Code, Severity, String), host: &Option<String>, place: Place) -> SavedFinding {
     let source = SourceLine::new(place, &text);
-    SavedFinding { host: host.clone(), code, severity, text, source }
+    let (explanation, remedy) = Default::default();
+    SavedFinding { host: host.clone(), code, severity, text, explanation, remedy, source }
 }
 
 /// What calls for action and leads to a finding.
@@ -116,7 +142,7 @@ fn called_for(item: CheckItem, place: Place) -> Option<SavedFinding> {
     Some(saved((item.code?, severity, text), &Some(item.host), place))
 }
 
-/// What moved and should not, each counter once: as its last line tells it. A line that is cut off, as that of a monitor which was
+/// What moved and should not, each counter once: as its last line shows it. A line that is cut off, as that of a monitor which was
 /// killed, is passed over.
 fn alerts(text: &str, input: u32) -> Vec<SavedFinding> {
     let mut last = BTreeMap::new();
@@ -161,12 +187,22 @@ struct Found {
     code: Option<Code>,
     severity: Option<Severity>,
     title: String,
+    #[serde(default)]
+    explanation: String,
+    #[serde(default)]
+    remedy: Vec<String>,
 }
 
 impl Found {
     /// Of a code that this version knows.
     fn known(self) -> Option<(Code, Severity, String)> {
         Some((self.code?, self.severity.unwrap_or(Severity::Info), self.title))
+    }
+
+    /// The same, with all that it says.
+    fn with_advice(mut self, place: Place) -> Option<SavedFinding> {
+        let (explanation, remedy) = (std::mem::take(&mut self.explanation), std::mem::take(&mut self.remedy));
+        Some(SavedFinding { explanation, remedy, ..saved(self.known()?, &None, place) })
     }
 }
 

@@ -2,7 +2,7 @@
 //! Titles and columns are those of `src/perftest_parameters.h` in linux-rdma/perftest, from its first version to v4.5-0.20.
 
 use crate::TextLine;
-use busbw_model::{Bytes, Micros, PerfRow, PerfTest, Place};
+use busbw_model::{Bytes, Micros, PerfRow, PerfTest, Place, SourceLine};
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value};
 
@@ -78,7 +78,7 @@ impl PerftestReader {
             return true;
         }
         if is_known_line(text.as_bytes()) {
-            open.header_line(text);
+            open.header_line(line.place, text);
             return true;
         }
         open.row(text)
@@ -105,7 +105,7 @@ impl PerftestReader {
 
 impl OpenTest {
     /// `Number of qps   : 20    Transport type : IB`: pairs of which both may matter.
-    fn header_line(&mut self, text: &str) {
+    fn header_line(&mut self, place: Place, text: &str) {
         let test = &mut self.test;
         let word = |key: &str| value_of(text, key).map(str::to_string);
         let number = |key: &str| value_of(text, key).and_then(|value| value.trim_end_matches("[B]").parse().ok());
@@ -113,7 +113,9 @@ impl OpenTest {
         test.queue_pairs = test.queue_pairs.or_else(|| number("Number of qps"));
         test.connection = test.connection.take().or_else(|| word("Connection type"));
         test.link_type = test.link_type.take().or_else(|| word("Link type"));
-        test.mtu = test.mtu.or_else(|| number("Mtu"));
+        if let Some(mtu) = number("Mtu").filter(|_| test.mtu.is_none()) {
+            (test.mtu, test.mtu_line) = (Some(mtu), Some(SourceLine::new(place, text)));
+        }
         test.gid_index = test.gid_index.or_else(|| number("GID index"));
     }
 
@@ -300,6 +302,7 @@ pub fn read_json(text: &str, input: u32) -> Result<PerfTest, String> {
         connection: word("Connection_type"),
         link_type: word("Link_type"),
         mtu: number("Mtu"),
+        mtu_line: None,
         gid_index: number("GID_index"),
         rows: vec![read_results(results)?],
     })

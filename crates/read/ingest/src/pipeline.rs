@@ -8,7 +8,7 @@ use crate::source::{Block, Blocks, ReadError, Source, binary_kind, read_up_to};
 use crate::{nccl_tests_json, own, packed, perftest, torch};
 use busbw_model::{InputKind, Run};
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -22,7 +22,12 @@ pub struct ReadOptions {
     pub threads: Option<NonZeroUsize>,
     /// Called now and then with the number of bytes read since the last call.
     pub progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
+    /// Turns a recording of `busbw monitor` into a line of monitor's JSON; without it a recording is binary data.
+    pub recording: Option<fn(&mut dyn BufRead) -> Option<String>>,
 }
+
+/// How a recording of `busbw monitor` begins; its version follows.
+const RECORDING: &[u8] = b"busbw monitor recording ";
 
 /// A document (JSON) larger than this is read line by line only.
 const LARGEST_DOCUMENT: u64 = 256 << 20;
@@ -64,7 +69,7 @@ pub fn read(sources: &[Source], options: &ReadOptions) -> Result<Run, ReadError>
 pub fn read_bytes(texts: &[(&str, &[u8])]) -> Result<Run, ReadError> {
     let sources: Vec<Source> =
         texts.iter().map(|(name, text)| Source::Bytes(name.to_string(), text.to_vec())).collect();
-    read(&sources, &ReadOptions { threads: NonZeroUsize::new(1), progress: None })
+    read(&sources, &ReadOptions { threads: NonZeroUsize::new(1), ..ReadOptions::default() })
 }
 
 fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -> Result<u64, ReadError> {
@@ -72,25 +77,39 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     let mut start = start_of(&mut reader).map_err(|e| source.error(e))?;
     let mut is_packed = false;
     if packed::is_packed(&start) {
-        reader = packed::unpacked(std::io::Cursor::new(start).chain(reader));
+        reader = packed::unpacked(Cursor::new(start).chain(reader));
         start = start_of(&mut reader).map_err(|e| source.error(e))?;
         is_packed = true;
     }
     if torch::looks_like_pickle(&start) {
-        return read_flight_dump(source, std::io::Cursor::new(start).chain(reader), assembler);
+        return read_flight_dump(source, Cursor::new(start).chain(reader), assembler);
+    }
+    if let Some(replay) = options.recording.filter(|_| start.starts_with(RECORDING)) {
+        let line = replay(&mut BufReader::new(Cursor::new(start).chain(reader)));
+        let why = "a recording that this version cannot read; `busbw monitor --replay` says why";
+        start = line.ok_or_else(|| source.error(std::io::Error::other(why)))?.into_bytes();
+        reader = Box::new(std::io::empty());
     }
     if let Some(kind) = binary_kind(&start) {
         return Err(ReadError::Binary { name: source.name(), kind });
     }
+    if own::is_page(&start) {
+        assembler.problem(1, "a page of busbw; explain reads what the page is about".into());
+        return Ok(0);
+    }
+    if let Some(command) = own::text_of(&start) {
+        assembler
+            .problem(1, format!("the text of `busbw {command}`; explain reads its JSON: `busbw {command} --json`"));
+    }
     let may_be_document = start.trim_ascii_start().starts_with(b"{");
-    let mut reader: Box<dyn Read + Send> = Box::new(std::io::Cursor::new(start).chain(reader));
+    let mut reader: Box<dyn Read + Send> = Box::new(Cursor::new(start).chain(reader));
     if may_be_document {
         let mut whole = Vec::new();
         (&mut reader).take(LARGEST_DOCUMENT).read_to_end(&mut whole).map_err(|e| source.error(e))?;
         if read_document(&whole, assembler) {
             return Ok(whole.len() as u64);
         }
-        reader = Box::new(std::io::Cursor::new(whole).chain(reader));
+        reader = Box::new(Cursor::new(whole).chain(reader));
     }
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
     // What is known beforehand is the packed size.
@@ -103,7 +122,7 @@ fn read_one(source: &Source, options: &ReadOptions, assembler: &mut Assembler) -
     read.map_err(|e| source.error(e))
 }
 
-/// The first bytes, which tell what an input is.
+/// The first bytes, which show what an input is.
 fn start_of(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut start = vec![0; 64 << 10];
     let length = read_up_to(reader, &mut start)?;
@@ -154,7 +173,10 @@ fn read_flight_dump(source: &Source, reader: impl Read, assembler: &mut Assemble
             let kind = "a pickle that is no dump of PyTorch's flight recorder";
             return Err(ReadError::Binary { name: source.name(), kind });
         }
-        Err(reason) => assembler.problem(0, format!("flight recorder dump: {reason}")),
+        Err(reason) => {
+            assembler.problem(0, format!("flight recorder dump: {reason}"));
+            assembler.recording(torch::cut_off(assembler.current_input()));
+        }
     }
     Ok(whole.len() as u64)
 }
@@ -315,7 +337,7 @@ mod tests {
     use std::fmt::Write as _;
 
     fn blocks(text: Vec<u8>) -> Blocks<Counted<'static>> {
-        Blocks::new(Counted { reader: Box::new(std::io::Cursor::new(text)), read: 0, progress: None })
+        Blocks::new(Counted { reader: Box::new(Cursor::new(text)), read: 0, progress: None })
     }
 
     /// More blocks than may be under way: without the error, the reader would wait for a permit for ever.

@@ -1,7 +1,7 @@
 //! Reads the samples of an RDMA monitor: a time, then one counter per line, `tx_rate: 81.874 (40.923/40.951)`.
 
 use crate::TextLine;
-use busbw_model::{Place, RdmaSample, RdmaValue};
+use busbw_model::{Place, RdmaSample, RdmaValue, SourceLine};
 use rustc_hash::FxHashMap;
 
 /// How the names of counters begin: rates and pauses of the port, the counters of mlx5 under
@@ -89,7 +89,7 @@ impl MonitorReader {
             self.found.extend(ended);
             return below_rule;
         }
-        read_value(text).is_some_and(|value| self.value(line, value))
+        read_value(line.place, text).is_some_and(|value| self.value(line, value))
     }
 
     /// The samples in the order of their first lines.
@@ -143,7 +143,7 @@ fn is_time(text: &str) -> bool {
 }
 
 /// `tx_rate: 81.874 (40.923/40.951)`, `cpu_usage: 0.35%`, `free_mem: 1049633300 kB`.
-fn read_value(text: &str) -> Option<RdmaValue> {
+fn read_value(place: Place, text: &str) -> Option<RdmaValue> {
     let (name, value) = text.split_once(": ")?;
     let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     if !is_name || !COUNTER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
@@ -158,5 +158,10 @@ fn read_value(text: &str) -> Option<RdmaValue> {
             ports.split('/').map(str::parse).collect::<Result<_, _>>().ok()?
         }
     };
-    words.next().is_none().then(|| RdmaValue { name: name.to_string(), total, per_port })
+    words.next().is_none().then(|| RdmaValue {
+        source: SourceLine::new(place, text),
+        name: name.to_string(),
+        total,
+        per_port,
+    })
 }

@@ -15,10 +15,11 @@ use crate::perftest::PerftestReader;
 use crate::ras::{self, RasReader};
 use crate::rdma_check::CheckReader;
 use crate::rdma_monitor::MonitorReader;
+use crate::sockets::SocketReader;
 use crate::stacks::StackReader;
 use crate::text::TextLine;
 use crate::torch::{self, Recording, TraceReader, WatchdogReader};
-use busbw_model::node::{FACTS_SCHEMA, FactsFile};
+use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{InputKind, NodeFacts, Place, RasReport, SourceLine};
 use rustc_hash::FxHashMap;
 
@@ -37,6 +38,7 @@ pub(crate) fn may_belong(text: &[u8]) -> bool {
         || CheckReader::may_belong(text)
         || MonitorReader::may_belong(text)
         || StackReader::may_belong(text)
+        || SocketReader::may_belong(text)
 }
 
 /// The readers of one input.
@@ -55,12 +57,14 @@ pub(crate) struct Readers {
     pub host: HostReader,
     pub ends: EndReader,
     pub stacks: StackReader,
+    pub sockets: SocketReader,
     pub traces: TraceReader,
     json: JsonReader,
     pub ras_json: Vec<RasReport>,
     pub recordings: Vec<Recording>,
     pub samples: Vec<(Sample, Place, Box<str>)>,
     pub saved_facts: Vec<NodeFacts>,
+    pub hellos: Vec<(Place, Hello)>,
     /// Lines claimed, by format.
     pub claimed: FxHashMap<InputKind, u64>,
 }
@@ -110,7 +114,7 @@ impl Readers {
             InputKind::NcclRas
         } else if self.host.feed(line) {
             InputKind::HostFacts
-        } else if self.stacks.feed(line) {
+        } else if self.stacks.feed(line) || self.sockets.feed(line) {
             InputKind::Stacks
         } else {
             return;
@@ -135,6 +139,7 @@ impl Readers {
             if let Ok(file) = serde_json::from_str::<FactsFile>(&object.text) {
                 let saved = |node| NodeFacts { saved: Some(object.place), ..node };
                 self.saved_facts.extend(file.nodes.into_iter().map(saved));
+                self.hellos.push((object.place, file.hello));
                 self.claim(InputKind::HostFacts, lines);
             }
         } else if torch::looks_like_json(&object.value) {

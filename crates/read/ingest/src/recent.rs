@@ -3,7 +3,7 @@
 
 /// A longer text is not remembered.
 const LONGEST: usize = 59;
-/// How much of the start of a line tells it apart from others.
+/// How much of the start of a line distinguishes it from others.
 const START: usize = 32;
 /// How much of the end of a text does.
 const END: usize = 8;

@@ -1,22 +1,24 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
-use crate::clean::{from_json, may_be_json, without_escapes};
-use crate::cursor::{finder, lossy, text};
+use crate::clean::{has_entities, unwrapped, without_entities, without_escapes};
+use crate::cursor::{finder, kept, lossy, offset, text};
+use crate::ends::EndLine;
 use crate::evidence::{self, Wanted};
 use crate::facts::{
-    BlockFacts, CommandLine, EndFact, Event, Fact, FirstLine, NOBODY, Offered, SaidLine, SpeakerFact, Spoken,
+    BlockFacts, CommandLine, EndFact, Event, Fact, FirstLine, HostLines, MessageLine, NOBODY, Offered, SpeakerFact,
     StatementFact, TextFact, WarnLine,
 };
 use crate::json_objects::JsonReader;
+use crate::last_lines::LastLines;
 use crate::launcher::{peel, without_inner_tags};
-use crate::nccl_log::{self, EdgeLine, Level, Said, read_edge, read_transport};
-use crate::notes::{Met, wording};
+use crate::nccl_log::{self, EdgeLine, Level, LogMessage, read_edge, read_transport};
+use crate::notes::{SeenWordings, wording};
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::readers::{DUMP_STREAM, may_belong};
 use crate::recent::Recent;
 use crate::source::Block;
 use crate::{command, ends, inspector, speaker};
-use busbw_model::{ChannelSet, Edge, Place, SourceLine, Speaker, Transport};
+use busbw_model::{ChannelSet, Edge, Place, Speaker, Transport};
 use memchr::{memchr, memchr_iter};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
@@ -25,7 +27,7 @@ const CHANNEL: &[u8] = b"Channel ";
 /// Where a channel of two digits ends.
 const BEHIND: usize = CHANNEL.len() + 2;
 
-/// More of a prefix does not tell streams of a dump apart.
+/// More of a prefix does not distinguish streams of a dump.
 const LONGEST_PREFIX: usize = 256;
 const MOST_CACHED: usize = 1 << 16;
 /// A longer message is not looked up among those that ranks repeat.
@@ -42,9 +44,9 @@ pub(crate) struct Scanner {
     speakers: FxHashMap<[u32; 4], u32>,
     host_of: Vec<u32>,
     hosts: FxHashMap<Box<[u8]>, u32>,
-    /// By host, where the block's facts tell of it if it spoke; and what the host said that spoke last.
+    /// By host, where the block's facts show it if it spoke; and what the host said that spoke last.
     spoken: Vec<u32>,
-    last_host: Spoken,
+    last_host: HostLines,
     streams: FxHashMap<Box<str>, u32>,
     transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
@@ -58,10 +60,11 @@ pub(crate) struct Scanner {
     statements: FxHashMap<u64, bool>,
     /// The number of the statement that is read, where all ranks of its host make it.
     once: Option<u64>,
-    met: Met,
+    met: SeenWordings,
     tracebacks: ends::Follower,
     /// The last lines of known wording, by stream, of this block.
     known_lines: FxHashMap<u32, Vec<u32>>,
+    last_lines: LastLines,
 }
 
 impl Scanner {
@@ -82,7 +85,7 @@ impl Scanner {
         (self.line, self.events_then, self.tracebacks) = (0, usize::MAX, open);
         self.met.begin_block();
         let (block, indent) = (block.lines(), block.indent());
-        let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some();
+        let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some() || has_entities(block);
         let mut start = 0;
         let rest = block.last().filter(|last| **last != b'\n').map(|_| block.len());
         for end in memchr_iter(b'\n', block).chain(rest) {
@@ -92,6 +95,7 @@ impl Scanner {
             if odd {
                 // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
                 let clean = without_escapes(line);
+                let clean = without_entities(&clean);
                 clean.split(|b| *b == b'\r').filter(|segment| !segment.is_empty()).for_each(|line| self.segment(line));
             } else {
                 self.segment(line);
@@ -103,6 +107,7 @@ impl Scanner {
         self.flush_host();
         self.facts.spoken.iter().for_each(|spoken| self.spoken[spoken.host as usize] = NOBODY);
         self.facts.known_lines.extend(self.known_lines.drain());
+        self.facts.last_lines.extend(self.last_lines.drain());
         self.facts.open = self.tracebacks.left_open();
         let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
@@ -120,15 +125,10 @@ impl Scanner {
             self.push(NOBODY, Fact::Inspector(Box::new((sample, kept(line)))));
             return;
         }
-        if may_be_json(line)
-            && let Some(wrapped) = from_json(line)
-        {
-            for line in wrapped.split(['\n', '\r']).filter(|l| !l.is_empty()) {
-                self.whole_line(&without_escapes(line.as_bytes()));
-            }
-            return;
+        match unwrapped(line) {
+            Some(lines) => lines.iter().for_each(|line| self.whole_line(&without_escapes(line.as_bytes()))),
+            None => self.whole_line(line),
         }
-        self.whole_line(line);
     }
 
     /// The message and the speaker of a line with a whole prefix.
@@ -214,7 +214,7 @@ impl Scanner {
         let Some(&host) = self.host_of.get(speaker as usize) else { return };
         if host != self.last_host.host || self.last_host.lines == 0 {
             self.flush_host();
-            self.last_host = Spoken { host, speaker, ..Spoken::default() };
+            self.last_host = HostLines { host, speaker, ..HostLines::default() };
         }
         self.last_host.lines += 1;
         self.last_host.clean_lines += u32::from(clean);
@@ -302,17 +302,17 @@ impl Scanner {
     /// Reads a message that is no edge; false when nobody knows it.
     fn statement(&mut self, speaker: u32, message: &[u8], line: &[u8]) -> bool {
         match nccl_log::read(message) {
-            Said::Known if nccl_log::tells_of_trouble(message) => self.note(speaker, message, line),
-            Said::Known => {}
-            Said::Unknown => {
+            LogMessage::Known if nccl_log::tells_of_trouble(message) => self.note(speaker, message, line),
+            LogMessage::Known => {}
+            LogMessage::Unknown => {
                 self.facts.unknown_lines += 1;
                 self.note(speaker, message, line);
                 return false;
             }
-            Said::SystemDump => self.dump_line(message, line),
+            LogMessage::SystemDump => self.dump_line(message, line),
             said => {
                 let text = if said.is_evidence() { kept(line) } else { Box::default() };
-                self.push(speaker, Fact::Said(Box::new(SaidLine { said, text })));
+                self.push(speaker, Fact::LogMessage(Box::new(MessageLine { said, text })));
             }
         }
         true
@@ -405,7 +405,10 @@ impl Scanner {
         if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
             && let Some(version) = nccl_log::read_version(unindented.as_bytes())
         {
-            self.push(NOBODY, Fact::Said(Box::new(SaidLine { said: Said::Version(version), text: kept(plain) })));
+            self.push(
+                NOBODY,
+                Fact::LogMessage(Box::new(MessageLine { said: LogMessage::Version(version), text: kept(plain) })),
+            );
         }
         if wanted.torch {
             self.text(peeled.stream, &lossy, Offered::All);
@@ -422,24 +425,37 @@ impl Scanner {
         }
     }
 
-    /// Who speaks a plain line, and whether it tells of an end, or that a loop goes on.
+    /// Who speaks a plain line, and whether it shows an end, or that a loop goes on.
     fn speaks(&mut self, stream: &str, body: &str, plain: &[u8], wanted: Wanted) {
         let wording = wording(plain);
         let (may_be_kept, first) = self.met.meet(wording);
         let mut begins = ends::beginning(body);
         let last = self.tracebacks.ends(stream, body, begins.as_mut());
-        let end = begins.or_else(|| if last || wanted.end { ends::read(body, last) } else { None });
+        let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
+        let quoted = self.tracebacks.is_in_message(stream);
+        let end = begins.or_else(|| if last || wanted.end && !quoted { ends::read(body, last) } else { None });
         let by = match self.tracebacks.is_python(stream, end.as_ref()) {
             true => Speaker::Python,
             false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
             false => Speaker::Program,
         };
+        if matches!(joined.last(), Some(EndLine::Exception { .. })) {
+            self.tracebacks.ended(stream);
+        }
         if let Some(said) = end {
             let stream = self.stream(stream);
-            self.push(NOBODY, Fact::End(Box::new(EndFact { stream, said, text: kept(plain) })));
-        } else if by == Speaker::Program && !wanted.progress {
+            for said in std::iter::once(said).chain(joined) {
+                self.push(NOBODY, Fact::End(Box::new(EndFact { stream, said, text: kept(plain) })));
+            }
+        } else if by == Speaker::Program {
+            let inside = self.tracebacks.is_inside(stream);
             let stream = self.stream(stream);
-            self.goes_on(stream, first.then_some(wording));
+            if !inside {
+                self.last_lines.take(stream, self.line, plain);
+            }
+            if !wanted.progress {
+                self.goes_on(stream, first.then_some(wording));
+            }
         }
         if may_be_kept {
             self.push(NOBODY, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
@@ -473,15 +489,4 @@ impl Scanner {
         let stream = self.stream(stream);
         self.push(NOBODY, Fact::Text(Box::new(TextFact { stream, text: body.into(), offered })));
     }
-}
-
-/// Where a part of a line begins in it.
-fn offset(part: &[u8], line: &[u8]) -> usize {
-    (part.as_ptr() as usize).saturating_sub(line.as_ptr() as usize).min(line.len())
-}
-
-/// The text of a line as it is kept for evidence.
-fn kept(line: &[u8]) -> Box<str> {
-    let enough = &line[..line.len().min(SourceLine::MAX_TEXT + 8)];
-    lossy(enough).trim_end().into()
 }

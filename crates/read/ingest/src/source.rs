@@ -28,7 +28,8 @@ pub enum ReadError {
     #[error("{}: left out: {why}", path.display())]
     LeftOut { path: PathBuf, why: &'static str },
     #[error(
-        "{0}: is empty; if a command writes it, check that the command ran and that its output was redirected with 2>&1"
+        "{}: is empty; if a command writes it, check that the command ran and that its output was redirected with 2>&1",
+        if .0 == "-" { "standard input" } else { .0.as_str() }
     )]
     Empty(String),
     /// The input is a program, an archive or other data.
@@ -40,11 +41,18 @@ pub enum ReadError {
          give the output of the run, with NCCL_DEBUG=INFO"
     )]
     Unknown(String),
+    /// The inputs have something known that cannot be read: of which, and why.
+    #[error("{0}: {1}")]
+    Problem(String, String),
 }
 
 impl ReadError {
     /// The error of a run whose inputs told nothing.
     pub fn unknown(run: &Run) -> Self {
+        if let Some(problem) = run.problems.first() {
+            let name = run.inputs.get(problem.place.input as usize).map_or("", |input| &input.path);
+            return ReadError::Problem(name.to_owned(), problem.text.clone());
+        }
         let paths: Vec<&str> = run.inputs.iter().map(|input| input.path.as_str()).collect();
         ReadError::Unknown(match paths.as_slice() {
             [a, b, c, rest @ ..] if !rest.is_empty() => format!("{a}, {b}, {c} and {} more", rest.len()),

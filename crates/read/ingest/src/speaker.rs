@@ -1,4 +1,4 @@
-//! Who prints a line that is no message of NCCL's: its form tells, a prefix or a format, never a word in it.
+//! Who prints a line other than a message of NCCL's. It is recognised by its form (a prefix, a format), never by a word.
 
 use crate::ends;
 use crate::evidence::KNOWN;
@@ -50,8 +50,10 @@ fn is_net_library(line: &str) -> bool {
 
 /// `/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 …`: NVSHMEM names its file with the path of the build.
 fn is_nvshmem(line: &str) -> bool {
-    line.starts_with('/')
-        && line.split_once(".cpp:").is_some_and(|(path, _)| path.contains("nvshmem") && !path.contains(' '))
+    const FILES: [&str; 3] = [".cpp:", ".cu:", ".h:"];
+    let of_file =
+        |file: &str| line.split_once(file).is_some_and(|(path, _)| path.contains("nvshmem") && !path.contains(' '));
+    line.starts_with('/') && FILES.iter().any(|file| of_file(file))
 }
 
 /// `[E ProcessGroupNCCL.cpp:616] …`, `[rank0]:[W1012 10:00:00.0 socket.cpp:752] …`, `E0101 … ProcessGroupNCCL.cpp:1] …`: glog's
@@ -85,7 +87,7 @@ fn is_elastic(line: &str) -> bool {
 /// Crash handlers, the C++ and Rust runtimes, Python's faulthandler, a shell that reports a signal.
 fn is_crash(line: &str) -> bool {
     const MORE: [&str; 6] =
-        ["terminate called ", "what():  ", "*** SIG", "*** Aborted at ", "Segmentation fault", "Bus error"];
+        ["terminate called ", "what(): ", "*** SIG", "*** Aborted at ", "Segmentation fault", "Bus error"];
     ends::is_of_crash(line)
         || behind_process(line).is_some_and(|rest| rest.starts_with("Signal code: "))
         || MORE.iter().any(|start| line.starts_with(start))

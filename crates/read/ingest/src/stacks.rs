@@ -1,9 +1,10 @@
-//! Reads stacks: `py-spy dump` (with `--native` too) and gdb's `thread apply all bt`.
+//! Reads stacks: `py-spy dump` (with `--native` too) and gdb's `thread apply all bt`; and which processes are stopped, or do not end.
 
+use crate::label::{self, Whose};
 use crate::text::{TextLine, leading};
-use busbw_model::{SourceLine, Stack};
+use busbw_model::{SourceLine, Stack, StoppedProcess, UnendedLauncher};
 
-/// More threads, or deeper stacks, tell nothing new.
+/// More threads, or deeper stacks, add nothing new.
 const MOST_STACKS: usize = 4096;
 const MOST_FRAMES: usize = 256;
 
@@ -13,6 +14,11 @@ pub(crate) struct StackReader {
     pid: Option<u64>,
     open: bool,
     found: Vec<Stack>,
+    stopped: Vec<StoppedProcess>,
+    /// A launcher that was told to end its ranks.
+    asked: Option<SourceLine>,
+    /// Where `ps` has the number and the state of a process: which word of a row.
+    ps: Option<(usize, usize)>,
 }
 
 impl StackReader {
@@ -20,6 +26,10 @@ impl StackReader {
     pub fn may_belong(text: &[u8]) -> bool {
         text.starts_with(b"Thread ")
             || text.starts_with(b"Process ")
+            || text.starts_with(b"State:")
+            || text.starts_with(b"Pid:")
+            || text.starts_with(b"/proc/")
+            || is_row_of_ps(text)
             || text.starts_with(b"    ") && text.trim_ascii_end().ends_with(b")")
             || text.starts_with(b"#") && text.get(1).is_some_and(u8::is_ascii_digit)
     }
@@ -32,11 +42,48 @@ impl StackReader {
             self.open = false;
             return self.pid.is_some();
         }
+        // `/proc/PID/status`, proc_pid_status(5): the number stands below the state.
+        if let Some(state) = text.strip_prefix("State:") {
+            let stopped = matches!(state.trim(), "T (stopped)" | "t (tracing stop)");
+            if stopped && self.stopped.len() < MOST_STACKS {
+                let source = SourceLine::new(line.place, line.text);
+                self.stopped.push(StoppedProcess { rank: None, pid: self.pid, source });
+            }
+            return stopped;
+        }
+        if let Some(pid) = text.strip_prefix("Pid:") {
+            let unknown = self.stopped.last_mut().filter(|stopped| stopped.pid.is_none());
+            return unknown.is_some_and(|stopped| {
+                stopped.pid = pid.trim().parse().ok();
+                true
+            });
+        }
+        // torch/distributed/elastic/agent/server/api.py
+        if text.contains(" death signal, shutting down workers") {
+            self.asked = Some(SourceLine::new(line.place, line.text));
+            return false;
+        }
+        // torch/distributed/elastic/multiprocessing/api.py: a process that runs ends at once.
+        if let Some((_, rest)) = text.split_once("Unable to shutdown process ") {
+            let pid = rest.split_once(" via ").and_then(|_| leading(rest));
+            self.stopped.push(StoppedProcess { rank: None, pid, source: SourceLine::new(line.place, line.text) });
+            return false;
+        }
+        if self.row_of_ps(line) {
+            return true;
+        }
         if let Some(thread) = thread(text) {
             let pid = self.pid.or_else(|| text.split_once("(LWP ").and_then(|(_, rest)| leading(rest)));
             self.open = self.found.len() < MOST_STACKS;
             if self.open {
-                self.found.push(Stack { pid, thread, frames: Vec::new() });
+                let active = text.contains(" (active").then_some(true).or(text.contains(" (idle").then_some(false));
+                self.found.push(Stack {
+                    rank: label::of_stream(line.stream).and_then(Whose::in_job),
+                    pid,
+                    thread,
+                    active,
+                    frames: Vec::new(),
+                });
             }
             return true;
         }
@@ -50,10 +97,51 @@ impl StackReader {
         true
     }
 
-    pub fn finish(mut self) -> Vec<Stack> {
-        self.found.retain(|stack| !stack.frames.is_empty());
-        self.found
+    /// `4390 Tsl  do_signal_stop 00:05 python train.py` below `PID STAT WCHAN ELAPSED COMMAND`.
+    fn row_of_ps(&mut self, line: &TextLine) -> bool {
+        let words: Vec<&str> = line.text.split_whitespace().take(MOST_COLUMNS).collect();
+        let column = |name: &[&str]| words.iter().position(|word| name.contains(word));
+        if let (Some(pid), Some(state)) = (column(&["PID"]), column(&["STAT", "S"])) {
+            self.ps = Some((pid, state));
+            return true;
+        }
+        let Some((pid, state)) = self.ps else { return false };
+        let (Some(pid), Some(state)) = (words.get(pid).and_then(|pid| pid.parse().ok()), words.get(state)) else {
+            self.ps = None;
+            return false;
+        };
+        if state.starts_with(['T', 't']) && self.stopped.len() < MOST_STACKS {
+            let source = SourceLine::new(line.place, line.text);
+            self.stopped.push(StoppedProcess { rank: None, pid: Some(pid), source });
+        }
+        true
     }
+
+    /// The stacks, the stopped processes, and a launcher that was told to end its ranks. `path`: some write a file per rank.
+    pub fn finish(mut self, path: &str) -> (Vec<Stack>, Vec<StoppedProcess>, Option<UnendedLauncher>) {
+        self.found.retain(|stack| !stack.frames.is_empty());
+        let of_path = label::of_path(path).and_then(Whose::in_job);
+        self.found.iter_mut().for_each(|stack| stack.rank = stack.rank.or(of_path));
+        self.stopped.iter_mut().for_each(|stopped| stopped.rank = of_path.filter(|_| self.ps.is_none()));
+        let asked = self.asked.map(|source| UnendedLauncher { ranks: Vec::new(), source });
+        (self.found, self.stopped, asked)
+    }
+}
+
+/// Columns of `ps` in which the number and the state are looked for.
+const MOST_COLUMNS: usize = 12;
+
+/// Whether a line may be of `ps`: its header, or a row that begins with a number, or a name and a number.
+fn is_row_of_ps(text: &[u8]) -> bool {
+    let words = || text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let number = |word: &[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_digit);
+    let state = |word: &[u8]| {
+        matches!(word.first(), Some(b'R' | b'S' | b'D' | b'T' | b't' | b'Z' | b'I'))
+            && word.iter().skip(1).all(|letter| b"<NLsl+".contains(letter))
+    };
+    let header = || words().take(2).any(|word| word == b"PID") && words().any(|word| matches!(word, b"STAT" | b"S"));
+    let mut numbers = words().take(3).skip_while(|word| !number(word));
+    numbers.next().is_some() && words().take(MOST_COLUMNS).any(state) || header()
 }
 
 /// `Thread 4242 (idle): "MainThread"`, `Thread 0x7F12 (active+gil): "MainThread"`, `Thread 1 (Thread 0x7f12 (LWP 4242) "python"):`.

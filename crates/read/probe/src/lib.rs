@@ -4,10 +4,12 @@
 
 pub mod counters;
 mod ethtool;
+mod netlink;
 mod node;
+pub mod processes;
 mod program;
 mod root;
 
-pub use node::{node, node_of};
-pub use program::{Ended, Program};
+pub use node::{node, node_of, quality_of_service};
+pub use program::{Ended, Program, Started};
 pub use root::Root;

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -58,16 +58,36 @@ impl Program {
         std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
     }
 
-    /// Runs it to its end, or to the end of its time: then it is ended, with all that it started in its process group. It is
-    /// asked to end when this process dies, too: a Ctrl-C at the terminal does not reach its group.
+    /// A variable that it gets beside this process's own.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Starts it in a process group of its own. It is asked to end when this thread ends, too: a Ctrl-C at the terminal does
+    /// not reach its group.
+    fn spawn(&mut self) -> io::Result<Child> {
+        // SAFETY: between fork and exec, this makes a system call; it allocates nothing and takes no lock.
+        unsafe { self.command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGTERM)?)) };
+        self.command.process_group(0).spawn()
+    }
+
+    /// Starts it, for what it writes to be read as it comes; it may take any time.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub fn start(mut self) -> io::Result<Started> {
+        self.spawn().map(Started)
+    }
+
+    /// Runs it to its end, or to the end of its time: then it is ended, with all that it started in its process group.
     ///
     /// # Errors
     /// It could not be started.
     pub fn run(mut self) -> io::Result<Ended> {
         let deadline = Instant::now() + self.limit;
-        // SAFETY: between fork and exec, this makes a system call; it allocates nothing and takes no lock.
-        unsafe { self.command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGTERM)?)) };
-        let mut child = self.command.process_group(0).spawn()?;
+        let mut child = self.spawn()?;
         let output = child.stdout.take().map(collect);
         let errors = child.stderr.take().map(collect);
         let (mut said, mut in_time) = ([Vec::new(), Vec::new()], true);
@@ -88,6 +108,29 @@ impl Program {
         }
         let [output, errors] = said;
         Ok(Ended { status, output, errors })
+    }
+}
+
+/// A program that goes on. Ended when dropped, with all that it started in its process group.
+#[derive(Debug)]
+pub struct Started(Child);
+
+impl Started {
+    /// What it writes on standard output and on standard error. None where they were taken before.
+    pub fn outputs(&mut self) -> Option<(ChildStdout, ChildStderr)> {
+        self.0.stdout.take().zip(self.0.stderr.take())
+    }
+
+    /// Asks it to end, without waiting.
+    pub fn end(&self) {
+        end(&self.0);
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = kill(&mut self.0);
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Context {
     pub start: SystemTime,
 }
 
-/// Prefixes of variables that tell how a run was set up.
+/// Prefixes of variables that show how a run was set up.
 const RECORDED: [&str; 5] = ["NCCL_", "BUSBW_", "OMPI_", "SLURM_", "PMI"];
 /// Words in names of variables that hold what others must not read.
 const SECRET: [&str; 8] = ["TOKEN", "SECRET", "PASS", "KEY", "JWT", "COOKIE", "CREDENTIAL", "AUTH"];

@@ -1,6 +1,6 @@
 //! What rank 0 collects from all ranks: who they are, their times, their NICs.
 
-use crate::backend::{Backend, Device, How, NicBytes};
+use crate::backend::{Backend, Combine, Device, NicBytes};
 use crate::row::NicTraffic;
 use crate::{Error, Result};
 use serde::Serialize;
@@ -85,7 +85,7 @@ fn is_card(name: &str) -> bool {
 pub fn agree<T>(backend: &mut dyn Backend, mine: Result<T>) -> Result<T> {
     let rank = backend.describe().rank;
     let mut failed = [if mine.is_err() { rank as f64 } else { f64::MAX }];
-    backend.all_reduce_f64(&mut failed, How::Min)?;
+    backend.all_reduce_f64(&mut failed, Combine::Min)?;
     match (mine, failed) {
         (Err(error), _) => Err(error),
         (Ok(value), [f64::MAX]) => Ok(value),
@@ -93,7 +93,7 @@ pub fn agree<T>(backend: &mut dyn Backend, mine: Result<T>) -> Result<T> {
     }
 }
 
-/// Makes sure that every rank was started alike.
+/// Checks that every rank was started with the same flags.
 ///
 /// # Errors
 /// The first rank that was not: rank 0 names both command lines, others only that rank.
@@ -102,7 +102,7 @@ pub fn check_alike(backend: &mut dyn Backend, mine: &str) -> Result<()> {
     let all = gather(backend, &mine)?;
     let different = all.and_then(|all| all.into_iter().find(|(theirs, _)| *theirs != mine.0));
     let mut rank = [different.as_ref().map_or(f64::MAX, |(_, device)| device.rank as f64)];
-    backend.all_reduce_f64(&mut rank, How::Min)?;
+    backend.all_reduce_f64(&mut rank, Combine::Min)?;
     match (different, rank) {
         (Some((theirs, device)), _) => Err(Error::Job(format!(
             "rank {} on {} runs '{theirs}', rank 0 '{}'; start every rank with the same flags",

@@ -5,17 +5,21 @@ use crate::backend::cpu::{self, Cpu};
 use crate::backend::nccl::{self, Nccl};
 use crate::flags::BackendName;
 use crate::{Context, Error, Flags, Outcome, Result};
+use busbw_gpu::cuda::Cuda;
 use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started};
 use busbw_model::Collective;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a run comes from: this program and how it was called.
 pub struct Call {
     pub collective: Collective,
     pub flags: Flags,
+    /// The CUDA driver, if [`Flags::settle_backend`] opened it.
+    pub driver: Option<Arc<Cuda>>,
     /// This program, to start ranks with.
     pub program: PathBuf,
     /// The arguments that it got, without its name.
@@ -50,7 +54,7 @@ pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) ->
 fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
     if call.flags.is_on_gpus() {
         // Check once here, or every rank would report what is missing.
-        nccl::Process::check(&call.flags, variable)?;
+        nccl::Process::check(&call.flags, call.driver.clone(), variable)?;
     }
     Ok(call.invocation().on_this_host(np, variable)?)
 }
@@ -73,7 +77,7 @@ fn measure(call: &Call, job_rank: &JobRank, variable: Variable<'_>, out: &mut (d
     }
     // Before the rendezvous, which starts threads: it sets variables. They are for NCCL: ranks that share a GPU are on one host.
     let host_id = variable("NCCL_HOSTID");
-    let process = nccl::Process::open(flags, job_rank, variable);
+    let process = nccl::Process::open(flags, job_rank, call.driver.clone(), variable);
     let variable: Variable<'_> = &|name| if name == "NCCL_HOSTID" { host_id.clone() } else { variable(name) };
     if job_rank.size == 1 && process.is_err() {
         return process.map(|_| 1);
@@ -116,7 +120,7 @@ fn every_rank<R: JobBackend>(
 fn one_rank<R: JobBackend>(call: &Call, join: impl FnOnce() -> Result<R>, out: &mut dyn Write) -> Result<Outcome> {
     let mut rank = join()?;
     rank.begin();
-    if let Some(note) = rank.note(call.collective).filter(|_| rank.describe().rank == 0) {
+    if let Some(note) = rank.note(call.collective).filter(|_| rank.describe().rank == 0 && !call.flags.prints_json()) {
         writeln!(out, "# {note}").map_err(Error::Output)?;
     }
     let context = Context::of_process(call.collective);
@@ -160,11 +164,10 @@ impl Call {
         kept
     }
 
-    /// The flags as they were given, and what this host settled: both must be the same on every rank.
+    /// The flags as they were given: the same on every rank.
     fn spelled_flags(&self) -> String {
         let words: Vec<String> = self.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let backend = self.flags.backend.map_or(String::new(), |backend| format!(", on {}", backend.name()));
-        format!("{} {}{backend}", self.collective, words.join(" "))
+        format!("{} {}", self.collective, words.join(" "))
     }
 }
 
@@ -187,8 +190,13 @@ mod tests {
             ("-b 8 --ho=a,b --datatype half --hosts b", "-b 8 --datatype half"),
         ] {
             let arguments = given.split(' ').map(OsString::from).collect();
-            let call =
-                Call { collective: Collective::AllReduce, flags: Flags::default(), program: "busbw".into(), arguments };
+            let call = Call {
+                collective: Collective::AllReduce,
+                flags: Flags::default(),
+                driver: None,
+                program: "busbw".into(),
+                arguments,
+            };
             assert_eq!(call.arguments_on_hosts().join(OsStr::new(" ")), kept);
         }
     }

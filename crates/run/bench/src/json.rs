@@ -85,9 +85,10 @@ const TIME: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}$";
 const TRUTHS: [&str; 2] = ["true", "false"];
 
 /// A file that grows with the run, and is whole JSON also when the run fails or this value is dropped.
-pub struct Json {
-    path: PathBuf,
-    file: BufWriter<File>,
+pub struct Json<'a> {
+    /// None of standard output.
+    path: Option<PathBuf>,
+    out: Box<dyn Write + 'a>,
     stage: Stage,
     results: usize,
 }
@@ -99,7 +100,7 @@ enum Stage {
     Closed,
 }
 
-impl Json {
+impl<'a> Json<'a> {
     /// Creates the file; where one is there already, `PATH.0`, `PATH.1` and so on.
     ///
     /// # Errors
@@ -119,7 +120,20 @@ impl Json {
                 Err(source) => return Err(Error::Json { path: tried, source }),
             }
         };
-        let mut json = Json { path: tried, file: BufWriter::new(file), stage: Stage::Begun, results: 0 };
+        Json::begin(Box::new(BufWriter::new(file)), Some(tried), context, libraries)
+    }
+
+    /// Begins, on a file or on standard output.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn begin(
+        out: Box<dyn Write + 'a>,
+        path: Option<PathBuf>,
+        context: &Context,
+        libraries: &[Library],
+    ) -> Result<Self> {
+        let mut json = Json { path, out, stage: Stage::Begun, results: 0 };
         json.write(b"{")?;
         json.key("version", &FILE_VERSION)?;
         json.member("start_time", &clock::stamp(context.start))?;
@@ -132,8 +146,8 @@ impl Json {
         Ok(json)
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// The settings and the devices; what follows are results.
@@ -191,20 +205,26 @@ impl Json {
     }
 
     fn value(&mut self, value: &impl Serialize) -> Result<()> {
-        serde_json::to_writer(&mut self.file, value)
-            .map_err(|error| Error::Json { path: self.path.clone(), source: error.into() })
+        serde_json::to_writer(&mut self.out, value).map_err(|error| self.failed(error.into()))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).map_err(|source| Error::Json { path: self.path.clone(), source })
+        self.out.write_all(bytes).map_err(|error| self.failed(error))
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.file.flush().map_err(|source| Error::Json { path: self.path.clone(), source })
+        self.out.flush().map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        match &self.path {
+            Some(path) => Error::Json { path: path.clone(), source },
+            None => Error::Output(source),
+        }
     }
 }
 
-impl Drop for Json {
+impl Drop for Json<'_> {
     fn drop(&mut self) {
         if self.stage != Stage::Closed {
             // No one is left to report the error to.

@@ -29,7 +29,7 @@ mod timing;
 mod traffic;
 pub mod verify;
 
-pub use backend::{Backend, Device, How, JobBackend, Library, Memory, NicBytes};
+pub use backend::{Backend, Combine, Device, JobBackend, Library, Memory, NicBytes};
 pub use context::Context;
 pub use error::{Error, Result};
 pub use flags::Flags;

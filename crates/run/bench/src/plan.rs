@@ -2,7 +2,7 @@
 //! `src/*.cu`).
 
 use crate::backend::Backend;
-use crate::flags::{Flags, Pick, Root};
+use crate::flags::{Flags, OneOrAll, Root};
 use crate::{Error, Result};
 use busbw_model::{Collective, Datatype, RedOp};
 
@@ -46,21 +46,21 @@ pub fn tests(collective: Collective, flags: &Flags, backend: &dyn Backend) -> Re
     }
     if let (true, Some(why)) = (tests.is_empty(), lacking) {
         return Err(match (flags.op, flags.datatype) {
-            (Pick::One(op), Pick::One(datatype)) if reduces => {
+            (OneOrAll::One(op), OneOrAll::One(datatype)) if reduces => {
                 Error::flag("-o,--op", format!("{} of {}", op.name(), datatype.name()), why)
             }
-            (_, Pick::One(datatype)) => Error::flag("-d,--datatype", datatype.name(), why),
-            (Pick::One(op), Pick::All) => Error::flag("-o,--op", op.name(), why),
-            (Pick::All, Pick::All) => Error::flag("-d,--datatype", "all", why),
+            (_, OneOrAll::One(datatype)) => Error::flag("-d,--datatype", datatype.name(), why),
+            (OneOrAll::One(op), OneOrAll::All) => Error::flag("-o,--op", op.name(), why),
+            (OneOrAll::All, OneOrAll::All) => Error::flag("-d,--datatype", "all", why),
         });
     }
     Ok(tests)
 }
 
-fn chosen<T: Copy>(pick: Pick<T>, all: &[T]) -> Vec<T> {
+fn chosen<T: Copy>(pick: OneOrAll<T>, all: &[T]) -> Vec<T> {
     match pick {
-        Pick::One(one) => vec![one],
-        Pick::All => all.to_vec(),
+        OneOrAll::One(one) => vec![one],
+        OneOrAll::All => all.to_vec(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `--repeat` and `--nics` show below the table, in comment lines that parsers of the table pass over.
+//! What `--repeat` and `--nic-traffic` show below the table, in comment lines that parsers of the table pass over.
 
 use crate::row::Row;
 use crate::statistics::Spread;
@@ -83,7 +83,7 @@ impl Repetitions {
     }
 }
 
-/// The lines of `--nics`: what each NIC carried while a size was timed, and how often over the size that is.
+/// The lines of `--nic-traffic`: what each NIC carried while a size was timed, and how often over the size that is.
 pub fn nic_lines(rows: &[Row], iterations: usize) -> Vec<String> {
     let mut lines = vec![
         "#".to_string(),

@@ -1,4 +1,4 @@
-//! What rank 0 shows of a run: the table and, with `-J`, the same as JSON.
+//! What rank 0 shows of a run: the table and, with `-J`, the same as JSON, or JSON alone.
 
 use crate::backend::{Device, Library};
 use crate::context::Context;
@@ -8,14 +8,14 @@ use crate::repetition::{Repetitions, nic_lines};
 use crate::row::Row;
 use crate::table::{Footer, Table};
 use crate::{Error, Result};
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::SystemTime;
 
 /// The table and the JSON of a run.
 pub(crate) struct Report<'a> {
     flags: &'a Flags,
     table: Table<'a>,
-    json: Option<Json>,
+    json: Option<Json<'a>>,
     libraries: Vec<Library>,
     /// What the lines below the table are made of, where they were asked for.
     rows: Vec<Row>,
@@ -24,14 +24,19 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// Creates the JSON, if there is to be one.
     pub fn new(flags: &'a Flags, context: &Context, libraries: Vec<Library>, out: &'a mut dyn Write) -> Result<Self> {
-        let json = flags.output_file.as_ref().map(|path| Json::create(path, context, &libraries)).transpose()?;
-        Ok(Report { flags, table: Table::new(out, flags), json, libraries, rows: Vec::new() })
+        let (table, json): (Box<dyn Write + 'a>, _) = if flags.prints_json() {
+            (Box::new(io::sink()), Some(Json::begin(Box::new(out), None, context, &libraries)?))
+        } else {
+            let json = flags.json_file().map(|path| Json::create(path, context, &libraries));
+            (Box::new(out), json.transpose()?)
+        };
+        Ok(Report { flags, table: Table::new(table, flags), json, libraries, rows: Vec::new() })
     }
 
     /// What stands above the device list, and the list.
     pub fn begin(&mut self, program: &str, backend: &str, devices: &[Device]) -> Result<()> {
-        if let Some(json) = &self.json {
-            self.table.lines(&format!("# Writing JSON output to {}", json.path().display()))?;
+        if let Some(path) = self.json.as_ref().and_then(Json::path) {
+            self.table.lines(&format!("# Writing JSON output to {}", path.display()))?;
         }
         self.table.preamble(self.flags, program, backend, &self.libraries)?;
         self.table.devices(devices)?;

@@ -27,7 +27,7 @@ pub struct Half {
     pub wrong: Option<u64>,
     /// The iterations, with `-I`.
     pub iterations: Option<PerIteration>,
-    /// What each NIC carried while timing, with `--nics`.
+    /// What each NIC carried while timing, with `--nic-traffic`.
     pub nics: Vec<NicTraffic>,
 }
 

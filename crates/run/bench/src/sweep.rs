@@ -1,7 +1,7 @@
 //! The whole run: who takes part, the order of sweeps and sizes, the verdict (`run` and `TimeTest` of nccl-tests'
 //! `src/common.cu`).
 
-use crate::backend::{Backend, How};
+use crate::backend::{Backend, Combine};
 use crate::context::Context;
 use crate::flags::Flags;
 use crate::gather::{agree, check_alike, gather_devices};
@@ -113,7 +113,7 @@ struct Sweep<'a> {
 impl<'a> Sweep<'a> {
     fn new(flags: &'a Flags, collective: Collective, backend: &'a mut dyn Backend, setup: &'a Setup) -> Result<Self> {
         let mut available = [backend.available_bytes() as f64];
-        backend.all_reduce_f64(&mut available, How::Min)?;
+        backend.all_reduce_f64(&mut available, Combine::Min)?;
         // No page is split between two sizes: 4 KiB of precision are enough.
         let fits = limit::largest_size(available[0] as u64, flags.check > 0) / 4096 * 4096;
         let max_bytes = setup.max_bytes.min(fits);
@@ -232,17 +232,17 @@ impl<'a> Sweep<'a> {
     /// The verdict, which rank 0 tells the others: bandwidths differ from rank to rank with `-a 0`.
     fn end(&mut self, report: &mut Option<Report<'_>>, context: &Context) -> Result<Outcome> {
         let mut failed = [self.failed_checks as f64];
-        self.backend.all_reduce_f64(&mut failed, How::Sum)?;
+        self.backend.all_reduce_f64(&mut failed, Combine::Sum)?;
         let failed_checks = failed[0] as u64;
         let [initialization, buffers, collective] = self.used;
         let mut memory =
             [initialization as f64, buffers as f64 - initialization as f64, collective as f64 - buffers as f64];
-        self.backend.all_reduce_f64(&mut memory, How::Max)?;
+        self.backend.all_reduce_f64(&mut memory, Combine::Max)?;
         let mut told = [self.busbw_sum / f64::from(self.halves), self.wrong as f64];
         if self.backend.describe().rank > 0 {
             told = [0.0; 2];
         }
-        self.backend.all_reduce_f64(&mut told, How::Sum)?;
+        self.backend.all_reduce_f64(&mut told, Combine::Sum)?;
         let [average_busbw, wrong] = told;
         let is_enough = self.setup.least_busbw.map(|least| average_busbw >= least * 0.9);
         if let Some(report) = report {

@@ -16,7 +16,7 @@ pub const NCCL_TESTS_VERSION: &str = "2.19.6";
 
 /// Writes lines, and shows each at once.
 pub struct Table<'a> {
-    out: &'a mut dyn Write,
+    out: Box<dyn Write + 'a>,
     has_cpu_time: bool,
     has_timestamps: bool,
     has_iterations: bool,
@@ -56,7 +56,7 @@ pub struct MemoryUse {
 
 impl<'a> Table<'a> {
     /// A table on `out` with the columns that the flags ask for.
-    pub fn new(out: &'a mut dyn Write, flags: &Flags) -> Self {
+    pub fn new(out: Box<dyn Write + 'a>, flags: &Flags) -> Self {
         Table {
             out,
             has_cpu_time: flags.report_cputime > 0,
@@ -70,7 +70,7 @@ impl<'a> Table<'a> {
         written.and_then(|()| self.out.flush()).map_err(Error::Output)
     }
 
-    /// What stands above the device list. `backend` is its name and what it tells of itself; its further
+    /// What stands above the device list. `backend` is its name and what it says of itself; its further
     /// lines begin with `#`.
     pub fn preamble(&mut self, flags: &Flags, program: &str, backend: &str, libraries: &[Library]) -> Result<()> {
         let code = nccl_version(libraries);
@@ -214,7 +214,7 @@ impl<'a> Table<'a> {
 }
 
 /// What `Out of bounds values` speaks of: nccl-tests' check runs operations of its own after the timed ones
-/// (`src/common.cu`, `BenchTime`), so that it tells nothing of these.
+/// (`src/common.cu`, `BenchTime`), so that it says nothing of these.
 fn checked(footer: &Footer<'_>) -> String {
     let results = match footer.checks {
         0 => "none (-c 0)".to_owned(),

@@ -23,10 +23,9 @@ struct State {
 }
 
 impl TimeLimit {
-    /// None where `seconds` is 0, or nothing can be ended.
-    pub fn new(seconds: u32, cancel: Option<Arc<Cancellation>>) -> Self {
-        let limit = Duration::from_secs(seconds.into());
-        let shared = cancel.filter(|_| seconds > 0).map(|cancel| {
+    /// None where `limit` is 0, or nothing can be ended.
+    pub fn new(limit: Duration, cancel: Option<Arc<Cancellation>>) -> Self {
+        let shared = cancel.filter(|_| !limit.is_zero()).map(|cancel| {
             let shared = Shared { limit, cancel, state: Mutex::default(), changed: Condvar::new() };
             let shared = Arc::new(shared);
             let watched = Arc::clone(&shared);
@@ -72,7 +71,7 @@ impl Shared {
                 Some((since, _)) => self.limit.saturating_sub(since.elapsed()),
             };
             if let (Duration::ZERO, Some((_, test))) = (left, &state.running) {
-                let seconds = self.limit.as_secs();
+                let seconds = self.limit.as_secs_f64();
                 return self.cancel.trigger(format!(
                     "{test}: not done after {seconds} s (-T); give it more time, or look for what is slow"
                 ));
@@ -86,6 +85,7 @@ impl Shared {
 mod tests {
     use super::*;
 
+    const A_SECOND: Duration = Duration::from_secs(1);
     /// Far longer than the limit of a second.
     const LONG: Duration = Duration::from_secs(30);
 
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_test_that_does_not_end_is_ended() {
         let cancel = Cancellation::new();
-        let limit = TimeLimit::new(1, Some(Arc::clone(&cancel)));
+        let limit = TimeLimit::new(A_SECOND, Some(Arc::clone(&cancel)));
         limit.begin(|| "8 bytes".into());
         limit.end();
         limit.begin(|| "16 bytes, in place".into());
@@ -111,7 +111,8 @@ mod tests {
     #[test]
     fn between_tests_and_without_a_limit_nothing_ends() {
         let (between, without) = (Cancellation::new(), Cancellation::new());
-        let limits = [TimeLimit::new(1, Some(Arc::clone(&between))), TimeLimit::new(0, Some(Arc::clone(&without)))];
+        let limit = |limit, cancel: &Arc<Cancellation>| TimeLimit::new(limit, Some(Arc::clone(cancel)));
+        let limits = [limit(A_SECOND, &between), limit(Duration::ZERO, &without)];
         limits[0].begin(|| "8 bytes".into());
         limits[0].end();
         limits[1].begin(|| "8 bytes".into());

@@ -2,7 +2,7 @@
 //! `src/common.cu`).
 
 use crate::Result;
-use crate::backend::{Backend, How, Memory, NicBytes};
+use crate::backend::{Backend, Combine, Memory, NicBytes};
 use crate::flags::Flags;
 use crate::gather::{gather_nics, gather_times};
 use crate::plan::Test;
@@ -185,9 +185,9 @@ impl Bench<'_> {
         let timed = self.limited("iterations", shape, in_place, |bench| bench.timed(shape, in_place))?;
         let mut seconds = [timed.seconds];
         match self.flags.average {
-            1 => self.backend.all_reduce_f64(&mut seconds, How::Avg)?,
-            2 => self.backend.all_reduce_f64(&mut seconds, How::Min)?,
-            3 => self.backend.all_reduce_f64(&mut seconds, How::Max)?,
+            1 => self.backend.all_reduce_f64(&mut seconds, Combine::Avg)?,
+            2 => self.backend.all_reduce_f64(&mut seconds, Combine::Min)?,
+            3 => self.backend.all_reduce_f64(&mut seconds, Combine::Max)?,
             _ => {}
         }
         let [seconds] = seconds;
@@ -333,7 +333,7 @@ impl Bench<'_> {
             let wrong = self.data.count_wrong(self.backend, expected, from.data())?;
             *self.failed_checks += u64::from(wrong > 0);
             let mut sum = [wrong as f64];
-            self.backend.all_reduce_f64(&mut sum, How::Sum)?;
+            self.backend.all_reduce_f64(&mut sum, Combine::Sum)?;
             [total] = sum;
             if total > 0.0 {
                 break;

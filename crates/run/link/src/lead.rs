@@ -9,6 +9,7 @@ use crate::wire::{Connection, Introduction};
 use crate::{Error, Result};
 use busbw_model::{Link, LinkEnd, LinkRun, LinkTransport};
 use busbw_transport::handshake::{Admitted, Arrival, Limits, Listener, Protocol};
+use busbw_transport::tcp::sockets_left;
 use busbw_transport::{Cancellation, Token};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +18,6 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a connection may take to prove that it is of this job. It keeps nobody waiting, and ranks come only once.
 const SILENT_STRANGER: Duration = Duration::from_secs(10);
-/// Connections that have proven nothing yet, beside one of each rank.
-const STRANGERS: usize = 64;
 /// How long the whole may take at least.
 pub(crate) const GATHERED: Duration = Duration::from_secs(10);
 /// How often links that stand out are measured again.
@@ -47,8 +46,7 @@ pub(crate) struct Lead<'a> {
 impl Lead<'_> {
     /// Waits for a connection of every rank.
     pub fn gather(&self, listener: TcpListener, token: Token, ranks: Vec<Introduction>) -> Result<Vec<Peer>> {
-        let limits =
-            Limits { most: ranks.len() + STRANGERS, patience: SILENT_STRANGER, undisturbed: SILENT_STRANGER / 10 };
+        let limits = Limits::within(sockets_left() / 4, ranks.len(), SILENT_STRANGER);
         let mut listener = Listener::new(listener, PROTOCOL, (token, Vec::new()), limits)?;
         let deadline = Instant::now() + self.plan.timeout.max(GATHERED);
         let mut connections: Vec<Option<Connection>> = ranks.iter().map(|_| None).collect();
@@ -81,7 +79,8 @@ impl Lead<'_> {
     pub fn run(&self, peers: Vec<Peer>) -> Result<LinkRun> {
         let transport = transport(self.plan.transport, &peers)?;
         let plan = self.plan.completed(transport, peers.len());
-        let rounds = rounds_apart(&peers);
+        let mut rounds = rounds_apart(&peers);
+        rounds.truncate(self.plan.rounds.unwrap_or(usize::MAX));
         let pairs = rounds.iter().map(Vec::len).sum();
         let peers: Vec<Mutex<Peer>> = peers.into_iter().map(Mutex::new).collect();
         let links = Mutex::new(Vec::new());
@@ -102,7 +101,7 @@ impl Lead<'_> {
         let mut links = links.into_inner().unwrap_or_else(PoisonError::into_inner);
         links.sort_unstable_by_key(|link| (link.from, link.to));
         let ends = peers.iter().map(|peer| end(transport, &locked(peer))).collect();
-        let mut run = LinkRun { transport, ends, links, interrupted: None };
+        let mut run = LinkRun { transport, ends, links, expected_gbit_s: plan.expected_gbit_s, interrupted: None };
         self.confirm(&mut run, &peers, &plan);
         for (end, peer) in run.ends.iter_mut().zip(&peers) {
             end.trouble = locked(peer).trouble.clone().or(end.trouble.take());
@@ -185,10 +184,10 @@ fn transport(choice: Choice, peers: &[Peer]) -> Result<LinkTransport> {
 
 fn end(transport: LinkTransport, peer: &Peer) -> LinkEnd {
     let Introduction { host, interface, address, rate_gbit_s, rdma, .. } = peer.introduction.clone();
-    let (nic, rate_gbit_s, trouble) = match (transport, rdma) {
-        (LinkTransport::Tcp, _) => (interface, rate_gbit_s, None),
-        (LinkTransport::Rdma, Ok(end)) => (end.device, end.rate_gbit_s, None),
-        (LinkTransport::Rdma, Err(reason)) => ("none".to_string(), None, Some(format!("{host}: {reason}"))),
+    let (nic, rate_gbit_s, quality_of_service, trouble) = match (transport, rdma) {
+        (LinkTransport::Tcp, _) => (interface, rate_gbit_s, None, None),
+        (LinkTransport::Rdma, Ok(end)) => (end.device, end.rate_gbit_s, end.quality_of_service, None),
+        (LinkTransport::Rdma, Err(reason)) => ("none".to_string(), None, None, Some(format!("{host}: {reason}"))),
     };
-    LinkEnd { host, nic, address: address.to_string(), rate_gbit_s, trouble }
+    LinkEnd { host, nic, address: address.to_string(), rate_gbit_s, quality_of_service, trouble }
 }

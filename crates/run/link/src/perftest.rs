@@ -265,7 +265,14 @@ mod tests {
     use busbw_model::Micros;
 
     fn perftest(measure: Measure) -> Perftest {
-        let end = RdmaEnd { device: "mlx5_0".into(), port: 1, gid_index: Some(3), rate_gbit_s: None, hardware: true };
+        let end = RdmaEnd {
+            device: "mlx5_0".into(),
+            port: 1,
+            gid_index: Some(3),
+            rate_gbit_s: None,
+            hardware: true,
+            quality_of_service: None,
+        };
         Perftest { measure, end, size: Bytes(65536), queue_pairs: 4, seconds: 1 }
     }
 

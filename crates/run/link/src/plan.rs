@@ -21,10 +21,14 @@ pub struct Plan {
     pub sizes: Vec<Bytes>,
     /// Numbers of flows to compare, ascending; none for what suits the transport.
     pub flows: Vec<u32>,
+    /// So many partners of each end at most; none for all.
+    pub rounds: Option<usize>,
     /// Whether RDMA reads instead of writing.
     pub read: bool,
     /// Whether both directions are also measured at the same time.
     pub both_ways: bool,
+    /// What each direction should reach, in Gbit/s, where the user says so.
+    pub expected_gbit_s: Option<f64>,
     /// How long each figure is measured.
     pub duration: Duration,
     /// How long an end may keep others waiting before it counts as lost.

@@ -18,6 +18,8 @@ pub(crate) struct RdmaEnd {
     /// What the port runs at; none for devices of software, whose figure means nothing.
     pub rate_gbit_s: Option<f64>,
     pub hardware: bool,
+    /// What keeps RoCE lossless here, in words.
+    pub quality_of_service: Option<String>,
 }
 
 /// Whether this host has any.
@@ -45,7 +47,7 @@ pub(crate) fn find(root: &Root, choice: &RdmaChoice, local_rank: usize) -> Resul
         let state = state.rsplit(' ').next().unwrap_or_default();
         return Err(format!(
             "port {port} of {device} is {state}, not ACTIVE: connect its cable, bring its interface up, or choose another \
-             with --device"
+             with --devices"
         ));
     }
     let gid_index = gid_index(root, &device, port, choice.gid_index)?;
@@ -53,7 +55,9 @@ pub(crate) fn find(root: &Root, choice: &RdmaChoice, local_rank: usize) -> Resul
     // Soft-RoCE and Soft-iWARP have no device behind them, or name the interface that they run on as their parent.
     let hardware = root.exists(&format!("{node}/device")) && !root.exists(&format!("{node}/parent"));
     let rate_gbit_s = root.value(&format!("{folder}/rate")).and_then(|text| rate(&text)).filter(|_| hardware);
-    Ok(RdmaEnd { device, port, gid_index, rate_gbit_s, hardware })
+    let settings = busbw_probe::quality_of_service(root, &device, port).join(", ");
+    let quality_of_service = Some(settings).filter(|settings| !settings.is_empty());
+    Ok(RdmaEnd { device, port, gid_index, rate_gbit_s, hardware, quality_of_service })
 }
 
 fn folder(device: &str, port: u32) -> String {
@@ -80,12 +84,12 @@ fn first_active(root: &Root, devices: &[String], local_rank: usize) -> Result<(S
 fn named(root: &Root, devices: &[String], wanted: &str) -> Result<(String, u32), String> {
     let (name, port) = wanted.split_once(':').unwrap_or((wanted, "1"));
     if !devices.iter().any(|device| device == name) {
-        return Err(format!("no RDMA device {name}; this host has {}: correct --device", devices.join(", ")));
+        return Err(format!("no RDMA device {name}; this host has {}: correct --devices", devices.join(", ")));
     }
     let there = ports(root, name);
     match port.parse().ok().filter(|port| there.contains(port)) {
         Some(port) => Ok((name.to_owned(), port)),
-        None => Err(format!("{name} has no port {port}, but {}: correct --device", join(&there))),
+        None => Err(format!("{name} has no port {port}, but {}: correct --devices", join(&there))),
     }
 }
 
@@ -186,7 +190,14 @@ mod tests {
             (choice(&["mlx5_0", "mlx5_2"], None), 1, "mlx5_2", None),
         ] {
             let rate_gbit_s = Some(100.0);
-            let expected = RdmaEnd { device: device.into(), port: 1, gid_index, rate_gbit_s, hardware: true };
+            let expected = RdmaEnd {
+                device: device.into(),
+                port: 1,
+                gid_index,
+                rate_gbit_s,
+                hardware: true,
+                quality_of_service: None,
+            };
             assert_eq!(find(&root, &choice, local_rank), Ok(expected), "{choice:?} {local_rank}");
         }
     }

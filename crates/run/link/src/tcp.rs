@@ -36,7 +36,7 @@ pub(crate) struct Moved {
     pub received_gbit_s: Option<f64>,
     /// Of the end that led.
     pub latency: Option<LinkLatency>,
-    /// Segments sent again and sent at all, by this host's TCP, meanwhile.
+    /// Segments that this host's TCP retransmitted, and all that it sent, during the test.
     pub resent: u64,
     pub sent: u64,
 }

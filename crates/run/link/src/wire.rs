@@ -42,7 +42,10 @@ impl Introduction {
     /// With text that a terminal can be shown.
     pub fn cleaned(self) -> Self {
         let clean = |text: String| clean_line(&text).into_owned();
-        let rdma = self.rdma.map_err(clean);
+        let rdma = self
+            .rdma
+            .map_err(clean)
+            .map(|end| RdmaEnd { quality_of_service: end.quality_of_service.map(clean), ..end });
         Introduction { host: clean(self.host), interface: clean(self.interface), rdma, ..self }
     }
 }

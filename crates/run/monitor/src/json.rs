@@ -26,7 +26,7 @@ pub fn schema() -> Schema {
     answer::schema::<Line>()
 }
 
-/// A line of `busbw monitor --json`, one per interval. Times are RFC 3339 in UTC. Readers must bear fields that are not described
+/// A line of `busbw monitor --json`, one per interval. Times are RFC 3339 in UTC. Readers must accept fields that are not described
 /// here: they may be added without a new schema name.
 #[derive(Serialize, JsonSchema)]
 struct Line<'a> {

@@ -1,4 +1,4 @@
-//! What happens on the wire: rates, alerts, and the views of them.
+//! Traffic and errors of every port: rates, alerts, and the views of them.
 //!
 //! A [`Tracker`] makes a [`Moment`] of each sample of [`busbw_probe::counters`]; every view shows moments, live or from a
 //! recording.
@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod alerts;
+mod fleet;
 pub mod json;
 pub mod known;
 mod moment;
@@ -24,6 +25,7 @@ pub mod time;
 mod tracker;
 
 pub use alerts::{ThresholdError, Thresholds, list_alerts};
+pub use fleet::Fleet;
 pub use moment::{Alert, Device, HostLoad, Moment, Moved, Owner, Raised, Row};
 pub use perfetto::Trace;
 pub use prometheus::{Snapshot, metrics};

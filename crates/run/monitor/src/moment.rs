@@ -130,9 +130,9 @@ pub struct HostLoad {
     pub memory_free_kib: u64,
     /// What programs could get.
     pub memory_available_kib: u64,
-    /// TCP segments sent again, per second.
+    /// TCP segments retransmitted, per second.
     pub tcp_retransmitted_per_second: Option<f64>,
-    /// The share of sent segments that were sent again, in percent.
+    /// The share of segments that TCP retransmitted, in percent.
     pub tcp_retransmitted_pct: Option<f64>,
     /// Every counter of TCP.
     pub counters: Vec<Moved>,

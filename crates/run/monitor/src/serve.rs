@@ -1,6 +1,5 @@
 //! Serves scrapes over HTTP, in bounded room and time.
 
-use crate::prometheus::{self, Snapshot};
 use crate::request::{self, Hosts, Request};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -13,14 +12,21 @@ const LONGEST_TIME: Duration = Duration::from_secs(5);
 /// Connections at a time.
 const MOST_CONNECTIONS: usize = 32;
 
+/// Makes the text that is served.
+type Page = dyn Fn() -> String + Send + Sync;
 /// What is shown now; none before the first sample.
-type Shown = Arc<Mutex<Option<Arc<Snapshot>>>>;
+type Shown = Arc<Mutex<Option<Arc<Page>>>>;
 
 /// A server, which runs as long as the process.
-#[derive(Debug)]
 pub struct Server {
     shown: Shown,
     address: SocketAddr,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish()
+    }
 }
 
 impl Server {
@@ -41,8 +47,9 @@ impl Server {
         self.address
     }
 
-    pub fn show(&self, snapshot: Snapshot) {
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(snapshot));
+    /// Shows this from now on; the text is made for those who ask.
+    pub fn show(&self, page: impl Fn() -> String + Send + Sync + 'static) {
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(page));
     }
 }
 
@@ -77,9 +84,8 @@ fn answer(connection: &TcpStream, shown: &Shown, hosts: &Hosts) -> io::Result<()
     let until = Instant::now() + LONGEST_TIME;
     let (status, body, head_only) = match request(connection, hosts, until)? {
         Request::Metrics { head_only } => {
-            let snapshot = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let text = snapshot.map_or_else(String::new, |snapshot| prometheus::metrics(&snapshot).to_string());
-            ("200 OK", text, head_only)
+            let page = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            ("200 OK", page.map_or_else(String::new, |page| page()), head_only)
         }
         Request::Refused(status, remedy) => (status, format!("{status}: {remedy}\n"), false),
     };

@@ -1,10 +1,11 @@
 //! A session: samples come in, everything that shows or keeps them gets them, until it ends.
 
 use crate::alerts::Thresholds;
+use crate::fleet::Fleet;
 use crate::moment::Alert;
 use crate::moment::Moment;
 use crate::perfetto::Trace;
-use crate::prometheus::Snapshot;
+use crate::prometheus::{self, Snapshot};
 use crate::recording::{Recorder, RecordingError};
 use crate::request::Hosts;
 use crate::serve::Server;
@@ -16,6 +17,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a signal, a key or the end of the terminal may wait.
+pub(crate) const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// How moments are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +37,12 @@ pub struct Options {
     /// How many moments; none goes on until it is stopped.
     pub count: Option<u64>,
     pub thresholds: Thresholds,
+    /// Record here; `-` is standard output.
     pub record: Option<PathBuf>,
     /// Write a trace for Perfetto here.
     pub perfetto: Option<PathBuf>,
+    /// Write every moment here, a line of JSON each, whatever is shown.
+    pub json: Option<PathBuf>,
     /// Replace recordings and traces that are there.
     pub force: bool,
     /// Serve scrapes at this address.
@@ -63,6 +71,8 @@ pub enum SessionError {
         address: SocketAddr,
         error: io::Error,
     },
+    #[error("no host answers; `busbw check --hosts` with the same hosts says why")]
+    NoHost,
     #[error(transparent)]
     Output(#[from] io::Error),
 }
@@ -77,8 +87,9 @@ impl SessionError {
 /// What takes in samples: the tracker, and what keeps or serves them.
 pub struct Intake {
     tracker: Tracker,
-    recorder: Option<(PathBuf, Recorder<File>)>,
+    recorder: Option<(PathBuf, Recorder<Box<dyn Write>>)>,
     trace: Option<(PathBuf, Trace<BufWriter<File>>)>,
+    json: Option<(PathBuf, File)>,
     server: Option<Server>,
     node_exporter_names: bool,
 }
@@ -90,13 +101,15 @@ impl Intake {
     /// A file cannot be written.
     pub fn new(options: &Options) -> Result<Self, SessionError> {
         let recorder = |path: &PathBuf| {
-            let recorder = Recorder::new(create(path, options.force)?).map_err(SessionError::at(path))?;
-            Ok::<_, SessionError>((path.clone(), recorder))
+            let out: Box<dyn Write> =
+                if path.as_os_str() == "-" { Box::new(io::stdout()) } else { Box::new(create(path, options.force)?) };
+            Ok::<_, SessionError>((path.clone(), Recorder::new(out).map_err(SessionError::at(path))?))
         };
         let trace = |path: &PathBuf| {
             let file = BufWriter::new(create(path, options.force)?);
             Ok::<_, SessionError>((path.clone(), Trace::new(file).map_err(SessionError::at(path))?))
         };
+        let json = |path: &PathBuf| Ok::<_, SessionError>((path.clone(), create(path, options.force)?));
         let server = |address: SocketAddr| {
             let hosts = Hosts::and(&options.prometheus_hosts);
             Server::start(address, hosts).map_err(|error| SessionError::Address { address, error })
@@ -105,6 +118,7 @@ impl Intake {
             tracker: Tracker::new(options.thresholds.clone()),
             recorder: options.record.as_ref().map(recorder).transpose()?,
             trace: options.perfetto.as_ref().map(trace).transpose()?,
+            json: options.json.as_ref().map(json).transpose()?,
             server: options.prometheus.map(server).transpose()?,
             node_exporter_names: options.node_exporter_names,
         })
@@ -112,7 +126,7 @@ impl Intake {
 
     /// Whether it does anything that nobody need look at.
     pub(crate) fn keeps_or_serves(&self) -> bool {
-        self.recorder.is_some() || self.trace.is_some() || self.server.is_some()
+        self.recorder.is_some() || self.trace.is_some() || self.json.is_some() || self.server.is_some()
     }
 
     pub fn address(&self) -> Option<SocketAddr> {
@@ -132,9 +146,13 @@ impl Intake {
         if let Some((path, trace)) = &mut self.trace {
             trace.add(&moment).map_err(SessionError::at(path))?;
         }
+        if let Some((path, file)) = self.json.as_mut().filter(|_| moment.interval_us.is_some()) {
+            file.write_all(json::line(&moment).as_bytes()).map_err(SessionError::at(path))?;
+        }
         if let Some(server) = &self.server {
             let (raised, untold) = (self.tracker.raised(), source.untold().map(str::to_owned));
-            server.show(Snapshot { sample, raised, untold, node_exporter_names: self.node_exporter_names });
+            let snapshot = Snapshot { sample, raised, untold, node_exporter_names: self.node_exporter_names };
+            server.show(move || prometheus::metrics(&snapshot).to_string());
         }
         Ok(Some(moment))
     }
@@ -213,6 +231,39 @@ pub(crate) fn go_on(
         shown += 1;
     }
     Ok(())
+}
+
+/// Shows what several hosts tell, each moment by itself. Returns what moved in all.
+///
+/// # Errors
+/// No host told anything, or the output cannot be written.
+pub fn run_fleet(
+    mut fleet: Fleet,
+    count: Option<u64>,
+    view: View,
+    out: &mut dyn Write,
+) -> Result<String, SessionError> {
+    let mut stop = Stop::on_signals()?;
+    let mut silent: Vec<Option<String>> = fleet.names().map(|_| None).collect();
+    while !fleet.is_over(count) && !stop.wait(Duration::ZERO) {
+        if let Some((at, moment)) = fleet.next(LOOK_UP)
+            && moment.interval_us.is_some()
+            && count.is_none_or(|count| fleet.told(at) <= count)
+        {
+            match show(&moment, view, true, out) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+                other => other?,
+            }
+        }
+        for (at, name) in fleet.names().enumerate() {
+            let now = fleet.silent(at);
+            if let (None, Some(why)) = (&silent[at], &now) {
+                say(&format!("{name}: {why}"));
+            }
+            silent[at] = now;
+        }
+    }
+    if fleet.any_told() || stop.wait(Duration::ZERO) { Ok(fleet.summary()) } else { Err(SessionError::NoHost) }
 }
 
 fn show(moment: &Moment, view: View, first: bool, out: &mut dyn Write) -> io::Result<()> {

@@ -20,10 +20,11 @@ pub fn block(moment: &Moment) -> String {
     out
 }
 
-/// What the values in brackets stand for, in their order.
+/// Whose values follow, of which ports those in brackets are, and in what units.
 pub fn legend(moment: &Moment) -> String {
     let lanes: Vec<String> = lanes(moment).iter().map(|row| row.device.to_string()).collect();
-    format!("lanes: {}\n", if lanes.is_empty() { "none".to_owned() } else { lanes.join(" / ") })
+    let ports = if lanes.is_empty() { "no port".to_owned() } else { lanes.join(" / ") };
+    format!("{}: {ports}; rates in Gbit/s, durations in µs, counts of the interval\n", moment.host.name)
 }
 
 fn lanes(moment: &Moment) -> Vec<&Row> {

@@ -253,8 +253,12 @@ fn complete(rows: &mut [Row], interface: Option<&str>) {
             port.rates.entry(quantity).or_insert_with(|| counted.iter().sum());
         }
     }
+    let own = below.iter().find(|row| Some(row.device.to_string().as_str()) == interface);
+    // The port of a bond carries what its members carry together, whatever member's rate it shows.
+    if let Some(rate) = own.filter(|_| has_members).and_then(|bond| bond.link_gbit_s) {
+        port.link_gbit_s = Some(port.link_gbit_s.map_or(rate, |own| own.max(rate)));
+    }
     if port.rate(TxBytes).is_none() && port.rate(RxBytes).is_none() {
-        let own = below.iter().find(|row| Some(row.device.to_string().as_str()) == interface);
         for (quantity, rate) in own.iter().flat_map(|row| &row.rates) {
             if matches!(quantity, TxBytes | RxBytes) {
                 port.rates.insert(*quantity, *rate);

@@ -1,7 +1,7 @@
 //! What makes a setting good: the time that the command takes, a number in its output, or the busbw of a size.
 
 use busbw_ingest::read_bytes;
-use busbw_model::{Bytes, GBps};
+use busbw_model::{Bytes, GBps, Measured};
 use regex::Regex;
 use regex_automata::dfa::{Automaton, dense};
 use regex_automata::util::start;
@@ -83,10 +83,19 @@ impl Objective {
         }
     }
 
-    pub fn unit(&self) -> &'static str {
+    /// What is measured; the unit is what the expression names, where none is given.
+    pub fn measured(&self, unit: Option<&str>) -> Measured {
+        Measured {
+            name: self.to_string(),
+            unit: unit.unwrap_or(self.unit()).to_string(),
+            higher_is_better: self.better() == Better::Higher,
+        }
+    }
+
+    fn unit(&self) -> &'static str {
         match self {
             Objective::WallTime => "s",
-            Objective::Number { .. } => "",
+            Objective::Number { regex, .. } => unit_in(regex.as_str()),
             Objective::Busbw(_) => "GB/s",
         }
     }
@@ -112,6 +121,29 @@ impl fmt::Display for Objective {
             Objective::Busbw(size) => write!(f, "busbw at {size}"),
         }
     }
+}
+
+/// The unit that an expression names: `images/s: ([0-9.]+)`, `runtime ([0-9.]+) s`; nothing without one.
+fn unit_in(regex: &str) -> &'static str {
+    const UNITS: [&str; 14] = [
+        "images/s",
+        "img/s",
+        "img/sec",
+        "samples/s",
+        "tokens/s",
+        "tok/s",
+        "it/s",
+        "steps/s",
+        "GB/s",
+        "Gbit/s",
+        "ms",
+        "us",
+        "seconds",
+        "s",
+    ];
+    let words = regex.split(|c: char| !c.is_alphanumeric() && !"/_\\".contains(c));
+    let mut units = words.filter_map(|word| UNITS.into_iter().find(|unit| *unit == word));
+    units.next_back().map_or("", |unit| if unit == "seconds" { "s" } else { unit })
 }
 
 fn number(regex: &Regex, output: &str) -> Result<f64, NoValue> {
@@ -165,6 +197,20 @@ mod tests {
         assert_eq!(value(r"\d+", "7 8"), Ok(8.0));
         assert_eq!(value("loss (.*)", "loss none"), Err(NoValue::NoNumber("none".into())));
         assert!(matches!(value("x", "y"), Err(NoValue::NoMatch(_))));
+    }
+
+    #[test]
+    fn expressions_name_units() {
+        for (regex, unit) in [
+            ("images/s: ([0-9.]+)", "images/s"),
+            ("runtime ([0-9.]+) s", "s"),
+            (r"step time\s+([\d.]+) ms", "ms"),
+            ("took ([0-9]+) seconds", "s"),
+            ("train_runtime: ([0-9.]+)", ""),
+            (r"loss\s([\d.]+)", ""),
+        ] {
+            assert_eq!(Objective::number(regex, Better::Lower).unwrap().unit(), unit, "{regex}");
+        }
     }
 
     #[test]

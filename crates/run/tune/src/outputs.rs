@@ -2,17 +2,18 @@
 
 use crate::runner::{Launcher, Workload};
 use crate::space::Setting;
+use busbw_model::text::clean_line;
 use busbw_model::{Bytes, Collective};
 
-/// A file for `source` or `env -S`: a line `export NAME=VALUE` each.
-pub fn environment(setting: &Setting) -> String {
+/// A file for `source` or `env -S`: a line `export NAME=VALUE` each; where nothing is to be set, why.
+pub fn environment(setting: &Setting, why: &str) -> String {
     let line = |(name, value): &(String, String)| format!("export {name}={}\n", quoted(value));
-    header("settings found by busbw tune; source this file", setting) + &lines(setting, line)
+    header("settings found by busbw tune; source this file", setting, why) + &lines(setting, line)
 }
 
 /// The file `/etc/nccl.conf` or `~/.nccl.conf`, which holds variables of NCCL's only (NCCL's documentation, "Environment
 /// variables").
-pub fn nccl_conf(setting: &Setting) -> String {
+pub fn nccl_conf(setting: &Setting, why: &str) -> String {
     let line = |(name, value): &(String, String)| {
         if name.starts_with("NCCL_") {
             format!("{name}={value}\n")
@@ -20,7 +21,7 @@ pub fn nccl_conf(setting: &Setting) -> String {
             format!("# not of NCCL's: {name}={value}\n")
         }
     };
-    header("settings found by busbw tune; for /etc/nccl.conf or ~/.nccl.conf", setting) + &lines(setting, line)
+    header("settings found by busbw tune; for /etc/nccl.conf or ~/.nccl.conf", setting, why) + &lines(setting, line)
 }
 
 /// Command lines that run the workload under the setting: with mpirun and as a Slurm job, or as it is where it starts ranks by
@@ -71,9 +72,15 @@ pub fn tuner_csv(setting: &Setting, scope: Scope) -> Option<String> {
         other => other.to_string(),
     };
     let protocol = setting.value("NCCL_PROTO")?.to_ascii_lowercase();
-    let channels = setting.value("NCCL_MAX_NCHANNELS").or_else(|| setting.value("NCCL_MIN_NCHANNELS")).unwrap_or("-1");
     let any = |count: Option<u32>| count.map_or("-1".to_string(), |count| count.to_string());
-    let fields = [collective, &scope.from.0.to_string(), &scope.to.0.to_string(), &algorithm, &protocol, channels];
+    let fields = [
+        collective,
+        &scope.from.0.to_string(),
+        &scope.to.0.to_string(),
+        &algorithm,
+        &protocol,
+        setting.channels().unwrap_or("-1"),
+    ];
     let line = format!("{},{},{},-1,-1\n", fields.join(","), any(scope.nodes), any(scope.ranks));
     Some(
         "# collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff\n".to_string()
@@ -81,8 +88,8 @@ pub fn tuner_csv(setting: &Setting, scope: Scope) -> Option<String> {
     )
 }
 
-fn header(text: &str, setting: &Setting) -> String {
-    let none = if setting.is_default() { "# nothing to set: no setting is better than the default\n" } else { "" };
+fn header(text: &str, setting: &Setting, why: &str) -> String {
+    let none = if setting.is_default() { format!("# nothing to set: {}\n", clean_line(why)) } else { String::new() };
     format!("# {text}\n{none}")
 }
 
@@ -109,9 +116,11 @@ mod tests {
     #[test]
     fn files_hold_the_setting() {
         let found = setting(&[("NCCL_SOCKET_NTHREADS", "8"), ("FLAGS", "a b")]);
-        assert!(environment(&found).ends_with("export NCCL_SOCKET_NTHREADS=8\nexport FLAGS='a b'\n"));
-        assert!(nccl_conf(&found).ends_with("NCCL_SOCKET_NTHREADS=8\n# not of NCCL's: FLAGS=a b\n"));
-        assert!(environment(&Setting::default()).contains("nothing to set"));
+        assert!(environment(&found, "").ends_with("export NCCL_SOCKET_NTHREADS=8\nexport FLAGS='a b'\n"));
+        assert!(nccl_conf(&found, "").ends_with("NCCL_SOCKET_NTHREADS=8\n# not of NCCL's: FLAGS=a b\n"));
+        let none = environment(&Setting::default(), "no setting is significantly better than the default");
+        assert_eq!(none.lines().nth(1), Some("# nothing to set: no setting is significantly better than the default"));
+        assert!(none.lines().all(|line| line.starts_with('#')), "{none}");
     }
 
     #[test]

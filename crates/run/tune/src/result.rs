@@ -1,14 +1,10 @@
 //! What a sweep found: settings in order, ties, the default's place, and a verdict in words.
 
-use crate::objective::{Better, Objective};
-use crate::race::{self, Rules};
+use crate::race::{self, FULL_ROUNDS, Rules};
 use crate::space::{Setting, Space};
 use crate::statistics::{INTERVAL, Sample};
-use crate::sweep::{Stop, SweepResult, Trial};
+use crate::sweep::{Stop, SweepResult};
 use busbw_model::{Measured, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
-
-/// Rounds of the full grid with which a sweep is compared: those of the third field report.
-const FULL_ROUNDS: usize = 4;
 
 /// What the sweep tried, to put a result into words.
 #[derive(Debug)]
@@ -16,7 +12,7 @@ pub struct About<'a> {
     pub space: &'a Space,
     /// Its settings, by number.
     pub settings: &'a [Setting],
-    pub objective: &'a Objective,
+    pub measured: Measured,
     pub rules: &'a Rules,
     /// The command, for a shell.
     pub command: String,
@@ -25,10 +21,7 @@ pub struct About<'a> {
 pub fn result(about: &About, sweep: &SweepResult) -> Tuning {
     let mut settings: Vec<TunedSetting> = (0..about.settings.len()).map(|index| setting(about, sweep, index)).collect();
     let best = settings.iter().find(|setting| setting.standing == TunedStanding::Best).and_then(|best| best.mean);
-    let sign = match about.objective.better() {
-        Better::Lower => 1.0,
-        Better::Higher => -1.0,
-    };
+    let sign = if about.measured.higher_is_better { -1.0 } else { 1.0 };
     for setting in &mut settings {
         setting.behind = best.zip(setting.mean).map(|(best, mean)| sign * (mean - best) / best.abs());
         // Dividing by a best value of zero gives no share.
@@ -38,17 +31,13 @@ pub fn result(about: &About, sweep: &SweepResult) -> Tuning {
     let count = TrialCount {
         ran: sweep.trials.len(),
         failed: sweep.trials.iter().filter(|trial| trial.outcome.value().is_none()).count(),
-        four_full_rounds: FULL_ROUNDS * about.settings.len(),
+        four_full_rounds: FULL_ROUNDS as usize * about.settings.len(),
     };
     let mut tuning = Tuning {
         summary: String::new(),
         space: about.space.name.clone(),
         command: about.command.clone(),
-        objective: Measured {
-            name: about.objective.to_string(),
-            unit: about.objective.unit().to_string(),
-            higher_is_better: about.objective.better() == Better::Higher,
-        },
+        objective: about.measured.clone(),
         variables: about.space.variables.iter().map(variable).collect(),
         settings,
         trials: count,
@@ -67,19 +56,16 @@ fn variable(variable: &crate::space::Variable) -> TunedVariable {
 }
 
 fn setting(about: &About, sweep: &SweepResult, index: usize) -> TunedSetting {
-    let of_setting = |trial: &&Trial| trial.key.setting == index;
-    let values: Vec<f64> = sweep
-        .trials
-        .iter()
-        .filter(of_setting)
-        .filter(|trial| trial.key.round > 0)
-        .filter_map(|trial| trial.outcome.value())
-        .collect();
+    let trials = || sweep.trials.iter().filter(|trial| trial.key.setting == index);
+    let values: Vec<f64> =
+        trials().filter(|trial| trial.key.round > 0).filter_map(|trial| trial.outcome.value()).collect();
+    let failures: Vec<String> = trials().filter_map(|trial| trial.outcome.failure()).collect();
     let sample = Sample::of(&values);
     TunedSetting {
         setting: about.settings[index].clone(),
         rounds: values.len(),
-        failures: sweep.trials.iter().filter(of_setting).filter(|trial| trial.outcome.value().is_none()).count(),
+        failures: failures.len(),
+        reason: failures.into_iter().next_back(),
         mean: sample.map(|sample| sample.mean),
         stddev: sample.and_then(|sample| sample.stddev),
         interval: sample.and_then(|sample| sample.half_width(0.95)),
@@ -102,7 +88,7 @@ fn summary(tuning: &Tuning, sweep: &SweepResult, rules: &Rules) -> String {
         };
     };
     let words = match tuning.default_rank() {
-        _ if best.setting.is_default() => "no setting is better than the default".into(),
+        _ if best.setting.is_default() => "no setting is significantly better than the default".into(),
         Some((_, default)) if default.standing == TunedStanding::Tied => {
             format!("no setting is significantly better than the default; {} has the best mean", best.setting.name())
         }
@@ -135,6 +121,6 @@ fn ending(sweep: &SweepResult, rules: &Rules) -> &'static str {
         Some(Stop::Interrupted) => " (interrupted: the same command continues)",
         Some(Stop::OutOfTime) => " (time limit reached: the same command with a higher limit continues)",
         None if rules.exhaustive || sweep.race.is_decided() => "",
-        None => " (not decided within these rounds: try more --rounds)",
+        None => " (not decided within these trials: try more --rounds)",
     }
 }

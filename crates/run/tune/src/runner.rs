@@ -2,8 +2,9 @@
 
 use crate::space::Setting;
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, fork, getppid, setpgid};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -61,9 +62,9 @@ impl Workload {
             Ok(child) => child,
             Err(error) => return Ok((Ended::Badly(format!("{}: {error}", self.words[0])), began.elapsed())),
         };
-        let mut group = Group(child);
+        let mut group = Group::guarded(child);
         loop {
-            if let Some(status) = group.0.try_wait()? {
+            if let Some(status) = group.child.try_wait()? {
                 return Ok((judge(status), began.elapsed()));
             }
             if began.elapsed() >= self.limit {
@@ -83,9 +84,6 @@ impl Workload {
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words).stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log).process_group(0);
         command.envs(setting.assignments.iter().map(|(name, value)| (name, value)));
-        // SAFETY: between fork and exec only a system call is made, which allocates nothing. It lets the command end when busbw
-        // is killed.
-        unsafe { command.pre_exec(|| set_pdeathsig(Signal::SIGKILL).map_err(io::Error::from)) };
         Ok(command)
     }
 
@@ -148,29 +146,65 @@ fn judge(status: ExitStatus) -> Ended {
     }
 }
 
-/// A command with all that it started in its process group; nothing of it is left when this is dropped.
-struct Group(Child);
+/// A command with all that it started in its process group; nothing of it is left when this is dropped, nor when this process is
+/// killed: a guard, a process of the group that outlives this one by a moment, then ends the group.
+struct Group {
+    child: Child,
+    guard: Option<Pid>,
+}
 
 impl Group {
+    fn guarded(child: Child) -> Self {
+        let (parent, group) = (Pid::this(), Pid::from_raw(child.id().cast_signed()));
+        // SAFETY: the child of a process with threads may only make system calls, and `stand_guard` does nothing else.
+        let guard = match unsafe { fork() } {
+            Ok(ForkResult::Child) => stand_guard(parent, group),
+            Ok(ForkResult::Parent { child }) => Some(child),
+            // The command runs all the same; only kill -9 of busbw would leave it.
+            Err(_) => None,
+        };
+        Group { child, guard }
+    }
+
     /// Asks it to end, so that a launcher can clean up on its hosts, and kills it if it does not.
     fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         let since = Instant::now();
-        while since.elapsed() < GRACE && matches!(self.0.try_wait(), Ok(None)) {
+        while since.elapsed() < GRACE && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(LOOK_AGAIN);
         }
     }
 
     fn signal(&self, signal: Signal) {
         // A process group that has already ended is fine.
-        let _ = killpg(Pid::from_raw(self.0.id().cast_signed()), signal);
+        let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
+}
+
+/// Waits in the group for the end of the process that it was forked from, and takes the group along. What asks the group to end is
+/// not for the guard: only SIGKILL ends it.
+fn stand_guard(parent: Pid, group: Pid) -> ! {
+    let at_its_end = SigSet::from(Signal::SIGUSR1);
+    let stands = SigSet::all().thread_set_mask().and_then(|()| setpgid(Pid::from_raw(0), group));
+    if stands.and_then(|()| set_pdeathsig(Signal::SIGUSR1)).is_ok() {
+        while getppid() == parent {
+            let _ = at_its_end.wait();
+        }
+        let _ = killpg(group, Signal::SIGKILL);
+    }
+    // SAFETY: ends this process at once, and runs nothing of what it was forked from.
+    unsafe { nix::libc::_exit(0) }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
+        if let Some(guard) = self.guard {
+            // It may not have joined the group yet.
+            let _ = kill(guard, Signal::SIGKILL);
+        }
         self.signal(Signal::SIGKILL);
-        let _ = self.0.wait();
+        let _ = self.child.wait();
+        let _ = self.guard.map(|guard| waitpid(guard, None));
     }
 }
 

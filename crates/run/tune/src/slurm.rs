@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The file that a job leaves when it has ended: exit status, begin and end in seconds.
 const ENDED: &str = "ended";
@@ -49,6 +49,8 @@ pub enum JobError {
     },
     #[error("sbatch: {0}")]
     Refused(String),
+    #[error("no Slurm controller answers ({0}); ask `scontrol ping`, or leave out --slurm")]
+    NoController(String),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -58,6 +60,9 @@ struct Job {
     key: Key,
     id: u64,
     folder: PathBuf,
+    /// What the queue said of it last.
+    told: String,
+    since: Instant,
     /// Looks at the queue in which it was not there.
     absent: u32,
 }
@@ -79,7 +84,8 @@ impl Jobs {
                 None => self.submit(*key, setting, sweep.workload, store)?,
             };
             watcher.begins(*key, setting);
-            waiting.push(Job { key: *key, id, folder: store.trial_folder(*key), absent: 0 });
+            let folder = store.trial_folder(*key);
+            waiting.push(Job { key: *key, id, folder, told: String::new(), since: Instant::now(), absent: 0 });
         }
         let mut done = Vec::new();
         while !waiting.is_empty() {
@@ -87,10 +93,9 @@ impl Jobs {
                 cancel(&waiting, store)?;
                 break;
             }
-            let queued = queued(&waiting)?;
             let mut still = Vec::new();
             for mut job in waiting {
-                match job.look(&queued, sweep.workload) {
+                match job.look(sweep.workload, watcher)? {
                     Some((ended, time)) => done.push((job.key, ended, time)),
                     None => still.push(job),
                 }
@@ -113,7 +118,7 @@ impl Jobs {
             None => job_named(&job_name(&folder))?,
         };
         let Some(id) = id else { return Ok(None) };
-        let alive = folder.join(ENDED).exists() || is_queued(id)?;
+        let alive = folder.join(ENDED).exists() || place_in_queue(id)?.is_some();
         if alive && known.is_none() {
             store.begin(key)?;
             store.submitted(key, id)?;
@@ -196,20 +201,36 @@ fn job_name(folder: &Path) -> String {
 
 impl Job {
     /// How it ended; `None` while it has not.
-    fn look(&mut self, queued: &[u64], workload: &Workload) -> Option<(Ended, Duration)> {
+    fn look(&mut self, workload: &Workload, watcher: &dyn Watcher) -> Result<Option<(Ended, Duration)>, JobError> {
         if let Some(ended) = read_ended(&self.folder.join(ENDED), limit(workload)) {
-            return Some(ended);
+            return Ok(Some(ended));
         }
-        self.absent = if queued.contains(&self.id) { 0 } else { self.absent + 1 };
-        (self.absent >= LOOKS).then(|| {
+        let place = place_in_queue(self.id)?;
+        self.absent = if place.is_some() { 0 } else { self.absent + 1 };
+        self.tell(place.as_deref().unwrap_or_default(), watcher);
+        Ok((self.absent >= LOOKS).then(|| {
             let reason = format!(
                 "job {} ended without a result: it was cancelled, reached its time limit, or its node failed",
                 self.id
             );
             (Ended::Badly(reason), Duration::ZERO)
-        })
+        }))
+    }
+
+    /// Tells what the queue says where that is new, and is not only that the job runs.
+    fn tell(&mut self, place: &str, watcher: &dyn Watcher) {
+        if !place.is_empty() && place != self.told {
+            if !self.told.is_empty() || place != RUNNING {
+                let waited = self.since.elapsed().as_secs();
+                watcher.queued(&format!("job {}: {place}, {waited} s after it was submitted", self.id));
+            }
+            self.told = place.to_owned();
+        }
     }
 }
+
+/// A job that has begun.
+const RUNNING: &str = "RUNNING";
 
 /// The time that a trial has, as `timeout` is told it.
 fn limit(workload: &Workload) -> Duration {
@@ -232,25 +253,48 @@ fn read_ended(path: &Path, limit: Duration) -> Option<(Ended, Duration)> {
     })
 }
 
-fn queued(jobs: &[Job]) -> Result<Vec<u64>, JobError> {
-    let mut found = Vec::new();
-    for job in jobs {
-        if is_queued(job.id)? {
-            found.push(job.id);
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a job waits or runs. A controller that does not answer says nothing against it.
-fn is_queued(id: u64) -> Result<bool, JobError> {
-    let ran = Command::new("squeue").args(["-h", "-o", "%T", "-j", &id.to_string()]).stdin(Stdio::null()).output();
+/// State and reason of a job that waits or runs: `PENDING (Resources, begins 2026-11-24T12:00:00)`. A controller that does not
+/// answer says nothing against it.
+fn place_in_queue(id: u64) -> Result<Option<String>, JobError> {
+    let format = "%T|%r|%S";
+    let ran = Command::new("squeue").args(["-h", "-o", format, "-j", &id.to_string()]).stdin(Stdio::null()).output();
     let ran = ran.map_err(|source| JobError::Program { program: "squeue", source })?;
     if !ran.status.success() {
-        return Ok(!String::from_utf8_lossy(&ran.stderr).contains("Invalid job id"));
+        let is_gone = String::from_utf8_lossy(&ran.stderr).contains("Invalid job id");
+        return Ok((!is_gone).then(String::new));
     }
-    let state = String::from_utf8_lossy(&ran.stdout);
-    Ok(["PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED"].contains(&state.trim()))
+    Ok(place(String::from_utf8_lossy(&ran.stdout).trim()))
+}
+
+/// Reads `PENDING|Resources|N/A`.
+fn place(line: &str) -> Option<String> {
+    let mut words = line.split('|');
+    let state = words.next()?;
+    let known = ["PENDING", RUNNING, "CONFIGURING", "COMPLETING", "SUSPENDED"].contains(&state);
+    let reason = words.next().filter(|reason| state == "PENDING" && *reason != "None");
+    let start = words.next().filter(|start| reason.is_some() && *start != "N/A");
+    let why: Vec<String> =
+        reason.map(str::to_owned).into_iter().chain(start.map(|at| format!("begins {at}"))).collect();
+    known.then(|| if why.is_empty() { state.to_owned() } else { format!("{state} ({})", why.join(", ")) })
+}
+
+/// Asks whether Slurm answers: sbatch tries for a minute before it says no.
+///
+/// # Errors
+/// It does not, in the words of `scontrol ping`.
+pub fn ask_the_controller() -> Result<(), JobError> {
+    let ran = Command::new("scontrol").arg("ping").stdin(Stdio::null()).output();
+    let ran = ran.map_err(|source| JobError::Program { program: "scontrol", source })?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    let said = [ran.stdout, ran.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    // The last line is the one that ends it; where a controller is down, the first, before a banner.
+    let lines = || said.lines().map(str::trim).filter(|line| line.starts_with(|c: char| c.is_ascii_alphabetic()));
+    let why =
+        lines().find(|line| line.ends_with("DOWN")).or_else(|| lines().next_back()).unwrap_or("scontrol ping failed");
+    Err(JobError::NoController(why.to_owned()))
 }
 
 /// The job of a name that waits or runs; one that was cancelled is on its way out of the queue for a while and does not count.
@@ -290,6 +334,20 @@ mod tests {
         let places: Vec<usize> = order.iter().map(|part| script.find(part).expect(part)).collect();
         assert!(places.is_sorted(), "{script}");
         assert_eq!(node_script(&setting, &workload), "#!/bin/bash\nexec train '--name=a b'\n");
+    }
+
+    #[test]
+    fn the_queue_tells_state_and_reason() {
+        for (line, told) in [
+            ("PENDING|PartitionNodeLimit|N/A", Some("PENDING (PartitionNodeLimit)")),
+            ("PENDING|Resources|2026-11-24T12:00:00", Some("PENDING (Resources, begins 2026-11-24T12:00:00)")),
+            ("PENDING|None|N/A", Some("PENDING")),
+            ("RUNNING|None|2026-11-24T12:00:00", Some("RUNNING")),
+            ("COMPLETED|None|N/A", None),
+            ("", None),
+        ] {
+            assert_eq!(place(line).as_deref(), told, "{line}");
+        }
     }
 
     #[test]

@@ -59,14 +59,28 @@ pub fn p_greater(a: &Sample, b: &Sample) -> Option<f64> {
         });
     }
     let t = (a.mean - b.mean) / (va + vb).sqrt();
-    // The degrees of freedom by Welch and Satterthwaite.
-    let degrees = (va + vb).powi(2) / (va.powi(2) / (a.n - 1) as f64 + vb.powi(2) / (b.n - 1) as f64);
-    Some(1.0 - students_t(degrees)?.cdf(t))
+    Some(1.0 - students_t(degrees(va, a.n, vb, b.n))?.cdf(t))
 }
 
 /// The same for a difference in either direction (two-sided).
 pub fn p_differ(a: &Sample, b: &Sample) -> Option<f64> {
     p_greater(a, b).map(|p| 2.0 * p.min(1.0 - p))
+}
+
+/// The confidence interval of the difference of the means, a - b, by Welch; `None` where one of them was measured once.
+pub fn difference(a: &Sample, b: &Sample, confidence: f64) -> Option<[f64; 2]> {
+    let (va, vb) = (a.squared_error()?, b.squared_error()?);
+    let difference = a.mean - b.mean;
+    if va + vb == 0.0 {
+        return Some([difference; 2]);
+    }
+    let half = students_t(degrees(va, a.n, vb, b.n))?.inverse_cdf(0.5 + confidence / 2.0) * (va + vb).sqrt();
+    Some([difference - half, difference + half])
+}
+
+/// The degrees of freedom by Welch and Satterthwaite.
+fn degrees(va: f64, na: usize, vb: f64, nb: usize) -> f64 {
+    (va + vb).powi(2) / (va.powi(2) / (na - 1) as f64 + vb.powi(2) / (nb - 1) as f64)
 }
 
 fn students_t(degrees: f64) -> Option<StudentsT> {
@@ -95,6 +109,9 @@ mod tests {
         let p = p_differ(&a, &b).unwrap();
         assert!((p - 0.009_677).abs() < 1e-5, "{p}");
         assert!(p_greater(&b, &a).unwrap() < 0.005 && p_greater(&a, &b).unwrap() > 0.99);
+        // An interval as sure as the test says ends at zero.
+        let [least, most] = difference(&b, &a, 1.0 - p).unwrap();
+        assert!(least.abs() < 1e-6 && (most - 2.0 * (b.mean - a.mean)).abs() < 1e-6, "{least} {most}");
     }
 
     #[test]

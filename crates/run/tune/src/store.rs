@@ -30,6 +30,8 @@ pub struct Key {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     Value(f64),
+    /// It ended well, but its output holds no value.
+    NoValue(String),
     Failed(String),
     TimedOut(Duration),
 }
@@ -39,7 +41,16 @@ impl Outcome {
     pub fn value(&self) -> Option<f64> {
         match self {
             Outcome::Value(value) => Some(*value),
-            Outcome::Failed(_) | Outcome::TimedOut(_) => None,
+            Outcome::NoValue(_) | Outcome::Failed(_) | Outcome::TimedOut(_) => None,
+        }
+    }
+
+    /// Why there is no value, where there is none.
+    pub fn failure(&self) -> Option<String> {
+        match self {
+            Outcome::Value(_) => None,
+            Outcome::NoValue(reason) | Outcome::Failed(reason) => Some(reason.clone()),
+            Outcome::TimedOut(limit) => Some(format!("took more than {} s", limit.as_secs_f64())),
         }
     }
 }
@@ -168,6 +179,7 @@ impl Store {
     pub fn finish(&self, key: Key, outcome: &Outcome) -> Result<(), StoreError> {
         let (state, value, reason) = match outcome {
             Outcome::Value(value) => ("done", Some(*value), None),
+            Outcome::NoValue(reason) => ("no-value", None, Some(reason.clone())),
             Outcome::Failed(reason) => ("failed", None, Some(reason.clone())),
             Outcome::TimedOut(limit) => ("timed-out", Some(limit.as_secs_f64()), None),
         };
@@ -226,6 +238,7 @@ fn read_outcome(row: &Row) -> rusqlite::Result<Outcome> {
     let state: String = row.get(0)?;
     Ok(match state.as_str() {
         "done" => Outcome::Value(row.get(1)?),
+        "no-value" => Outcome::NoValue(row.get(2)?),
         "timed-out" => Outcome::TimedOut(Duration::try_from_secs_f64(row.get(1)?).unwrap_or_default()),
         _ => Outcome::Failed(row.get(2)?),
     })
@@ -242,24 +255,28 @@ mod tests {
     #[test]
     fn trials_are_there_again_after_reopening() {
         let folder = tempfile::tempdir().unwrap();
-        let keys = [0, 1, 2, 3].map(|setting| Key { round: 1, setting });
-        let ends =
-            [Outcome::Value(3.25), Outcome::Failed("exit status 3".into()), Outcome::TimedOut(Duration::from_secs(9))];
+        let keys = [0, 1, 2, 3, 4].map(|setting| Key { round: 1, setting });
+        let ends = [
+            Outcome::Value(3.25),
+            Outcome::NoValue("nothing in the output".into()),
+            Outcome::Failed("exit status 3".into()),
+            Outcome::TimedOut(Duration::from_secs(9)),
+        ];
         let store = Store::open(folder.path(), &identity("train")).unwrap();
         for (key, end) in keys.iter().zip(&ends) {
             store.begin(*key).unwrap();
             store.finish(*key, end).unwrap();
         }
-        store.begin(keys[3]).unwrap();
-        store.submitted(keys[3], 42).unwrap();
+        store.begin(keys[4]).unwrap();
+        store.submitted(keys[4], 42).unwrap();
         drop(store);
         let store = Store::open(folder.path(), &identity("train")).unwrap();
         for (key, end) in keys.iter().zip(&ends) {
             assert_eq!(store.outcome(*key).unwrap().as_ref(), Some(end));
         }
-        assert_eq!((store.outcome(keys[3]).unwrap(), store.job_under_way(keys[3]).unwrap()), (None, Some(42)));
-        store.cancelled(keys[3]).unwrap();
-        assert_eq!((store.outcome(keys[3]).unwrap(), store.job_under_way(keys[3]).unwrap()), (None, None));
+        assert_eq!((store.outcome(keys[4]).unwrap(), store.job_under_way(keys[4]).unwrap()), (None, Some(42)));
+        store.cancelled(keys[4]).unwrap();
+        assert_eq!((store.outcome(keys[4]).unwrap(), store.job_under_way(keys[4]).unwrap()), (None, None));
     }
 
     #[test]

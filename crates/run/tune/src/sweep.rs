@@ -45,6 +45,9 @@ pub struct SweepResult {
     pub stopped: Option<Stop>,
 }
 
+/// So many trials that end well without a value, before any has one, end the sweep: one may be bad luck.
+const NO_VALUES: usize = 3;
+
 /// Why a sweep stopped early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
@@ -61,14 +64,18 @@ pub enum SweepError {
     Slurm(#[from] JobError),
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    /// The first trial ran well and gave no value: neither will the others.
-    #[error("{reason}; the first trial's output is {}; correct the objective, remove the store, and begin again", log.display())]
+    /// The first trials ran well and none gave a value: neither will the others.
+    #[error("{reason} of the first {NO_VALUES} trials; the last one's output is {}; correct the objective, remove the store, and begin again", log.display())]
     NoValue { reason: String, log: PathBuf },
 }
 
 /// Hears of a sweep as it goes, and may stop it.
 pub trait Watcher {
+    /// So many trials are done, of so many at most.
+    fn counts(&self, done: usize, most: usize);
     fn begins(&self, key: Key, setting: &Setting);
+    /// What a queue says of a trial under way.
+    fn queued(&self, told: &str);
     fn ended(&self, key: Key, setting: &Setting, outcome: &Outcome);
     fn stop(&self) -> bool;
 }
@@ -77,7 +84,7 @@ impl Sweep<'_> {
     /// Runs the sweep from where the store stands.
     ///
     /// # Errors
-    /// The store, Slurm or files fail, or the first trial shows that there is nothing to measure.
+    /// The store, Slurm or files fail, or the first trials show that there is nothing to measure.
     pub fn run(&self, store: &Store, watcher: &dyn Watcher) -> Result<SweepResult, SweepError> {
         let race = || Race::new(self.settings.len(), self.rules.clone());
         let mut result = SweepResult { race: race(), trials: Vec::new(), stopped: None };
@@ -115,7 +122,9 @@ impl Sweep<'_> {
             }
             result.stopped = if missing.is_empty() { None } else { self.stop(watcher) };
             if result.stopped.is_none() {
-                let ran = self.run_trials(&missing, result.trials.is_empty(), store, watcher)?;
+                let warm_up = if self.warm_up { self.settings.len() } else { 0 };
+                watcher.counts(result.trials.len() + outcomes.len(), warm_up + result.race.most_trials());
+                let ran = self.run_trials(&missing, store, watcher)?;
                 result.stopped = (ran.len() < missing.len()).then_some(Stop::Interrupted);
                 outcomes.extend(ran);
             }
@@ -126,6 +135,7 @@ impl Sweep<'_> {
                 }
                 result.trials.push(Trial { key, outcome });
             }
+            self.has_values(&result.trials, store)?;
             if result.stopped.is_some() {
                 break;
             }
@@ -152,7 +162,6 @@ impl Sweep<'_> {
     fn run_trials(
         &self,
         keys: &[Key],
-        first: bool,
         store: &Store,
         watcher: &dyn Watcher,
     ) -> Result<Vec<(Key, Outcome)>, SweepError> {
@@ -169,7 +178,7 @@ impl Sweep<'_> {
         let mut outcomes = Vec::new();
         for (key, ended, wall_time) in ended {
             let folder = store.trial_folder(key);
-            let outcome = self.outcome(ended, wall_time, &folder, first && outcomes.is_empty())?;
+            let outcome = self.outcome(ended, wall_time, &folder)?;
             store.finish(key, &outcome)?;
             watcher.ended(key, &self.settings[key.setting], &outcome);
             outcomes.push((key, outcome));
@@ -191,7 +200,7 @@ impl Sweep<'_> {
         Ok((ended != Ended::Interrupted).then_some((ended, time)))
     }
 
-    fn outcome(&self, ended: Ended, wall_time: Duration, folder: &Path, first: bool) -> Result<Outcome, SweepError> {
+    fn outcome(&self, ended: Ended, wall_time: Duration, folder: &Path) -> Result<Outcome, SweepError> {
         let log = folder.join(LOG);
         match ended {
             Ended::Badly(reason) => return Ok(Outcome::Failed(reason)),
@@ -200,11 +209,22 @@ impl Sweep<'_> {
             Ended::Well => {}
         }
         let output = fs::read(&log).map_err(|source| SweepError::File { path: log.clone(), source })?;
-        match self.objective.value(&String::from_utf8_lossy(&output), wall_time) {
-            Ok(value) => Ok(Outcome::Value(value)),
-            // The other trials would not give a number either, perhaps after hours.
-            Err(reason) if first => Err(SweepError::NoValue { reason: reason.to_string(), log }),
-            Err(reason) => Ok(Outcome::Failed(reason.to_string())),
-        }
+        Ok(match self.objective.value(&String::from_utf8_lossy(&output), wall_time) {
+            Ok(value) => Outcome::Value(value),
+            Err(reason) => Outcome::NoValue(reason.to_string()),
+        })
+    }
+
+    /// Refuses to go on where the first trials ended well and none gave a value: the others would not either, perhaps after hours.
+    fn has_values(&self, trials: &[Trial], store: &Store) -> Result<(), SweepError> {
+        let without = |trial: &&Trial| matches!(trial.outcome, Outcome::NoValue(_));
+        let (Some(last), None) = (
+            trials.iter().filter(without).nth(NO_VALUES - 1),
+            trials.iter().find(|trial| trial.outcome.value().is_some()),
+        ) else {
+            return Ok(());
+        };
+        let (reason, log) = (last.outcome.failure().unwrap_or_default(), store.trial_folder(last.key).join(LOG));
+        Err(SweepError::NoValue { reason, log })
     }
 }

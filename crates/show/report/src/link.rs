@@ -2,6 +2,7 @@
 
 use crate::words::counted;
 use busbw_model::{LinkFigures, LinkRun, LinkTransport, gbit, upper_quartile};
+use std::collections::BTreeMap;
 
 /// How a figure compares with what the faster links reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +27,9 @@ impl Level {
 const LOW: f64 = 0.9;
 const FAR_BELOW: f64 = 0.7;
 
-/// What figures are held against: the upper half of them, as where several are slow the median is itself one of those.
+/// What figures are compared with: the upper half of them, because the median itself is slow where several are.
 pub(crate) struct Scale {
-    /// The third quarter's end; none of two figures, as the two directions of a single pair are not held against each other.
+    /// The third quarter's end; none of two figures, as the two directions of a single pair are not compared.
     upper: Option<f64>,
     least: f64,
 }
@@ -88,6 +89,22 @@ pub(crate) fn about(run: &LinkRun) -> String {
     rates.dedup();
     let rate = if rates.is_empty() { String::new() } else { format!(", NICs of {}", rates.join(" and ")) };
     format!("{}, {how} over {}{rate}", counted(run.ends.len(), "end"), nics.join(", "))
+}
+
+/// What the hosts tell of the settings that keep RoCE lossless, those that tell the same together.
+pub(crate) fn quality_of_service(run: &LinkRun) -> Option<String> {
+    let mut by_setting: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (number, end) in run.ends.iter().enumerate() {
+        if let Some(setting) = &end.quality_of_service {
+            by_setting.entry(setting).or_default().push(run.name(number));
+        }
+    }
+    let parts: Vec<String> = match by_setting.iter().next() {
+        None => return None,
+        Some((setting, ends)) if ends.len() == run.ends.len() => vec![(*setting).to_owned()],
+        Some(_) => by_setting.iter().map(|(setting, ends)| format!("{}: {setting}", ends.join(", "))).collect(),
+    };
+    Some(format!("RoCE settings: {}", parts.join("; ")))
 }
 
 #[cfg(test)]

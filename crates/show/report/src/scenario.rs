@@ -27,13 +27,13 @@ impl Comparison {
     }
 
     /// What an alternative gains in the median of seeds.
-    pub(crate) fn median_gain(&self, alternative: &Scenario) -> Gained {
-        Gained { from: self.base.simulation.busbw.p50, to: alternative.simulation.busbw.p50 }
+    pub(crate) fn median_gain(&self, alternative: &Scenario) -> BusbwChange {
+        BusbwChange { from: self.base.simulation.busbw.p50, to: alternative.simulation.busbw.p50 }
     }
 
     /// What an alternative gains where hashing is unlucky: in the 5th percentile of seeds.
-    pub(crate) fn p5_gain(&self, alternative: &Scenario) -> Gained {
-        Gained { from: self.base.simulation.busbw.p5, to: alternative.simulation.busbw.p5 }
+    pub(crate) fn p5_gain(&self, alternative: &Scenario) -> BusbwChange {
+        BusbwChange { from: self.base.simulation.busbw.p5, to: alternative.simulation.busbw.p5 }
     }
 
     /// What was assumed: first of the cluster as it is, then what alternatives add; each once.
@@ -52,12 +52,12 @@ impl Comparison {
 
 /// A busbw before and after.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Gained {
+pub(crate) struct BusbwChange {
     pub from: GBps,
     pub to: GBps,
 }
 
-impl Gained {
+impl BusbwChange {
     /// After over before; `None` where there was nothing before.
     pub fn factor(self) -> Option<f64> {
         let factor = self.to.0 / self.from.0;

@@ -37,7 +37,7 @@ pub(crate) fn odd_ones(nodes: &[NodeFacts]) -> Vec<(Option<&'static str>, OddOne
         .filter_map(|wanted| {
             let value = |of: &Vec<Trait>| of.iter().find(|one| one.item == wanted.item).map(|one| one.value.clone());
             let values = nodes.iter().zip(&traits).filter_map(|(node, of)| {
-                // An interface or port that a node lacks is told by its own line; a variable that is not set is a difference.
+                // An interface or port that a node lacks has a line of its own; a variable that is not set is a difference.
                 let absent = || (wanted.area == Area::Environment).then(|| "none".to_owned());
                 Some((node.host.clone(), value(of).or_else(absent)?))
             });
@@ -103,7 +103,7 @@ fn traits(node: &NodeFacts) -> Vec<Trait> {
         add(Area::Environment, "differs.variable", name, Some(value.clone()));
     }
     rdma(node, &mut add);
-    // One that is down is told by its own line, and nothing goes through it.
+    // One that is down has a line of its own, and nothing goes through it.
     for interface in node.interfaces.iter().filter(|interface| is_outward(interface) && is_up(interface)) {
         add(Area::Net, "differs.mtu", &format!("MTU of {}", interface.name), interface.mtu.map(|mtu| mtu.to_string()));
         let speed = interface.speed_mbps.map(|speed| format!("{speed} Mbit/s"));

@@ -1,15 +1,15 @@
 //! Variables that hurt, by the rules that judge those of a run.
 
+use super::area_report::AreaReport;
 use super::net::{self, SOCKET_INTERFACES};
 use super::rdma::{self, HCAS};
-use super::sheet::Sheet;
 use crate::case::Case;
 use crate::rules::environment;
 use busbw_model::{EnvOrigin, EnvSetting, Finding, NodeFacts, Place, Run, Severity, SourceLine, VersionLine};
 
-pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     if node.environment.keys().all(|name| name == "LD_LIBRARY_PATH") {
-        return sheet.ok("variables", "none set that NCCL, UCX, libfabric or Open MPI reads");
+        return report.ok("variables", "none set that NCCL, UCX, libfabric or Open MPI reads");
     }
     let run = as_run(node);
     let case = Case::new(&run);
@@ -17,8 +17,8 @@ pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
     for name in node.environment.keys().filter(|name| is_judged_here(name, node)) {
         let setting = format!("{name}={}", node.environment[name]);
         match findings.iter().find(|finding| names_it(finding, name)) {
-            Some(finding) => judged(&setting, finding, sheet),
-            None => sheet.ok("variable", setting),
+            Some(finding) => judged(&setting, finding, report),
+            None => report.ok("variable", setting),
         }
     }
 }
@@ -28,7 +28,7 @@ fn is_judged_here(name: &str, node: &NodeFacts) -> bool {
     match name {
         "LD_LIBRARY_PATH" => false,
         SOCKET_INTERFACES => net::misnamed(node).is_none(),
-        HCAS => node.rdma.is_empty() || rdma::absent(node).is_empty(),
+        HCAS => rdma::absent(node).is_empty(),
         _ => true,
     }
 }
@@ -38,19 +38,19 @@ fn names_it(finding: &Finding, name: &str) -> bool {
 }
 
 /// What only fixes a choice may be meant; what has no effect is not.
-fn judged(setting: &str, finding: &Finding, sheet: &mut Sheet) {
+fn judged(setting: &str, finding: &Finding, report: &mut AreaReport) {
     let has_no_effect = finding.evidence.iter().any(|evidence| evidence.note.as_deref() == Some("no effect"));
     let remedy = finding.remedy.first().cloned().unwrap_or_default();
     if has_no_effect {
-        sheet.warn("variable", format!("{setting}: {}", finding.title), Some(finding.code), remedy);
+        report.warn("variable", format!("{setting}: {}", finding.title), Some(finding.code), remedy);
     } else if finding.severity >= Severity::Warning {
-        sheet.warn("variable", format!("{setting}: {}", finding.explanation), Some(finding.code), remedy);
+        report.warn("variable", format!("{setting}: {}", finding.explanation), Some(finding.code), remedy);
     } else {
-        sheet.ok("variable", format!("{setting}: {}", finding.explanation));
+        report.ok("variable", format!("{setting}: {}", finding.explanation));
     }
 }
 
-/// The node's variables and NCCL, as if a log had told them.
+/// The node's variables and NCCL, as a log would show them.
 fn as_run(node: &NodeFacts) -> Run {
     let mut run = Run::default();
     let source = |text: &str| SourceLine::new(Place::default(), text);

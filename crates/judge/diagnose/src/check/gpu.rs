@@ -1,41 +1,42 @@
 //! GPUs: there, healthy, joined.
 
-use super::sheet::{Sheet, listed};
+use super::area_report::{AreaReport, listed};
 use crate::xid::{Fault, fault};
 use busbw_model::node::{GpuDevice, Known, XidLine};
 use busbw_model::{Code, NodeFacts};
 
-pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
-    if count(node, sheet) {
-        if let Known::Unknown(why) = &node.gpu.nvml {
-            sheet.skip("state of GPUs", why);
+pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
+    if count(node, report) {
+        match &node.gpu.nvml {
+            Known::Unknown(why) if !is_amd(&node.gpu.devices) => report.skip("state of GPUs", why),
+            _ => {}
         }
-        persistence(&node.gpu.devices, sheet);
+        persistence(&node.gpu.devices, report);
     }
-    sensors(&node.gpu.devices, sheet);
-    slowdowns(&node.gpu.devices, sheet);
-    ecc(&node.gpu.devices, sheet);
-    nvlink(node, sheet);
-    link_errors(&node.gpu.devices, sheet);
-    fabric(node, sheet);
-    mig(&node.gpu.devices, sheet);
+    sensors(&node.gpu.devices, report);
+    slowdowns(&node.gpu.devices, report);
+    ecc(&node.gpu.devices, report);
+    nvlink(node, report);
+    link_errors(&node.gpu.devices, report);
+    fabric(node, report);
+    mig(&node.gpu.devices, report);
     if !node.gpu.devices.is_empty() || node.xids.get().is_some_and(|xids| !xids.is_empty()) {
-        xids(node, sheet);
+        xids(node, report);
     }
-    peers(node, sheet);
+    peers(node, report);
 }
 
 /// Whether there are GPUs to look at.
-fn count(node: &NodeFacts, sheet: &mut Sheet) -> bool {
+fn count(node: &NodeFacts, report: &mut AreaReport) -> bool {
     const DRIVER: &str = "Install NVIDIA's driver, or start it and read why it does not come up: `sudo modprobe nvidia; sudo dmesg | grep NVRM`";
     const LOST: &str = "A GPU that is on PCIe and not in the driver's list has failed or fallen off the bus: `sudo dmesg | grep -E 'NVRM|Xid'`; power the node off and on";
     let gpu = &node.gpu;
     let there = gpu.devices.len();
     let driver = gpu.driver.as_deref().map_or(String::new(), |driver| format!(", driver {driver}"));
     match gpu.on_the_bus.map_or(there, |count| count as usize) {
-        0 if there == 0 => sheet.skip("GPUs", "no NVIDIA GPU on PCIe"),
+        0 if there == 0 => report.skip("GPUs", "no NVIDIA GPU on PCIe"),
         on_the_bus if there == 0 => {
-            sheet.fail(
+            report.fail(
                 "GPUs",
                 format!("{on_the_bus} on PCIe, none in the driver's list{driver}"),
                 Some(Code::GpuError),
@@ -44,9 +45,9 @@ fn count(node: &NodeFacts, sheet: &mut Sheet) -> bool {
         }
         on_the_bus if there < on_the_bus => {
             let detail = format!("{there} of the {on_the_bus} on PCIe{driver}");
-            sheet.fail("GPUs", detail, Some(Code::GpuError), LOST);
+            report.fail("GPUs", detail, Some(Code::GpuError), LOST);
         }
-        _ => sheet.ok("GPUs", format!("{there} × {}{driver}", gpu.devices[0].name)),
+        _ => report.ok("GPUs", format!("{there} × {}{driver}", gpu.devices[0].name)),
     }
     there > 0
 }
@@ -56,13 +57,13 @@ fn named(devices: &[GpuDevice], is: impl Fn(&GpuDevice) -> bool) -> Vec<String> 
     devices.iter().filter(|gpu| is(gpu)).map(|gpu| format!("GPU {}", gpu.index)).collect()
 }
 
-fn persistence(devices: &[GpuDevice], sheet: &mut Sheet) {
+fn persistence(devices: &[GpuDevice], report: &mut AreaReport) {
     let off = named(devices, |gpu| gpu.persistence == Some(false));
     if !off.is_empty() {
         let remedy = "Keep the driver loaded, so that runs do not wait for the GPUs to start: `sudo systemctl enable --now nvidia-persistenced` or `sudo nvidia-smi -pm 1`";
-        sheet.warn("persistence", format!("off: {}", listed(&off)), None, remedy);
+        report.warn("persistence", format!("off: {}", listed(&off)), None, remedy);
     } else if devices.iter().all(|gpu| gpu.persistence == Some(true)) {
-        sheet.ok("persistence", "on");
+        report.ok("persistence", "on");
     }
 }
 
@@ -71,35 +72,35 @@ fn is_amd(devices: &[GpuDevice]) -> bool {
 }
 
 /// A GPU whose sensors do not answer, beside others that do, hangs or has fallen off the bus.
-fn sensors(devices: &[GpuDevice], sheet: &mut Sheet) {
+fn sensors(devices: &[GpuDevice], report: &mut AreaReport) {
     const ITEM: &str = "sensors";
     const REMEDY: &str = "See what its driver says, then reset the GPU or reboot the node: `sudo dmesg | grep amdgpu; sudo amd-smi reset -G`";
     let one_answers = devices.iter().any(|gpu| gpu.readable == Some(true));
     for (gpu, readable) in devices.iter().filter_map(|gpu| Some((gpu, gpu.readable?))) {
-        let sheet = sheet.about(format!("GPU {}", gpu.index));
+        let report = report.about(format!("GPU {}", gpu.index));
         match readable {
-            true => sheet.ok(ITEM, "temperature and clocks can be read"),
+            true => report.ok(ITEM, "temperature and clocks can be read"),
             false if one_answers => {
-                sheet.warn(ITEM, "report no temperature and no clocks", Some(Code::GpuError), REMEDY)
+                report.warn(ITEM, "report no temperature and no clocks", Some(Code::GpuError), REMEDY)
             }
-            false => sheet.skip(ITEM, "of no GPU can be read: does the driver work? `sudo dmesg | grep amdgpu`"),
+            false => report.skip(ITEM, "of no GPU can be read: does the driver work? `sudo dmesg | grep amdgpu`"),
         }
     }
 }
 
 /// Heat, or a lack of power, that slows GPUs down; the cap on power that each has slows them down as well, and rightly.
-fn slowdowns(devices: &[GpuDevice], sheet: &mut Sheet) {
+fn slowdowns(devices: &[GpuDevice], report: &mut AreaReport) {
     const REMEDY: &str = "Check cooling and power supply (fans, inlets, neighbours, cables): `nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE`; do not use the node meanwhile";
     for (gpu, reasons) in devices.iter().filter_map(|gpu| Some((gpu, gpu.slowdowns.as_deref()?))) {
-        let sheet = sheet.about(format!("GPU {}", gpu.index));
+        let report = report.about(format!("GPU {}", gpu.index));
         match reasons {
-            [] => sheet.ok("clocks", "no slowdown by heat or lack of power"),
-            reasons => sheet.warn("clocks", listed(reasons), Some(Code::StragglerNode), REMEDY),
+            [] => report.ok("clocks", "no slowdown by heat or lack of power"),
+            reasons => report.warn("clocks", listed(reasons), Some(Code::StragglerNode), REMEDY),
         }
     }
 }
 
-fn ecc(devices: &[GpuDevice], sheet: &mut Sheet) {
+fn ecc(devices: &[GpuDevice], report: &mut AreaReport) {
     let has = |is: fn(&busbw_model::node::Ecc) -> bool| named(devices, |gpu| gpu.ecc.as_ref().is_some_and(is));
     let broken = has(|ecc| ecc.uncorrected.is_some_and(|errors| errors > 0) || ecc.remapping_failed == Some(true));
     let pending = has(|ecc| ecc.pending == Some(true));
@@ -107,22 +108,22 @@ fn ecc(devices: &[GpuDevice], sheet: &mut Sheet) {
     let counts = if is_amd(devices) { "rocm-smi --showrasinfo" } else { "nvidia-smi -q -d ECC,ROW_REMAPPER" };
     if !broken.is_empty() {
         let remedy = format!("Take the node out of service and reset or replace the GPU: `{counts}`");
-        sheet.fail("ECC", format!("memory errors: {}", listed(&broken)), Some(Code::GpuError), remedy);
+        report.fail("ECC", format!("memory errors: {}", listed(&broken)), Some(Code::GpuError), remedy);
     } else if !pending.is_empty() {
         let remedy = format!(
             "Faulty memory is replaced when the GPU is next reset: stop its programs, reset it or reboot, and look again: `{counts}`"
         );
-        sheet.warn("ECC", format!("memory waits to be replaced: {}", listed(&pending)), Some(Code::GpuError), remedy);
+        report.warn("ECC", format!("memory waits to be replaced: {}", listed(&pending)), Some(Code::GpuError), remedy);
     } else if !off.is_empty() {
         let remedy = "Without ECC, a flipped bit gets into every rank's sum unnoticed; turn it on, then reboot: `sudo nvidia-smi -e 1`";
-        sheet.warn("ECC", format!("off: {}", listed(&off)), Some(Code::DataCorruption), remedy);
+        report.warn("ECC", format!("off: {}", listed(&off)), Some(Code::DataCorruption), remedy);
     } else if devices.iter().any(|gpu| gpu.ecc.is_some()) {
-        sheet.ok("ECC", "on, no uncorrected error since the driver was loaded");
+        report.ok("ECC", "on, no uncorrected error since the driver was loaded");
     }
 }
 
 /// Errors that a link did not mend by sending again.
-fn link_errors(devices: &[GpuDevice], sheet: &mut Sheet) {
+fn link_errors(devices: &[GpuDevice], report: &mut AreaReport) {
     let (item, remedy) = match is_amd(devices) {
         true => (
             "XGMI errors",
@@ -135,13 +136,13 @@ fn link_errors(devices: &[GpuDevice], sheet: &mut Sheet) {
     };
     let with = named(devices, |gpu| gpu.link_errors.is_some_and(|errors| errors > 0));
     if !with.is_empty() {
-        sheet.warn(item, listed(&with), Some(Code::NvlinkFabric), remedy);
+        report.warn(item, listed(&with), Some(Code::NvlinkFabric), remedy);
     } else if devices.iter().any(|gpu| gpu.link_errors.is_some()) {
-        sheet.ok(item, "none");
+        report.ok(item, "none");
     }
 }
 
-fn nvlink(node: &NodeFacts, sheet: &mut Sheet) {
+fn nvlink(node: &NodeFacts, report: &mut AreaReport) {
     const REMEDY: &str = "See the links and their errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`; restart the fabric manager, reset the GPUs, then have the board checked";
     let devices = &node.gpu.devices;
     let item = if is_amd(devices) { "XGMI" } else { "NVLink" };
@@ -157,22 +158,22 @@ fn nvlink(node: &NodeFacts, sheet: &mut Sheet) {
     if short.is_empty() {
         let rate = devices.iter().flat_map(|gpu| &gpu.nvlinks).find_map(|link| link.rate_gbs);
         let rate = rate.map_or(String::new(), |rate| format!(" of {rate} GB/s"));
-        sheet.ok(item, format!("{most} links{rate} up per GPU"));
+        report.ok(item, format!("{most} links{rate} up per GPU"));
     } else if devices.len() == 1 && most == 0 {
-        sheet.skip(item, format!("{most} links up, and no other GPU to join"));
+        report.skip(item, format!("{most} links up, and no other GPU to join"));
     } else if !node.is_joined_by_nvlink() {
-        sheet.skip(item, "no link is up on any GPU, which is right where no bridge joins them");
+        report.skip(item, "no link is up on any GPU, which is right where no bridge joins them");
     } else {
-        sheet.fail(item, format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), REMEDY);
+        report.fail(item, format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), REMEDY);
     }
 }
 
-fn fabric(node: &NodeFacts, sheet: &mut Sheet) {
+fn fabric(node: &NodeFacts, report: &mut AreaReport) {
     const REMEDY: &str = "Start it, in the driver's own version: `sudo systemctl enable --now nvidia-fabricmanager`; its log: `journalctl -u nvidia-fabricmanager`";
     match node.fabric_manager.as_deref() {
-        Some("running") => sheet.ok("fabric manager", "running"),
-        Some("not running") => sheet.fail("fabric manager", "not running", Some(Code::NvlinkFabric), REMEDY),
-        Some(_) => sheet.skip(
+        Some("running") => report.ok("fabric manager", "running"),
+        Some("not running") => report.fail("fabric manager", "not running", Some(Code::NvlinkFabric), REMEDY),
+        Some(_) => report.skip(
             "fabric manager",
             "the host's processes are not seen from here: look there, `systemctl status nvidia-fabricmanager`",
         ),
@@ -182,25 +183,25 @@ fn fabric(node: &NodeFacts, sheet: &mut Sheet) {
         |gpu: &GpuDevice| gpu.fabric.as_ref().is_none_or(|fabric| fabric.state == "completed" && fabric.succeeded);
     let apart = named(&node.gpu.devices, |gpu| !is_joined(gpu));
     if !apart.is_empty() {
-        sheet.fail("NVLink fabric", format!("not joined: {}", listed(&apart)), Some(Code::NvlinkFabric), REMEDY);
+        report.fail("NVLink fabric", format!("not joined: {}", listed(&apart)), Some(Code::NvlinkFabric), REMEDY);
     } else if node.gpu.devices.iter().any(|gpu| gpu.fabric.is_some()) {
-        sheet.ok("NVLink fabric", "joined by all GPUs");
+        report.ok("NVLink fabric", "joined by all GPUs");
     }
 }
 
-fn mig(devices: &[GpuDevice], sheet: &mut Sheet) {
+fn mig(devices: &[GpuDevice], report: &mut AreaReport) {
     let cut = named(devices, |gpu| gpu.mig == Some(true));
     if !cut.is_empty() {
         let remedy =
             "GPUs that are cut into instances cannot use NVLink or each other's memory: `sudo nvidia-smi -mig 0`";
-        sheet.warn("MIG", format!("on: {}", listed(&cut)), Some(Code::P2pDisabled), remedy);
+        report.warn("MIG", format!("on: {}", listed(&cut)), Some(Code::P2pDisabled), remedy);
     }
 }
 
-fn xids(node: &NodeFacts, sheet: &mut Sheet) {
+fn xids(node: &NodeFacts, report: &mut AreaReport) {
     let xids = match &node.xids {
-        Known::Unknown(why) => return sheet.skip("Xid", why),
-        Known::Known(xids) if xids.is_empty() => return sheet.ok("Xid", "none in the kernel's log"),
+        Known::Unknown(why) => return report.skip("Xid", why),
+        Known::Known(xids) if xids.is_empty() => return report.ok("Xid", "none in the kernel's log"),
         Known::Known(xids) => xids,
     };
     let of = |wanted: fn(&XidLine) -> bool| -> Vec<String> {
@@ -219,15 +220,15 @@ fn xids(node: &NodeFacts, sheet: &mut Sheet) {
                 "A program on the GPU faulted; see which, and run it under compute-sanitizer: `sudo dmesg | grep Xid`"
             }
         };
-        return sheet.warn("Xid", listed(&of(|_| true)), Some(Code::GpuError), remedy);
+        return report.warn("Xid", listed(&of(|_| true)), Some(Code::GpuError), remedy);
     }
     let nvlink = xids.iter().any(|xid| fault(xid.code) == Fault::NvLink);
     let code = if nvlink { Code::NvlinkFabric } else { Code::GpuError };
     let remedy = "Look the number up in NVIDIA's list of Xid errors, then reset the GPU or take the node out of service: `sudo dmesg | grep Xid; nvidia-smi -q -d ECC,ROW_REMAPPER`";
-    sheet.fail("Xid", listed(&hardware), Some(code), remedy);
+    report.fail("Xid", listed(&hardware), Some(code), remedy);
 }
 
-fn peers(node: &NodeFacts, sheet: &mut Sheet) {
+fn peers(node: &NodeFacts, report: &mut AreaReport) {
     let peers = &node.gpu.peers;
     let refused: Vec<String> = peers
         .iter()
@@ -236,8 +237,8 @@ fn peers(node: &NodeFacts, sheet: &mut Sheet) {
         .collect();
     if !refused.is_empty() {
         let remedy = "Data between these GPUs goes through host memory. CNS: the chipset or a virtual machine forbids it, see ACS and IOMMU below; GNS: these GPUs cannot: `nvidia-smi topo -p2p r`";
-        sheet.warn("P2P", listed(&refused), Some(Code::P2pDisabled), remedy);
+        report.warn("P2P", listed(&refused), Some(Code::P2pDisabled), remedy);
     } else if !peers.is_empty() {
-        sheet.ok("P2P", "every GPU may read every other's memory");
+        report.ok("P2P", "every GPU may read every other's memory");
     }
 }

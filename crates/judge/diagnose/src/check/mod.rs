@@ -2,8 +2,9 @@
 //!
 //! Facts come from `busbw-probe` or from a file of them. What could not be had is skipped, with the reason.
 
+mod area_report;
 mod clock;
-mod counters;
+pub(crate) mod counters;
 mod cuda;
 mod differences;
 mod environment;
@@ -14,20 +15,20 @@ mod net;
 mod pcie;
 mod ports;
 mod rdma;
-mod sheet;
 
+pub(crate) use cuda::KNOWN_FAULTS;
 pub(crate) use differences::odd_ones;
 pub(crate) use ports::QOS;
 
+use area_report::AreaReport;
 use busbw_model::node::{Hello, Silent};
 use busbw_model::{Area, CheckItem, Checked, Code, NodeFacts, Outcome};
-use sheet::Sheet;
 
 /// What an area looks at.
-type Look = fn(&NodeFacts, &mut Sheet);
+type AreaCheck = fn(&NodeFacts, &mut AreaReport);
 
 /// The areas in the order of the table.
-const AREAS: [(Area, Look); 9] = [
+const AREAS: [(Area, AreaCheck); 9] = [
     (Area::Gpu, gpu::check),
     (Area::Cuda, cuda::check),
     (Area::Rdma, rdma::check),
@@ -44,12 +45,12 @@ pub fn check(nodes: &[NodeFacts], hello: &Hello) -> Checked {
     let mut items = Vec::new();
     for (area, check) in AREAS {
         for node in nodes {
-            let mut sheet = Sheet::new(area, &node.host);
-            check(node, &mut sheet);
+            let mut report = AreaReport::new(area, &node.host);
+            check(node, &mut report);
             if area == Area::Mpi && hello.asked > 0 {
-                heard(hello, &mut sheet);
+                heard(hello, &mut report);
             }
-            items.append(&mut sheet.items);
+            items.append(&mut report.items);
         }
         if area == Area::Mpi {
             items.extend(hello.silent.iter().map(unheard));
@@ -60,27 +61,31 @@ pub fn check(nodes: &[NodeFacts], hello: &Hello) -> Checked {
     Checked { hosts, items, odd_ones: odd_ones(nodes).into_iter().map(|(_, odd)| odd).collect() }
 }
 
-fn heard(hello: &Hello, sheet: &mut Sheet) {
-    const REMEDY: &str = "Each host answers alone, so ssh works, but the ranks cannot reach each other: open the ports between the hosts, \
-                          or name the interface that joins them: `export NCCL_SOCKET_IFNAME=eth0 OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`";
+/// What to do where hosts answer one by one, but not as one job.
+pub(crate) const APART: &str = "Each host answers alone, so ssh works, but the ranks cannot reach each other: open the ports between the hosts, \
+                                or name the interface that joins them: `export NCCL_SOCKET_IFNAME=eth0 OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`";
+
+fn heard(hello: &Hello, report: &mut AreaReport) {
     match &hello.apart {
-        None => sheet.ok("hello", "started from another host, and answered"),
-        Some(why) => sheet.fail(
+        None => report.ok("hello", "started from another host, and answered"),
+        Some(why) => report.fail(
             "hello",
             format!("answers alone, but not together with the others: {why}"),
             Some(Code::MpiLaunch),
-            REMEDY,
+            APART,
         ),
     }
 }
 
 fn unheard(silent: &Silent) -> CheckItem {
     let host = &silent.host;
-    let remedy = format!(
+    let unknown = format!("Correct the name, or add it to DNS or /etc/hosts: `getent hosts {host}`");
+    let unreached = format!(
         "Check passwordless ssh, and that busbw is on the PATH there: `ssh -o BatchMode=yes \
          {host} busbw --version`; if that works, name the interface that leads there: `export OMPI_MCA_btl_tcp_if_include=eth0 OMPI_MCA_oob_tcp_if_include=eth0`"
     );
     let line = CheckItem::ok(Area::Mpi, "hello", host, None, silent.why.clone());
+    let remedy = if silent.is_unknown { unknown } else { unreached };
     CheckItem { outcome: Outcome::Fail, remedy: Some(remedy), code: Some(Code::MpiLaunch), ..line }
 }
 

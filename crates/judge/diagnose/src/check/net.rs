@@ -1,6 +1,6 @@
 //! Network interfaces that sockets may use.
 
-use super::sheet::{Sheet, listed};
+use super::area_report::{AreaReport, listed};
 use super::{counters, ports};
 use crate::interfaces::is_inner;
 use busbw_model::node::NetInterface;
@@ -28,28 +28,28 @@ fn up(node: &NodeFacts) -> impl Iterator<Item = &NetInterface> {
     node.interfaces.iter().filter(|interface| is_outward(interface) && is_up(interface))
 }
 
-pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     if up(node).next().is_none() {
         let remedy = "Bring one up: `ip link; sudo ip link set eth0 up`";
-        sheet.fail("interfaces", "none is up", Some(Code::NetUnreachable), remedy);
+        report.fail("interfaces", "none is up", Some(Code::NetUnreachable), remedy);
     }
     for interface in up(node) {
-        link(interface, sheet);
-        rings(interface, sheet);
+        link(interface, report);
+        rings(interface, report);
     }
     for interface in &node.interfaces {
-        counters::check(interface, sheet);
+        counters::check(interface, report);
     }
-    ports::told_by_commands(node, sheet);
+    ports::told_by_commands(node, report);
     let down = node.interfaces.iter().filter(|interface| is_outward(interface) && !is_up(interface));
     let down: Vec<&str> = down.map(|interface| interface.name.as_str()).collect();
     if !down.is_empty() {
-        sheet.skip("interfaces", format!("down: {}", listed(&down)));
+        report.skip("interfaces", format!("down: {}", listed(&down)));
     }
-    chosen(node, sheet);
+    chosen(node, report);
 }
 
-fn link(interface: &NetInterface, sheet: &mut Sheet) {
+fn link(interface: &NetInterface, report: &mut AreaReport) {
     let speed = interface.speed_mbps.map(|speed| format!("{} Gbit/s", speed as f64 / 1000.0));
     let parts = [
         Some(interface.state.clone()),
@@ -61,42 +61,42 @@ fn link(interface: &NetInterface, sheet: &mut Sheet) {
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let detail = parts.join(", ");
-    let sheet = sheet.about(&interface.name);
+    let report = report.about(&interface.name);
     if interface.duplex.as_deref() == Some("half") {
         let remedy =
             format!("The ends did not agree: let both negotiate: `sudo ethtool -s {} autoneg on`", interface.name);
-        sheet.fail("interface", detail, Some(Code::NicRate), remedy);
+        report.fail("interface", detail, Some(Code::NicRate), remedy);
     } else {
-        sheet.ok("interface", detail);
+        report.ok("interface", detail);
     }
 }
 
-fn rings(interface: &NetInterface, sheet: &mut Sheet) {
+fn rings(interface: &NetInterface, report: &mut AreaReport) {
     let name = &interface.name;
     let is_fast = interface.speed_mbps.is_some_and(|speed| speed >= FAST_MBPS);
     if is_fast && interface.rx_queues == 1 && !interface.software {
         let remedy = format!("One queue uses only one core: `sudo ethtool -L {name} combined 8`");
-        sheet.about(name).warn("queues", "1 to receive", Some(Code::SocketTuning), remedy);
+        report.about(name).warn("queues", "1 to receive", Some(Code::SocketTuning), remedy);
     } else if !interface.software {
         let detail = format!("{} to receive, {} to send", interface.rx_queues, interface.tx_queues);
-        sheet.about(name).ok("queues", detail);
+        report.about(name).ok("queues", detail);
     }
     let Some(rings) = &interface.rings else { return };
     let detail = format!("{} of {} to receive, {} of {} to send", rings.rx, rings.rx_most, rings.tx, rings.tx_most);
     if is_fast && rings.rx < SMALL_RING.min(rings.rx_most) {
         let remedy = format!("Packets that come in a burst are lost: `sudo ethtool -G {name} rx {}`", rings.rx_most);
-        sheet.about(name).warn("rings", detail, Some(Code::SocketTuning), remedy);
+        report.about(name).warn("rings", detail, Some(Code::SocketTuning), remedy);
     } else {
-        sheet.about(name).ok("rings", detail);
+        report.about(name).ok("rings", detail);
     }
 }
 
-fn chosen(node: &NodeFacts, sheet: &mut Sheet) {
+fn chosen(node: &NodeFacts, report: &mut AreaReport) {
     let Some(list) = node.environment.get(SOCKET_INTERFACES) else { return };
-    let Some(what) = misnamed(node) else { return sheet.ok(SOCKET_INTERFACES, list) };
+    let Some(what) = misnamed(node) else { return report.ok(SOCKET_INTERFACES, list) };
     let there: Vec<&str> = up(node).map(|interface| interface.name.as_str()).collect();
     let remedy = format!("Name an interface that is up: {}; or `unset {SOCKET_INTERFACES}`", listed(&there));
-    sheet.fail(SOCKET_INTERFACES, format!("{list}: {what}"), Some(Code::NetWrongInterface), remedy);
+    report.fail(SOCKET_INTERFACES, format!("{list}: {what}"), Some(Code::NetWrongInterface), remedy);
 }
 
 /// What is wrong with NCCL_SOCKET_IFNAME, where it leaves no interface that is up. It lists prefixes; `=` makes them names,

@@ -1,6 +1,6 @@
 //! The way between devices and memory: links, access control, IOMMU, NUMA.
 
-use super::sheet::{Sheet, listed};
+use super::area_report::{AreaReport, listed};
 use busbw_model::node::{Bridge, PciFunction};
 use busbw_model::{Code, NodeFacts, PcieLink};
 
@@ -13,23 +13,23 @@ struct Device<'a> {
     is_partial: bool,
 }
 
-pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     let devices = devices(node);
     if devices.is_empty() {
-        sheet.skip("links", "no GPU and no RDMA device on PCIe");
+        report.skip("links", "no GPU and no RDMA device on PCIe");
     }
     for device in &devices {
-        link(device, sheet);
+        link(device, report);
     }
-    acs(&node.bridges, sheet);
+    acs(&node.bridges, report);
     if !node.pcie_errors.is_empty() {
         let remedy = "The link loses packets, and transfers are repeated or fail. Reseat the card, check riser and power, update the firmware: `sudo dmesg -T | grep -i aer`";
         let detail = format!("uncorrected at {}", listed(&node.pcie_errors));
-        sheet.warn("PCIe errors", detail, Some(Code::PcieDegraded), remedy);
+        report.warn("PCIe errors", detail, Some(Code::PcieDegraded), remedy);
     }
     if !devices.is_empty() {
-        iommu(&devices, sheet);
-        numa(&devices, sheet);
+        iommu(&devices, report);
+        numa(&devices, report);
     }
 }
 
@@ -61,18 +61,18 @@ fn shown(link: &PcieLink) -> String {
 
 /// A link below what both ends can do did not come up as it should; one below what only the device can do sits in a slot that
 /// has no more. GPUs lower the speed of their link while idle.
-fn link(device: &Device, sheet: &mut Sheet) {
+fn link(device: &Device, report: &mut AreaReport) {
     const ITEM: &str = "link";
     let Device { name, function, .. } = device;
-    let sheet = sheet.about(name);
+    let report = report.about(name);
     const REMEDY: &str = "The link came up with fewer lanes or a lower speed than both ends have: reseat the card, check riser and bifurcation in the BIOS: `sudo lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'`";
     let detail = |link| format!("{} at {}", shown(link), function.address).trim_end_matches(" at ").to_string();
     let (now, most) = match (&function.link, &function.most) {
         (Some(now), Some(most)) => (now, most),
         (Some(now), None) if now.downgraded => {
-            return sheet.warn(ITEM, detail(now) + ", downgraded", Some(Code::PcieDegraded), REMEDY);
+            return report.warn(ITEM, detail(now) + ", downgraded", Some(Code::PcieDegraded), REMEDY);
         }
-        _ => return sheet.skip(ITEM, "the kernel does not tell, as with virtual functions"),
+        _ => return report.skip(ITEM, "the kernel does not tell, as with virtual functions"),
     };
     let detail = detail(now);
     let slot = function.slot.as_ref().and_then(|slot| slot.most.as_ref());
@@ -82,30 +82,30 @@ fn link(device: &Device, sheet: &mut Sheet) {
     // lspci's output may lack the slot; then nothing is known about it.
     let both = slot.map_or(!device.is_partial, &is_slow);
     if is_slow(most) && both {
-        sheet.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), REMEDY);
+        report.fail(ITEM, format!("{detail}, {} is possible", shown(most)), Some(Code::PcieDegraded), REMEDY);
     } else if starves {
         let remedy = "Move the card to a slot with more lanes; until then its ports cannot reach their rate";
         let detail = format!("{detail} is {:.1} GB/s, its ports need {needed:.1}", now.gb_per_s());
-        sheet.fail(ITEM, detail, Some(Code::PcieDegraded), remedy);
+        report.fail(ITEM, detail, Some(Code::PcieDegraded), remedy);
     } else if is_slow(most) {
         let remedy = match slot {
             Some(_) => "The slot has less than the card could use: move the card if its ports or the GPU need more",
             None => REMEDY,
         };
-        sheet.warn(ITEM, format!("{detail}, the card could do {}", shown(most)), Some(Code::PcieDegraded), remedy);
+        report.warn(ITEM, format!("{detail}, the card could do {}", shown(most)), Some(Code::PcieDegraded), remedy);
     } else if device.is_partial && now.speed_gts < most.speed_gts {
         // A node that was looked at whole has nothing else that a slow link would show; here it is all there is.
         let why = format!(
             "at {} of {} GT/s; is the GPU idle? Idle GPUs lower the speed: look while it works: `nvidia-smi -q | grep -A 5 'PCIe Gen'`",
             now.speed_gts, most.speed_gts
         );
-        sheet.skip(ITEM, why);
+        report.skip(ITEM, why);
     } else {
-        sheet.ok(ITEM, shown(now));
+        report.ok(ITEM, shown(now));
     }
 }
 
-fn acs(bridges: &[Bridge], sheet: &mut Sheet) {
+fn acs(bridges: &[Bridge], report: &mut AreaReport) {
     const ITEM: &str = "ACS";
     let on: Vec<&Bridge> = bridges.iter().filter(|bridge| bridge.acs_redirects.get() == Some(&true)).collect();
     let unread = bridges.iter().filter_map(|bridge| bridge.acs_redirects.why()).next();
@@ -118,32 +118,32 @@ fn acs(bridges: &[Bridge], sheet: &mut Sheet) {
         let detail = format!("redirects at {}", listed(&names));
         let remedy = "Requests between devices below these bridges go up to the CPU and back. Turn ACS off in the BIOS, or until the next boot with `sudo setpci -s BRIDGE ECAP_ACS+0x6.w=0000` (in a virtual machine: on its host)";
         if on.iter().any(|bridge| bridge.above.iter().any(|name| name.starts_with("GPU"))) {
-            sheet.fail(ITEM, detail, Some(Code::PcieAcs), remedy);
+            report.fail(ITEM, detail, Some(Code::PcieAcs), remedy);
         } else {
-            sheet.warn(ITEM, detail, Some(Code::PcieAcs), remedy);
+            report.warn(ITEM, detail, Some(Code::PcieAcs), remedy);
         }
     } else if let Some(why) = unread {
-        sheet.skip(ITEM, why);
+        report.skip(ITEM, why);
     } else if !bridges.is_empty() {
-        sheet.ok(ITEM, format!("off on the {} bridges above GPUs and NICs", bridges.len()));
+        report.ok(ITEM, format!("off on the {} bridges above GPUs and NICs", bridges.len()));
     }
 }
 
 /// Types of the kernel's `/sys/kernel/iommu_groups/*/type`: `identity` passes addresses through, `DMA` and `DMA-FQ` translate.
-fn iommu(devices: &[Device], sheet: &mut Sheet) {
+fn iommu(devices: &[Device], report: &mut AreaReport) {
     let translated = |device: &&Device| device.function.iommu.as_deref().is_some_and(|kind| kind.starts_with("DMA"));
     let names: Vec<&str> = devices.iter().filter(translated).map(|device| device.name.as_str()).collect();
     if !names.is_empty() {
         let remedy = "Let it pass addresses of the host's own devices through: add `iommu=pt` (on Arm `iommu.passthrough=1`) to the kernel's command line and reboot";
-        sheet.warn("IOMMU", format!("translates for {}", listed(&names)), Some(Code::PcieAcs), remedy);
+        report.warn("IOMMU", format!("translates for {}", listed(&names)), Some(Code::PcieAcs), remedy);
     } else if devices.iter().any(|device| device.function.iommu.is_some()) {
-        sheet.ok("IOMMU", "passes addresses through");
+        report.ok("IOMMU", "passes addresses through");
     } else {
-        sheet.ok("IOMMU", "none");
+        report.ok("IOMMU", "none");
     }
 }
 
-fn numa(devices: &[Device], sheet: &mut Sheet) {
+fn numa(devices: &[Device], report: &mut AreaReport) {
     let of = |gpu: bool| -> Vec<(&str, u32)> {
         let those = devices.iter().filter(|device| device.is_gpu == gpu);
         those.filter_map(|device| Some((device.name.as_str(), device.function.numa_node?))).collect()
@@ -153,10 +153,10 @@ fn numa(devices: &[Device], sheet: &mut Sheet) {
         gpus.iter().filter(|(_, node)| !nics.iter().any(|(_, other)| other == node)).map(|(name, _)| *name).collect();
     if !far.is_empty() && !nics.is_empty() {
         let remedy = "Data of these GPUs crosses the link between the CPUs. Spread the NICs over the NUMA nodes, or let NCCL go through a GPU near a NIC (PXN): `nvidia-smi topo -m`";
-        return sheet.warn("NUMA", format!("no NIC on the node of {}", listed(&far)), Some(Code::NicFar), remedy);
+        return report.warn("NUMA", format!("no NIC on the node of {}", listed(&far)), Some(Code::NicFar), remedy);
     }
     let each: Vec<String> = nics.iter().chain(&gpus).map(|(name, node)| format!("{name} on {node}")).collect();
     if !each.is_empty() {
-        sheet.ok("NUMA", listed(&each));
+        report.ok("NUMA", listed(&each));
     }
 }

@@ -1,8 +1,9 @@
 //! Ports of RDMA devices: state, rate, MTU, GIDs, what keeps RoCE lossless.
 
-use super::sheet::Sheet;
+use super::area_report::AreaReport;
 use busbw_model::node::{Gid, GidKind, NetInterface, RdmaDevice, RdmaPort};
 use busbw_model::{Code, LinkLayer, NodeFacts};
+use busbw_predict::cluster::NicProduct;
 
 /// The largest MTU of InfiniBand and RoCE.
 const LARGEST_MTU: u32 = 4096;
@@ -46,31 +47,31 @@ impl Port<'_> {
     }
 }
 
-pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
+pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     let of = |device| move |port| Port { device, port };
     let ports: Vec<Port> = node.rdma.iter().flat_map(|device| device.ports.iter().map(of(device))).collect();
     for port in &ports {
-        state(*port, &ports, sheet);
+        state(*port, &ports, report);
     }
     let active: Vec<Port> = ports.iter().copied().filter(|port| port.is_active()).collect();
     for port in &active {
-        rate(*port, &active, sheet);
+        rate(*port, &active, report);
     }
     for port in &active {
-        mtu(node, *port, sheet);
+        mtu(node, *port, report);
     }
     // show_gids does not print the port's state.
     for port in ports.iter().filter(|port| port.is_active() && port.is_roce() || port.has_v2()) {
-        gid(node, *port, sheet);
+        gid(node, *port, report);
     }
     for port in active.iter().filter(|port| port.is_roce() && !node.partial) {
-        quality_of_service(node, *port, sheet);
+        quality_of_service(node, *port, report);
     }
 }
 
 /// A port that is down fails the node when others of its kind carry traffic or when none does; the second port of a card is
 /// often left free.
-fn state(at: Port, all: &[Port], sheet: &mut Sheet) {
+fn state(at: Port, all: &[Port], report: &mut AreaReport) {
     const ITEM: &str = "port state";
     let layer = match at.port.link_layer {
         Some(LinkLayer::InfiniBand) => "InfiniBand",
@@ -79,21 +80,21 @@ fn state(at: Port, all: &[Port], sheet: &mut Sheet) {
     };
     let physical = at.port.physical_state.as_deref().map_or(String::new(), |state| format!(", {state}"));
     let detail = format!("{}{physical}, {layer}", at.port.state);
-    let sheet = sheet.about(at.name());
+    let report = report.about(at.name());
     if at.port.state.is_empty() {
-        return sheet.skip(ITEM, "no command tells it");
+        return report.skip(ITEM, "no command tells it");
     }
     if at.is_active() {
-        return sheet.ok(ITEM, detail);
+        return report.ok(ITEM, detail);
     }
     let until = format!("until it is up, leave it out: `export NCCL_IB_HCA=^{}`", at.device.name);
     let remedy = format!("{}; {until}", remedy_of_state(at));
     let mut active = all.iter().filter(|other| other.is_active());
     let is_spare = active.clone().any(|other| other.device.name == at.device.name);
     if !is_spare && (active.clone().any(|other| other.is_like(at)) || active.next().is_none()) {
-        return sheet.fail(ITEM, detail, Some(Code::IbTransportError), remedy);
+        return report.fail(ITEM, detail, Some(Code::IbTransportError), remedy);
     }
-    sheet.warn(ITEM, detail, Some(Code::IbTransportError), remedy);
+    report.warn(ITEM, detail, Some(Code::IbTransportError), remedy);
 }
 
 fn remedy_of_state(Port { device, port }: Port) -> String {
@@ -113,34 +114,45 @@ fn remedy_of_state(Port { device, port }: Port) -> String {
     }
 }
 
-/// Ports of one kind of card should be equally fast.
-fn rate(at: Port, active: &[Port], sheet: &mut Sheet) {
-    let sheet = sheet.about(at.name());
-    let Some(rate) = at.port.rate_gbps else { return sheet.skip("rate", "the driver does not tell") };
+/// Ports of one kind of card should be equally fast, and as fast as the slowest board of that card.
+fn rate(at: Port, active: &[Port], report: &mut AreaReport) {
+    let report = report.about(at.name());
+    let Some(rate) = at.port.rate_gbps else { return report.skip("rate", "the driver does not tell") };
     let alike = active.iter().filter(|other| other.is_like(at)).filter_map(|other| other.port.rate_gbps);
     let best = alike.fold(rate, f64::max);
-    if rate >= best {
-        return sheet.ok("rate", format!("{rate} Gbit/s"));
-    }
+    let product = at.device.hca_type.as_deref().and_then(NicProduct::find).filter(|_| !at.is_roce());
     let name = &at.device.name;
+    if let Some(product) =
+        product.filter(|product| rate >= best && product.infiniband.first().is_some_and(|least| rate < *least))
+    {
+        let sold: Vec<String> = product.infiniband.iter().map(f64::to_string).collect();
+        let detail = format!("{rate} Gbit/s, where {} for InfiniBand has {}", product.name, sold.join(" or "));
+        let remedy = format!(
+            "A switch of an older generation allows no more: then this is as it must be. Else a cable, transceiver or lanes that did not come up: `sudo mlxlink -d {name} -m -c`"
+        );
+        return report.warn("rate", detail, Some(Code::NicRate), remedy);
+    }
+    if rate >= best {
+        return report.ok("rate", format!("{rate} Gbit/s"));
+    }
     let remedy = format!(
         "A cable, transceiver or switch port of an older generation, or lanes that did not come up: `sudo mlxlink -d {name} -m -c`; until then leave it out: `export NCCL_IB_HCA=^{name}`"
     );
-    sheet.fail("rate", format!("{rate} of {best} Gbit/s"), Some(Code::NicRate), remedy);
+    report.fail("rate", format!("{rate} of {best} Gbit/s"), Some(Code::NicRate), remedy);
 }
 
-fn mtu(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
+fn mtu(node: &NodeFacts, at: Port, report: &mut AreaReport) {
     const ITEM: &str = "active MTU";
-    let sheet = sheet.about(at.name());
+    let report = report.about(at.name());
     let Some(active) = at.port.active_mtu else {
-        return sheet.skip(ITEM, "neither libibverbs nor an interface tells");
+        return report.skip(ITEM, "neither libibverbs nor an interface tells");
     };
     let interface = at.interface(node).filter(|_| at.is_roce());
     let carried = interface.and_then(|interface| interface.mtu);
     let carried = carried.map_or(String::new(), |mtu| format!(", its interface has {mtu}"));
     let most = at.port.max_mtu.unwrap_or(LARGEST_MTU);
     if active >= most {
-        return sheet.ok(ITEM, format!("{active}{carried}"));
+        return report.ok(ITEM, format!("{active}{carried}"));
     }
     let remedy = if at.is_roce() {
         let name = at.port.interface().unwrap_or("IFACE");
@@ -150,21 +162,21 @@ fn mtu(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     } else {
         "Set the MTU of the subnet manager's partition to 4096: `mtu=5` in its partitions.conf".into()
     };
-    sheet.warn(ITEM, format!("{active} of {most}{carried}"), Some(Code::RoceConfig), remedy);
+    report.warn(ITEM, format!("{active} of {most}{carried}"), Some(Code::RoceConfig), remedy);
 }
 
 const GID: &str = "RoCE v2 GID";
 
 /// NCCL takes the GID of RoCE v2 with an address of the family that it prefers (`ncclUpdateGidIndex` in
 /// src/transport/net_ib), unless NCCL_IB_GID_INDEX says which.
-fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
+fn gid(node: &NodeFacts, at: Port, report: &mut AreaReport) {
     let of_v2: Vec<&Gid> = at.port.gids.iter().filter(|gid| gid.kind == GidKind::RoceV2).collect();
     let best = of_v2.iter().copied().find(|gid| gid.ipv4().is_some());
     let best = best.or_else(|| of_v2.iter().copied().find(|gid| !gid.is_link_local()));
-    let sheet = sheet.about(at.name());
+    let report = report.about(at.name());
     let asked = node.environment.get("NCCL_IB_GID_INDEX").and_then(|index| index.trim().parse::<i64>().ok());
     if let Some(index) = asked.filter(|index| *index >= 0) {
-        return chosen(at.port, index, best, sheet);
+        return chosen(at.port, index, best, report);
     }
     let interface = at.port.interface().unwrap_or("eth0");
     let remedy = format!(
@@ -173,19 +185,19 @@ fn gid(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
     match (best, of_v2.first()) {
         (Some(gid), _) => {
             let address = if gid.ipv4().is_some() { "IPv4" } else { "IPv6" };
-            sheet.ok(GID, format!("index {} ({address})", gid.index));
+            report.ok(GID, format!("index {} ({address})", gid.index));
         }
-        (None, Some(_)) if at.has_v2() => sheet.skip(GID, "has no address: is the port in use? `ibdev2netdev`"),
+        (None, Some(_)) if at.has_v2() => report.skip(GID, "has no address: is the port in use? `ibdev2netdev`"),
         (None, Some(gid)) => {
             let detail = format!("index {} is link-local, and no other has an address", gid.index);
-            sheet.warn(GID, detail, Some(Code::RoceConfig), remedy);
+            report.warn(GID, detail, Some(Code::RoceConfig), remedy);
         }
-        (None, None) => sheet.fail(GID, "none", Some(Code::RoceConfig), remedy),
+        (None, None) => report.fail(GID, "none", Some(Code::RoceConfig), remedy),
     }
 }
 
 /// The entry that NCCL_IB_GID_INDEX chooses.
-fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
+fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, report: &mut AreaReport) {
     let command =
         best.map_or("unset NCCL_IB_GID_INDEX".into(), |gid| format!("export NCCL_IB_GID_INDEX={}", gid.index));
     let remedy =
@@ -193,10 +205,10 @@ fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
     let setting = format!("NCCL_IB_GID_INDEX={index}");
     let code = Some(Code::RoceConfig);
     match port.gids.iter().find(|gid| i64::from(gid.index) == index) {
-        None => sheet.fail(GID, format!("{setting} is empty"), code, remedy),
-        Some(gid) if gid.kind != GidKind::RoceV2 => sheet.fail(GID, format!("{setting} is RoCE v1"), code, remedy),
-        Some(gid) if gid.is_link_local() => sheet.warn(GID, format!("{setting} is link-local"), code, remedy),
-        Some(_) => sheet.ok(GID, format!("index {index}, as NCCL_IB_GID_INDEX says")),
+        None => report.fail(GID, format!("{setting} is empty"), code, remedy),
+        Some(gid) if gid.kind != GidKind::RoceV2 => report.fail(GID, format!("{setting} is RoCE v1"), code, remedy),
+        Some(gid) if gid.is_link_local() => report.warn(GID, format!("{setting} is link-local"), code, remedy),
+        Some(_) => report.ok(GID, format!("index {index}, as NCCL_IB_GID_INDEX says")),
     }
 }
 
@@ -204,53 +216,38 @@ fn chosen(port: &RdmaPort, index: i64, best: Option<&Gid>, sheet: &mut Sheet) {
 pub(crate) const QOS: &str = "QoS";
 
 /// What sysfs shows of the settings that keep RoCE lossless. Only some drivers show them.
-fn quality_of_service(node: &NodeFacts, at: Port, sheet: &mut Sheet) {
+fn quality_of_service(node: &NodeFacts, at: Port, report: &mut AreaReport) {
     let interface = at.interface(node);
-    let mut told = interface.map(settings).unwrap_or_default();
-    told.extend(at.port.traffic_class.map(|class| format!("traffic class {class} (DSCP {})", class >> 2)));
-    told.extend(at.port.roce_tos.map(|tos| format!("default ToS {tos} (DSCP {})", tos >> 2)));
-    let sheet = sheet.about(at.name());
+    let told = at.port.quality_of_service(interface);
+    let report = report.about(at.name());
     match interface.filter(|interface| is_lossy(interface)) {
-        _ if told.is_empty() => sheet.skip(QOS, "its driver shows none in sysfs; `mlnx_qos -i IFACE` does"),
-        Some(interface) => sheet.warn(QOS, told.join(", "), None, lossless(interface)),
-        None => sheet.ok(QOS, told.join(", ")),
+        _ if told.is_empty() => report.skip(QOS, "its driver shows none in sysfs; `mlnx_qos -i IFACE` does"),
+        Some(interface) => report.warn(QOS, told.join(", "), None, lossless(interface)),
+        None => report.ok(QOS, told.join(", ")),
     }
 }
 
-/// What `mlnx_qos` shows of them: of interfaces, whether or not another command tells of the RDMA port behind.
-pub(super) fn told_by_commands(node: &NodeFacts, sheet: &mut Sheet) {
+/// What `mlnx_qos` shows of them: of interfaces, whether or not another command shows the RDMA port behind.
+pub(super) fn told_by_commands(node: &NodeFacts, report: &mut AreaReport) {
     let of = |device| move |port| Port { device, port };
     for interface in node.interfaces.iter().filter(|_| node.partial) {
         let mut ports = node.rdma.iter().flat_map(|device| device.ports.iter().map(of(device)));
         let is_its = |port: Port| port.interface(node).is_some_and(|other| other.name == interface.name);
         let is_rdma = interface.rdma.is_some() || ports.any(is_its);
-        let told = settings(interface).join(", ");
+        let told = interface.quality_of_service().join(", ");
         if told.is_empty() {
             continue;
         }
-        let sheet = sheet.about(&interface.name);
+        let report = report.about(&interface.name);
         if is_lossy(interface) && is_rdma {
-            sheet.warn(QOS, told, None, lossless(interface));
+            report.warn(QOS, told, None, lossless(interface));
         } else if is_lossy(interface) {
             let why = "does RDMA use this interface? Give the output of `ibdev2netdev`, and the run's log";
-            sheet.skip(QOS, format!("({told}): {why}"));
+            report.skip(QOS, format!("({told}): {why}"));
         } else {
-            sheet.ok(QOS, told);
+            report.ok(QOS, told);
         }
     }
-}
-
-fn settings(interface: &NetInterface) -> Vec<String> {
-    let on = |name: &str, priorities: &[u32]| match priorities {
-        [] => format!("{name} off"),
-        on => format!("{name} on priorities {}", on.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")),
-    };
-    let told = [
-        interface.trust.as_ref().map(|trust| format!("trust {trust}")),
-        interface.pfc_priorities.as_ref().map(|priorities| on("PFC", priorities)),
-        interface.ecn_priorities.as_ref().map(|priorities| on("ECN", priorities)),
-    ];
-    told.into_iter().flatten().collect()
 }
 
 /// Whether RDMA's packets are in no class with flow control, and ECN is not known to slow senders down either. A port that

@@ -1,7 +1,7 @@
 //! RDMA devices: there, alike, chosen, and joined with GPU memory.
 
+use super::area_report::{AreaReport, listed};
 use super::ports;
-use super::sheet::{Sheet, listed};
 use busbw_model::node::{Known, RdmaDevice};
 use busbw_model::{Code, NodeFacts};
 
@@ -10,23 +10,23 @@ pub(super) const HCAS: &str = "NCCL_IB_HCA";
 /// Kernels from this one on let NICs reach GPU memory by dma-buf (5.12; NCCL's documentation asks for it as well).
 const DMA_BUF_SINCE: (u32, u32) = (5, 12);
 
-pub(super) fn check(node: &NodeFacts, sheet: &mut Sheet) {
-    subnet(node, sheet);
+pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
+    subnet(node, report);
     if node.rdma.is_empty() {
-        return sheet
-            .skip("devices", "no RDMA device (/sys/class/infiniband is empty): NCCL uses TCP sockets between nodes");
+        report.skip("devices", "no RDMA device (/sys/class/infiniband is empty): NCCL uses TCP sockets between nodes");
+        return chosen(node, report);
     }
     let names: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
-    sheet.ok("devices", format!("{}: {}", names.len(), listed(&names)));
-    ports::check(node, sheet);
-    chosen(node, sheet);
-    firmware(&node.rdma, sheet);
-    driver(&node.rdma, sheet);
-    gpu_direct(node, sheet);
+    report.ok("devices", format!("{}: {}", names.len(), listed(&names)));
+    ports::check(node, report);
+    chosen(node, report);
+    firmware(&node.rdma, report);
+    driver(&node.rdma, report);
+    gpu_direct(node, report);
 }
 
 /// What ibdiagnet found, by its stages. Counters add up over months, and firmware that differs stops nobody: these are notes.
-fn subnet(node: &NodeFacts, sheet: &mut Sheet) {
+fn subnet(node: &NodeFacts, report: &mut AreaReport) {
     const ITEM: &str = "subnet";
     const LINKS: [&str; 3] = ["Links Check", "Speed / Width checks", "Phy Diagnostic (Plugin)"];
     const MANAGEMENT: [&str; 3] = ["Discovery", "Lids Check", "Subnet Manager"];
@@ -42,22 +42,29 @@ fn subnet(node: &NodeFacts, sheet: &mut Sheet) {
     let detail = format!("ibdiagnet found errors: {}", listed(&each));
     match () {
         () if node.subnet.is_empty() => {}
-        () if has(&MANAGEMENT) => sheet.fail(ITEM, detail, Some(Code::IbTransportError), REMEDY),
-        () if has(&LINKS) => sheet.warn(ITEM, detail, Some(Code::NicRate), REMEDY),
-        () if !failed.is_empty() => sheet.warn(ITEM, detail, None, REMEDY),
-        () => sheet.ok(ITEM, format!("{} stages of ibdiagnet without an error", node.subnet.len())),
+        () if has(&MANAGEMENT) => report.fail(ITEM, detail, Some(Code::IbTransportError), REMEDY),
+        () if has(&LINKS) => report.warn(ITEM, detail, Some(Code::NicRate), REMEDY),
+        () if !failed.is_empty() => report.warn(ITEM, detail, None, REMEDY),
+        () => report.ok(ITEM, format!("{} stages of ibdiagnet without an error", node.subnet.len())),
     }
 }
 
-fn chosen(node: &NodeFacts, sheet: &mut Sheet) {
+fn chosen(node: &NodeFacts, report: &mut AreaReport) {
     let Some(list) = node.environment.get(HCAS) else { return };
     let absent = absent(node);
     if absent.is_empty() {
-        return sheet.ok(HCAS, list);
+        return if !node.rdma.is_empty() {
+            report.ok(HCAS, list)
+        };
     }
     let there: Vec<&str> = node.rdma.iter().map(|device| device.name.as_str()).collect();
-    let remedy = format!("Name devices that are there: {}; or `unset {HCAS}`", listed(&there));
-    sheet.fail(HCAS, format!("{list}: no {}", listed(&absent)), Some(Code::NetSocketFallback), remedy);
+    let remedy = match &there[..] {
+        [] => format!(
+            "Load the driver of the RDMA devices (`lspci | grep -i mellanox`), or `unset {HCAS}` where there are none"
+        ),
+        _ => format!("Name devices that are there: {}; or `unset {HCAS}`", listed(&there)),
+    };
+    report.fail(HCAS, format!("{list}: no device {}", listed(&absent)), Some(Code::NetSocketFallback), remedy);
 }
 
 /// What NCCL_IB_HCA names and is not there. It lists prefixes; `=` makes them names, `^` excludes.
@@ -70,7 +77,7 @@ pub(super) fn absent(node: &NodeFacts) -> Vec<&str> {
 }
 
 /// Firmware of each kind of card; equal cards should have equal firmware.
-fn firmware(devices: &[RdmaDevice], sheet: &mut Sheet) {
+fn firmware(devices: &[RdmaDevice], report: &mut AreaReport) {
     let mut kinds: Vec<Option<&str>> = devices.iter().map(|device| device.hca_type.as_deref()).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -82,18 +89,18 @@ fn firmware(devices: &[RdmaDevice], sheet: &mut Sheet) {
         let named = kind.map_or(String::new(), |kind| format!("{kind}: "));
         match versions.as_slice() {
             [] => {}
-            [one] => sheet.ok("firmware", format!("{named}{one}")),
+            [one] => report.ok("firmware", format!("{named}{one}")),
             _ => {
                 let each: Vec<String> =
                     alike.iter().map(|d| format!("{} {}", d.name, d.firmware.as_deref().unwrap_or("?"))).collect();
                 let remedy = "Bring equal cards to one firmware: `sudo mlxfwmanager --online -u`";
-                sheet.warn("firmware", format!("{named}{}", listed(&each)), Some(Code::VersionMismatch), remedy);
+                report.warn("firmware", format!("{named}{}", listed(&each)), Some(Code::VersionMismatch), remedy);
             }
         }
     }
 }
 
-fn driver(devices: &[RdmaDevice], sheet: &mut Sheet) {
+fn driver(devices: &[RdmaDevice], report: &mut AreaReport) {
     let mut drivers: Vec<String> = devices
         .iter()
         .filter_map(|device| {
@@ -104,34 +111,34 @@ fn driver(devices: &[RdmaDevice], sheet: &mut Sheet) {
     drivers.sort_unstable();
     drivers.dedup();
     if !drivers.is_empty() {
-        sheet.ok("driver", listed(&drivers));
+        report.ok("driver", listed(&drivers));
     }
 }
 
 /// How NICs reach GPU memory: by a peer memory module, or by dma-buf of the open driver and a new kernel.
-fn gpu_direct(node: &NodeFacts, sheet: &mut Sheet) {
+fn gpu_direct(node: &NodeFacts, report: &mut AreaReport) {
     const ITEM: &str = "GPUDirect RDMA";
     if node.gpu.devices.is_empty() {
-        return sheet.skip(ITEM, "no GPU");
+        return report.skip(ITEM, "no GPU");
     }
     let modules = match &node.modules {
         Known::Known(modules) => modules,
-        Known::Unknown(why) => return sheet.skip(ITEM, why),
+        Known::Unknown(why) => return report.skip(ITEM, why),
     };
     if let Some(module) = modules.iter().find(|module| ["nvidia_peermem", "nv_peer_mem"].contains(&module.as_str())) {
-        return sheet.ok(ITEM, format!("{module} is loaded"));
+        return report.ok(ITEM, format!("{module} is loaded"));
     }
     // `nvidia_peermem` joins the driver with the InfiniBand core's peer memory clients; EFA's own driver asks NVIDIA's itself.
     if node.rdma.iter().all(|device| device.driver.as_deref() == Some("efa")) {
-        return sheet
+        return report
             .skip(ITEM, "EFA's driver joins NICs and GPUs by itself: `cat /sys/class/infiniband/*/device/p2p`");
     }
     let kernel = node.kernel.as_deref().and_then(release);
     if node.gpu.open_module == Some(true) && kernel.is_some_and(|kernel| kernel >= DMA_BUF_SINCE) {
-        return sheet.ok(ITEM, "by dma-buf: open kernel module of the driver, and a kernel that has it");
+        return report.ok(ITEM, "by dma-buf: open kernel module of the driver, and a kernel that has it");
     }
     let remedy = "Load the module that joins driver and NICs, now and at boot: `sudo modprobe nvidia-peermem; echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf`";
-    sheet.fail(ITEM, "neither nvidia_peermem nor dma-buf", Some(Code::GdrDisabled), remedy);
+    report.fail(ITEM, "neither nvidia_peermem nor dma-buf", Some(Code::GdrDisabled), remedy);
 }
 
 /// `5.15.0-107-generic` is 5.15.

@@ -1,8 +1,9 @@
 //! Tables of ranks on CPU cores, as `busbw bench` gives them without GPUs: judged by what the host's memory, or the NICs that were
-//! told, can carry.
+//! told, or the links that were measured, can carry.
 
-use crate::Given;
-use crate::case::Test;
+use crate::UserFacts;
+use crate::case::{Case, Test};
+use crate::rules::links;
 use busbw_model::{Collective, GBps, Judged, Judgement, Reached, Subject};
 use busbw_predict::sockets_at_best;
 
@@ -13,12 +14,12 @@ const SOUND: std::ops::RangeInclusive<f64> = 0.65..=1.25;
 const OVERLAP: f64 = 1.2;
 
 /// Judges such a table; `None` for others.
-pub(super) fn judged(test: &Test, given: &Given) -> Option<Judged> {
+pub(super) fn judged(case: &Case, test: &Test, given: &UserFacts) -> Option<Judged> {
     if !test.on_cores() {
         return None;
     }
     let plateau = test.curve.plateau;
-    let expected = if test.crosses_nodes() { by_nics(test, given) } else { by_memory(test) };
+    let expected = if test.crosses_nodes() { by_network(case, test, given) } else { by_memory(test) };
     let speed = expected.map(|expected| Reached { measured: plateau, expected });
     let passed = speed.is_some_and(|speed| SOUND.contains(&speed.share()));
     let how = match speed {
@@ -45,10 +46,13 @@ fn by_memory(test: &Test) -> Option<GBps> {
     Some(GBps(OVERLAP * memory.copy.0 * Collective::AllReduce.busbw_factor(test.table.nranks?) / (ranks + 1.0)))
 }
 
-/// Between hosts, with a rank on each, kernel sockets carry what the NICs do, as far as a host can copy.
-fn by_nics(test: &Test, given: &Given) -> Option<GBps> {
-    let nics = given.nics.filter(|_| test.nodes == test.table.nranks)?;
-    Some(GBps((nics.rate.0 * nics.count as f64).min(sockets_at_best().0)))
+/// Between hosts, with a rank on each, kernel sockets carry what the NICs do, or what `busbw link` measured between the hosts, as far
+/// as a host can copy.
+fn by_network(case: &Case, test: &Test, given: &UserFacts) -> Option<GBps> {
+    let nics = given.nics.map(|nics| nics.rate.0 * nics.count as f64);
+    let carried = nics.or_else(|| links::typical_gbit_s(case).map(|gbit_s| gbit_s / 8.0));
+    let carried = carried.filter(|_| test.nodes == test.table.nranks)?;
+    Some(GBps(carried.min(sockets_at_best().0)))
 }
 
 fn load(test: &Test) -> String {

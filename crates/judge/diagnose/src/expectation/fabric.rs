@@ -1,4 +1,4 @@
-//! Congestion between switches, held against a simulation: how many flows must have met on one link, how likely that is
+//! Congestion between switches, compared with a simulation: how many flows must have met on one link, how likely that is
 //! under a fair hash, and what another wiring would give.
 
 use super::Prospect;

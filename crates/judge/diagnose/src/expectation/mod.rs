@@ -1,6 +1,6 @@
 //! What a run's tables should have reached, and what the distance tells.
 //!
-//! What is not told is not assumed: each cluster that fits the input gives a figure, and a table is judged by all of them.
+//! What is unknown is not assumed: each cluster that fits the input gives a figure, and a table is judged by all of them.
 //! A table below all is compared with predictions of the same cluster with one thing wrong at a time ([`suspects`]): the
 //! one that gives the measured figure is named, with what curing it would gain.
 
@@ -11,7 +11,7 @@ mod question;
 mod setting;
 mod suspects;
 
-use crate::Given;
+use crate::UserFacts;
 use crate::case::{Case, Test};
 use crate::rules::sound;
 use busbw_model::{
@@ -37,11 +37,11 @@ pub(crate) struct Prospect<'a> {
 const NEAR: f64 = 0.85;
 
 /// Holds every table against each cluster that it may have been measured on.
-pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &Given) -> Vec<Prospect<'a>> {
+pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospect<'a>> {
     case.tests.iter().filter_map(|test| prospect(case, test, given)).collect()
 }
 
-fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &Given) -> Option<Prospect<'a>> {
+fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts) -> Option<Prospect<'a>> {
     let judged = !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
     let collective = test.table.collective.filter(|_| judged)?;
     let clusters = setting::of(case, test, given).into_iter();
@@ -78,7 +78,7 @@ fn deciding<'a, 'b>(prospects: &'b [Prospect<'a>]) -> Option<&'b Prospect<'a>> {
 }
 
 /// How each table's speed compares with what it should be.
-pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &Given) -> Vec<Judged> {
+pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &UserFacts) -> Vec<Judged> {
     let doubted = case.run.tables.iter().filter_map(question::doubted);
     let believed = |test: &&Test| {
         test.curve.shows_bandwidth() && test.table.nranks != Some(1) && question::doubted(test.table).is_none()
@@ -86,7 +86,7 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &Given) -> Vec<
     let tests = case.tests.iter().filter(believed);
     let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
         Some(prospect) => prospect.judged(),
-        None => cores::judged(test, given).unwrap_or_else(|| question::unknown_test(test, given.cluster)),
+        None => cores::judged(case, test, given).unwrap_or_else(|| question::unknown_test(test, given.cluster)),
     };
     doubted.chain(tests.map(of)).collect()
 }
@@ -270,6 +270,7 @@ impl Prospect<'_> {
             evidence: self.evidence(),
             remedy: suspect.map_or_else(general_remedy, |suspect| vec![suspect.trouble.remedy.into()]),
             expected_gain: Some(self.gain(expected.busbw)),
+            suspects: None,
         }
     }
 

@@ -65,7 +65,7 @@ fn share(one: &Hypothesis) -> String {
     format!("{:.0}%", 100.0 * one.reached)
 }
 
-/// What tells two clusters apart, as each has it, and what to ask.
+/// What distinguishes two clusters, as each has it, and what to ask.
 fn difference(a: &Cluster, b: &Cluster) -> (String, String, &'static str) {
     let both = |words: fn(&Cluster) -> String, ask| (words(a), words(b), ask);
     if a.gpu.name != b.gpu.name {

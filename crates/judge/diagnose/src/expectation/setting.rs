@@ -1,13 +1,13 @@
-//! The clusters that a table may have been measured on: as described, or all that fit what the run tells.
+//! The clusters that a table may have been measured on: as described, or all that fit what the run shows.
 
-use crate::Given;
+use crate::UserFacts;
 use crate::case::{Case, Test};
 use busbw_model::{Communicator, EnvOrigin, Run, counted};
-use busbw_predict::cluster::{GpuLinks, Told};
+use busbw_predict::cluster::{GpuLinks, MachineHints};
 use busbw_predict::{Cluster, cluster};
 
 /// The clusters, the most usual first. None when neither description nor run tells the ranks.
-pub(super) fn of(case: &Case, test: &Test, given: &Given) -> Vec<Cluster> {
+pub(super) fn of(case: &Case, test: &Test, given: &UserFacts) -> Vec<Cluster> {
     let Some(ranks) = test.table.nranks.map(|ranks| ranks as usize) else { return Vec::new() };
     let mut clusters = match given.cluster {
         Some(cluster) => described(cluster, ranks, test.nodes).into_iter().collect(),
@@ -38,8 +38,8 @@ fn described(cluster: &Cluster, ranks: usize, nodes: Option<u32>) -> Option<Clus
 }
 
 /// What fits the table's own input, and what was told beside it.
-fn supposed(case: &Case, test: &Test, given: &Given, ranks: usize) -> Vec<Cluster> {
-    let told = Told {
+fn supposed(case: &Case, test: &Test, given: &UserFacts, ranks: usize) -> Vec<Cluster> {
+    let told = MachineHints {
         ranks,
         nodes: test.nodes.map(|nodes| nodes as usize),
         gpus_per_node: given.gpus_per_node,
@@ -84,7 +84,7 @@ fn part(run: &Run, test: &Test) -> Run {
     let hosts = test.table.hosts();
     part.nodes =
         run.nodes.iter().filter(|node| hosts.is_empty() || hosts.contains(&node.host.as_str())).cloned().collect();
-    // Warnings and the like are many and tell nothing of the machine.
+    // Warnings and the like are many and say nothing of the machine.
     let log = &run.nccl;
     part.nccl.versions = log.versions.clone();
     part.nccl.env = log.env.iter().filter(|env| env.source.place.input == input).cloned().collect();
@@ -95,7 +95,7 @@ fn part(run: &Run, test: &Test) -> Run {
     part
 }
 
-/// What a cluster is derived from. Edges and trees, most of a large log, are left out: transports tell what connects the ranks, and
+/// What a cluster is derived from. Edges and trees, most of a large log, are left out: transports show what connects the ranks, and
 /// one tree that there are trees.
 fn outline(comm: &Communicator) -> Communicator {
     Communicator {

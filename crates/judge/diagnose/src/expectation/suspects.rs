@@ -6,7 +6,7 @@ use busbw_predict::{Cluster, predict};
 use std::collections::HashSet;
 
 /// A trouble that can be put into a description, and taken out.
-pub(super) struct Trouble {
+pub(super) struct PlantedFault {
     pub code: Code,
     /// `kernel sockets instead of RDMA`.
     pub words: &'static str,
@@ -17,8 +17,8 @@ pub(super) struct Trouble {
     cure: fn(&mut Cluster),
 }
 
-const TROUBLES: &[Trouble] = &[
-    Trouble {
+const TROUBLES: &[PlantedFault] = &[
+    PlantedFault {
         code: Code::NetSocketFallback,
         words: "kernel sockets instead of RDMA",
         remedy: "See which network NCCL uses: `NCCL_DEBUG=INFO … 2>&1 | grep 'NET/'`; NET/Socket means that it found no RDMA device",
@@ -36,7 +36,7 @@ const TROUBLES: &[Trouble] = &[
             });
         },
     },
-    Trouble {
+    PlantedFault {
         code: Code::GdrDisabled,
         words: "GPUDirect RDMA off",
         remedy: "See whether NCCL uses it: `NCCL_DEBUG=INFO … 2>&1 | grep -c GDRDMA`; load nvidia-peermem or use DMA-BUF",
@@ -52,14 +52,14 @@ const TROUBLES: &[Trouble] = &[
             });
         },
     },
-    Trouble {
+    PlantedFault {
         code: Code::NicUnused,
         words: "one NIC of each node in use",
         remedy: "See which NICs NCCL uses: `NCCL_DEBUG=INFO … 2>&1 | grep 'NET/IB : Using'`; NCCL_IB_HCA may leave some out",
         harm: |cluster| with_nics(cluster, |nics| std::mem::replace(&mut nics.count, 1) > 1),
         cure: |_| {},
     },
-    Trouble {
+    PlantedFault {
         code: Code::NicUnused,
         words: "half of the NICs in use",
         remedy: "See which NICs NCCL uses: `NCCL_DEBUG=INFO … 2>&1 | grep 'NET/IB : Using'`; NCCL_IB_HCA may leave some out",
@@ -71,7 +71,7 @@ const TROUBLES: &[Trouble] = &[
         },
         cure: |_| {},
     },
-    Trouble {
+    PlantedFault {
         code: Code::P2pDisabled,
         words: "GPUs that reach each other through host memory only",
         remedy: "See how GPUs connect: `NCCL_DEBUG=INFO … 2>&1 | grep -E 'via (SHM|P2P)'`, and `nvidia-smi topo -p2p r`",
@@ -88,7 +88,7 @@ const TROUBLES: &[Trouble] = &[
             }
         },
     },
-    Trouble {
+    PlantedFault {
         code: Code::NvlinkFabric,
         words: "NVLS off",
         remedy: "See whether NCCL uses NVLS: `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=NVLS,TUNING …`; it needs a healthy fabric manager",
@@ -124,7 +124,7 @@ fn with_nics(cluster: &mut Cluster, change: impl FnOnce(&mut busbw_predict::clus
 
 /// A trouble that gives the measured figure.
 pub(super) struct Suspect {
-    pub trouble: &'static Trouble,
+    pub trouble: &'static PlantedFault,
     /// What would be reached with it.
     pub busbw: GBps,
 }
@@ -132,7 +132,7 @@ pub(super) struct Suspect {
 impl Suspect {
     /// What would be seen with it, beside what was.
     pub fn likeness(&self, measured: GBps) -> String {
-        let Suspect { trouble: Trouble { words, .. }, busbw } = self;
+        let Suspect { trouble: PlantedFault { words, .. }, busbw } = self;
         if busbw.0 < ALIKE * measured.0 {
             format!(" With {words}, the prediction is {busbw}: close to the measurement.")
         } else {
@@ -162,7 +162,7 @@ pub(super) fn most_alike(
     comm: Option<&Communicator>,
 ) -> Option<Suspect> {
     let (measured, size) = (ends.plateau, ends.largest);
-    let suspect = |trouble: &'static Trouble| {
+    let suspect = |trouble: &'static PlantedFault| {
         let mut harmed = cluster.clone();
         if !(trouble.harm)(&mut harmed) || comm.is_some_and(|comm| refuted(trouble.code, &harmed, comm)) {
             return None;
@@ -190,7 +190,7 @@ fn refuted(code: Code, harmed: &Cluster, comm: &Communicator) -> bool {
     }
 }
 
-/// Sockets carry little and late, how little depends on the host: their latency tells them.
+/// Sockets carry little and late, how little depends on the host: their latency shows them.
 fn sockets(cluster: &Cluster, collective: Collective, ends: &Ends) -> Option<Suspect> {
     let (size, latency) = ends.latency?;
     let trouble = TROUBLES.first()?;

@@ -3,7 +3,7 @@
 use super::found;
 use super::transport::asks_for_sockets;
 use crate::case::{Case, Network, network_of};
-use crate::data::{self, Needs, Setting, Settings, When};
+use crate::data::{self, Needs, Setting, Settings, ValueCondition};
 use crate::variables::{nearest_variable, variable};
 use busbw_model::{
     Communicator, EnvOrigin, EnvSetting, Evidence, Finding, Severity, TransportKind, Variable, VariableStanding,
@@ -82,9 +82,7 @@ fn judged(case: &Case, setting: &EnvSetting) -> Variable {
 }
 
 fn standing(case: &Case, setting: &EnvSetting) -> VariableStanding {
-    let version = case.run.nccl.versions.first().and_then(|v| number(&v.version));
-    let without = misspelt(setting).or_else(|| outdated(setting, version?));
-    if let Some((title, advice)) = without {
+    if let Some((title, advice)) = without_effect(case, setting) {
         return VariableStanding::NoEffect(format!("{title}. {advice}"));
     }
     match overriding(case, setting) {
@@ -117,12 +115,11 @@ fn versions(known: &crate::Variable) -> String {
     }
 }
 
-/// Variables that the NCCL of the run does not read: misspelt ones, and ones of other versions.
+/// Settings that the NCCL of the run does not follow: misspelt variables, ones of other versions, and values that it does not take.
 pub fn unknown(case: &Case) -> Vec<Finding> {
-    let version = case.run.nccl.versions.first().and_then(|v| number(&v.version));
     let mut findings: Vec<Finding> = Vec::new();
     for setting in &case.run.nccl.env {
-        let Some((title, advice)) = misspelt(setting).or_else(|| outdated(setting, version?)) else { continue };
+        let Some((title, advice)) = without_effect(case, setting) else { continue };
         if !findings.iter().any(|f| f.title == title) {
             let words: [(&str, &dyn Display); 2] = [("title", &title), ("advice", &advice)];
             findings.push(found(
@@ -133,6 +130,39 @@ pub fn unknown(case: &Case) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Why NCCL does not follow a setting, and what to do.
+fn without_effect(case: &Case, setting: &EnvSetting) -> Option<(String, String)> {
+    let version = case.run.nccl.versions.first().and_then(|v| number(&v.version));
+    misspelt(setting)
+        .or_else(|| outdated(setting, version?))
+        .or_else(|| misvalued(setting))
+        .or_else(|| too_many_sockets(case, setting))
+}
+
+/// A value that is none of those that the variable takes.
+fn misvalued(setting: &EnvSetting) -> Option<(String, String)> {
+    let EnvSetting { name, value, .. } = setting;
+    let values = &variable(name)?.values;
+    let is_taken = values.is_empty() || values.iter().any(|known| known.eq_ignore_ascii_case(value.trim()));
+    (!is_taken).then(|| (format!("{name} has no value {value}"), format!("Write one of {}", values.join(", "))))
+}
+
+/// Sockets of a connection at most (MAX_SOCKETS of NCCL's `src/transport/net_socket.cc`, 2.4 to 2.30), which lowers those per thread.
+const MOST_SOCKETS: u64 = 64;
+
+fn too_many_sockets(case: &Case, setting: &EnvSetting) -> Option<(String, String)> {
+    let threads: u64 = case.run.nccl.env_value("NCCL_SOCKET_NTHREADS")?.value.trim().parse().ok()?;
+    let sockets: u64 = setting.value.trim().parse().ok().filter(|_| setting.name == "NCCL_NSOCKS_PERTHREAD")?;
+    let all = threads.checked_mul(sockets).filter(|all| *all > MOST_SOCKETS)?;
+    Some((
+        format!("{threads} threads with {sockets} sockets each are {all} sockets; NCCL opens {MOST_SOCKETS} at most"),
+        format!(
+            "NCCL lowers it by itself; set `NCCL_NSOCKS_PERTHREAD={}`, or fewer threads",
+            MOST_SOCKETS / threads.clamp(1, MOST_SOCKETS)
+        ),
+    ))
 }
 
 fn misspelt(setting: &EnvSetting) -> Option<(String, String)> {
@@ -171,13 +201,13 @@ impl Setting {
     }
 }
 
-impl When {
+impl ValueCondition {
     fn fits(&self, value: &str) -> bool {
         let value = value.trim();
         match self {
-            When::Any => true,
-            When::Values(values) => values.iter().any(|v| v.eq_ignore_ascii_case(value)),
-            When::Below(limit) => value.parse::<i64>().is_ok_and(|number| (0..*limit).contains(&number)),
+            ValueCondition::Any => true,
+            ValueCondition::Values(values) => values.iter().any(|v| v.eq_ignore_ascii_case(value)),
+            ValueCondition::Below(limit) => value.parse::<i64>().is_ok_and(|number| (0..*limit).contains(&number)),
         }
     }
 }
@@ -239,9 +269,9 @@ mod tests {
 
     #[test]
     fn values_are_compared_as_nccl_reads_them() {
-        let below = When::Below(4);
+        let below = ValueCondition::Below(4);
         assert!(below.fits("2") && !below.fits("4") && !below.fits("-1") && !below.fits("many"));
-        let values = When::Values(vec!["LOC".into(), "0".into()]);
+        let values = ValueCondition::Values(vec!["LOC".into(), "0".into()]);
         assert!(values.fits("loc") && values.fits("0") && !values.fits("SYS"));
     }
 }

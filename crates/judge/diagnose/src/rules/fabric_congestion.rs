@@ -51,7 +51,7 @@ pub(super) fn single_flow(run: &Run, test: &Test) -> bool {
     test.nodes == Some(2) && (test.table.nranks == Some(2) || nics == 1)
 }
 
-/// Below this share of its peak a curve shows no links that are shared: packets are lost and sent again.
+/// A fall below this share of the peak is not due to shared links: packets are lost and retransmitted.
 const COLLAPSE: f64 = 0.2;
 
 /// RoCE without flow control, where nothing else shares the link (a maintainer's answer in NVIDIA/nccl issue 378).

@@ -2,7 +2,7 @@
 
 use super::found;
 use crate::case::Case;
-use crate::check::{QOS, check, odd_ones};
+use crate::check::{KNOWN_FAULTS, QOS, check, odd_ones};
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
@@ -18,7 +18,7 @@ const MOST_SHOWN: usize = 6;
 /// What was checked of a machine.
 type Item<'a> = (&'a NodeFacts, CheckItem);
 
-/// What was checked of the machines and is known: of one that some commands tell of, only what a line of theirs tells.
+/// The checks of the machines whose facts are known. For a machine that only commands show, only checks with a line of theirs.
 fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
     let machines = case.run.machines.iter();
     let items = machines.flat_map(|machine| {
@@ -72,6 +72,8 @@ fn severity(case: &Case, machine: &NodeFacts, item: &CheckItem) -> Option<(Sever
         _ => false,
     };
     match item.outcome {
+        // It can hit; whether it did, its own text tells.
+        Outcome::Warn if item.item == KNOWN_FAULTS => Some((Severity::Info, code)),
         Outcome::Fail if !harmless => Some((Severity::Error, code)),
         Outcome::Fail | Outcome::Warn => Some((Severity::Warning, code)),
         Outcome::Ok | Outcome::Skip => None,
@@ -150,7 +152,7 @@ pub(crate) fn judge(case: &Case) -> Vec<Judged> {
     judged.into_iter().chain(of_run).collect()
 }
 
-/// A run that the input tells of without showing how it went: sound machines are no praise for it.
+/// The input names a run but not its outcome: sound machines do not make it healthy.
 fn run_unseen(case: &Case) -> Option<Judged> {
     use busbw_model::InputKind::{Busbw, HostFacts, Perftest, RdmaCheck, RdmaMonitor, TopoMatrix, TopoXml};
     let of_machine = |kind: &InputKind| {
@@ -165,7 +167,7 @@ fn run_unseen(case: &Case) -> Option<Judged> {
     (tells && !is_seen).then_some(judged)
 }
 
-/// What a command told and nobody can judge, where there is no run that would tell; a note, where nothing else was told.
+/// Facts from commands that no check can judge, if there is no run to judge either; a note if there is nothing else.
 fn question(case: &Case, machine: &NodeFacts, item: &CheckItem, alone: bool) -> Option<String> {
     let why = match item.outcome {
         Outcome::Skip => item.why.clone()?,

@@ -2,7 +2,7 @@
 
 use super::found;
 use crate::case::{Case, network_of};
-use crate::interfaces::Inner;
+use crate::interfaces::LocalInterface;
 use crate::lines::Line;
 use busbw_model::{Communicator, EnvSetting, Evidence, Finding, NetworkLine, Nic, Severity, Speaker};
 use std::collections::HashSet;
@@ -21,11 +21,11 @@ pub fn taken(case: &Case) -> Vec<Finding> {
     let apart = failure.is_some() || hosts(case) > 1;
     let networked = case.run.communicators.iter().any(|comm| network_of(comm).is_some());
     let meant = |nic: &Nic| set.is_some_and(|set| names(set, &nic.name));
-    let misleading = |taken: &Taken| match taken.inner {
+    let misleading = |taken: &UselessInterface| match taken.inner {
         // NCCL leaves loopback aside where it has another interface, and needs no other on one host.
-        Inner::Loopback => taken.first && apart,
-        Inner::LinkLocal => (taken.first || apart) && !meant(taken.nic),
-        Inner::Containers => (taken.first || apart || networked) && !meant(taken.nic),
+        LocalInterface::Loopback => taken.first && apart,
+        LocalInterface::LinkLocal => (taken.first || apart) && !meant(taken.nic),
+        LocalInterface::Containers => (taken.first || apart || networked) && !meant(taken.nic),
     };
     let worst = listed(case)
         .into_iter()
@@ -97,10 +97,10 @@ fn names(set: &EnvSetting, interface: &str) -> bool {
 }
 
 /// An interface of a list that leads to no other node.
-struct Taken<'a> {
+struct UselessInterface<'a> {
     line: &'a NetworkLine,
     nic: &'a Nic,
-    inner: Inner,
+    inner: LocalInterface,
     /// It is the first that its host lists.
     first: bool,
     /// How many its list holds.
@@ -108,21 +108,21 @@ struct Taken<'a> {
 }
 
 /// Every such interface, in the order of the input.
-fn listed<'a>(case: &Case<'a>) -> Vec<Taken<'a>> {
+fn listed<'a>(case: &Case<'a>) -> Vec<UselessInterface<'a>> {
     let mut begun: HashSet<Option<&str>> = HashSet::new();
     let mut found = Vec::new();
     let of_sockets = |line: &&NetworkLine| matches!(line.network.as_str(), "Socket" | "Bootstrap");
     for line in case.run.nccl.networks.iter().filter(of_sockets) {
         for nic in line.listed() {
             let first = begun.insert(line.host.as_deref());
-            let inner = Inner::of(&nic.name, nic.address.as_deref());
-            found.extend(inner.map(|inner| Taken { line, nic, inner, first, count: line.listed().len() }));
+            let inner = LocalInterface::of(&nic.name, nic.address.as_deref());
+            found.extend(inner.map(|inner| UselessInterface { line, nic, inner, first, count: line.listed().len() }));
         }
     }
     found
 }
 
-impl Taken<'_> {
+impl UselessInterface<'_> {
     /// Whether the failure may be this interface's: the address that the line names, if any, leads nowhere either, or lies
     /// in the same network.
     fn could_fail(&self, line: &Line) -> bool {
@@ -130,22 +130,22 @@ impl Taken<'_> {
         let Some(address) = address.filter(|text| text.contains(['.', ':'])) else { return true };
         let network = |text: &str| text.rsplitn(3, '.').nth(2).map(str::to_string);
         let own = self.nic.address.as_deref().and_then(network);
-        Inner::of("", Some(address)).is_some() || own.is_some() && own == network(address)
+        LocalInterface::of("", Some(address)).is_some() || own.is_some() && own == network(address)
     }
 
     fn finding(&self, set: Option<&EnvSetting>, failure: Option<&Line>) -> Finding {
         let (name, why) = (&self.nic.name, self.inner.why());
         let address = self.nic.address.as_ref().map_or(String::new(), |address| format!(" ({address})"));
-        let excluding = set.filter(|set| set.value.starts_with('^') && self.inner == Inner::Loopback);
+        let excluding = set.filter(|set| set.value.starts_with('^') && self.inner == LocalInterface::Loopback);
         let severity = if failure.is_some() { Severity::Error } else { Severity::Warning };
         let confidence = match (self.count, failure) {
             (_, Some(_)) => 0.93,
-            (1, None) if self.inner != Inner::Loopback => 0.75,
+            (1, None) if self.inner != LocalInterface::Loopback => 0.75,
             (_, None) => 0.92,
         };
         let id = match (self.inner, excluding) {
-            (Inner::Loopback, Some(_)) => "interface.loopback-admitted",
-            (Inner::Loopback, None) => "interface.loopback",
+            (LocalInterface::Loopback, Some(_)) => "interface.loopback-admitted",
+            (LocalInterface::Loopback, None) => "interface.loopback",
             _ => "interface.taken",
         };
         let value = excluding.map_or("", |set| &set.value);

@@ -8,7 +8,7 @@ use crate::words::listed;
 use busbw_model::{BenchTable, Ended, Evidence, Finding, Place, RankEnd, SourceLine};
 use std::fmt::Display;
 
-/// Several results where a launcher was to start one job. Where devices are listed, the lists tell.
+/// Several results where a launcher was to start one job. Where devices are listed, the lists show.
 pub fn repeated(case: &Case) -> Vec<Finding> {
     let launches = Launch::all(case);
     let results = launches.iter().enumerate().find_map(|(index, launch)| {

@@ -6,10 +6,14 @@ pub(crate) mod ends;
 pub(crate) mod environment;
 mod fabric_congestion;
 mod gdr;
+pub(crate) mod hang;
+pub(crate) mod hello;
 pub(crate) mod hosts;
 mod interface;
+mod known_faults;
 mod launch;
 mod launch_command;
+pub(crate) mod links;
 mod nic_far;
 mod nic_unused;
 mod odd_one;
@@ -25,6 +29,8 @@ mod stacks;
 pub(crate) mod start;
 pub(crate) mod transport;
 mod versions;
+pub(crate) mod watched;
+mod wire_signs;
 pub(crate) mod wire_test;
 mod witnesses;
 
@@ -71,6 +77,7 @@ pub const ALL: &[Entry] = &[
     on_speed("environment::forced", environment::forced),
     on_log("environment::unknown", environment::unknown),
     on_log("signatures", signatures::rule),
+    on_log("known_faults", known_faults::rule),
     on_speed("shapes", shapes::rule),
     on_speed("peers", peers::rule),
     on_speed("device_lists", device_lists::rule),
@@ -92,10 +99,15 @@ pub const ALL: &[Entry] = &[
     on_log("start", start::rule),
     on_speed("versions", versions::rule),
     Entry { name: "hosts", basis: Basis::Machine, rule: hosts::rule },
+    Entry { name: "hello", basis: Basis::Machine, rule: hello::rule },
+    Entry { name: "links", basis: Basis::Machine, rule: links::rule },
     on_speed("saved", saved::rule),
     on_speed("wire_test", wire_test::rule),
+    on_log("wire_signs::small_packets", wire_signs::small_packets),
+    on_log("wire_signs::counted", wire_signs::counted),
     on_log("witnesses", witnesses::rule),
     on_log("stacks", stacks::rule),
+    on_speed("watched", watched::rule),
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),
 ];

@@ -2,7 +2,7 @@
 
 use super::found;
 use crate::case::Case;
-use crate::interfaces::Inner;
+use crate::interfaces::LocalInterface;
 use busbw_model::{Communicator, Edge, Evidence, Finding, NetworkLine, Nic, TransportKind};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -21,7 +21,7 @@ fn idle(case: &Case, comm: &Communicator) -> Option<Finding> {
     })?;
     let used: BTreeSet<u32> = comm.transports.iter().filter(|t| t.kind.is_network()).filter_map(|t| t.nic).collect();
     let (line, listed) = listed(case, comm, if network.starts_with("IB") { "IB" } else { network })?;
-    // Which NICs the ranks use that log nothing is not known: one rank, or one per host, tells too little. A number beyond the list is that of a device that NCCL fuses of
+    // Which NICs the ranks use that log nothing is not known: one rank, or one per host, says too little. A number beyond the list is that of a device that NCCL fuses of
     // several (`NET/IB : Made virtual device [9] name=mlx5_1+mlx5_2`, 2.25 and later).
     let fused = used.iter().any(|nic| *nic as usize >= listed);
     let tellers: BTreeSet<u32> = comm.edges.iter().filter(of_network).map(Edge::teller).collect();
@@ -52,7 +52,7 @@ fn listed<'a>(case: &'a Case, comm: &Communicator, network: &str) -> Option<(&'a
     let of_comm =
         |line: &&NetworkLine| line.host.as_deref().is_some_and(|host| hosts.is_empty() || hosts.contains(&host));
     let lists = case.run.nccl.networks.iter().filter(|line| line.network == network).filter(of_comm);
-    let leads_out = |nic: &&Nic| Inner::of(&nic.name, nic.address.as_deref()).is_none();
+    let leads_out = |nic: &&Nic| LocalInterface::of(&nic.name, nic.address.as_deref()).is_none();
     let count =
         |nics: &[Nic]| nics.iter().filter(leads_out).filter_map(|nic| nic.index).collect::<BTreeSet<u32>>().len();
     lists.map(|line| (line, count(line.listed()))).max_by_key(|(_, count)| *count)

@@ -16,17 +16,33 @@ const OF_NETWORKS: [&str; 4] = ["NCCL_NET_PLUGIN", "NCCL_NET", "NCCL_IB_DISABLE"
 /// Hosts that a title names at most.
 const MOST_NAMED: usize = 4;
 
-/// Hosts of a communicator on different networks.
+/// Hosts of a communicator on different networks. Where no line is of a communicator, those of an input.
 pub fn networks(case: &Case) -> Vec<Finding> {
-    case.run.communicators.iter().find_map(|comm| different(case, comm)).into_iter().collect()
+    let comms = case.run.communicators.iter();
+    let of_comms = comms.map(|comm| (comm.hosts(&case.run.nodes), comm.came_up()));
+    let of_inputs = || {
+        let inputs = (0..case.run.inputs.len()).filter(|_| case.run.communicators.is_empty());
+        inputs.map(|input| (speaking(case, input), false))
+    };
+    let parts: Vec<(Vec<&str>, bool)> = of_comms.chain(of_inputs()).collect();
+    let networks = parts.iter().find_map(|(hosts, up)| different(case, hosts, *up));
+    let plugins = || parts.iter().find_map(|(hosts, up)| plugins(case, hosts, *up));
+    networks.or_else(plugins).into_iter().collect()
+}
+
+/// The hosts whose network lines an input has.
+fn speaking<'a>(case: &'a Case, input: usize) -> Vec<&'a str> {
+    let lines = case.run.nccl.networks.iter().filter(|line| line.source.place.input as usize == input);
+    let hosts: BTreeSet<&str> = lines.filter_map(|line| line.host.as_deref()).collect();
+    hosts.into_iter().collect()
 }
 
 /// The hosts of a communicator by the network that they chose, each with the line that says it.
 type Chosen<'a> = BTreeMap<&'a str, Vec<(&'a str, &'a SourceLine)>>;
 
 /// Hosts of a communicator that chose different networks: what one sends, the other does not understand.
-fn different(case: &Case, comm: &Communicator) -> Option<Finding> {
-    let chosen = chosen(case, comm);
+fn different(case: &Case, hosts: &[&str], up: bool) -> Option<Finding> {
+    let (chosen, inferred) = chosen(case, hosts);
     if chosen.len() < 2 {
         return None;
     }
@@ -54,23 +70,96 @@ fn different(case: &Case, comm: &Communicator) -> Option<Finding> {
     let evidence =
         evidence.into_iter().chain(lines.map(|(network, (_, line))| Evidence::noted((*line).clone(), *network)));
     let id = if setting.is_some() { "odd.networks-set" } else { "odd.networks" };
-    let severity = if comm.came_up() { Severity::Warning } else { Severity::Error };
-    Some(Finding { code, severity, ..found(id, &words, evidence.collect()) })
+    let severity = if up { Severity::Warning } else { Severity::Error };
+    let finding = found(id, &words, evidence.collect());
+    let confidence = if inferred { INFERRED } else { finding.confidence };
+    Some(Finding { code, severity, confidence, ..finding })
 }
 
-/// The only network of each host of a communicator that says one.
-fn chosen<'a>(case: &'a Case, comm: &Communicator) -> Chosen<'a> {
+/// How sure it is that hosts differ, where one of them does not say itself which network it chose.
+const INFERRED: f64 = 0.75;
+
+/// The only network of each of the hosts that says one, and whether some of them only show it.
+fn chosen<'a>(case: &'a Case, hosts: &[&'a str]) -> (Chosen<'a>, bool) {
     let mut chosen: Chosen = BTreeMap::new();
-    for host in comm.hosts(&case.run.nodes) {
+    let mut silent = Vec::new();
+    for host in hosts.iter().copied() {
         let of_host =
             |line: &&NetworkLine| line.host.as_deref() == Some(host) && line.statement == NetworkStatement::Chosen;
         let mut lines = case.run.nccl.networks.iter().filter(of_host);
-        let Some(first) = lines.next() else { continue };
+        let Some(first) = lines.next() else {
+            silent.push(host);
+            continue;
+        };
         if lines.all(|line| line.network == first.network) {
             chosen.entry(&first.network).or_default().push((host, &first.source));
         }
     }
-    chosen
+    let mut inferred = false;
+    for host in silent {
+        let Some((network, line)) = shown(case, host) else { continue };
+        let known = chosen.keys().copied().find(|known| kind_of(known) == network);
+        inferred |= known.is_none() && !chosen.is_empty();
+        chosen.entry(known.unwrap_or(network)).or_default().push((host, line));
+    }
+    (chosen, inferred)
+}
+
+/// The kind of a network: libfabric's plugin has had several names.
+fn kind_of(network: &str) -> &str {
+    if network.contains("ibfabric") || network == "OFI" { "OFI" } else { network }
+}
+
+/// The network that a host's lines show where none says which it chose: a plugin that has chosen its provider, devices of RDMA, or sockets where there
+/// are none.
+fn shown<'a>(case: &'a Case, host: &str) -> Option<(&'static str, &'a SourceLine)> {
+    let lines = || case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
+    let note = |line: &&NetworkLine, text: &str| matches!(&line.statement, NetworkStatement::Note(said) if said.to_ascii_lowercase().starts_with(text));
+    let listed = |network: &str| lines().find(|line| line.network == network && !line.listed().is_empty());
+    let without = lines().any(|line| line.network == "IB" && line.statement == NetworkStatement::NoDevice);
+    let plugin = lines().find(|line| line.network == "OFI" && note(line, "selected provider is"));
+    let sockets = || listed("Socket").filter(|_| without).map(|line| ("Socket", &line.source));
+    let devices = || listed("IB").map(|line| ("IB", &line.source));
+    plugin.map(|line| ("OFI", &line.source)).or_else(devices).or_else(sockets)
+}
+
+/// The versions of plugins that a host says it loads: `NET/OFI Initializing aws-ofi-nccl 1.9.1-aws`, `NET/Plugin: Loaded net plugin busbw (v12)`.
+fn versions<'a>(case: &'a Case, host: &str) -> BTreeMap<&'static str, &'a NetworkLine> {
+    const HEADS: [(&str, &str); 3] =
+        [("OFI", "Initializing aws-ofi-nccl "), ("OFI", "Using Libfabric version "), ("Plugin", "Loaded net plugin ")];
+    let lines = || case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
+    let said = |line: &&NetworkLine, (network, head): (&str, &str)| {
+        line.network == network && matches!(&line.statement, NetworkStatement::Note(note) if note.starts_with(head))
+    };
+    HEADS.iter().filter_map(|head| Some((head.1, lines().find(|line| said(line, *head))?))).collect()
+}
+
+/// Hosts that load different versions of a plugin.
+fn plugins(case: &Case, hosts: &[&str], up: bool) -> Option<Finding> {
+    let told: Vec<(&str, BTreeMap<&str, &NetworkLine>)> =
+        hosts.iter().map(|host| (*host, versions(case, host))).collect();
+    let note = |line: &NetworkLine| match &line.statement {
+        NetworkStatement::Note(note) => note.trim_end_matches('.').to_string(),
+        _ => String::new(),
+    };
+    let (first, rest) = told.split_first()?;
+    let differs = |(host, versions): &(&str, BTreeMap<&str, &NetworkLine>)| {
+        let (head, one) =
+            first.1.iter().find(|(head, one)| versions.get(*head).is_some_and(|other| note(one) != note(other)))?;
+        let other = *versions.get(head)?;
+        let said = |line: &NetworkLine| note(line).trim_start_matches(head).to_string();
+        let what = head
+            .trim_start_matches("Initializing ")
+            .trim_start_matches("Using ")
+            .trim_start_matches("Loaded ")
+            .trim_end();
+        let title = format!("{what} {} on {} and {} on {host}", said(one), first.0, said(other));
+        Some((title, [one.source.clone(), other.source.clone()]))
+    };
+    let (title, lines) = rest.iter().find_map(differs)?;
+    let finding = found("odd.plugins", &[("said", &title)], lines.map(Evidence::new).to_vec());
+    let severity = if up && case.refuters.ended_well() { Severity::Info } else { finding.severity };
+    Some(Finding { severity, ..finding })
 }
 
 /// The variable that only hosts of one network have.
@@ -163,7 +252,7 @@ struct Offer<'a> {
     devices: BTreeSet<(&'a str, Option<u32>)>,
 }
 
-/// What each host of a communicator offers, as far as it tells.
+/// What each host of a communicator offers, as far as its lines show.
 fn offers<'a>(case: &'a Case, comm: &Communicator) -> Vec<Offer<'a>> {
     let mut ranks: HashMap<&str, usize> = HashMap::new();
     for host in comm.ranks.values().filter_map(|rank| host_of(case, rank)) {

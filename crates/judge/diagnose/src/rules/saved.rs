@@ -1,6 +1,6 @@
 //! What busbw found on nodes before, and kept as JSON: the same of many nodes as one finding.
 
-use super::found;
+use super::{found, links};
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{Code, Evidence, Finding, SavedFinding, Severity};
@@ -13,7 +13,8 @@ const MOST_NAMED: usize = 5;
 /// A finding per code that was found, whatever the number of nodes.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let mut by_code: BTreeMap<Code, Vec<&SavedFinding>> = BTreeMap::new();
-    for saved in case.run.saved_findings.iter().filter(|saved| saved.severity >= Severity::Warning) {
+    let calls = |saved: &&SavedFinding| saved.severity >= Severity::Warning && !links::found_it(case, saved);
+    for saved in case.run.saved_findings.iter().filter(calls) {
         by_code.entry(saved.code).or_default().push(saved);
     }
     by_code.into_iter().filter_map(|(code, saved)| of_code(code, &saved)).collect()

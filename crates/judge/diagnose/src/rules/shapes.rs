@@ -20,7 +20,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     case.tests.iter().find_map(dip).or_else(broken).into_iter().collect()
 }
 
-/// Bandwidth that falls behind its peak where no network explains it, or sockets do ([`super::fabric_congestion`] tells of
+/// Bandwidth that falls behind its peak where no network explains it, or sockets do ([`super::fabric_congestion`] covers
 /// RDMA's).
 fn breakdown(case: &Case, test: &Test) -> Option<Finding> {
     let fall = test.curve.fall.as_ref().filter(|fall| fall.both_halves && fall.left < BROKEN_DOWN)?;

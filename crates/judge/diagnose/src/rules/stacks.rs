@@ -1,6 +1,6 @@
-//! Where ranks wait, as their stacks show: the files and libraries of the frames tell.
+//! Where ranks wait, as their stacks show: by the files and libraries of their frames.
 
-use super::found;
+use super::{found, hang};
 use crate::case::Case;
 use crate::words::{KNOWN, listed};
 use busbw_model::{Evidence, Finding, SourceLine, Stack};
@@ -10,6 +10,10 @@ type Wait = (String, Vec<String>);
 
 /// One finding for all processes that wait in one place; those outside collectives first, since the others wait for them.
 pub fn rule(case: &Case) -> Vec<Finding> {
+    // Who watched the ranks knows which process is which rank, and `watched` says more.
+    if !case.run.watched.is_empty() || hang::ended_well(case) {
+        return Vec::new();
+    }
     let is_main = |stack: &&Stack| matches!(stack.thread.as_str(), "MainThread" | "1");
     let waiting: Vec<(&Stack, &Wait, &SourceLine)> = case.run.stacks.iter().filter(is_main).filter_map(waits).collect();
     let first = KNOWN.waits.iter().find(|place| waiting.iter().any(|(_, here, _)| here.0 == place.0));

@@ -51,15 +51,15 @@ fn nothing_but_sockets(case: &Case) -> Option<Evidence> {
 }
 
 fn logged_fallback(case: &Case, evidence: Option<Evidence>) -> Finding {
-    let why = Why::of(case.run);
+    let why = SocketReason::of(case.run);
     // Without a sign of RDMA sockets are all that there is.
-    let avoidable = matches!(why, Why::Asked(_)) || case.has_rdma();
+    let avoidable = matches!(why, SocketReason::Asked(_)) || case.has_rdma();
     let mut evidence: Vec<Evidence> = evidence.into_iter().collect();
     evidence.extend(why.evidence());
     let (id, name, value) = match &why {
-        Why::Asked(setting) => ("sockets.asked", &*setting.name, &*setting.value),
-        Why::NoDevice(_) => ("sockets.no-device", "", ""),
-        Why::Unknown => ("sockets.unsaid", "", ""),
+        SocketReason::Asked(setting) => ("sockets.asked", &*setting.name, &*setting.value),
+        SocketReason::NoDevice(_) => ("sockets.no-device", "", ""),
+        SocketReason::Unknown => ("sockets.unsaid", "", ""),
     };
     let finding = found(id, &[("name", &name), ("value", &value)], evidence);
     if avoidable { finding } else { Finding { severity: Severity::Info, confidence: 0.5, ..finding } }
@@ -75,36 +75,36 @@ pub(super) fn asks_for_sockets(set: &EnvSetting) -> bool {
 }
 
 /// Why sockets are in use.
-enum Why<'a> {
+enum SocketReason<'a> {
     Asked(&'a EnvSetting),
     /// `NET/IB : No device found`.
     NoDevice(&'a SourceLine),
     Unknown,
 }
 
-impl<'a> Why<'a> {
+impl<'a> SocketReason<'a> {
     fn of(run: &'a Run) -> Self {
         let mut settings = ["NCCL_IB_DISABLE", "NCCL_NET"].into_iter().filter_map(|name| run.nccl.env_value(name));
         if let Some(asked) = settings.find(|set| asks_for_sockets(set)) {
-            return Why::Asked(asked);
+            return SocketReason::Asked(asked);
         }
         let no_device =
             run.nccl.networks.iter().find(|n| n.network == "IB" && n.statement == NetworkStatement::NoDevice);
-        no_device.map_or(Why::Unknown, |line| Why::NoDevice(&line.source))
+        no_device.map_or(SocketReason::Unknown, |line| SocketReason::NoDevice(&line.source))
     }
 
     fn evidence(&self) -> Option<Evidence> {
         match self {
-            Why::Asked(setting) => Some(Evidence::noted(setting.source.clone(), "asks for sockets")),
-            Why::NoDevice(line) => Some(Evidence::noted((*line).clone(), "no HCA found")),
-            Why::Unknown => None,
+            SocketReason::Asked(setting) => Some(Evidence::noted(setting.source.clone(), "asks for sockets")),
+            SocketReason::NoDevice(line) => Some(Evidence::noted((*line).clone(), "no HCA found")),
+            SocketReason::Unknown => None,
         }
     }
 }
 
-/// The network that carried a test's traffic between nodes: as its log says, else as its speed tells, else as a variable forces.
+/// The network that carried a test's traffic between nodes: as its log says, else as its speed shows, else as a variable forces.
 pub fn network_in_use(case: &Case, test: &Test) -> Option<Network> {
-    let forced = || matches!(Why::of(case.run), Why::Asked(_)) && test.crosses_nodes();
+    let forced = || matches!(SocketReason::of(case.run), SocketReason::Asked(_)) && test.crosses_nodes();
     let fast = above_sockets(test).then_some(Network::Rdma);
     test.network().or(fast).or_else(|| forced().then_some(Network::Socket))
 }

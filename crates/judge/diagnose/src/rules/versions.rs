@@ -23,7 +23,7 @@ fn release(line: &VersionLine) -> (&str, Library) {
 /// Who loads each release, and a line that says it.
 type Loaders<'a, T> = BTreeMap<&'a str, (&'a VersionLine, BTreeSet<T>)>;
 
-/// The only release among some lines. A process that loads two, its own and that of a library, tells nothing.
+/// The only release among some lines. A process that loads two, its own and that of a library, says nothing.
 fn only<'a>(lines: impl Iterator<Item = &'a VersionLine> + Clone) -> Option<&'a VersionLine> {
     let first = lines.clone().next()?;
     lines.into_iter().all(|line| release(line) == release(first)).then_some(first)

@@ -1,4 +1,4 @@
-//! What perftest measured against the rate of the port, where something in the input tells that: `ibstat`, `rdma link`, the
+//! What perftest measured against the rate of the port, where something in the input shows that: `ibstat`, `rdma link`, the
 //! facts that `busbw check --save` keeps.
 
 use super::{found, sound};
@@ -87,7 +87,7 @@ fn of_device(case: &Case, device: &str) -> Option<Finding> {
     Some(found("wire.slow", &words, evidence))
 }
 
-/// The port of the device that runs slowest, of all hosts that tell.
+/// The port of the device that runs slowest, of all hosts that report one.
 pub fn port_rate(case: &Case, device: &str) -> Option<(SourceLine, f64)> {
     let devices = case.run.machines.iter().flat_map(|machine| machine.rdma.iter().map(move |rdma| (machine, rdma)));
     let ports = devices.filter(|(_, rdma)| rdma.name == device);

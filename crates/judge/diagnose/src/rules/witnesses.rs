@@ -1,11 +1,12 @@
-//! What PyTorch's process groups and NCCL's RAS witness: who is behind, who is missing.
+//! What PyTorch's process groups and NCCL's RAS witness: who is behind, who is missing. [`super::hang`] has the sets over all ranks.
 
-use super::found;
+use super::{found, hang};
 use crate::case::Case;
+use crate::culprit;
 use crate::words::listed;
 use busbw_model::{
-    CollectiveMismatch, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding, RasCommunicator, RasRank,
-    SourceLine, TorchEvent, TorchWork,
+    CollectiveMismatch, CulpritClass, Ended, Evidence, Finding, MismatchKind, ProcessGroup, RankStanding,
+    RasCommunicator, RasRank, SourceLine, Suspects, TorchEvent, TorchWork,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -13,11 +14,64 @@ use std::fmt::Display;
 /// Process groups and communicators whose ranks do not agree.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let groups = || case.run.process_groups.iter();
-    let differing = groups().find_map(mismatch).or_else(|| groups().find_map(behind));
+    // Dumps of a job that goes on differ as well: ranks write theirs one after the other.
+    let waits = |group: &&ProcessGroup| {
+        let stuck = |rank: &RankStanding| rank.timed_out || rank.stuck_in.is_some();
+        group.ranks.values().any(stuck) || !case.run.torch_statements.is_empty()
+    };
+    let differing = groups().find_map(mismatch).or_else(|| groups().filter(waits).find_map(behind));
     let waiting = differing.or_else(|| crossed(case)).or_else(|| groups().find_map(|group| waiting(case, group)));
+    // The job's own output shows more than dumps that were asked for while it ran.
+    let waiting = waiting.filter(|_| !hang::ended_well(case));
     let told = named(case).or(waiting).or_else(|| alone(case)).or_else(|| stuck(case));
+    let told = match hang::suspects(case) {
+        Some(suspects) => Some(accuse(case, told, suspects)),
+        None if hang::is_of_a_moment(case) => told.map(|told| Finding { suspects: None, ..told }),
+        None => told,
+    };
     let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators).filter_map(ras);
     told.into_iter().chain(communicators.take(1)).collect()
+}
+
+/// A finding about suspects: in the words of the one that the groups show, if it is about them; the remedy follows from the class.
+fn accuse(case: &Case, told: Option<Finding>, suspects: Suspects) -> Finding {
+    let id = match suspects.class {
+        Some(CulpritClass::Exception) => "culprit.exception",
+        Some(CulpritClass::Killed) => "culprit.killed",
+        Some(CulpritClass::Stopped) => "culprit.stopped",
+        Some(CulpritClass::Divergence) => "culprit.divergence",
+        Some(CulpritClass::Data) => "culprit.data",
+        Some(CulpritClass::Busy) => "culprit.busy",
+        Some(CulpritClass::Gpu) => "culprit.gpu",
+        Some(CulpritClass::Network) => "culprit.network",
+        None => "culprit.unknown",
+    };
+    let said = culprit::fill(case, &suspects).to_string();
+    let of_class = found(id, &[("said", &said)], hang::evidence(case, &suspects));
+    let finding = match told {
+        Some(told) if names(&told, &suspects) => {
+            Finding { remedy: if suspects.class.is_some() { of_class.remedy } else { told.remedy.clone() }, ..told }
+        }
+        Some(told) => Finding { evidence: [of_class.evidence, told.evidence].concat(), ..of_class },
+        None => of_class,
+    };
+    Finding { suspects: Some(suspects), ..finding }
+}
+
+/// Whether a finding is about the same ranks.
+fn names(finding: &Finding, suspects: &Suspects) -> bool {
+    // Of two ranks that differ, the words leave open which is right.
+    let differ = suspects.class == Some(CulpritClass::Divergence);
+    finding.suspects.as_ref().map_or(differ, |said| {
+        said.ranks == suspects.ranks && suspects.class.is_none_or(|class| said.class.is_none_or(|said| said == class))
+    })
+}
+
+/// A finding with the ranks that it accuses.
+fn about(finding: Finding, ranks: &[u32], class: Option<CulpritClass>) -> Finding {
+    let mut ranks = ranks.to_vec();
+    ranks.sort_unstable();
+    Finding { suspects: (!ranks.is_empty()).then_some(Suspects { ranks, class }), ..finding }
 }
 
 fn lines<'a>(sources: impl IntoIterator<Item = &'a SourceLine>) -> Vec<Evidence> {
@@ -30,7 +84,7 @@ fn timed_out(group: &ProcessGroup) -> impl Iterator<Item = (u32, &RankStanding, 
     late.filter_map(|(rank, standing)| Some((*rank, standing, standing.stuck_in.as_ref()?)))
 }
 
-/// The ranks that a group has: as the flight recorder tells, else, for the group of all ranks, as many as a communicator or the labels
+/// The ranks that a group has: as the flight recorder shows, else, for the group of all ranks, as many as a communicator or the labels
 /// of the input name.
 fn members(case: &Case, group: &ProcessGroup) -> Vec<u32> {
     if !group.members.is_empty() {
@@ -66,13 +120,15 @@ fn waiting(case: &Case, group: &ProcessGroup) -> Option<Finding> {
         [("who", &ranks("Rank", &here)), ("count", &here.len()), ("what", &describe(work, group)), ("gone", &gone)];
     let finding = found(id, &words, lines(timed_out(group).filter_map(|(_, standing, _)| standing.sources.first())));
     let confidence = if here.len() == 1 { 0.5 } else { finding.confidence };
-    Some(Finding { confidence, ..finding })
+    let gone = if id == "hang.missing" { missing.as_slice() } else { &[] };
+    Some(about(Finding { confidence, ..finding }, gone, None))
 }
 
 /// `collective 500 (ALLREDUCE, 1000 elements) of default_pg`.
 fn describe(work: &TorchWork, group: &ProcessGroup) -> String {
     let elements = work.numel_in.map_or(String::new(), |n| format!(", {n} element{}", if n == 1 { "" } else { "s" }));
-    format!("{} ({}{elements}) of {}", numbered(work.sequence), work.op, group.name)
+    let what = if work.op.is_empty() { String::new() } else { format!(" ({}{elements})", work.op) };
+    format!("{}{what} of {}", numbered(work.sequence), group.name)
 }
 
 /// `collective 500`; PyTorch 1.9 tells no number.
@@ -105,7 +161,7 @@ fn crossed(case: &Case) -> Option<Finding> {
     let sources = timed_out(one).chain(timed_out(other)).filter_map(|(_, standing, _)| standing.sources.first());
     let words: [(&str, &dyn Display); 3] =
         [("who", &ranks("Rank", &shared)), ("what", &describe(work, one)), ("other", &describe(theirs, other))];
-    Some(found("hang.crossed", &words, lines(sources)))
+    Some(about(found("hang.crossed", &words, lines(sources)), &shared, Some(CulpritClass::Divergence)))
 }
 
 /// Time-outs without a rank, or of a group that is not named.
@@ -133,12 +189,12 @@ fn stuck(case: &Case) -> Option<Finding> {
     (!evidence.is_empty()).then(|| found("hang.no-heartbeat", &[("who", &all(&who))], evidence))
 }
 
-/// `ranks 1, 2`, or that it is not told which.
+/// `ranks 1, 2`, or words for unknown ranks.
 fn all(who: &BTreeSet<u32>) -> String {
     if who.is_empty() { "a rank".into() } else { ranks("rank", &who.iter().copied().collect::<Vec<_>>()) }
 }
 
-/// Ranks that a monitored barrier waited for in vain, or that `fr_trace` names.
+/// Ranks that a monitored barrier waited for without success, or that `fr_trace` names.
 fn named(case: &Case) -> Option<Finding> {
     case.run.torch_statements.iter().find_map(|statement| {
         let (id, named, sequence, what) = match &statement.event {
@@ -156,7 +212,8 @@ fn named(case: &Case) -> Option<Finding> {
             ("group", &statement.group),
             ("what", &what),
         ];
-        (!named.is_empty()).then(|| found(id, &words, lines([&statement.source])))
+        let class = (id == "hang.differs").then_some(CulpritClass::Divergence);
+        (!named.is_empty()).then(|| about(found(id, &words, lines([&statement.source])), named, class))
     })
 }
 
@@ -177,7 +234,10 @@ fn mismatch(group: &ProcessGroup) -> Option<Finding> {
     evidence.dedup_by(|later, earlier| later.source == earlier.source);
     let words: [(&str, &dyn Display); 4] =
         [("group", &group.name), ("op", &first.op), ("said", &said.join(", ")), ("also", &also(mismatch))];
-    Some(found(id, &words, evidence))
+    let most = mismatch.variants.first().map_or(0, |(_, ranks)| ranks.len());
+    let fewer = mismatch.variants.iter().filter(|(_, ranks)| ranks.len() < most);
+    let fewer: Vec<u32> = fewer.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+    Some(about(found(id, &words, evidence), &fewer, Some(CulpritClass::Divergence)))
 }
 
 /// What a work is in what differs.
@@ -223,7 +283,7 @@ fn behind(group: &ProcessGroup) -> Option<Finding> {
         ("others", &others),
     ];
     let sources = ranks.iter().filter_map(|rank| group.ranks.get(rank)).flat_map(|rank| &rank.sources);
-    Some(found("hang.behind", &words, lines(sources)))
+    Some(about(found("hang.behind", &words, lines(sources)), &ranks, None))
 }
 
 fn ras(communicator: &RasCommunicator) -> Option<Finding> {
@@ -235,14 +295,14 @@ fn ras(communicator: &RasCommunicator) -> Option<Finding> {
             _ => (ranks("Rank", &missing), "do", String::new()),
         };
         let words = &[("who", &who as &dyn Display), ("verb", &verb), ("place", &place)];
-        return Some(found("ras.missing", words, lines([&communicator.source])));
+        return Some(about(found("ras.missing", words, lines([&communicator.source])), &missing, None));
     }
     let launched = communicator.launched.iter().find(|launched| launched.differs())?;
     let behind = launched.behind()?;
     let who = if behind.ranks.is_empty() { format!("{} ranks", behind.count) } else { ranks("Rank", &behind.ranks) };
     let words: [(&str, &dyn Display); 4] =
         [("who", &who), ("value", &behind.value), ("operation", &launched.operation), ("most", &launched.most())];
-    Some(found("ras.behind", &words, lines([&behind.source])))
+    Some(about(found("ras.behind", &words, lines([&behind.source])), &behind.ranks, None))
 }
 
 /// ` (process 20027 on 10.91.7.2)`.

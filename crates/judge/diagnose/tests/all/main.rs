@@ -1,4 +1,7 @@
 //! What is held of rules and of what they reach, apart from the rules themselves.
 
+mod known_faults;
 mod published_tables;
 mod rules;
+mod stopped;
+mod watched;

@@ -1,9 +1,9 @@
-//! Published tables, as they are and slowed down: no sound one is called slow, no slow one sound, whatever is told of the
+//! Published tables, as they are and slowed down: no sound one is called slow, no slow one sound, whatever is reported of the
 //! machines.
 
 #![allow(clippy::unwrap_used)] // in helpers of tests too
 
-use busbw_diagnose::{Given, NicsOfHost, diagnose_with};
+use busbw_diagnose::{NicsOfHost, UserFacts, diagnose_with};
 use busbw_model::Verdict;
 use busbw_predict::cluster;
 use std::fmt::Write;
@@ -69,7 +69,7 @@ impl Published {
     }
 }
 
-fn verdict(text: &str, given: &Given) -> Verdict {
+fn verdict(text: &str, given: &UserFacts) -> Verdict {
     let run = busbw_ingest::read_bytes(&[("table", text.as_bytes())]).unwrap();
     diagnose_with(&run, given).verdict
 }
@@ -85,10 +85,10 @@ fn sound_tables_are_never_slow_and_slow_ones_never_sound() {
     for table in &tables {
         let cluster = cluster::parse(&table.facts).unwrap();
         let knowledge = [
-            (false, Given::default()),
-            (true, Given::default()),
-            (true, Given { nics: table.nics(), ..Given::default() }),
-            (true, Given { cluster: Some(&cluster), ..Given::default() }),
+            (false, UserFacts::default()),
+            (true, UserFacts::default()),
+            (true, UserFacts { nics: table.nics(), ..UserFacts::default() }),
+            (true, UserFacts { cluster: Some(&cluster), ..UserFacts::default() }),
         ];
         for (devices, given) in &knowledge {
             for speed in [1.0, 0.5, 0.3, 0.15] {
@@ -135,9 +135,13 @@ fn devices(hosts: usize, gpus: usize, name: &str) -> String {
 
 #[test]
 fn one_run_has_one_answer_however_much_of_it_is_told() {
-    let plain = Given::default();
-    let told =
-        Given { nics: "8x400G".parse().ok(), gpus_per_node: Some(8), gpu: Some("H100".into()), ..Given::default() };
+    let plain = UserFacts::default();
+    let told = UserFacts {
+        nics: "8x400G".parse().ok(),
+        gpus_per_node: Some(8),
+        gpu: Some("H100".into()),
+        ..UserFacts::default()
+    };
     let h100 = devices(2, 8, "NVIDIA H100 80GB HBM3");
     let (cores, memory) = (devices(1, 4, "CPU Xeon"), "# Host memory: 4 cores copy 33.0 GB/s, load 0.31\n");
     let (sound, half, fall) =

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use busbw_diagnose::{Book, Given, check_rules, diagnose_with, labelled};
+use busbw_diagnose::{Book, UserFacts, check_rules, diagnose_with, labelled};
 use busbw_model::{Code, Speaker};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -35,8 +35,11 @@ fn every_file_is_valid_by_its_schema_and_by_busbw() {
     let signatures = signatures.map(|path| (path, "signatures".to_string()));
     let schemas = fs::read_dir(rules().join("schema")).unwrap().map(|entry| entry.unwrap().file_name());
     let names = schemas.map(|name| name.to_str().unwrap().trim_end_matches(".schema.json").to_string());
-    let others = names.filter(|name| name != "signatures").map(|name| (rules().join(format!("{name}.toml")), name));
-    let files: Vec<(PathBuf, String)> = signatures.chain(others).collect();
+    let faults = toml_files(&rules().join("known-faults")).into_iter().map(|path| (path, "known-faults".to_string()));
+    let of_folders = ["signatures", "known-faults"];
+    let others = names.filter(|name| !of_folders.contains(&name.as_str()));
+    let others = others.map(|name| (rules().join(format!("{name}.toml")), name));
+    let files: Vec<(PathBuf, String)> = signatures.chain(faults).chain(others).collect();
     assert!(files.len() > 10, "{files:?}");
     for (path, name) in files {
         let text = fs::read_to_string(&path).unwrap();
@@ -81,7 +84,7 @@ fn an_error_of_cuda_is_known_in_the_words_of_all_programs() {
         "RuntimeError: CUDA error: out of memory",
     ] {
         let run = busbw_ingest::read_bytes(&[("log", line.as_bytes())]).unwrap();
-        let found = diagnose_with(&run, &Given { book: Some(&book), ..Given::default() }).findings;
+        let found = diagnose_with(&run, &UserFacts { book: Some(&book), ..UserFacts::default() }).findings;
         assert!(found.iter().any(|finding| finding.title.starts_with("A title")), "{line}: {found:?}");
     }
 }
@@ -129,8 +132,8 @@ fn every_case_has_its_answer() {
 /// Rules in Rust name their words in findings.toml by id, and fill gaps by name: neither may be missing on one side.
 #[test]
 fn rules_and_findings_name_the_same() {
-    let folders =
-        ["rules", "rules/ends", "check"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder));
+    let folders = ["rules", "rules/ends", "rules/hang", "rules/watched", "check"]
+        .map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder));
     let sources = folders.into_iter().flat_map(|folder| fs::read_dir(folder).unwrap());
     let sources = sources.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
     let sources = sources.map(|path| fs::read_to_string(path).unwrap());
@@ -155,6 +158,31 @@ fn rules_and_findings_name_the_same() {
         let gaps = text.split('{').skip(1).filter_map(|rest| rest.split_once('}'));
         gaps.for_each(|(gap, _)| assert!(quoted.contains(gap), "{cause}: {gap}"));
     }
+}
+
+/// A text of a file that a built-in cause of another code has, too, is told; of the same code it is not.
+#[test]
+fn a_text_with_two_codes_is_told() {
+    let claim = |code: &str| {
+        let cause = CAUSE.replace("gpu.error", code).replace("kernel", "python");
+        cause.replace("a text of {} words", "OSError: [Errno 24] Too many open files")
+    };
+    let conflicts = |code: &str| Book::with("x.toml", &claim(code)).unwrap().conflicts("x.toml");
+    assert_eq!(conflicts("limits.files"), [""; 0]);
+    let told = conflicts("limits.shm");
+    assert!(told.len() == 1 && told[0].starts_with("x.toml:2:1: a.b (limits.shm) claims"), "{told:?}");
+}
+
+/// Forms of a file `forms.toml` stand beside the built-in ones.
+#[test]
+fn forms_of_ones_own_are_read() {
+    let forms = "cuda = [{ by = 'python', text = 'MyError: device says {error}', source = 'mine' }]";
+    let book = Book::with("some/forms.toml", forms).unwrap();
+    let log = "Traceback (most recent call last):\n  File \"/a.py\", line 3, in <module>\nMyError: device says out of memory\n";
+    let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).unwrap();
+    let told = |book: &Book| book.told(&run).len();
+    assert_eq!((told(Book::built_in()), told(&book)), (0, 1));
+    assert!(Book::with("forms.toml", "cud = []").unwrap_err().starts_with("forms.toml:1:1: unknown key `cud`"));
 }
 
 /// The example of the README is the one that tests run.

@@ -11,7 +11,7 @@ pub(super) struct Facts {
     pub(super) nodes: usize,
     pub(super) gpus_per_node: usize,
     pub(super) gpu: Gpu,
-    /// The machine that a name gives away.
+    /// The machine that a name reveals.
     pub(super) machine: Option<&'static MachineProduct>,
     pub(super) links: LinkFacts,
     pub(super) cpu: CpuFacts,

@@ -17,8 +17,28 @@ const DATA: &str = include_str!("../../../../../rules/hardware.toml");
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Hardware {
+    nic: Vec<NicProduct>,
     gpu: Vec<GpuProduct>,
     machine: Vec<MachineProduct>,
+}
+
+/// A NIC as it is sold.
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NicProduct {
+    pub name: String,
+    hca_type: String,
+    /// Gbit/s of its boards for InfiniBand, ascending.
+    pub infiniband: Vec<f64>,
+    #[allow(dead_code)] // read by people, and by the test that demands it
+    source: String,
+}
+
+impl NicProduct {
+    /// The NIC whose driver gives it this type.
+    pub fn find(hca_type: &str) -> Option<&'static NicProduct> {
+        HARDWARE.nic.iter().find(|nic| nic.hca_type == hca_type)
+    }
 }
 
 /// A GPU as it is sold. The keys are explained in `hardware.toml`.
@@ -262,6 +282,10 @@ mod tests {
         for gpu in &hardware.gpu {
             assert!(!gpu.source.is_empty() && gpu.board > 0 && !gpu.words.is_empty(), "{}", gpu.name);
             assert_eq!(gpu.nvlink.is_none(), gpu.wiring == BoardWiring::None, "{}", gpu.name);
+        }
+        for nic in &hardware.nic {
+            assert!(!nic.source.is_empty() && !nic.infiniband.is_empty() && nic.infiniband.is_sorted(), "{}", nic.name);
+            assert_eq!(NicProduct::find(&nic.hca_type), Some(nic), "{}: named twice", nic.name);
         }
         for machine in &hardware.machine {
             let name = &machine.name;

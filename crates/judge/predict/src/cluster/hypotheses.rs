@@ -1,6 +1,6 @@
 //! What a run may have been on: every machine that fits what is known of it.
 //!
-//! A table tells ranks and speed, seldom the NICs. So what is not told is not assumed but enumerated: each usual machine with
+//! A table shows ranks and speed, seldom the NICs. So what is unknown is enumerated, not assumed: each usual machine with
 //! such GPUs, and each usual set of NICs. The first hypothesis is the one that [`derive`](super::derive()) assumes.
 
 use super::Gpu;
@@ -13,9 +13,9 @@ use super::{Cluster, Generation, GpuLinks, NetTransport};
 use busbw_model::{GBps, Library, Run};
 use std::str::FromStr;
 
-/// What somebody, or a table, tells of the machines beside the run's own lines.
+/// What the user or a table says about the machines, apart from the run's own lines.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
+pub struct MachineHints {
     pub ranks: usize,
     /// Hosts, where known.
     pub nodes: Option<usize>,
@@ -24,7 +24,7 @@ pub struct Told {
     pub nics: Option<NicsOfHost>,
 }
 
-/// The NICs of a host, as `8x400G` tells them.
+/// The NICs of a host, from `8x400G`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NicsOfHost {
     pub count: usize,
@@ -49,10 +49,10 @@ impl FromStr for NicsOfHost {
     }
 }
 
-/// The GPUs of a host, as `8xH100` tells them.
+/// The GPUs of a host, from `8xH100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpusOfHost {
-    /// How many, where told.
+    /// How many, if given.
     pub count: Option<usize>,
     pub name: String,
 }
@@ -71,6 +71,11 @@ impl FromStr for GpusOfHost {
             format!("{text:?} names no GPU that busbw knows; write how many a host has, and which: 8xH100")
         })
     }
+}
+
+/// What a GPU is sold as, and its generation, by a name that people or machines give it.
+pub fn product(name: &str) -> Option<(&'static str, Generation)> {
+    HARDWARE.find_gpu(&Words::of(name)).map(|gpu| (gpu.name.as_str(), gpu.generation))
 }
 
 /// Whether NVLink joins GPUs of this name wherever they are sold.
@@ -94,7 +99,7 @@ const AMD_FAMILIES: [&str; 3] = ["MI300X", "MI355X", "MI250X"];
 const COUNTS: [usize; 5] = [8, 4, 2, 1, 16];
 
 /// The clusters that fit, the most usual first; none where the GPUs have a name that is not known.
-pub fn hypotheses(run: &Run, told: &Told) -> Vec<Cluster> {
+pub fn hypotheses(run: &Run, told: &MachineHints) -> Vec<Cluster> {
     let host = derive::host(run);
     let mut found: Vec<Cluster> = Vec::new();
     for (gpu, machine) in gpus(run, told) {
@@ -131,7 +136,7 @@ fn alike(a: &Cluster, b: &Cluster) -> bool {
 }
 
 /// The GPUs that are named, else one of each kind.
-fn gpus(run: &Run, told: &Told) -> Vec<(Gpu, Option<&'static MachineProduct>)> {
+fn gpus(run: &Run, told: &MachineHints) -> Vec<(Gpu, Option<&'static MachineProduct>)> {
     let words = told.gpu.as_deref().map(Words::of);
     if let (Some(words), Some(name)) = (&words, &told.gpu)
         && let Some(model) = HARDWARE.find_gpu(words)
@@ -150,8 +155,8 @@ fn gpus(run: &Run, told: &Told) -> Vec<(Gpu, Option<&'static MachineProduct>)> {
     families.iter().filter_map(family).collect()
 }
 
-/// Hosts and GPUs of each that make the ranks: as told, else each way that such GPUs are sold.
-fn sizes(told: &Told, model: Option<&GpuProduct>) -> Vec<Size> {
+/// Hosts and GPUs of each that make the ranks: as given, else each way that such GPUs are sold.
+fn sizes(told: &MachineHints, model: Option<&GpuProduct>) -> Vec<Size> {
     let most = told.gpus_per_node.or(model.map(GpuProduct::most_gpus)).unwrap_or(8);
     let size = |nodes: usize| Size { nodes, gpus: told.ranks.div_ceil(nodes.max(1)) };
     if let Some(nodes) = told.nodes.filter(|nodes| *nodes > 0) {
@@ -186,7 +191,7 @@ fn fed(facts: &Facts, rate: GBps) -> usize {
     }
 }
 
-/// The ways in which PCIe joins GPUs, where nothing tells: directly, or through host memory; bridges where there may be some.
+/// The ways in which PCIe joins GPUs, if nothing shows it: directly, or through host memory; bridges where there may be some.
 fn linked(facts: &Facts) -> Vec<Facts> {
     let Some(model) = facts.gpu.product else { return vec![facts.clone()] };
     let on_pcie = matches!(model.wiring, BoardWiring::None | BoardWiring::Bridge) && facts.gpus_per_node > 1;
@@ -405,18 +410,18 @@ mod tests {
         assert!("8xFoo".parse::<GpusOfHost>().is_err() && "99xH100".parse::<GpusOfHost>().is_err());
     }
 
-    /// Ranks, hosts, GPU and NICs as told; how many clusters fit, and whether one with these NICs is among them.
+    /// Ranks, hosts, GPU and NICs as given; how many clusters fit, and whether one with these NICs is among them.
     #[test]
     fn what_is_told_narrows_what_fits() {
         let nics = |count, gbps| Some(NicsOfHost { count, rate: GBps(gbps / 8.0) });
-        let told = |nodes, gpu: &str, nics| Told {
+        let told = |nodes, gpu: &str, nics| MachineHints {
             ranks: 16,
             nodes,
             gpu: (!gpu.is_empty()).then(|| gpu.to_string()),
             nics,
-            ..Told::default()
+            ..MachineHints::default()
         };
-        let fitting = |told: Told| hypotheses(&Run::default(), &told);
+        let fitting = |told: MachineHints| hypotheses(&Run::default(), &told);
         let nothing = fitting(told(None, "", None)).len();
         let gpu = fitting(told(None, "H100", None)).len();
         let nodes = fitting(told(Some(2), "H100", None)).len();

@@ -4,6 +4,7 @@
 
 use busbw_model::{Collective, GBps, PathType};
 use hardware::GpuProduct;
+pub use hardware::NicProduct;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +25,9 @@ mod words;
 
 pub use derive::{Underivable, derive};
 pub use description::parse;
-pub use hypotheses::{GpusOfHost, NicsOfHost, Reach, Told, hypotheses, joined_by_nvlink, usual_with_rdma};
+pub use hypotheses::{
+    GpusOfHost, MachineHints, NicsOfHost, Reach, hypotheses, joined_by_nvlink, product, usual_with_rdma,
+};
 pub use section::DescriptionError;
 
 /// A cluster, as described or derived. Whatever was not stated but assumed is listed in `assumptions`.
@@ -94,7 +97,7 @@ impl Gpu {
         Gpu { name: name.to_owned(), generation, product: None }
     }
 
-    /// GPUs of a product, by the name that was told.
+    /// GPUs of a product, by the given name.
     fn of(product: &'static GpuProduct, name: &str) -> Self {
         Gpu { name: name.to_owned(), generation: product.generation, product: Some(product) }
     }
@@ -173,7 +176,7 @@ pub struct Cpu {
     pub socket_link: GBps,
 }
 
-/// Makers of processors, as far as NCCL's constants tell them apart.
+/// Makers of processors, as far as NCCL's constants distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]

@@ -38,11 +38,11 @@ struct Filling<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Event {
     level: f64,
-    what: What,
+    what: Stopper,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum Stopper {
     Limit(u32),
     Full(LinkId),
 }
@@ -60,7 +60,7 @@ impl<'a> Filling<'a> {
         let mut filling = Filling { flows, users, left, rates: vec![None; flows.len()], heap: BinaryHeap::new() };
         (0..links.len() as LinkId).for_each(|link| filling.expect(link));
         for (number, flow) in (0u32..).zip(flows).filter(|(_, flow)| flow.limit.is_finite()) {
-            filling.heap.push(Event { level: flow.limit / flow.weight, what: What::Limit(number) });
+            filling.heap.push(Event { level: flow.limit / flow.weight, what: Stopper::Limit(number) });
         }
         filling
     }
@@ -69,22 +69,22 @@ impl<'a> Filling<'a> {
     fn expect(&mut self, link: LinkId) {
         let (left, weight) = self.left[link as usize];
         if weight > 0.0 {
-            self.heap.push(Event { level: left.max(0.0) / weight, what: What::Full(link) });
+            self.heap.push(Event { level: left.max(0.0) / weight, what: Stopper::Full(link) });
         }
     }
 
     fn fill(mut self) -> Vec<f64> {
         while let Some(Event { level, what }) = self.heap.pop() {
             match what {
-                What::Limit(flow) => self.stop(flow, level, None),
-                What::Full(link) if self.is_due(link, level) => {
+                Stopper::Limit(flow) => self.stop(flow, level, None),
+                Stopper::Full(link) if self.is_due(link, level) => {
                     for flow in std::mem::take(&mut self.users[link as usize]) {
                         self.stop(flow, level, Some(link));
                     }
                     self.left[link as usize] = (0.0, 0.0);
                 }
                 // Flows have stopped elsewhere since, so it fills later: it is in the heap again.
-                What::Full(_) => (),
+                Stopper::Full(_) => (),
             }
         }
         self.rates.into_iter().map(|rate| rate.unwrap_or(f64::INFINITY)).collect()

@@ -40,7 +40,7 @@ pub enum Network {
 
 /// A flow's two ends on the fabric: leaf switches, or listed NICs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Journey {
+pub struct FlowEnds {
     from: u32,
     to: u32,
 }
@@ -84,7 +84,7 @@ impl Network {
     ///
     /// # Errors
     /// No links lead from one NIC to the other.
-    pub fn journey(&self, from: Port, to: Port) -> Result<Journey, SimulationError> {
+    pub fn journey(&self, from: Port, to: Port) -> Result<FlowEnds, SimulationError> {
         let journey = match self {
             Network::Tiers(tiers) => tiers.journey(from, to),
             Network::Cables(cables) => cables.journey(from, to),
@@ -93,7 +93,7 @@ impl Network {
     }
 
     /// Walks a flow's way: `choose` gets the number of equal next links and says which, `take` gets the link.
-    pub fn walk(&self, journey: Journey, choose: impl FnMut(u32) -> u32, take: impl FnMut(LinkId)) {
+    pub fn walk(&self, journey: FlowEnds, choose: impl FnMut(u32) -> u32, take: impl FnMut(LinkId)) {
         match self {
             Network::Tiers(tiers) => tiers.walk(journey, choose, take),
             Network::Cables(cables) => cables.walk(journey, choose, take),
@@ -101,7 +101,7 @@ impl Network {
     }
 
     /// Spreads a flow over all equal ways: `add` gets ranges of links and the part of the flow that each of them carries.
-    pub fn spread(&self, journey: Journey, add: impl FnMut(Range<LinkId>, f64)) {
+    pub fn spread(&self, journey: FlowEnds, add: impl FnMut(Range<LinkId>, f64)) {
         match self {
             Network::Tiers(tiers) => tiers.spread(journey, add),
             Network::Cables(cables) => cables.spread(journey, add),
@@ -109,7 +109,7 @@ impl Network {
     }
 
     /// Whether a flow has a choice of ways.
-    pub fn chooses(&self, journey: Journey) -> bool {
+    pub fn chooses(&self, journey: FlowEnds) -> bool {
         let mut most = 1;
         let count = |choices: u32| {
             most = most.max(choices);

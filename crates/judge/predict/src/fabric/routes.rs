@@ -1,4 +1,4 @@
-//! The way and the rate of every flow under one seed, with all links filled: what the quick way of many seeds is held against.
+//! The way and the rate of every flow under one seed, with all links filled: what the quick way of many seeds is compared with.
 
 use super::LinkId;
 use super::fair::{Demand, fair_rates};
@@ -12,7 +12,7 @@ use crate::traffic::{Port, Traffic, streams_per_connection};
 use busbw_model::GBps;
 use std::collections::HashMap;
 
-/// A flow that switches tell from others, its way and its rate.
+/// A flow that switches distinguish from others, its way and its rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlowRoute {
     pub from: Port,

@@ -5,14 +5,14 @@
 //! one over the links that these touch. Tests hold it against filling all links (`fair`, `routes`).
 
 use super::hash::FlowHash;
-use super::{Journey, LinkId, Network};
+use super::{FlowEnds, LinkId, Network};
 use std::num::NonZero;
 use std::ops::Range;
 
 /// A flow that chooses its way as one.
 #[derive(Debug, Clone, Copy)]
 pub struct Hashed {
-    pub journey: Journey,
+    pub journey: FlowEnds,
     /// What the hash knows it by.
     pub identity: u64,
     /// Bytes per byte of busbw.
@@ -21,7 +21,7 @@ pub struct Hashed {
 
 impl Hashed {
     /// Stream number `stream` of flow number `flow`.
-    pub fn new(journey: Journey, flow: u32, stream: u32, share: f64) -> Self {
+    pub fn new(journey: FlowEnds, flow: u32, stream: u32, share: f64) -> Self {
         Hashed { journey, identity: u64::from(flow) << 32 | u64::from(stream), share }
     }
 

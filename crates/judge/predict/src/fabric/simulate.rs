@@ -3,7 +3,7 @@
 use super::limits::{Direction, NodeLimits, payload};
 use super::seeds::{Hashed, SAME, Tally, tally};
 use super::spread::{Spread, spread};
-use super::{Journey, Network};
+use super::{FlowEnds, Network};
 use crate::cluster::{Cluster, Routing};
 use crate::simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 use crate::traffic::{Port, Traffic, streams_per_connection};
@@ -51,7 +51,7 @@ fn worst_first(link: &LinkLoad) -> [f64; 3] {
 /// The flows of a run with their ends on a fabric.
 pub struct Routed {
     pub network: Network,
-    pub journeys: Vec<Journey>,
+    pub journeys: Vec<FlowEnds>,
 }
 
 impl Routed {

@@ -1,6 +1,6 @@
 //! Loads where switches spread every flow over all equal ways.
 
-use super::{Journey, LinkId, Network};
+use super::{FlowEnds, LinkId, Network};
 use crate::traffic::Traffic;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub struct Group {
     pub flows: usize,
 }
 
-pub fn spread(network: &Network, traffic: &Traffic, journeys: &[Journey]) -> Spread {
+pub fn spread(network: &Network, traffic: &Traffic, journeys: &[FlowEnds]) -> Spread {
     let mut loads: BTreeMap<(LinkId, LinkId), (f64, f64, usize)> = BTreeMap::new();
     for (flow, &journey) in traffic.flows.iter().zip(journeys) {
         network.spread(journey, |links, part| {

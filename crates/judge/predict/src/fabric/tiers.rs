@@ -4,7 +4,7 @@
 //! without tables.
 
 use super::naming::Names;
-use super::{Journey, LinkId, check_links, check_rate};
+use super::{FlowEnds, LinkId, check_links, check_rate};
 use crate::cluster::{Cluster, Cores, Uplinks, Wiring};
 use crate::simulation::SimulationError;
 use crate::traffic::Port;
@@ -163,8 +163,8 @@ impl Tiers {
     }
 
     /// The leaves of a flow's two ends; none where they are not joined.
-    pub fn journey(&self, from: Port, to: Port) -> Option<Journey> {
-        let journey = Journey { from: self.leaves.of(from), to: self.leaves.of(to) };
+    pub fn journey(&self, from: Port, to: Port) -> Option<FlowEnds> {
+        let journey = FlowEnds { from: self.leaves.of(from), to: self.leaves.of(to) };
         if journey.from == journey.to {
             return Some(journey);
         }
@@ -173,8 +173,8 @@ impl Tiers {
         reaches.then_some(journey)
     }
 
-    pub fn walk(&self, journey: Journey, mut choose: impl FnMut(u32) -> u32, mut take: impl FnMut(LinkId)) {
-        let Journey { from, to } = journey;
+    pub fn walk(&self, journey: FlowEnds, mut choose: impl FnMut(u32) -> u32, mut take: impl FnMut(LinkId)) {
+        let FlowEnds { from, to } = journey;
         if from == to {
             return;
         }
@@ -207,8 +207,8 @@ impl Tiers {
     }
 
     /// All links of a tier among which a flow can choose are alike, so that each gets the same part of it.
-    pub fn spread(&self, journey: Journey, mut add: impl FnMut(Range<LinkId>, f64)) {
-        let Journey { from, to } = journey;
+    pub fn spread(&self, journey: FlowEnds, mut add: impl FnMut(Range<LinkId>, f64)) {
+        let FlowEnds { from, to } = journey;
         if from == to {
             return;
         }

@@ -2,8 +2,7 @@
 
 use super::figures::{Figures, Inside};
 use crate::cluster::{Cluster, Generation, NetTransport};
-use crate::prediction::{Algorithm, Protocol};
-use busbw_model::Collective;
+use busbw_model::{Algorithm, Collective, Protocol};
 
 /// An algorithm with a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use super::constants::{Constants, Fitted, Measured, Nccl, PerGeneration, PerProtocol};
 use crate::cluster::{Cluster, CpuVendor, Generation, GpuLinks, NetTransport, Nics};
 use crate::traffic::{channels_per_nic, streams_per_connection};
+use busbw_model::Protocol;
 
 /// The numbers of a cluster that times follow from. Bandwidths in GB/s per direction. A *domain* is what NCCL calls a node:
 /// GPUs that reach each other without a NIC.
@@ -258,10 +259,10 @@ fn transport_constants(transport: NetTransport, m: &Measured) -> (Fitted, Fitted
     }
 }
 
-pub(super) fn by_protocol(figures: &PerProtocol, protocol: crate::Protocol) -> f64 {
+pub(super) fn by_protocol(figures: &PerProtocol, protocol: Protocol) -> f64 {
     match protocol {
-        crate::Protocol::Ll => figures[0],
-        crate::Protocol::Ll128 => figures[1],
-        crate::Protocol::Simple => figures[2],
+        Protocol::Ll => figures[0],
+        Protocol::Ll128 => figures[1],
+        Protocol::Simple => figures[2],
     }
 }

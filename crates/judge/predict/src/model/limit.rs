@@ -2,8 +2,7 @@
 
 use super::figures::{Figures, Inside};
 use super::timing::{to_algbw, tree_crossings};
-use crate::prediction::Algorithm;
-use busbw_model::{Collective, GBps};
+use busbw_model::{Algorithm, Collective, GBps};
 
 /// A physical limit, and what sets it.
 #[derive(Debug, Clone, PartialEq)]

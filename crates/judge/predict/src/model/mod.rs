@@ -16,8 +16,8 @@ mod tuning;
 pub use constants::Constants;
 
 use crate::Cluster;
-use crate::prediction::{Algorithm, Prediction, PredictionRow, Protocol};
-use busbw_model::{Bytes, Collective, GBps, Micros};
+use crate::prediction::{Prediction, PredictionRow};
+use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use candidates::Candidate;
 use figures::Figures;
 

@@ -6,8 +6,7 @@
 use super::candidates::Candidate;
 use super::constants::Fitted;
 use super::figures::{Figures, Inside};
-use crate::prediction::{Algorithm, Protocol};
-use busbw_model::{Bytes, Collective};
+use busbw_model::{Algorithm, Bytes, Collective, Protocol};
 
 /// The parts of a time, us.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,8 +7,7 @@ use super::candidates::Candidate;
 use super::figures::{Figures, by_protocol};
 use super::timing::{log2, to_algbw};
 use crate::cluster::{Generation, NetTransport};
-use crate::prediction::{Algorithm, Protocol};
-use busbw_model::{Bytes, Collective};
+use busbw_model::{Algorithm, Bytes, Collective, Protocol};
 
 /// The candidate with the least time; the first of equals. There is always one.
 pub(super) fn choose(figures: &Figures, collective: Collective, candidates: &[Candidate], size: Bytes) -> Candidate {

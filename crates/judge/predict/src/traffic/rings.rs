@@ -16,7 +16,7 @@ impl Traffic {
     /// There are several nodes but no NICs, or too many flows.
     pub fn of_cluster(cluster: &Cluster) -> Result<Traffic, SimulationError> {
         let domains = Domains::of(cluster)?;
-        let passing = Passing::of(cluster, &domains);
+        let passing = NodePath::of(cluster, &domains);
         let mut flows = Vec::new();
         if domains.count > 1 {
             check_size(domains.count.checked_mul(domains.slots))?;
@@ -39,7 +39,7 @@ impl Traffic {
 
 /// How rings pass a node. Rings are exchanged in pairs, so all but the first way need an even number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Passing {
+enum NodePath {
     /// In and out by the same NIC.
     OneNic,
     /// In by one, out by its neighbour, and the other way round in every second node (`ncclTopoPostset`,
@@ -49,26 +49,26 @@ enum Passing {
     Crossing,
 }
 
-impl Passing {
+impl NodePath {
     fn of(cluster: &Cluster, domains: &Domains) -> Self {
         let alternates = cluster.nccl.is_none_or(|version| version >= (2, 20));
         match variable(cluster, "NCCL_CROSS_NIC") {
-            _ if domains.count <= 1 || !domains.slots.is_multiple_of(2) => Passing::OneNic,
-            Some(0) => Passing::OneNic,
-            Some(1) => Passing::Crossing,
+            _ if domains.count <= 1 || !domains.slots.is_multiple_of(2) => NodePath::OneNic,
+            Some(0) => NodePath::OneNic,
+            Some(1) => NodePath::Crossing,
             // NCCL 2.19 and older tries rings that stay on their NIC first, which evenly placed NICs allow.
-            _ if alternates => Passing::Alternating,
-            _ => Passing::OneNic,
+            _ if alternates => NodePath::Alternating,
+            _ => NodePath::OneNic,
         }
     }
 
     fn enters_by(self, ring: usize, domain: usize) -> usize {
-        if self == Passing::Alternating && !domain.is_multiple_of(2) { ring ^ 1 } else { ring }
+        if self == NodePath::Alternating && !domain.is_multiple_of(2) { ring ^ 1 } else { ring }
     }
 
     fn leaves_by(self, ring: usize, domain: usize) -> usize {
         let enters = self.enters_by(ring, domain);
-        if self == Passing::OneNic { enters } else { enters ^ 1 }
+        if self == NodePath::OneNic { enters } else { enters ^ 1 }
     }
 
     fn assumptions(self, domains: &Domains) -> Vec<String> {
@@ -76,11 +76,11 @@ impl Passing {
             return vec!["All ranks reach each other without the network, so nothing is routed.".to_string()];
         }
         let way = match self {
-            Passing::OneNic => "enters and leaves a node by the same NIC",
-            Passing::Alternating => {
+            NodePath::OneNic => "enters and leaves a node by the same NIC",
+            NodePath::Alternating => {
                 "enters a node by one NIC and leaves it by its neighbour, in turn, so that it stays on a rail"
             }
-            Passing::Crossing => "enters a node by one NIC and leaves it by its neighbour, and so changes rail",
+            NodePath::Crossing => "enters a node by one NIC and leaves it by its neighbour, and so changes rail",
         };
         vec![format!("NCCL builds one ring per NIC through the nodes in order; each {way}.")]
     }
@@ -89,12 +89,12 @@ impl Passing {
 /// A ring within a node takes one hop less than there are GPUs where the last GPU sends to the network itself. Where its NIC
 /// is near the first GPU alone, it hands the data to that GPU (PXN, since NCCL 2.12, unless NCCL_PXN_DISABLE=1). Over PCIe,
 /// what goes to the NIC takes the same way.
-fn gpu_load(cluster: &Cluster, domains: &Domains, passing: Passing) -> f64 {
+fn gpu_load(cluster: &Cluster, domains: &Domains, passing: NodePath) -> f64 {
     let gpus = cluster.domain_gpus().max(1) as f64;
     match cluster.links {
         GpuLinks::Pcie { .. } | GpuLinks::Single { .. } => 1.0,
         _ if domains.count <= 1 => 1.0,
-        _ if passing == Passing::OneNic && cluster.gpus_per_node <= domains.nics_each && uses_pxn(cluster) => 1.0,
+        _ if passing == NodePath::OneNic && cluster.gpus_per_node <= domains.nics_each && uses_pxn(cluster) => 1.0,
         _ => (gpus - 1.0) / gpus,
     }
 }

@@ -1,4 +1,4 @@
-//! Descriptions of clusters, and what is predicted of them, held against what was published and measured.
+//! Descriptions of clusters, and what is predicted of them, compared with what was published and measured.
 
 #![allow(clippy::unwrap_used)] // what is missing or goes wrong fails its test
 

@@ -8,16 +8,16 @@ use crate::reduction::{Store, copy};
 use busbw_transport::Result;
 
 /// The binomial tree above and below one place. Places are counted from the root, which has place 0.
-struct Limb {
+struct Subtree {
     place: usize,
     ranks: usize,
     root: usize,
 }
 
-impl Limb {
+impl Subtree {
     fn new<M: Mesh + ?Sized>(mesh: &M, root: usize) -> Self {
         let ranks = mesh.size();
-        Limb { place: (mesh.rank() + ranks - root) % ranks, ranks, root }
+        Subtree { place: (mesh.rank() + ranks - root) % ranks, ranks, root }
     }
 
     fn rank(&self, place: usize) -> usize {
@@ -64,7 +64,7 @@ fn wait_all<M: Mesh + ?Sized>(mesh: &mut M, requests: &[Request]) -> Result<()> 
 }
 
 pub(super) fn broadcast<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
-    let limb = Limb::new(mesh, op.root);
+    let limb = Subtree::new(mesh, op.root);
     let bytes = op.bytes();
     let mut data = op.send;
     if let Some(parent) = limb.parent() {
@@ -84,7 +84,7 @@ pub(super) fn broadcast<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Resul
 
 /// Reduce: what comes from below is received side by side, and reduced in one go.
 pub(super) fn reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
-    let limb = Limb::new(mesh, op.root);
+    let limb = Subtree::new(mesh, op.root);
     let bytes = op.bytes();
     let room = bytes.next_multiple_of(64);
     let children: Vec<usize> = limb.children().collect();
@@ -112,7 +112,7 @@ pub(super) fn reduce<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<(
 
 /// Gather. Between the leaves and the root, blocks lie in the order of places.
 pub(super) fn gather<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
-    let limb = Limb::new(mesh, op.root);
+    let limb = Subtree::new(mesh, op.root);
     let bytes = op.bytes();
     let span = limb.span(limb.place);
     let mut requests = Vec::new();
@@ -151,7 +151,7 @@ pub(super) fn gather<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<(
 
 /// Scatter: gather the other way round.
 pub(super) fn scatter<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
-    let limb = Limb::new(mesh, op.root);
+    let limb = Subtree::new(mesh, op.root);
     let bytes = op.bytes();
     let span = limb.span(limb.place);
     let mut requests = Vec::new();
@@ -190,13 +190,13 @@ struct Piece {
     blocks: Range,
 }
 
-fn pieces(limb: &Limb, child: usize) -> impl Iterator<Item = Piece> + use<> {
+fn pieces(limb: &Subtree, child: usize) -> impl Iterator<Item = Piece> + use<> {
     let peer = limb.rank(child);
     limb.ranks_below(child).into_iter().filter(|blocks| blocks.count > 0).map(move |blocks| Piece { peer, blocks })
 }
 
 /// In how many blocks each this place's data goes to or from `parent`: at the root it may lie in two pieces.
-fn cut_for_root(limb: &Limb, parent: usize) -> impl Iterator<Item = usize> + use<> {
+fn cut_for_root(limb: &Subtree, parent: usize) -> impl Iterator<Item = usize> + use<> {
     let counts = match parent {
         0 => limb.ranks_below(limb.place).map(|piece| piece.count),
         _ => [limb.span(limb.place), 0],

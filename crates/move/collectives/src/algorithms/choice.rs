@@ -1,8 +1,9 @@
-//! Which algorithm an operation goes by: `NCCL_ALGO` or `--algo`, else by size and layout.
+//! Which algorithm an operation goes by: `NCCL_ALGO` or `--algo`, else a tuning table, else by size and layout.
 
 use super::Layout;
-use busbw_model::Collective;
+use busbw_model::{Bytes, Collective, TunedOperation, TuningTable};
 use std::fmt;
+use std::sync::Arc;
 
 /// How the ranks carry out a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,10 +73,12 @@ pub(super) fn names(algorithms: impl IntoIterator<Item = Algorithm>) -> String {
 const ONLY_GPU: [&str; 5] = ["collnetdirect", "collnetchain", "nvls", "nvlstree", "pat"];
 
 /// Which algorithms may be used.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Choice {
     all: Option<List>,
     per_collective: Vec<(Collective, List)>,
+    /// What holds where no list does.
+    table: Option<Arc<TuningTable>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +94,11 @@ impl List {
 }
 
 impl Choice {
+    /// The same, with a tuning table. All ranks must have the same one.
+    pub fn with_table(self, table: Option<Arc<TuningTable>>) -> Self {
+        Choice { table, ..self }
+    }
+
     /// What holds for `collective`: its own list, else the one for all.
     fn list(&self, collective: Collective) -> Option<&List> {
         let own = self.per_collective.iter().rev().find(|(of, _)| *of == collective);
@@ -185,7 +193,9 @@ pub(crate) fn choose(collective: Collective, bytes: usize, layout: &Layout, choi
     // Every collective has an algorithm that is always possible.
     let default = possible().next().unwrap_or(Algorithm::Pairwise);
     let Some(list) = choice.list(collective) else {
-        return Chosen { algorithm: default, note: None };
+        let tuned = choice.table.as_ref().and_then(|table| tuned(table, collective, bytes, layout));
+        let tuned = tuned.filter(|algorithm| is_possible(*algorithm, collective, layout));
+        return Chosen { algorithm: tuned.unwrap_or(default), note: None };
     };
     match possible().find(|algorithm| list.allows(*algorithm)) {
         Some(algorithm) => Chosen { algorithm, note: None },
@@ -201,6 +211,25 @@ pub(crate) fn choose(collective: Collective, bytes: usize, layout: &Layout, choi
             Chosen { algorithm: default, note: Some(note) }
         }
     }
+}
+
+/// What a tuning table has for an operation; `None` where it has nothing, or an algorithm of NCCL's only.
+fn tuned(table: &TuningTable, collective: Collective, bytes: usize, layout: &Layout) -> Option<Algorithm> {
+    // Tables have nccl-tests' sizes: the larger of a rank's two buffers.
+    let parts = match collective {
+        Collective::AllGather | Collective::ReduceScatter => layout.ranks(),
+        _ => 1,
+    };
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let (_, choice) = table.choose(&TunedOperation {
+        collective,
+        size: Bytes(bytes.saturating_mul(parts) as u64),
+        ranks: number(layout.ranks()),
+        nodes: number(layout.hosts()),
+        operations: 1,
+        registered: false,
+    })?;
+    Algorithm::from_name(&choice.algorithm)
 }
 
 /// All algorithms of `collective`, the best first. `bytes` as in [`choose`].
@@ -306,6 +335,21 @@ mod tests {
         assert_eq!(chosen.algorithm, Algorithm::Ring);
         let note = "all_gather does not go by tree on 2 ranks of 2 hosts; ring is used (possible: ring, doubling)";
         assert_eq!(chosen.note.as_deref(), Some(note));
+    }
+
+    #[test]
+    fn a_tuning_table_holds_where_nothing_is_asked_for() {
+        let text = "all_gather,0,65536,doubling,simple,-1,2,4\nall_gather,65537,131072,tree,simple,-1,-1,-1\n";
+        let table = Arc::new(TuningTable::parse(text).unwrap());
+        let at = |asked: &str, bytes: usize, layout: &Layout| {
+            let choice = parse(asked).unwrap().with_table(Some(Arc::clone(&table)));
+            choose(Collective::AllGather, bytes, layout, &choice).algorithm
+        };
+        // 64 KiB are 16 KiB of each of four ranks; a tree gathers nothing, and on one host the table has no choice.
+        assert_eq!(at("", 16 << 10, &layout(2, 2)), Algorithm::Doubling);
+        assert_eq!(at("", 17 << 10, &layout(2, 2)), Algorithm::TwoLevel);
+        assert_eq!(at("", 16 << 10, &layout(1, 4)), Algorithm::Direct);
+        assert_eq!(at("ring", 16 << 10, &layout(2, 2)), Algorithm::Ring);
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn exchange_whole<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize) 
 
 /// What is exchanged with one peer, in chunks.
 #[derive(Clone, Copy)]
-struct Trade {
+struct PeerExchange {
     peer: usize,
     give: Option<(Data, usize)>,
     take: Option<(Room, usize)>,
@@ -108,13 +108,13 @@ struct Trade {
     chunk: usize,
 }
 
-impl Trade {
+impl PeerExchange {
     fn counts(&self) -> (usize, usize) {
         (self.give.map_or(0, |(_, count)| count), self.take.map_or(0, |(_, count)| count))
     }
 }
 
-impl Plan for Trade {
+impl Plan for PeerExchange {
     fn positions(&self) -> usize {
         let (give, take) = self.counts();
         give.max(take).div_ceil(self.chunk)
@@ -148,14 +148,14 @@ impl Plan for Trade {
 }
 
 /// Carries out one exchange over all lanes and waits for it.
-fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: Trade, reducer: Reducer) -> Result<()> {
+fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: PeerExchange, reducer: Reducer) -> Result<()> {
     let element = reducer.element;
     let (give, take) = whole.counts();
     let cut = Cut::new(give.max(take), element, mesh.lanes(), whole.reduced);
     let plan = |lane| {
         let part = |count| Split::aligned(count, cut.lanes, element).range(lane);
         let start = part(take).start * element;
-        Trade {
+        PeerExchange {
             give: whole.give.map(|(data, count)| {
                 let Range { start, count } = part(count);
                 (data.skip(start * element), count)
@@ -167,7 +167,7 @@ fn trade<M: Mesh + ?Sized>(mesh: &mut M, whole: Trade, reducer: Reducer) -> Resu
             ..whole
         }
     };
-    let plans: Vec<Trade> = (0..cut.lanes).map(plan).collect();
+    let plans: Vec<PeerExchange> = (0..cut.lanes).map(plan).collect();
     let mut flow = Flow::new(mesh, plans, cut.chunk, reducer);
     flow.finish(mesh)
 }
@@ -176,16 +176,24 @@ fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize
     let (rank, element) = (mesh.rank(), op.element());
     let core = Core::new(rank, mesh.size());
     let reducer = Reducer::new(op, ranks);
-    let base =
-        Trade { peer: rank, give: None, take: None, local: None, complete: false, reduced: false, element, chunk: 1 };
+    let base = PeerExchange {
+        peer: rank,
+        give: None,
+        take: None,
+        local: None,
+        complete: false,
+        reduced: false,
+        element,
+        chunk: 1,
+    };
     let all = Some((op.receive, op.count));
     let Some(place) = core.place else {
-        trade(mesh, Trade { peer: rank + 1, give: Some((op.send, op.count)), reduced: true, ..base }, reducer)?;
-        return trade(mesh, Trade { peer: rank + 1, take: all, ..base }, reducer);
+        trade(mesh, PeerExchange { peer: rank + 1, give: Some((op.send, op.count)), reduced: true, ..base }, reducer)?;
+        return trade(mesh, PeerExchange { peer: rank + 1, take: all, ..base }, reducer);
     };
     let mut own = op.send;
     if let Some(ward) = core.ward(rank) {
-        trade(mesh, Trade { peer: ward, take: all, local: Some(own), reduced: true, ..base }, reducer)?;
+        trade(mesh, PeerExchange { peer: ward, take: all, local: Some(own), reduced: true, ..base }, reducer)?;
         own = op.receive.data();
     }
     let blocks = Split::aligned(op.count, core.size, element);
@@ -194,7 +202,7 @@ fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize
     while mask > 0 {
         let kept = blocks.ranges(place & !(mask - 1), mask);
         let given = blocks.ranges((place & !(mask - 1)) ^ mask, mask);
-        let round = Trade {
+        let round = PeerExchange {
             peer: core.rank(place ^ mask),
             give: Some((own.skip(given.start * element), given.count)),
             take: Some((at(kept), kept.count)),
@@ -211,7 +219,7 @@ fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize
     while mask < core.size {
         let had = blocks.ranges(place & !(mask - 1), mask);
         let missing = blocks.ranges((place & !(mask - 1)) ^ mask, mask);
-        let round = Trade {
+        let round = PeerExchange {
             peer: core.rank(place ^ mask),
             give: Some((at(had).data(), had.count)),
             take: Some((at(missing), missing.count)),
@@ -221,7 +229,7 @@ fn halve_and_double<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, ranks: usize
         mask *= 2;
     }
     if let Some(ward) = core.ward(rank) {
-        trade(mesh, Trade { peer: ward, give: Some((op.receive.data(), op.count)), ..base }, reducer)?;
+        trade(mesh, PeerExchange { peer: ward, give: Some((op.receive.data(), op.count)), ..base }, reducer)?;
     }
     Ok(())
 }
@@ -273,7 +281,7 @@ pub(super) fn hypercube<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Resul
         let had = blocks.ranges(rank & !(mask - 1), mask);
         let missing = blocks.ranges((rank & !(mask - 1)) ^ mask, mask);
         let at = |range: Range| op.receive.skip(range.start * reducer.element);
-        let round = Trade {
+        let round = PeerExchange {
             peer: rank ^ mask,
             give: Some((at(had).data(), had.count)),
             take: Some((at(missing), missing.count)),

@@ -172,14 +172,14 @@ impl Plan for Ring {
 
 /// All-reduce, all-gather or reduce-scatter around the ring of all ranks.
 pub(super) fn ring<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation) -> Result<()> {
-    let over = Over { ranks: mesh.size(), stride: op.count };
+    let over = RingScope { ranks: mesh.size(), stride: op.count };
     let mut flow = ring_flow(mesh, op, over);
     flow.finish(mesh)
 }
 
 /// What a ring that is a part of a larger operation has to know of it.
 #[derive(Clone, Copy)]
-pub(super) struct Over {
+pub(super) struct RingScope {
     /// By how many ranks an average is divided.
     pub ranks: usize,
     /// Every how many elements a block lies.
@@ -187,7 +187,7 @@ pub(super) struct Over {
 }
 
 /// The ring, begun but not waited for.
-pub(super) fn ring_flow<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, over: Over) -> Flow<impl Plan + use<M>> {
+pub(super) fn ring_flow<M: Mesh + ?Sized>(mesh: &mut M, op: &Operation, over: RingScope) -> Flow<impl Plan + use<M>> {
     let element = op.element();
     let n = mesh.size();
     let reduces = op.collective != Collective::AllGather;

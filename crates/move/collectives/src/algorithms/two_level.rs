@@ -4,7 +4,7 @@
 use super::chunks::{Cut, SHRINK, Split};
 use super::flow::Flow;
 use super::plan::Plan;
-use super::ring::{Over, ring_flow};
+use super::ring::{RingScope, ring_flow};
 use super::{Layout, binomial, doubling, ring};
 use crate::Operation;
 use crate::mesh::{Mesh, Request};
@@ -106,7 +106,7 @@ impl<M: Mesh + ?Sized> Levels<'_, M> {
 
     fn all_reduce(&mut self, op: &Operation) -> Result<()> {
         let (split, segments) = self.segments(op);
-        let over = Over { ranks: self.ranks, stride: 0 };
+        let over = RingScope { ranks: self.ranks, stride: 0 };
         let mut under_way: Option<(Operation, Flow<_>)> = None;
         for number in 0..segments {
             let range = split.range(number);
@@ -133,7 +133,7 @@ impl<M: Mesh + ?Sized> Levels<'_, M> {
         &mut self,
         segment: Operation<'a>,
         own: Operation<'a>,
-        over: Over,
+        over: RingScope,
     ) -> Result<(Operation<'a>, Flow<impl Plan + use<M>>)> {
         let mut flow = ring_flow(self.rails, &own, over);
         flow.poll(self.rails)?;
@@ -174,7 +174,7 @@ impl<M: Mesh + ?Sized> Levels<'_, M> {
         let row = self.locals * bytes;
         let own_host = self.rails.rank();
         let between = Operation { receive: op.receive.skip(self.local * bytes), ..*op };
-        let over = Over { ranks: self.ranks, stride: self.locals * op.count };
+        let over = RingScope { ranks: self.ranks, stride: self.locals * op.count };
         let mut flow = ring_flow(self.rails, &between, over);
         flow.poll(self.rails)?;
         // This host's own blocks are gathered while those of other hosts are arriving.
@@ -198,7 +198,7 @@ impl<M: Mesh + ?Sized> Levels<'_, M> {
             self.host.run(&Operation { send, receive, ..within(op, Collective::ReduceScatter) })?;
         }
         let between = Operation { send: rails.own.data(), ..*op };
-        let mut flow = ring_flow(&mut rails, &between, Over { ranks: self.ranks, stride: op.count });
+        let mut flow = ring_flow(&mut rails, &between, RingScope { ranks: self.ranks, stride: op.count });
         flow.finish(&mut rails)
     }
 

@@ -5,10 +5,10 @@ mod pmix;
 mod tcp_store;
 
 use crate::error::BY_HAND;
-use crate::job_rank::Discovery;
+use crate::job_rank::{Discovery, JobRank};
 use crate::{Error, Result};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(crate) use tcp_store::TcpStore;
 
@@ -46,6 +46,20 @@ pub(crate) fn share(discovery: &Discovery, rank: usize, mine: Option<&str>, dead
              still runs (its output); or {BY_HAND}"
         )))
     })
+}
+
+/// Shares a text of rank 0's with every process of the job, which all call it; the others give `None`. `None` where the launcher
+/// has no key-value store.
+///
+/// # Errors
+/// The store does not bring the processes together in time, or cannot be used.
+pub fn told_by_rank_0(job_rank: &JobRank, mine: Option<&str>, timeout: Duration) -> Result<Option<String>> {
+    let has_store =
+        matches!(job_rank.discovery, Discovery::Pmix { .. } | Discovery::Pmi1 { .. } | Discovery::Pmi2 { .. });
+    // No time limit is one of a year, which an `Instant` can hold.
+    let deadline = Instant::now() + timeout.min(Duration::from_secs(365 * 86_400));
+    let told = has_store.then(|| share(&job_rank.discovery, job_rank.rank, mine, deadline));
+    told.transpose()
 }
 
 pub fn exchange(discovery: &Discovery, rank: usize, mine: Option<&str>, deadline: Instant) -> Result<String> {

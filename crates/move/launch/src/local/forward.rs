@@ -25,6 +25,28 @@ impl Forwarder {
         Forwarder(std::thread::spawn(move || forward(pipe, take)))
     }
 
+    /// Passes bytes on as they come, and hands them to `take`.
+    pub fn raw(
+        mut pipe: impl Read + Send + 'static,
+        mut target: impl Write + Send + 'static,
+        take: impl Fn(&[u8]) + Send + 'static,
+    ) -> Self {
+        Forwarder(std::thread::spawn(move || {
+            let mut block = vec![0; 64 << 10];
+            loop {
+                match pipe.read(&mut block) {
+                    Ok(0) => return,
+                    Ok(length) => {
+                        pass_on(&block[..length], &mut target);
+                        take(&block[..length]);
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(_) => return,
+                }
+            }
+        }))
+    }
+
     pub fn finish(self) {
         // A panic there was printed by the thread itself.
         let _ = self.0.join();

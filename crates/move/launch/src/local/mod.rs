@@ -57,7 +57,7 @@ impl Local {
         let mut ranks = Vec::with_capacity(self.np);
         let mut forwarders = Vec::new();
         let ended = match self.start(&signals, &mut ranks) {
-            // Nothing has been measured, and what ranks say of each other's end tells nothing.
+            // Nothing has been measured, and what ranks say of each other's end says nothing.
             Ok(Some(signal)) => Ok(128 + signal as i32),
             Ok(None) => {
                 // Threads that were there before would make every fork slower: it copies the mappings of their stacks.

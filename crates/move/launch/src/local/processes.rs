@@ -65,6 +65,12 @@ impl Process {
         self.status = Some(status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(1));
         Ok(true)
     }
+
+    /// Its status once it has ended: 128 + signal, or the exit status.
+    pub fn ended(&mut self) -> std::io::Result<Option<i32>> {
+        self.look()?;
+        Ok(self.status)
+    }
 }
 
 /// Kills those that are left.

@@ -12,7 +12,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Instant;
 
 /// What a process needs to reach rank 0.
-pub(super) struct Found {
+pub(super) struct ServerAddress {
     pub token: TokenFrom,
     /// What rank 0 tells everyone who connects, by which those who do not know the token may find it.
     pub offer: Vec<u8>,
@@ -26,14 +26,21 @@ pub(super) struct Found {
     pub kept: Option<Box<dyn Send>>,
 }
 
-impl Found {
-    fn listening(listener: TcpListener, token: Token) -> Result<Found> {
+impl ServerAddress {
+    fn listening(listener: TcpListener, token: Token) -> Result<ServerAddress> {
         let address = listener.local_addr().map_err(|e| Error::system("listen for the other ranks", e))?;
-        Ok(Found { listener: Some(listener), ..Found::elsewhere(token, vec![address]) })
+        Ok(ServerAddress { listener: Some(listener), ..ServerAddress::elsewhere(token, vec![address]) })
     }
 
-    fn elsewhere(token: Token, addresses: Vec<SocketAddr>) -> Found {
-        Found { token: TokenFrom::Here(token), offer: Vec::new(), addresses, listener: None, store: None, kept: None }
+    fn elsewhere(token: Token, addresses: Vec<SocketAddr>) -> ServerAddress {
+        ServerAddress {
+            token: TokenFrom::Here(token),
+            offer: Vec::new(),
+            addresses,
+            listener: None,
+            store: None,
+            kept: None,
+        }
     }
 }
 
@@ -47,9 +54,9 @@ pub(super) struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    pub fn find(&self) -> Result<Found> {
+    pub fn find(&self) -> Result<ServerAddress> {
         match &self.job_rank.discovery {
-            Discovery::Alone => Found::listening(bind_loopback()?, Token::random()?),
+            Discovery::Alone => ServerAddress::listening(bind_loopback()?, Token::random()?),
             Discovery::Fixed { address, token, listener } => fixed(self.job_rank.rank, address, *token, *listener),
             Discovery::TcpStore { host, port, words } => self.stored(host, *port, words),
             Discovery::Derived { words, host } => self.derived(host, words),
@@ -60,20 +67,20 @@ impl Finder<'_> {
     }
 
     /// Listens where the others learn the address from this rank, which is 0. `near` is an address of this host's that they may know.
-    fn listen(&self, near: Option<IpAddr>) -> Result<(Found, String)> {
+    fn listen(&self, near: Option<IpAddr>) -> Result<(ServerAddress, String)> {
         let near = near.filter(|_| !self.job_rank.one_host());
         let ip = own_address(self.job_rank, self.bind.or(near))?;
         let listener = TcpListener::bind((ip, 0)).map_err(|e| Error::system(format!("listen on {ip}"), e))?;
         let given = self.job_rank.token;
         let token = given.map_or_else(Token::random, Ok)?;
-        let found = Found::listening(listener, token)?;
+        let found = ServerAddress::listening(listener, token)?;
         // What every rank has already stays out of the store.
         let shown = if given.is_some() { String::new() } else { token.to_string() };
         let text = format!("{}/{shown}", found.addresses[0]);
         Ok((found, text))
     }
 
-    fn published(&self, discovery: &Discovery) -> Result<Found> {
+    fn published(&self, discovery: &Discovery) -> Result<ServerAddress> {
         if self.job_rank.rank == 0 {
             let (found, text) = self.listen(None)?;
             keyvalue::share(discovery, 0, Some(&text), self.deadline)?;
@@ -81,30 +88,33 @@ impl Finder<'_> {
         }
         let text = keyvalue::share(discovery, self.job_rank.rank, None, self.deadline)?;
         let (address, token) = read_published(&text, self.job_rank.token)?;
-        Ok(Found::elsewhere(token, vec![address]))
+        Ok(ServerAddress::elsewhere(token, vec![address]))
     }
 
-    fn stored(&self, host: &str, port: u16, words: &Words) -> Result<Found> {
+    fn stored(&self, host: &str, port: u16, words: &Words) -> Result<ServerAddress> {
         let key = format!("busbw/{}", words.name());
         if self.job_rank.rank == 0 {
             let mut store = TcpStore::connect(host, port, self.deadline)?;
             let (found, text) = self.listen(store.own_address())?;
             store.put(&key, &text)?;
-            return Ok(Found { kept: Some(Box::new(store)), ..found });
+            return Ok(ServerAddress { kept: Some(Box::new(store)), ..found });
         }
         let store = InStore { host: host.to_owned(), port, key, given: self.job_rank.token };
         let (address, token) = store.read(self.deadline)?;
-        Ok(Found { store: Some(store), ..Found::elsewhere(token, vec![address]) })
+        Ok(ServerAddress { store: Some(store), ..ServerAddress::elsewhere(token, vec![address]) })
     }
 
-    fn derived(&self, name: &str, words: &Words) -> Result<Found> {
+    fn derived(&self, name: &str, words: &Words) -> Result<ServerAddress> {
         let way = Way::choose(self.job_rank, words, self.look);
         let (ips, same_everywhere) = addresses_of(self.job_rank, name)?;
         let ports = words.ports();
         if self.job_rank.rank != 0 {
             let at = |&port| ips.iter().map(move |&ip| SocketAddr::new(ip, port));
             let addresses = ports.iter().flat_map(at).collect();
-            return Ok(Found { token: TokenFrom::offer(way, *words), ..Found::elsewhere(words.token(), addresses) });
+            return Ok(ServerAddress {
+                token: TokenFrom::offer(way, *words),
+                ..ServerAddress::elsewhere(words.token(), addresses)
+            });
         }
         // A host often resolves its own name to the loopback, by which the others cannot come.
         let only_loopback = ips.iter().all(IpAddr::is_loopback) && !self.job_rank.one_host() && !same_everywhere;
@@ -113,7 +123,7 @@ impl Finder<'_> {
         way.warning().iter().for_each(|warning| (self.log)(warning));
         let shared = way.share(words)?;
         let kept = shared.kept.map(|kept| Box::new(kept) as Box<dyn Send>);
-        Ok(Found { offer: shared.offer, kept, ..Found::listening(listener, shared.token)? })
+        Ok(ServerAddress { offer: shared.offer, kept, ..ServerAddress::listening(listener, shared.token)? })
     }
 }
 
@@ -164,21 +174,21 @@ fn own_address(job_rank: &JobRank, bind: Option<IpAddr>) -> Result<IpAddr> {
     })
 }
 
-fn fixed(rank: usize, address: &str, token: Token, listener: Option<i32>) -> Result<Found> {
+fn fixed(rank: usize, address: &str, token: Token, listener: Option<i32>) -> Result<ServerAddress> {
     let (name, port) = address.rsplit_once(':').unwrap_or((address, ""));
     let wrong = |problem: &str| Error::variable("BUSBW_RENDEZVOUS", address, problem);
     let port = port.parse().map_err(|_| wrong("has no port"))?;
     let addresses = host::resolve(name, port)
         .ok_or_else(|| wrong("names a host that does not resolve here: correct the name, or give rank 0's address"))?;
     if rank != 0 {
-        return Ok(Found::elsewhere(token, addresses));
+        return Ok(ServerAddress::elsewhere(token, addresses));
     }
     if let Some(fd) = listener {
-        return Found::listening(inherited(fd)?, token);
+        return ServerAddress::listening(inherited(fd)?, token);
     }
     let bound = addresses.iter().map(TcpListener::bind).reduce(|bound, next| bound.or(next));
     match bound {
-        Some(Ok(listener)) => Found::listening(listener, token),
+        Some(Ok(listener)) => ServerAddress::listening(listener, token),
         Some(Err(error)) => Err(wrong(match error.kind() {
             std::io::ErrorKind::AddrInUse => "is in use on this host: choose another port",
             std::io::ErrorKind::AddrNotAvailable => {

@@ -90,7 +90,7 @@ impl TokenFrom {
 }
 
 /// A connection to rank 0, whose ends have proven to each other that they hold the token.
-pub(crate) struct Reached {
+pub(crate) struct ServerConnection {
     pub stream: TcpStream,
     pub address: SocketAddr,
     pub token: Token,
@@ -143,6 +143,11 @@ impl Rendezvous {
             rendezvous.server = Some(rendezvous.serve(listener, *token, found.offer)?);
         }
         Ok(rendezvous)
+    }
+
+    /// The address that rank 0 listens at, where it is known.
+    pub fn listens_at(&self) -> Option<IpAddr> {
+        self.addresses.first().map(SocketAddr::ip)
     }
 
     /// How many ranks the job has: processes × ranks per process.
@@ -205,7 +210,7 @@ impl Rendezvous {
     }
 
     /// Tries the addresses in turn until one proves that it holds the token.
-    fn connect(&self, rank: usize) -> Result<Reached> {
+    fn connect(&self, rank: usize) -> Result<ServerConnection> {
         let deadline = Instant::now() + self.settings.timeout;
         let (mut addresses, mut token) = (self.addresses.clone(), self.token.clone());
         let mut refused: Option<(Instant, SocketAddr, String)> = None;
@@ -214,7 +219,7 @@ impl Rendezvous {
         loop {
             for &address in &addresses {
                 match self.try_connect(address, &token, deadline) {
-                    Ok((stream, token)) => return Ok(Reached { stream, address, token }),
+                    Ok((stream, token)) => return Ok(ServerConnection { stream, address, token }),
                     Err(Failure::Offer(busbw_transport::Error::Config(why))) => {
                         no_token = Some((no_token.map_or_else(Instant::now, |(since, _)| since), why));
                     }

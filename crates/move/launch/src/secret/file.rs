@@ -88,12 +88,12 @@ fn is_private(metadata: &std::fs::Metadata, permissions: u32) -> bool {
 }
 
 /// A file that rank 0 has written. It is taken away when this is dropped, unless another job has replaced it.
-pub(crate) struct Kept {
+pub(crate) struct TokenFile {
     path: PathBuf,
     token: Token,
 }
 
-impl Kept {
+impl TokenFile {
     /// Writes the file beside its place and renames it: what a killed job has left is replaced, and nobody reads half a token.
     pub fn write(path: &Path, token: Token) -> Result<Self> {
         let write = || {
@@ -109,11 +109,11 @@ impl Kept {
         write().map_err(|error: std::io::Error| {
             Error::Join(format!("rank 0 cannot write this job's token to {} ({error}): {SET_TOKEN}", path.display()))
         })?;
-        Ok(Kept { path: path.to_owned(), token })
+        Ok(TokenFile { path: path.to_owned(), token })
     }
 }
 
-impl Drop for Kept {
+impl Drop for TokenFile {
     fn drop(&mut self) {
         if read(&self.path).is_ok_and(|token| token.matches(self.token.as_bytes())) {
             let _ = std::fs::remove_file(&self.path);
@@ -160,11 +160,11 @@ mod tests {
         let path = folder.path().join("job");
         std::fs::write(&path, "left behind").unwrap();
         let (first, second) = (Token::random().unwrap(), Token::random().unwrap());
-        let kept = Kept::write(&path, first).unwrap();
+        let kept = TokenFile::write(&path, first).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(read(&path).unwrap().matches(first.as_bytes()));
         // Another job of the same words: its file stays when the first one goes.
-        let newer = Kept::write(&path, second).unwrap();
+        let newer = TokenFile::write(&path, second).unwrap();
         drop(kept);
         assert!(read(&path).unwrap().matches(second.as_bytes()));
         drop(newer);
@@ -198,7 +198,7 @@ mod tests {
             std::fs::write(&path, "left behind").unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             std::fs::File::options().write(true).open(&path).unwrap().set_modified(hours(age)).unwrap();
-            drop(Kept::write(&folder.path().join("job"), Token::random().unwrap()).unwrap());
+            drop(TokenFile::write(&folder.path().join("job"), Token::random().unwrap()).unwrap());
             assert_eq!(path.exists(), stays, "{}", path.display());
         }
     }

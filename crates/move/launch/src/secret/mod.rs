@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     /// What it tells everyone who connects.
     pub offer: Vec<u8>,
     /// Takes back what it has put somewhere, when it is dropped.
-    pub kept: Option<file::Kept>,
+    pub kept: Option<file::TokenFile>,
 }
 
 impl Way {
@@ -67,7 +67,7 @@ impl Way {
             }
             Way::File(path) => {
                 let token = Token::random()?;
-                (token, offer, Some(file::Kept::write(path, token)?))
+                (token, offer, Some(file::TokenFile::write(path, token)?))
             }
         };
         Ok(Shared { token, offer: offer.into_bytes(), kept })

@@ -24,8 +24,6 @@ use steps::Steps;
 /// A connection that has not proven that it holds the token by then is dropped, and so is one that then does not say for so
 /// long which rank it is.
 const SILENT_STRANGER: Duration = Duration::from_secs(2);
-/// Connections that have proven nothing yet, beside one of each rank. A rank that has to make way for them comes again.
-const STRANGERS: usize = 64;
 /// How long nobody is let in once descriptors have run out.
 const REST: Duration = Duration::from_millis(200);
 /// A rank's own report waits this long for a better cause: the death of the rank that it met first.
@@ -87,9 +85,9 @@ impl Server {
     /// A server for `listener`.
     pub fn new(mut plan: Plan, listener: TcpListener) -> crate::Result<Self> {
         let now = Instant::now();
-        // The ranks need the other descriptors for their own connections.
-        let most = (plan.size + STRANGERS).min(sockets_left() / 4).max(1);
-        let limits = Limits { most, patience: SILENT_STRANGER, undisturbed: Duration::ZERO };
+        // The ranks need the other descriptors for their own connections. One that is dropped for a newer connection comes again.
+        let limits = Limits::within(sockets_left() / 4, plan.size, SILENT_STRANGER);
+        let limits = Limits { undisturbed: Duration::ZERO, ..limits };
         let known = (plan.token, std::mem::take(&mut plan.offer));
         let listener = Listener::new(listener, wire::PROTOCOL, known, limits)?;
         let listener = if plan.has_places { listener.with_places() } else { listener };

@@ -9,10 +9,10 @@ mod strangers;
 /// Starts processes: `make test`.
 mod here {
     pub mod launchers;
-    mod secrets;
+    pub mod secrets;
 }
 
-/// Starts a Slurm cluster: `make test-all`.
+/// Start a Slurm cluster, or PyTorch's torchrun: `make test-all`.
 mod labs;
 
 #[allow(dead_code, reason = "other tests use more of it")]

@@ -19,6 +19,15 @@ pub struct Limits {
     pub undisturbed: Duration,
 }
 
+impl Limits {
+    /// For `awaited` connections of the job and as many strangers as a port scan brings, within a number of descriptors.
+    pub fn within(descriptors: usize, awaited: usize, patience: Duration) -> Self {
+        const STRANGERS: usize = 64;
+        let most = (awaited + STRANGERS).min(descriptors).max(STRANGERS);
+        Limits { most, patience, undisturbed: patience / 10 }
+    }
+}
+
 /// Listens, and lets in who holds the token. What it dropped, [`Strangers`] tells.
 pub struct Listener {
     listener: TcpListener,

@@ -111,7 +111,7 @@ pub struct Connector {
     opening: [u8; OPENING],
     place: Vec<u8>,
     token: Option<FromOffer>,
-    talk: Talk,
+    talk: HandshakeBytes,
     awaited: Awaited,
 }
 
@@ -141,7 +141,7 @@ impl Connector {
             return Err(Error::Config(format!("a payload of {} bytes, not {}", payload.len(), protocol.payload)));
         }
         let opening = opening(protocol)?;
-        let talk = Talk { magic: Some(protocol.magic), ..Talk::new(opening.to_vec(), CHALLENGE) };
+        let talk = HandshakeBytes { magic: Some(protocol.magic), ..HandshakeBytes::new(opening.to_vec(), CHALLENGE) };
         let (place, token, awaited) = (Vec::new(), Some(Box::new(token) as FromOffer), Awaited::Challenge);
         Ok(Connector { protocol, payload, opening, place, token, talk, awaited })
     }
@@ -216,7 +216,7 @@ pub struct Acceptor {
     challenge: Vec<u8>,
     opening: Vec<u8>,
     place: Vec<u8>,
-    talk: Talk,
+    talk: HandshakeBytes,
     admitted: Option<Vec<u8>>,
 }
 
@@ -234,7 +234,7 @@ impl Acceptor {
         }
         let length = (offer.len() as u16).to_le_bytes();
         let challenge = [&opening(protocol)?[..], &length, offer].concat();
-        let talk = Talk { magic: Some(protocol.magic), ..Talk::new(Vec::new(), OPENING) };
+        let talk = HandshakeBytes { magic: Some(protocol.magic), ..HandshakeBytes::new(Vec::new(), OPENING) };
         Ok(Acceptor { protocol, token, challenge, opening: Vec::new(), place: Vec::new(), talk, admitted: None })
     }
 
@@ -333,7 +333,7 @@ fn not_yet(error: io::Error) -> Step<bool> {
 }
 
 /// Bytes that go out, and then those that come in.
-struct Talk {
+struct HandshakeBytes {
     out: Vec<u8>,
     sent: usize,
     read: Vec<u8>,
@@ -342,9 +342,9 @@ struct Talk {
     magic: Option<[u8; 8]>,
 }
 
-impl Talk {
+impl HandshakeBytes {
     fn new(out: Vec<u8>, wanted: usize) -> Self {
-        Talk { out, sent: 0, read: Vec::new(), wanted, magic: None }
+        HandshakeBytes { out, sent: 0, read: Vec::new(), wanted, magic: None }
     }
 
     /// Whether everything was sent and as much as is wanted was read.
@@ -375,6 +375,6 @@ impl Talk {
 
     /// Says `out` next, and then reads so many bytes; gives what was read before.
     fn turn(&mut self, out: Vec<u8>, wanted: usize) -> Vec<u8> {
-        std::mem::replace(self, Talk::new(out, wanted)).read
+        std::mem::replace(self, HandshakeBytes::new(out, wanted)).read
     }
 }

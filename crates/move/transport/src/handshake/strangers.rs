@@ -1,10 +1,10 @@
-//! What is told of connections that were not let in: the first few each, the others as counts.
+//! Log lines about refused connections: one each for the first few, then counts.
 
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// So many are told one by one.
+/// This many are reported one by one.
 const FIRST: u64 = 3;
 /// So many addresses are counted apart between two lines.
 const ADDRESSES: usize = 4;

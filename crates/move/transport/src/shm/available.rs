@@ -6,7 +6,7 @@ use std::path::Path;
 const SPARED: usize = 128 << 20;
 
 /// Bytes that this process may still allocate, as the kernel estimates for the machine and for the process's control
-/// groups; `None` where it tells of neither.
+/// groups; `None` where it shows neither.
 ///
 /// Anonymous memory files have no limit of their own: without asking, too large an allocation ends in the out-of-memory
 /// killer instead of an error.

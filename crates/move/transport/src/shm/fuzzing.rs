@@ -24,7 +24,7 @@ pub struct Stranger {
 
 /// How the peer says that a message is carried.
 #[derive(Debug, Clone, Copy)]
-pub struct Said {
+pub struct PeerHeader {
     /// Bytes of the message.
     pub len: u64,
     /// A window's number.
@@ -78,8 +78,8 @@ impl Stranger {
     }
 
     /// Shows the next message.
-    pub fn publish(&mut self, said: Said) {
-        let Said { len, window, offset, tag, carried } = said;
+    pub fn publish(&mut self, said: PeerHeader) {
+        let PeerHeader { len, window, offset, tag, carried } = said;
         self.channel.publish(self.published, Header { len, window, offset, tag, carried });
         self.published += 1;
     }

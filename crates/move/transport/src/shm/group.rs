@@ -163,7 +163,7 @@ impl Group {
         *self.shared.attachable.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// The name of `bytes` at `pointer` for all peers, who are told of its window if they do not know it yet.
+    /// The name of `bytes` at `pointer` for all peers, which first learn of its window if they do not know it yet.
     pub fn name(&self, pointer: *const u8, bytes: usize) -> Result<Named> {
         self.shared.name_for(pointer, bytes, None)
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// How many freed windows one message tells of.
+/// How many freed windows one message names.
 pub(super) const FREED_AT_ONCE: usize = (socket::LONGEST - 16) / 8;
 
 /// A message between two ranks of a group.

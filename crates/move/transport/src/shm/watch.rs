@@ -48,7 +48,7 @@ impl Drop for Watch {
 
 fn watch(mut peers: Vec<Watched>, stopped: &OwnedFd, cancel: &Cancellation) {
     loop {
-        // No flags: a hang-up is told of anyway, and messages that wait to be read are not of interest here.
+        // No flags: a hang-up is reported anyway, and messages that wait to be read are not of interest here.
         let mut polled: Vec<PollFd<'_>> =
             peers.iter().map(|peer| PollFd::new(peer.socket.as_fd(), PollFlags::empty())).collect();
         polled.push(PollFd::new(stopped.as_fd(), PollFlags::POLLIN));

@@ -81,7 +81,7 @@ impl Reached {
 pub(super) struct Window {
     pub(super) id: u64,
     pub(super) mapping: Arc<Mapping>,
-    /// Which peers have been told of it.
+    /// Which peers know it.
     pub(super) told: Vec<bool>,
 }
 

@@ -93,7 +93,7 @@ impl Connecting {
                 revents: 0,
             })
             .collect();
-        // SAFETY: the array has as many entries as are told.
+        // SAFETY: the array has as many entries as the count says.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, 0) };
         for (socket, polled) in self.sockets.iter_mut().zip(&polled) {
             if polled.revents != 0 {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A connection's end, without the peer's name, which is added when it is told.
+/// A connection's end, without the peer's name, which is added when it is reported.
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
     Closed,

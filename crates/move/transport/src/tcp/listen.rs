@@ -32,10 +32,10 @@ struct Joining {
 }
 
 impl Listener {
-    /// What sockets may cost that have not proven that they hold the token. Those of ranks do not come again, and NCCL may not
-    /// ask for a while; so they are many, and patient.
-    const STRANGERS: Limits =
-        Limits { most: 4096, patience: Duration::from_secs(10), undisturbed: Duration::from_secs(1) };
+    /// Sockets of ranks that have not proven yet that they hold the token: these do not come again, and NCCL may not ask for a
+    /// while. So they are many, and have time.
+    const UNPROVEN: usize = 4096;
+    const PATIENCE: Duration = Duration::from_secs(10);
     /// A connection whose other sockets do not follow for so long is dropped.
     const INCOMPLETE: Duration = Duration::from_secs(120);
     /// Connections in the kernel's queue; the system's own limit may be lower.
@@ -50,7 +50,7 @@ impl Listener {
             .ok()
             .and_then(|address| address.as_socket())
             .ok_or_else(|| Error::last_os("ask for the port of a listener"))?;
-        let limits = Limits { most: sockets_left().clamp(64, Self::STRANGERS.most), ..Self::STRANGERS };
+        let limits = Limits::within(sockets_left(), Self::UNPROVEN, Self::PATIENCE);
         let known = (shared.token, Vec::new());
         let sockets = handshake::Listener::new(socket.into(), PROTOCOL, known, limits)?;
         let most_sockets = shared.config.stripes(shared.cores, sockets_left()).sockets.min(Config::MOST_SOCKETS);

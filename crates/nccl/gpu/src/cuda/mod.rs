@@ -11,7 +11,7 @@ pub use memory::{DeviceMemory, PinnedMemory};
 pub use module::{Function, Module};
 pub use stream::{Event, Graph, Stream};
 
-use crate::find::{Lookup, Opened, Wanted};
+use crate::find::{LibraryNames, Lookup, Opened};
 use crate::{Error, Result};
 use api::{Api, Code, NO_DEVICE, hip_name};
 use std::ffi::CStr;
@@ -35,7 +35,7 @@ impl Vendor {
     }
 }
 
-const CUDA: Wanted = Wanted {
+const CUDA: LibraryNames = LibraryNames {
     names: &["libcuda.so.1", "libcuda.so"],
     variable: "CUDA_DRIVER_LIBRARY",
     homes: &[],
@@ -45,7 +45,7 @@ const CUDA: Wanted = Wanted {
              with a GPU where nvidia-smi or rocm-smi works (in a container: --gpus all), or without --backend nccl, on cores",
 };
 
-const HIP: Wanted = Wanted {
+const HIP: LibraryNames = LibraryNames {
     names: &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"],
     variable: "HIP_LIBRARY",
     homes: &["ROCM_PATH"],

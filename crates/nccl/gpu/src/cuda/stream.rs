@@ -208,7 +208,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event that tells time.
+    /// An event that can measure time.
     ///
     /// # Errors
     /// The driver's.

@@ -1,7 +1,7 @@
 //! A communicator: one rank's part in a clique, from its beginning to its end.
 
 use super::Nccl;
-use super::held::{Held, Life};
+use super::held::{CommunicatorUse, Life};
 use crate::cuda::Stream;
 use crate::{Error, Result};
 use busbw_nccl_abi::NcclResult;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 ///
 /// NCCL lets another thread abort a communicator while one is inside an operation, which then returns an error. No two
 /// operations of one communicator may run at once: that is the caller's promise, and a part of their `Safety`. Every call
-/// holds the communicator, so that none uses what another has freed; see [`Held`].
+/// holds the communicator, so that none uses what another has freed; see [`CommunicatorUse`].
 pub struct Communicator {
     nccl: Arc<Nccl>,
     life: Arc<Life>,
@@ -74,7 +74,7 @@ impl Communicator {
     ///
     /// # Errors
     /// It has ended.
-    pub fn hold(&self) -> Result<Held> {
+    pub fn hold(&self) -> Result<CommunicatorUse> {
         let last = ": the communicator was aborted".into();
         self.life.hold().ok_or(Error::Nccl { call: "a call of NCCL", result: NcclResult::INVALID_USAGE, last })
     }

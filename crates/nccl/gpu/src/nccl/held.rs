@@ -24,13 +24,13 @@ struct State {
 unsafe impl Send for State {}
 
 /// The right to use a communicator: it is not freed meanwhile, unless it is aborted while its user is caught inside NCCL.
-pub struct Held {
+pub struct CommunicatorUse {
     life: Arc<Life>,
     raw: Comm,
 }
 
 // SAFETY: its pointer is only handed to NCCL's functions, which may be called from any thread.
-unsafe impl Send for Held {}
+unsafe impl Send for CommunicatorUse {}
 
 impl Life {
     /// That of `raw`; of one that has ended if it is null.
@@ -43,13 +43,13 @@ impl Life {
     }
 
     /// Takes hold of it; `None` after its end.
-    pub(super) fn hold(self: &Arc<Self>) -> Option<Held> {
+    pub(super) fn hold(self: &Arc<Self>) -> Option<CommunicatorUse> {
         let mut state = self.lock();
         if state.raw.is_null() {
             return None;
         }
         state.users += 1;
-        Some(Held { life: Arc::clone(self), raw: state.raw })
+        Some(CommunicatorUse { life: Arc::clone(self), raw: state.raw })
     }
 
     /// Takes it from everybody, to end it; `None` when somebody has.
@@ -65,14 +65,14 @@ impl Life {
     }
 }
 
-impl Held {
+impl CommunicatorUse {
     /// NCCL's pointer, for as long as this is kept.
     pub(super) fn raw(&self) -> Comm {
         self.raw
     }
 }
 
-impl Drop for Held {
+impl Drop for CommunicatorUse {
     fn drop(&mut self) {
         self.life.lock().users -= 1;
         self.life.left.notify_all();

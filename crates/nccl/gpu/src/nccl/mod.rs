@@ -6,12 +6,12 @@ mod registration;
 mod version;
 
 pub use communicator::{Buffers, Communicator, Pending, Reduction, Whole};
-pub use held::Held;
+pub use held::CommunicatorUse;
 pub use registration::{NcclMemory, Registration};
 pub use version::{Feature, Version};
 
 use crate::cuda::Vendor;
-use crate::find::{Lookup, Opened, Wanted};
+use crate::find::{LibraryNames, Lookup, Opened};
 use crate::{Error, Result};
 use busbw_nccl_abi::NcclResult;
 use busbw_nccl_abi::library::*;
@@ -19,7 +19,7 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
 
-const NCCL: Wanted = Wanted {
+const NCCL: LibraryNames = LibraryNames {
     names: &["libnccl.so.2", "libnccl.so"],
     variable: "NCCL_LIBRARY",
     homes: &["NCCL_HOME", "CUDA_HOME", "CUDA_PATH"],
@@ -33,7 +33,7 @@ const NCCL: Wanted = Wanted {
     remedy: "install it (apt-get install libnccl2, or pip install nvidia-nccl-cu12) or name it with --nccl-library PATH",
 };
 
-const RCCL: Wanted = Wanted {
+const RCCL: LibraryNames = LibraryNames {
     names: &["librccl.so.1", "librccl.so"],
     variable: "NCCL_LIBRARY",
     homes: &["ROCM_PATH"],
@@ -78,14 +78,14 @@ functions! {
         reduce_scatter: Reducing = "ncclReduceScatter";
         reduce: Reduce = "ncclReduce";
         broadcast: Rooted = "ncclBroadcast";
-        all_gather: Copying = "ncclAllGather";
+        all_gather: CopyCollective = "ncclAllGather";
         send: Send = "ncclSend";
         receive: Recv = "ncclRecv";
         create_premul_sum: RedOpCreatePreMulSum = "ncclRedOpCreatePreMulSum";
         destroy_op: RedOpDestroy = "ncclRedOpDestroy";
     }
     optional {
-        all_to_all: Copying = "ncclAlltoAll";
+        all_to_all: CopyCollective = "ncclAlltoAll";
         gather: Rooted = "ncclGather";
         scatter: Rooted = "ncclScatter";
         mem_alloc: MemAlloc = "ncclMemAlloc";

@@ -26,7 +26,8 @@ pub(super) fn open(path: &Path, version: Option<u8>) -> Result<Found, String> {
     }
     // SAFETY: loading runs the library's initialisers. That is what is to be tried, in a process made for it.
     let library = unsafe { Library::open(Some(path), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    let library: &'static Library = Box::leak(Box::new(library.map_err(|error| format!("cannot be loaded: {error}"))?));
+    let library = library.map_err(|error| format!("cannot be loaded: {}", loader_says(&error)))?;
+    let library: &'static Library = Box::leak(Box::new(library));
     let versions: Vec<u8> =
         VERSIONS.into_iter().filter(|version| exported::<u8>(library, *version).is_some()).collect();
     let chosen = match version {
@@ -44,6 +45,11 @@ pub(super) fn open(path: &Path, version: Option<u8>) -> Result<Found, String> {
     // SAFETY: NCCL asks for a text that ends in a zero and lives as long as the library.
     let network = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     Ok(Found { calls, network, version: chosen, versions })
+}
+
+/// What dlerror told, which names the file and the reason; libloading's own words name neither.
+fn loader_says(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn instead(versions: &[u8]) -> String {

@@ -14,7 +14,7 @@ static LOG: Mutex<Log> = Mutex::new(Log { lines: VecDeque::new(), dropped: 0, wa
 struct Log {
     lines: VecDeque<(LogLevel, String)>,
     dropped: usize,
-    /// The last warning, until it is told with a call that failed.
+    /// The last warning, until it is reported with a call that failed.
     warning: Option<String>,
 }
 
@@ -49,7 +49,7 @@ fn log() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// NCCL drops these lines too, unless it is told otherwise (`ncclDebugLog`, `src/debug.cc`).
+/// NCCL drops these lines too, unless it is configured otherwise (`ncclDebugLog`, `src/debug.cc`).
 fn is_too_fine(level: LogLevel) -> bool {
     level == LogLevel::TRACE && !std::env::var("NCCL_DEBUG").is_ok_and(|level| level.eq_ignore_ascii_case("trace"))
 }

@@ -21,8 +21,8 @@ use std::ptr::null_mut;
 /// What a call gave, or how it failed.
 pub(crate) type Answer<T> = Result<T, Wrong>;
 
-/// Sizes that `test` told of a request's messages; `None` where it wrote none.
-pub(crate) type Told = Vec<Option<usize>>;
+/// Sizes of a request's messages, as `test` wrote them; `None` where it wrote none.
+pub(crate) type MessageSizes = Vec<Option<usize>>;
 
 /// What stands in the place of a size until `test` writes one.
 const UNTOLD: c_int = c_int::MIN;
@@ -302,7 +302,7 @@ impl Plugin {
 
     /// Asks after a request of `n` messages: their sizes once it is done. Then the request is gone. A flush has none: NCCL
     /// gives no room for sizes then (`src/transport/net.cc:1700` in 2.30.7).
-    pub fn test(&self, request: Request, n: usize) -> Answer<Option<Told>> {
+    pub fn test(&self, request: Request, n: usize) -> Answer<Option<MessageSizes>> {
         let (mut done, mut sizes) = (0, vec![UNTOLD; n]);
         let room = if n == 0 { null_mut() } else { sizes.as_mut_ptr() };
         call!("test", self.calls.test, request.0, &mut done, room)?;
@@ -310,7 +310,7 @@ impl Plugin {
             return Ok(None);
         }
         let told = |size| if size == UNTOLD { Ok(None) } else { usize::try_from(size).map(Some) };
-        let sizes = sizes.into_iter().map(told).collect::<Result<Told, _>>();
+        let sizes = sizes.into_iter().map(told).collect::<Result<MessageSizes, _>>();
         sizes.map(Some).map_err(|_| Wrong::from("test gave a size below zero".to_owned()))
     }
 

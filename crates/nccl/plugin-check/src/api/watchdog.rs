@@ -13,16 +13,16 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Marks a call as under way until it is dropped.
-pub(super) struct Entered;
+pub(super) struct CallGuard;
 
 #[inline]
-pub(super) fn entered(call: &'static &'static str) -> Entered {
+pub(super) fn entered(call: &'static &'static str) -> CallGuard {
     CALLS.store(CALLS.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     UNDER_WAY.store(std::ptr::from_ref(call).cast_mut(), Ordering::Release);
-    Entered
+    CallGuard
 }
 
-impl Drop for Entered {
+impl Drop for CallGuard {
     #[inline]
     fn drop(&mut self) {
         UNDER_WAY.store(null_mut(), Ordering::Release);
@@ -33,7 +33,7 @@ impl Drop for Entered {
 pub(crate) struct Watchdog;
 
 impl Watchdog {
-    /// Has `expired` told of the first call that takes longer than `limit`.
+    /// Calls `expired` for the first call that takes longer than `limit`.
     pub fn start(limit: Duration, expired: Arc<dyn Fn(&'static str) + Send + Sync>) -> std::io::Result<()> {
         let look = move || {
             let (mut seen, mut since) = (0, Instant::now());

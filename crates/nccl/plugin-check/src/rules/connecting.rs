@@ -1,7 +1,6 @@
 //! How connections begin, and what listeners and contexts are.
 
-use super::messages::arrived;
-use super::{kept, wrong};
+use super::{arrived, close, kept, wrong};
 use crate::api::{Memory, Plugin, Room};
 use crate::case::{Case, CaseResult, End, Stop};
 use crate::wire::Side;
@@ -99,16 +98,6 @@ pub(super) fn carry(case: &mut Case, end: End, len: usize, seed: u64) -> CaseRes
         }
     }
     case.barrier()
-}
-
-/// Closes an end, once the other end is as far.
-pub(super) fn close(case: &mut Case, end: End) -> CaseResult<()> {
-    case.barrier()?;
-    match end {
-        End::Sender(sender) => case.plugin.close_send(sender)?,
-        End::Receiver(receiver) => case.plugin.close_recv(receiver)?,
-    }
-    Ok(())
 }
 
 /// A connection each way: what this end sends on, and what it receives on.

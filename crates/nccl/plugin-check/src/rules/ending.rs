@@ -1,7 +1,7 @@
 //! How connections end: closed with work under way, or with a peer that dies.
 
-use super::connecting::{close, pair};
-use super::{kept, wrong};
+use super::connecting::pair;
+use super::{close, kept, wrong};
 use crate::api::{Memory, Request, Room};
 use crate::case::{Case, CaseResult, End, Stop};
 use busbw_model::RuleOutcome;

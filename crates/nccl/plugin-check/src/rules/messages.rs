@@ -1,10 +1,8 @@
 //! What becomes of messages: order, tags, and those that are too large.
 
-use super::connecting::close;
-use super::{kept, wrong};
+use super::{arrived, close, kept, wrong};
 use crate::api::{Memory, Receiver, Registration, Request, Room, Sender};
 use crate::case::{Case, CaseResult, End, Stop};
-use crate::wire::Wrong;
 use busbw_model::RuleOutcome;
 use std::collections::VecDeque;
 
@@ -79,18 +77,6 @@ fn receive_all(case: &mut Case, receiver: Receiver) -> CaseResult<()> {
         under_way.push_back((request, *room, seed, len));
     }
     under_way.into_iter().try_for_each(end_one)
-}
-
-/// Looks at the bytes of a message and nothing else: which size test told is a matter of its own.
-pub(super) fn arrived(seed: u64, len: usize, memory: Memory) -> CaseResult<()> {
-    match memory.differs(len, seed) {
-        Some(at) => Err(Stop::Wrong(Wrong {
-            cause: "a message arrived out of order, cut or changed".into(),
-            detail: format!("message {seed} of {len} bytes differs at byte {at}"),
-        })),
-        None if !memory.guards_hold() => wrong(format!("message {seed} of {len} bytes was written beyond its room")),
-        None => Ok(()),
-    }
 }
 
 /// A message too large, small enough to go in one piece and large enough not to.

@@ -6,7 +6,9 @@ mod messages;
 mod requests;
 mod sizes;
 
-use crate::case::{Case, CaseResult, Stop};
+use crate::api::Memory;
+use crate::case::{Case, CaseResult, End, Stop};
+use crate::wire::Wrong;
 use busbw_model::RuleOutcome;
 
 /// A rule: its name, what it asks for, what it is to NCCL, and the test case that shows whether it is kept.
@@ -164,6 +166,28 @@ fn kept(seen: impl Into<String>) -> RuleOutcome {
 
 fn wrong<T>(what: impl Into<String>) -> CaseResult<T> {
     Err(Stop::Wrong(what.into().into()))
+}
+
+/// Looks at the bytes of a message and nothing else: which size test told is a matter of its own.
+fn arrived(seed: u64, len: usize, memory: Memory) -> CaseResult<()> {
+    match memory.differs(len, seed) {
+        Some(at) => Err(Stop::Wrong(Wrong {
+            cause: "a message arrived out of order, cut or changed".into(),
+            detail: format!("message {seed} of {len} bytes differs at byte {at}"),
+        })),
+        None if !memory.guards_hold() => wrong(format!("message {seed} of {len} bytes was written beyond its room")),
+        None => Ok(()),
+    }
+}
+
+/// Closes an end, once the other end is as far.
+fn close(case: &mut Case, end: End) -> CaseResult<()> {
+    case.barrier()?;
+    match end {
+        End::Sender(sender) => case.plugin.close_send(sender)?,
+        End::Receiver(receiver) => case.plugin.close_recv(receiver)?,
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Requests under way: how many, what happens beyond, both ways at once.
 
-use super::connecting::{close, pair};
-use super::kept;
-use super::messages::arrived;
+use super::connecting::pair;
+use super::{arrived, close, kept};
 use crate::api::{Memory, Request, Room};
 use crate::case::{Case, CaseResult, End, Stop};
 use crate::wire::Wrong;

@@ -1,8 +1,6 @@
 //! Which sizes `test` tells.
 
-use super::connecting::close;
-use super::messages::arrived;
-use super::{kept, wrong};
+use super::{arrived, close, kept, wrong};
 use crate::api::{Memory, Receiver, Request, Room, Sender};
 use crate::case::{Case, CaseResult, End};
 use busbw_model::{Breach, RuleOutcome};

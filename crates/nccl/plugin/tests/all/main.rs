@@ -6,6 +6,7 @@
 mod here {
     mod c_program;
     mod faults;
+    mod tuner;
 }
 
 #[allow(dead_code, reason = "other tests use more of it")]

@@ -1,5 +1,6 @@
 /* Prints where a C compiler puts things: "TYPE.MEMBER OFFSET" and "TYPE SIZE". */
 #include "nccl_net.h"
+#include "nccl_tuner.h"
 #include <stdio.h>
 
 #define SIZE(type) printf(#type " %zu\n", sizeof(type))
@@ -33,5 +34,9 @@ int main(void) {
   NET(6); NET(7); NET(8); NET(9); NET(10); NET(11); NET(12);
   AT(net_v12, finalize);
   AT(net_v12, setNetAttr);
+  SIZE(tuner_v2); SIZE(tuner_v5); SIZE(tuner_v6); SIZE(domains_t);
+  AT(tuner_v2, getCollInfo);
+  AT(tuner_v5, finalize);
+  AT(tuner_v6, getChunkSize);
   return 0;
 }

@@ -6,23 +6,23 @@
 use super::speakers::Speakers;
 use super::views::{View, ViewId, Views};
 use crate::facts::SpeakerFact;
-use crate::nccl_log::{InitPhase, Said};
+use crate::nccl_log::{InitPhase, LogMessage};
 use busbw_model::Place;
 use rustc_hash::FxHashMap;
 
-/// More lines than this tell nothing new.
+/// More lines than this add nothing new.
 const MOST_KEPT: usize = 100_000;
 
 /// What lines without a prefix said, apart from the connections and rings that [`Views`] keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Anonymous {
-    lines: Vec<(Said, Place)>,
+    lines: Vec<(LogMessage, Place)>,
 }
 
 impl Anonymous {
     /// Keeps what a line said about a communicator.
-    pub fn said(&mut self, said: &Said, place: Place) {
-        use Said::{Channels, CollNet, Init, Nvls, Sizes, Trees};
+    pub fn said(&mut self, said: &LogMessage, place: Place) {
+        use LogMessage::{Channels, CollNet, Init, Nvls, Sizes, Trees};
         let is_kept = matches!(said, Init(_) | Sizes(_) | Trees(_) | Channels(_) | Nvls(_) | CollNet { .. });
         if is_kept && self.lines.len() < MOST_KEPT {
             self.lines.push((said.clone(), place));
@@ -62,9 +62,9 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     /// Lines that name their communicator's address and their rank.
-    fn named(&mut self, line: &Said, place: Place) {
+    fn named(&mut self, line: &LogMessage, place: Place) {
         match line {
-            Said::Init(init) => {
+            LogMessage::Init(init) => {
                 let begins_again =
                     |view: &View| view.complete || init.phase == InitPhase::Start && view.nranks.is_some();
                 let goes_on = |view: &View| view.address == Some(init.comm) && !begins_again(view);
@@ -72,7 +72,7 @@ impl Maker<'_> {
                 let id = known.unwrap_or_else(|| self.open(init.rank, place));
                 self.views.all[id].apply(init);
             }
-            Said::Sizes(sizes) => {
+            LogMessage::Sizes(sizes) => {
                 let is_same = |id: &ViewId| self.views.all[*id].address == Some(sizes.comm);
                 let known = self.ids(sizes.rank).iter().copied().rfind(is_same);
                 let id = known.unwrap_or_else(|| self.open(sizes.rank, place));
@@ -83,9 +83,9 @@ impl Maker<'_> {
     }
 
     /// Lines that name a rank at most.
-    fn nameless(&mut self, line: Said, place: Place) {
+    fn nameless(&mut self, line: LogMessage, place: Place) {
         match line {
-            Said::Trees(trees) => {
+            LogMessage::Trees(trees) => {
                 let Some(first) = trees.first() else { return };
                 let lacks = |view: &View| {
                     !view.trees.iter().any(|known| first.channels.iter().any(|channel| known.channels.has(channel)))
@@ -93,14 +93,14 @@ impl Maker<'_> {
                 let id = self.of_rank(first.rank, lacks, place);
                 self.views.all[id].stand(trees);
             }
-            Said::Channels(counts) => {
+            LogMessage::Channels(counts) => {
                 let lacking = self.views.all.iter_mut().find(|view| view.counts.is_none());
                 if let Some(view) = lacking {
                     view.counts = Some(counts);
                 }
             }
-            Said::Nvls(_) => self.views.all.iter_mut().for_each(|view| view.nvls = true),
-            Said::CollNet { .. } => self.views.all.iter_mut().for_each(|view| view.collnet = true),
+            LogMessage::Nvls(_) => self.views.all.iter_mut().for_each(|view| view.nvls = true),
+            LogMessage::CollNet { .. } => self.views.all.iter_mut().for_each(|view| view.collnet = true),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use super::views::{View, ViewId, Views};
 use crate::nccl_log::Split;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// How many groups a view without a size is held against.
+/// How many groups a view without a size is compared with.
 const MOST_HELD: usize = 1024;
 
 /// Views of one communicator.
@@ -35,14 +35,14 @@ type Kind = (Option<u32>, Option<Split>);
 
 /// Groups of a kind without an id, in order of appearance.
 #[derive(Default)]
-struct Shelf {
+struct GroupsOfKind {
     groups: Vec<usize>,
     /// How many of the first groups have a rank each, and a GPU. They will not take it again, and need not be looked at.
     with_rank: FxHashMap<u32, usize>,
     with_gpu: FxHashMap<Gpu, usize>,
 }
 
-impl Shelf {
+impl GroupsOfKind {
     /// The first group that lacks the rank and the GPU.
     fn lacking(&mut self, all: &[Group], (rank, gpu): (Option<u32>, Gpu)) -> Option<usize> {
         let has_rank = |index: &usize| rank.is_some_and(|rank| all[*index].ranks.contains(&rank));
@@ -115,7 +115,7 @@ impl View {
         !self.rings.is_empty() || !self.trees.is_empty() || !self.ring_links.is_empty()
     }
 
-    /// The number of ranks as far as the view tells: a nameless view knows the ranks of its rings and edges.
+    /// The number of ranks as far as the view shows: a nameless view knows the ranks of its rings and edges.
     pub fn at_least_ranks(&self) -> u32 {
         self.nranks.unwrap_or_else(|| {
             let in_rings = self.rings.iter().map(|(ring, _)| ring.ranks.len() as u32).max().unwrap_or(0);
@@ -132,7 +132,7 @@ struct Grouping<'a> {
     by_key: FxHashMap<Key, usize>,
     by_address: FxHashMap<(ProcessId, u64), usize>,
     /// Those without an id: all of a kind, and those of a kind that have a host.
-    shelves: FxHashMap<(Kind, Option<HostId>), Shelf>,
+    shelves: FxHashMap<(Kind, Option<HostId>), GroupsOfKind>,
     /// Numbers of ranks of nameless communicators that have network connections.
     crossing_sizes: FxHashSet<u32>,
     gpus_on_host: FxHashMap<HostId, FxHashSet<Gpu>>,
@@ -191,7 +191,7 @@ impl<'a> Grouping<'a> {
     }
 
     /// Without an id: the first group of as many ranks that lacks this rank and this process. Communicators that stay
-    /// within a node are told apart by their host.
+    /// within a node are distinguished by their host.
     fn first_open(&mut self, view: &View) -> Option<usize> {
         let host = self.speakers.host_of(view.process);
         let gpus = self.gpus_on_host.get(&host).map_or(0, FxHashSet::len);

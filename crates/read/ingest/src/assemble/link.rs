@@ -26,7 +26,7 @@ pub(crate) fn nodes(run: &mut Run, hosts: Vec<String>, mut nics: FxHashMap<Strin
     }
 }
 
-/// Excerpts show the log of one rank and the device list of all: the list tells where the other ranks are.
+/// Excerpts show the log of one rank and the device list of all: the list shows where the other ranks are.
 fn adopt_devices(comm: &mut Communicator, tables: &[BenchTable], index: &FxHashMap<String, u32>) {
     let fits = |table: &&BenchTable| {
         table.place.input == comm.place.input

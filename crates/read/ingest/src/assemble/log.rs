@@ -4,8 +4,8 @@ use crate::facts::WarnLine;
 use crate::launcher::peel;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, NcclLog, NetworkLine, NetworkStatement, Nic, SourceLine, Speaker,
-    Statement, TuningChoice, VersionLine, Warning, Who,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic, SourceLine,
+    Speaker, Statement, TuningChoice, VersionLine, Warning,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
@@ -99,13 +99,13 @@ impl LogBuilder {
                 }
             }
         }
-        // Notes are many and alike on all hosts; lists and choices are told host by host.
+        // Notes are many and alike on all hosts; lists, choices and plugins are reported host by host.
         let host = match &line.statement {
-            NetworkStatement::Note(_) => None,
+            NetworkStatement::Note(note) if !tells_plugin(note) => None,
             _ => host.map(str::to_string),
         };
         let statement = match &line.statement {
-            NetworkStatement::Note(note) => without_numbers(note),
+            NetworkStatement::Note(note) if !tells_plugin(note) => without_numbers(note),
             other => format!("{other:?}"),
         };
         let key = (host, line.network, statement);
@@ -114,7 +114,7 @@ impl LogBuilder {
         once(&mut self.networks, &mut self.log.networks, key, new);
     }
 
-    pub fn warning(&mut self, line: WarnLine, who: Option<Who>, source: SourceLine) {
+    pub fn warning(&mut self, line: WarnLine, who: Option<LogPrefix>, source: SourceLine) {
         let gpu = who.as_ref().map(|s| (s.host.clone(), s.pid, s.device));
         let key = (gpu, format!("{} {}", line.site.as_deref().unwrap_or(""), without_numbers(&line.message)));
         let WarnLine { site, message, .. } = line;
@@ -124,7 +124,7 @@ impl LogBuilder {
         }
     }
 
-    pub fn error_step(&mut self, site: String, result: u32, who: Option<Who>, source: SourceLine) {
+    pub fn error_step(&mut self, site: String, result: u32, who: Option<LogPrefix>, source: SourceLine) {
         let key = (who.as_ref().map(|s| s.host.clone()), site.clone(), result);
         let new = || ErrorStep { source, who, site, result, count: 0 };
         if let Some((_, step)) = once(&mut self.steps, &mut self.log.error_steps, key, new) {
@@ -201,6 +201,18 @@ pub(crate) fn without_numbers(message: &str) -> String {
         previous = c;
     }
     plain
+}
+
+/// Whether a note tells which network plugin a host loads, or what that chose.
+fn tells_plugin(note: &str) -> bool {
+    const HEADS: [&str; 5] = [
+        "Initializing ",
+        "Loaded net plugin ",
+        "Using Libfabric version ",
+        "Selected Provider is ",
+        "Selected provider is ",
+    ];
+    HEADS.iter().any(|head| note.starts_with(head))
 }
 
 #[cfg(test)]

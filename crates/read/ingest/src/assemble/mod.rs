@@ -3,20 +3,21 @@
 mod anonymous;
 mod communicators;
 mod groups;
+mod hosts;
 mod link;
 mod log;
 mod speakers;
 mod views;
 
-use crate::facts::{BlockFacts, Event, Fact, FirstLine, NOBODY, SaidLine, SpeakerFact, Spoken};
+use crate::facts::{BlockFacts, Event, Fact, FirstLine, HostLines, LastLine, MessageLine, NOBODY, SpeakerFact};
 use crate::inspector::Samples;
-use crate::nccl_log::Said;
+use crate::nccl_log::LogMessage;
 use crate::notes::Notes;
 use crate::readers::Readers;
 use crate::text::TextLine;
-use crate::torch::{ProcessGroups, Recording, rank_of_path};
+use crate::torch::{ProcessGroups, Recording, Ways, rank_of_path};
 use anonymous::Anonymous;
-use busbw_model::{Edge, EnvOrigin, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
+use busbw_model::{Edge, EnvOrigin, FlightDump, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
 use communicators::{Parts, assemble, ring_places};
 use log::LogBuilder;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
@@ -47,6 +48,7 @@ pub(crate) struct Assembler {
     /// Who told the driver's version last, and in which line: NCCL's own version follows, up to 2.2x without a name.
     driver_told: Option<(SpeakerId, u64)>,
     process_groups: ProcessGroups,
+    ways: Ways,
     /// The hosts of the current input, by name.
     printed: FxHashMap<Box<str>, PrintedHost>,
     /// By worker, of the current input.
@@ -58,7 +60,7 @@ pub(crate) struct Assembler {
 #[derive(Default)]
 struct Ids {
     /// Most threads say nothing that is kept; they get an id when they do.
-    speakers: Vec<Met>,
+    speakers: Vec<BlockSpeaker>,
     /// None where there are more than fit.
     transports: Vec<Option<u16>>,
     streams: Vec<Box<str>>,
@@ -77,7 +79,7 @@ impl Ids {
 }
 
 /// A speaker of a worker.
-struct Met {
+struct BlockSpeaker {
     fact: SpeakerFact,
     /// None as long as it says nothing that is kept.
     heard: Option<(SpeakerId, PrintedHost)>,
@@ -130,6 +132,9 @@ impl Assembler {
         for (stream, lines) in facts.known_lines.drain(..) {
             self.readers.ends.known(ids.stream(stream), lines.iter().map(|line| base.place(*line).line));
         }
+        for LastLine { stream, line, text } in facts.last_lines.drain(..) {
+            self.readers.ends.last(ids.stream(stream), SourceLine::new(base.place(line), &text));
+        }
         self.ids[facts.worker] = ids;
         if let Some(input) = self.run.inputs.last_mut() {
             input.lines += facts.lines;
@@ -154,7 +159,7 @@ impl Assembler {
             match event.what {
                 Fact::Edge(edge) => self.edge(speaker, edge, edge_comm.take(), (ids, place)),
                 Fact::EdgeComm(address) => edge_comm = Some(address),
-                Fact::Said(line) => self.said(speaker, *line, place),
+                Fact::LogMessage(line) => self.said(speaker, *line, place),
                 Fact::Once(_) => {}
                 Fact::Driver => self.driver(speaker, place.line),
                 Fact::Warn(warn) => {
@@ -189,7 +194,7 @@ impl Assembler {
         Base { input: self.current_input(), lines: self.run.inputs.last().map_or(0, |i| i.lines) }
     }
 
-    fn count(&mut self, ids: &mut Ids, spoken: &[Spoken]) {
+    fn count(&mut self, ids: &mut Ids, spoken: &[HostLines]) {
         for spoken in spoken {
             if let Some(printed) = self.printed_host(ids, spoken) {
                 self.speakers.count(printed, spoken.lines, spoken.clean_lines);
@@ -206,7 +211,7 @@ impl Assembler {
         }
         let ids = &mut self.ids[facts.worker];
         ids.hosts.extend(facts.new_hosts.drain(..).map(|name| (name, None)));
-        ids.speakers.extend(facts.new_speakers.drain(..).map(|fact| Met { fact, heard: None }));
+        ids.speakers.extend(facts.new_speakers.drain(..).map(|fact| BlockSpeaker { fact, heard: None }));
         ids.streams.append(&mut facts.new_streams);
         for (transport, line, text) in facts.new_transports.drain(..) {
             let place = base.place(line);
@@ -222,7 +227,7 @@ impl Assembler {
     }
 
     /// The host of a block's speaker. Its name counts as it was printed first, by whatever process.
-    fn printed_host(&mut self, ids: &mut Ids, spoken: &Spoken) -> Option<PrintedHost> {
+    fn printed_host(&mut self, ids: &mut Ids, spoken: &HostLines) -> Option<PrintedHost> {
         let (name, None) = ids.hosts.get(spoken.host as usize)? else { return ids.hosts[spoken.host as usize].1 };
         let name = name.clone();
         let printed = match self.printed.get(&name) {
@@ -260,7 +265,7 @@ impl Assembler {
         Some(*met.heard.get_or_insert_with(|| self.speakers.intern(name, &met.fact)))
     }
 
-    fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::Who> {
+    fn model_speaker(&self, speaker: SpeakerId) -> Option<busbw_model::LogPrefix> {
         (speaker != NOBODY).then(|| self.speakers.model(speaker))
     }
 
@@ -276,7 +281,7 @@ impl Assembler {
         }
     }
 
-    fn said(&mut self, speaker: SpeakerId, line: SaidLine, place: Place) {
+    fn said(&mut self, speaker: SpeakerId, line: MessageLine, place: Place) {
         let source = SourceLine::new(place, &line.text);
         if speaker == NOBODY {
             self.anonymous.said(&line.said, place);
@@ -284,26 +289,26 @@ impl Assembler {
         let speakers = &self.speakers;
         let host = || (speaker != NOBODY).then(|| speakers.host_name_of(speaker));
         match line.said {
-            Said::Version(version) => {
+            LogMessage::Version(version) => {
                 let told = self.driver_told.filter(|(_, line)| speaker == NOBODY && line + 1 == place.line);
                 let speaker = told.map_or(speaker, |(told, _)| told);
                 let process = self.model_speaker(speaker).map(|speaker| (speaker.host, speaker.pid));
                 self.log.version(version, process.as_ref().map(|(host, pid)| (&**host, *pid)), source);
             }
-            Said::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host(), source),
-            Said::Net(net) => self.log.network(net, host(), source),
-            Said::ErrorStep { site, result } => {
+            LogMessage::Env { name, value } => self.log.env((name, value), EnvOrigin::NcclLog, host(), source),
+            LogMessage::Net(net) => self.log.network(net, host(), source),
+            LogMessage::ErrorStep { site, result } => {
                 if let Some(view) = self.views.rising(speaker, &self.speakers) {
                     view.failed.get_or_insert(place);
                 }
                 let speaker = self.model_speaker(speaker);
                 self.log.error_step(site, result, speaker, source);
             }
-            Said::Choice(choice) => self.log.choice(choice, &source),
-            Said::Pattern(pattern) => self.log.pattern(pattern, source),
-            Said::GpuDirect => self.log.gpu_direct(source),
-            Said::Init(init) if speaker == NOBODY => self.views.orphan_init(&init),
-            Said::Ring(ring) if speaker == NOBODY => {
+            LogMessage::Choice(choice) => self.log.choice(choice, &source),
+            LogMessage::Pattern(pattern) => self.log.pattern(pattern, source),
+            LogMessage::GpuDirect => self.log.gpu_direct(source),
+            LogMessage::Init(init) if speaker == NOBODY => self.views.orphan_init(&init),
+            LogMessage::Ring(ring) if speaker == NOBODY => {
                 self.ring_texts.insert(source.place, source.text);
                 self.views.orphan_ring(ring, place);
             }
@@ -312,30 +317,30 @@ impl Assembler {
         }
     }
 
-    fn structure(&mut self, speaker: SpeakerId, said: Said, source: SourceLine) {
+    fn structure(&mut self, speaker: SpeakerId, said: LogMessage, source: SourceLine) {
         let at = (&self.speakers, source.place);
         match said {
-            Said::Ring(ring) => {
+            LogMessage::Ring(ring) => {
                 self.ring_texts.insert(source.place, source.text);
                 self.views.ring(speaker, ring, at);
             }
-            Said::RingLink(link) => self.views.ring_link(speaker, link, at),
-            Said::Trees(trees) => self.views.trees(speaker, trees, at),
-            Said::Init(init) => self.views.init(speaker, &init, at),
-            Said::Sizes(sizes) => self.views.sizes(speaker, &sizes, at),
-            Said::Met => {
+            LogMessage::RingLink(link) => self.views.ring_link(speaker, link, at),
+            LogMessage::Trees(trees) => self.views.trees(speaker, trees, at),
+            LogMessage::Init(init) => self.views.init(speaker, &init, at),
+            LogMessage::Sizes(sizes) => self.views.sizes(speaker, &sizes, at),
+            LogMessage::Bootstrapped => {
                 if let Some(view) = self.views.rising(speaker, &self.speakers) {
                     view.met = true;
                 }
             }
-            Said::RingsConnected => self.views.rings_connected(speaker, &self.speakers),
-            Said::Nvls(address) => self.views.nvls(speaker, address, &self.speakers),
-            Said::Channels(counts) => {
+            LogMessage::RingsConnected => self.views.rings_connected(speaker, &self.speakers),
+            LogMessage::Nvls(address) => self.views.nvls(speaker, address, &self.speakers),
+            LogMessage::Channels(counts) => {
                 if let Some(view) = self.views.latest(speaker, &self.speakers) {
                     view.counts = view.counts.or(Some(counts));
                 }
             }
-            Said::CollNet { .. } => {
+            LogMessage::CollNet { .. } => {
                 if let Some(view) = self.views.latest(speaker, &self.speakers) {
                     view.collnet = true;
                 }
@@ -353,7 +358,7 @@ impl Assembler {
         self.readers.claim(kind, 1);
     }
 
-    /// Adds a dump of PyTorch's flight recorder. The file's name tells the rank: the dump itself does not.
+    /// Adds a dump of PyTorch's flight recorder. The file's name shows the rank: the dump itself does not.
     pub fn recording(&mut self, mut recording: Recording) {
         let path = self.run.inputs.last().map_or("", |input| input.path.as_str());
         recording.dump.rank = rank_of_path(path);
@@ -363,6 +368,7 @@ impl Assembler {
             self.problem(recording.dump.source.place.line, advice.to_string());
         }
         self.process_groups.recording(&recording);
+        self.ways.take(&recording);
         self.run.flight_dumps.push(recording.dump);
     }
 
@@ -424,18 +430,30 @@ impl Assembler {
         self.run.diagnostics.extend(std::mem::take(&mut readers.diag).finish());
         self.run.torch_statements.extend(std::mem::take(&mut readers.torch).finish());
         self.run.torch_statements.extend(std::mem::take(&mut readers.traces).finish());
-        self.run.stacks.extend(std::mem::take(&mut readers.stacks).finish());
         let path = self.run.inputs.last().map_or("", |input| input.path.as_str());
-        self.run.ends.extend(std::mem::take(&mut readers.ends).finish(path));
+        let (stacks, stopped, asked) = std::mem::take(&mut readers.stacks).finish(path);
+        self.run.stacks.extend(stacks);
+        self.run.stopped.extend(stopped);
+        self.run.unended.extend(asked);
+        self.run.sockets.extend(std::mem::take(&mut readers.sockets).finish());
+        let (ends, outputs) = std::mem::take(&mut readers.ends).finish(path);
+        self.run.ends.extend(ends);
+        // What a debugger or a recorder writes about a rank is none of its output.
+        let of_tools =
+            [InputKind::FlightRecorder, InputKind::Stacks].iter().any(|kind| readers.claimed.contains_key(kind));
+        self.run.outputs.extend(outputs.into_iter().filter(|_| !of_tools));
         self.run.machines.extend(std::mem::take(&mut readers.host).finish());
         self.run.machines.append(&mut readers.saved_facts);
+        self.run.hellos.append(&mut readers.hellos);
     }
 
     pub fn finish(mut self) -> Run {
         let (hosts, node_of_host) = self.speakers.real_hosts();
         self.anonymous.make_views(&mut self.views, &mut self.speakers);
-        self.process_groups.statements(&self.run.torch_statements);
-        self.run.process_groups = self.process_groups.finish();
+        let (groups, span) = std::mem::take(&mut self.process_groups).finish(&self.run.torch_statements);
+        self.run.process_groups = groups;
+        leave_out(&mut self.run, span);
+        self.ways.finish(&mut self.run.flight_dumps);
         self.run.inspector_runs = self.samples.finish();
         for place in ring_places(&self.views) {
             if let Some(text) = self.ring_texts.remove(&place) {
@@ -451,6 +469,18 @@ impl Assembler {
         self.run.nccl = self.log.log;
         self.run.statements = self.log.statements;
         link::nodes(&mut self.run, hosts, self.log.nics);
+        hosts::number(&mut self.run);
         self.run
+    }
+}
+
+/// Leaves out dumps of another time than most.
+fn leave_out(run: &mut Run, span: Option<(u64, u64)>) {
+    let inside = |dump: &FlightDump| dump.span_ns.zip(span).is_none_or(|((a, b), (begin, end))| begin <= a && b <= end);
+    let others = run.flight_dumps.iter_mut().filter(|dump| !dump.cut && !inside(dump));
+    for dump in others {
+        let text = "a flight-recorder dump of another job, or of another start of it, than most here: it is left out";
+        run.problems.push(Problem { place: dump.source.place, text: text.into() });
+        (dump.at, dump.cut) = (None, true);
     }
 }

@@ -1,7 +1,7 @@
 //! Who speaks: hosts, processes and threads, torn names set right.
 
 use crate::facts::SpeakerFact;
-use busbw_model::Who;
+use busbw_model::LogPrefix;
 use rustc_hash::FxHashMap;
 
 /// Index of a speaker over all inputs.
@@ -11,9 +11,9 @@ pub(crate) type ProcessId = u32;
 /// Index of a host name as printed.
 pub(crate) type HostId = u32;
 
-/// How many hosts that have a process of one number are held against a torn name: pods all have process 28.
+/// How many hosts that have a process of one number are compared with a torn name: pods all have process 28.
 const MOST_OF_A_PID: usize = 1024;
-/// Names are held against each other to find torn ones where there are no more hosts than this: no job has as many.
+/// Names are compared with each other to find torn ones where there are no more hosts than this: no job has as many.
 const MOST_COMPARED: usize = 20_000;
 
 /// Every host, process and thread met so far.
@@ -142,9 +142,9 @@ impl Speakers {
     }
 
     /// The speaker as the model shows it.
-    pub fn model(&self, speaker: SpeakerId) -> Who {
+    pub fn model(&self, speaker: SpeakerId) -> LogPrefix {
         let KnownSpeaker { process, tid, device } = self.get(speaker);
-        Who { host: self.host_name_of(speaker).into(), pid: self.pid(process), tid, device }
+        LogPrefix { host: self.host_name_of(speaker).into(), pid: self.pid(process), tid, device }
     }
 
     /// The real hosts, in order of appearance: `real[id]` is the index among them, or `None` for a name that only

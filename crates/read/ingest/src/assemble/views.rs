@@ -130,9 +130,9 @@ pub(crate) struct Views {
     pub orphan_rings: Vec<(RingLine, Place)>,
 }
 
-/// More torn edges than this tell nothing new.
+/// More torn edges than this add nothing new.
 const MOST_ORPHANS: usize = 10_000;
-/// How many of a process's views an edge without a communicator is held against, the newest first.
+/// How many of a process's views an edge without a communicator is compared with, the newest first.
 const MOST_HELD: usize = 1024;
 
 impl Views {

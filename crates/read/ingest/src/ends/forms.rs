@@ -1,4 +1,4 @@
-//! The forms in which crash handlers, runtimes, shells and launchers tell of an end. Each is a beginning and what stands behind.
+//! The forms in which crash handlers, runtimes, shells and launchers show an end. Each is a beginning and what stands behind.
 
 use super::EndLine;
 use crate::text::{leading, part_digits};
@@ -9,14 +9,21 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
     if let Some(library) = library(line) {
         return Some(EndLine::Library(library));
     }
-    if let Some(text) = line.strip_prefix("what():  ") {
-        return Some(EndLine::What(text.to_string()));
+    if let Some(text) = line.strip_prefix("what(): ") {
+        return Some(EndLine::What(text.trim_start().to_string()));
+    }
+    if line.starts_with("Root Cause (first observed failure)") {
+        return Some(EndLine::First);
+    }
+    if let Some(host) = line.strip_prefix("host ").and_then(|rest| rest.trim_start().strip_prefix(": ")) {
+        return Some(EndLine::Host(host.trim().to_string())).filter(|_| !host.trim().contains(' '));
     }
     if let Some(rank) = line.strip_prefix("rank ").and_then(|rest| rest.trim_start().strip_prefix(": ")) {
-        return rank.contains("(local_rank: ").then(|| leading(rank).map(EndLine::Whose))?;
+        let local = rank.split_once("(local_rank: ").map(|(_, local)| leading(local))?;
+        return leading(rank).map(|rank| EndLine::Whose(rank, local));
     }
-    let readers = [crash, runtime, shell, nccl_program, slurm, mpirun, torchrun, success];
-    readers.iter().find_map(|reader| reader(line)).map(EndLine::Ended)
+    let readers = [crash, runtime, shell, nccl_program, of_busbw, slurm, mpirun, mpi, torchrun, joined_block, success];
+    readers.iter().find_map(|reader| reader(line)).map(|end| EndLine::Ended(Box::new(end)))
 }
 
 /// Whether a line is a crash handler's, a runtime's that gives up, or a shell's that reports a signal.
@@ -45,6 +52,9 @@ fn crashed(what: &str) -> Ended {
 /// Open MPI's `[host:pid] *** Process received signal ***` and `[host:pid] Signal: Segmentation fault (11)`, UCX's
 /// `[host:pid:0:tid] Caught signal 11 (Segmentation fault: …)`.
 fn crash(line: &str) -> Option<RankEnd> {
+    if let Some(signal) = line.strip_prefix("Signal: ").or_else(|| line.strip_prefix("*** SIG")) {
+        return bare_signal(line, signal);
+    }
     let (process, text) = line.strip_prefix('[')?.split_once("] ")?;
     let (host, pid) = process.split_once(':')?;
     let text = text.trim_start();
@@ -61,6 +71,16 @@ fn crash(line: &str) -> Option<RankEnd> {
     Some(RankEnd { host: Some(host.to_string()), pid: leading(pid), ..RankEnd::of(how) })
 }
 
+/// Open MPI's `Signal: Segmentation fault (11)` where somebody left out the process, glog's `*** SIGSEGV (@0x0) received by PID 4242 (TID …) …`.
+fn bare_signal(line: &str, signal: &str) -> Option<RankEnd> {
+    if let Some((_, pid)) = line.split_once(" received by PID ") {
+        let name = line.trim_start_matches(['*', ' ']).split(' ').next()?;
+        return Some(RankEnd { pid: leading(pid), ..RankEnd::of(crashed(name)) });
+    }
+    let (name, number) = signal.rsplit_once(" (")?;
+    Some(RankEnd::of(by_signal(number.strip_suffix(')')?.parse().ok()?, name)))
+}
+
 /// `[host:pid] [ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]`: `libnccl.so.2`, unless the C library's.
 fn library(line: &str) -> Option<String> {
     const OF_THE_SYSTEM: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "libc-"];
@@ -71,8 +91,20 @@ fn library(line: &str) -> Option<String> {
     (!name.is_empty() && !OF_THE_SYSTEM.iter().any(|start| name.starts_with(start))).then(|| name.to_string())
 }
 
-/// The C++ and Rust runtimes, and Python's own.
+/// The C++ and Rust runtimes, and Python's own; what Ray's processes print in the place of C++'s (`src/ray/util/logging.cc`):
+/// `E 42067 42067] logging.cc:97: Unhandled exception: St13runtime_error. what(): text`.
 fn runtime(line: &str) -> Option<RankEnd> {
+    if let Some((_, thrown)) =
+        line.split_once("] logging.cc:").and_then(|(_, rest)| rest.split_once(": Unhandled exception: "))
+    {
+        let (what, message) = thrown.split_once(". what(): ")?;
+        let how = Ended::Crash { what: what.into(), library: None, message: message.into() };
+        return Some(RankEnd::of(how));
+    }
+    if let Some(message) = fatal_check(line) {
+        let how = Ended::Crash { what: "Check failed".into(), library: None, message: message.into() };
+        return Some(RankEnd::of(how));
+    }
     let what = if let Some(kind) = line.strip_prefix("terminate called after throwing an instance of '") {
         kind.trim_end_matches('\'').to_string()
     } else if let Some(reason) = line.strip_prefix("Fatal Python error: ") {
@@ -82,6 +114,15 @@ fn runtime(line: &str) -> Option<RankEnd> {
         format!("panic at {}", place.trim_end_matches(':'))
     };
     Some(RankEnd::of(crashed(&what)))
+}
+
+/// What glog's FATAL says before it ends the process: `F0204 18:10:17.783272 15144 math.hpp:176] Check failed: error == cudaSuccess (30 vs. 0) text`,
+/// `F tensorflow/core/x.cc:12] Check failed: …`.
+fn fatal_check(line: &str) -> Option<&str> {
+    let (head, text) = line.split_once("] Check failed: ")?;
+    let fatal = head.strip_prefix('F')?.starts_with(|c: char| c == ' ' || c.is_ascii_digit());
+    let (file, number) = head.rsplit_once(':')?;
+    (fatal && file.contains('.') && number.bytes().all(|b| b.is_ascii_digit())).then_some(text)
 }
 
 /// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`, `Aborted (core dumped)`.
@@ -116,14 +157,36 @@ fn shell(line: &str) -> Option<RankEnd> {
     })
 }
 
+/// What ranks of `busbw bench` say of one that they lost (`describe` of busbw-launch): `busbw: rank 2 on host h3 (pid 8847, 10.77.0.3) has not
+/// answered for 60 s: stopped, or its host or cable is cut off`. Of several, the first is named, and the others in what is said.
+fn of_busbw(line: &str) -> Option<RankEnd> {
+    const LOST: [&str; 3] = [" not answered for ", "closed its connection: ", " made no progress for "];
+    let (rank, rest) = part_digits(line.strip_prefix("busbw: rank ")?);
+    let (host, rest) = rest.strip_prefix(" on host ")?.split_once(" (pid ")?;
+    let (process, said) = rest.split_once(") ")?;
+    let how = Ended::Lost(LOST.iter().any(|lost| said.contains(lost)).then(|| said.to_string())?);
+    Some(RankEnd {
+        ranks: vec![rank.parse().ok()?],
+        host: Some(host.into()),
+        pid: leading(process),
+        ..RankEnd::of(how)
+    })
+}
+
 /// nccl-tests' `host: Test NCCL failure common.cu:958 'text'` and `NCCL failure common.cu:874 'text'`, and the examples of NCCL's documentation:
-/// `Failed, NCCL error example.cpp:62 'text'`.
+/// `Failed, NCCL error example.cpp:62 'text'`; RCCL's own tests: `[ ERROR    ] Child process 0 fails NCCL call ncclGroupEnd with code 1`.
 fn nccl_program(line: &str) -> Option<RankEnd> {
-    const HEADS: [&str; 7] = [
+    if let Some((_, call)) = line.strip_prefix("[ ERROR ").and_then(|rest| rest.split_once(" fails NCCL call ")) {
+        let (call, result) = call.split_once(" with code ")?;
+        return Some(RankEnd::of(Ended::Failure(format!("{call}: NCCL error {}", leading::<u32>(result)?))));
+    }
+    const HEADS: [&str; 9] = [
         "Test NCCL failure ",
         "Test CUDA failure ",
+        "Test HIP failure ",
         "NCCL failure ",
         "Cuda failure ",
+        "HIP failure ",
         "Failed, NCCL error ",
         "Failed: Cuda error ",
         "Failed: NCCL error ",
@@ -153,7 +216,7 @@ fn slurm(line: &str) -> Option<RankEnd> {
     let (host, rest) = line.strip_prefix("srun: error: ")?.split_once(": task")?;
     let (ranks, said) = rest.trim_start_matches('s').split_once(": ")?;
     let how = match said.strip_prefix("Exited with exit code ") {
-        Some(code) => Ended::Exit(leading(code)),
+        Some(code) => by_code(code)?,
         None if said.starts_with("Killed") || said.starts_with("Terminated") || said.starts_with("Out Of Memory") => {
             Ended::Killed(said.to_string())
         }
@@ -196,6 +259,42 @@ fn mpirun(line: &str) -> Option<RankEnd> {
     Some(RankEnd { ranks: leading(rest).into_iter().collect(), host, pid, ..RankEnd::of(how) })
 }
 
+/// What MPI says of a rank that gives up: MPICH's `Abort(15) on node 7 (rank 7 in comm 0): Fatal error in PMPI_Wait: Other MPI error`, Cray's `MPICH ERROR
+/// [Rank 7] [job id 1.0] [date] [n1] - Abort(15) (rank 7 in comm 0): Fatal error in …`, Open MPI's `MPI_ABORT was invoked on rank 3 in communicator …`;
+/// text-generation-inference of its shards: `Shard process was signaled to shutdown with signal 7 rank=1`.
+fn mpi(line: &str) -> Option<RankEnd> {
+    let of_rank = |text: &str| leading(text).into_iter().collect::<Vec<u32>>();
+    if let Some(rest) = line.strip_prefix("MPI_ABORT was invoked on rank ") {
+        return Some(RankEnd { ranks: of_rank(rest), ..RankEnd::of(Ended::Exit(None)) });
+    }
+    if let Some((_, rest)) = line.split_once(" process was signaled to shutdown with signal ") {
+        let (signal, rest) = part_digits(rest);
+        let rank = rest.trim_start().strip_prefix("rank=").map_or(Vec::new(), of_rank);
+        return Some(RankEnd {
+            ranks: rank,
+            ..RankEnd::of(by_signal(signal.parse().ok()?, &format!("signal {signal}")))
+        });
+    }
+    let (head, text) = line.split_once(" in comm ")?;
+    let (head, rank) = head.rsplit_once("(rank ")?;
+    let (_, said) = text.split_once("): ")?;
+    let aborts = head.starts_with("Abort(") || head.starts_with("MPICH ERROR [") && head.contains(" - Abort(");
+    let host =
+        head.starts_with("MPICH").then(|| head.rsplit('[').next()?.split(']').next().map(str::to_string)).flatten();
+    let said = said.trim_end_matches(", error stack:");
+    aborts.then(|| RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(Ended::Failure(said.to_string())) })
+}
+
+/// A block of torchrun's ChildFailedError whose lines a collector has joined: `time : … host : n1 rank : 2 (local_rank: 2) exitcode : -6 (pid: 189)
+/// error_file: <N/A> traceback : …`.
+fn joined_block(line: &str) -> Option<RankEnd> {
+    let (before, rest) = line.split_once(" exitcode : ").filter(|(before, _)| before.contains("(local_rank: "))?;
+    let (before, rank) = before.rsplit_once("rank : ")?;
+    let host = before.rsplit_once("host : ").map(|(_, host)| host.trim().to_string());
+    let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
+    Some(RankEnd { ranks: vec![leading(rank)?], host, pid, ..RankEnd::of(by_code(rest)?) })
+}
+
 /// torchrun's `failed (exitcode: 1) local_rank: 3 (pid: 4246) of binary: …` and, in the block of its ChildFailedError, `exitcode  : 1 (pid: 4246)`;
 /// DeepSpeed's `exits with return code = 1`.
 fn torchrun(line: &str) -> Option<RankEnd> {
@@ -227,12 +326,16 @@ pub(super) fn is_final(kind: &str, message: &str) -> bool {
     kind.starts_with("torch.distributed") || MESSAGES.iter().any(|start| message.starts_with(start))
 }
 
-/// By Python's return code of a process: a signal is a negative number.
+/// By the code that a process left with: a signal is a negative number to Python, and 128 more to a shell.
 fn by_code(text: &str) -> Option<Ended> {
-    match text.strip_prefix('-') {
-        Some(signal) => by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0)).into(),
-        None => Some(Ended::Exit(Some(leading(text)?))),
+    let of_signal = |number: u32| by_signal(number, &format!("signal {number}"));
+    if let Some(signal) = text.strip_prefix('-') {
+        return leading(signal).map(of_signal);
     }
+    Some(match leading::<i32>(text)? {
+        code @ 129..=159 => of_signal(code.unsigned_abs() - 128),
+        code => Ended::Exit(Some(code)),
+    })
 }
 
 /// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.

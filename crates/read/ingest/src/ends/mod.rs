@@ -6,12 +6,13 @@
 mod forms;
 mod python;
 
-use busbw_model::{Ended, RankEnd, SourceLine};
+use crate::label::{self, Whose};
+use busbw_model::{CollectiveCall, Ended, RankEnd, RankOutput, SourceLine};
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
-pub(crate) use python::{Follower, beginning, exception};
+pub(crate) use python::{Follower, beginning, exception, joined};
 use rustc_hash::FxHashMap;
 
-/// More ends tell nothing new.
+/// More ends add nothing new.
 const MOST_KEPT: usize = 10_000;
 /// More ranks than this no job has; all ends together name no more.
 const MOST_RANKS: usize = 1 << 20;
@@ -24,23 +25,36 @@ pub(crate) enum EndLine {
     /// `Traceback (most recent call last):`, and whether a logger's warning or error stands before it.
     Header { logged: bool },
     /// `  File "/x/train.py", line 88, in main`: `train.py:88`; whether it is one of Python's own helpers, whether
-    /// stacks begin there, and those of `multiprocessing`.
-    Frame { at: String, helper: bool, entry: bool, child: bool },
+    /// stacks begin there, and those of `multiprocessing`; whether a parent waits for its children there; whether it is PyTorch's, and which
+    /// collective of its it is in.
+    Frame {
+        at: String,
+        helper: bool,
+        entry: bool,
+        child: bool,
+        relays: bool,
+        of_torch: bool,
+        collective: Option<String>,
+    },
     /// `ValueError: text`, and whether it ends a traceback.
     Exception { kind: String, message: String, traceback: bool },
     /// The traceback that follows ends no process.
     Survived,
-    /// The next traceback tells of the exception that came of the last.
+    /// The next traceback shows the exception that came of the last.
     Chained,
+    /// `Root Cause (first observed failure):` of torchrun: the end that follows came first.
+    First,
+    /// `host      : h2` of torchrun: where the end that follows was.
+    Host(String),
     /// `-- Process 1 terminated with the following error:` of torch.multiprocessing, `rank      : 3 (local_rank: 3)` of torchrun:
-    /// whose end follows.
-    Whose(u32),
+    /// whose end follows, and its number on its host.
+    Whose(u32, Option<u32>),
     /// `[ 1] /lib/libnccl.so.2(+0x14e63f)[0x7bdb0174e63f]`: a frame of the crash that was told last.
     Library(String),
     /// `  what():  text`.
     What(String),
-    /// An end that a line tells wholly.
-    Ended(RankEnd),
+    /// An end that a line shows wholly.
+    Ended(Box<RankEnd>),
 }
 
 /// What a line is that ends a traceback of its stream (`last`), or holds one of the words of ends; its labels left out.
@@ -61,10 +75,14 @@ fn named(stream: &str) -> (Option<u32>, Option<u64>) {
 struct Traceback {
     /// The innermost frame so far.
     at: Option<String>,
+    /// The innermost frame outside PyTorch, and the collective of PyTorch's that it called.
+    call: CollectiveCall,
     /// Its outermost frame is a helper's, which goes on.
     helper: bool,
     /// Its outermost frame is where `multiprocessing` starts a process.
     child: bool,
+    /// Its innermost frame is where a parent waits for its children.
+    relays: bool,
     headed: bool,
     /// A logger wrote it.
     logged: bool,
@@ -82,8 +100,12 @@ pub(crate) struct EndReader {
     open: FxHashMap<Box<str>, Traceback>,
     /// Streams whose next traceback ends no process, and whether it has begun.
     survived: FxHashMap<Box<str>, bool>,
-    /// Whose end follows.
-    whose: Option<u32>,
+    /// Whose end follows, where, and whether torchrun saw it first.
+    whose: Option<(u32, Option<u32>)>,
+    host: Option<String>,
+    first: bool,
+    /// The last line of each stream that is of no traceback.
+    last: FxHashMap<Box<str>, SourceLine>,
     /// The last lines of known wording of each stream.
     known: FxHashMap<Box<str>, Vec<u64>>,
 }
@@ -101,8 +123,14 @@ impl EndReader {
                 }
             }
             EndLine::Survived => drop(self.survived.insert(stream.into(), false)),
-            EndLine::Frame { at, helper, entry, child } => {
+            EndLine::Frame { at, helper, entry, child, relays, of_torch, collective } => {
                 let open = self.open.entry(stream.into()).or_default();
+                open.relays = relays;
+                if !of_torch {
+                    open.call = CollectiveCall { operation: None, at: Some(at.clone()) };
+                } else if collective.is_some() {
+                    open.call.operation = collective;
+                }
                 if open.at.replace(at).is_none() {
                     (open.helper, open.child) = (helper, child);
                     open.logged &= !entry;
@@ -112,7 +140,8 @@ impl EndReader {
                 }
             }
             EndLine::Exception { kind, message, traceback } => {
-                let Traceback { at, helper, child, logged, caught, .. } = self.open.remove(stream).unwrap_or_default();
+                let open = self.open.remove(stream).unwrap_or_default();
+                let Traceback { at, call, helper, child, relays, logged, caught, .. } = open;
                 if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
@@ -122,7 +151,8 @@ impl EndReader {
                     (_, Some(how)) => how,
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
-                self.keep(stream, RankEnd { logged, child, source, ..RankEnd::of(how) });
+                let call = call.at.is_some().then_some(call);
+                self.keep(stream, RankEnd { logged, child, relays, call, source, ..RankEnd::of(how) });
             }
             EndLine::Chained => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {
@@ -131,7 +161,9 @@ impl EndReader {
                     self.open.insert(stream.into(), Traceback { logged, ..Traceback::default() });
                 }
             }
-            EndLine::Whose(rank) => self.whose = Some(rank),
+            EndLine::Whose(rank, local) => self.whose = Some((rank, local)),
+            EndLine::First => self.first = true,
+            EndLine::Host(host) => self.host = Some(host),
             EndLine::Library(name) => {
                 if let Some(Ended::Crash { library, .. }) = self.found.last_mut().map(|end| &mut end.how) {
                     library.get_or_insert(name);
@@ -142,12 +174,12 @@ impl EndReader {
                     *message = text;
                 }
             }
-            EndLine::Ended(end) => self.keep(stream, RankEnd { source, ..end }),
+            EndLine::Ended(end) => self.keep(stream, RankEnd { source, ..*end }),
         }
     }
 
     fn keep(&mut self, stream: &str, mut end: RankEnd) {
-        let whose = self.whose.take();
+        let (whose, host, first) = (self.whose.take(), self.host.take(), std::mem::take(&mut self.first));
         if let Some(Ended::Crash { what, .. }) = self.found.last_mut().map(|end| &mut end.how)
             && let Ended::Crash { what: named, .. } = &end.how
             && what.is_empty()
@@ -160,11 +192,14 @@ impl EndReader {
         }
         let (rank, pid) = named(stream);
         if end.ranks.is_empty() {
-            end.ranks.extend(whose.or(rank));
+            end.ranks.extend(whose.map(|(rank, _)| rank).or(rank));
         }
         end.ranks.truncate(MOST_RANKS - self.ranks);
         self.ranks += end.ranks.len();
         end.pid = end.pid.or(pid);
+        let of_label = || label::of_stream(stream).and_then(label::Whose::on_host);
+        end.local = end.local.or(whose.and_then(|(_, local)| local)).or_else(of_label);
+        (end.host, end.first) = (end.host.or(host), first);
         self.found.push(end);
         self.streams.push(stream.into());
     }
@@ -178,9 +213,28 @@ impl EndReader {
         kept.drain(..more);
     }
 
-    /// The ends in order. `path`: torchrun writes a file per rank, `attempt_0/3/stderr.log`.
-    pub fn finish(mut self, path: &str) -> Vec<RankEnd> {
-        let of_path = rank_of_path(path);
+    /// The last line of a stream in a block that is of no traceback.
+    pub fn last(&mut self, stream: &str, source: SourceLine) {
+        self.last.insert(stream.into(), source);
+    }
+
+    /// The output of each rank that a label or the path tells. A file of one rank's may have lines without a label.
+    fn outputs(&mut self, of_path: Option<Whose>) -> Vec<RankOutput> {
+        let mut found: Vec<RankOutput> = Vec::new();
+        for (stream, last) in self.last.drain() {
+            let Some(whose) = label::of_stream(&stream).or(of_path) else { continue };
+            found.push(RankOutput { rank: whose.in_job(), local: whose.on_host(), host: None, last });
+        }
+        let whose = |output: &RankOutput| (output.rank, output.local);
+        found.sort_by_key(|output| (whose(output), std::cmp::Reverse(output.last.place)));
+        found.dedup_by_key(|output| whose(output));
+        found
+    }
+
+    /// The ends in order, and the output of ranks. `path`: some write a file per rank.
+    pub fn finish(mut self, path: &str) -> (Vec<RankEnd>, Vec<RankOutput>) {
+        let of_path = label::of_path(path);
+        let outputs = self.outputs(of_path);
         for (end, stream) in self.found.iter_mut().zip(&self.streams) {
             let lines = self.known.get(stream).map_or(&[][..], |lines| lines);
             let after = lines.iter().filter(|line| **line > end.source.place.line).count();
@@ -191,18 +245,13 @@ impl EndReader {
                 _ => end.command.is_some(), // a shell tells of a child, and the stream is of others too
             };
             end.went_on = after >= MOST_SHOWN && survives;
-            if end.ranks.is_empty() {
-                end.ranks.extend(of_path);
+            if end.ranks.is_empty() && end.local.is_none() {
+                end.ranks.extend(of_path.and_then(Whose::in_job));
+                end.local = of_path.and_then(Whose::on_host);
             }
         }
-        self.found
+        (self.found, outputs)
     }
-}
-
-fn rank_of_path(path: &str) -> Option<u32> {
-    let (folder, name) = path.rsplit_once('/')?;
-    let is_stream = name.starts_with("stderr") || name.starts_with("stdout");
-    is_stream.then(|| folder.rsplit('/').next()?.parse().ok())?
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Tracebacks of Python, as `traceback.c` and `traceback.py` print them.
 
 use super::EndLine;
+use crate::evidence::KNOWN;
 use crate::text::leading;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -28,7 +29,7 @@ pub(super) fn read(body: &str, last: bool) -> Option<EndLine> {
     if let Some(rank) =
         text.strip_prefix("-- Process ").filter(|rest| rest.ends_with(" terminated with the following error:"))
     {
-        return leading(rank).map(EndLine::Whose);
+        return leading(rank).map(|rank| EndLine::Whose(rank, None));
     }
     let (kind, message) = if last { any_exception(text)? } else { exception(body)? };
     Some(EndLine::Exception { kind: kind.to_string(), message: message.to_string(), traceback: last })
@@ -59,23 +60,35 @@ const HELPERS: [&str; 4] = [
 /// the function that catches it.
 const ENTRIES: [&str; 5] = ["_run_module_as_main", "_bootstrap", "_bootstrap_inner", "spawn_main", "_wrap"];
 
-/// `  File "/x/train.py", line 88, in main`: `train.py:88`.
+/// `  File "/x/train.py", line 88, in main`: `train.py:88`. Who copies a traceback may lose its indents.
 fn frame(body: &str) -> Option<EndLine> {
-    let rest = body.strip_prefix(' ')?.trim_start().strip_prefix("File \"")?;
+    let rest = body.trim_start().strip_prefix("File \"")?;
     let (path, rest) = rest.split_once("\", line ")?;
     let line: u32 = leading(rest)?;
+    if !body.starts_with(' ') && !rest.contains(", in") {
+        return None;
+    }
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let helper = HELPERS.iter().any(|file| path.ends_with(file));
     let function = rest.rsplit_once(", in ").map_or("", |(_, function)| function.trim_end());
     let entry = function.starts_with('<') || ENTRIES.contains(&function);
     let child = function == "_bootstrap" && path.ends_with("multiprocessing/process.py");
-    Some(EndLine::Frame { at: format!("{name}:{line}"), helper, entry, child })
+    let relays = KNOWN.relays.iter().any(|file| path.contains(file.as_str()));
+    let of_torch = path.contains("/torch/") || path.contains("\\torch\\");
+    let collective = of_torch && name == "distributed_c10d.py" && !function.starts_with('_') && function != "wrapper";
+    let collective = collective.then(|| function.to_string());
+    Some(EndLine::Frame { at: format!("{name}:{line}"), helper, entry, child, relays, of_torch, collective })
 }
 
-/// `ValueError: text` or `ValueError`, by a name that some class may have.
+/// `ValueError: text` or `ValueError`, by a name that some class may have; Ray's `RayTaskError(ValueError): text`.
 fn any_exception(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.')).unwrap_or(text.len());
     let (kind, rest) = text.split_at(end);
+    let inner = rest.strip_prefix('(').filter(|_| kind.ends_with("Error")).and_then(|rest| rest.split_once("):"));
+    let rest = match inner {
+        Some((inner, _)) if !inner.contains([' ', '(']) => &rest[inner.len() + 2..],
+        _ => rest,
+    };
     let is_name = kind.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !kind.ends_with('.');
     let message = if rest.is_empty() { Some("") } else { rest.strip_prefix(':') };
     message.filter(|_| is_name).map(|message| (kind, message.trim()))
@@ -87,7 +100,23 @@ pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
     let (kind, message) = any_exception(body)?;
     let name = kind.rsplit('.').next().unwrap_or(kind);
     let fits = name.starts_with(|c: char| c.is_ascii_uppercase()) && ENDS.iter().any(|end| name.ends_with(end));
+    let fits = fits || KNOWN.results.iter().any(|(words, _)| words == kind && !message.is_empty());
     (fits && (!message.is_empty() || name == "KeyboardInterrupt")).then_some((kind, message))
+}
+
+/// What stands behind a header in its line, where a page has joined the lines of a traceback: `Traceback (most recent call last): File "a.py",
+/// line 3, in f g() ValueError: text`.
+pub(crate) fn joined(body: &str) -> Vec<EndLine> {
+    let Some(rest) = body.trim_start().strip_prefix(HEADER) else { return Vec::new() };
+    let starts: Vec<usize> = rest.match_indices(" File \"").map(|(at, _)| at).collect();
+    let mut lines: Vec<EndLine> = starts.iter().filter_map(|at| frame(&rest[*at..])).collect();
+    let last = starts.last().map_or("", |at| &rest[*at..]);
+    let words = last.match_indices(' ').map(|(at, _)| &last[at + 1..]);
+    let mut exceptions = words.filter_map(exception).map(|(kind, message)| (kind.to_string(), message.to_string()));
+    if let Some((kind, message)) = exceptions.next().filter(|_| !lines.is_empty()) {
+        lines.push(EndLine::Exception { kind, message, traceback: true });
+    }
+    lines
 }
 
 /// Knows which streams are inside a traceback, and which inside the message of an error of PyTorch's that quotes NCCL.
@@ -95,6 +124,8 @@ pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
 pub(crate) struct Follower {
     /// The header's indent by stream: the exception has the same.
     open: FxHashMap<Box<str>, usize>,
+    /// Streams whose open traceback has lost its indents.
+    flat: FxHashSet<Box<str>>,
     /// Streams whose next traceback ends no process.
     survived: FxHashSet<Box<str>>,
     /// Further lines that belong to the message, by stream.
@@ -154,8 +185,31 @@ impl Follower {
         if self.open.is_empty() || self.open.get(stream).is_none_or(|header| indent > *header) {
             return false;
         }
+        if frame(body).is_some() {
+            self.flat.insert(stream.into());
+            return false;
+        }
+        if self.flat.contains(stream) && exception(body).is_none() {
+            return false; // a line of code
+        }
+        self.flat.remove(stream);
         self.open.remove(stream);
         !self.survived.remove(stream)
+    }
+
+    /// The traceback of a stream ended in its header's line.
+    pub fn ended(&mut self, stream: &str) {
+        self.open.remove(stream);
+    }
+
+    /// Whether the next line of a stream goes on with the message of an error of PyTorch's.
+    pub fn is_in_message(&self, stream: &str) -> bool {
+        !self.message.is_empty() && self.message.contains_key(stream)
+    }
+
+    /// Whether a stream is inside a traceback.
+    pub fn is_inside(&self, stream: &str) -> bool {
+        !self.open.is_empty() && self.open.contains_key(stream)
     }
 
     fn remember(&mut self, stream: &str, body: &str) {
@@ -170,7 +224,8 @@ impl Follower {
     pub fn is_python(&mut self, stream: &str, line: Option<&EndLine>) -> bool {
         match line {
             Some(EndLine::Exception { kind, message, traceback }) => {
-                let quotes = kind.ends_with("DistBackendError") || message.starts_with("NCCL error");
+                let quotes =
+                    kind.ends_with("DistBackendError") || kind.starts_with("nccl") || message.starts_with("NCCL error");
                 if quotes {
                     self.message.insert(stream.into(), LINES_OF_NCCL);
                 }

@@ -1,13 +1,13 @@
-//! AMD's GPUs: `amd-smi` alone, and `rocm-smi`, alone and with `--showxgmierr`, `--showrasinfo`, `--showtopo`, `--showtopoaccess`, `--showproductname`
-//! (rocm_smi.py of ROCm/rocm_smi_lib).
+//! AMD's GPUs: `amd-smi` alone, and `rocm-smi`, alone and with `--showxgmierr`, `--showrasinfo`, `--showtopo`, `--showtopoaccess`,
+//! `--showproductname`, `--showbus` (rocm_smi.py of ROCm/rocm_smi_lib a129571).
 
-use super::page::{Page, gpu, gpu_at};
+use super::page::{Page, gpu, gpu_at, pci_address};
 use super::{Context, leading_float};
 use busbw_model::node::{Ecc, GpuDevice, NvLinkState, PeerAccess};
 
 pub(super) const ROCM_SMI: &str = "rocm-smi";
 const CONCISE: &str = "Concise Info";
-/// A GPU that sleeps tells nothing either.
+/// A GPU that sleeps says nothing either.
 const ASLEEP: &str = "low-power state";
 const RAS: &str = "RAS Info";
 const LINK_TYPES: &str = "Link Type between two GPUs";
@@ -76,6 +76,7 @@ fn property(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
         Some(("Card Series" | "Card series", name)) => {
             of(context, page, number, "").name = format!("AMD {}", name.trim().trim_start_matches("AMD "));
         }
+        Some(("PCI Bus", address)) => of(context, page, number, "").pci.address = pci_address(address.trim()),
         None if rest == "RAS INFO" => context.section = index.to_string(),
         _ => return None,
     }

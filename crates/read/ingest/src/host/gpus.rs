@@ -78,7 +78,7 @@ fn of(context: &Context, page: &mut Page, item: &'static str, fill: impl FnOnce(
     Some(())
 }
 
-/// `Link 0: 25 GB/s`, `Link 4: <inactive>`, `Link 4: Recovery Errors: 0` below the line of a GPU. A packet that was sent again
+/// `Link 0: 25 GB/s`, `Link 4: <inactive>`, `Link 4: Recovery Errors: 0` below the line of a GPU. A retransmitted packet
 /// (`Replay`) did no harm; a link that had to be trained again is not sound.
 fn link(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let rest = text.trim().strip_prefix("Link ").filter(|_| context.command == NVIDIA_SMI)?;
@@ -114,7 +114,7 @@ fn peers(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     Some(())
 }
 
-/// Members of `nvidia-smi -q` that tell something: `    Fabric` is a section, `        State : Completed` a member.
+/// Members of `nvidia-smi -q` that show something: `    Fabric` is a section, `        State : Completed` a member.
 fn queried(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     if context.command != NVIDIA_SMI || context.device.starts_with("GPU ") {
         return None;

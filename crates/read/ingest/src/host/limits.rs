@@ -77,7 +77,7 @@ fn bytes(word: &str) -> Option<u64> {
     Some((number * (1u64 << shift) as f64) as u64)
 }
 
-/// `nvidia_peermem         16384  0` of lsmod. A module that is absent tells nothing: the list may be cut.
+/// `nvidia_peermem         16384  0` of lsmod. A module that is absent says nothing: the list may be cut.
 fn module(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     const NAMES: [&str; 4] = ["nvidia_peermem", "nv_peer_mem", "gdrdrv", "mlx5_core"];
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,14 +1,14 @@
-//! Where readers write what a line tells: the facts of its machine, and that this line told them.
+//! Where readers write what a line shows: the facts of its machine, and that this line told them.
 
 use super::Context;
 use busbw_model::node::{GpuDevice, NetInterface, RdmaDevice, RdmaPort};
 use busbw_model::{FactLine, NodeFacts, SourceLine};
 use rustc_hash::FxHashMap;
 
-/// More lines tell nothing new.
+/// More lines add nothing new.
 const MOST_KEPT: usize = 50_000;
 
-/// Which machine: by its name, or as one of those that a stream tells of without naming it.
+/// Which machine: by its name, or as one of those that a stream shows without naming it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub host: Option<String>,
@@ -17,17 +17,17 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The machine of a name, wherever it is told of.
+    /// The machine with this name, whichever input reports it.
     pub fn named(host: &str) -> Self {
         Key { host: Some(host.to_string()), ..Key::default() }
     }
 }
 
-/// Machines in the order in which they were told of.
+/// Machines in the order in which they were reported.
 #[derive(Debug, Default)]
 pub(super) struct Machines {
     pub all: Vec<NodeFacts>,
-    /// Where each stands that is told of by this input, or by its name.
+    /// The index of each machine that this input reports, or of each name.
     pub known: FxHashMap<Key, usize>,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn read(context: &mut Context, text: &str, page: &mut Page) -> Option
 }
 
 /// Fills the function that the lines above speak of, if it is a GPU's or a NIC's. The lines of a function that nothing
-/// names are taken for a GPU's, whose speed tells nothing while it is idle.
+/// names are taken for a GPU's, whose speed says nothing while it is idle.
 fn of_function(context: &Context, page: &mut Page, fill: impl FnOnce(&mut PciFunction)) {
     let is_named = context.command == LSPCI;
     let address = if is_named { pci_address(&context.device) } else { String::new() };

@@ -21,13 +21,13 @@ fn machine(text: &str) -> NodeFacts {
     all.remove(0)
 }
 
-/// Device and item of each line that tells something to judge.
+/// Device and item of each line that shows something to judge.
 fn judged(machine: &NodeFacts) -> Vec<(&str, &str)> {
     let told = machine.lines.iter().filter(|told| !told.item.is_empty());
     told.map(|told| (told.device.as_str(), told.item)).collect()
 }
 
-/// What is known of the machine, and device and item of each line that tells something to judge.
+/// What is known of the machine, and device and item of each line that shows something to judge.
 fn told(machine: &NodeFacts) -> Value {
     let usual = json!(NodeFacts { partial: true, ..NodeFacts::default() });
     let mut told = json!(machine);

@@ -1,6 +1,6 @@
 //! Communicator lines: Init START and COMPLETE, the sizes line, channel counts.
 
-use super::Said;
+use super::LogMessage;
 use crate::cursor::{Cursor, finder};
 
 /// Whether a communicator begins or stands.
@@ -38,15 +38,15 @@ pub(crate) struct Split {
 /// Reads an init line in any of its forms, or a sizes line: with `ncclCommInitAll`, `ncclCommInitRankConfig`, `ncclCommSplit`,
 /// `ncclCommShrink` in front, with `[Rank 2]` before that (2.29), without a name (up to 2.18), without busId (2.4), with `parent …
 /// color …`.
-pub(super) fn read(message: &[u8]) -> Option<Said> {
+pub(super) fn read(message: &[u8]) -> Option<LogMessage> {
     let Fields { comm, rank, nranks, nnodes, cuda_dev, bus_id, comm_id, parent, count, color, phase } =
         Fields::of(message)?;
     let (rank, nranks) = (rank?, nranks?);
     let Some(phase) = phase else {
-        return Some(Said::Sizes(SizesLine { comm, rank, nranks, nnodes: nnodes? }));
+        return Some(LogMessage::Sizes(SizesLine { comm, rank, nranks, nnodes: nnodes? }));
     };
     let split = parent.zip(count).zip(color).map(|((parent, count), color)| Split { parent, count, color });
-    Some(Said::Init(InitLine { phase, comm, rank, nranks, cuda_dev, bus_id, comm_id, split }))
+    Some(LogMessage::Init(InitLine { phase, comm, rank, nranks, cuda_dev, bus_id, comm_id, split }))
 }
 
 /// More ranks no job has: the largest had some 100,000. A line that claims more is damaged, or no line of NCCL's.

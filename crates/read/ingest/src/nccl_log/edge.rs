@@ -124,7 +124,7 @@ fn plugin_and_nic(text: &str) -> Option<(&str, NetOptions<'_>)> {
 
 #[cfg(test)]
 mod tests {
-    /// A line that differs from the last in two digits of its channel tells of the same connection, whatever stands between.
+    /// A line that differs from the last in two digits of its channel shows the same connection, whatever stands between.
     #[test]
     fn a_connection_is_told_channel_by_channel() {
         let says = |channel: &str, to: u32| {

@@ -57,7 +57,7 @@ pub(crate) fn ring_link(message: &[u8]) -> Option<RingLink> {
     at.at_end().then_some(RingLink { channel, rank, next })
 }
 
-/// Adds a rank's place in trees to those behind `from`. Of a channel that is told twice the first stays.
+/// Adds a rank's place in trees to those behind `from`. Of a channel that is reported twice the first stays.
 pub(crate) fn add_tree(trees: &mut Vec<Tree>, from: usize, mut tree: Tree) {
     trees[from..].iter().for_each(|known| tree.channels.remove(known.channels));
     match trees[from..].iter_mut().find(|known| (known.rank, known.links) == (tree.rank, tree.links)) {

@@ -30,7 +30,7 @@ pub(crate) enum Level {
 
 /// What a message says. Edges are read apart from this ([`read_edge`]): they are most lines of any log.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
+pub(crate) enum LogMessage {
     Ring(RingLine),
     RingLink(RingLink),
     Trees(Vec<Tree>),
@@ -39,7 +39,7 @@ pub(crate) enum Said {
     Channels(ChannelCounts),
     RingsConnected,
     /// Every rank knows the others: `Bootstrap timings` (2.22 and later).
-    Met,
+    Bootstrapped,
     /// An NVLS structure was built; the communicator where named.
     Nvls(Option<u64>),
     CollNet {
@@ -67,18 +67,18 @@ pub(crate) enum Said {
 }
 
 /// Reads an INFO message that is no edge.
-pub(crate) fn read(message: &[u8]) -> Said {
+pub(crate) fn read(message: &[u8]) -> LogMessage {
     let message = without_repetition(message).trim_ascii_end();
     if matches!(message.first(), Some(b't' | b'I' | b'P' | b'S' | b'T')) && is_known(message)
         || message.starts_with(b"[Proxy")
     {
-        return Said::Known;
+        return LogMessage::Known;
     }
     structure(message)
         .or_else(|| communicator(message))
         .or_else(|| environment(message))
         .or_else(|| machine(message))
-        .unwrap_or_else(|| if is_known(message) { Said::Known } else { Said::Unknown })
+        .unwrap_or_else(|| if is_known(message) { LogMessage::Known } else { LogMessage::Unknown })
 }
 
 /// A message without what Ray adds where it prints the lines of many workers once: `… to NVL [repeated 15x across cluster]
@@ -101,25 +101,25 @@ pub(crate) fn without_repetition(message: &[u8]) -> &[u8] {
 }
 
 /// Rings, trees, NVLS and CollNet.
-fn structure(message: &[u8]) -> Option<Said> {
+fn structure(message: &[u8]) -> Option<LogMessage> {
     match message.first()? {
-        b'C' if message.starts_with(b"Channel ") => graph::ring(message).map(Said::Ring),
+        b'C' if message.starts_with(b"Channel ") => graph::ring(message).map(LogMessage::Ring),
         b'C' if message.starts_with(b"Connected ") => Some(match message {
-            m if m.starts_with(b"Connected all rings") => Said::RingsConnected,
-            b"Connected NVLS tree" => Said::Nvls(None),
-            _ => Said::Known,
+            m if m.starts_with(b"Connected all rings") => LogMessage::RingsConnected,
+            b"Connected NVLS tree" => LogMessage::Nvls(None),
+            _ => LogMessage::Known,
         }),
         b'C' => collnet(message),
-        b'R' => graph::ring_link(message).map(Said::RingLink),
-        b'T' if message.starts_with(b"Trees") => graph::trees(message).map(Said::Trees),
-        b'T' => graph::tree(message).map(|t| Said::Trees(vec![t])),
-        b'N' if message.starts_with(b"NVLS comm 0x") => Some(Said::Nvls(Cursor::new(&message[10..]).hex())),
+        b'R' => graph::ring_link(message).map(LogMessage::RingLink),
+        b'T' if message.starts_with(b"Trees") => graph::trees(message).map(LogMessage::Trees),
+        b'T' => graph::tree(message).map(|t| LogMessage::Trees(vec![t])),
+        b'N' if message.starts_with(b"NVLS comm 0x") => Some(LogMessage::Nvls(Cursor::new(&message[10..]).hex())),
         _ => None,
     }
 }
 
 /// `CollNet 00/0 : 8 [receive] via COLLNET/SHARP/0/GDRDMA`; up to 2.11 `Coll 00 : …`.
-fn collnet(message: &[u8]) -> Option<Said> {
+fn collnet(message: &[u8]) -> Option<LogMessage> {
     let mut at = Cursor::new(message);
     if !at.eat(b"CollNet ") {
         at.expect(b"Coll ")?;
@@ -127,60 +127,62 @@ fn collnet(message: &[u8]) -> Option<Said> {
     at.skip_past(finder!(b" via "))?;
     let transport = edge::transport(at.rest(), busbw_model::Place::default())?;
     let network = transport.via.split('/').nth(1).unwrap_or_default().to_string();
-    Some(Said::CollNet { gdr: transport.gdr, network })
+    Some(LogMessage::CollNet { gdr: transport.gdr, network })
 }
 
 /// Init, sizes and channel counts.
-fn communicator(message: &[u8]) -> Option<Said> {
+fn communicator(message: &[u8]) -> Option<LogMessage> {
     match message.first()? {
-        b'0'..=b'9' => {
-            comm::channel_counts(message).map(Said::Channels).or_else(|| tuning::choice(message).map(Said::Choice))
-        }
-        b'B' => message.starts_with(b"Bootstrap timings").then_some(Said::Met),
+        b'0'..=b'9' => comm::channel_counts(message)
+            .map(LogMessage::Channels)
+            .or_else(|| tuning::choice(message).map(LogMessage::Choice)),
+        b'B' => message.starts_with(b"Bootstrap timings").then_some(LogMessage::Bootstrapped),
         b'c' | b'n' | b'[' => comm::read(message),
         _ => None,
     }
 }
 
 /// Versions, variables and networks.
-fn environment(message: &[u8]) -> Option<Said> {
+fn environment(message: &[u8]) -> Option<LogMessage> {
     match message.first()? {
         b'N' if message.starts_with(b"NCCL_") => variable(message),
-        b'N' | b'R' if message.get(1..12) == Some(b"CCL version") => version::read(message).map(Said::Version),
-        b'N' | b'B' | b'U' | b'A' => net::read(message).map(Said::Net),
+        b'N' | b'R' if message.get(1..12) == Some(b"CCL version") => version::read(message).map(LogMessage::Version),
+        b'N' | b'B' | b'U' | b'A' => net::read(message).map(LogMessage::Net),
         _ => None,
     }
 }
 
 /// `NCCL_IB_HCA set to mlx5`, `NCCL_ALGO set by environment to ring`, `NCCL_BUFFSIZE set by environment to 8388608.`
-fn variable(message: &[u8]) -> Option<Said> {
+fn variable(message: &[u8]) -> Option<LogMessage> {
     let mut at = Cursor::new(message);
     let name = at.take_while(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !(at.eat(b" set by environment to ") || at.eat(b" set to ")) {
-        return Some(Said::Known); // "NCCL_MAX_CTAS 0 is too low, leaving it set at …"
+        return Some(LogMessage::Known); // "NCCL_MAX_CTAS 0 is too low, leaving it set at …"
     }
     let value = text(at.rest().trim_ascii());
     // Numbers are printed with a full stop, words and lists without.
     let number =
         value.strip_suffix('.').filter(|v| v.strip_prefix('-').unwrap_or(v).bytes().all(|b| b.is_ascii_digit()));
     let value = number.map(str::to_string).unwrap_or(value);
-    Some(Said::Env { name: text(name), value })
+    Some(LogMessage::Env { name: text(name), value })
 }
 
 /// Errors, graph search, GPU Direct, the machine's dump.
-fn machine(message: &[u8]) -> Option<Said> {
+fn machine(message: &[u8]) -> Option<LogMessage> {
     match message.first()? {
-        b'P' if message.starts_with(b"Pattern ") => tuning::pattern(message).map(Said::Pattern),
-        b'G' if message.starts_with(b"GPU Direct RDMA") => Some(Said::GpuDirect),
-        b'D' if message.starts_with(b"DMA-BUF is available") => Some(Said::GpuDirect),
-        b'A'..=b'Z' if finder!(b" Bytes -> Algo ").find(message).is_some() => tuning::choice(message).map(Said::Choice),
+        b'P' if message.starts_with(b"Pattern ") => tuning::pattern(message).map(LogMessage::Pattern),
+        b'G' if message.starts_with(b"GPU Direct RDMA") => Some(LogMessage::GpuDirect),
+        b'D' if message.starts_with(b"DMA-BUF is available") => Some(LogMessage::GpuDirect),
+        b'A'..=b'Z' if finder!(b" Bytes -> Algo ").find(message).is_some() => {
+            tuning::choice(message).map(LogMessage::Choice)
+        }
         _ => error_step(message)
-            .or_else(|| crate::nccl_system_dump::DumpReader::may_belong(message).then_some(Said::SystemDump)),
+            .or_else(|| crate::nccl_system_dump::DumpReader::may_belong(message).then_some(LogMessage::SystemDump)),
     }
 }
 
 /// `transport/net.cc:783 -> 2`, possibly with ` [Proxy Thread]` behind; since 2.29 `init.cc:2572 (ncclCommInitRank) -> 6`.
-fn error_step(message: &[u8]) -> Option<Said> {
+fn error_step(message: &[u8]) -> Option<LogMessage> {
     let mut at = Cursor::new(message);
     let file = at.take_while(|b| b.is_ascii_graphic() && b != b':');
     at.expect(b":")?;
@@ -191,7 +193,7 @@ fn error_step(message: &[u8]) -> Option<Said> {
     at.expect(b" -> ")?;
     let result = at.small()?;
     let source = file.ends_with(b".cc") || file.ends_with(b".h") || file.ends_with(b".c") || file.ends_with(b".cu");
-    source.then(|| Said::ErrorStep { site: format!("{}:{line}", text(file)), result })
+    source.then(|| LogMessage::ErrorStep { site: format!("{}:{line}", text(file)), result })
 }
 
 /// Whether any rank of a host would say the same, so that it need be read once: settings, versions, networks.
@@ -253,18 +255,18 @@ pub(crate) fn tells_of_trouble(message: &[u8]) -> bool {
     }
 }
 
-impl Said {
+impl LogMessage {
     /// Whether the line may serve as evidence, so that its text is kept.
     pub fn is_evidence(&self) -> bool {
         !matches!(
             self,
-            Said::RingLink(_)
-                | Said::Trees(_)
-                | Said::Init(_)
-                | Said::Sizes(_)
-                | Said::Channels(_)
-                | Said::RingsConnected
-                | Said::Met
+            LogMessage::RingLink(_)
+                | LogMessage::Trees(_)
+                | LogMessage::Init(_)
+                | LogMessage::Sizes(_)
+                | LogMessage::Channels(_)
+                | LogMessage::RingsConnected
+                | LogMessage::Bootstrapped
         )
     }
 }

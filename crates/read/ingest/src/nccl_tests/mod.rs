@@ -131,7 +131,7 @@ impl TableReader {
         match programs(text) {
             [None, ..] => {}
             [program, None] => self.streams[stream].hint = program,
-            // A text about several programs tells nothing about the next table.
+            // A text about several programs says nothing about the next table.
             [Some(_), Some(_)] => self.streams[stream].hint = None,
         }
         false

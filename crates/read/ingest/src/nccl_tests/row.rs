@@ -103,7 +103,7 @@ pub(super) struct Context<'a> {
 
 /// A row whose size, count and datatype are known.
 #[derive(Debug, Clone)]
-struct Begun {
+struct RowHead {
     size: u64,
     count: u64,
     datatype: Datatype,
@@ -119,7 +119,7 @@ struct Begun {
 pub(super) struct RowBuilder {
     /// The lines and pieces of lines that the open row came in.
     pieces: Vec<SourceLine>,
-    begun: Option<Begun>,
+    begun: Option<RowHead>,
     /// The cells after datatype and reduction with the index of their piece; before a datatype, its size and count.
     cells: Vec<(Cell, usize)>,
 }
@@ -201,7 +201,7 @@ impl RowBuilder {
     fn begin(&mut self, datatype: Datatype, layout: Option<&Layout>, rows: &mut Vec<BenchRow>) -> Option<()> {
         let (count, _) = self.cells.pop()?;
         let (size, piece) = self.cells.pop()?;
-        let begun = Begun { size: size.count()?, count: count.count()?, datatype, redop: None };
+        let begun = RowHead { size: size.count()?, count: count.count()?, datatype, redop: None };
         rows.extend(self.flush(layout));
         self.cells.clear();
         self.pieces.drain(..piece);
@@ -234,7 +234,7 @@ fn read_cells(text: &str) -> (Vec<Cell>, bool) {
 }
 
 /// A row of a table with a header.
-fn assemble(begun: &Begun, cells: &[(Cell, usize)], layout: &Layout, source: &SourceLine) -> Option<BenchRow> {
+fn assemble(begun: &RowHead, cells: &[(Cell, usize)], layout: &Layout, source: &SourceLine) -> Option<BenchRow> {
     let mut row = row_without_halves(begun, cells, layout, source)?;
     let mut rest = cells.get(layout.lead.len()..)?;
     for (index, columns) in layout.halves.iter().enumerate() {
@@ -256,7 +256,7 @@ fn assemble(begun: &Begun, cells: &[(Cell, usize)], layout: &Layout, source: &So
 }
 
 /// A row of a table without header: taken only when size, count, datatype, time and bandwidth agree with each other.
-fn guess(begun: &Begun, cells: &[(Cell, usize)], source: &SourceLine) -> Option<BenchRow> {
+fn guess(begun: &RowHead, cells: &[(Cell, usize)], source: &SourceLine) -> Option<BenchRow> {
     let layout = Layout::guess(cells.len())?;
     let row = assemble(begun, cells, &layout, source)?;
     let elements = begun.count.checked_mul(begun.datatype.size())?;
@@ -270,7 +270,7 @@ fn guess(begun: &Begun, cells: &[(Cell, usize)], source: &SourceLine) -> Option<
 }
 
 fn row_without_halves(
-    begun: &Begun,
+    begun: &RowHead,
     cells: &[(Cell, usize)],
     layout: &Layout,
     source: &SourceLine,
@@ -334,7 +334,7 @@ fn check(column: Column, cell: Cell) -> Check {
     }
 }
 
-/// Whether algbw is size over time, as far as printed digits tell. Hypercube and alltoallv of nccl-tests move less than
+/// Whether algbw is size over time, as far as printed digits show. Hypercube and alltoallv of nccl-tests move less than
 /// the size they print, down to a half on two ranks.
 fn plausible(size: Bytes, measure: &Measure) -> bool {
     let algbw = GBps::from_transfer(size, measure.time).0;

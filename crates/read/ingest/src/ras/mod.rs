@@ -33,7 +33,7 @@ fn error_name(result: i64) -> &'static str {
     }
 }
 
-/// More different values or errors of one communicator than this tell nothing new: ranks that bring others are left out.
+/// More different values or errors of one communicator than this add nothing new: ranks that bring others are left out.
 const MOST_SHARES: usize = 4096;
 /// NCCL has ten operations.
 const MOST_OPERATIONS: usize = 64;

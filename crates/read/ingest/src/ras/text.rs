@@ -331,7 +331,7 @@ fn process(text: &str) -> Option<RasProcess> {
     Some(RasProcess { pid: pid.parse().ok()?, host: host.to_string(), dead: false, source: SourceLine::default() })
 }
 
-/// Whether an event of the monitoring mode tells of a lost process, and whether RAS gave it up: `PEER_DEAD` and
+/// Whether an event of the monitoring mode shows a lost process, and whether RAS gave it up: `PEER_DEAD` and
 /// `PEER_TIMEOUT_DEAD` against `PEER_UNRESPONSIVE`.
 pub(super) fn loss(event: &str) -> Option<bool> {
     let name = event.split(':').next().unwrap_or_default();

@@ -14,6 +14,15 @@ use serde_json::Value;
 pub(crate) struct Recording {
     pub dump: FlightDump,
     pub entries: Vec<FlightEntry>,
+    /// Gloo's groups wrote it.
+    gloo: bool,
+}
+
+impl Recording {
+    /// Whether Gloo's groups wrote it.
+    pub fn of_gloo(&self) -> bool {
+        self.gloo
+    }
 }
 
 /// What is read of a dump, at most. A pickle may share values, so that a few bytes stand for many: a hundred thousand operations with
@@ -51,6 +60,12 @@ pub(crate) fn read_pickle(bytes: &[u8], input: u32) -> Result<Option<Recording>,
     Ok(is_dump.then(|| recording(&tree, SourceLine::new(Place { input, line: 0 }, &text))))
 }
 
+/// What is left of a dump that cannot be read to its end.
+pub(crate) fn cut_off(input: u32) -> Recording {
+    let source = SourceLine::new(Place { input, line: 0 }, "flight recorder dump that ends early");
+    Recording { dump: FlightDump { cut: true, source, ..FlightDump::default() }, entries: Vec::new(), gloo: false }
+}
+
 /// The rank that a dump's file name ends in, before its extension: PyTorch writes `nccl_trace_rank_3`, people name copies
 /// `rank3.json`.
 pub(crate) fn rank_of_path(path: &str) -> Option<u32> {
@@ -64,13 +79,13 @@ fn recording(tree: &Tree, source: SourceLine) -> Recording {
     let root = tree.root;
     let of_groups = |key: &str| tree.get(root, key).map_or(&[][..], |id| tree.members(id)).iter().take(MOST_GROUPS);
     let mut room = MOST_RANKS;
-    let members: Vec<(GroupName, Vec<u32>)> = of_groups("pg_config")
+    let members = of_groups("pg_config")
         .map(|(key, group)| {
             let (name, ranks) = config(tree, (*key, *group), room);
             room -= ranks.len();
             (name, ranks)
         })
-        .collect();
+        .collect::<Vec<(GroupName, Vec<u32>)>>();
     let entries: Vec<FlightEntry> = tree
         .list_of(root, "entries")
         .iter()
@@ -85,6 +100,7 @@ fn recording(tree: &Tree, source: SourceLine) -> Recording {
         Some((by_id.get(&id).map_or_else(unnamed, |name| (*name).clone()), status_of(tree, *status)))
     });
     let is_open = |entry: &&FlightEntry| entry.state != WorkState::Completed;
+    let created = || entries.iter().filter_map(|entry| entry.created_ns);
     let dump = FlightDump {
         version: tree.text_of(root, "version").map(name),
         nccl_version: tree.text_of(root, "comm_lib_version").or(tree.text_of(root, "nccl_version")).map(name),
@@ -93,9 +109,20 @@ fn recording(tree: &Tree, source: SourceLine) -> Recording {
         open: entries.iter().filter(is_open).take(FlightDump::MOST_OPEN).cloned().collect(),
         members,
         rank: None,
+        at: at(&entries).map(|at| entries[at].clone()),
+        unusual: false,
+        span_ns: created().min().zip(created().max()),
+        cut: false,
         source,
     };
-    Recording { dump, entries }
+    let of_gloo = |id: &Id| tree.text_of(*id, "profiling_name").is_some_and(|name| name.starts_with("gloo:"));
+    let gloo = tree.list_of(root, "entries").iter().any(of_gloo);
+    Recording { dump, entries, gloo }
+}
+
+/// Where the rank is: its first operation that is not complete, else its last.
+fn at(entries: &[FlightEntry]) -> Option<usize> {
+    entries.iter().position(|entry| entry.state != WorkState::Completed).or(entries.len().checked_sub(1))
 }
 
 /// The text of a name, cut where it is too long for one.
@@ -105,7 +132,7 @@ fn name(text: &str) -> String {
 
 /// `"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}`, with as many ranks as there is room for.
 fn config(tree: &Tree, (key, group): (Id, Id), room: usize) -> (GroupName, Vec<u32>) {
-    let own_name = tree.text_of(group, "name").or(tree.text(key)).map(name);
+    let own_name = tree.text_of(group, "name").or(tree.text(key)).filter(|text| !text.is_empty()).map(name);
     let description = tree.text_of(group, "desc").filter(|text| !text.is_empty()).map(name);
     let ranks = tree.text_of(group, "ranks").unwrap_or_default();
     let listed = tree.list_of(group, "ranks").iter().filter_map(|id| tree.int(*id)?.try_into().ok());
@@ -125,7 +152,7 @@ fn status_of(tree: &Tree, status: Id) -> Standing {
 
 fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntry {
     let own_name = tree.text_of(id, "profiling_name").map(name).unwrap_or_default();
-    let p2p = tree.get(id, "is_p2p").map(|flag| matches!(tree.node(flag), super::tree::Node::Bool(true)));
+    let p2p = tree.get(id, "is_p2p").map(|_| tree.flag_of(id, "is_p2p"));
     let op = super::operation(&own_name);
     let p2p = p2p.unwrap_or_else(|| op.starts_with("SEND") || op.starts_with("RECV"));
     let number = if p2p { "p2p_seq_id" } else { "collective_seq_id" };
@@ -138,8 +165,11 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
         timeout_ms: tree.number_of(id, "timeout_ms"),
         ..TorchWork::default()
     };
+    // Gloo's operations are never seen to start; those that ended, well or not, are retired (`ProcessGroupGloo.cpp`).
+    let retired = || own_name.starts_with("gloo:") && tree.flag_of(id, "retired");
     let state = match tree.text_of(id, "state") {
         Some("completed") => WorkState::Completed,
+        _ if retired() => WorkState::Completed,
         Some("started") => WorkState::Started,
         _ => WorkState::Scheduled,
     };
@@ -149,6 +179,7 @@ fn entry(tree: &Tree, id: Id, (index, dump): (usize, &SourceLine)) -> FlightEntr
         group: group_of(tree, id),
         source: SourceLine::new(dump.place, &text),
         called_at: called_at(tree, tree.list_of(id, "frames")),
+        created_ns: tree.number_of(id, "time_created_ns"),
         work,
         state,
         p2p,

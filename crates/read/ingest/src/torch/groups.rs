@@ -5,20 +5,53 @@ use busbw_model::{
     CollectiveMismatch, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, SourceLine, Standing,
     TorchEvent, TorchStatement, TorchWork, WorkState,
 };
-use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Mismatches beyond this number tell nothing new: after the first, everything differs.
+/// Mismatches beyond this number add nothing new: after the first, everything differs.
 const MOST_MISMATCHES: usize = 64;
 /// Lines kept as evidence of where one rank is.
 const MOST_SOURCES: usize = 8;
 
-/// What is known of every process group so far.
+/// What is known of every process group so far, apart for each start of a job whose dumps were given together.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessGroups {
+    starts: Vec<Start>,
+}
+
+/// The groups of one start of a job.
+#[derive(Debug, Default)]
+struct Start {
     groups: Vec<Gathered>,
-    /// By the key that tells groups of the whole job apart.
+    /// By the key that distinguishes groups of the whole job.
     by_key: FxHashMap<String, usize>,
+    /// Who wrote dumps of it, and from when to when these are.
+    ranks: BTreeSet<u32>,
+    span_ns: Option<(u64, u64)>,
+}
+
+/// Dumps that are so far apart are of two jobs.
+const APART_NS: u64 = 600_000_000_000;
+
+impl ProcessGroups {
+    /// Takes a dump, to those of its start.
+    pub fn recording(&mut self, recording: &Recording) {
+        let index = self.starts.iter().position(|start| start.fits(recording)).unwrap_or(self.starts.len());
+        if index == self.starts.len() {
+            self.starts.push(Start::default());
+        }
+        self.starts[index].recording(recording);
+    }
+
+    /// The groups of the start of which most ranks wrote dumps, with what watchdogs say, the one with most witnesses first; and from when to
+    /// when that start is.
+    pub fn finish(self, statements: &[TorchStatement]) -> (Vec<ProcessGroup>, Option<(u64, u64)>) {
+        let latest = |start: &Start| (start.ranks.len(), start.span_ns);
+        let mut start = self.starts.into_iter().max_by_key(latest).unwrap_or_default();
+        start.statements(statements);
+        let span = start.span_ns;
+        (start.finish(), span)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +59,8 @@ struct Gathered {
     group: ProcessGroup,
     /// What ranks ran at each sequence number, equal collectives together.
     works: BTreeMap<u64, Vec<Variant>>,
+    /// Where a rank's recorder has an operation that never followed the one before it so far.
+    unusual: FxHashMap<u32, BTreeSet<u64>>,
 }
 
 #[derive(Debug)]
@@ -35,8 +70,17 @@ struct Variant {
     source: SourceLine,
 }
 
-impl ProcessGroups {
-    pub fn statements(&mut self, statements: &[TorchStatement]) {
+impl Start {
+    /// Whether a dump is of this start: of a rank that has none yet, and of the same time.
+    fn fits(&self, recording: &Recording) -> bool {
+        let dump = &recording.dump;
+        let again = dump.rank.is_some_and(|rank| self.ranks.contains(&rank));
+        let (Some((first, last)), Some((begin, end))) = (dump.span_ns, self.span_ns) else { return !again };
+        let is_new = first > end && recording.entries.iter().any(|entry| entry.work.sequence == 1);
+        !again && !is_new && first <= end.saturating_add(APART_NS) && begin <= last.saturating_add(APART_NS)
+    }
+
+    fn statements(&mut self, statements: &[TorchStatement]) {
         for statement in statements {
             let Some(rank) = statement.rank else { continue };
             let name = match &statement.event {
@@ -57,18 +101,36 @@ impl ProcessGroups {
         }
     }
 
-    pub fn recording(&mut self, recording: &Recording) {
-        for (name, members) in &recording.dump.members {
+    fn recording(&mut self, recording: &Recording) {
+        // Gloo's groups have no name there, and the last one that was made stands for all.
+        let named = |(name, _): &&(GroupName, Vec<u32>)| name.name.is_some() || name.description.is_some();
+        for (name, members) in recording.dump.members.iter().filter(named) {
             if let Some(group) = self.group(name) {
                 group.group.members = members.clone();
             }
         }
         let Some(rank) = recording.dump.rank else { return };
-        for (name, standing) in &recording.dump.standing {
+        self.ranks.insert(rank);
+        if let Some((first, last)) = recording.dump.span_ns {
+            let (begin, end) = self.span_ns.unwrap_or((first, last));
+            self.span_ns = Some((begin.min(first), end.max(last)));
+        }
+        // Gloo counts sends and receives there as well, and collectives alone in its entries.
+        let standing = recording.dump.standing.iter().filter(|_| !recording.of_gloo());
+        for (name, standing) in standing {
             self.standing(name, rank, (*standing, &recording.dump.source));
+        }
+        if recording.dump.cut {
+            return;
         }
         let mut runs: Vec<&FlightEntry> = recording.entries.iter().filter(|entry| !entry.p2p).collect();
         runs.sort_by_key(|entry| (entry.group.clone(), entry.work.sequence));
+        for of_group in runs.chunk_by(|a, b| a.group == b.group) {
+            let unusual = unusual(of_group);
+            if let Some(group) = self.group(&of_group[0].group) {
+                group.unusual.insert(rank, unusual);
+            }
+        }
         for run in runs.chunk_by(|a, b| a.group == b.group && a.work.sequence == b.work.sequence) {
             let Some(group) = self.group(&run[0].group) else { continue };
             // Several operations under one number were coalesced; ranks may fill such a group differently.
@@ -81,7 +143,7 @@ impl ProcessGroups {
     }
 
     /// The groups, the one with most witnesses first.
-    pub fn finish(self) -> Vec<ProcessGroup> {
+    fn finish(self) -> Vec<ProcessGroup> {
         let mut groups: Vec<ProcessGroup> = self.groups.into_iter().map(Gathered::finish).collect();
         groups.retain(|group| !group.ranks.is_empty() || !group.mismatches.is_empty());
         groups.sort_by_key(|group| std::cmp::Reverse(group.ranks.len()));
@@ -136,6 +198,19 @@ impl ProcessGroups {
     }
 }
 
+/// Where a recorder has an operation that it never had behind the one before: numbers of a group's operations in order.
+fn unusual(entries: &[&FlightEntry]) -> BTreeSet<u64> {
+    let what = |entry: &FlightEntry| {
+        (entry.work.op.clone(), entry.work.numel_in, entry.work.datatype.clone(), entry.called_at.clone())
+    };
+    let mut seen = FxHashSet::default();
+    let pairs = entries.windows(2).filter_map(|pair| {
+        let new = seen.insert((what(pair[0]), what(pair[1])));
+        new.then_some(pair[1].work.sequence)
+    });
+    pairs.collect()
+}
+
 /// The group whose watchdog says that it failed at this work: the rank's own, else the only one of which any rank says so.
 fn group_that_failed(statements: &[TorchStatement], rank: u32, sequence: u64) -> Option<GroupName> {
     let failed = |s: &&TorchStatement| {
@@ -183,7 +258,7 @@ impl Gathered {
         }
     }
 
-    /// What a flight recorder's entries of one number tell of the rank.
+    /// What a flight recorder's entries of one number show about the rank.
     fn recorded(&mut self, rank: u32, any: &FlightEntry, open: Option<&FlightEntry>) {
         let source = open.unwrap_or(any).source.clone();
         let is_news = open.is_some() || !self.group.ranks.contains_key(&rank);
@@ -207,8 +282,10 @@ impl Gathered {
             variants.sort_by_key(|variant| std::cmp::Reverse(variant.ranks.len()));
             let kind = variants.iter().skip(1).filter_map(|v| difference(&variants[0].work, &v.work)).min()?;
             let sources = variants.iter().map(|variant| variant.source.clone()).collect();
+            let here = variants.iter().flat_map(|variant| variant.ranks.iter().copied());
+            let unusual = here.filter(|rank| self.unusual.get(rank).is_some_and(|at| at.contains(&sequence))).collect();
             let variants = variants.into_iter().map(|v| (v.work, v.ranks)).collect();
-            Some(CollectiveMismatch { sequence, kind, variants, sources })
+            Some(CollectiveMismatch { sequence, kind, variants, sources, unusual })
         });
         self.group.mismatches = mismatches.take(MOST_MISMATCHES).collect();
         self.group

@@ -1,4 +1,4 @@
-//! What PyTorch tells of collectives: its NCCL watchdog's lines, its flight recorder's dumps, and both put together.
+//! What PyTorch prints about collectives: its NCCL watchdog's lines, its flight recorder's dumps, and both put together.
 
 mod fingerprint;
 mod flight_recorder;
@@ -7,12 +7,14 @@ mod groups;
 mod pickle;
 mod tree;
 mod watchdog;
+mod ways;
 
-pub(crate) use flight_recorder::{Recording, looks_like_json, rank_of_path, read_json, read_pickle};
+pub(crate) use flight_recorder::{Recording, cut_off, looks_like_json, rank_of_path, read_json, read_pickle};
 pub(crate) use fr_trace::TraceReader;
 pub(crate) use groups::ProcessGroups;
 pub(crate) use pickle::looks_like as looks_like_pickle;
 pub use watchdog::WatchdogReader;
+pub(crate) use ways::Ways;
 
 /// The ranks of a list, however it is written: `3, 5}`, ` 1, 2`.
 fn ranks_in(list: &str) -> Vec<u32> {

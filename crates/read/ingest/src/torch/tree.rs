@@ -114,6 +114,11 @@ impl Tree {
         u64::try_from(self.int(self.get(id, key)?)?).ok()
     }
 
+    /// Whether a member is true.
+    pub fn flag_of(&self, id: Id, key: &str) -> bool {
+        self.get(id, key).is_some_and(|id| matches!(self.node(id), Node::Bool(true)))
+    }
+
     /// The items of a member that is a list.
     pub fn list_of(&self, id: Id, key: &str) -> &[Id] {
         self.get(id, key).map_or(&[], |id| self.list(id))

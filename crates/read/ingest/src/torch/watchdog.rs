@@ -9,8 +9,11 @@ use crate::text::{leading, part_digits};
 use busbw_model::{GroupName, SourceLine, Standing, TorchEvent, TorchStatement, TorchWork};
 use rustc_hash::FxHashMap;
 
-/// More different statements tell nothing new.
+/// More different statements add nothing new.
 const MOST_KEPT: usize = 20_000;
+
+/// What a rank says of how it stood as it timed out; of an error it says the rest alone.
+const AT_TIMEOUT: &str = "] Timeout at NCCL work: ";
 
 /// Collects statements from lines. Labels of launchers are left in the text, because they name the rank.
 ///
@@ -45,18 +48,24 @@ impl WatchdogReader {
         belongs
     }
 
-    /// The statements in order, each once per rank.
-    pub fn finish(self) -> Vec<TorchStatement> {
+    /// The statements in order, each once per rank. A rank says twice that it timed out, and an excerpt may hold only how it stands then.
+    pub fn finish(mut self) -> Vec<TorchStatement> {
+        let is_timeout = |told: &&TorchStatement| matches!(told.event, TorchEvent::Timeout { .. });
+        let timed_out: Vec<Option<u32>> = self.found.iter().filter(is_timeout).map(|told| told.rank).collect();
+        let standing = self.found.iter().filter(|told| !timed_out.contains(&told.rank));
+        let also: Vec<TorchStatement> = standing.filter_map(at_timeout).collect();
+        self.found.extend(also);
         self.found
     }
 
     fn keep(&mut self, statement: TorchStatement) {
         let key = (statement.rank, format!("{:?}", statement.event));
         match self.known.get(&key) {
-            // Timeouts are told without their group first, then again with it.
+            // Timeouts are reported without their group first, then again with it.
             Some(index) if self.found[*index].group == GroupName::default() => {
                 self.found[*index].group = statement.group
             }
+            Some(index) if statement.source.text.contains(AT_TIMEOUT) => self.found[*index].source = statement.source,
             Some(_) => {}
             None if self.found.len() < MOST_KEPT => {
                 self.known.insert(key, self.found.len());
@@ -125,6 +134,13 @@ fn standing(text: &str) -> Option<TorchEvent> {
         .iter()
         .find_map(|words| leading(text.split_once(words)?.1));
     (standing != Standing::default()).then_some(TorchEvent::Standing { standing, failed_at })
+}
+
+/// The time-out of a rank that says how it stood then: `Timeout at NCCL work: 32, last enqueued NCCL work: 32, …`.
+fn at_timeout(told: &TorchStatement) -> Option<TorchStatement> {
+    let (_, work) = told.source.text.split_once(AT_TIMEOUT)?;
+    let work = TorchWork { sequence: leading(work)?, ..TorchWork::default() };
+    Some(TorchStatement { event: TorchEvent::Timeout { work, ran_ms: None }, ..told.clone() })
 }
 
 /// A sequence number: -1 is none, so 0. PyTorch 2.3 printed numbers that were never set; none of these is believed.
@@ -215,7 +231,7 @@ mod tests {
     fn lines_of_all_versions_are_read() {
         let cases = include_str!("../../tests/data/watchdog.txt").lines().filter(|line| !line.starts_with('#'));
         for [line, expected] in cases.collect::<Vec<_>>().as_chunks().0 {
-            assert_eq!(told(line), [expected.trim_start()], "{line}");
+            assert_eq!(told(line).join("; "), expected.trim_start(), "{line}");
         }
     }
 

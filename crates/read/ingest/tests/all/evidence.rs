@@ -1,4 +1,4 @@
-//! What NCCL's, PyTorch's and the system's tools tell, read from files as people give them, one or several at once.
+//! What NCCL's, PyTorch's and the system's tools show, read from files as people give them, one or several at once.
 
 #![allow(clippy::unwrap_used)] // a file that is missing fails its test
 

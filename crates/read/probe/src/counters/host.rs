@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// `/proc/stat` is the longest: a line of up to 120 bytes for each of at most some thousand cores, before the interrupts,
 /// which are not needed.
 const BLOCK: usize = 256 << 10;
-/// What is kept of `/proc/net/snmp` and `/proc/net/netstat`, sorted: what tells of loss, and how much was sent.
+/// What is kept of `/proc/net/snmp` and `/proc/net/netstat`, sorted: what shows loss, and how much was sent.
 const TCP: [&str; 9] = [
     "InErrs",
     "InSegs",

@@ -3,8 +3,9 @@
 use super::QueuePairs;
 use super::jobs::{arguments, shown};
 use crate::Root;
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NlaBuffer, NlasIterator};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_RDMA};
+use crate::netlink::{self, HEADER, Netlink};
+use netlink_packet_core::{NlaBuffer, NlasIterator};
+use netlink_sys::protocols::NETLINK_RDMA;
 use nix::unistd::{SysconfVar, Uid, User, sysconf};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -23,14 +24,10 @@ const ATTR_RES_KERN_NAME: u16 = 29;
 /// enum `ib_qp_state` (include/rdma/ib_verbs.h): RESET INIT RTR RTS SQD SQE ERR.
 const READY_TO_SEND: u8 = 3;
 const SEND_QUEUE_ERROR: u8 = 5;
-/// Linux, include/uapi/linux/netlink.h.
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const HEADER: usize = 16;
 /// A node has some hundred thousand queue pairs at most, of some hundred bytes; the kernel answers in pieces of 32 KiB.
 const MOST_PIECES: usize = 4096;
 
-/// One queue pair, as the kernel tells of it.
+/// One queue pair, as the kernel shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePair {
     device: String,
@@ -45,13 +42,8 @@ enum Owner {
 }
 
 /// A socket of RDMA netlink.
-pub struct QueuePairReader(Socket);
-
-impl std::fmt::Debug for QueuePairReader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("QueuePairReader")
-    }
-}
+#[derive(Debug)]
+pub struct QueuePairReader(Netlink);
 
 impl QueuePairReader {
     /// Opens the socket.
@@ -59,12 +51,7 @@ impl QueuePairReader {
     /// # Errors
     /// The kernel has no RDMA (`ib_core` is not loaded), or forbids such sockets, as containers may.
     pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_RDMA)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
-        // The kernel has its answer ready when the request returns: an answer that is not there will not come.
-        socket.set_non_blocking(true)?;
-        Ok(QueuePairReader(socket))
+        Netlink::open(NETLINK_RDMA).map(QueuePairReader)
     }
 
     /// The queue pairs of all devices. A device that went away meanwhile has none.
@@ -83,32 +70,14 @@ impl QueuePairReader {
     }
 
     /// Asks for a list, and hands over the payload of each message of the answer.
-    fn dump(&mut self, command: u16, device: Option<u32>, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-        self.0.send(&request(command, device), 0)?;
-        for _ in 0..MOST_PIECES {
-            let (piece, _) = self.0.recv_from_full()?;
-            let mut rest = &piece[..];
-            while let Ok(message) = NetlinkBuffer::new_checked(rest) {
-                match message.message_type() {
-                    NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => return error(message.payload()),
-                    _ => each(message.payload()),
-                }
-                rest = rest.get((message.length() as usize).next_multiple_of(4)..).unwrap_or_default();
-            }
-        }
-        Err(io::ErrorKind::FileTooLarge.into())
+    fn dump(&mut self, command: u16, device: Option<u32>, each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.0.list(&request(command, device), MOST_PIECES, error, each)
     }
 }
 
 /// A request for a list: header, and the device that it is about.
 fn request(command: u16, device: Option<u32>) -> Vec<u8> {
-    let length = HEADER + if device.is_some() { 8 } else { 0 };
-    let mut bytes = vec![0; length];
-    let mut message = NetlinkBuffer::new(&mut bytes);
-    message.set_length(u32::try_from(length).unwrap_or_default());
-    message.set_message_type(command);
-    message.set_flags(NLM_F_REQUEST | NLM_F_DUMP);
+    let mut bytes = netlink::request(command, if device.is_some() { 8 } else { 0 });
     if let Some(index) = device {
         let mut attribute = NlaBuffer::new(&mut bytes[HEADER..]);
         attribute.set_length(8);
@@ -238,6 +207,7 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netlink_packet_core::NetlinkBuffer;
 
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(4 + value.len()).unwrap();

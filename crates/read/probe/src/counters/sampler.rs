@@ -26,14 +26,24 @@ pub enum Devices {
 }
 
 impl Devices {
+    /// Names that fit no RDMA device and no interface of a tree, and what is there.
+    pub fn missing(&self, root: &Root) -> Option<(Vec<String>, Vec<String>)> {
+        let Devices::Named(names) = self else { return None };
+        let there: Vec<String> =
+            ["infiniband", "net"].iter().flat_map(|class| root.list(&format!("/sys/class/{class}"))).collect();
+        let fits = |wanted: &String| there.iter().any(|name| is_meant(wanted, name));
+        let missing: Vec<String> = names.iter().filter(|wanted| !fits(wanted)).cloned().collect();
+        (!missing.is_empty()).then_some((missing, there))
+    }
+
     fn include(&self, name: &str) -> Option<bool> {
         let Devices::Named(names) = self else { return None };
-        let is_meant = |wanted: &String| match wanted.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == wanted,
-        };
-        Some(names.iter().any(is_meant))
+        Some(names.iter().any(|wanted| is_meant(wanted, name)))
     }
+}
+
+fn is_meant(wanted: &str, name: &str) -> bool {
+    wanted.strip_suffix('*').map_or(name == wanted, |beginning| name.starts_with(beginning))
 }
 
 /// Takes samples of a tree.

@@ -1,11 +1,24 @@
-//! GPUs: what NVIDIA's management library tells, else what the kernel does.
+//! GPUs: from NVIDIA's management library, from AMD's program, or from the kernel.
 
 use super::{nvml, pci};
-use crate::Root;
+use crate::{Program, Root};
 use busbw_model::node::{GpuDevice, GpuFacts, Known};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 const NVIDIA: &str = "0x10de";
+/// AMD's programs and what to ask them. `--showxgmierr` is left out: it counts errors since it was read last. rocm-smi says nothing of
+/// a GPU's place in the table that it prints without flags, and prints no table with any.
+const OF_AMD: [(&str, &[&[&str]]); 2] = [
+    (
+        "rocm-smi",
+        &[&[], &["--showproductname", "--showbus", "--showrasinfo", "all", "--showtopotype", "--showtopoaccess"]],
+    ),
+    ("amd-smi", &[&[]]),
+];
+/// A program for GPUs that hang may hang, too.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn collect(root: &Root) -> GpuFacts {
     let on_the_bus = functions(root, &["0x0300", "0x0302"]);
@@ -13,7 +26,7 @@ pub(super) fn collect(root: &Root) -> GpuFacts {
         true => nvml::ask(),
         false => Err("a captured tree has no libraries to ask".to_owned()),
     };
-    let mut facts = asked.unwrap_or_else(|why| GpuFacts { nvml: Known::Unknown(why), ..by_kernel(root) });
+    let mut facts = asked.unwrap_or_else(|why| GpuFacts { nvml: Known::Unknown(why), ..without_nvml(root) });
     for device in &mut facts.devices {
         if let Some(function) = pci::function(root, &format!("{DEVICES}/{}", device.pci.address)) {
             device.pci = function;
@@ -24,6 +37,32 @@ pub(super) fn collect(root: &Root) -> GpuFacts {
     facts.open_module = version.as_ref().map(|text| text.contains("Open Kernel Module"));
     facts.driver = facts.driver.or_else(|| driver_version(version.as_deref()?));
     facts
+}
+
+fn without_nvml(root: &Root) -> GpuFacts {
+    let of_nvidia = by_kernel(root);
+    if of_nvidia.devices.is_empty() && root.is_live() { of_amd(find) } else { of_nvidia }
+}
+
+/// Where a program is: by the PATH, or where ROCm puts it.
+fn find(name: &str) -> Option<PathBuf> {
+    let of_rocm = Path::new("/opt/rocm/bin").join(name);
+    Program::find(name).or_else(|| of_rocm.is_file().then_some(of_rocm))
+}
+
+/// AMD's GPUs, as the first program says that is there and knows one.
+fn of_amd(find: impl Fn(&str) -> Option<PathBuf>) -> GpuFacts {
+    let asked = OF_AMD.iter().filter_map(|(name, calls)| Some((find(name)?, calls)));
+    let mut told = asked.map(|(program, calls)| {
+        let ended = calls.iter().filter_map(|flags| Program::new(&program, *flags, PATIENCE).run().ok());
+        let text = ended.flat_map(|ended| ended.output).collect();
+        let read = busbw_ingest::read(
+            &[busbw_ingest::Source::Bytes(program.display().to_string(), text)],
+            &Default::default(),
+        );
+        read.ok().and_then(|run| Some(run.machines.into_iter().next()?.gpu)).unwrap_or_default()
+    });
+    told.find(|facts| !facts.devices.is_empty()).unwrap_or_default()
 }
 
 /// Addresses of NVIDIA's PCI functions of these classes.
@@ -104,6 +143,33 @@ mod tests {
         ] {
             assert_eq!(driver_version(text).as_deref(), Some(version));
         }
+    }
+
+    /// Programs that print what the real ones did, in the tests of `ingest`.
+    #[test]
+    fn gpus_of_amd_are_asked_by_the_program_that_knows_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, script: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ingest/tests/data/host");
+        let find = |name: &str| Some(folder.path().join(name)).filter(|path| path.exists());
+        let names = || -> Vec<(String, String)> {
+            of_amd(find).devices.into_iter().map(|gpu| (gpu.name, gpu.pci.address)).collect()
+        };
+        assert_eq!(names(), []);
+        write("rocm-smi", "echo 'ERROR: no driver' >&2; exit 2");
+        assert_eq!(names(), []);
+        write("amd-smi", &format!("cat {}", data.join("amd-smi.txt").display()));
+        assert_eq!(names(), [("AMD Instinct MI300X VF".to_owned(), "0000:83:00.0".to_owned())]);
+        let table = format!("cat {}", data.join("amd.txt").display());
+        let more = "printf 'GPU[%s]\\t\\t: PCI Bus: 0000:%s:00.0\\n' 0 2A 1 5D";
+        write("rocm-smi", &format!("if [ $# = 0 ]; then {table}; else {more}; fi"));
+        let [first, second] = ["0000:2a:00.0", "0000:5d:00.0"].map(str::to_owned);
+        assert_eq!(names(), [("AMD Instinct MI300X".to_owned(), first), ("AMD".to_owned(), second)]);
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Network interfaces, from `/sys/class/net`; rings, firmware and addresses from the kernel where it is this machine's.
 
 use super::{ethtool, pci};
-use crate::Root;
+use crate::{Ended, Program, Root};
 use busbw_model::node::NetInterface;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const CLASS: &str = "/sys/class/net";
 /// ARPHRD_LOOPBACK (the kernel's include/uapi/linux/if_arp.h).
 const LOOPBACK: u32 = 772;
+/// `dcb` asks the kernel once.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn collect(root: &Root) -> Vec<NetInterface> {
     let is_loopback = |name: &String| root.number(&format!("{CLASS}/{name}/type")) == Some(LOOPBACK);
@@ -18,7 +21,7 @@ pub(super) fn collect(root: &Root) -> Vec<NetInterface> {
     names.map(|name| interface(root, name)).collect()
 }
 
-fn interface(root: &Root, name: String) -> NetInterface {
+pub(super) fn interface(root: &Root, name: String) -> NetInterface {
     let at = |file: &str| format!("{CLASS}/{name}/{file}");
     let queues = root.list(&at("queues"));
     let count = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count() as u32;
@@ -41,7 +44,12 @@ fn interface(root: &Root, name: String) -> NetInterface {
         pci: pci::function(root, &at("device")),
         trust: root.value(&at("qos/trust")),
         ecn_priorities: priorities(root, &at("ecn/roce_np/enable")),
-        pfc_priorities: root.value(&at("qos/pfc")).map(|text| switched_on((0..).zip(text.split_whitespace()))),
+        pfc_priorities: match root.value(&at("qos/pfc")) {
+            Some(text) => Some(switched_on((0..).zip(text.split_whitespace()))),
+            None => Some(&name)
+                .filter(|_| root.is_live() && root.exists(&at("device/infiniband")))
+                .and_then(|name| dcb(name)),
+        },
         rdma: None,
         counters: BTreeMap::new(),
         name,
@@ -57,6 +65,21 @@ fn priorities(root: &Root, folder: &str) -> Option<Vec<u32>> {
 
 fn switched_on<'a>(values: impl Iterator<Item = (u32, &'a str)>) -> Vec<u32> {
     values.filter(|(_, value)| *value == "1").map(|(priority, _)| priority).collect()
+}
+
+/// What the kernel's DCB says, by iproute2's `dcb`: mainline's mlx5 and other drivers show PFC there, and not in sysfs.
+fn dcb(interface: &str) -> Option<Vec<u32>> {
+    // Not on the PATH of every user.
+    let program = Program::find("dcb").unwrap_or_else(|| "/usr/sbin/dcb".into());
+    let asked = Program::new(program, ["pfc", "show", "dev", interface, "prio-pfc"], PATIENCE);
+    prio_pfc(&String::from_utf8_lossy(&asked.run().ok().filter(Ended::succeeded)?.output))
+}
+
+/// `prio-pfc 0:off 1:off 2:off 3:on …` (iproute2, dcb/dcb_pfc.c).
+fn prio_pfc(said: &str) -> Option<Vec<u32>> {
+    let (_, priorities) = said.split_once("prio-pfc ")?;
+    let on = |word: &str| word.strip_suffix(":on")?.parse().ok();
+    Some(priorities.split_whitespace().filter_map(on).collect())
 }
 
 fn addresses(interface: &str) -> Vec<String> {
@@ -79,6 +102,14 @@ fn with_prefix(address: &SockaddrStorage, mask: Option<&SockaddrStorage>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dcb_tells_priorities_with_flow_control() {
+        let said = "prio-pfc 0:off 1:off 2:off 3:on 4:off 5:off 6:off 7:off \n";
+        assert_eq!(prio_pfc(said), Some(vec![3]));
+        assert_eq!(prio_pfc(&said.replace("on", "off")), Some(vec![]));
+        assert_eq!(prio_pfc("pfc-cap 8 macsec-bypass off\n"), None);
+    }
 
     /// A file that cannot be read moves none of the others to another priority.
     #[test]

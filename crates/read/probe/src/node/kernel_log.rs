@@ -10,7 +10,7 @@ const LOG: &str = "/dev/kmsg";
 /// A record is no longer (`PRINTKRB_RECORD_MAX` of the kernel's printk), and a log has no more of them.
 const LONGEST_RECORD: usize = 8192;
 const MOST_RECORDS: usize = 1 << 18;
-/// More kinds of errors tell nothing new.
+/// More kinds of errors add nothing new.
 const MOST_XIDS: usize = 64;
 
 pub(super) fn xids(root: &Root) -> Known<Vec<XidLine>> {

@@ -15,8 +15,8 @@ mod system;
 mod verbs;
 
 use crate::Root;
-use busbw_model::NodeFacts;
 use busbw_model::node::{GpuFacts, Known, RdmaDevice};
+use busbw_model::{LinkLayer, NodeFacts};
 
 /// What `/sys/module` and `/proc/modules` are asked for: drivers of GPUs and of RDMA, and what joins the two.
 const MODULES: [&str; 14] = [
@@ -43,6 +43,16 @@ pub fn node(root: &Root) -> NodeFacts {
     node_of(root, host.split('.').next().unwrap_or_default())
 }
 
+/// What is known of the settings that keep a RoCE port lossless, in words. Empty where nothing is, and on InfiniBand.
+pub fn quality_of_service(root: &Root, device: &str, port: u32) -> Vec<String> {
+    let port = rdma::port(root, device, port);
+    if port.link_layer != Some(LinkLayer::Ethernet) {
+        return Vec::new();
+    }
+    let interface = port.interface().map(|name| interfaces::interface(root, name.to_owned()));
+    port.quality_of_service(interface.as_ref())
+}
+
 /// The facts of a node that others call `host`.
 pub fn node_of(root: &Root, host: &str) -> NodeFacts {
     let gpu = gpu::collect(root);
@@ -52,6 +62,7 @@ pub fn node_of(root: &Root, host: &str) -> NodeFacts {
     NodeFacts {
         host: host.to_owned(),
         kernel: root.value("/proc/sys/kernel/osrelease"),
+        arch: root.is_live().then(|| std::env::consts::ARCH.to_owned()),
         xids: kernel_log::xids(root),
         fabric_manager: gpu::fabric_manager(root),
         nccl: libraries::nccl(root),

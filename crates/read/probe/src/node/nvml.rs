@@ -20,7 +20,7 @@ use nvml_wrapper_sys::bindings::{
 /// No GPU has more NVLinks.
 const MOST_LINKS: u32 = 18;
 
-/// What the library tells, or why it does not.
+/// What the library shows, or why it does not.
 pub(super) fn ask() -> Result<GpuFacts, String> {
     let nvml = Nvml::init().map_err(|error| reason(&error))?;
     let count = nvml.device_count().map_err(|error| reason(&error))?;

@@ -42,7 +42,7 @@ fn device(root: &Root, name: String) -> RdmaDevice {
     }
 }
 
-fn port(root: &Root, device: &str, number: u32) -> RdmaPort {
+pub(super) fn port(root: &Root, device: &str, number: u32) -> RdmaPort {
     let at = |file: &str| format!("{CLASS}/{device}/ports/{number}/{file}");
     let word = |file: &str| root.value(&at(file)).map(|text| behind_number(&text).to_owned());
     RdmaPort {

@@ -1,7 +1,7 @@
 //! Limits, /dev/shm, huge pages, governors.
 
 use crate::Root;
-use busbw_model::node::{Bound, Huge, Known, Limits, LinuxLimit, SharedMemory};
+use busbw_model::node::{Bound, HugePages, Known, Limits, LinuxLimit, SharedMemory};
 use std::collections::BTreeMap;
 
 /// `/proc/self/limits`, where a limit has a name, and a soft and a hard value.
@@ -60,7 +60,7 @@ pub(super) fn shared_memory(root: &Root) -> Known<SharedMemory> {
     }
 }
 
-pub(super) fn huge_pages(root: &Root) -> Option<Huge> {
+pub(super) fn huge_pages(root: &Root) -> Option<HugePages> {
     let text = root.value("/proc/meminfo")?;
     let number = |name: &str| {
         let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -69,7 +69,7 @@ pub(super) fn huge_pages(root: &Root) -> Option<Huge> {
     // `always [madvise] never`.
     let modes = root.value("/sys/kernel/mm/transparent_hugepage/enabled");
     let chosen = modes.as_deref().and_then(|modes| modes.split(['[', ']']).nth(1));
-    Some(Huge {
+    Some(HugePages {
         pages: number("HugePages_Total:")?,
         free: number("HugePages_Free:")?,
         page_bytes: number("Hugepagesize:")? * 1024,

@@ -4,6 +4,7 @@ use crate::flags::BackendName;
 use crate::{Error, Flags, Result};
 use busbw_gpu::cuda::Cuda;
 use clap::ValueEnum as _;
+use std::sync::Arc;
 
 /// What chooses where no flag does.
 const VARIABLE: &str = "BUSBW_BACKEND";
@@ -22,18 +23,21 @@ impl Flags {
         Ok(())
     }
 
-    /// Turns `auto` into what this host has. Gives what the user should know: a table of cores looks like one of GPUs.
-    pub fn settle_backend(&mut self, variable: Variable<'_>) -> Option<String> {
+    /// Turns `auto` into what this host has. Returns the driver that it opened, and a remark for the user if it chose cores: the
+    /// table of cores looks like one of GPUs.
+    pub fn settle_backend(&mut self, variable: Variable<'_>) -> (Option<Arc<Cuda>>, Option<String>) {
         if self.backend != Some(BackendName::Auto) {
-            return None;
+            return (None, None);
         }
-        let why = Cuda::open(variable).and_then(|cuda| cuda.devices()).err().and_then(|error| no_gpu(&error));
+        let driver = Cuda::open(variable);
+        let why = driver.as_ref().map_or_else(no_gpu, |cuda| cuda.devices().err().as_ref().and_then(no_gpu));
         self.backend = Some(if why.is_some() { BackendName::Cpu } else { BackendName::Nccl });
-        why.map(|why| {
+        let remark = why.map(|why| {
             format!(
                 "this measures CPU cores, not GPUs: {why}. Set {VARIABLE}=cpu to measure cores without this line, or nccl to fail"
             )
-        })
+        });
+        (driver.ok(), remark)
     }
 }
 

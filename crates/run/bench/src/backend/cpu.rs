@@ -1,16 +1,18 @@
 //! The embedded engine: a rank on cores, over shared memory within a host and TCP between hosts.
 
-use crate::backend::{Backend, Device, How, JobBackend, Memory, NicBytes};
+use crate::backend::{Backend, Combine, Device, JobBackend, Memory, NicBytes};
+use crate::flags::BackendName;
 use crate::split::Split;
 use crate::{Error, Flags, Result, host_memory, limit};
 use busbw_collectives::algorithms::Choice;
 use busbw_collectives::communicator::{Communicator, Options};
 use busbw_collectives::{Operation, Room};
 use busbw_launch::{ProcessGroup, Rendezvous};
-use busbw_model::{Collective, Datatype, HostMemory, RedOp};
+use busbw_model::{Collective, Datatype, HostMemory, RedOp, TuningTable};
 use busbw_transport::host::Host;
 use busbw_transport::{Cancellation, Exchange, tcp};
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One rank on cores.
@@ -38,11 +40,13 @@ impl Cpu {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self> {
         let cancel = Cancellation::new();
-        let choice = choice(flags, variable)?;
+        let table = tuning_table(variable)?.map(Arc::new);
+        let choice = choice(flags, variable)?.with_table(table.clone());
         let tcp = tcp_config(flags, variable)?;
         let checksum = tcp.checksum;
         let color = Split::read(variable)?.color((rendezvous.first_rank() / rendezvous.ranks_per_process()) as u32);
         let mut world = rendezvous.join(thread, Arc::clone(&cancel))?;
+        same_on_all_hosts(&mut world, flags, table.as_deref())?;
         let (rank, size) = (Exchange::rank(&world), Exchange::size(&world));
         let info = world.ranks()[rank].clone();
         let ranks_on_host = world.ranks().iter().filter(|other| other.host_id == info.host_id).count();
@@ -94,24 +98,75 @@ impl Cpu {
     }
 }
 
+/// Each host chooses its backend by itself ([`Flags::settle_backend`]) and reads its own copy of the tuning table.
+///
+/// # Errors
+/// Some hosts have another backend or table than others: which.
+fn same_on_all_hosts(world: &mut ProcessGroup, flags: &Flags, table: Option<&TuningTable>) -> Result<()> {
+    let backend = flags.backend.unwrap_or(BackendName::Cpu).name();
+    let mine = table.map_or(backend.to_owned(), |table| format!("{backend}\n{}", table.to_toml("")));
+    let all = world.all_gather(mine.as_bytes())?;
+    let mut hosts: BTreeMap<Cow<'_, str>, BTreeSet<&str>> = BTreeMap::new();
+    for (name, rank) in all.iter().zip(world.ranks()) {
+        hosts.entry(String::from_utf8_lossy(name)).or_default().insert(&rank.host);
+    }
+    if hosts.len() < 2 {
+        return Ok(());
+    }
+    let backend_of = |name: &Cow<'_, str>| name.split('\n').next().unwrap_or_default().to_owned();
+    let backends: BTreeSet<String> = hosts.keys().map(backend_of).collect();
+    if backends.len() < 2 {
+        let each: Vec<String> = hosts.values().map(listed).collect();
+        return Err(Error::Setting(format!(
+            "{TUNING_TABLE}: the hosts have different tables: one on {}. Give all the same file",
+            each.join("; another on ")
+        )));
+    }
+    let each: Vec<String> =
+        hosts.iter().map(|(name, hosts)| format!("{} on {}", backend_of(name), listed(hosts))).collect();
+    let each = each.join("; ");
+    Err(Error::Setting(format!(
+        "hosts chose different backends: {each}. Give all the same, with --backend or BUSBW_BACKEND, or leave out hosts without GPUs"
+    )))
+}
+
+fn listed(hosts: &BTreeSet<&str>) -> String {
+    const MOST: usize = 8;
+    let first = hosts.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    if hosts.len() > MOST { format!("{first} and {} more", hosts.len() - MOST) } else { first }
+}
+
 /// Looks at settings that every rank would find wrong, before any is started.
 ///
 /// # Errors
 /// The flag or variable, its value and what is allowed.
 pub fn check_settings(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     choice(flags, variable)?;
+    tuning_table(variable)?;
     tcp_config(flags, variable)?;
     Split::read(variable)?;
     Ok(())
 }
+
+/// The variable that names a tuning table, here and for NCCL's tuner plugin.
+const TUNING_TABLE: &str = "BUSBW_TUNING_TABLE";
 
 fn choice(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<Choice> {
     let (name, text) = match &flags.algo {
         Some(text) => ("--algo", Some(text.clone())),
         None => ("NCCL_ALGO", variable("NCCL_ALGO")),
     };
-    let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return Ok(Choice::default()) };
-    busbw_collectives::algorithms::parse(&text).map_err(|why| Error::Setting(format!("{name}={text}: {why}")))
+    let text = text.unwrap_or_default();
+    let choice = busbw_collectives::algorithms::parse(text.trim());
+    choice.map_err(|why| Error::Setting(format!("{name}={text}: {why}")))
+}
+
+/// The table that [`TUNING_TABLE`] names.
+fn tuning_table(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<TuningTable>> {
+    let Some(path) = variable(TUNING_TABLE).filter(|path| !path.trim().is_empty()) else { return Ok(None) };
+    let failed = |why: String| Error::Setting(format!("{TUNING_TABLE}={path}: {why}"));
+    let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    TuningTable::parse(&text).map(Some).map_err(|error| failed(error.to_string()))
 }
 
 fn tcp_config(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<tcp::Config> {
@@ -196,19 +251,19 @@ impl Backend for Cpu {
         self.reduce_small(&mut [0.0], RedOp::Max)
     }
 
-    fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()> {
+    fn all_reduce_f64(&mut self, values: &mut [f64], how: Combine) -> Result<()> {
         let ranks = Exchange::size(&self.world) as f64;
         if self.is_whole {
             let redop = match how {
-                How::Sum | How::Avg => RedOp::Sum,
-                How::Min => RedOp::Min,
-                How::Max => RedOp::Max,
+                Combine::Sum | Combine::Avg => RedOp::Sum,
+                Combine::Min => RedOp::Min,
+                Combine::Max => RedOp::Max,
             };
             self.reduce_small(values, redop)?;
         } else {
             reduce_over_all(&mut self.world, values, how)?;
         }
-        if how == How::Avg {
+        if how == Combine::Avg {
             values.iter_mut().for_each(|value| *value /= ranks);
         }
         Ok(())
@@ -252,16 +307,16 @@ impl JobBackend for Cpu {
     }
 }
 
-fn reduce_over_all(world: &mut ProcessGroup, values: &mut [f64], how: How) -> Result<()> {
+fn reduce_over_all(world: &mut ProcessGroup, values: &mut [f64], how: Combine) -> Result<()> {
     let mine: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     for (rank, theirs) in world.all_gather(&mine)?.iter().enumerate() {
         let numbers = theirs.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default()));
         for (value, number) in values.iter_mut().zip(numbers) {
             *value = match how {
                 _ if rank == 0 => number,
-                How::Sum | How::Avg => *value + number,
-                How::Min => value.min(number),
-                How::Max => value.max(number),
+                Combine::Sum | Combine::Avg => *value + number,
+                Combine::Min => value.min(number),
+                Combine::Max => value.max(number),
             };
         }
     }

@@ -21,7 +21,7 @@ impl Memory {
     /// # Safety
     /// The memory outlives all use of what is given.
     pub unsafe fn room(&self) -> Room {
-        // SAFETY: `new` was told of as many bytes, and the caller keeps them.
+        // SAFETY: `new` was given as many bytes, and the caller keeps them.
         unsafe { Room::new(self.pointer, self.len) }
     }
 

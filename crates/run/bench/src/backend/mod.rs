@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// How numbers of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum Combine {
     Sum,
     Min,
     Max,
@@ -175,7 +175,7 @@ pub trait Backend {
     fn barrier(&mut self) -> Result<()>;
 
     /// Makes each of the numbers one for all ranks of the job.
-    fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()>;
+    fn all_reduce_f64(&mut self, values: &mut [f64], how: Combine) -> Result<()>;
 
     /// Brings what every rank of the job gives to rank 0, in the order of ranks; `None` on other ranks.
     fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>>;

@@ -2,15 +2,15 @@
 
 mod value;
 
-pub use value::{Pick, Root};
+pub use value::{OneOrAll, Root};
 
 use crate::{Error, Result};
 use busbw_model::{Bytes, Collective, Datatype, RedOp};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum, ValueHint};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use value::{any_integer, choice, count, datatype, device_only, positive, redop, root, size};
+use value::{any_integer, choice, count, datatype, device_only, positive, redop, root, size, time};
 
 /// What carries the collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -52,13 +52,12 @@ pub struct Flags {
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "hosts", help_heading = RANKS)]
     pub np: Option<u32>,
 
-    /// Run on these hosts, with this many processes each: a:8,b:8. Builds and runs the command line of mpirun, or of srun
-    /// inside an allocation
+    /// Hosts, as one list, with the ranks of each: a:8,b:8; started by mpirun, or by srun inside an allocation
     #[arg(long, value_name = "LIST", help_heading = RANKS)]
     pub hosts: Option<String>,
 
-    /// Print the command line that starts the ranks on the hosts, and run nothing
-    #[arg(long, requires = "hosts", help_heading = RANKS)]
+    /// Print the command lines, and run nothing
+    #[arg(long, help_heading = RANKS)]
     pub dry_run: bool,
 
     /// Smallest size in bytes; K, M and G are binary. Default: 32M, or -e where that is less
@@ -79,12 +78,12 @@ pub struct Flags {
 
     /// Reduction: sum, prod, min, max, avg, mulsum (with --backend nccl) or all. For collectives that reduce
     #[arg(short = 'o', long, value_name = "OP", default_value = "sum", value_parser = redop, help_heading = OPERATION)]
-    pub op: Pick<RedOp>,
+    pub op: OneOrAll<RedOp>,
 
     /// Datatype: int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2 or all
     #[arg(short = 'd', long, value_name = "TYPE", default_value = "float", value_parser = datatype)]
     #[arg(help_heading = OPERATION)]
-    pub datatype: Pick<Datatype>,
+    pub datatype: OneOrAll<Datatype>,
 
     /// Root rank, or all (-1). For collectives with a root
     #[arg(short = 'r', long, value_name = "RANK", default_value = "0", value_parser = root)]
@@ -164,14 +163,14 @@ pub struct Flags {
     #[arg(long, help_heading = RUN)]
     pub checksum: bool,
 
-    /// Seconds that the operations of one test may take: the iterations of a size, out of place or in place, its warm-up, or
+    /// Time that the operations of one test may take: the iterations of a size, out of place or in place, its warm-up, or
     /// its check. A test that takes longer ends the job; 0: no limit
-    #[arg(short = 'T', long, value_name = "SECONDS", default_value = "0", value_parser = count, help_heading = RUN)]
-    pub timeout: u32,
+    #[arg(short = 'T', long, value_name = "TIME", default_value = "0", value_parser = time, help_heading = RUN)]
+    pub timeout: Duration,
 
-    /// Seconds without progress after which the job ends and names the rank at fault; 0: off
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = count, help_heading = RUN)]
-    pub stall_timeout: u32,
+    /// Time without progress after which the job ends and names the rank at fault; 0: off
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = time, help_heading = RUN)]
+    pub stall_timeout: Duration,
 
     /// 1: threads initialise their ranks in parallel
     #[arg(short = 'p', long = "parallel_init", alias = "parallel-init", value_name = "0|1", default_value = "0")]
@@ -194,12 +193,17 @@ pub struct Flags {
 
     /// Also write the results as JSON (nccl-tests' file version 3). The name must end in .json. An existing file is not
     /// overwritten: .0, .1 and so on is added to the name
-    #[arg(short = 'J', long = "output_file", visible_alias = "json", alias = "output-file", value_name = "FILE")]
+    #[arg(short = 'J', long = "output_file", alias = "output-file", value_name = "FILE")]
     #[arg(value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub output_file: Option<PathBuf>,
 
-    /// Also write the table as metrics, for the textfile collector of node_exporter: a name that ends in .prom, in its
-    /// folder. Rank 0 writes it, on its host
+    /// Print JSON instead of text; --json=FILE writes it to a file, beside the answer
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = PRINTED, conflicts_with = "output_file")]
+    #[arg(value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
+    pub json: Option<PathBuf>,
+
+    /// Also write the answer as metrics, for the textfile collector of node_exporter: a name that ends in .prom, in its
+    /// folder
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub prometheus_file: Option<PathBuf>,
 
@@ -209,7 +213,7 @@ pub struct Flags {
     pub memory: u8,
 
     /// Show the traffic of each NIC per size
-    #[arg(long, help_heading = OUTPUT)]
+    #[arg(long = "nic-traffic", alias = "nics", help_heading = OUTPUT)]
     pub nics: bool,
 
     /// Capture the iterations as a CUDA graph and launch it this many times; needs --backend nccl
@@ -246,6 +250,8 @@ pub struct Flags {
     pub cta_policy: Option<u8>,
 }
 
+/// What `--json` has for its file where it has none.
+const PRINTED: &str = "-";
 /// Where nccl-tests' sizes begin (`minBytes` of its `src/common.cu`).
 const DEFAULT_MIN_BYTES: u64 = 32 << 20;
 /// More ranks in a process are a slip of the keyboard: no host has as many cores.
@@ -334,13 +340,31 @@ impl Flags {
             let allowed = format!("at most {} of {} iterations (-n) can be left out", self.iters - 1, self.iters);
             return Err(Error::flag("-K,--per_iter_skip", self.per_iter_skip, allowed));
         }
-        if let Some(file) = &self.output_file
+        if self.dry_run && self.hosts.is_none() {
+            return Err(Error::flag(
+                "--dry-run",
+                "",
+                "shows how ranks are started on other hosts; name them by --hosts",
+            ));
+        }
+        if let Some(file) = self.json_file()
             && !file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
         {
             return Err(Error::flag("-J,--output_file", file.display(), "the name must end in .json"));
         }
         self.check_graphs()?;
         device_only(self)
+    }
+
+    /// The file that JSON goes to beside the table.
+    pub fn json_file(&self) -> Option<&Path> {
+        let json = self.json.as_deref().filter(|file| *file != Path::new(PRINTED));
+        self.output_file.as_deref().or(json)
+    }
+
+    /// Whether JSON is printed, instead of the table.
+    pub fn prints_json(&self) -> bool {
+        self.json.as_deref() == Some(Path::new(PRINTED))
     }
 
     /// A graph runs as a whole: nothing can be waited for, or timed, in between.
@@ -417,7 +441,7 @@ impl Flags {
 
     /// How long a job may stand still; `None`: for ever.
     pub fn patience(&self) -> Option<Duration> {
-        (self.stall_timeout > 0).then(|| Duration::from_secs(u64::from(self.stall_timeout)))
+        (!self.stall_timeout.is_zero()).then_some(self.stall_timeout)
     }
 
     /// Where sizes begin: what `-b` says, else nccl-tests' default, or `-e` where that is less.

@@ -6,6 +6,10 @@ fn parse(line: &str) -> std::result::Result<Flags, clap::Error> {
     Flags::parse("all_reduce_perf", std::iter::once("all_reduce_perf").chain(line.split_ascii_whitespace()))
 }
 
+fn seconds(flags: &Flags) -> [f64; 2] {
+    [flags.timeout, flags.stall_timeout].map(|time| time.as_secs_f64())
+}
+
 #[test]
 fn defaults_are_those_of_the_readme() {
     let flags = Flags::default();
@@ -15,9 +19,9 @@ fn defaults_are_those_of_the_readme() {
     assert_eq!((flags.run_cycles, flags.check, flags.average, flags.blocking), (1, 1, 1, 0));
     assert_eq!(
         (flags.op, flags.datatype, flags.root),
-        (Pick::One(RedOp::Sum), Pick::One(Datatype::Float), Root::One(0))
+        (OneOrAll::One(RedOp::Sum), OneOrAll::One(Datatype::Float), Root::One(0))
     );
-    assert_eq!((flags.timeout, flags.stall_timeout, flags.backend, flags.repeat), (0, 60, None, 1));
+    assert_eq!((seconds(&flags), flags.backend, flags.repeat), ([0.0, 60.0], None, 1));
     flags.check().unwrap();
 }
 
@@ -52,20 +56,28 @@ fn every_flag_is_read() {
     assert_eq!((flags.nthreads, flags.ngpus, flags.stepbytes.0), (2, 3, 64));
     assert_eq!(
         (flags.op, flags.datatype, flags.root),
-        (Pick::One(RedOp::Max), Pick::One(Datatype::Half), Root::One(3))
+        (OneOrAll::One(RedOp::Max), OneOrAll::One(Datatype::Half), Root::One(3))
     );
     assert_eq!((flags.warmup_iters, flags.agg_iters, flags.run_cycles, flags.average), (2, 3, 2, 3));
     assert_eq!((flags.per_iter_timing, flags.per_iter_skip, flags.parallel_init, flags.check), (1, 1, 1, 2));
     assert_eq!((flags.blocking, flags.report_cputime, flags.report_timestamps, flags.memory), (3, 1, 1, 1));
-    assert_eq!((flags.timeout, flags.stall_timeout, flags.unalign, flags.repeat), (9, 7, 1, 5));
+    assert_eq!((seconds(&flags), flags.unalign, flags.repeat), ([9.0, 7.0], 1, 5));
+    assert_eq!(seconds(&parse("-T 0x10 --stall-timeout 500ms").unwrap()), [16.0, 0.5]);
     assert_eq!((flags.threads, flags.sockets, flags.nics, flags.dry_run), (Some(4), Some(2), true, true));
     assert_eq!((flags.algo.as_deref(), flags.hosts.as_deref()), (Some("ring"), Some("a:2,b:2")));
     assert!(flags.checksum && !parse("--ch 0").unwrap().checksum);
     assert_eq!([parse("--ch 0").unwrap().check, parse("--check 3").unwrap().check], [0, 3]);
     assert_eq!(parse("--np 4").unwrap().np, Some(4));
-    assert_eq!(parse("--json o.json").unwrap().output_file, Some("o.json".into()));
+    for line in ["-J o.json", "--output_file o.json", "--json o.json", "--json=o.json"] {
+        let flags = parse(line).unwrap();
+        assert_eq!((flags.json_file(), flags.prints_json()), (Some("o.json".as_ref()), false), "{line}");
+    }
+    for line in ["--json", "--json -b 8", "--json=-"] {
+        let flags = parse(line).unwrap();
+        assert_eq!((flags.json_file(), flags.prints_json()), (None, true), "{line}");
+    }
     assert_eq!((parse("-r -1").unwrap().root, parse("-r all").unwrap().root), (Root::All, Root::All));
-    assert_eq!((parse("-d all").unwrap().datatype, parse("-o all").unwrap().op), (Pick::All, Pick::All));
+    assert_eq!((parse("-d all").unwrap().datatype, parse("-o all").unwrap().op), (OneOrAll::All, OneOrAll::All));
 }
 
 #[test]
@@ -98,6 +110,7 @@ fn contradictions_are_named() {
         ("-K 1", "-K,--per_iter_skip 1: needs -I 1"),
         ("-I 1 -n 4 -K 4", "at most 3 of 4 iterations"),
         ("-t 60000 -g 60000", "-t,--nthreads 60000: with -g,--ngpus 60000 these are 3600000000 ranks in a process"),
+        ("--dry-run", "--dry-run: shows how ranks are started on other hosts"),
         ("-J out.txt", "-J,--output_file out.txt: the name must end in .json"),
         ("-G 1", "-G,--cudagraph 1: is for GPUs and needs --backend nccl"),
         ("-R 2", "needs --backend nccl"),

@@ -3,10 +3,11 @@
 use super::{BackendName, Flags};
 use crate::{Error, Result};
 use busbw_model::{Bytes, Datatype, RedOp};
+use std::time::Duration;
 
 /// One value, or all of them in nccl-tests' order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pick<T> {
+pub enum OneOrAll<T> {
     One(T),
     /// `all`.
     All,
@@ -55,26 +56,32 @@ pub(super) fn count(text: &str) -> Parsed<u32> {
     integer(text, |n| (0..=i64::from(i32::MAX)).contains(&n), "a whole number of 0 or more").map(|n| n as u32)
 }
 
+/// A time, 0 for none. nccl-tests' `-T` takes whole seconds, as every number here also in hexadecimal.
+pub(super) fn time(text: &str) -> Parsed<Duration> {
+    let seconds = count(text).map(|seconds| Duration::from_secs(seconds.into()));
+    seconds.or_else(|_| busbw_model::time(text).map_err(|error| error.to_string()))
+}
+
 /// 0 to `MAX`.
 pub(super) fn choice<const MAX: i64>(text: &str) -> Parsed<u8> {
     let expected = if MAX == 1 { "0 or 1".to_string() } else { format!("a number from 0 to {MAX}") };
     integer(text, |n| (0..=MAX).contains(&n), &expected).map(|n| n as u8)
 }
 
-pub(super) fn redop(text: &str) -> Parsed<Pick<RedOp>> {
+pub(super) fn redop(text: &str) -> Parsed<OneOrAll<RedOp>> {
     pick(text, RedOp::from_name, "sum, prod, min, max, avg, mulsum or all")
 }
 
-pub(super) fn datatype(text: &str) -> Parsed<Pick<Datatype>> {
+pub(super) fn datatype(text: &str) -> Parsed<OneOrAll<Datatype>> {
     let names = "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, f8e4m3, f8e5m2 or all";
     pick(text, Datatype::from_name, names)
 }
 
-fn pick<T>(text: &str, read: fn(&str) -> Option<T>, names: &str) -> Parsed<Pick<T>> {
+fn pick<T>(text: &str, read: fn(&str) -> Option<T>, names: &str) -> Parsed<OneOrAll<T>> {
     if text == "all" {
-        return Ok(Pick::All);
+        return Ok(OneOrAll::All);
     }
-    read(text).map(Pick::One).ok_or_else(|| format!("one of {names} is expected"))
+    read(text).map(OneOrAll::One).ok_or_else(|| format!("one of {names} is expected"))
 }
 
 pub(super) fn root(text: &str) -> Parsed<Root> {

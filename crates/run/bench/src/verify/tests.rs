@@ -1,7 +1,7 @@
 //! What is given, reduced by plain arithmetic of the type, is what is expected; and what is wrong is counted.
 
 use super::*;
-use crate::backend::{Device, How, Memory};
+use crate::backend::{Combine, Device, Memory};
 use busbw_collectives::Operation;
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ impl Backend for MemoryOnly {
     fn barrier(&mut self) -> Result<()> {
         Ok(())
     }
-    fn all_reduce_f64(&mut self, _: &mut [f64], _: How) -> Result<()> {
+    fn all_reduce_f64(&mut self, _: &mut [f64], _: Combine) -> Result<()> {
         Ok(())
     }
     fn gather(&mut self, mine: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {

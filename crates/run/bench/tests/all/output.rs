@@ -56,7 +56,7 @@ fn devices() -> Vec<Device> {
 fn text(flags: &str, rows: &[Row], is_enough: Option<bool>, reduced: Option<u64>) -> String {
     let flags = Flags::parse("p", std::iter::once("p").chain(flags.split_ascii_whitespace())).unwrap();
     let mut out = Vec::new();
-    let mut table = Table::new(&mut out, &flags);
+    let mut table = Table::new(Box::new(&mut out), &flags);
     table.preamble(&flags, "all_reduce_perf", "cpu: 2 ranks on 2 hosts", &[]).unwrap();
     table.devices(&devices()).unwrap();
     reduced.into_iter().for_each(|bytes| table.reduced(bytes).unwrap());
@@ -73,6 +73,7 @@ fn text(flags: &str, rows: &[Row], is_enough: Option<bool>, reduced: Option<u64>
         memory: is_enough.map(|_| memory),
     };
     table.footer(&footer).unwrap();
+    drop(table);
     let version = format!("# busbw {} ", env!("CARGO_PKG_VERSION"));
     let text = String::from_utf8(out).unwrap().replace(&version, "# busbw VERSION ");
     // Ends of lines count: nccl-tests has spaces there.

@@ -1,6 +1,6 @@
 //! Ranks that are threads of this process, with the simplest collectives there are.
 
-use busbw_bench::{Backend, Context, Device, Error, Flags, How, Memory, NicBytes, Outcome, Result, run};
+use busbw_bench::{Backend, Combine, Context, Device, Error, Flags, Memory, NicBytes, Outcome, Result, run};
 use busbw_collectives::Operation;
 use busbw_collectives::reduction::float8::{F8E4M3, F8E5M2};
 use busbw_model::{Collective, Datatype, RedOp};
@@ -139,15 +139,15 @@ impl Backend for Threads {
     fn barrier(&mut self) -> Result<()> {
         self.meeting.meet(self.rank, Vec::new()).map(|_| ())
     }
-    fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()> {
+    fn all_reduce_f64(&mut self, values: &mut [f64], how: Combine) -> Result<()> {
         let all = self.exchange(values, f64::to_le_bytes, f64::from_le_bytes)?;
         for (index, value) in values.iter_mut().enumerate() {
             let column = all.iter().map(|values| values[index]);
             *value = match how {
-                How::Sum => column.sum(),
-                How::Min => column.reduce(f64::min).unwrap(),
-                How::Max => column.reduce(f64::max).unwrap(),
-                How::Avg => column.sum::<f64>() / all.len() as f64,
+                Combine::Sum => column.sum(),
+                Combine::Min => column.reduce(f64::min).unwrap(),
+                Combine::Max => column.reduce(f64::max).unwrap(),
+                Combine::Avg => column.sum::<f64>() / all.len() as f64,
             };
         }
         Ok(())

@@ -24,6 +24,7 @@ fn finding(code: Code, severity: Severity, confidence: f64, title: String, expla
         evidence: Vec::new(),
         remedy: Vec::new(),
         expected_gain: None,
+        suspects: None,
     }
 }
 
@@ -114,13 +115,52 @@ pub(super) fn slow_link(run: &LinkRun, slow: &SlowLink) -> Finding {
     Finding { remedy, ..finding(Code::FabricCongestion, Severity::Error, 0.7, title, &explanation) }
 }
 
-/// Whether something says what the links should reach: the NICs' rate, or a third host to compare with.
+/// Whether something says what the links should reach: the user, the NICs' rate, or a third host to compare with.
 pub(super) fn can_be_judged(run: &LinkRun) -> bool {
-    run.ends.len() > 2 || run.ends.iter().all(|end| end.rate_gbit_s.is_some())
+    run.expected_gbit_s.is_some() || run.ends.len() > 2 || run.ends.iter().all(|end| end.rate_gbit_s.is_some())
 }
 
-/// All links stay far below what their NICs are sold as.
+/// Links that carry less than the user expects, by the share that a healthy link of that rate carries.
+pub(super) fn below_expected(run: &LinkRun) -> Option<Finding> {
+    let expected = run.expected_gbit_s?;
+    let measured = || run.links.iter().filter_map(|link| Some((link, link.outcome.as_ref().ok()?.gbit_s)));
+    let below: Vec<(&Link, f64)> = measured().filter(|(_, gbit_s)| *gbit_s < RDMA_SHARE * expected).collect();
+    let (worst, least) = below.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (from, to) = (run.name(worst.from), run.name(worst.to));
+    let (percent, least) = (100.0 * least / expected, gbit(least));
+    let title = format!("{least} of {expected} Gbit/s expected ({percent:.0}%) from {from} to {to}");
+    let explanation = format!(
+        "{} of {} links stay below {:.0}% of the rate that you expect. Headers and acknowledgements take up to a tenth of a healthy \
+         link; with an MTU of 1024 or 1500, some more.",
+        below.len(),
+        measured().count(),
+        100.0 * RDMA_SHARE
+    );
+    Some(Finding {
+        remedy: remedies(run.transport),
+        ..finding(Code::NicRate, Severity::Warning, 0.8, title, &explanation)
+    })
+}
+
+/// What to look at where links are slow.
+fn remedies(transport: LinkTransport) -> Vec<String> {
+    match transport {
+        LinkTransport::Rdma => texts([
+            "Look at PCIe width and speed, MTU and NUMA node of the NICs: `busbw check`",
+            "Try more queue pairs and larger messages: `busbw link --rdma --flows 1,2,4,8 --size 8M …`",
+        ]),
+        LinkTransport::Tcp => texts([
+            "Look at MTU (9000), offloads and queues of the NICs: `busbw check`",
+            "Measure over RDMA, where the NICs can: `busbw link --rdma …`",
+        ]),
+    }
+}
+
+/// All links stay far below what their NICs are sold as. What the user expects comes before that.
 pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
+    if run.expected_gbit_s.is_some() {
+        return None;
+    }
     let rate = |end: usize| run.ends.get(end).and_then(|end| end.rate_gbit_s);
     let share = |link: &Link| {
         let rate = rate(link.from)?.min(rate(link.to)?);
@@ -135,23 +175,16 @@ pub(super) fn below_rate(run: &LinkRun) -> Option<Finding> {
     }
     let percent = typical * 100.0;
     let title = format!("links reach {percent:.0}% of the NICs' {rate} Gbit/s");
-    let (explanation, remedy) = match run.transport {
-        LinkTransport::Rdma => (
-            "On a healthy port, perftest's write reaches at least 90% of the rate.",
-            texts([
-                "Look at PCIe width and speed, MTU and NUMA node of the NICs: `busbw check`",
-                "Try more queue pairs and larger messages: `busbw link --rdma --flows 1,2,4,8 --size 8M …`",
-            ]),
-        ),
-        LinkTransport::Tcp => (
-            "Over TCP the CPU is often the limit: check whether a core is always busy. RDMA does not need the CPU.",
-            texts([
-                "Look at MTU (9000), offloads and queues of the NICs: `busbw check`",
-                "Measure over RDMA, where the NICs can: `busbw link --rdma …`",
-            ]),
-        ),
+    let explanation = match run.transport {
+        LinkTransport::Rdma => "On a healthy port, perftest's write reaches at least 90% of the rate.",
+        LinkTransport::Tcp => {
+            "Over TCP the CPU is often the limit: check whether a core is always busy. RDMA does not need the CPU."
+        }
     };
-    Some(Finding { remedy, ..finding(Code::NicRate, Severity::Warning, 0.7, title, explanation) })
+    Some(Finding {
+        remedy: remedies(run.transport),
+        ..finding(Code::NicRate, Severity::Warning, 0.7, title, explanation)
+    })
 }
 
 /// Counters that move when a packet is missing; the others in [`crate::losses`] also do when an answer comes late.
@@ -271,9 +304,10 @@ pub(super) fn as_expected(run: &LinkRun) -> Option<Finding> {
     let rates = || run.links.iter().filter_map(|link| Some(link.outcome.as_ref().ok()?.gbit_s));
     let (least, most) = (rates().reduce(f64::min)?, rates().reduce(f64::max)?);
     let count = rates().count();
-    let end = match can_be_judged(run) {
-        true => "none stands out",
-        false => "the NICs' rate is not known, so their speed is not judged",
+    let end = match run.expected_gbit_s {
+        Some(expected) => format!("at least {:.0}% of the {expected} expected", 100.0 * least / expected),
+        None if can_be_judged(run) => "none stands out".into(),
+        None => "the NICs' rate is not known, so their speed is not judged".into(),
     };
     let title = match (gbit(least), gbit(most)) {
         (least, most) if least == most => format!("{count} links carry {most} Gbit/s each; {end}"),

@@ -27,6 +27,7 @@ pub fn judge(run: &LinkRun) -> Diagnosis {
     let mut found = findings::unreachable(run);
     found.extend(slow_ends.iter().map(|slow| findings::slow_end(run, &matrix, slow)));
     found.extend(slow_links.iter().map(|slow| findings::slow_link(run, slow)));
+    found.extend(findings::below_expected(run));
     found.extend(findings::below_rate(run));
     found.extend(findings::flow_limit(run));
     found.extend(findings::losses(run));

@@ -9,6 +9,7 @@ fn run(ends: usize, gbit_s: impl Fn(usize, usize) -> f64) -> LinkRun {
         nic: "eth0".into(),
         address: format!("10.0.0.{number}"),
         rate_gbit_s: None,
+        quality_of_service: None,
         trouble: None,
     };
     let pairs = (0..ends).flat_map(|from| (0..ends).filter(move |to| *to != from).map(move |to| (from, to)));
@@ -20,12 +21,31 @@ fn run(ends: usize, gbit_s: impl Fn(usize, usize) -> f64) -> LinkRun {
         transport: LinkTransport::Tcp,
         ends: (0..ends).map(end).collect(),
         links: pairs.map(link).collect(),
+        expected_gbit_s: None,
         interrupted: None,
     }
 }
 
 fn problems(run: &LinkRun) -> Vec<Finding> {
     judge(run).findings.into_iter().filter(|finding| finding.severity > Severity::Info).collect()
+}
+
+/// What the user expects is what is judged, whatever the NICs say of themselves.
+#[test]
+fn links_are_held_against_what_the_user_expects() {
+    let with = |gbit_s: [f64; 2], expected| LinkRun { expected_gbit_s: expected, ..run(2, |from, _| gbit_s[from]) };
+    for (gbit_s, expected, verdict, summary) in [
+        ([165.6, 191.0], None, Verdict::NoErrors, "the NICs' rate is not known"),
+        ([165.6, 191.0], Some(200.0), Verdict::Degraded, "166 of 200 Gbit/s expected (83%) from h0 to h1"),
+        ([185.0, 191.0], Some(200.0), Verdict::Healthy, "at least 92% of the 200 expected"),
+        ([0.3, 0.3], Some(0.4), Verdict::Degraded, "0.30 of 0.4 Gbit/s expected (75%)"),
+    ] {
+        let answer = judge(&with(gbit_s, expected));
+        assert!(answer.verdict == verdict && answer.summary.contains(summary), "{answer:?}");
+    }
+    let mut slow_for_its_nic = with([9.0, 9.0], Some(10.0));
+    slow_for_its_nic.ends.iter_mut().for_each(|end| end.rate_gbit_s = Some(100.0));
+    assert_eq!(judge(&slow_for_its_nic).verdict, Verdict::Healthy);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 mod draw;
 mod panes;
 mod run;
+pub mod terminal;
 
-pub use run::run;
+pub use run::{run, run_fleet};
 
 use crate::known::Quantity;
 use crate::moment::Alert;
@@ -79,12 +80,28 @@ enum Over {
     Counters,
 }
 
+/// What is shown of a host.
 #[derive(Debug, Default)]
-pub struct Screen {
+struct Host {
+    name: String,
     latest: Moment,
-    frozen: Option<Box<Moment>>,
     past: Vec<Alert>,
     history: HashMap<Device, VecDeque<(f64, f64)>>,
+    /// Why it tells nothing, where that is so.
+    silent: Option<String>,
+}
+
+/// A row, and the number of its host.
+#[derive(Debug, Clone, Copy)]
+struct Place<'a> {
+    host: usize,
+    row: &'a Row,
+}
+
+#[derive(Debug, Default)]
+pub struct Screen {
+    hosts: Vec<Host>,
+    frozen: Option<Vec<Moment>>,
     order: Order,
     selected: usize,
     scroll: u16,
@@ -97,21 +114,45 @@ pub struct Screen {
 }
 
 impl Screen {
+    /// Of this host.
     pub fn new(note: String) -> Self {
-        Screen { note, ..Screen::default() }
+        Screen { hosts: vec![Host::default()], note, ..Screen::default() }
     }
 
-    /// Takes a moment, with all alerts so far, the latest last.
+    /// Of hosts with these names.
+    pub fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let host = |name: &str| Host { name: name.to_owned(), ..Host::default() };
+        Screen { hosts: names.map(host).collect(), ..Screen::default() }
+    }
+
+    /// Takes a moment of this host, with all alerts so far, the latest last.
     pub fn show(&mut self, moment: Moment, alerts: Vec<Alert>) {
+        self.show_host(0, moment, alerts);
+    }
+
+    /// Takes a moment of a host.
+    pub fn show_host(&mut self, at: usize, moment: Moment, alerts: Vec<Alert>) {
+        let Some(host) = self.hosts.get_mut(at) else { return };
         for row in moment.rows.iter().filter(|_| moment.interval_us.is_some()) {
-            let past = self.history.entry(row.device.clone()).or_default();
+            let past = host.history.entry(row.device.clone()).or_default();
             past.push_back((row.tx_gbit_s().unwrap_or(0.0), row.rx_gbit_s().unwrap_or(0.0)));
             if past.len() > HISTORY {
                 past.pop_front();
             }
         }
-        self.history.retain(|device, _| moment.rows.iter().any(|row| row.device == *device));
-        (self.latest, self.past) = (moment, alerts);
+        host.history.retain(|device, _| moment.rows.iter().any(|row| row.device == *device));
+        (host.latest, host.past) = (moment, alerts);
+    }
+
+    /// Takes why a host tells nothing, or that it does.
+    pub fn silent(&mut self, at: usize, why: Option<String>) {
+        if let Some(host) = self.hosts.get_mut(at) {
+            host.silent = why;
+        }
+    }
+
+    fn several(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     pub fn key(&mut self, key: KeyEvent) -> Asked {
@@ -129,7 +170,8 @@ impl Screen {
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('m') => self.mean = !self.mean,
             KeyCode::Char('f' | ' ') => {
-                self.frozen = if self.frozen.is_some() { None } else { Some(Box::new(self.latest.clone())) };
+                let now = || self.hosts.iter().map(|host| host.latest.clone()).collect();
+                self.frozen = if self.frozen.is_some() { None } else { Some(now()) };
             }
             KeyCode::Char('h' | '?') => self.toggle(Over::Help),
             KeyCode::Enter => self.toggle(Over::Counters),
@@ -148,31 +190,34 @@ impl Screen {
     }
 
     fn select(&mut self, row: usize) {
-        self.selected = row.min(self.moment().rows.len().saturating_sub(1));
+        self.selected = row.min(self.rows().len().saturating_sub(1));
         self.scroll = 0;
     }
 
-    /// What is shown: the latest, or what was when the screen was frozen.
-    fn moment(&self) -> &Moment {
-        self.frozen.as_deref().unwrap_or(&self.latest)
+    /// What is shown of each host: the latest, or what was when the screen was frozen.
+    fn moments(&self) -> impl Iterator<Item = &Moment> {
+        let frozen = self.frozen.iter().flatten();
+        frozen.chain(self.hosts.iter().filter(|_| self.frozen.is_none()).map(|host| &host.latest))
     }
 
     /// The rows in the order asked for, each port followed by what is below it.
-    fn rows(&self) -> Vec<&Row> {
-        let rows = &self.moment().rows;
-        let mut tops: Vec<&Row> = rows.iter().filter(|row| row.below.is_none()).collect();
+    fn rows(&self) -> Vec<Place<'_>> {
+        let all = self.moments().enumerate();
+        let mut rows = all.flat_map(|(host, moment)| moment.rows.iter().map(move |row| Place { host, row }));
+        let (mut tops, below): (Vec<Place>, Vec<Place>) = rows.by_ref().partition(|place| place.row.below.is_none());
         // Rates are finite, and the sort is stable.
-        tops.sort_by(|a, b| self.order.key(b).total_cmp(&self.order.key(a)));
-        let below = |top: &Row| {
-            let device = top.device.clone();
-            rows.iter().filter(move |row| row.below.as_ref() == Some(&device))
+        tops.sort_by(|a, b| self.order.key(b.row).total_cmp(&self.order.key(a.row)));
+        let below = |top: Place| {
+            let is_below =
+                move |place: &&Place| place.host == top.host && place.row.below.as_ref() == Some(&top.row.device);
+            below.iter().filter(is_below).copied().collect::<Vec<_>>()
         };
-        tops.into_iter().flat_map(|top| std::iter::once(top).chain(below(top))).collect()
+        tops.iter().flat_map(|top| std::iter::once(*top).chain(below(*top))).collect()
     }
 
     /// What a port sent and received in Gbit/s: now, or on the mean of the last intervals.
-    fn rates(&self, row: &Row) -> (Option<f64>, Option<f64>) {
-        let past = self.history.get(&row.device).filter(|past| self.mean && !past.is_empty());
+    fn rates(&self, Place { host, row }: Place) -> (Option<f64>, Option<f64>) {
+        let past = self.hosts[host].history.get(&row.device).filter(|past| self.mean && !past.is_empty());
         let Some(past) = past else { return (row.tx_gbit_s(), row.rx_gbit_s()) };
         let of = past.len().min(MEAN_OF);
         let (sent, received) =
@@ -180,13 +225,25 @@ impl Screen {
         (Some(sent / of as f64), Some(received / of as f64))
     }
 
-    /// Alerts that stand, then those that are over, the latest first.
-    fn alerts(&self) -> Vec<(&Alert, bool)> {
-        let standing = &self.moment().alerts;
-        let is_over = |alert: &&Alert| !standing.iter().any(|s| s.device == alert.device && s.counter == alert.counter);
-        let mut over: Vec<&Alert> = self.past.iter().filter(is_over).collect();
-        over.sort_by_key(|alert| Reverse(alert.last_us));
-        standing.iter().map(|alert| (alert, true)).chain(over.into_iter().map(|alert| (alert, false))).collect()
+    /// Alerts that stand, then those that are over, the latest first; each with its host's name where there are several.
+    fn alerts(&self) -> Vec<(&str, &Alert, bool)> {
+        let hosts = || self.hosts.iter().zip(self.moments());
+        let mut standing: Vec<(&str, &Alert, bool)> = hosts()
+            .flat_map(|(host, moment)| moment.alerts.iter().map(|alert| (host.name.as_str(), alert, true)))
+            .collect();
+        // Of one host, they stand in this order.
+        standing.sort_by_key(|(_, alert, _)| (Reverse(alert.severity), Reverse(alert.last_us)));
+        let is_over = |alert: &&Alert, moment: &Moment| {
+            !moment.alerts.iter().any(|s| s.device == alert.device && s.counter == alert.counter)
+        };
+        let mut over: Vec<(&str, &Alert, bool)> = hosts()
+            .flat_map(|(host, moment)| {
+                let over = host.past.iter().filter(move |alert| is_over(alert, moment));
+                over.map(|alert| (host.name.as_str(), alert, false))
+            })
+            .collect();
+        over.sort_by_key(|(_, alert, _)| Reverse(alert.last_us));
+        standing.into_iter().chain(over).collect()
     }
 }
 
@@ -196,7 +253,7 @@ fn sum(row: &Row, quantities: &[Quantity]) -> Option<f64> {
     (!counted.is_empty()).then(|| counted.iter().sum())
 }
 
-/// Packets lost, sent again or damaged, per second.
+/// Packets lost, retransmitted or damaged, per second.
 pub(crate) fn lost(row: &Row) -> Option<f64> {
     use Quantity::{AckTimeouts, Discards, Errors, OutOfBuffer, OutOfSequence, PacketSequenceErrors, Retransmissions};
     let parts = [OutOfSequence, PacketSequenceErrors, Retransmissions, AckTimeouts, OutOfBuffer, Discards, Errors];

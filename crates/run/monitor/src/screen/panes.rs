@@ -13,7 +13,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph, Wrap};
 
 /// From this width on alerts and owners stand side by side.
-const WIDE: u16 = 120;
+const WIDE: u16 = 160;
+/// Columns of the owners, with a command that can be recognised.
+const OWNERS: u16 = 88;
 
 const HELP: &str = "\
 q, Esc, Ctrl-C  end; what moved in all is printed
@@ -23,7 +25,7 @@ s               sort by name, sent, received, lost, congestion
 f, Space        freeze the screen; samples go on
 m               rates on the mean of the last ten intervals
 < and >         sample more often, less often
-LOST            out of order, sent again, timed out, out of buffer, discarded, with errors
+LOST            out of order, retransmitted, timed out, out of buffer, discarded, with errors
 CNP             congestion notifications sent and handled, and ECN marks
 *               Soft-RoCE counts no bytes: those of its interface";
 
@@ -35,34 +37,37 @@ fn pane(title: &str) -> Block<'_> {
     Block::new().borders(Borders::TOP).title(format!(" {title} ").bold()).border_style(Style::new().dim())
 }
 
-pub fn alerts_and_owners(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)], screen: &Screen) {
-    let moment = screen.moment();
+pub fn alerts_and_owners(frame: &mut Frame, area: Rect, alerts: &[(&str, &Alert, bool)], screen: &Screen) {
     let [left, right] = if area.width >= WIDE {
-        Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).spacing(1).areas(area)
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(OWNERS)]).spacing(1).areas(area)
     } else {
         Layout::vertical([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(area)
     };
     let shown = if alerts.is_empty() {
         vec![Line::from("no error counter increased").dim()]
     } else {
-        alerts.iter().flat_map(|(alert, stands)| alert_lines(alert, *stands)).collect()
+        alerts.iter().flat_map(|(host, alert, stands)| alert_lines(host, alert, *stands)).collect()
     };
     frame.render_widget(Paragraph::new(shown).wrap(Wrap { trim: false }).block(pane("alerts")), left);
-    let owners = if moment.owners.is_empty() {
-        vec![Line::from(screen.untold.clone().unwrap_or_else(|| "no queue pairs".into())).dim()]
+    let hosts = screen.hosts.iter().map(|host| host.name.as_str());
+    let all =
+        hosts.zip(screen.moments()).flat_map(|(host, moment)| moment.owners.iter().map(move |owner| (host, owner)));
+    let mut owners: Vec<Line> = all.map(|(host, owner)| owner_line(host, owner)).collect();
+    if owners.is_empty() {
+        owners.push(Line::from(screen.untold.clone().unwrap_or_else(|| "no queue pairs".into())).dim());
     } else {
-        std::iter::once(Line::from(owner_head()).dim()).chain(moment.owners.iter().map(owner_line)).collect()
-    };
+        owners.insert(0, Line::from(owner_head(screen.several())).dim());
+    }
     frame.render_widget(Paragraph::new(owners).block(pane("queue pairs")), right);
 }
 
-pub fn latest_alert(frame: &mut Frame, area: Rect, alerts: &[(&Alert, bool)]) {
-    let line = alerts.first().and_then(|(alert, stands)| alert_lines(alert, *stands).into_iter().next());
+pub fn latest_alert(frame: &mut Frame, area: Rect, alerts: &[(&str, &Alert, bool)]) {
+    let line = alerts.first().and_then(|(host, alert, stands)| alert_lines(host, alert, *stands).into_iter().next());
     frame.render_widget(Paragraph::new(line.unwrap_or_default()), area);
 }
 
 /// What moved; and while it stands, what it means and what to do.
-fn alert_lines(alert: &Alert, stands: bool) -> Vec<Line<'static>> {
+fn alert_lines(host: &str, alert: &Alert, stands: bool) -> Vec<Line<'static>> {
     let color = |span: Span<'static>| match alert.severity {
         _ if !stands => span.dim(),
         Severity::Error => span.red(),
@@ -70,8 +75,9 @@ fn alert_lines(alert: &Alert, stands: bool) -> Vec<Line<'static>> {
         Severity::Info => span,
     };
     let moved = format!(
-        "{} {} {} +{} ({}/s)",
+        "{} {}{} {} +{} ({}/s)",
         time_of_day(alert.last_us),
+        if host.is_empty() { String::new() } else { format!("{host} ") },
         alert.device,
         alert.counter,
         alert.moved,
@@ -84,18 +90,20 @@ fn alert_lines(alert: &Alert, stands: bool) -> Vec<Line<'static>> {
     lines
 }
 
-fn owner_head() -> String {
+fn owner_head(several_hosts: bool) -> String {
+    let host = if several_hosts { format!("{:<12} ", "HOST") } else { String::new() };
     format!(
-        "{:<13} {:>4} {:>5} {:>7} {:<8} {:>5} {:>8}  COMMAND",
+        "{host}{:<13} {:>4} {:>5} {:>7} {:<8} {:>5} {:>8}  COMMAND",
         "DEVICE", "QPS", "READY", "PID", "USER", "CPU%", "MiB"
     )
 }
 
-fn owner_line(owner: &Owner) -> Line<'static> {
+fn owner_line(host: &str, owner: &Owner) -> Line<'static> {
     let pairs = &owner.queue_pairs;
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let line = format!(
-        "{:<13} {:>4} {:>5} {:>7} {:<8} {:>5} {:>8}  {}",
+        "{}{:<13} {:>4} {:>5} {:>7} {:<8} {:>5} {:>8}  {}",
+        if host.is_empty() { String::new() } else { format!("{host:<12} ") },
         pairs.device,
         pairs.count,
         pairs.ready,

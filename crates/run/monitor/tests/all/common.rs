@@ -17,7 +17,12 @@ pub fn counters(time_us: u64, values: &[(&str, u64)]) -> Counters {
 /// The node at second `t`: the bond carries 80 Gbit/s out (half on each member), the InfiniBand port 8 Gbit/s in. From
 /// second 3 on packets come out of order.
 pub fn node(t: u64) -> Sample {
-    let time_us = BEGIN_US + t * 1_000_000;
+    node_that_did(t, t)
+}
+
+/// The node at second `second`, after what takes it `t` seconds at an even rate.
+pub fn node_that_did(second: u64, t: u64) -> Sample {
+    let time_us = BEGIN_US + second * 1_000_000;
     let at = |values: &[(&str, u64)]| counters(time_us, values);
     let bond = Port {
         device: "mlx5_bond_0".into(),

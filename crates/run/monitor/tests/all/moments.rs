@@ -161,7 +161,7 @@ fn text_is_what_monitors_print_and_explain_reads_it_back() {
 fn text_without_rdma_shows_the_interfaces() {
     let without = |t| Sample { ports: vec![], ..node(t) };
     let moment = told([without(1), without(2)]);
-    assert_eq!(text::legend(&moment), "lanes: eth0 / eth1 / mgmt0\n");
+    assert!(text::legend(&moment).starts_with("node7: eth0 / eth1 / mgmt0; rates in Gbit/s"));
     assert!(text::block(&moment).contains("tx_rate: 82.001 (40.000/42.000/0.001)\n"));
     let nothing = told([Sample::default(), Sample { time_us: 1, ..Sample::default() }]);
     assert!(text::block(&nothing).contains("tx_rate: 0.000\n"));

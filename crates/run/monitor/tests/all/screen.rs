@@ -5,7 +5,7 @@ use crate::common;
 use crate::svg::svg;
 use busbw_monitor::Tracker;
 use busbw_monitor::screen::{Asked, Screen};
-use common::{node, node_with_a_silent_gpu};
+use common::{node, node_that_did, node_with_a_silent_gpu};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -48,7 +48,7 @@ fn a_usual_terminal_stacks_the_panes() {
 
 #[test]
 fn a_gpu_that_tells_nothing_keeps_its_place() {
-    let (mut tracker, mut screen) = (Tracker::default(), Screen::default());
+    let (mut tracker, mut screen) = (Tracker::default(), Screen::new(String::new()));
     let moment = tracker.feed(&node_with_a_silent_gpu(1));
     screen.show(moment, Vec::new());
     assert!(text(&screen, 150, 26).contains("GPU ? 97%"));
@@ -63,7 +63,7 @@ fn any_size_can_be_drawn() {
         }
         for (width, height) in [(1, 1), (2, 3), (10, 4), (40, 10), (50, 13), (300, 80)] {
             text(&screen, width, height);
-            text(&Screen::default(), width, height);
+            text(&Screen::new(String::new()), width, height);
         }
     }
     let small = text(&screen, 50, 12);
@@ -72,7 +72,7 @@ fn any_size_can_be_drawn() {
 
 #[test]
 fn nothing_to_show_is_said() {
-    assert!(text(&Screen::default(), 80, 24).contains("no RDMA device and no network interface here"));
+    assert!(text(&Screen::new(String::new()), 80, 24).contains("no RDMA device and no network interface here"));
 }
 
 #[test]
@@ -104,6 +104,29 @@ fn keys_sort_freeze_and_open_counters() {
     assert_eq!(screen.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)), Asked::Quit);
 }
 
+/// Hosts with the same devices, one of which tells nothing any more: its rows stay and say so, its alerts name it.
+#[test]
+fn hosts_that_tell_nothing_keep_their_rows() {
+    let mut screen = Screen::of(["h1", "h2", "h3"].into_iter());
+    for at in 0..2 {
+        let mut tracker = Tracker::default();
+        for t in 0..5 {
+            let moment = tracker.feed(&node(t));
+            screen.show_host(at, moment, tracker.alerts().cloned().collect());
+        }
+    }
+    screen.silent(1, Some("no answer for 7 s".into()));
+    screen.silent(2, Some("ssh: connect to host h3 port 22: No route to host".into()));
+    insta::assert_snapshot!(text(&screen, 100, 30));
+    press(&mut screen, "s");
+    let sorted = text(&screen, 100, 30);
+    let places: Vec<usize> = ["h1           mlx5_bond_0/1", "h2           mlx5_bond_0/1", "h1           mlx5_4/1"]
+        .iter()
+        .map(|row| sorted.find(row).unwrap_or_else(|| panic!("{row}: {sorted}")))
+        .collect();
+    assert!(places.is_sorted(), "{sorted}");
+}
+
 #[test]
 fn means_are_over_the_last_intervals() {
     let mut screen = after(3);
@@ -119,7 +142,15 @@ fn means_are_over_the_last_intervals() {
 /// `INSTA_UPDATE=always cargo test -p busbw-monitor --test all screen` draws docs/monitor.svg anew.
 #[test]
 fn the_picture_of_the_docs_is_this_screen() {
-    let drawn = svg(&buffer(&after(40), 138, 24));
+    // All-reduce in steps: the bond's rate rises, falls and rests.
+    let work = [0, 1, 1, 2, 2, 2, 1, 0];
+    let (mut tracker, mut screen, mut done) = (Tracker::default(), Screen::new("every 1s".into()), 0);
+    for second in 0..=44 {
+        done += work[second as usize % work.len()];
+        let moment = tracker.feed(&node_that_did(second, done));
+        screen.show(moment, tracker.alerts().cloned().collect());
+    }
+    let drawn = svg(&buffer(&screen, 128, 24));
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/monitor.svg");
     if std::env::var("INSTA_UPDATE").as_deref() == Ok("always") {
         std::fs::write(file, &drawn).unwrap();

@@ -147,7 +147,7 @@ fn no_set_of_labels_stands_twice() {
 fn only_metrics_can_be_had_and_only_be_read() {
     let server = server();
     assert!(ask(&server, b"GET /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"), "nothing before the first sample");
-    server.show(snapshot());
+    server.show(|| metrics(&snapshot()).to_string());
     let cases: [(&[u8], &str); 11] = [
         (b"GET /metrics HTTP/1.1\r\nHost: Scraped.example:9820\r\n\r\n", "HTTP/1.1 200 OK"),
         (b"GET /metrics HTTP/1.1\r\nHost: rebound.example\r\n\r\n", "HTTP/1.1 421 Misdirected Request"),
@@ -176,7 +176,7 @@ fn only_metrics_can_be_had_and_only_be_read() {
 #[test]
 fn scrapers_are_served() {
     let server = server();
-    server.show(snapshot());
+    server.show(|| metrics(&snapshot()).to_string());
     let scraper = format!(
         "GET /metrics HTTP/1.1\r\nHost: {}\r\nUser-Agent: Prometheus/3.5.0\r\nAccept: application/openmetrics-text;version=1.0.0;\
          escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=\
@@ -202,7 +202,7 @@ fn a_request_that_is_too_long_is_refused() {
 #[test]
 fn idle_and_slow_clients_keep_no_scraper_out_and_are_given_up() {
     let server = server();
-    server.show(snapshot());
+    server.show(|| metrics(&snapshot()).to_string());
     let mut slow: Vec<TcpStream> = Vec::new();
     for clients in [1, 8, 64, 300] {
         while slow.len() < clients {

@@ -3,7 +3,7 @@
 use super::CONFIDENCE;
 use super::measured::Measured;
 use crate::statistics::p_differ;
-use busbw_model::{BenchRow, Bytes, Contest, Faster, Measure, SizeRange, SmallMessages};
+use busbw_model::{Bytes, Contest, Faster, SizeRange, SmallMessages};
 
 /// Below this difference, in percent, neither is called faster: two runs of one binary on one machine differ by as much.
 pub const EVEN_PCT: f64 = 5.0;
@@ -19,8 +19,8 @@ pub fn between(first: &Measured, other: &Measured, index: usize) -> Contest {
     Contest { other: index, ranges: ranges(&outcomes), small: small(first, other), largest: common.last().copied() }
 }
 
-/// busbw of the first over that of the other. It follows from the times, which tables round less: up to some KiB they print
-/// a busbw of 0.00. Where tests differ, what is printed is all that can be compared.
+/// busbw of the first over that of the other. It uses the time column, which has more digits: for small sizes tables print
+/// a busbw of 0.00. If the tests differ, only the printed busbw can be compared.
 pub fn ratio(first: &Measured, other: &Measured, size: Bytes) -> Option<f64> {
     let (a, b) = (first.table(), other.table());
     let ratio = if a.collective == b.collective && a.nranks == b.nranks {
@@ -52,12 +52,9 @@ fn ranges(outcomes: &[(Bytes, Faster, f64)]) -> Vec<SizeRange> {
 }
 
 fn small(first: &Measured, other: &Measured) -> Option<SmallMessages> {
-    let halves: [fn(&BenchRow) -> Option<&Measure>; 2] = [|row| row.out_of_place.as_ref(), |row| row.in_place.as_ref()];
     let sizes: Vec<Bytes> =
         first.sizes().filter(|size| *size <= SMALL && size.0 > 0 && other.at(*size).is_some()).collect();
-    let ratios = sizes.iter().flat_map(|size| {
-        halves.iter().filter_map(|half| Some(other.half_time(*size, *half)? / first.half_time(*size, *half)?))
-    });
+    let ratios = sizes.iter().filter_map(|size| Some(other.times(*size)?.mean / first.times(*size)?.mean));
     let (least, most) = ratios.fold((f64::INFINITY, 0.0f64), |(least, most), r| (least.min(r), most.max(r)));
     let up_to = *sizes.last()?;
     least.is_finite().then_some(SmallMessages { up_to, time_ratio: (least, most) })

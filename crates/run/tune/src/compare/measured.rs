@@ -3,9 +3,7 @@
 use super::{CompareError, Subject};
 use crate::statistics::Sample;
 use busbw_diagnose::{Case, Network, network_in_use};
-use busbw_model::{
-    BenchRow, BenchTable, Bytes, Carrier, Code, Collective, ComparedCell, ComparedRun, GBps, Measure, Micros,
-};
+use busbw_model::{BenchRow, BenchTable, Bytes, Carrier, Code, Collective, ComparedCell, ComparedRun, GBps, Micros};
 use std::collections::BTreeMap;
 
 /// What one run measured, by size.
@@ -79,12 +77,6 @@ impl<'a> Measured<'a> {
             repetitions: sample.n,
             interval: sample.half_width(0.95).map(GBps),
         })
-    }
-
-    /// Mean time of a half of a size.
-    pub fn half_time(&self, size: Bytes, half: fn(&BenchRow) -> Option<&Measure>) -> Option<f64> {
-        let times: Vec<f64> = self.at(size)?.iter().filter_map(|row| half(row)).map(|half| half.time.0).collect();
-        Sample::of(&times).map(|sample| sample.mean).filter(|mean| *mean > 0.0)
     }
 
     pub fn describe(&self) -> ComparedRun {

@@ -69,7 +69,7 @@ pub struct Wanted {
     pub anyway: bool,
 }
 
-/// Holds runs against the first of them.
+/// Compares runs with the first of them.
 ///
 /// # Errors
 /// A run holds no table or several tests, or the tests are not comparable.
@@ -147,7 +147,7 @@ fn method(measured: &[Measured]) -> String {
     }
 }
 
-/// `A used RDMA and B sockets: A is 53× faster at 8 GiB; up to 64 KiB B takes 1.5× to 5.5× the time`.
+/// `A used RDMA and B sockets: A is 53× faster at 8 GiB; up to 64 KiB B takes 2.1× to 5.4× the time`.
 fn summary(runs: &[ComparedRun], contests: &[Contest]) -> String {
     let names = short_names(runs);
     let run = |index: usize| Named { name: &names[index], network: runs[index].network };

@@ -12,7 +12,7 @@ pub struct Variable {
     pub limits: Limits,
     /// When it is set at all: where this does not hold it is left to NCCL.
     pub when: Option<Condition>,
-    /// Whether it is taken as it is although NCCL reads no such variable.
+    /// Accept the name even if NCCL has no such variable, and any value.
     pub unchecked: bool,
 }
 
@@ -41,6 +41,9 @@ impl Variable {
         if name.starts_with("NCCL_") && !self.unchecked && busbw_diagnose::variable(name).is_none() {
             let nearest = busbw_diagnose::nearest_variable(name).map(|variable| variable.name.clone());
             return Err(SpaceError::Unknown { name: name.clone(), nearest });
+        }
+        if self.unchecked {
+            return Ok(());
         }
         self.values.iter().try_for_each(|value| {
             self.limits.check(value).map_err(|reason| SpaceError::Limit {

@@ -2,9 +2,9 @@
 
 use super::curve::{self, Curve, Line};
 use super::markup::{escape, section, table};
-use super::{Frame, page, tiles};
+use super::{Page, tiles};
 use crate::letters::{letter, times};
-use crate::words::comparison as words;
+use crate::words::{comparison as words, counted};
 use busbw_model::{ComparedRow, Contest, RunComparison, short_names};
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 const MAX_NAME: usize = 32;
 
 /// The page of runs side by side. All text is escaped.
-pub fn compare(comparison: &RunComparison) -> String {
+pub fn compare(comparison: &RunComparison) -> Page {
     let body = [
         figures(comparison),
-        section("Runs", &runs(comparison)),
         section("busbw by size", &(curves(comparison) + &rows(comparison))),
+        section("Runs", &runs(comparison)),
         comparison.contests.iter().map(contest).collect(),
         section("Other differences", &differences(comparison)),
         section("What explain says about each run", &findings(comparison)),
     ]
     .concat();
-    page(&Frame { class: "compared", badge: "compared", title: &comparison.summary, command: "compare" }, &body)
+    Page { class: "compared", badge: "compared", title: comparison.summary.clone(), command: "compare", body }
 }
 
 fn figures(comparison: &RunComparison) -> String {
@@ -84,7 +84,8 @@ fn rows(comparison: &RunComparison) -> String {
     };
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let note = format!("<p class=\"muted\">{}</p>\n", escape(&words::columns_in_words(repeated)));
-    table(&head, comparison.rows.iter().map(row)) + &note
+    let table = table(&head, comparison.rows.iter().map(row));
+    format!("<details><summary>{}</summary>\n{table}{note}</details>\n", counted(comparison.rows.len(), "row"))
 }
 
 fn contest(contest: &Contest) -> String {

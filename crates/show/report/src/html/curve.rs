@@ -12,6 +12,8 @@ pub(super) const TOP: f64 = 44.0;
 pub(super) const BOTTOM: f64 = 48.0;
 /// A rough width of a character of the font.
 pub(super) const LETTER: f64 = 7.2;
+/// The same of bold letters.
+const BOLD_LETTER: f64 = 8.2;
 /// Labels that fit along the axes.
 const MAX_X_LABELS: u32 = 14;
 const Y_STEPS: f64 = 5.0;
@@ -68,7 +70,7 @@ pub(super) struct Scale {
 
 /// From this ratio of the largest to the smallest value on, half of a linear picture would lie on its bottom.
 const WIDE: f64 = 20.0;
-/// Decades of a logarithmic axis at most: what is smaller tells nothing.
+/// Decades of a logarithmic axis at most: what is smaller says nothing.
 const DECADES: i32 = 5;
 
 impl Scale {
@@ -184,24 +186,16 @@ fn line(scale: &Scale, line: &Line) -> String {
 /// The peak's ring and label, which stands above it, below it, or further off: where it covers no line.
 fn peak(scale: &Scale, curve: &Curve<'_>, size: Bytes, busbw: GBps) -> String {
     let Some((x, y)) = scale.at(size, busbw) else { return String::new() };
-    let side = if x > WIDTH * 0.8 {
-        "end"
-    } else if x < WIDTH * 0.2 {
-        ""
-    } else {
-        "mid"
-    };
     let label = format!("peak {busbw} at {size}");
-    let width = label.len() as f64 * LETTER;
-    let left = match side {
-        "end" => x - width,
-        "mid" => x - width / 2.0,
-        _ => x,
-    };
-    let places = [y - 14.0, y + 26.0, y - 34.0, y + 46.0, y + 66.0].into_iter();
-    let inside = places.clone().filter(|at| (TOP..HEIGHT - BOTTOM - 4.0).contains(at));
-    let free = inside.into_iter().find(|at| !is_crossed(scale, curve, left..left + width, *at));
-    let at = free.unwrap_or(y - 14.0);
+    let width = label.len() as f64 * BOLD_LETTER;
+    let sides = [("mid", x - width / 2.0), ("end", x - width), ("", x)].into_iter();
+    let sides = sides.filter(|(_, left)| (WIDTH * 0.05..=WIDTH - width).contains(left));
+    let heights = [y - 14.0, y + 26.0, y - 34.0, y + 46.0, y + 66.0].into_iter();
+    let heights = heights.filter(|at| (TOP..HEIGHT - BOTTOM - 4.0).contains(at));
+    let mut places = sides.flat_map(|(side, left)| heights.clone().map(move |at| (side, left, at)));
+    let last = if x > WIDTH / 2.0 { "end" } else { "" };
+    let free = places.find(|(_, left, at)| !is_crossed(scale, curve, *left..left + width, *at));
+    let (side, at) = free.map_or((last, y - 14.0), |(side, _, at)| (side, at));
     format!(
         "<circle class=\"ring\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"7\"/>\n\
          <text class=\"peak {side}\" x=\"{x:.1}\" y=\"{at:.1}\">{label}</text>\n",
@@ -219,10 +213,10 @@ fn is_crossed(scale: &Scale, curve: &Curve<'_>, across: std::ops::Range<f64>, ba
         let points: Vec<(f64, f64)> = line.points.iter().filter_map(|(size, busbw)| scale.at(*size, *busbw)).collect();
         points.windows(2).any(|pair| {
             let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];
-            // Eight steps of a segment are nearer to each other than a letter is wide.
-            (0..=8)
-                .map(|step| f64::from(step) / 8.0)
-                .any(|share| across.contains(&(x0 + share * (x1 - x0))) && touches(y0 + share * (y1 - y0)))
+            let (from, to) = (x0.max(across.start), x1.min(across.end));
+            let height = |x: f64| if x1 > x0 { y0 + (x - x0) / (x1 - x0) * (y1 - y0) } else { y0 };
+            let (upper, lower) = (height(from).min(height(to)), height(from).max(height(to)));
+            from < to && lower > baseline - UP && upper < baseline + DOWN
         })
     };
     level || curve.lines.iter().any(crosses)

@@ -1,8 +1,8 @@
 //! The page of measured links: findings, the heatmap, the figures of every direction.
 
 use super::markup::{escape, section, table};
-use super::{Context, Frame, findings, page, tiles};
-use crate::link::{Level, Scale, about, cell, loss};
+use super::{Context, Page, findings, tiles};
+use crate::link::{Level, Scale, about, cell, loss, quality_of_service};
 use crate::words::counted;
 use busbw_model::{Diagnosis, Link, LinkFigures, LinkRun, Run, gbit};
 
@@ -10,7 +10,7 @@ use busbw_model::{Diagnosis, Link, LinkFigures, LinkRun, Run, gbit};
 const MAX_LISTED: usize = 1000;
 
 /// The page of measured links and of what is wrong with them. All text is escaped.
-pub fn link(run: &LinkRun, diagnosis: &Diagnosis) -> String {
+pub fn link(run: &LinkRun, diagnosis: &Diagnosis) -> Page {
     let verdict = diagnosis.verdict.as_str();
     let body = [
         figures(run),
@@ -19,7 +19,7 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis) -> String {
         section("Every direction", &directions(run)),
     ]
     .concat();
-    page(&Frame { class: verdict, badge: diagnosis.verdict.title(), title: &diagnosis.summary, command: "link" }, &body)
+    Page { class: verdict, badge: diagnosis.verdict.title(), title: diagnosis.summary.clone(), command: "link", body }
 }
 
 fn figures(run: &LinkRun) -> String {
@@ -29,7 +29,8 @@ fn figures(run: &LinkRun) -> String {
     let mut all = vec![(counted(run.ends.len(), "end"), about(run))];
     all.extend(tile(rates().reduce(f64::max), "the fastest link"));
     all.extend(tile(rates().reduce(f64::min), "the slowest link"));
-    tiles(&all)
+    let settings = quality_of_service(run).map(|settings| format!("<p class=\"muted\">{}</p>\n", escape(&settings)));
+    tiles(&all) + &settings.unwrap_or_default()
 }
 
 /// A table whose cells are coloured by what they reach.

@@ -26,6 +26,7 @@ use busbw_model::{Advice, Diagnosis, Input, Place, Reached, Run, SourceLine, Ver
 use busbw_predict::Cluster;
 use markup::{escape, folded, section, table, with_code};
 use std::collections::BTreeMap;
+use std::fmt;
 
 const CSS: &str = include_str!("page.css");
 /// Inputs and problems that are listed at most.
@@ -52,9 +53,9 @@ impl Context {
 /// use busbw_model::{Diagnosis, Run};
 /// use busbw_report::html::{self, Context};
 /// let diagnosis = Diagnosis { summary: "3 < 4".into(), ..Diagnosis::default() };
-/// assert!(html::explain(&Run::default(), &diagnosis, &Context::default()).contains("3 &lt; 4"));
+/// assert!(html::explain(&Run::default(), &diagnosis, &Context::default()).to_string().contains("3 &lt; 4"));
 /// ```
-pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
+pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> Page {
     let verdict = diagnosis.verdict.as_str();
     let pictures = [
         tables::tables(run, diagnosis),
@@ -69,6 +70,9 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
     };
     let body = [
         words::judged_speed(diagnosis).map(bar).unwrap_or_default(),
+        words::culprit(diagnosis)
+            .map(|culprit| format!("<p class=\"culprit\">{}</p>\n", escape(&culprit)))
+            .unwrap_or_default(),
         figures(run),
         answer,
         peers::peers(diagnosis),
@@ -81,10 +85,8 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> String {
         folded("What was read", &inputs(run)),
     ]
     .concat();
-    page(
-        &Frame { class: verdict, badge: diagnosis.verdict.title(), title: &diagnosis.summary, command: "explain" },
-        &body,
-    )
+    let title = diagnosis.summary.clone();
+    Page { class: verdict, badge: diagnosis.verdict.title(), title, command: "explain", body }
 }
 
 /// How much of the expected speed was measured.
@@ -103,37 +105,43 @@ fn expected(diagnosis: &Diagnosis) -> String {
     diagnosis.expected.iter().map(|expected| format!("<p>{}</p>\n", escape(&words::expected(expected)))).collect()
 }
 
-/// What the page is signed with at its foot, so that it is evidence a week later: `busbw 0.1.0, run.log, on host a, 2026-11-24`.
-pub fn signed(page: &str, signature: &str) -> String {
-    match page.rsplit_once("<footer>").zip(page.rsplit_once("</footer>")) {
-        Some(((before, _), (_, after))) => format!("{before}<footer>{}</footer>{after}", with_code(signature)),
-        None => page.to_string(),
+/// A page. Its text has the command's name at the foot; [`Page::signed`] has a signature there.
+pub struct Page {
+    /// The class of the head, which colours it.
+    class: &'static str,
+    badge: &'static str,
+    /// The summary, in one sentence.
+    title: String,
+    /// The subcommand that made the page.
+    command: &'static str,
+    /// HTML.
+    body: String,
+}
+
+impl Page {
+    /// The page with a signature, which makes it evidence a week later: `busbw 0.1.0, run.log, on host a, 2026-11-24`.
+    pub fn signed(&self, signature: &str) -> String {
+        self.with_foot(&with_code(signature))
+    }
+
+    fn with_foot(&self, foot: &str) -> String {
+        let Page { class, badge, body, .. } = self;
+        let (title, plain) = (with_code(&self.title), escape(&self.title.replace('`', "")));
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"color-scheme\" content=\"light dark\">\n\
+             <title>{badge}: {plain}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
+             <header class=\"{class}\">\n<span class=\"verdict\">{badge}</span>\n<h1>{title}</h1>\n</header>\n\
+             {body}<footer>{foot}</footer>\n</main>\n</body>\n</html>\n"
+        )
     }
 }
 
-/// What is around the body of a page.
-struct Frame<'a> {
-    /// The class of the head, which colours it.
-    class: &'a str,
-    badge: &'a str,
-    /// The sentence that says it all.
-    title: &'a str,
-    /// The subcommand that made the page.
-    command: &'a str,
-}
-
-/// A whole page; `body` is HTML.
-fn page(frame: &Frame<'_>, body: &str) -> String {
-    let Frame { class, badge, command, .. } = frame;
-    let title = escape(frame.title);
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{badge}: {title}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
-         <header class=\"{class}\">\n<span class=\"verdict\">{badge}</span>\n<h1>{title}</h1>\n</header>\n\
-         {body}<footer>busbw {command}</footer>\n</main>\n</body>\n</html>\n"
-    )
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.with_foot(&format!("busbw {}", self.command)))
+    }
 }
 
 /// Tiles of a figure and what it is; nothing without figures.

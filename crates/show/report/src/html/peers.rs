@@ -1,4 +1,4 @@
-//! Nodes and pairs held against each other, as a table per group.
+//! Comparison of nodes and pairs, as a table per group.
 
 use super::markup::{escape, more, section, table};
 use crate::words;

@@ -2,14 +2,14 @@
 
 use super::curve::{self, Curve, Line};
 use super::markup::{escape, list, section, table};
-use super::{Frame, page, tiles};
+use super::{Page, tiles};
 use crate::description;
 use crate::words::counted;
 use busbw_model::{Bytes, GBps};
 use busbw_predict::{Cluster, Prediction, PredictionRow};
 
 /// The page of what a cluster should reach. All text is escaped.
-pub fn predict(cluster: &Cluster, prediction: &Prediction) -> String {
+pub fn predict(cluster: &Cluster, prediction: &Prediction) -> Page {
     let title = title(cluster, prediction);
     let body = [
         figures(prediction),
@@ -20,7 +20,7 @@ pub fn predict(cluster: &Cluster, prediction: &Prediction) -> String {
         assumptions(prediction.assumptions.iter().map(String::as_str)),
     ]
     .concat();
-    page(&Frame { class: "expected", badge: "expected", title: &title, command: "predict" }, &body)
+    Page { class: "expected", badge: "expected", title, command: "predict", body }
 }
 
 /// What was assumed, as a section; nothing where nothing was.

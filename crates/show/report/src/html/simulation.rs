@@ -3,7 +3,7 @@
 use super::fabric;
 use super::markup::{escape, list, section, table};
 use super::prediction::assumptions;
-use super::{Frame, page, tiles};
+use super::{Page, tiles};
 use crate::description;
 use crate::histogram::{Bin, bins};
 use crate::scenario::{Comparison, Scenario};
@@ -18,7 +18,7 @@ const BAR_LEFT: f64 = 150.0;
 const BAR: f64 = 760.0;
 
 /// The page of a simulated fabric and the alternatives to it. All text is escaped.
-pub fn simulate(comparison: &Comparison) -> String {
+pub fn simulate(comparison: &Comparison) -> Page {
     let title = title(comparison);
     let body = [
         figures(comparison),
@@ -28,7 +28,7 @@ pub fn simulate(comparison: &Comparison) -> String {
         assumptions(comparison.assumptions().into_iter()),
     ]
     .concat();
-    page(&Frame { class: "simulated", badge: "simulated", title: &title, command: "simulate" }, &body)
+    Page { class: "simulated", badge: "simulated", title, command: "simulate", body }
 }
 
 fn title(comparison: &Comparison) -> String {

@@ -1,7 +1,7 @@
 //! The page of a sweep: the verdict, a heatmap of two variables, the table of settings.
 
 use super::markup::{escape, section, table};
-use super::{Frame, page, tiles};
+use super::{Page, tiles};
 use crate::words::tuning as words;
 use busbw_model::{TunedSetting, Tuning};
 
@@ -9,7 +9,7 @@ use busbw_model::{TunedSetting, Tuning};
 const STRONGEST: f64 = 60.0;
 
 /// The page of a sweep's result. All text is escaped.
-pub fn tune(tuning: &Tuning) -> String {
+pub fn tune(tuning: &Tuning) -> Page {
     let body = [
         figures(tuning),
         heatmap(tuning),
@@ -18,7 +18,7 @@ pub fn tune(tuning: &Tuning) -> String {
         section("Trials", &trials(tuning)),
     ]
     .concat();
-    page(&Frame { class: "tuned", badge: "tuned", title: &tuning.summary, command: "tune" }, &body)
+    Page { class: "tuned", badge: "tuned", title: tuning.summary.clone(), command: "tune", body }
 }
 
 fn figures(tuning: &Tuning) -> String {
@@ -54,8 +54,9 @@ fn heatmap(tuning: &Tuning) -> String {
         format!("<tr><th class=\"number\">{}</th>{}</tr>\n", escape(value), cells.iter().map(cell).collect::<String>())
     });
     let body = format!(
-        "<p class=\"muted\">{} down, {} across; the darker the better.</p>\n<div class=\"scroll\" tabindex=\"0\">\
+        "<p class=\"muted\">{}; {} down, {} across; the darker the better.</p>\n<div class=\"scroll\" tabindex=\"0\">\
          <table class=\"heatmap\">\n<thead><tr><th></th>{heads}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
+        escape(&words::measured(tuning)),
         escape(map.rows.0),
         escape(map.columns.0),
         rows.collect::<String>()
@@ -70,8 +71,9 @@ fn settings(tuning: &Tuning) -> String {
         let place = [(index + 1).to_string(), words::standing(setting)];
         place.into_iter().chain(words::values(tuning, setting)).chain(words::cells(setting)).collect()
     });
+    let failed: String = words::failed(tuning).iter().map(|why| format!("<p>{}</p>\n", escape(why))).collect();
     let method = format!("<p class=\"muted\">Tied with the best by {}.</p>\n", escape(&tuning.method));
-    table(&head, rows) + &method
+    table(&head, rows) + &failed + &method
 }
 
 fn variables(tuning: &Tuning) -> String {

@@ -23,7 +23,7 @@ pub fn write_facts(facts: &FactsFile, out: &mut dyn io::Write) -> io::Result<()>
     super::write_value(facts, out)
 }
 
-/// What `busbw check --format json` prints. Readers must bear fields that are not described here: they may be added without a
+/// What `busbw check --format json` prints. Readers must accept fields that are not described here: they may be added without a
 /// new schema name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Check<'a> {

@@ -18,7 +18,7 @@ pub fn write_compare(comparison: &RunComparison, out: &mut dyn io::Write) -> io:
 }
 
 /// What `busbw compare --format json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gbs), times microseconds (_us). Lists
-/// per run are in the order of `runs`. No number is rounded; a number that is not finite is null. Readers must bear fields that
+/// per run are in the order of `runs`. No number is rounded; a number that is not finite is null. Readers must accept fields that
 /// are not described here: they may be added without a new schema name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Compare<'a> {
@@ -26,14 +26,14 @@ pub(super) struct Compare<'a> {
     summary: &'a str,
     /// How it was decided whether speeds differ.
     method: &'a str,
-    /// The runs; the first is held against each of the others.
+    /// The runs. The others are compared with the first.
     #[schemars(length(min = 2))]
     runs: Vec<Compared<'a>>,
     /// Every size that any run measured, the smallest first.
     rows: Vec<Row>,
     /// The first run against each of the others.
     contests: Vec<Against<'a>>,
-    /// In what the runs differ beside their speed.
+    /// Other differences between the runs: versions, variables, hardware.
     differences: &'a [Difference],
 }
 
@@ -60,7 +60,7 @@ struct Compared<'a> {
     peak_busbw_gbs: Option<f64>,
     /// Mean over sizes, as the program printed it.
     avg_busbw_gbs: Option<f64>,
-    /// What carried the traffic between nodes, where it can be told.
+    /// What carried the traffic between nodes, if known.
     network: Option<Carrier>,
     /// What busbw explain finds.
     findings: Vec<Found<'a>>,

@@ -17,7 +17,7 @@ pub fn write_link(run: &LinkRun, diagnosis: &Diagnosis, out: &mut dyn io::Write)
 }
 
 /// What `busbw link --format json` prints. Bandwidths are Gbit/s, 10^9 bits per second (_gbit_s), times are microseconds (_us).
-/// No number is rounded; a number that is not finite is null. Readers must bear fields that are not described here: they may be
+/// No number is rounded; a number that is not finite is null. Readers must accept fields that are not described here: they may be
 /// added without a new schema name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Links<'a> {
@@ -27,6 +27,8 @@ pub(super) struct Links<'a> {
     summary: &'a str,
     /// What carried the bytes.
     transport: LinkTransport,
+    /// What the user expects of each direction (--expect).
+    expected_gbit_s: Option<f64>,
     /// Why the run ended before all pairs were measured.
     interrupted: Option<&'a str>,
     /// Who took part, by rank.
@@ -58,6 +60,7 @@ impl<'a> Links<'a> {
             verdict: diagnosis.verdict,
             summary: &diagnosis.summary,
             transport: run.transport,
+            expected_gbit_s: run.expected_gbit_s,
             interrupted: run.interrupted.as_deref(),
             ends: run.ends.iter().enumerate().map(|(number, end)| End { name: run.name(number), end }).collect(),
             links: &run.links,

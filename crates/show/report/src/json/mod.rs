@@ -2,6 +2,8 @@
 //! The types that are written are the only declaration of an answer: `docs/schema` is made from them and from their doc comments
 //! (`BUSBW_BLESS=1 cargo test -p busbw-report schemas`).
 
+mod acceleration;
+mod advise;
 mod check;
 mod compare;
 mod evidence;
@@ -15,6 +17,8 @@ mod simulation;
 mod tune;
 mod view;
 
+pub use acceleration::write_accelerate;
+pub use advise::write_advise;
 pub use check::{write_check, write_facts};
 pub use compare::write_compare;
 pub use link::write_link;
@@ -42,8 +46,10 @@ pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) 
 }
 
 /// The JSON Schema of every answer of this crate, as `docs/schema` keeps them.
-pub fn schemas() -> [Schema; 8] {
+pub fn schemas() -> [Schema; 11] {
     [
+        schema::<acceleration::Accelerate>(),
+        schema::<busbw_model::Advised>(),
         schema::<check::Check>(),
         schema::<compare::Compare>(),
         schema::<view::Explain>(),
@@ -52,6 +58,7 @@ pub fn schemas() -> [Schema; 8] {
         schema::<prediction::Predict>(),
         schema::<simulation::Simulate>(),
         schema::<tune::Tune>(),
+        schema::<busbw_model::Watched>(),
     ]
 }
 

@@ -16,7 +16,7 @@ pub fn write_net_plugins(run: &PluginRun, out: &mut dyn io::Write) -> io::Result
 }
 
 /// What `busbw plugin check --json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gb_per_s), latencies are microseconds (_us). No
-/// number is rounded; a number that is not finite is null. Readers must bear fields that are not described here: they may be
+/// number is rounded; a number that is not finite is null. Readers must accept fields that are not described here: they may be
 /// added without a new schema name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Plugins<'a> {
@@ -77,7 +77,7 @@ struct Rule<'a> {
     seen: &'a str,
     /// Whether NCCL would stumble over what was seen; null unless the rule is broken or noted.
     stumbles: Option<bool>,
-    /// What comes of it within NCCL, or why nothing does.
+    /// The consequence within NCCL, or why there is none.
     why: Option<&'a str>,
 }
 

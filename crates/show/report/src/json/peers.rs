@@ -1,4 +1,4 @@
-//! Nodes and pairs held against each other, as the answer has them.
+//! Comparison of nodes and pairs, as JSON.
 
 use busbw_model::{Blame, PeerGroup, Run, SlowPeer};
 use schemars::JsonSchema;

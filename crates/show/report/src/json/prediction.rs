@@ -15,7 +15,7 @@ pub fn write_predict(prediction: &Prediction, out: &mut dyn io::Write) -> io::Re
 }
 
 /// What `busbw predict --format json` prints. Sizes are bytes; times are microseconds (_us); bandwidths are GB/s, 10^9 bytes per
-/// second (_gbs). No number is rounded; a number that is not finite is null. Readers must bear fields that are not described
+/// second (_gbs). No number is rounded; a number that is not finite is null. Readers must accept fields that are not described
 /// here: they may be added without a new schema name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Predict<'a> {

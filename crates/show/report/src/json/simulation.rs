@@ -1,7 +1,7 @@
 //! The answer of `busbw simulate`.
 
 use crate::description;
-use crate::scenario::{Comparison, Gained, Scenario};
+use crate::scenario::{BusbwChange, Comparison, Scenario};
 use busbw_model::answer::Answer;
 use busbw_predict::Simulation;
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ pub fn write_simulate(comparison: &Comparison, out: &mut dyn io::Write) -> io::R
 }
 
 /// What `busbw simulate --format json` prints. Bandwidths are GB/s, 10^9 bytes per second (_gbs). No number is rounded; a number
-/// that is not finite is null. Readers must bear fields that are not described here: they may be added without a new schema name.
+/// that is not finite is null. Readers must accept fields that are not described here: they may be added without a new schema name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Simulate<'a> {
     /// The cluster in words, a part each, for people.
@@ -105,8 +105,8 @@ impl<'a> Simulated<'a> {
     }
 }
 
-impl From<Gained> for Gain {
-    fn from(gained: Gained) -> Self {
+impl From<BusbwChange> for Gain {
+    fn from(gained: BusbwChange) -> Self {
         Gain { from_busbw_gbs: gained.from.0, to_busbw_gbs: gained.to.0, factor: gained.factor() }
     }
 }

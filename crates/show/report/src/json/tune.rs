@@ -15,7 +15,7 @@ pub fn write_tune(tuning: &Tuning, out: &mut dyn io::Write) -> io::Result<()> {
 }
 
 /// What `busbw tune --format json` prints. Means, deviations and intervals are in the objective's unit; shares are of the best
-/// mean. No number is rounded. Readers must bear fields that are not described here: they may be added without a new schema name.
+/// mean. No number is rounded. Readers must accept fields that are not described here: they may be added without a new schema name.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Tune<'a> {
     /// What came out, in a sentence.

@@ -6,7 +6,7 @@ use super::peers::PeerGroupView;
 use crate::words;
 use busbw_model::answer::Answer;
 use busbw_model::{
-    Advice, BenchRow, BenchTable, Channel, Collective, Communicator, Crossing, Diagnosis, EnvOrigin, Expected,
+    Advice, BenchRow, BenchTable, Channel, Collective, Communicator, Crossing, Culprit, Diagnosis, EnvOrigin, Expected,
     ExpectedRow, ExpectedTable, GdrUse, Input, InputKind, Judged, NcclVersion, Node, Run, Transport, TransportKind,
     TreeLinks, Verdict,
 };
@@ -52,7 +52,7 @@ impl<T: JsonSchema> JsonSchema for List<'_, T> {
 }
 
 /// What `busbw explain --format json` prints. Sizes are bytes; times are microseconds (_us); bandwidths are GB/s, 10^9 bytes
-/// per second (_gbs). No number is rounded; a number that is not finite is null. Readers must bear fields that are not
+/// per second (_gbs). No number is rounded; a number that is not finite is null. Readers must accept fields that are not
 /// described here: they may be added, as may finding codes, without a new schema name.
 #[derive(Serialize, JsonSchema)]
 #[schemars(transform = came_later)]
@@ -68,6 +68,8 @@ pub(super) struct Explain<'a> {
     judged: &'a [Judged],
     /// What the rules conclude. Ordered: the first is the one to act on.
     findings: List<'a, FindingView<'a>>,
+    /// The ranks for which the others wait, as the first finding has it; null where it accuses none.
+    culprit: Option<&'a Culprit>,
     /// Tables of nccl-tests, in the order read.
     tables: List<'a, TableView<'a>>,
     /// Machines that ranks ran on, in order of appearance.
@@ -88,10 +90,10 @@ pub(super) struct Explain<'a> {
     warn_lines: u64,
     /// Communicators, the largest first.
     communicators: List<'a, CommunicatorView<'a>>,
-    /// What other tools tell; absent when there is none of it.
+    /// What other tools show; absent when there is none of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<OtherEvidence<'a>>,
-    /// Nodes and pairs of nodes that were measured alike, held against each other; absent where fewer than four were.
+    /// Comparison of nodes and pairs of nodes that ran the same measurement; absent if fewer than four did.
     #[serde(skip_serializing_if = "Option::is_none")]
     peers: Option<List<'a, PeerGroupView<'a>>>,
     /// What such a machine should reach; null where it cannot be said.
@@ -103,7 +105,7 @@ pub(super) struct Explain<'a> {
 /// Answers of before these members were written are valid.
 fn came_later(schema: &mut Schema) {
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
-        required.retain(|member| member != "variables" && member != "advice");
+        required.retain(|member| !["variables", "advice"].iter().any(|later| member == later));
     }
 }
 
@@ -123,6 +125,7 @@ impl<'a> Explain<'a> {
             summary: &diagnosis.summary,
             judged: &diagnosis.judged,
             findings: List::of(&diagnosis.findings, |finding| FindingView::new(run, finding)),
+            culprit: diagnosis.culprit.as_ref(),
             tables: List(Box::new(move || Box::new(tables().map(table)))),
             nodes: &run.nodes,
             nccl: nccl(run),

@@ -36,7 +36,7 @@ pub fn brief(run: &Run, diagnosis: &Diagnosis, style: &Style, more: &str) -> Str
     // Empty rows before the cause and the cure.
     let left = ROWS.saturating_sub(rows + 2);
     let cause = part(&|page| cause(page, first, left));
-    let gaps = [if cause.is_empty() { "" } else { "\n" }, if cure.is_empty() { "" } else { "\n" }];
+    let gaps = [if cause.is_empty() { "" } else { "\n" }, if cause.len() + shown.len() == 0 { "" } else { "\n" }];
     [&head, gaps[0], &cause, &shown, gaps[1], &cure, &tail].concat()
 }
 

@@ -8,7 +8,7 @@ use busbw_model::{Area, CheckItem, Checked, Code, OddOne, Outcome};
 
 /// The longest word of a result, and the space before it.
 const RESULT: usize = 6;
-/// Hosts that are named in a row; of more, their number is told.
+/// Hosts that are named in a row; of more, their number is reported.
 const MOST_NAMED: usize = 4;
 /// Rows of an item that are well and differ in what was found; of more, the first are shown (JSON has all).
 const MOST_ALIKE: usize = 4;

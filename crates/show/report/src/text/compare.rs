@@ -5,25 +5,31 @@ use super::page::{Page, paint};
 use crate::letters::{letter, times};
 use crate::style::{clip, columns, left, right};
 use crate::words::comparison as words;
-use busbw_model::{ComparedCell, ComparedRow, Contest, Faster, RunComparison, SizeRange};
+use busbw_model::{ComparedCell, ComparedRow, Contest, Faster, RunComparison, SizeRange, short_names};
 
 /// A name of a run, a variable or a value is cut to this.
 const MAX_NAME: usize = 40;
+/// What a screen tells of a run: collective, ranks and peak.
+const BRIEF_PARTS: usize = 3;
 
 /// The text of a comparison, ready to print.
 pub fn compare(comparison: &RunComparison, style: &Style) -> String {
     let mut page = Page::new(*style);
     page.lead(&comparison.summary);
-    runs(&mut page, comparison);
-    if !style.brief {
+    if style.brief {
+        brief_runs(&mut page, comparison);
+    } else {
+        runs(&mut page, comparison);
         rows(&mut page, comparison);
     }
     contests(&mut page, comparison);
+    if !style.brief {
+        page.indented(2, &comparison.method);
+    }
     differences(&mut page, comparison);
-    causes(&mut page, comparison);
+    causes(&mut page, comparison, if style.brief { 1 } else { usize::MAX });
     if style.brief {
-        page.end_line();
-        page.more_by("-v for every size; --format html -o page.html for curves");
+        page.more_by("-v for every size; -o page.html for curves");
     }
     page.finish_with(style.rows, |page| page.lead(&comparison.summary))
 }
@@ -33,6 +39,21 @@ fn runs(page: &mut Page, comparison: &RunComparison) {
     for (index, run) in comparison.runs.iter().enumerate() {
         page.clipped(2, &format!("{}  {}", letter(index), run.name));
         page.indented(5, &words::run(run).join(", "));
+    }
+}
+
+/// A line per run, by the name that the first line calls it.
+fn brief_runs(page: &mut Page, comparison: &RunComparison) {
+    page.heading("Runs");
+    for (index, (name, run)) in short_names(&comparison.runs).iter().zip(&comparison.runs).enumerate() {
+        page.clipped(
+            2,
+            &format!(
+                "{}  {name}: {}",
+                letter(index),
+                words::run(run).into_iter().take(BRIEF_PARTS).collect::<Vec<_>>().join(", ")
+            ),
+        );
     }
 }
 
@@ -68,7 +89,6 @@ fn contests(page: &mut Page, comparison: &RunComparison) {
             page.indented(2, &small);
         }
     }
-    page.indented(2, &comparison.method);
 }
 
 fn ranges(page: &mut Page, contest: &Contest) {
@@ -105,10 +125,10 @@ fn differences(page: &mut Page, comparison: &RunComparison) {
     }
 }
 
-fn causes(page: &mut Page, comparison: &RunComparison) {
+fn causes(page: &mut Page, comparison: &RunComparison, most: usize) {
     page.heading("What explain says about each run");
     for (index, run) in comparison.runs.iter().enumerate() {
-        for (code, title) in words::telling(run) {
+        for (code, title) in words::telling(run).take(most) {
             page.indented(2, &format!("{}  {title} [{}]", letter(index), code.as_str()));
         }
     }

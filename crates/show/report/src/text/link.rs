@@ -3,9 +3,9 @@
 use super::findings::finding;
 use super::page::{Page, paint};
 use super::{Style, verdict};
-use crate::link::{Level, Scale, about, cell, loss};
+use crate::link::{Level, Scale, about, cell, loss, quality_of_service};
 use crate::style::{clip, columns, left, right};
-use busbw_model::{Diagnosis, LinkFigures, LinkRun, Run, gbit};
+use busbw_model::{Diagnosis, Finding, LinkFigures, LinkRun, Run, gbit};
 
 /// A name of an end is cut to this.
 const MAX_NAME: usize = 20;
@@ -15,6 +15,9 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis, style: &Style) -> String {
     let mut page = Page::new(*style);
     verdict(&mut page, diagnosis);
     page.indented(2, &about(run));
+    if let Some(settings) = quality_of_service(run) {
+        page.indented(2, &settings);
+    }
     if run.links.iter().any(|link| link.outcome.is_ok()) {
         matrix(&mut page, run, "Gbit/s", &|figures| (gbit(figures.gbit_s), Some(figures.gbit_s)));
         if run.links.iter().any(|link| link.outcome.as_ref().is_ok_and(|figures| figures.gbit_s_both_ways.is_some())) {
@@ -26,12 +29,14 @@ pub fn link(run: &LinkRun, diagnosis: &Diagnosis, style: &Style) -> String {
             curves(&mut page, run);
         }
     }
-    for found in &diagnosis.findings {
+    // On a screen, what the first line says is not said twice.
+    let is_said = |found: &Finding| style.brief && found.title == diagnosis.summary && found.explanation.is_empty();
+    for found in diagnosis.findings.iter().filter(|found| !is_said(found)) {
         finding(&mut page, &Run::default(), diagnosis, found);
     }
     if style.brief {
         page.end_line();
-        page.more_by("-v for latencies and curves; --format html -o page.html for a page");
+        page.more_by("-v for latencies and curves; -o page.html for a page");
     }
     page.finish_with(style.rows, |page| verdict(page, diagnosis))
 }
@@ -105,7 +110,7 @@ fn latencies(page: &mut Page, run: &LinkRun) {
     }
 }
 
-/// Bandwidth by number of flows and by size, a line per direction; of many, the table would tell nothing.
+/// Bandwidth by number of flows and by size, a line per direction; of many, the table would say nothing.
 fn curves(page: &mut Page, run: &LinkRun) {
     if run.ends.len() > 3 {
         return;

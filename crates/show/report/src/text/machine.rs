@@ -95,7 +95,8 @@ fn checks(page: &mut Page, run: &Run) {
 /// The rates, and every counter that is not zero.
 fn monitor(sample: &RdmaSample, count: usize) -> String {
     let counts = sample.values.iter().filter(|value| value.total != 0.0);
-    let values: Vec<String> = counts.map(|value| format!("{} {}", clean_line(&value.name), value.total)).collect();
+    let values: Vec<String> =
+        counts.map(|value| format!("{} {}{}", clean_line(&value.name), value.total, value.unit())).collect();
     let time = sample.time.as_deref().map_or(String::new(), |time| format!("{}: ", clean_line(time)));
     let of = if count > 1 { format!("last of {count} samples, ") } else { String::new() };
     format!("{of}{time}{}", values.join(", "))

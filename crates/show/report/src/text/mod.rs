@@ -1,5 +1,7 @@
 //! Terminal text for people: verdict, findings with their evidence, the cluster, the curves.
 
+mod acceleration;
+mod advise;
 mod brief;
 mod check;
 mod cluster;
@@ -16,6 +18,8 @@ mod source;
 mod tables;
 mod tune;
 
+pub use acceleration::accelerate;
+pub use advise::{advise, known_faults};
 pub use brief::brief;
 pub use check::check;
 pub use compare::compare;
@@ -115,6 +119,9 @@ fn verdict(page: &mut Page, diagnosis: &Diagnosis) {
     };
     page.styled(style, word);
     page.hanging(word.len() + 2, paint::BOLD, &diagnosis.summary);
+    if let Some(culprit) = words::culprit(diagnosis) {
+        page.indented(2, &culprit);
+    }
 }
 
 fn environment(page: &mut Page, run: &Run) {

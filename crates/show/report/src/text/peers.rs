@@ -1,4 +1,4 @@
-//! Nodes and pairs held against each other: how the many spread, and who is far from them.
+//! Comparison of nodes and pairs, as text: the spread, and the outliers.
 
 use super::page::Page;
 use crate::style::{columns, left, right};

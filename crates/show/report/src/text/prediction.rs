@@ -1,28 +1,30 @@
 //! A prediction as a table of nccl-tests' shape. What is no row begins with `#`, so that what reads the tables of
 //! nccl-tests reads this one too; `busbw explain` does.
 
+use super::Style;
+use super::page::{Page, paint};
 use crate::description;
 use crate::style::{clean_line, columns, left, wrap};
 use crate::words::counted;
 use busbw_model::{Collective, Datatype};
 use busbw_predict::{Cluster, Prediction, PredictionRow};
 
-/// Columns of the lines above the table.
-const WIDTH: usize = 100;
 /// What rows are said to hold: the default of nccl-tests.
 const DATATYPE: Datatype = Datatype::Float;
 
 /// The table that a run on the cluster should print, with the physical limit, NCCL's choice and the bottleneck of each
 /// size beside the columns of nccl-tests, and what was assumed above it.
-pub fn predict(cluster: &Cluster, prediction: &Prediction) -> String {
-    let mut out = String::new();
+pub fn predict(cluster: &Cluster, prediction: &Prediction, style: &Style) -> String {
+    let mut page = Page::new(*style);
     let ranks = counted(prediction.ranks, "rank");
-    comment(&mut out, &format!("busbw predict: {}_perf on {ranks}, expected, not measured", prediction.collective));
-    comment(&mut out, &description::parts(cluster).join("; "));
+    comment(&mut page, &format!("busbw predict: {}_perf on {ranks}, expected, not measured", prediction.collective));
+    comment(&mut page, &description::parts(cluster).join("; "));
     for assumption in &prediction.assumptions {
-        comment(&mut out, &format!("assumed: {assumption}"));
+        comment(&mut page, &format!("assumed: {assumption}"));
     }
-    out.push_str("#\n");
+    page.text("#");
+    page.end_line();
+    let mut out = page.finish();
     let widths = [
         width(prediction, "algorithm", |row| row.algorithm.name()),
         width(prediction, "protocol", |row| row.protocol.name()),
@@ -41,11 +43,11 @@ fn width(prediction: &Prediction, name: &str, cell: fn(&PredictionRow) -> &'stat
 }
 
 /// A text on lines that begin with `#`.
-fn comment(out: &mut String, text: &str) {
-    for (number, line) in wrap(&clean_line(text), WIDTH).into_iter().enumerate() {
-        out.push_str(if number == 0 { "# " } else { "#   " });
-        out.push_str(&line);
-        out.push('\n');
+fn comment(page: &mut Page, text: &str) {
+    for (number, line) in wrap(&clean_line(text), page.width()).into_iter().enumerate() {
+        let mark = if number == 0 { "# " } else { "#   " };
+        page.styled(paint::DIM, &format!("{mark}{line}"));
+        page.end_line();
     }
 }
 

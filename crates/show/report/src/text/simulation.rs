@@ -5,7 +5,7 @@ use super::page::{Page, paint};
 use super::tables::bar;
 use crate::description;
 use crate::histogram::bins;
-use crate::scenario::{Comparison, Gained, Scenario};
+use crate::scenario::{BusbwChange, Comparison, Scenario};
 use crate::style::{clip, columns, left, right};
 use crate::words::counted;
 use busbw_model::GBps;
@@ -31,7 +31,7 @@ pub fn simulate(comparison: &Comparison, style: &Style) -> String {
     seeds(&mut page, &comparison.base);
     links(&mut page, &comparison.base);
     if !comparison.alternatives.is_empty() {
-        page.indented(2, "The same of each change: `--format html -o page.html`, or `--json`");
+        page.indented(2, "The same of each change: `-o page.html`, or `--json`");
     }
     let assumptions = comparison.assumptions();
     if !assumptions.is_empty() {
@@ -59,7 +59,7 @@ fn distributions(page: &mut Page, comparison: &Comparison) {
         page.heading("Gain in the median, and where hashing is unlucky (p5)");
     }
     for scenario in &comparison.alternatives {
-        let [median, p5] = [comparison.median_gain(scenario), comparison.p5_gain(scenario)].map(Gained::in_words);
+        let [median, p5] = [comparison.median_gain(scenario), comparison.p5_gain(scenario)].map(BusbwChange::in_words);
         page.clipped(2, &format!("{}  {median}; p5 {p5}", left(&clip(&scenario.name, names), names)));
     }
 }

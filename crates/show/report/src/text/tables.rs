@@ -11,7 +11,7 @@ const MAX_CHARTS: usize = 4;
 const MAX_LINES: usize = 24;
 /// Rows of a chart at most.
 const MAX_ROWS: usize = 30;
-/// The widest bar; longer ones tell nothing more.
+/// The widest bar; longer ones say nothing more.
 const MAX_BAR: usize = 60;
 /// Blocks of an eighth to a whole column.
 const BLOCKS: [&str; 9] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"];

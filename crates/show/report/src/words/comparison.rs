@@ -46,10 +46,7 @@ pub(crate) fn small(contest: &Contest) -> Option<String> {
     let small = contest.small?;
     let (least, most) = small.time_ratio;
     let other = letter(contest.other);
-    Some(format!(
-        "Small messages, up to {}: {other} takes {least:.1}× to {most:.1}× the time of A, in place and out of place.",
-        small.up_to
-    ))
+    Some(format!("Small messages, up to {}: {other} takes {least:.1}× to {most:.1}× the time of A.", small.up_to))
 }
 
 pub(crate) fn columns_in_words(repeated: bool) -> String {
@@ -59,7 +56,7 @@ pub(crate) fn columns_in_words(repeated: bool) -> String {
     )
 }
 
-/// The findings of a run that tell why it is as it is, the first first.
+/// The findings of a run that show why it is as it is, the first first.
 pub(crate) fn telling(run: &ComparedRun) -> impl Iterator<Item = &(Code, String)> {
     run.findings.iter().take(MAX_FINDINGS)
 }

@@ -336,6 +336,12 @@ pub(crate) fn sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Who keeps the others waiting, in a line; none where the summary says it already.
+pub(crate) fn culprit(diagnosis: &Diagnosis) -> Option<String> {
+    let said = diagnosis.culprit.as_ref()?.to_string();
+    (said != diagnosis.summary).then_some(said)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,7 @@ use super::decimals;
 use busbw_model::{TunedSetting, TunedStanding, Tuning};
 use std::collections::BTreeSet;
 
-/// Columns behind those of the variables; ± is half of the 95% interval. What decides comes first: a narrow terminal cuts the
-/// last ones off.
+/// Columns behind those of the variables; ± is half of the 95% interval.
 pub(crate) const COLUMNS: [&str; 5] = ["mean", "behind", "± 95%", "std dev", "rounds"];
 
 /// Digits of a mean that count.
@@ -18,9 +17,10 @@ pub(crate) fn measured(tuning: &Tuning) -> String {
     format!("{}{unit}, {direction}", tuning.objective.name)
 }
 
-/// The values of a setting, one per variable: `-` where it is left alone.
+/// The values of a setting, one per variable: `-` where it is left alone, and `default` where all are.
 pub(crate) fn values(tuning: &Tuning, setting: &TunedSetting) -> Vec<String> {
-    let value = |name: &str| setting.setting.value(name).unwrap_or("-").to_string();
+    let none = if setting.setting.is_default() { "default" } else { "-" };
+    let value = |name: &str| setting.setting.value(name).unwrap_or(none).to_string();
     tuning.variables.iter().map(|variable| value(&variable.name)).collect()
 }
 
@@ -51,8 +51,16 @@ pub(crate) fn standing(setting: &TunedSetting) -> String {
         0 => String::new(),
         count => format!("failed ×{count}"),
     };
-    let default = if setting.setting.is_default() { "the default" } else { "" };
-    [standing, default, &failures].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    [standing, &failures].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// Settings with trials that failed, and why: `NCCL_ALGO=Ring failed ×2: exit status 3`.
+pub(crate) fn failed(tuning: &Tuning) -> Vec<String> {
+    let why = |tuned: &TunedSetting| {
+        let reason = tuned.reason.as_ref()?;
+        Some(format!("{} failed ×{}: {reason}", tuned.setting.name(), tuned.failures))
+    };
+    tuning.settings.iter().filter_map(why).collect()
 }
 
 /// Five digits, or as many as a whole number has.

@@ -8,7 +8,7 @@ use busbw_report::html::{self, Context};
 use common::*;
 
 fn page(run: &Run, diagnosis: &Diagnosis) -> String {
-    html::explain(run, diagnosis, &Context::default())
+    html::explain(run, diagnosis, &Context::default()).to_string()
 }
 
 #[test]

@@ -47,6 +47,7 @@ fn other_tools() -> Run {
         kind: MismatchKind::Size,
         variants: vec![(work("ALLREDUCE", 4), vec![0, 1]), (work("ALLREDUCE", 8), vec![2])],
         sources: vec![],
+        unusual: vec![],
     };
     let spread = Spread { min: GBps(1.0), ..Spread::default() };
     let row = InspectorRow {

@@ -18,6 +18,7 @@ fn three() -> (LinkRun, Diagnosis) {
         nic: "eth0".into(),
         address: format!("10.0.0.{number}"),
         rate_gbit_s: Some(25.0),
+        quality_of_service: None,
         trouble: None,
     };
     let figures = |gbit_s: f64| LinkFigures {
@@ -33,7 +34,7 @@ fn three() -> (LinkRun, Diagnosis) {
     links.push(Link { from: 2, to: 0, outcome: Err("h3: <its> process has ended".into()) });
     links.push(link(2, 1, 20.2));
     let ends = vec![end("h1", 1), end("h2", 2), end("h3", 3)];
-    let run = LinkRun { transport: LinkTransport::Tcp, ends, links, interrupted: None };
+    let run = LinkRun { transport: LinkTransport::Tcp, ends, links, expected_gbit_s: None, interrupted: None };
     let title = "h2 is slow: it sends 0.94 Gbit/s, where links of the others carry 23.1";
     let diagnosis = Diagnosis {
         verdict: Verdict::Degraded,
@@ -64,6 +65,21 @@ fn a_wide_matrix_is_cut_into_blocks() {
 }
 
 #[test]
+fn settings_of_roce_are_one_line_where_hosts_agree() {
+    let (mut run, diagnosis) = three();
+    let shown = |run: &LinkRun| text::link(run, &diagnosis, &Style { width: 150, ..Style::default() });
+    assert!(!shown(&run).contains("RoCE"), "what no host tells is not claimed");
+    for end in &mut run.ends {
+        end.quality_of_service = Some("trust dscp, PFC on priorities 3".into());
+    }
+    assert!(shown(&run).contains("\n  RoCE settings: trust dscp, PFC on priorities 3\n"), "{}", shown(&run));
+    run.ends[1].quality_of_service = Some("trust pcp, PFC off".into());
+    run.ends[2].quality_of_service = None;
+    let differ = "\n  RoCE settings: h1: trust dscp, PFC on priorities 3; h2: trust pcp, PFC off\n";
+    assert!(shown(&run).contains(differ), "{}", shown(&run));
+}
+
+#[test]
 fn links_as_json() {
     let (run, diagnosis) = three();
     let mut out = Vec::new();
@@ -75,7 +91,7 @@ fn links_as_json() {
 #[test]
 fn links_as_a_page() {
     let (run, diagnosis) = three();
-    let page = html::link(&run, &diagnosis).replace(PAGES, "");
+    let page = html::link(&run, &diagnosis).to_string().replace(PAGES, "");
     assert_eq!(unbalanced(&page), Vec::<String>::new());
     for text in ["class=\"far\"", "class=\"low\"", "class=\"good\"", "class=\"failed\"", "h3: &lt;its&gt; process"] {
         assert!(page.contains(text), "{text}");

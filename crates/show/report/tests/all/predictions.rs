@@ -26,13 +26,13 @@ fn written(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> St
 
 #[test]
 fn a_prediction_as_text() {
-    insta::assert_snapshot!(text::predict(&field_report(), &prediction(Collective::AllReduce, 16)));
+    insta::assert_snapshot!(text::predict(&field_report(), &prediction(Collective::AllReduce, 16), &Style::default()));
 }
 
 #[test]
 fn counts_reductions_and_roots_are_those_of_nccl_tests() {
     let row = |collective| {
-        let shown = text::predict(&field_report(), &prediction(collective, 16));
+        let shown = text::predict(&field_report(), &prediction(collective, 16), &Style::default());
         shown.lines().rev().nth(1).unwrap().split_whitespace().take(5).collect::<Vec<_>>().join(" ")
     };
     let cases = [
@@ -93,8 +93,8 @@ fn pages_are_whole_and_self_contained() {
         alone(scenario("large", leaf_spine(64, false))),
         alone(scenario("listed", listed())),
     ];
-    let mut pages: Vec<String> = comparisons.iter().map(html::simulate).collect();
-    pages.push(html::predict(&field_report(), &prediction(Collective::AllReduce, 16)));
+    let mut pages: Vec<String> = comparisons.iter().map(|comparison| html::simulate(comparison).to_string()).collect();
+    pages.push(html::predict(&field_report(), &prediction(Collective::AllReduce, 16)).to_string());
     for page in pages {
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         assert_eq!(unbalanced(&page), Vec::<String>::new());
@@ -107,7 +107,7 @@ fn pages_are_whole_and_self_contained() {
 
 /// Hosts, switches and links that a page draws.
 fn drawn(cluster: Cluster) -> [usize; 3] {
-    let page = html::simulate(&alone(scenario("as described", cluster)));
+    let page = html::simulate(&alone(scenario("as described", cluster))).to_string();
     ["class=\"host\"", "class=\"switch\"", "class=\"link"].map(|part| page.matches(part).count())
 }
 
@@ -130,7 +130,7 @@ fn small_fabrics_are_drawn_with_every_switch_and_large_ones_are_not() {
 #[test]
 fn loaded_links_of_the_picture_are_those_of_the_list() {
     let comparison = alone(scenario("as described", field_report()));
-    let page = html::simulate(&comparison);
+    let page = html::simulate(&comparison).to_string();
     let loaded = page.matches("class=\"link deciding\"").count() + page.matches("class=\"link used\"").count();
     assert_eq!(loaded, 4, "each of the four links between the switches");
     let slowest = &comparison.base.simulation.links[0];
@@ -147,10 +147,10 @@ fn names_of_a_description_stay_text() {
     expected.assumptions = cluster.assumptions.clone();
     expected.rows[0].bottleneck = "two\nlines \x1b[31m<script>".into();
     let simulated = alone(scenario("<script>\x07", cluster.clone()));
-    for page in [html::simulate(&simulated), html::predict(&cluster, &expected)] {
+    for page in [html::simulate(&simulated).to_string(), html::predict(&cluster, &expected).to_string()] {
         assert!(!page.contains("<script") && !page.contains(['\x1b', '\x07', '\u{202e}']));
     }
-    let table = text::predict(&cluster, &expected);
+    let table = text::predict(&cluster, &expected, &Style::default());
     for shown in [&table, &text::simulate(&simulated, &Style::default())] {
         assert!(!shown.contains(['\x1b', '\x07', '\u{202e}']), "{shown}");
     }
@@ -161,7 +161,7 @@ fn names_of_a_description_stay_text() {
 #[test]
 fn a_cluster_is_said_in_the_words_of_its_parts() {
     let mut cluster = field_report();
-    let said = |cluster: &Cluster| text::predict(cluster, &prediction(Collective::AllReduce, 16));
+    let said = |cluster: &Cluster| text::predict(cluster, &prediction(Collective::AllReduce, 16), &Style::default());
     cluster.links = GpuLinks::Pcie { per_gpu: GBps(12.5), peer_to_peer: false };
     let nics = cluster.nics.as_mut().unwrap();
     (nics.count, nics.flow_limit, nics.gpu_direct) = (1, Some(GBps(1.25)), false);

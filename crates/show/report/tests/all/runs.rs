@@ -65,7 +65,7 @@ fn runs_as_json_follow_the_schema() {
 
 #[test]
 fn the_page_is_whole_and_escaped() {
-    let page = html::compare(&two());
+    let page = html::compare(&two()).to_string();
     assert_eq!(unbalanced(&page), Vec::<String>::new());
     assert!(page.contains("&lt;b&gt;") && !page.contains("<b>\u{1b}") && !page.contains('\u{1b}'));
 }

@@ -21,6 +21,7 @@ fn sweep() -> Tuning {
         },
         rounds: if mean.is_some() { 4 } else { 0 },
         failures: usize::from(mean.is_none()) * 2,
+        reason: mean.is_none().then(|| "exit status 3".into()),
         mean,
         stddev: mean.map(|_| 3.21),
         interval: mean.map(|_| 5.1078),
@@ -56,6 +57,20 @@ fn settings_as_text() {
 }
 
 #[test]
+fn every_column_fits_eighty_and_the_least_is_left_out_where_it_does_not() {
+    let text = text::tune(&sweep(), &Style { width: 80, ..Style::default() });
+    let line = |says: &str| text.lines().find(|line| line.contains(says)).unwrap().to_owned();
+    assert_eq!(line("std dev").split_whitespace().last(), Some("rounds"), "{text}");
+    assert_eq!(line("307.91").split_whitespace().collect::<Vec<_>>()[5..], ["+0.0%", "5.11", "3.21", "4"], "{text}");
+    let mut wide = sweep();
+    wide.variables[0].name = "NCCL_ANAMEWITHOUTANYPLACETOBREAKIT".into();
+    wide.variables[0].values = vec!["8".into()];
+    let text = text::tune(&wide, &Style { width: 80, ..Style::default() });
+    assert!(text.contains("± 95%") && !text.contains("std dev"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
 fn settings_as_json_follow_the_schema() {
     let mut written = Vec::new();
     json::write_tune(&sweep(), &mut written).unwrap();
@@ -67,7 +82,11 @@ fn settings_as_json_follow_the_schema() {
 
 #[test]
 fn the_page_is_whole_and_escaped() {
-    let page = html::tune(&sweep());
+    let page = html::tune(&sweep()).to_string();
     assert_eq!(unbalanced(&page), Vec::<String>::new());
     assert!(page.contains("threads &amp; &lt;sockets&gt;") && page.contains("class=\"heatmap\""));
+    for says in ["307.91 s", "wall time in s, smaller is better; NCCL_SOCKET_NTHREADS down", "failed ×2: exit status 3"]
+    {
+        assert!(page.contains(says), "{says}");
+    }
 }

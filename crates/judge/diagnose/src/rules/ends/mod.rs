@@ -5,16 +5,20 @@ mod quote;
 use super::Basis;
 use super::found as said;
 use crate::case::Case;
-use crate::ends::{Weight, weight};
+use crate::ends::{Weight, is_one_of, weight};
 use crate::findings::is_consequence;
-use crate::words::listed;
-use busbw_model::{Code, Ended, Evidence, Finding, Place, RankEnd, Severity};
+use crate::results;
+use crate::words::{KNOWN, listed};
+use busbw_model::{Code, CulpritClass, Ended, Evidence, Finding, Place, RankEnd, Severity, Suspects};
 use quote::Quote;
+
+/// How sure the exception of a rank is its cause where its traceback is not in the input.
+const ALONE: f64 = 0.6;
 
 /// Lines of evidence of what followed.
 const MOST_FOLLOWERS: usize = 3;
 
-/// Adds what the ends tell to the findings. A cause that a rule or a signature names stands before "rank 3 died of it".
+/// Adds what the ends show to the findings. A cause that a rule or a signature names stands before "rank 3 died of it".
 pub fn settle(case: &Case, found: &mut Vec<(Basis, Finding)>) {
     let aftermath = |lines: &[Evidence]| {
         !lines.is_empty() && lines.iter().all(|line| case.ends.aftermath.contains(&line.source.place))
@@ -37,6 +41,7 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
     let named = named.find(|finding| comes_first(case, finding, cause));
     if let Some(named) = named {
         add(named, Evidence::new(cause.source.clone()));
+        named.suspects = blamed(cause, named.code);
         named.explanation.push_str(&followed.text);
         if let Ended::Exception { kind, at, .. } = &cause.how
             && weight(&cause.how, false) == Weight::Own
@@ -51,12 +56,24 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
             );
         }
     } else if let Some(mut finding) = own(case, cause, found) {
+        finding.suspects = blamed(cause, finding.code);
         finding.explanation.push_str(&followed.text);
         followed.evidence.into_iter().for_each(|evidence| add(&mut finding, evidence));
         found.push((Basis::Speed, finding));
     }
     let of_ends = |finding: &Finding| matches!(finding.code, Code::PeerDied | Code::HangMismatch);
     found.retain(|(basis, finding)| *basis == Basis::Speed || says(finding) || !of_ends(finding));
+}
+
+/// Whom an end accuses, where it names a rank.
+fn blamed(cause: &RankEnd, code: Code) -> Option<Suspects> {
+    let class = match &cause.how {
+        _ if code == Code::GpuError => CulpritClass::Gpu,
+        Ended::Killed(_) => CulpritClass::Killed,
+        Ended::Lost(_) => return None,
+        _ => CulpritClass::Exception,
+    };
+    (!cause.ranks.is_empty()).then(|| Suspects { ranks: cause.ranks.clone(), class: Some(class) })
 }
 
 /// Whether a finding rests on the line at a place.
@@ -127,15 +144,27 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
     let evidence = vec![Evidence::new(cause.source.clone())];
     let who = who(cause);
     Some(match &cause.how {
+        Ended::Lost(what) => said("end.lost", &[("who", &who), ("what", what)], evidence),
         _ if weight(&cause.how, false) == Weight::Nccl => Quote::of_end(case, cause, found),
         Ended::Exception { kind, message, at, .. } => {
             let is_gpu =
                 kind.ends_with("OutOfMemoryError") || message.starts_with("CUDA ") || message.starts_with("HIP ");
             let told = told(kind, message, at.as_deref());
-            let finding = said("end.exception", &[("who", &who), ("told", &told)], evidence);
-            if is_gpu { Finding { code: Code::GpuError, ..finding } } else { finding }
+            let rendezvous = is_one_of(kind, &KNOWN.rendezvous);
+            let id = if rendezvous { "end.rendezvous" } else { "end.exception" };
+            let finding = said(id, &[("who", &who), ("told", &told)], evidence);
+            match results::by_error(message) {
+                _ if is_gpu => Finding { code: Code::GpuError, ..finding },
+                Some(code) if rendezvous => Finding { code, ..finding },
+                // Without its traceback, what comes before it may be the cause.
+                _ if at.is_none() => Finding { confidence: finding.confidence.min(ALONE), ..finding },
+                _ => finding,
+            }
         }
         Ended::Killed(by) => said("end.killed", &[("who", &who), ("by", by)], evidence),
+        Ended::Crash { message, .. } if results::is_of_gpu(message) => {
+            said("quote.cuda-check", &[("who", &who), ("said", &quote::in_short(message))], evidence)
+        }
         Ended::Crash { what, library, .. } => {
             let name = library.as_deref().unwrap_or_default();
             let id = match () {
@@ -152,6 +181,14 @@ fn own(case: &Case, cause: &RankEnd, found: &[(Basis, Finding)]) -> Option<Findi
 
 /// Nothing shows the cause: what follows from it is all there is.
 fn unexplained(case: &Case, found: &mut Vec<(Basis, Finding)>) {
+    // Whoever is accused comes first; lost connections and time-outs of the others follow from it.
+    let accused = |finding: &Finding| finding.severity == Severity::Error && finding.suspects.is_some();
+    if found.iter().any(|(_, finding)| accused(finding)) {
+        found.retain(|(basis, finding)| {
+            let of_ends = matches!(finding.code, Code::PeerDied | Code::HangMismatch);
+            *basis == Basis::Speed || finding.suspects.is_some() || !of_ends
+        });
+    }
     if found.iter().any(|(_, finding)| finding.severity == Severity::Error) {
         return;
     }
@@ -168,7 +205,7 @@ fn after_success(case: &Case) -> Finding {
     let ends = &case.ends.after_success;
     let codes = ends.iter().filter_map(|end| match &end.how {
         Ended::Exit(code) => Some(code.map_or("an exit code that is not 0".into(), |code| format!("exit code {code}"))),
-        Ended::Crash { what, .. } | Ended::Killed(what) => Some(what.clone()),
+        Ended::Crash { what, .. } | Ended::Killed(what) | Ended::Lost(what) => Some(what.clone()),
         Ended::Exception { kind, .. } => Some(kind.clone()),
         _ => None,
     });

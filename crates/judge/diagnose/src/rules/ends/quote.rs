@@ -1,12 +1,16 @@
 //! NCCL's own words for a failure that no rule names.
 
 use super::super::{Basis, found as said};
-use super::rests_on;
+use super::{rests_on, who};
 use crate::case::Case;
+use crate::ends::{is_one_of, is_report};
 use crate::lines::Line;
 use crate::refute::is_after;
+use crate::results;
 use crate::words::KNOWN;
-use busbw_model::{Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Warning};
+use busbw_model::{
+    Code, Communicator, Ended, ErrorStep, Evidence, Finding, RankEnd, Severity, SourceLine, Speaker, Warning,
+};
 
 /// What a failure of NCCL's is: its id in rules/findings.toml.
 type Kind = &'static str;
@@ -14,6 +18,7 @@ type Kind = &'static str;
 const SYSTEM: Kind = "quote.system";
 const INTERNAL: Kind = "quote.internal";
 const OTHER: Kind = "quote.other";
+const LIBRARY: Kind = "quote.library";
 
 /// By the number of `ncclResult_t`.
 fn of_result(result: u32) -> Kind {
@@ -21,27 +26,38 @@ fn of_result(result: u32) -> Kind {
         1 => "quote.cuda",
         2 => SYSTEM,
         3 => INTERNAL,
+        4 => "quote.argument",
+        5 => "quote.usage",
+        6 => "quote.remote",
         _ => OTHER,
     }
 }
 
-/// By the words of `ncclGetErrorString`, which PyTorch and nccl-tests print.
+/// By the words of `ncclGetErrorString`, which PyTorch and nccl-tests print, or the number.
 fn of_words(text: &str) -> Kind {
-    KNOWN.results.iter().find(|(words, _)| text.contains(words)).map_or(OTHER, |(_, result)| of_result(*result))
+    results::reported(text).or_else(|| results::by_words(text)).map_or(OTHER, of_result)
 }
 
 /// By the file of NCCL's, or the plugin, that warns.
 fn of_place(warning: &Warning) -> Option<Code> {
-    const PLACES: [(&str, Code); 6] = [
+    at_place(warning.site.as_deref().unwrap_or_default()).or_else(|| at_place(&warning.message))
+}
+
+fn at_place(text: &str) -> Option<Code> {
+    const PLACES: [(&str, Code); 11] = [
         ("NET/OFI", Code::NetPlugin),
+        ("NET/IB", Code::IbTransportError),
+        ("ibv_", Code::IbTransportError),
         ("ibvwrap", Code::IbTransportError),
         ("net_ib", Code::IbTransportError),
         ("nvls.cc", Code::NvlinkFabric),
         ("mnnvl.cc", Code::NvlinkFabric),
         ("p2p.cc", Code::P2pDisabled),
+        ("nvshmem/src/host/topo", Code::P2pDisabled),
+        ("transport map", Code::P2pDisabled),
+        ("nvshmem/src/modules/transport/ib", Code::IbTransportError),
     ];
-    let site = warning.site.as_deref().unwrap_or_default();
-    PLACES.iter().find(|(place, _)| site.contains(place) || warning.message.contains(place)).map(|(_, code)| *code)
+    PLACES.iter().find(|(place, _)| text.contains(place)).map(|(_, code)| *code)
 }
 
 /// As much of a message as a title holds.
@@ -58,20 +74,55 @@ pub(super) struct Quote<'a> {
     words: &'a str,
     source: &'a SourceLine,
     kind: Kind,
-    /// The code, where its place tells more than the kind.
+    /// The code, where its place shows more than the kind.
     code: Option<Code>,
     /// NCCL's calls returned with an error after it.
     returned: bool,
+}
+
+/// The finding for an end that only tells of another process's.
+fn reported(case: &Case, end: &RankEnd) -> Option<Finding> {
+    let evidence = vec![Evidence::new(end.source.clone())];
+    let who = who(end);
+    let whom = format!("{}{}", who[..1].to_lowercase(), &who[1..]);
+    let told = match &end.how {
+        Ended::Failure(words) if words.starts_with("Fatal error in ") => {
+            let id = if of_network(case, end) { "end.mpi-network" } else { "end.mpi" };
+            return Some(said(id, &[("who", &who), ("whom", &whom), ("said", words)], evidence));
+        }
+        Ended::Exception { kind, message, .. } if is_one_of(kind, &KNOWN.gone) => {
+            return Some(said("end.gone", &[("told", &super::told(kind, message, None))], evidence));
+        }
+        Ended::Exception { kind, message, .. } => format!(" ({})", super::told(kind, message, None)),
+        Ended::Exit(Some(code)) => format!(" with exit code {code}"),
+        _ => String::new(),
+    };
+    is_report(end).then(|| said("end.reported", &[("who", &who), ("whom", &whom), ("told", &told)], evidence))
+}
+
+/// Whether the calls that MPICH lists below its error end in its network part: `MPIDI_OFI_handle_cq_error(1075): OFI poll failed (ofi_events.c:1077:…`.
+fn of_network(case: &Case, end: &RankEnd) -> bool {
+    const FILES: [&str; 2] = ["(ofi_", "(ucx_"];
+    let place = end.source.place;
+    let stack =
+        case.lines.iter().filter(|line| is_after(line.source.place, place) && line.source.place.line < place.line + 20);
+    stack.into_iter().any(|line| line.text.contains("MPID") && FILES.iter().any(|file| line.text.contains(file)))
 }
 
 impl<'a> Quote<'a> {
     /// The finding for an end of which NCCL says more, or nothing.
     pub fn of_end(case: &Case, end: &RankEnd, found: &[(Basis, Finding)]) -> Finding {
         let of_end = match &end.how {
-            Ended::Failure(said) => of_words(said),
+            Ended::Failure(said) if results::reported(said).is_some() => of_words(said),
             _ => of_words(&end.source.text),
         };
         let quote = Quote::find(case, found);
+        if quote.is_none()
+            && of_end == OTHER
+            && let Some(report) = reported(case, end)
+        {
+            return report;
+        }
         let known = quote.as_ref().filter(|_| of_end == OTHER);
         let kind = known.map_or(of_end, |quote| quote.kind);
         let quoted = quote.as_ref().map(|quote| Evidence::new(quote.source.clone()));
@@ -99,7 +150,7 @@ impl<'a> Quote<'a> {
         let evidence = || vec![Evidence::new(quote.source.clone())];
         let returned = said(quote.kind, &[("said", &words)], evidence());
         let returned = Finding { code: quote.code.unwrap_or(returned.code), ..returned };
-        if quote.returned {
+        if quote.returned || quote.kind == LIBRARY && !told {
             return Some(returned);
         }
         let Finding { code, remedy, .. } = returned;
@@ -111,7 +162,13 @@ impl<'a> Quote<'a> {
     fn find(case: &'a Case, found: &[(Basis, Finding)]) -> Option<Self> {
         let known = |source: &SourceLine| found.iter().any(|(_, finding)| rests_on(finding, source.place));
         let (returned, others): (Vec<Self>, Vec<Self>) = Quote::warnings(case).partition(|quote| quote.returned);
-        let mut quotes = returned.into_iter().chain(Quote::last_errors(case)).chain(others);
+        let logged = || Quote::logged(case).chain(Quote::steps(case));
+        let mut quotes = returned
+            .into_iter()
+            .chain(Quote::last_errors(case))
+            .chain(others)
+            .chain(logged())
+            .chain(Quote::libraries(case));
         quotes.find(|quote| !known(quote.source))
     }
 
@@ -125,10 +182,43 @@ impl<'a> Quote<'a> {
                 Some(step) => of_result(step.result),
                 None => of_words(&warning.message),
             };
-            let code = of_place(warning).filter(|_| [OTHER, SYSTEM].contains(&kind));
+            let code = of_place(warning).or_else(|| results::by_error(&warning.message));
+            let code = code.filter(|_| [OTHER, SYSTEM].contains(&kind));
             Quote { words: &warning.message, source: &warning.source, kind, code, returned: step.is_some() }
         };
         case.run.nccl.warnings.iter().filter(matters).map(read)
+    }
+
+    /// What a framework logs as an error of NCCL's.
+    fn logged(case: &'a Case) -> impl Iterator<Item = Self> {
+        let of_framework = |line: &&Line| line.speaker == Speaker::Torch;
+        case.lines.iter().filter(of_framework).filter_map(|line| {
+            let kind = of_result(results::reported(&line.text)?);
+            let words = line.text.split_once("] ").map_or(line.text.as_str(), |(_, words)| words).trim();
+            Some(Quote { words, source: line.source, kind, code: None, returned: true })
+        })
+    }
+
+    /// What UCX and NVSHMEM report as errors.
+    fn libraries(case: &'a Case) -> impl Iterator<Item = Self> {
+        let of_library = |line: &&Line| {
+            line.speaker == Speaker::NetLibrary
+                && (line.text.contains(" UCX  ERROR") || line.text.contains("non-zero status: "))
+        };
+        case.lines.iter().filter(of_library).map(|line| {
+            let words = line.text.split_once(" UCX  ERROR").map_or(line.text.as_str(), |(_, words)| words).trim();
+            let code = at_place(&line.text).or_else(|| results::by_error(&line.text));
+            Quote { words, source: line.source, kind: LIBRARY, code, returned: false }
+        })
+    }
+
+    /// The first call of NCCL's that returned an error, where NCCL says no more.
+    fn steps(case: &'a Case) -> impl Iterator<Item = Self> {
+        let read = |step: &'a ErrorStep| {
+            let words = step.source.text.rsplit_once("NCCL INFO ").map_or("", |(_, words)| words);
+            Quote { words, source: &step.source, kind: of_result(step.result), code: at_place(words), returned: true }
+        };
+        case.run.nccl.error_steps.iter().take(1).map(read)
     }
 
     fn last_errors(case: &'a Case) -> impl Iterator<Item = Self> {
@@ -139,10 +229,19 @@ impl<'a> Quote<'a> {
             next.next()
                 .filter(|(_, place)| is_after(*place, head.source.place) && place.line == head.source.place.line + 1)
         };
-        case.lines.iter().enumerate().filter(is_head).filter_map(below).map(|(line, _)| {
+        let joined = case.lines.iter().filter_map(|line| {
+            let words = line.text.strip_prefix("Last error:")?.trim();
+            let code = at_place(words).or_else(|| results::by_error(words));
+            let told = !words.is_empty() && line.speaker == Speaker::Python;
+            told.then(|| Quote { words, source: line.source, kind: of_words(words), code, returned: false })
+        });
+        let heads = case.lines.iter().enumerate().filter(is_head).filter_map(below);
+        let below = heads.map(|(line, _)| {
             let from = line.text.find("Cuda failure").unwrap_or(0);
             let (words, kind) = (line.text[from..].trim(), of_words(&line.text));
-            Quote { words, source: line.source, kind, code: None, returned: false }
-        })
+            let code = at_place(words).or_else(|| results::by_error(words));
+            Quote { words, source: line.source, kind, code, returned: false }
+        });
+        below.chain(joined)
     }
 }

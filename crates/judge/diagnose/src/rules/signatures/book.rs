@@ -2,18 +2,28 @@
 //!
 //! A cause is a trouble that programs print; each text of it belongs to a speaker ([`crate::data`] declares both).
 
-use crate::data::{Cause, Printed, Template, causes};
+use crate::data::{self, Cause, Printed, Template, causes, causes_in, forms};
+use crate::known_faults::built_in;
+use crate::known_faults::table::{Fault, faults};
 use crate::lines;
 use aho_corasick::AhoCorasick;
 use busbw_model::{Run, Speaker};
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
+/// Whether a file of rules fits: its name tells which it is; a file of another name holds signatures, known faults or both.
+///
+/// # Errors
+/// What does not fit, with file, line and column.
+pub fn check_rules(name: &str, text: &str) -> Result<(), String> {
+    data::check(name, text).unwrap_or_else(|| Book::with(name, text).map(drop))
+}
+
 /// The files that are compiled in, with their paths: all of `rules/signatures`.
 const FILES: &[(&str, &str)] = &include!(concat!(env!("OUT_DIR"), "/signatures.rs"));
 
 static BUILT_IN: LazyLock<Book> = LazyLock::new(|| match causes(FILES.iter().copied()) {
-    Ok(causes) => Book::of(causes),
+    Ok(causes) => Book::of(causes, built_in::all().to_vec()),
     Err(error) => unreachable!("the build script read these files: {error}"),
 });
 
@@ -35,6 +45,11 @@ fn allows(by: Speaker, speaker: Speaker) -> bool {
 const ENOUGH_TO_STAND_ALONE: usize = 16;
 
 impl Template {
+    /// Whether the text is in a line.
+    pub(crate) fn is_in(&self, line: &str) -> bool {
+        self.find(line).is_some()
+    }
+
     /// Where the text ends in a line; `None` where it is not in it. Its ends cut no word and no number.
     fn find(&self, line: &str) -> Option<usize> {
         let (mut from, last) = (0, self.pieces().len() - 1);
@@ -72,10 +87,11 @@ fn whole(line: &str, piece: &str, mut from: usize, begins: bool, ends: bool) -> 
     }
 }
 
-/// Causes, and an automaton that finds in one pass which texts a line may hold.
+/// Causes, and an automaton that finds in one pass which texts a line may hold; and known faults of versions.
 #[derive(Debug, Clone, Default)]
 pub struct Book {
     causes: Vec<Cause>,
+    faults: Vec<Fault>,
     /// The texts by their place among the automaton's patterns: cause and role.
     owners: Vec<(usize, Role)>,
     automaton: Option<AhoCorasick>,
@@ -84,7 +100,7 @@ pub struct Book {
 /// What a text is to its cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// One of the texts that tell of the cause.
+    /// One of the texts that show the cause.
     Printed(usize),
     /// A text that must stand somewhere.
     With(usize),
@@ -98,8 +114,9 @@ impl Book {
         &BUILT_IN
     }
 
-    /// The causes that are compiled in, and those of another file, which come first. A cause of the file takes the place of
-    /// the one that is compiled in under its id.
+    /// The causes and known faults that are compiled in, and those of another file, which come first. What the file holds takes the
+    /// place of what is compiled in under its id. Of a file `forms.toml`, the causes that
+    /// are compiled in, in its forms too.
     ///
     /// # Errors
     /// What does not fit, with file, line and column.
@@ -109,19 +126,32 @@ impl Book {
     /// assert!(told.starts_with("my.toml:3:1: unknown key `cod`"), "{told}");
     /// ```
     pub fn with(name: &str, text: &str) -> Result<Book, String> {
-        let mut all = causes([(name, text)])?;
-        let built_in = BUILT_IN.causes.iter().filter(|known| all.iter().all(|own| own.id != known.id));
-        let built_in: Vec<Cause> = built_in.cloned().collect();
-        all.extend(built_in);
-        Ok(Book::of(all))
+        if let Some(own) = forms(name, text) {
+            let causes = causes_in(FILES.iter().copied(), &own?)?;
+            return Ok(Book::of(causes, BUILT_IN.faults.clone()));
+        }
+        let (own, own_faults) = (causes([(name, text)])?, faults([(name, text)])?);
+        if own.is_empty() && own_faults.is_empty() {
+            return Err(format!("{name}: nothing in it; write [[cause]] or [[fault]], as rules/README.md shows"));
+        }
+        let others = BUILT_IN.causes.iter().filter(|known| own.iter().all(|own| own.id != known.id));
+        let other_faults = BUILT_IN.faults.iter().filter(|known| own_faults.iter().all(|own| own.id != known.id));
+        Ok(Book::of(
+            own.iter().chain(others).cloned().collect(),
+            own_faults.iter().chain(other_faults).cloned().collect(),
+        ))
     }
 
     pub fn causes(&self) -> &[Cause] {
         &self.causes
     }
 
-    fn of(causes: Vec<Cause>) -> Self {
-        let mut book = Book { causes, ..Book::default() };
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    fn of(causes: Vec<Cause>, faults: Vec<Fault>) -> Self {
+        let mut book = Book { causes, faults, ..Book::default() };
         let mut words: Vec<&str> = Vec::new();
         for (index, cause) in book.causes.iter().enumerate() {
             let texts = cause.printed.iter().enumerate().map(|(at, printed)| (Role::Printed(at), &printed.text));
@@ -134,6 +164,29 @@ impl Book {
         }
         book.automaton = AhoCorasick::new(&words).ok();
         book
+    }
+
+    /// Texts that causes of different codes claim: one line would have both. `of`: the file whose causes are looked at.
+    pub fn conflicts(&self, of: &str) -> Vec<String> {
+        let chooses = |cause: &&Cause| cause.with.is_empty() && cause.without.is_empty() && cause.unless.is_empty();
+        let plain = || self.causes.iter().filter(chooses);
+        let looked_at = plain().filter(|cause| cause.place.starts_with(of));
+        let said = |cause: &Cause, other: &Cause| {
+            let same =
+                |text: &&Printed| other.printed.iter().any(|known| known.by == text.by && known.text == text.text);
+            let text = cause.printed.iter().find(same)?;
+            let (place, id, code) = (&cause.place, &cause.id, cause.code);
+            Some(format!(
+                "{place}: {id} ({code}) claims {:?}, which is also a text of {} ({}, {}); tell them apart by with, without or unless",
+                String::from(text.text.clone()),
+                other.id,
+                other.code,
+                other.place
+            ))
+        };
+        looked_at
+            .flat_map(|cause| plain().filter(|other| other.code != cause.code).filter_map(|other| said(cause, other)))
+            .collect()
     }
 
     pub fn cause(&self, index: usize) -> &Cause {
@@ -195,6 +248,11 @@ mod tests {
         for cause in Book::built_in().causes() {
             assert!(cause.remedy.first().is_some_and(|first| first.contains('`')), "{}: no command", cause.id);
         }
+    }
+
+    #[test]
+    fn no_text_has_two_codes() {
+        assert_eq!(Book::built_in().conflicts(""), [""; 0]);
     }
 
     #[test]

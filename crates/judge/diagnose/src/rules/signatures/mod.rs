@@ -1,4 +1,4 @@
-//! Texts that tell their cause: `rules/signatures` says which program prints what, and what it means.
+//! Texts that show their cause: `rules/signatures` says which program prints what, and what it means.
 //!
 //! A cause is raised by a line of its speaker that nothing later refutes ([`crate::refute`]). The first such line of the rank
 //! that failed first shows it; what others say after it follows from it.
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// A finding per code whose causes are printed, with the first lines that show it.
 pub fn rule(case: &Case) -> Vec<Finding> {
     let book = case.book;
-    let mut causes: BTreeMap<usize, Found> = BTreeMap::new();
+    let mut causes: BTreeMap<usize, MatchedLines> = BTreeMap::new();
     for line in &case.lines {
         for (cause, role) in book.read(line.speaker, &line.text) {
             causes.entry(cause).or_default().add(role, line);
@@ -33,7 +33,7 @@ pub fn rule(case: &Case) -> Vec<Finding> {
 }
 
 /// Whether the machines themselves tell that it cannot be the cause: no limit of locked memory is too low where there is none, and
-/// where machines that are not built for GPUDirect were measured, the speed tells whether they lack it.
+/// where machines that are not built for GPUDirect were measured, the speed shows whether they lack it.
 fn is_disproved(case: &Case, cause: &Cause) -> bool {
     if cause.code == Code::GdrDisabled && cause.severity == Severity::Warning && !case.tests.is_empty() {
         return case.largest().is_some_and(|comm| !super::gdr::built_for_it(case, comm));
@@ -46,13 +46,13 @@ fn is_disproved(case: &Case, cause: &Cause) -> bool {
 
 /// The lines that hold a cause's texts.
 #[derive(Default)]
-struct Found<'a> {
+struct MatchedLines<'a> {
     printed: Vec<&'a Line<'a>>,
     with: bool,
     without: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> MatchedLines<'a> {
     fn add(&mut self, role: Role, line: &'a Line<'a>) {
         match role {
             Role::Printed(_) if self.printed.last().is_some_and(|last| last.source.place == line.source.place) => {}

@@ -1,4 +1,4 @@
-//! Which GPUs and machines these are: by name, else by what their links give away.
+//! Which GPUs and machines these are: by name, else by what their links reveal.
 
 use super::Underivable;
 use super::host::HostClues;
@@ -113,7 +113,7 @@ fn of_capability(capability: i32) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// What compute capability and NVLinks give away.
+/// What compute capability and NVLinks reveal.
 fn by_links(host: &HostClues) -> Option<(&'static str, &'static str)> {
     let switched = host.kind == Some(LinkKind::NvSwitch);
     match (host.capability, host.nvlinks) {

@@ -1,4 +1,4 @@
-//! What topologies tell about one host.
+//! What topologies show about one host.
 
 use crate::cluster::CpuVendor;
 use crate::cluster::facts::LinkKind;

@@ -1,4 +1,4 @@
-//! From what was read to a cluster: logs, tables, topologies, as far as these tell.
+//! From what was read to a cluster: logs, tables, topologies, as far as these show.
 
 mod gpu;
 mod host;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// What the inputs leave open, so that no cluster can be derived from them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Underivable {
-    /// Neither names nor links tell the GPUs.
+    /// Neither names nor links show the GPUs.
     #[error(
         "the inputs do not say which GPUs ran; \
          add nccl-tests' output with its device list or an NCCL topology XML, or describe the cluster in a file"
@@ -71,7 +71,7 @@ pub(super) fn force_rings(run: &Run, cluster: &mut Cluster) {
     }
 }
 
-/// The GPUs that a run names, or that its links give away, with the machine where that is told too.
+/// The GPUs that a run names, or that its links reveal, with the machine if that is known too.
 pub(super) fn gpu(run: &Run, gpus: usize) -> Result<(Gpu, Option<&'static MachineProduct>), Underivable> {
     gpu::read(run, &host(run), gpus, &mut Vec::new())
 }
@@ -81,7 +81,7 @@ pub(super) fn names_gpus(run: &Run) -> bool {
     !gpu::names(run).is_empty()
 }
 
-/// What a run tells, for hosts of a size with such GPUs.
+/// What a run shows, for hosts of a size with such GPUs.
 pub(super) fn facts(
     run: &Run,
     host: &HostClues,

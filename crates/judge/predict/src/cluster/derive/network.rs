@@ -1,4 +1,4 @@
-//! What logs and topologies tell about the network.
+//! What logs and topologies show about the network.
 
 use super::host::HostClues;
 use super::size::Size;

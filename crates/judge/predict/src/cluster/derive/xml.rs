@@ -1,4 +1,4 @@
-//! What an NCCL topology XML tells.
+//! What an NCCL topology XML shows.
 
 use super::host::HostClues;
 use super::matrix::MOST_DEVICES;

@@ -3,20 +3,20 @@
 mod plant;
 mod ways;
 
-use super::{Journey, LinkId};
+use super::{FlowEnds, LinkId};
 use crate::cluster::Cable;
 use crate::simulation::SimulationError;
 use crate::traffic::Port;
 use plant::{Plant, Vertex};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use ways::Ways;
+use ways::NextHops;
 
 /// A fabric of listed switches and cables, with the shortest ways between the NICs of a run.
 #[derive(Debug)]
 pub struct Cables {
     plant: Plant,
-    ways: Ways,
+    ways: NextHops,
 }
 
 impl Cables {
@@ -27,7 +27,7 @@ impl Cables {
         ports: &[(Port, Port)],
     ) -> Result<Cables, SimulationError> {
         let plant = Plant::new(switches, cables, payload)?;
-        let ways = Ways::find(&plant, ports);
+        let ways = NextHops::find(&plant, ports);
         Ok(Cables { plant, ways })
     }
 
@@ -43,12 +43,12 @@ impl Cables {
         self.plant.name(link)
     }
 
-    pub fn journey(&self, from: Port, to: Port) -> Option<Journey> {
-        let journey = Journey { from: self.plant.nic(from)?, to: self.plant.nic(to)? };
+    pub fn journey(&self, from: Port, to: Port) -> Option<FlowEnds> {
+        let journey = FlowEnds { from: self.plant.nic(from)?, to: self.plant.nic(to)? };
         (from == to || !self.ways.next(journey.from, journey.to).is_empty()).then_some(journey)
     }
 
-    pub fn walk(&self, journey: Journey, mut choose: impl FnMut(u32) -> u32, mut take: impl FnMut(LinkId)) {
+    pub fn walk(&self, journey: FlowEnds, mut choose: impl FnMut(u32) -> u32, mut take: impl FnMut(LinkId)) {
         let mut at = journey.from;
         while at != journey.to {
             let next = self.ways.next(at, journey.to);
@@ -59,7 +59,7 @@ impl Cables {
     }
 
     /// At every switch the flow is split over the equal next links by their rates: packets go where there is room.
-    pub fn spread(&self, journey: Journey, mut add: impl FnMut(Range<LinkId>, f64)) {
+    pub fn spread(&self, journey: FlowEnds, mut add: impl FnMut(Range<LinkId>, f64)) {
         let mut here: BTreeMap<Vertex, f64> = BTreeMap::from([(journey.from, 1.0)]);
         while !here.is_empty() {
             let mut there: BTreeMap<Vertex, f64> = BTreeMap::new();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The next links towards NICs.
 #[derive(Debug)]
-pub struct Ways {
+pub struct NextHops {
     /// The group of NICs that a NIC belongs to: those cabled to the same switches.
     group_of: HashMap<Vertex, usize>,
     /// Per group and switch, the next links to switches that are nearer.
@@ -27,9 +27,9 @@ type NextLinks = Box<[LinkId]>;
 /// Of a switch that does not reach a group.
 const FAR: u32 = u32::MAX;
 
-impl Ways {
+impl NextHops {
     /// The ways of `ports`, pairs of sender and receiver. NICs without a cable are left out.
-    pub fn find(plant: &Plant, ports: &[(Port, Port)]) -> Ways {
+    pub fn find(plant: &Plant, ports: &[(Port, Port)]) -> NextHops {
         let pairs = ports.iter().filter_map(|(from, to)| Some((plant.nic(*from)?, plant.nic(*to)?)));
         let pairs: HashSet<(Vertex, Vertex)> = pairs.collect();
         let mut senders_to: BTreeMap<Vertex, Vec<Vertex>> = BTreeMap::new();
@@ -37,7 +37,7 @@ impl Ways {
             senders_to.entry(to).or_default().push(from);
         }
         let mut ways =
-            Ways { group_of: HashMap::new(), towards: Vec::new(), last: HashMap::new(), first: HashMap::new() };
+            NextHops { group_of: HashMap::new(), towards: Vec::new(), last: HashMap::new(), first: HashMap::new() };
         let mut groups: BTreeMap<Vec<Vertex>, Vec<Vertex>> = BTreeMap::new();
         for &nic in senders_to.keys() {
             groups.entry(ways.add_last_hops(plant, nic)).or_default().push(nic);

@@ -21,7 +21,7 @@ impl Default for Case {
     }
 }
 
-/// A small number that tells ranks and elements apart; sums and products of nine of them are exact in half precision.
+/// A small number that distinguishes ranks and elements; sums and products of nine of them are exact in half precision.
 fn value(redop: RedOp, rank: usize, element: usize) -> f64 {
     match redop {
         RedOp::Prod => (1 + (rank + element) % 2) as f64,

@@ -1,7 +1,6 @@
-//! Where the ranks of a job have its token from: torchrun's store, munge, a file, BUSBW_TOKEN, or nowhere.
+//! Where the ranks of a job have its token from: munge, a file, BUSBW_TOKEN, or nowhere.
 
 use super::launchers::{command, finish, joined, output, text, who};
-use crate::lab::{torchrun, torchrun_agent};
 use crate::skip::{Skip, find, programs, unless_skipped};
 use std::collections::HashMap;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -62,7 +61,7 @@ impl Job {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -229,60 +228,6 @@ fn a_token_that_is_no_secret_is_warned_of_and_busbw_token_cures_it() {
     assert!(!zero.status.success() && !one.status.success());
     let errors = text(&one.stderr);
     assert!(errors.contains("it does not have the token") || errors.contains("it closed"), "{errors}");
-}
-
-/// Two runs in one job, and a rank 0 that is killed before the others have come: nobody takes an old address for a new one.
-#[test]
-fn the_store_of_a_torchrun_agent_serves_run_after_run() {
-    unless_skipped(|| {
-        let port = format!("--master_port={}", free_port());
-        let mut agent = torchrun_agent(3, &[&port])?;
-        let who = who().display().to_string();
-        let killed = format!("timeout -s KILL 2 {who}; sleep 3");
-        agent.args(["sh", "-c", &format!("{who}; if [ $RANK = 0 ]; then {killed}; else sleep 3; fi; {who}")]);
-        let output = output(&mut agent);
-        let lines = text(&output.stdout);
-        let says = "launcher Torchrun way TcpStore size 3 gathered 0,1,2 here 3";
-        assert!(output.status.success() && lines.matches(says).count() == 2, "{output:?}");
-        Ok(())
-    });
-}
-
-#[test]
-fn two_agents_of_torchrun_meet_with_either_rendezvous() {
-    unless_skipped(|| {
-        let port = free_port();
-        let addressed = ["--nnodes=2", "--master_addr=127.0.0.1", &format!("--master_port={port}")].map(str::to_owned);
-        let (endpoint, id) = (format!("--rdzv_endpoint=localhost:{}", free_port()), format!("--rdzv_id={port}"));
-        let elastic = ["--nnodes=2".to_owned(), "--rdzv_backend=c10d".to_owned(), endpoint + " " + &id];
-        for (options, ranked) in [(addressed, true), (elastic, false)] {
-            let words: Vec<&str> = options.iter().flat_map(|option| option.split(' ')).collect();
-            let start = |node: &str| {
-                let options = if ranked { [&words[..], &[node]].concat() } else { words.clone() };
-                let mut agent = torchrun_agent(2, &options)?;
-                agent.arg(who()).stdout(Stdio::piped()).stderr(Stdio::piped());
-                Ok::<_, Skip>(agent.spawn().unwrap())
-            };
-            let (zero, one) = (start("--node_rank=0")?, start("--node_rank=1")?);
-            let (zero, one) = (finish(zero), finish(one));
-            let lines = text(&zero.stdout) + &text(&one.stdout);
-            assert!(zero.status.success() && one.status.success(), "{zero:?} {one:?}");
-            assert_eq!(lines.matches(" size 4 gathered 0,1,2,3 here 4").count(), 1, "{lines}");
-            assert!(!ranked || lines.contains("way TcpStore"), "{lines}");
-        }
-        Ok(())
-    });
-}
-
-#[test]
-fn torchrun_of_one_host_shares_a_secret_with_or_without_a_store() {
-    unless_skipped(|| {
-        let home = tempfile::tempdir().unwrap();
-        let output = output(torchrun(3)?.arg(who()).env("HOME", home.path()));
-        joined(&output, "launcher Torchrun way ");
-        assert!(!text(&output.stderr).contains("anyone who knows"), "{output:?}");
-        Ok(())
-    });
 }
 
 #[test]

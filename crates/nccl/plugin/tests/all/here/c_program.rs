@@ -1,9 +1,10 @@
-//! A C program plays NCCL's part for every version of the interface, and a C compiler's layout is held against Rust's.
+//! A C program plays NCCL's part for every version of the interface, and a C compiler's layout is compared with Rust's.
 
 use crate::plugin;
 use crate::skip::unless_skipped;
 use crate::support::{self, C};
 use busbw_nccl_abi::net::*;
+use busbw_nccl_abi::tuner::{NvlDomains, TunerV2, TunerV5, TunerV6};
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
@@ -88,6 +89,13 @@ fn of_rust() -> Vec<(&'static str, usize)> {
         ("net_v12.test", offset_of!(NetV12, test)),
         ("net_v12.finalize", offset_of!(NetV12, finalize)),
         ("net_v12.setNetAttr", offset_of!(NetV12, set_attributes)),
+        ("tuner_v2", size_of::<TunerV2>()),
+        ("tuner_v2.getCollInfo", offset_of!(TunerV2, choose)),
+        ("tuner_v5", size_of::<TunerV5>()),
+        ("tuner_v5.finalize", offset_of!(TunerV5, finalize)),
+        ("tuner_v6", size_of::<TunerV6>()),
+        ("tuner_v6.getChunkSize", offset_of!(TunerV6, chunk_size)),
+        ("domains_t", size_of::<NvlDomains>()),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong on networks, and what NCCL is told of it: never a hang, never wrong data.
+//! What goes wrong on networks, and what NCCL learns about it: never a hang, never wrong data.
 use crate::plugin::{Handle, Object, Plugin, content, until, warnings};
 use crate::recorder::Recorder;
 use crate::support;
@@ -114,7 +114,7 @@ fn said(handle: &Handle, bytes: &[u8]) -> TcpStream {
     socket
 }
 
-/// What a connection is told until it is dropped, while the listener gives none.
+/// What a connection shows until it is dropped, while the listener gives none.
 fn refused(plugin: &Plugin, listener: Object, mut socket: TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
     until("the end of a connection", || {
@@ -299,7 +299,7 @@ fn few_descriptors_make_few_sockets() {
     let pair = plugin.pair();
     assert_eq!(plugin.carry(pair, &content(1, 400_000)).unwrap(), content(1, 400_000));
     plugin.close(pair);
-    // And where there are none left, the reason is told.
+    // And where there are none left, the reason is reported.
     let (_listener, handle) = plugin.listen();
     let taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let refused = plugin.connect(&handle);

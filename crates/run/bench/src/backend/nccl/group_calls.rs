@@ -2,7 +2,7 @@
 //! all of them, as one group.
 
 use crate::{Error, Result};
-use busbw_gpu::nccl::{Held, Nccl};
+use busbw_gpu::nccl::{CommunicatorUse, Nccl};
 use busbw_transport::Cancellation;
 use busbw_transport::wait::{Cores, Waiter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a rank wants to have called; gives what must be held until the group of calls has ended.
-pub type Call = Box<dyn FnOnce() -> busbw_gpu::Result<Option<Held>> + Send>;
+pub type Call = Box<dyn FnOnce() -> busbw_gpu::Result<Option<CommunicatorUse>> + Send>;
 
 /// How often a thread that waits for NCCL looks at its cancellation.
 const LOOK: Duration = Duration::from_millis(20);

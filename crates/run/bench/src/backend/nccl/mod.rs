@@ -15,7 +15,7 @@ mod progress;
 pub use process::Process;
 
 use crate::backend::cpu::Cpu;
-use crate::backend::{Backend, Device, How, JobBackend, Library, Memory, NicBytes};
+use crate::backend::{Backend, Combine, Device, JobBackend, Library, Memory, NicBytes};
 use crate::verify::{OnDevice, premul_scalar};
 use crate::{Error, Result};
 use busbw_collectives::{Data, Operation, Room};
@@ -278,7 +278,7 @@ impl Backend for Nccl {
         self.parts.over_engine(given)
     }
 
-    fn all_reduce_f64(&mut self, values: &mut [f64], how: How) -> Result<()> {
+    fn all_reduce_f64(&mut self, values: &mut [f64], how: Combine) -> Result<()> {
         let given = self.engine.all_reduce_f64(values, how);
         self.parts.over_engine(given)
     }

@@ -11,6 +11,8 @@ use busbw_launch::{JobRank, host};
 use std::sync::Arc;
 
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+/// The driver, if it was opened to choose the backend.
+type Driver = Option<Arc<Cuda>>;
 
 /// A process with GPUs.
 pub struct Process {
@@ -32,11 +34,8 @@ impl Process {
     ///
     /// # Errors
     /// As of [`Process::open`].
-    pub fn check(flags: &Flags, variable: Variable<'_>) -> Result<()> {
-        let cuda = Cuda::open(variable).map_err(unusable)?;
-        let devices = cuda.devices().map_err(unusable)?;
-        let nccl = Nccl::open(cuda.vendor(), flags.nccl_library.as_deref(), variable).map_err(unusable)?;
-        check_version(flags, &nccl)?;
+    pub fn check(flags: &Flags, driver: Driver, variable: Variable<'_>) -> Result<()> {
+        let (_, devices, nccl) = libraries(flags, driver, variable)?;
         let ranks = flags.ranks_per_process();
         check_sharing(flags, Placement { host: "", first_rank: 0, ranks, gpus: devices.len() }, &nccl)
     }
@@ -45,12 +44,9 @@ impl Process {
     ///
     /// # Errors
     /// A library or a GPU is missing, or NCCL's version lacks what flags ask for.
-    pub fn open(flags: &Flags, job_rank: &JobRank, variable: Variable<'_>) -> Result<Self> {
+    pub fn open(flags: &Flags, job_rank: &JobRank, driver: Driver, variable: Variable<'_>) -> Result<Self> {
         let ranks = flags.ranks_per_process();
-        let cuda = Cuda::open(variable).map_err(unusable)?;
-        let devices = cuda.devices().map_err(unusable)?;
-        let nccl = Nccl::open(cuda.vendor(), flags.nccl_library.as_deref(), variable).map_err(unusable)?;
-        check_version(flags, &nccl)?;
+        let (cuda, devices, nccl) = libraries(flags, driver, variable)?;
         let name = host::name(variable);
         let placement = Placement { host: &name, first_rank: job_rank.local_rank * ranks, ranks, gpus: devices.len() };
         check_sharing(flags, placement, &nccl)?;
@@ -132,6 +128,15 @@ fn member(groups: &[Arc<GroupCalls>], thread: usize) -> (&Arc<GroupCalls>, usize
 fn unusable(error: busbw_gpu::Error) -> Error {
     let told = format!("--backend nccl: {error}");
     if error.is_missing() { Error::Missing(told) } else { Error::Setting(told) }
+}
+
+/// The driver, its GPUs, and NCCL in a version that has what the flags ask for.
+fn libraries(flags: &Flags, driver: Driver, variable: Variable<'_>) -> Result<(Arc<Cuda>, Vec<Device>, Arc<Nccl>)> {
+    let cuda = driver.map_or_else(|| Cuda::open(variable), Ok).map_err(unusable)?;
+    let devices = cuda.devices().map_err(unusable)?;
+    let nccl = Nccl::open(cuda.vendor(), flags.nccl_library.as_deref(), variable).map_err(unusable)?;
+    check_version(flags, &nccl)?;
+    Ok((cuda, devices, nccl))
 }
 
 fn check_version(flags: &Flags, nccl: &Nccl) -> Result<()> {

@@ -6,7 +6,7 @@ use crate::words;
 use busbw_model::{BenchTable, Bytes, Diagnosis, GBps, Run};
 use std::collections::BTreeMap;
 
-/// More lines cannot be told apart.
+/// More lines cannot be distinguished.
 const MAX_LINES: usize = 24;
 
 /// The picture and the boxes; nothing where no table has two sizes.

@@ -25,7 +25,7 @@ pub(super) fn topology(run: &Run) -> String {
     let comm = run.communicators.iter().find(|comm| comm.ring_count() > 0).or(run.communicators.first());
     let Some(scene) = Scene::of(run, comm) else { return String::new() };
     let layout = Layout::of(&scene);
-    let lit = comm.map(|comm| Lit::of(run, comm, &scene, &layout)).unwrap_or_default();
+    let lit = comm.map(|comm| Highlights::of(run, comm, &scene, &layout)).unwrap_or_default();
     let label = match comm {
         Some(comm) => format!("{}: {}", counted(scene.hosts.len(), "host"), words::communicator(comm).join(", ")),
         None => counted(scene.hosts.len(), "host"),
@@ -45,7 +45,7 @@ pub(super) fn topology(run: &Run) -> String {
 
 /// Rings, trees and crossings of which one is lit at a time.
 #[derive(Default)]
-struct Lit {
+struct Highlights {
     choices: Vec<Choice>,
     shapes: Vec<Shape>,
     /// Whether there are trees beside rings.
@@ -69,10 +69,10 @@ struct Shape {
     caption: String,
 }
 
-impl Lit {
+impl Highlights {
     fn of(run: &Run, comm: &Communicator, scene: &Scene, layout: &Layout) -> Self {
         let drawing = Lines::of(run, comm, scene, layout);
-        let mut lit = Lit::default();
+        let mut lit = Highlights::default();
         let rings = words::distinct_rings(comm);
         let crossings = comm.crossings();
         let arrows = drawing.crossings(&crossings);

@@ -1,11 +1,11 @@
 //! Clusters with their predictions and simulations.
 
-use busbw_model::{Bytes, Collective, GBps, Micros, PathType};
+use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, PathType, Protocol};
 use busbw_predict::cluster::{
     Cable, CableEnd, Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks,
     Wiring,
 };
-use busbw_predict::{Algorithm, Cluster, Options, Prediction, PredictionRow, Protocol, Traffic, simulate};
+use busbw_predict::{Cluster, Options, Prediction, PredictionRow, Traffic, simulate};
 use busbw_report::{Comparison, Scenario};
 
 pub fn uplinks(count: usize) -> Uplinks {

@@ -69,6 +69,7 @@ pub fn finding(code: Code, severity: Severity, title: &str, explanation: &str) -
         evidence: vec![],
         remedy: vec![],
         expected_gain: None,
+        suspects: None,
     }
 }
 
@@ -386,7 +387,7 @@ pub fn expecting() -> Diagnosis {
     Diagnosis { expected_tables: vec![ExpectedTable { table: 0, rows }], ..field_diagnosis() }
 }
 
-/// What is wrong with a document by a schema, properties that the schema does not describe included: readers must bear
+/// What is wrong with a document by a schema, properties that the schema does not describe included: readers must accept
 /// them; our own tests must not.
 pub fn schema_errors(schema: &str, document: &str) -> Vec<String> {
     let mut schema: serde_json::Value = serde_json::from_str(schema).unwrap();

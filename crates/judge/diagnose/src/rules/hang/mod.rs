@@ -1,0 +1,382 @@
+//! For whom the others wait: sets over the dumps, stacks and outputs of all ranks.
+//!
+//! Each sign is a set of ranks that stand out. The first that applies counts, and those behind it narrow it down: a rank that lacks a
+//! dump may be two ranks, of which one has output that simply stops.
+
+mod output;
+mod shown;
+
+use crate::case::Case;
+use crate::ranks::{RankSet, RankView, Ranks};
+use busbw_model::{CollectiveCall, CulpritClass, Evidence, FlightEntry, GroupName, ProcessGroup, Suspects, WorkState};
+use shown::{TIMED_OUT, call_of, is_killed, is_of_sizes, may_wait};
+pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who is at fault, where the inputs show that ranks wait for others.
+pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
+    let job = Job { case, ranks: &case.ranks };
+    let all = case.ranks.all();
+    if job.ended_well() {
+        return None;
+    }
+    let waiting = job.waiting();
+    let diverged = job.diverged();
+    let shown = [&waiting, &diverged, &job.cut_off(), &job.stopped()].iter().any(|ranks| !ranks.is_empty());
+    let of_two = diverged.len() == 2 && case.run.flight_dumps.is_empty();
+    if all.len() < 2 || of_two || !shown || is_of_a_moment(case) {
+        return None;
+    }
+    // Who has no dump may just not have been asked for it: others must be seen to fail, or to stand still.
+    let told = is_told(case);
+    let of_told = |sign: RankSet| if told { sign } else { RankSet::new() };
+    let signs: [RankSet; 19] = [
+        job.cut_off(),
+        job.stopped(),
+        job.killed(),
+        diverged.clone(),
+        job.sizes_differ(),
+        job.waited_for(),
+        job.idle(),
+        job.outside_collectives(),
+        job.stands_elsewhere(),
+        job.silent(),
+        job.went_another_way(),
+        job.alone(),
+        job.ended_unheard(),
+        job.elsewhere(),
+        job.before_a_sender(),
+        job.late(),
+        of_told(job.supposed()),
+        of_told(job.without_dump()),
+        job.speaks_otherwise(),
+    ];
+    let mut suspects = all.clone();
+    for sign in &signs {
+        let narrowed: RankSet = suspects.intersection(sign).copied().collect();
+        if !narrowed.is_empty() && sign.len() < all.len() {
+            suspects = narrowed;
+        }
+    }
+    // Of a host whose launcher does not end, one rank is stopped, and nothing tells which.
+    let one_of_many = suspects.len() > 1 && case.ranks.which(|view| view.stopped.is_some()).is_empty();
+    if suspects.len() == all.len() || one_of_many && suspects.is_subset(&job.stopped()) {
+        return None;
+    }
+    let class = job.class(&suspects, &diverged);
+    if class == Some(CulpritClass::Network) && suspects.iter().all(|rank| job.misses_data(*rank)) {
+        job.widen_to_host(&mut suspects);
+    }
+    Some(Suspects { ranks: suspects.into_iter().collect(), class })
+}
+
+/// Whether more is given than dumps: others are seen to fail, or to stand still.
+fn is_told(case: &Case) -> bool {
+    !case.run.outputs.is_empty() || !case.run.stacks.is_empty() || case.ends.failed()
+}
+
+/// Whether one dump alone shows that anybody waits, and no rank called what others did not: a rank that is a little late looks so too.
+pub(crate) fn is_of_a_moment(case: &Case) -> bool {
+    let job = Job { case, ranks: &case.ranks };
+    !case.run.flight_dumps.is_empty() && !is_told(case) && job.diverged().is_empty() && job.waiting().len() < 2
+}
+
+/// Whether the output of the job shows that it went on and ended well.
+pub(crate) fn ended_well(case: &Case) -> bool {
+    Job { case, ranks: &case.ranks }.ended_well()
+}
+
+/// Ranks that wait for others.
+pub(crate) fn waiting(case: &Case) -> RankSet {
+    Job { case, ranks: &case.ranks }.waiting()
+}
+
+/// Lines that show it: of the suspects, then of those that wait.
+pub(crate) fn evidence(case: &Case, suspects: &Suspects) -> Vec<Evidence> {
+    const MOST: usize = 4;
+    let lines = |rank: &u32| {
+        let view = case.ranks.get(*rank);
+        let stack = view.and_then(|view| view.stack?.frames.first());
+        let lines = [
+            view.and_then(|view| view.stopped.or(view.unended)),
+            view.and_then(|view| view.end.map(|end| &end.source)),
+            stack,
+            view.and_then(|view| Some(&view.dump?.at.as_ref()?.source)),
+            view.and_then(|view| view.output.map(|output| &output.last)),
+        ];
+        lines.into_iter().flatten().next().map(|line| Evidence::noted(line.clone(), format!("rank {rank}")))
+    };
+    let waiting = waiting(case);
+    let others = waiting.iter().filter(|rank| !suspects.ranks.contains(rank));
+    suspects.ranks.iter().chain(others).filter_map(lines).take(MOST).collect()
+}
+
+struct Job<'a> {
+    case: &'a Case<'a>,
+    ranks: &'a Ranks<'a>,
+}
+
+/// Where a rank is, by its dump.
+fn at<'a>(ranks: &'a Ranks, rank: u32) -> Option<&'a FlightEntry> {
+    ranks.get(rank)?.dump?.at.as_ref()
+}
+
+impl<'a> Job<'a> {
+    fn groups(&self) -> &'a [ProcessGroup] {
+        &self.case.run.process_groups
+    }
+
+    fn group_of(&self, entry: &FlightEntry) -> Option<&'a ProcessGroup> {
+        let same = |group: &&ProcessGroup| match (&group.name.name, &entry.group.name) {
+            (Some(one), Some(other)) => one == other,
+            _ => group.name.to_string() == entry.group.to_string(),
+        };
+        self.groups().iter().find(same)
+    }
+
+    /// Ranks that wait for others: in an operation that is open, by a time-out or a lost connection, by their stack.
+    fn waiting(&self) -> RankSet {
+        let late = self.groups().iter().flat_map(|group| &group.ranks).filter(|(_, standing)| standing.timed_out);
+        let mut waiting: RankSet = late.map(|(rank, _)| *rank).collect();
+        waiting.extend(self.ranks.which(|view| {
+            let open = view.dump.and_then(|dump| dump.at.as_ref()).is_some_and(|at| at.state != WorkState::Completed);
+            open || view.end.is_some_and(has_lost) || view.stack.is_some_and(is_in_collective)
+        }));
+        waiting
+    }
+
+    /// Whether the output of ranks is there and shows no failure: dumps and stacks are of a job that went on.
+    fn ended_well(&self) -> bool {
+        let ends = &self.case.ends;
+        let told = self.case.run.inputs.iter().any(|input| input.kinds.is_empty() && input.lines > 0);
+        told && !ends.failed() && ends.interrupted.is_none() && ends.beside.is_empty()
+    }
+
+    /// Ranks of hosts that no other host reaches: an end of every connection through which nothing gets.
+    fn cut_off(&self) -> RankSet {
+        let stuck = || self.case.run.sockets.iter().filter(|socket| socket.is_stuck);
+        let mut common: Option<BTreeSet<&str>> = None;
+        for socket in stuck() {
+            let ends = BTreeSet::from([socket.local.as_str(), socket.peer.as_str()]);
+            common = Some(common.map_or(ends.clone(), |common| &common & &ends));
+        }
+        let Some(common) = common.filter(|common| common.len() == 1) else { return RankSet::new() };
+        let of_host = |view: &RankView| view.addresses.iter().any(|address| common.contains(address));
+        self.ranks.which(of_host)
+    }
+
+    /// All ranks of the suspects' host, where nothing gets through to it: the cable is the host's.
+    fn widen_to_host(&self, suspects: &mut RankSet) {
+        let ranks: Vec<u32> = suspects.iter().copied().collect();
+        if let Some(host) = self.ranks.host_of(&ranks) {
+            suspects.extend(self.ranks.which(|view| view.host == Some(host)));
+        }
+    }
+
+    /// Whether a rank is in an operation that the others of its group called as it did: nothing but data is missing.
+    fn misses_data(&self, rank: u32) -> bool {
+        let Some(open) = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed) else { return false };
+        let others = self.group_of(open).map_or(0, |group| group.ranks.len());
+        others > 1 && self.waits_for(rank).is_empty() && self.may_wait_for(rank).is_empty()
+    }
+
+    /// Ranks that are stopped; else those of which one at least does not react to signals.
+    fn stopped(&self) -> RankSet {
+        let stopped = self.ranks.which(|view| view.stopped.is_some());
+        if stopped.is_empty() { self.ranks.which(|view| view.unended.is_some()) } else { stopped }
+    }
+
+    /// The one rank whose dump shows that it waits for nobody, where those of others show that they wait.
+    fn idle(&self) -> RankSet {
+        let complete = |at: &FlightEntry| at.state == WorkState::Completed;
+        let at = |view: &RankView| view.dump.filter(|dump| !dump.cut)?.at.as_ref().map(complete);
+        let idle = self.ranks.which(|view| at(view) == Some(true) && !view.end.is_some_and(has_lost));
+        let waiting = self.ranks.which(|view| at(view) == Some(false));
+        if idle.len() == 1 && !waiting.is_empty() { idle } else { RankSet::new() }
+    }
+
+    /// Ranks that called what nobody calls there.
+    fn went_another_way(&self) -> RankSet {
+        self.ranks.which(|view| view.dump.is_some_and(|dump| dump.unusual))
+    }
+
+    /// Ranks that a launcher saw killed: by a signal that none but the kernel or a person sends.
+    fn killed(&self) -> RankSet {
+        let killed = self.case.ends.standing.iter().filter(|end| is_killed(end));
+        killed.flat_map(|end| end.ranks.iter().copied()).collect()
+    }
+
+    /// Ranks whose operation differs from that of most others under one number; of two kinds that are as many, those that never did it so.
+    fn diverged(&self) -> RankSet {
+        let Some(mismatch) = self.groups().iter().find_map(|group| group.mismatches.first()) else {
+            return RankSet::new();
+        };
+        let most = mismatch.variants.first().map_or(0, |(_, ranks)| ranks.len());
+        let fewer = mismatch.variants.iter().filter(|(_, ranks)| ranks.len() < most);
+        let few: RankSet = fewer.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+        if !few.is_empty() {
+            return few;
+        }
+        let all: RankSet = mismatch.variants.iter().flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+        let unusual = all.iter().copied().filter(|rank| self.is_unusual(*rank) || mismatch.unusual.contains(rank));
+        let unusual: RankSet = unusual.collect();
+        if unusual.is_empty() { all } else { unusual }
+    }
+
+    fn is_unusual(&self, rank: u32) -> bool {
+        self.ranks.get(rank).and_then(|view| view.dump).is_some_and(|dump| dump.unusual)
+    }
+
+    /// Those for whom a rank waits by its dump: members of the group that have not called what it called.
+    fn waits_for(&self, rank: u32) -> RankSet {
+        let Some(at) = at(self.ranks, rank) else { return RankSet::new() };
+        let Some(group) = self.group_of(at).filter(|_| !at.p2p) else { return RankSet::new() };
+        let is_behind = |member: &u32| match group.ranks.get(member) {
+            Some(standing) => standing.standing.enqueued.is_some_and(|enqueued| enqueued < at.work.sequence),
+            None => self.ranks.get(*member).and_then(|view| view.dump).is_some_and(|dump| !dump.cut),
+        };
+        let known: RankSet =
+            self.ranks.members(group).into_iter().filter(|member| *member != rank).filter(is_behind).collect();
+        known
+    }
+
+    /// Those for whom a rank may wait, where all that are known to be of its group called what it called: ranks without a dump, and where
+    /// the members are not told, ranks in a group of that number of which their dump kept no call.
+    fn may_wait_for(&self, rank: u32) -> RankSet {
+        let open = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed && !at.p2p);
+        let Some((at, group)) = open.and_then(|at| Some((at, self.group_of(at)?))) else { return RankSet::new() };
+        let may = |view: &RankView| match view.dump.filter(|dump| !dump.cut) {
+            Some(dump) => {
+                let unnamed = |name: &GroupName| name.name.is_none() && name.id.is_some() && name.id == at.group.id;
+                group.members.is_empty() && dump.standing.iter().any(|(name, _)| unnamed(name))
+            }
+            None => group.members.is_empty() || view.rank.is_some_and(|rank| group.members.contains(&rank)),
+        };
+        self.ranks.which(may).into_iter().filter(|other| *other != rank).collect()
+    }
+
+    /// Ranks for whom others wait and that wait for none; where these wait for each other, the one that never went so
+    /// before, or for whom most wait.
+    fn waited_for(&self) -> RankSet {
+        let edges: BTreeMap<u32, RankSet> =
+            self.ranks.all().into_iter().map(|rank| (rank, self.waits_for(rank))).collect();
+        let wanted: RankSet = edges.values().flatten().copied().collect();
+        if wanted.is_empty() {
+            return self.behind();
+        }
+        let waits = |rank: &u32| !edges[rank].is_empty();
+        let free: RankSet =
+            wanted.iter().copied().filter(|rank| !waits(rank) && self.may_wait_for(*rank).is_empty()).collect();
+        if !free.is_empty() || !wanted.iter().all(waits) {
+            return free;
+        }
+        let unusual: RankSet = wanted.iter().copied().filter(|rank| self.is_unusual(*rank)).collect();
+        if unusual.len() == 1 {
+            return unusual;
+        }
+        let count = |rank: &u32| edges.values().filter(|waits_for| waits_for.contains(rank)).count();
+        let most = wanted.iter().map(count).max().unwrap_or(0);
+        wanted.into_iter().filter(|rank| count(rank) == most).collect()
+    }
+
+    /// Ranks for whom others may wait that wait for none of those that are known.
+    fn supposed(&self) -> RankSet {
+        let stuck = self.ranks.all().into_iter().filter(|rank| self.waits_for(*rank).is_empty());
+        stuck.flat_map(|rank| self.may_wait_for(rank)).collect()
+    }
+
+    /// Ranks that the watchdogs' numbers show to be behind.
+    fn behind(&self) -> RankSet {
+        let behind = self.groups().iter().find_map(ProcessGroup::behind);
+        behind.map_or_else(RankSet::new, |(ranks, ..)| ranks.into_iter().collect())
+    }
+
+    /// Ranks without a dump that do not say either that they lost the others, where most have one.
+    fn without_dump(&self) -> RankSet {
+        let with = self.ranks.which(|view| view.dump.is_some()).len();
+        let without = self.ranks.which(|view| view.dump.is_none());
+        let many = with < 2 || with <= without.len();
+        if many { RankSet::new() } else { &without - &self.ranks.which(|view| view.end.is_some_and(has_lost)) }
+    }
+
+    /// Ranks whose stack is in no collective, where others' are.
+    fn outside_collectives(&self) -> RankSet {
+        let (inside, outside): (RankSet, RankSet) = {
+            let has = |inside: bool| self.ranks.which(|view| view.stack.is_some_and(|stack| may_wait(stack) == inside));
+            (has(true), has(false))
+        };
+        if inside.is_empty() { RankSet::new() } else { outside }
+    }
+
+    /// Ranks whose stack is in a collective, and elsewhere than most others.
+    fn stands_elsewhere(&self) -> RankSet {
+        self.fewest(|view| view.stack.filter(|stack| may_wait(stack)).map(call_of))
+    }
+
+    /// Ranks whose call fewer others share than that of most.
+    fn fewest(&self, call: impl Fn(&RankView) -> Option<CollectiveCall>) -> RankSet {
+        let mut by_call: BTreeMap<CollectiveCall, RankSet> = BTreeMap::new();
+        for rank in self.ranks.all() {
+            if let Some(call) = self.ranks.get(rank).and_then(&call) {
+                by_call.entry(call).or_default().insert(rank);
+            }
+        }
+        let most = by_call.values().map(RankSet::len).max().unwrap_or(0);
+        by_call.into_values().filter(|ranks| ranks.len() < most).flatten().collect()
+    }
+
+    /// What kind of trouble the suspects have.
+    fn class(&self, suspects: &RankSet, diverged: &RankSet) -> Option<CulpritClass> {
+        let has = |signs: &RankSet| suspects.iter().all(|rank| signs.contains(rank));
+        let views = || suspects.iter().filter_map(|rank| self.ranks.get(*rank));
+        if has(&self.stopped()) {
+            return Some(CulpritClass::Stopped);
+        }
+        if has(&self.killed()) {
+            return Some(CulpritClass::Killed);
+        }
+        if has(&self.cut_off()) {
+            return Some(CulpritClass::Network);
+        }
+        if has(diverged) || has(&self.went_another_way()) {
+            return Some(CulpritClass::Divergence);
+        }
+        if suspects.iter().all(|rank| self.misses_data(*rank)) {
+            return Some(CulpritClass::Network);
+        }
+        if suspects.iter().all(|rank| self.is_in_another(*rank)) {
+            return Some(CulpritClass::Divergence);
+        }
+        if let Some(stack) = views().find_map(|view| view.stack) {
+            return Some(class_of_stack(stack));
+        }
+        if has(&self.alone())
+            || has(&self.elsewhere())
+            || !self.ranks.which(|view| view.end.is_some_and(is_of_sizes)).is_empty()
+        {
+            return Some(CulpritClass::Divergence);
+        }
+        // Whoever waited as long as the others, in the same call, called it in time.
+        let timed_out = |view: &RankView| view.end.is_some_and(|end| end.source.text.contains(TIMED_OUT));
+        if views().all(timed_out) && suspects.iter().all(|rank| self.shares_its_call(*rank)) {
+            let same_host = suspects.iter().all(|rank| self.is_named_on_its_host(*rank));
+            return Some(if same_host { CulpritClass::Divergence } else { CulpritClass::Network });
+        }
+        if !self.case.run.outputs.is_empty()
+            && views().all(|view| view.dump.is_none())
+            && self.without_dump().len() == suspects.len()
+        {
+            return Some(CulpritClass::Stopped);
+        }
+        None
+    }
+
+    /// Whether a rank waits in an operation of its own: in a group of some ranks, while others wait for it in another.
+    fn is_in_another(&self, rank: u32) -> bool {
+        let own = at(self.ranks, rank).filter(|at| at.state != WorkState::Completed);
+        let others =
+            self.ranks.all().into_iter().filter(|other| *other != rank && self.waits_for(*other).contains(&rank));
+        let mut theirs = others.filter_map(|other| at(self.ranks, other)).peekable();
+        own.is_some_and(|own| theirs.peek().is_some() && theirs.any(|theirs| theirs.group != own.group))
+    }
+}

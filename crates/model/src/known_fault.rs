@@ -1,0 +1,299 @@
+//! Known faults of programs: which versions have them, and what `busbw advise` answers.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+named! {
+    /// A program, library, driver or kernel with a table of known faults.
+    pub enum Component {
+        /// NVIDIA's NCCL.
+        Nccl = "nccl",
+        /// AMD's RCCL.
+        Rccl = "rccl",
+        /// The network plugin for libfabric.
+        OfiPlugin = "aws-ofi-nccl",
+        /// nccl-tests.
+        NcclTests = "nccl-tests",
+        /// PyTorch.
+        Pytorch = "pytorch",
+        /// The driver of NVIDIA's GPUs.
+        Driver = "nvidia-driver",
+        /// CUDA.
+        Cuda = "cuda",
+        /// Firmware of NICs, switches and GPUs.
+        Firmware = "firmware",
+        /// Open MPI.
+        OpenMpi = "open-mpi",
+        /// UCX.
+        Ucx = "ucx",
+        /// libfabric.
+        Libfabric = "libfabric",
+        /// Linux.
+        Kernel = "kernel",
+    }
+    /// The name of its table: `rules/known-faults/nccl.toml`.
+    name
+}
+
+impl Component {
+    /// As text writes it.
+    pub fn title(self) -> &'static str {
+        match self {
+            Component::Nccl => "NCCL",
+            Component::Rccl => "RCCL",
+            Component::OfiPlugin => "aws-ofi-nccl",
+            Component::NcclTests => "nccl-tests",
+            Component::Pytorch => "PyTorch",
+            Component::Driver => "NVIDIA driver",
+            Component::Cuda => "CUDA",
+            Component::Firmware => "Firmware",
+            Component::OpenMpi => "Open MPI",
+            Component::Ucx => "UCX",
+            Component::Libfabric => "libfabric",
+            Component::Kernel => "Linux",
+        }
+    }
+
+    /// The component of a name; `driver` and `torch` are understood as well.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let name = match name {
+            "driver" => "nvidia-driver",
+            "torch" => "pytorch",
+            "linux" => "kernel",
+            other => other,
+        };
+        Self::ALL.into_iter().find(|component| component.name() == name)
+    }
+}
+
+named! {
+    /// What a fault does to a job, the worst first.
+    pub enum Consequence {
+        /// Results are wrong, and nothing says so.
+        WrongResults = "wrong results",
+        /// Ranks wait for ever.
+        Hang = "hang",
+        /// A process ends by a signal or an abort.
+        Crash = "crash",
+        /// The run ends with an error at once.
+        Refused = "refused",
+        /// It works, slower than it could.
+        Slow = "slow",
+        /// Memory or handles are lost with time.
+        Leak = "leak",
+    }
+    /// As the table writes it.
+    name
+}
+
+impl Consequence {
+    /// Whether a job is lost, or worse, by it without a word: what a version is chosen for.
+    pub fn is_grave(self) -> bool {
+        matches!(self, Consequence::WrongResults | Consequence::Hang)
+    }
+
+    /// Whether a run that it hits cannot be used.
+    pub fn ends_a_run(self) -> bool {
+        !matches!(self, Consequence::Slow | Consequence::Leak)
+    }
+}
+
+/// A version: numbers, and what a release was called behind them (`2.28.9`, `5.0.8rc1`, `1.13.2-aws`). Only the numbers count.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct Version {
+    numbers: Vec<u32>,
+    text: String,
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    /// Reads `2.28.9`, `v2.28.9-1`, `2.27.7+cuda12.4`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bare = text.trim().trim_start_matches(['v', 'V']);
+        let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
+        let numbers: Result<Vec<u32>, _> = bare[..end].trim_end_matches('.').split('.').map(str::parse).collect();
+        match numbers {
+            Ok(numbers) => Ok(Version { numbers, text: bare.to_owned() }),
+            Err(_) => Err(format!("{text:?} is no version; write numbers with dots: 2.28.9")),
+        }
+    }
+}
+
+impl TryFrom<String> for Version {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Version> for String {
+    fn from(version: Version) -> Self {
+        version.text
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl Version {
+    /// Whether both belong to the same branch of releases: `2.27.3` and `2.27.7`.
+    pub fn is_of_branch(&self, other: &Version) -> bool {
+        self.numbers.iter().take(2).eq(other.numbers.iter().take(2))
+    }
+}
+
+impl PartialOrd for Version {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Version {
+    /// By numbers; `2.28` is `2.28.0`.
+    fn cmp(&self, other: &Self) -> Ordering {
+        let longest = self.numbers.len().max(other.numbers.len());
+        let number = |version: &Version, at: usize| version.numbers.get(at).copied().unwrap_or(0);
+        (0..longest)
+            .map(|at| number(self, at).cmp(&number(other, at)))
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    }
+}
+
+named! {
+    /// What is known of a fault here, the worst first.
+    pub enum Exposure {
+        /// Its text is in the input, and its version and conditions are there.
+        HitYou = "hit you",
+        /// The version has it, and all of its conditions are met.
+        CanHitYou = "can hit you",
+        /// The version has it; whether its conditions are met is not known.
+        CannotKnow = "cannot know",
+    }
+    /// As text writes it.
+    name
+}
+
+/// What was known to judge by, and where it is from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KnownFact {
+    /// What it is: `nccl`, `gpu`, `arch`.
+    pub what: String,
+    /// The values: `2.28.9`, `GB200`.
+    pub values: Vec<String>,
+}
+
+/// A known fault of a version that is in use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct KnownFault {
+    /// Its name in the table, for ever the same.
+    pub id: String,
+    /// Whose fault it is.
+    pub component: Component,
+    /// The version in use.
+    pub version: Version,
+    /// What is known of it here.
+    pub exposure: Exposure,
+    /// What happens, in one sentence.
+    pub title: String,
+    /// What it does to a job.
+    pub consequence: Consequence,
+    /// What was found in the run is what it shows as.
+    pub fits: bool,
+    /// The versions that have it, in words: `2.28.3 to 2.28.9`.
+    pub affected: String,
+    /// The first releases without it, one for each branch that got the mend; empty where none is known.
+    pub fixed: Vec<Version>,
+    /// What helps until then.
+    pub workaround: Option<String>,
+    /// What the rest cannot say: what else it takes, who saw it.
+    pub note: Option<String>,
+    /// What would have to be known to tell whether it can hit: `feature: cuda-graphs`; empty where all is known.
+    pub unknown: Vec<String>,
+    /// Where it is read.
+    pub source: Vec<String>,
+}
+
+/// The version to take.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BestVersion {
+    /// Of what.
+    pub component: Component,
+    /// The version in use.
+    pub now: Version,
+    /// The smallest change that leaves no known hang and no wrong results, or as few as there are.
+    pub take: Version,
+    /// Ids of the faults that it ends.
+    pub ends: Vec<String>,
+    /// Ids of faults that it has and the version in use has not.
+    pub brings: Vec<String>,
+    /// Ids of hangs and wrong results that it leaves.
+    pub leaves: Vec<String>,
+}
+
+/// The answer of `busbw advise`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Advised {
+    /// What was known to judge by.
+    pub known: Vec<KnownFact>,
+    /// The faults that the versions have: those that hit first, then what fits what was seen, then those that can hit; of each the worst first.
+    pub faults: Vec<KnownFault>,
+    /// For each component that has a hang or wrong results here and a release that helps.
+    pub take: Vec<BestVersion>,
+}
+
+impl crate::answer::Answer for Advised {
+    const SCHEMA: &'static str = "busbw.advise/1";
+}
+
+impl Advised {
+    /// The faults of an exposure, the worst first.
+    pub fn of(&self, exposure: Exposure) -> impl Iterator<Item = &KnownFault> {
+        self.faults.iter().filter(move |fault| fault.exposure == exposure)
+    }
+
+    /// Whether any version is known: else there is nothing to look up.
+    pub fn knows_a_version(&self) -> bool {
+        self.known.iter().any(|fact| Component::from_name(&fact.what).is_some())
+    }
+
+    /// Whether something hit, or a hang or wrong results can.
+    pub fn is_grave(&self) -> bool {
+        let grave = |fault: &KnownFault| {
+            fault.exposure == Exposure::HitYou || fault.exposure == Exposure::CanHitYou && fault.consequence.is_grave()
+        };
+        self.faults.iter().any(grave)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Version;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        let ordered = ["2.4.8", "2.18", "v2.18.3-1", "2.28.9+cuda12.9", "2.28.10", "2.29.0", "535.54", "535.104.05"];
+        let read: Vec<Version> = ordered.iter().map(|text| text.parse().expect("a version")).collect();
+        assert!(read.is_sorted() && read[1] < read[2], "{read:?}");
+        assert_eq!("2.28".parse::<Version>().map(|v| v.cmp(&"2.28.0".parse().unwrap())), Ok(std::cmp::Ordering::Equal));
+        for bad in ["", "latest", "2..3", ".5"] {
+            assert!(bad.parse::<Version>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn branches_are_the_first_two_numbers() {
+        let of = |a: &str, b: &str| a.parse::<Version>().unwrap().is_of_branch(&b.parse().unwrap());
+        assert!(of("2.27.3", "2.27.7") && !of("2.27.3", "2.28.3") && of("535.54", "535.54.03"));
+    }
+}

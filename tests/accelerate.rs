@@ -1,0 +1,68 @@
+//! `busbw accelerate` from end to end, without Python: the fifth field report, other networks, bad usage.
+
+use crate::support::command::{self, printed};
+use crate::support::skip::root_folder;
+use serde_json::Value;
+use std::process::Output;
+
+/// On two hosts of eight, with VGG16's gradients, where the flags do not say otherwise.
+fn accelerate(flags: &str) -> Output {
+    let needed = [("--nodes", "2"), ("--ranks-per-host", "8"), ("--gradients", "528M")];
+    let more = needed.into_iter().filter(|(name, _)| !flags.contains(name)).flat_map(|(name, value)| [name, value]);
+    let words: Vec<&str> = ["accelerate"].into_iter().chain(more).chain(flags.split_whitespace()).collect();
+    command::busbw(&root_folder(), &words, None)
+}
+
+#[test]
+fn the_fifth_field_report_as_text() {
+    insta::assert_snapshot!(printed(&accelerate("--network-gbit 25 --compute-ms 510 --batch-size 128 --width 100")));
+}
+
+#[test]
+fn the_all_reduce_alone_over_a_fast_network() {
+    insta::assert_snapshot!(printed(&accelerate("--network-gbit 3200 --transport rdma --width 80")));
+}
+
+/// Images per second and scaling as measured: plain, with the plugin, with both (docs/synthetic.md).
+#[test]
+fn the_fifth_field_report_as_json() {
+    let answer: Value =
+        serde_json::from_str(&printed(&accelerate("--network-gbit 25 --compute-ms 510 --batch-size 128 --json")))
+            .unwrap();
+    assert_eq!(answer["schema"], "busbw.accelerate/1");
+    for (transport, way, images, scaling) in
+        [("tcp", "plain", 847.0, 21.0), ("plugin", "plain", 1644.0, 40.0), ("plugin", "both", 3562.0, 88.0)]
+    {
+        let ways = answer["ways"].as_array().unwrap();
+        let found = ways.iter().find(|found| found["transport"] == transport && found["way"] == way).unwrap();
+        let said = found["samples_per_s"].as_f64().unwrap();
+        assert!((said / images - 1.0).abs() < 0.01, "{found}");
+        assert_eq!(found["scaling_pct"].as_f64().unwrap().floor(), scaling, "{found}");
+    }
+}
+
+#[test]
+fn what_was_measured_stands_for_the_line() {
+    let text = printed(&accelerate("--measured-gbit 10"));
+    assert!(text.contains("Measured: 10.0 Gbit/s between hosts") && !text.contains("of the line"), "{text}");
+}
+
+#[test]
+fn figures_that_make_no_sense_are_refused() {
+    for (flags, says) in [
+        ("", "--network-gbit <GBIT>"),
+        ("--network-gbit 0", "give a number above 0"),
+        ("--network-gbit 25 --nodes 0", "0 is not in 1.."),
+        ("--network-gbit 25 --ratio 2", "give a share above 0 and up to 1"),
+        ("--network-gbit 25 --gradients 0", "give the bytes of all gradients, such as 528M"),
+        ("--network-gbit 25 --gradients none", "'none' is not a size"),
+        ("--network-gbit 25 --measured-gbit 9", "cannot be used with"),
+        ("--network-gbit 25 --batch-size 128", "--compute-ms <MS>"),
+        ("--network-gbit 25 --transport pigeons", "[possible values: tcp, plugin, rdma]"),
+    ] {
+        let output = accelerate(flags);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags}: {stderr}");
+        assert!(stderr.contains(says), "{flags}: {stderr}");
+    }
+}

@@ -1,0 +1,147 @@
+//! One grammar, as it is typed: how answers go out, hosts and collectives as flags and arguments, parts of names.
+
+use crate::support::command::busbw;
+use crate::support::skip::root_folder;
+use serde_json::Value;
+use std::fs;
+use std::process::Output;
+use tempfile::tempdir;
+
+const RUN: &str = "tests/data/runs/h20-2x8-tcp/run.log";
+const IB: &str = "tests/data/runs/h20-2x8-ib/run.log";
+const CLUSTER: &str = "examples/clusters/h20x8.toml";
+
+fn typed(line: &str) -> Output {
+    busbw(&root_folder(), &line.split_whitespace().collect::<Vec<_>>(), None)
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Commands that answer at once, whatever the machine is.
+fn commands() -> Vec<String> {
+    vec![
+        format!("explain {RUN}"),
+        format!("compare {IB} {RUN}"),
+        format!("predict {CLUSTER}"),
+        format!("simulate {CLUSTER} --seeds 10"),
+        "check".into(),
+        "rules list".into(),
+        "monitor --once -i 50ms".into(),
+        "bench all_reduce -b 8 -e 8 -n 1 -w 0 -c 0".into(),
+    ]
+}
+
+#[test]
+fn json_is_printed_or_written_beside_the_answer() {
+    let folder = tempdir().expect("a folder");
+    for (at, command) in commands().into_iter().enumerate() {
+        let printed = typed(&format!("{command} --json"));
+        assert!(serde_json::from_slice::<Value>(&printed.stdout).is_ok(), "{command}: {printed:?}");
+        let file = folder.path().join(format!("{at}.json"));
+        let beside = typed(&format!("{command} --json={}", file.display()));
+        assert_eq!(beside.status.code(), printed.status.code(), "{command}: {beside:?}");
+        assert!(serde_json::from_slice::<Value>(&beside.stdout).is_err() && beside.stdout.len() > 100, "{command}");
+        let written = fs::read(&file).unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert!(serde_json::from_slice::<Value>(&written).is_ok(), "{command}: {written:?}");
+    }
+}
+
+#[test]
+fn the_ending_of_a_file_says_its_format() {
+    let folder = tempdir().expect("a folder");
+    for (file, begins) in
+        [("a.json", "{"), ("a.html", "<!"), ("a.HTML", "<!"), ("a.txt", "DEGRADED"), ("a", "DEGRADED")]
+    {
+        let path = folder.path().join(file);
+        typed(&format!("explain {RUN} -o {}", path.display()));
+        let written = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(written.to_lowercase().starts_with(&begins.to_lowercase()), "{file}: {}", &written[..80]);
+    }
+    let path = folder.path().join("b.json");
+    typed(&format!("explain {RUN} --format html -o {}", path.display()));
+    assert!(fs::read_to_string(path).expect("a file").starts_with("<!"));
+}
+
+/// Whoever takes --color and --width prints in colours and columns.
+#[test]
+fn no_look_is_without_effect() {
+    for command in commands().iter().filter(|command| !command.starts_with(['b', 'm', 'r'])) {
+        let [plain, coloured] = ["never", "always"].map(|when| stdout(&typed(&format!("{command} --color {when}"))));
+        assert!(!plain.contains('\x1b') && coloured.contains('\x1b'), "{command} --color");
+        let [narrow, wide] = ["60", "160"].map(|columns| stdout(&typed(&format!("{command} --width {columns}"))));
+        assert_ne!(narrow, wide, "{command} --width");
+    }
+}
+
+#[test]
+fn a_collective_is_an_argument_or_a_flag() {
+    for (argument, flag) in [
+        ("predict alltoall CLUSTER --json", "predict CLUSTER --collective alltoall --json"),
+        ("compare all_reduce IB RUN --json", "compare IB RUN --collective all_reduce --json"),
+        ("tune all_gather sockets --dry-run -- true", "tune sockets --collective all_gather --dry-run -- true"),
+    ] {
+        let [argument, flag] = [argument, flag].map(|line| {
+            let output = typed(&line.replace("CLUSTER", CLUSTER).replace("IB", IB).replace("RUN", RUN));
+            assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+            stdout(&output)
+        });
+        assert_eq!(argument, flag);
+    }
+    for (line, says) in [
+        ("bench all_confuse", "all_confuse: no collective; choose one of all_reduce"),
+        ("predict all_reduce", "no cluster to predict for"),
+        ("compare all_reduce RUN", "nothing to be compared with"),
+    ] {
+        let output = typed(&line.replace("RUN", RUN));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(says), "{line}: {output:?}");
+    }
+    let table = typed("bench --collective all_gather -b 8 -e 8 -n 1 -w 0");
+    assert!(stdout(&table).contains("all_gather_perf"), "{table:?}");
+}
+
+#[test]
+fn a_part_of_a_code_lists_those_that_have_it() {
+    for (part, lines) in
+        [("gdr", "# gdr.disabled: "), ("gdr.disabled", "# gdr.disabled: "), ("limits.", "limits.memlock  ")]
+    {
+        let output = typed(&format!("explain --code {part}"));
+        let told = stdout(&output);
+        assert!(output.status.success() && told.starts_with(lines), "{part}: {told}");
+    }
+    assert_eq!(stdout(&typed("explain --code limits.")).lines().count(), 3);
+    let none = typed("explain --code nothing.like");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("choose one of net.socket-fallback"), "{none:?}");
+}
+
+#[test]
+fn an_error_names_its_cause() {
+    for (line, says) in [
+        ("monitor --devices nope --once", "--devices nope: no such RDMA device or network interface; here are "),
+        ("monitor --devices lo,nope* --once", "--devices nope*: no such"),
+        ("monitor --replay nope", "nope: no such file; check the path"),
+        ("check nofile.json", "nofile.json: no such file; check the path"),
+        ("rules check nope", "nope: no such file; check the path"),
+        ("check h1 nofile.json", "nofile.json is a file and h1 is none"),
+        ("check h1 --hosts h2", "cannot be used with"),
+        ("link h1 --hosts h2", "cannot be used with"),
+        ("bench all_reduce h1 --hosts h2", "cannot be used with"),
+        ("check -T soon", "'soon' is not a time; write seconds, or a number with ms, s, min, h or d"),
+        ("link a b --seconds 2h", "give a time from 10ms to 3600s"),
+        ("tests/data/runs/h20-2x8-tcp/run.log", "to diagnose it: busbw explain tests/data/runs/h20-2x8-tcp/run.log"),
+        ("predict --width wide c.toml", "give a number of columns, as 80"),
+        (
+            "link no-such-host.invalid other.invalid",
+            "busbw: the hosts no-such-host.invalid and other.invalid do not resolve",
+        ),
+        ("predict examples/clusters/h20x8.toml -o nope/a.html", "nope/a.html: there is no such folder; choose a place"),
+        ("monitor --quiet --json", "--quiet prints no samples and --json prints them"),
+    ] {
+        let output = typed(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(says), "{line}: {said}");
+    }
+}
