@@ -65,6 +65,7 @@ mod support {
     pub mod published;
     #[allow(dead_code, reason = "other tests use more of it")]
     pub mod recorder;
+    pub mod script;
     pub mod shared;
     pub mod skip;
     pub mod table;

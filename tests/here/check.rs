@@ -4,8 +4,8 @@ use crate::check::{LIMIT, check, parsed};
 use crate::support::command::BUSBW;
 use crate::support::lab::mpirun_openmpi;
 use crate::support::process::{Running, run, signal};
+use crate::support::script::executable;
 use crate::support::skip::{programs, unless_skipped};
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 /// Whatever this machine has or lacks: a table with every area, and no word of trouble.
@@ -28,8 +28,7 @@ fn an_interrupted_check_leaves_no_launcher_behind() {
         "#!/bin/sh\n[ \"$1\" = --version ] && exec echo 'mpirun (Open MPI) 5.0.3'\ntouch {}\nexec sleep 1000\n",
         begun.display()
     );
-    std::fs::write(&program, script).expect("a script");
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("the script is ours");
+    executable(&program, &script);
     let mut command = Command::new(BUSBW);
     command.args(["check", "--hosts", "localhost"]).env_remove("SLURM_JOB_ID");
     command.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));

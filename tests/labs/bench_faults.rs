@@ -4,11 +4,10 @@ use crate::here::bench_faults::{ENDLESS, ENDS, assert_blamed, assert_nothing_lef
 use crate::support::command::BUSBW;
 use crate::support::lab::NetLab;
 use crate::support::process::{Running, run};
+use crate::support::script::executable;
 use crate::support::skip::unless_skipped;
 use crate::support::table::RankLine;
 use crate::support::terminal::wait_for;
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 #[test]
@@ -63,8 +62,7 @@ fn a_host_that_refuses_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let refuses = folder.path().join("ssh");
         let script = "#!/bin/sh\necho 'ssh: connect to host h2 port 22: Connection refused' >&2; exit 255\n";
-        fs::write(&refuses, script).expect("a script");
-        fs::set_permissions(&refuses, fs::Permissions::from_mode(0o755)).expect("a script");
+        executable(&refuses, script);
         let tune = format!("tune --store {}/store --no-default --var NCCL_ALGO=Ring", folder.path().display());
         for (agent, says) in
             [(refuses.as_path(), "h2 did not answer: ssh: connect to host h2"), ("/no/ssh".as_ref(), "h1, h2")]

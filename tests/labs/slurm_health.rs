@@ -3,10 +3,10 @@
 use crate::support::command::BUSBW;
 use crate::support::lab::SlurmLab;
 use crate::support::process::run;
+use crate::support::script::executable;
 use crate::support::skip::{root_folder, unless_skipped};
 use crate::support::tree::Tree;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -35,8 +35,7 @@ fn program(folder: &Path, tree: &Tree) -> PathBuf {
         folder.join(BROKEN).display(),
         health.display()
     );
-    fs::write(&file, script).expect("written");
-    fs::set_permissions(&file, Permissions::from_mode(0o755)).expect("executable");
+    executable(&file, &script);
     file
 }
 

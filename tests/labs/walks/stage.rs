@@ -5,10 +5,10 @@ use crate::support::command::BUSBW;
 use crate::support::guest::Guest;
 use crate::support::lab::{NetLab, SlurmLab};
 use crate::support::process::run;
+use crate::support::script::executable;
 use crate::support::skip::{self, Skip};
 use std::ffi::OsString;
-use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
@@ -120,9 +120,7 @@ impl Stage {
     }
 
     fn script(&self, name: &str, text: &str) {
-        let path = self.programs().join(name);
-        std::fs::write(&path, text).expect("the folder is ours");
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("the file is ours");
+        executable(&self.programs().join(name), text);
     }
 
     /// Runs each command by what `bash` starts.

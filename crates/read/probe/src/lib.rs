@@ -9,6 +9,9 @@ mod node;
 pub mod processes;
 mod program;
 mod root;
+#[cfg(test)]
+#[path = "../../../../tests/support/script.rs"]
+mod script;
 
 pub use node::{node, node_of, quality_of_service};
 pub use program::{Ended, Program, Started};

@@ -21,6 +21,8 @@ mod lab;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../../tests/support/recorder.rs"]
 mod recorder;
+#[path = "../../../../../tests/support/script.rs"]
+mod script;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../../tests/support/skip.rs"]
 mod skip;

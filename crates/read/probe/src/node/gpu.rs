@@ -148,12 +148,10 @@ mod tests {
     /// Programs that print what the real ones did, in the tests of `ingest`.
     #[test]
     fn gpus_of_amd_are_asked_by_the_program_that_knows_them() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, script: &str| {
             let path = folder.path().join(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            crate::script::executable(&path, &format!("#!/bin/sh\n{script}\n"));
         };
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ingest/tests/data/host");
         let find = |name: &str| Some(folder.path().join(name)).filter(|path| path.exists());

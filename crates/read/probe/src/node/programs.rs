@@ -41,15 +41,14 @@ fn first_line(said: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use crate::script::executable;
 
     #[test]
     fn an_error_is_no_version() {
         let folder = tempfile::tempdir().unwrap();
         let said = |name: &str, script: &str| {
             let path = folder.path().join(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            executable(&path, &format!("#!/bin/sh\n{script}\n"));
             version(&path, "--version")
         };
         assert_eq!(said("sound", "echo 'mpirun (Open MPI) 4.1.6'").as_deref(), Some("mpirun (Open MPI) 4.1.6"));

@@ -1,6 +1,7 @@
 //! Where the ranks of a job have its token from: munge, a file, BUSBW_TOKEN, or nowhere.
 
 use super::launchers::{command, finish, joined, output, text, who};
+use crate::script::executable;
 use crate::skip::{Skip, find, programs, unless_skipped};
 use std::collections::HashMap;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -122,8 +123,7 @@ impl Munge {
         for name in ["munge", "unmunge"] {
             let (program, socket) = (find(name).unwrap(), self.folder.path().join("socket"));
             let script = format!("#!/bin/sh\nexec {} --socket={} \"$@\"\n", program.display(), socket.display());
-            std::fs::write(folder.join(name), script).unwrap();
-            std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+            executable(&folder.join(name), &script);
         }
     }
 }
