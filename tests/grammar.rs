@@ -64,6 +64,29 @@ fn the_ending_of_a_file_says_its_format() {
     assert!(fs::read_to_string(path).expect("a file").starts_with("<!"));
 }
 
+/// As `-o` of the other commands; bench's own is nccl-tests' operator.
+#[test]
+fn bench_writes_its_answer_to_a_file() {
+    let folder = tempdir().expect("a folder");
+    for (file, format, begins) in [
+        ("a.txt", "", "# nccl-tests"),
+        ("a.json", "", "{"),
+        ("b.json", "--format text", "# nccl-tests"),
+        ("c", "--format json", "{"),
+    ] {
+        let path = folder.path().join(file);
+        let output = typed(&format!("bench all_reduce -b 8 -e 8 -n 1 -w 0 {format} --output {}", path.display()));
+        assert!(output.status.success() && output.stdout.is_empty(), "{file}: {output:?}");
+        let written = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(written.starts_with(begins) && written.ends_with('\n'), "{file}: {written}");
+    }
+    let nowhere = typed("bench all_reduce -b 8 -e 8 -n 1 -w 0 --output /no/such/folder/a");
+    assert!(
+        !nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("/no/such/folder/a"),
+        "{nowhere:?}"
+    );
+}
+
 /// Whoever takes --color and --width prints in colours and columns.
 #[test]
 fn no_look_is_without_effect() {

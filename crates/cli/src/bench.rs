@@ -14,7 +14,9 @@ use busbw_model::Collective;
 use busbw_report::prometheus;
 use clap::CommandFactory;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub fn run(bench: &Bench) -> Result<ExitCode, Refusal> {
@@ -95,7 +97,8 @@ fn start(
     let program = this_program().map_err(|e| e.to_string())?;
     let arguments = arguments(&flags);
     let file = PrometheusFile::at(flags.prometheus_file.as_deref());
-    let mut out = Kept { out: io::stdout(), text: flags.prometheus_file.as_ref().map(|_| Vec::new()) };
+    let text = flags.prometheus_file.as_ref().map(|_| Vec::new());
+    let mut out = Kept { out: Answer::at(flags.output.clone()), text };
     let status = job::run(&Call { collective, flags, driver, program, arguments }, &look, &mut out);
     write_metrics(&file, out.text)?;
     ended(status)
@@ -116,15 +119,39 @@ fn ended(status: busbw_bench::Result<i32>) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(status))
 }
 
-/// Standard output, of which what is needed for metrics is kept.
+/// Where the answer goes as it comes. A file is made with its first byte: ranks that print nothing leave it alone.
+enum Answer {
+    Printed(io::Stdout),
+    Written { path: PathBuf, made: Option<File> },
+}
+
+impl Answer {
+    fn at(file: Option<PathBuf>) -> Self {
+        file.map_or_else(|| Answer::Printed(io::stdout()), |path| Answer::Written { path, made: None })
+    }
+
+    fn open(&mut self) -> io::Result<&mut dyn io::Write> {
+        match self {
+            Answer::Printed(out) => Ok(out),
+            Answer::Written { made: Some(file), .. } => Ok(file),
+            Answer::Written { path, made } => {
+                let file = File::create(&*path)
+                    .map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", path.display())))?;
+                Ok(made.insert(file))
+            }
+        }
+    }
+}
+
+/// The answer, of which what is needed for metrics is kept.
 struct Kept {
-    out: io::Stdout,
+    out: Answer,
     text: Option<Vec<u8>>,
 }
 
 impl io::Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
+        let written = self.out.open()?.write(bytes)?;
         if let Some(text) = &mut self.text {
             text.extend_from_slice(&bytes[..written]);
         }
@@ -132,7 +159,7 @@ impl io::Write for Kept {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.out.open()?.flush()
     }
 }
 

@@ -23,6 +23,15 @@ pub enum BackendName {
     Nccl,
 }
 
+/// As what the answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// nccl-tests' table
+    Text,
+    /// nccl-tests' JSON, as of -J
+    Json,
+}
+
 impl BackendName {
     pub fn name(self) -> &'static str {
         match self {
@@ -202,6 +211,14 @@ pub struct Flags {
     #[arg(value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub json: Option<PathBuf>,
 
+    /// Format of the answer [default: by the ending of the file of --output, else text]
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = OUTPUT)]
+    pub format: Option<Format>,
+
+    /// Write the answer to a file, where rank 0 runs; -o is nccl-tests' operator
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
+    pub output: Option<PathBuf>,
+
     /// Also write the answer as metrics, for the textfile collector of node_exporter: a name that ends in .prom, in its
     /// folder
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
@@ -248,6 +265,10 @@ pub struct Flags {
     #[arg(short = 'x', long = "cta_policy", alias = "cta-policy", value_name = "0-2", value_parser = choice::<2>)]
     #[arg(help_heading = GPU)]
     pub cta_policy: Option<u8>,
+}
+
+fn has_ending(file: &Path, ending: &str) -> bool {
+    file.extension().is_some_and(|found| found.eq_ignore_ascii_case(ending))
 }
 
 /// What `--json` has for its file where it has none.
@@ -347,9 +368,7 @@ impl Flags {
                 "shows how ranks are started on other hosts; name them by --hosts",
             ));
         }
-        if let Some(file) = self.json_file()
-            && !file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
-        {
+        if let Some(file) = self.json_file().filter(|file| !has_ending(file, "json")) {
             return Err(Error::flag("-J,--output_file", file.display(), "the name must end in .json"));
         }
         self.check_graphs()?;
@@ -364,7 +383,9 @@ impl Flags {
 
     /// Whether JSON is printed, instead of the table.
     pub fn prints_json(&self) -> bool {
+        let by_ending = || self.output.as_deref().is_some_and(|file| has_ending(file, "json"));
         self.json.as_deref() == Some(Path::new(PRINTED))
+            || self.format.map_or_else(by_ending, |format| format == Format::Json)
     }
 
     /// A graph runs as a whole: nothing can be waited for, or timed, in between.

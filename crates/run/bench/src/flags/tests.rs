@@ -72,9 +72,17 @@ fn every_flag_is_read() {
         let flags = parse(line).unwrap();
         assert_eq!((flags.json_file(), flags.prints_json()), (Some("o.json".as_ref()), false), "{line}");
     }
-    for line in ["--json", "--json -b 8", "--json=-"] {
+    for (line, is_json) in [
+        ("--json", true),
+        ("--json -b 8", true),
+        ("--json=-", true),
+        ("--format json", true),
+        ("--output a.JSON", true),
+        ("--output a.json --format text", false),
+        ("--output a.txt", false),
+    ] {
         let flags = parse(line).unwrap();
-        assert_eq!((flags.json_file(), flags.prints_json()), (None, true), "{line}");
+        assert_eq!((flags.json_file(), flags.prints_json()), (None, is_json), "{line}");
     }
     assert_eq!((parse("-r -1").unwrap().root, parse("-r all").unwrap().root), (Root::All, Root::All));
     assert_eq!((parse("-d all").unwrap().datatype, parse("-o all").unwrap().op), (OneOrAll::All, OneOrAll::All));
