@@ -11,6 +11,10 @@ use std::fmt::Write;
 pub struct Compared {
     /// Its name.
     pub name: String,
+    /// Its publisher's tables are one family.
+    pub family: String,
+    /// Hosts.
+    pub nodes: usize,
     /// What the publisher thought of it.
     pub status: Status,
     /// The collective.
@@ -44,7 +48,7 @@ impl Class {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Class::Small => "up to 32 KiB",
             Class::Middle => "64 KiB to 16 MiB",
@@ -81,6 +85,8 @@ pub fn compare(constants: &Constants, measurements: &[Measurement]) -> Vec<Compa
         let sizes: Vec<Bytes> = m.rows.iter().map(|(size, _)| *size).collect();
         Compared {
             name: m.name.clone(),
+            family: m.family().to_owned(),
+            nodes: m.cluster.nodes,
             status: m.status,
             collective: m.collective,
             measured: m.rows.clone(),
@@ -92,7 +98,7 @@ pub fn compare(constants: &Constants, measurements: &[Measurement]) -> Vec<Compa
 
 impl Compared {
     /// Predicted over measured time, less one, per row of a class.
-    fn deviations(&self, class: Option<Class>) -> Vec<f64> {
+    pub(super) fn deviations(&self, class: Option<Class>) -> Vec<f64> {
         let rows = self.measured.iter().zip(&self.predicted.rows);
         let wanted = rows.filter(|((size, _), _)| class.is_none_or(|class| Class::of(*size) == class));
         wanted.map(|((_, time), row)| row.time.0 / time.0 - 1.0).collect()

@@ -1,6 +1,6 @@
 //! `predict-accuracy`: predictions beside published measurements, and the constants fitted anew.
 
-use busbw_benches::accuracy::{Start, Status, compare, fit, left_out, load, print_report, scatter};
+use busbw_benches::accuracy::{Start, Status, compare, fit, left_out, load, print_bands, print_report, scatter};
 use busbw_benches::program;
 use busbw_predict::Constants;
 use clap::Parser;
@@ -73,6 +73,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         }
     }
     print!("{}", print_report(&compared));
+    if arguments.left_out {
+        print!("{}", print_bands(&compared));
+    }
     if let Some(path) = &arguments.plot {
         let picture = scatter(&compared, Status::Good, "Predicted against measured times");
         std::fs::write(path, picture).map_err(|e| format!("{}: {e}", path.display()))?;

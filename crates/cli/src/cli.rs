@@ -143,6 +143,10 @@ pub struct Predict {
     #[arg(required = true, value_name = "CLUSTER", value_hint = ValueHint::FilePath)]
     pub cluster: Vec<PathBuf>,
 
+    /// Fit the model to this machine first: tables that were measured on the cluster, or on a part of it
+    #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath)]
+    pub calibrate: Vec<PathBuf>,
+
     #[command(flatten)]
     pub sizes: Sizes,
 
@@ -162,6 +166,7 @@ const PREDICT_EXAMPLES: &str = "Examples:
   busbw predict alltoall cluster.toml                    or --collective alltoall
   busbw predict run.log                                  the cluster of a run
   busbw predict -o expected.html cluster.toml
+  busbw predict cluster.toml --calibrate old/*.log       as this machine is: what else should it reach?
   busbw predict --json cluster.toml | jq '.rows[-1].busbw_gbs'
 
 A description that names an H100 cluster:

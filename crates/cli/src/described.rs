@@ -55,7 +55,7 @@ fn derived(run: &Run, names: &str) -> Result<Cluster, String> {
     cluster::derive(run).map_err(|error| format!("{names}: {error}"))
 }
 
-fn names(inputs: &[PathBuf]) -> String {
+pub fn names(inputs: &[PathBuf]) -> String {
     inputs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 

@@ -3,9 +3,11 @@
 use crate::cli::Predict;
 use crate::flags::Format;
 use crate::{described, output};
-use busbw_model::Collective;
+use busbw_model::{BenchRow, BenchTable, Collective};
+use busbw_predict::{Calibrated, Cluster, MeasuredTable, Prediction, calibrate};
 use busbw_report::{html, json, text};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub fn run(flags: &Predict) -> Result<ExitCode, String> {
@@ -14,9 +16,13 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
     if described.is_empty() {
         return Err("no cluster to predict for; name its description, or the log of a run on it".into());
     }
-    let cluster = described::cluster(described)?;
+    let mut cluster = described::cluster(described)?;
+    let calibrated = calibrated(&cluster, &flags.calibrate)?;
+    if let Some(calibrated) = &calibrated {
+        cluster.calibration = calibrated.factors;
+    }
     let collective = collective.or(cluster.collective).unwrap_or(Collective::AllReduce);
-    let prediction = busbw_predict::predict(&cluster, collective, &sizes);
+    let prediction = Prediction { calibrated, ..busbw_predict::predict(&cluster, collective, &sizes) };
     let style = flags.look.style(flags.output.file());
     let json = |out: &mut dyn Write| json::write_predict(&prediction, out);
     output::answer(&flags.output, json, |format, out| match format {
@@ -24,4 +30,33 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
         _ => out.write_all(text::predict(&cluster, &prediction, &style).as_bytes()),
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the tables of some logs make of the model; none where no log is given.
+fn calibrated(cluster: &Cluster, logs: &[PathBuf]) -> Result<Option<Calibrated>, String> {
+    if logs.is_empty() {
+        return Ok(None);
+    }
+    let tables: Vec<MeasuredTable> = described::run_of(logs)?.tables.iter().filter_map(measured).collect();
+    let none = || {
+        format!(
+            "--calibrate {}: no table of nccl-tests on {} ranks or on whole hosts of {}; give logs of this cluster",
+            described::names(logs),
+            cluster.ranks(),
+            cluster.gpus_per_node
+        )
+    };
+    calibrate(cluster, &tables).map(Some).ok_or_else(none)
+}
+
+fn measured(table: &BenchTable) -> Option<MeasuredTable> {
+    let time = |row: &BenchRow| {
+        let half = row.out_of_place.as_ref().or(row.in_place.as_ref())?;
+        (row.size.0 > 0 && half.time.0 > 0.0).then_some((row.size, half.time))
+    };
+    Some(MeasuredTable {
+        collective: table.collective?,
+        ranks: table.nranks? as usize,
+        rows: table.rows.iter().filter_map(time).collect(),
+    })
 }

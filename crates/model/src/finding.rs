@@ -328,6 +328,9 @@ pub struct ExpectedRow {
     /// Expected busbw in GB/s.
     #[serde(rename = "busbw_gbs")]
     pub busbw: GBps,
+    /// What nine of ten such machines should show, in GB/s.
+    #[serde(rename = "busbw_gbs_band")]
+    pub band: (GBps, GBps),
     /// The busbw in GB/s that the hardware cannot exceed.
     #[serde(rename = "limit_busbw_gbs")]
     pub limit: GBps,

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calibration;
 pub mod cluster;
 #[cfg(test)]
 #[path = "../tests/all/clusters.rs"]
@@ -24,10 +25,11 @@ mod what_if;
 #[cfg(test)]
 extern crate self as busbw_predict;
 
+pub use calibration::{Calibrated, Calibration, MeasuredTable, calibrate};
 pub use cluster::Cluster;
 pub use fabric::simulate;
 pub use model::{Constants, predict, predict_with, sockets_at_best};
-pub use prediction::{Prediction, PredictionRow};
+pub use prediction::{FabricEffect, Prediction, PredictionRow};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 pub use traffic::{Flow, Pattern, Port, Traffic};
 pub use what_if::{WhatIf, WhatIfError};

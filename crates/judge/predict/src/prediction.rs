@@ -1,5 +1,7 @@
 //! What a prediction says.
 
+use crate::calibration::Calibrated;
+use crate::simulation::Distribution;
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,8 +16,29 @@ pub struct Prediction {
     pub ranks: usize,
     /// What was assumed, a sentence each.
     pub assumptions: Vec<String>,
+    /// What tables of the machine made of the model, where they were given.
+    pub calibrated: Option<Calibrated>,
+    /// What the switches leave to large messages, where their wiring is described and the algorithm of the largest size is a
+    /// ring or a tree.
+    pub fabric: Option<FabricEffect>,
     /// One row per size.
     pub rows: Vec<PredictionRow>,
+}
+
+/// The busbw that the fabric allows to large messages, over hash seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct FabricEffect {
+    /// Over hash seeds.
+    #[serde(rename = "busbw_gbs")]
+    pub busbw: Distribution,
+    /// If no two flows shared a link of the fabric.
+    #[serde(rename = "unshared_busbw_gbs")]
+    pub unshared: GBps,
+    /// Seeds that were tried.
+    pub seeds: usize,
+    /// The share of seeds that are as bad as the worst.
+    #[schemars(range(min = 0, max = 1))]
+    pub as_the_worst: f64,
 }
 
 /// What is expected at one size. `size` is nccl-tests' size: the whole buffer for all_gather, reduce_scatter and alltoall.
@@ -34,6 +57,12 @@ pub struct PredictionRow {
     /// algbw × the collective's factor.
     #[serde(rename = "busbw_gbs")]
     pub busbw: GBps,
+    /// What nine of ten such machines should show: the error of the model, and the luck of the fabric's hash.
+    #[serde(rename = "busbw_gbs_band")]
+    pub band: (GBps, GBps),
+    /// The same by the luck of the fabric's hash alone, if flows may share links.
+    #[serde(rename = "busbw_gbs_over_seeds")]
+    pub over_seeds: Option<(GBps, GBps)>,
     /// The busbw that the hardware cannot exceed with this algorithm.
     #[serde(rename = "limit_busbw_gbs")]
     pub limit: GBps,

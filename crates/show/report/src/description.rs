@@ -3,8 +3,8 @@
 use crate::style::clean_line;
 use crate::words::counted;
 use busbw_model::GBps;
-use busbw_predict::Cluster;
 use busbw_predict::cluster::{Fabric, GpuLinks, Nics, Routing, Wiring};
+use busbw_predict::{Cluster, FabricEffect};
 
 /// What the cluster is, a part each: machines, links, NICs, fabric, NCCL, settings. Parts that do not apply are left out.
 pub(crate) fn parts(cluster: &Cluster) -> Vec<String> {
@@ -24,6 +24,23 @@ pub(crate) fn machines(cluster: &Cluster) -> String {
     let name = clean_line(&cluster.gpu.name);
     let name = if name.trim().is_empty() { "GPUs".into() } else { name };
     format!("{} × {} {name}", counted(cluster.nodes, "node"), cluster.gpus_per_node)
+}
+
+/// What the switches leave, in a sentence.
+pub(crate) fn hashed(effect: &FabricEffect) -> String {
+    let FabricEffect { busbw, unshared, seeds, as_the_worst } = effect;
+    if busbw.min == busbw.max {
+        return format!("The fabric leaves {} of busbw to large messages; the NICs alone allow {unshared}", busbw.p50);
+    }
+    format!(
+        "A fair hash leaves {} of busbw to large messages in the median of {seeds} seeds, {:.2} to {} in nine of ten; \
+         {} in the worst ({:.1}% of seeds, or a hash that is polarised); {unshared} if no two flows share a link",
+        busbw.p50,
+        busbw.p5.0,
+        busbw.p95,
+        busbw.min,
+        100.0 * as_the_worst
+    )
 }
 
 fn links(links: &GpuLinks) -> Option<String> {

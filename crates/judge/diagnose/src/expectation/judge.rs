@@ -49,6 +49,13 @@ impl Hypothesis {
         if test.curve.largest < SETTLED {
             reach.slow *= 0.8;
         }
+        let largest = predicted.into_iter().next_back()?;
+        // Nobody chooses the seed of a hash: any that is usual is as it should be.
+        if let Some((slow, fast)) = largest.over_seeds {
+            reach.sound *= slow.0 / largest.busbw.0;
+            reach.slow *= slow.0 / largest.busbw.0;
+            reach.above *= fast.0 / largest.busbw.0;
+        }
         let of_rings = ringed(&cluster).and_then(|rings| share_of(&predict(&rings, collective, &sizes).rows));
         let fit = match reached {
             _ if reached > reach.above => Fit::Above,
@@ -59,7 +66,7 @@ impl Hypothesis {
             _ if reached < reach.slow && of_rings.is_none_or(|rings| rings < reach.slow) => Fit::Below,
             _ => Fit::Between,
         };
-        Some(Hypothesis { cluster, largest: predicted.into_iter().next_back()?, reached, of_rings, fit })
+        Some(Hypothesis { cluster, largest, reached, of_rings, fit })
     }
 
     /// From what is expected, as a factor, either way.

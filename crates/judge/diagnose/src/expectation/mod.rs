@@ -202,6 +202,7 @@ impl Prospect<'_> {
         let row = |row: &PredictionRow| ExpectedRow {
             size: row.size,
             busbw: row.busbw,
+            band: row.band,
             limit: row.limit,
             bottleneck: row.bottleneck.clone(),
         };

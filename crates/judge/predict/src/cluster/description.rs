@@ -3,6 +3,7 @@
 use super::complete::complete;
 use super::section::{DescriptionError, Section};
 use super::{Cluster, full, short};
+use crate::calibration::Calibration;
 use toml::de::DeTable;
 
 /// Reads a description of a cluster: TOML in the full form (tables `[cluster]`, `[gpu]`, `[links]` …) or in the short one
@@ -25,14 +26,31 @@ use toml::de::DeTable;
 pub fn parse(text: &str) -> Result<Cluster, DescriptionError> {
     let table = DeTable::parse(text).map_err(|error| not_toml(text, &error))?;
     let root = Section::root(text, table.get_ref());
+    let calibration = calibration(&root)?;
     let facts = if is_full(&root)? { full::read(&root)? } else { short::read(&root)? };
-    let cluster = complete(facts);
+    let cluster = Cluster { calibration, ..complete(facts) };
     if cluster.nics.is_none() && cluster.domains() > 1 {
         let at = root.keys().find(|key| key.value == "transport").map_or(0, |key| key.at);
         let message = format!("{} nodes without a network cannot reach each other", cluster.nodes);
         return Err(root.error(at, message, "write the transport and the NICs, or nodes = 1"));
     }
     Ok(cluster)
+}
+
+/// How the machine differs from published ones: what `busbw predict --calibrate` prints.
+fn calibration(root: &Section) -> Result<Calibration, DescriptionError> {
+    let Some(section) = root.section("calibration")? else { return Ok(Calibration::NONE) };
+    let mut factors = [1.0; 4];
+    for (factor, (name, _)) in factors.iter_mut().zip(Calibration::NONE.factors()) {
+        let Some(stated) = section.number(name, "1.1")? else { continue };
+        if !(0.05..=20.0).contains(&stated.value) {
+            let message = format!("{} = {} is no factor that machines differ by", section.name(name), stated.value);
+            return Err(section.error(stated.at, message, "write 0.05 to 20; 1 is as published machines are"));
+        }
+        *factor = stated.value;
+    }
+    section.finish()?;
+    Ok(Calibration::of(factors))
 }
 
 /// Whether the tables of the full form are there. A mixture of both forms is refused.

@@ -2,6 +2,7 @@
 //!
 //! Every bandwidth is per direction. All nodes are alike.
 
+use crate::calibration::Calibration;
 use busbw_model::{Collective, GBps, PathType};
 use hardware::GpuProduct;
 pub use hardware::NicProduct;
@@ -50,6 +51,8 @@ pub struct Cluster {
     pub environment: BTreeMap<String, String>,
     /// The collective that the description is about, where it says so.
     pub collective: Option<Collective>,
+    /// How it differs from the machines that the model was fitted on.
+    pub calibration: Calibration,
     /// What was not stated and had to be assumed, a sentence each.
     pub assumptions: Vec<String>,
 }

@@ -17,6 +17,7 @@ mod spread;
 mod tests;
 mod tiers;
 
+pub use limits::payload;
 pub use simulate::simulate;
 
 use crate::cluster::{Cluster, Wiring};

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 pub struct Constants {
     pub(crate) nccl: Nccl,
     pub(crate) measured: Measured,
+    pub(crate) band: Band,
 }
 
 impl Constants {
@@ -109,6 +110,32 @@ pub(crate) struct Fitted {
     /// How far the value may move from the prior: one standard deviation of its logarithm.
     #[allow(dead_code, reason = "as prior")]
     pub spread: f64,
+}
+
+/// What nine of ten measured times lie between, by size.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Band {
+    pub small: Share,
+    pub middle: Share,
+    pub large: ByKind,
+}
+
+/// By what carries the data: links between GPUs alone, NICs that reach GPUs, or the host's memory.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ByKind {
+    pub inside: Share,
+    pub rdma: Share,
+    pub copies: Share,
+}
+
+/// Measured times as shares of predicted ones.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Share {
+    pub fastest: f64,
+    pub slowest: f64,
 }
 
 macro_rules! measured {

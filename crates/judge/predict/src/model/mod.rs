@@ -4,8 +4,10 @@
 //! measurements, and gives the time that is predicted. The difference is deliberate: NCCL's own estimates are good enough
 //! to choose by and 30 to 45% too fast below 16 MB.
 
+mod band;
 mod candidates;
 pub(crate) mod constants;
+mod fabric;
 mod figures;
 mod limit;
 #[cfg(test)]
@@ -16,9 +18,11 @@ mod tuning;
 pub use constants::Constants;
 
 use crate::Cluster;
-use crate::prediction::{Prediction, PredictionRow};
+use crate::prediction::{FabricEffect, Prediction, PredictionRow};
+use crate::simulation::{Distribution, Simulation};
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use candidates::Candidate;
+use fabric::Fabric;
 use figures::Figures;
 
 /// What `collective` should take on `cluster`, one row per size. A size of nccl-tests: the whole buffer for all_gather,
@@ -42,10 +46,30 @@ pub fn predict(cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Pr
 pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
     let figures = Figures::of(cluster, constants);
     let candidates = candidates::of(&figures, cluster, collective);
-    let rows = sizes.iter().map(|size| row(&figures, collective, &candidates, *size)).collect();
+    let fabric = Fabric::of(&figures);
+    let rows: Vec<_> = sizes.iter().map(|size| row(&figures, &fabric, collective, &candidates, *size)).collect();
     let mut assumptions = cluster.assumptions.clone();
     assumptions.extend(figures.assumptions());
-    Prediction { collective, ranks: cluster.ranks(), assumptions, rows }
+    let largest = rows.iter().max_by_key(|row| row.size);
+    let simulation = largest.and_then(|row| fabric.simulated(row.algorithm));
+    assumptions.extend(simulation.iter().flat_map(|simulation| simulation.assumptions.clone()));
+    Prediction {
+        collective,
+        ranks: cluster.ranks(),
+        assumptions,
+        calibrated: None,
+        fabric: simulation.map(effect),
+        rows,
+    }
+}
+
+fn effect(simulation: &Simulation) -> FabricEffect {
+    FabricEffect {
+        busbw: simulation.busbw,
+        unshared: simulation.unshared,
+        seeds: simulation.per_seed.len(),
+        as_the_worst: simulation.share_at_most(simulation.busbw.min),
+    }
 }
 
 /// What tuned kernel sockets between two hosts carry at most: about twice what they carry by default.
@@ -53,37 +77,65 @@ pub fn sockets_at_best() -> GBps {
     GBps(2.0 * Constants::built_in().measured.sockets_host.value)
 }
 
-fn row(figures: &Figures, collective: Collective, candidates: &[Candidate], size: Bytes) -> PredictionRow {
-    let Candidate { algorithm, protocol } = tuning::choose(figures, collective, candidates, size);
+fn row(
+    figures: &Figures,
+    fabric: &Fabric,
+    collective: Collective,
+    candidates: &[Candidate],
+    size: Bytes,
+) -> PredictionRow {
+    let candidate = tuning::choose(figures, collective, candidates, size);
+    let Candidate { algorithm, protocol } = candidate;
     let ranks = u32::try_from(figures.ranks).unwrap_or(u32::MAX);
     let limit = limit::of(figures, collective, algorithm);
     // Without a peer busbw is zero by its factor, and so is its limit, however fast the rank copies to itself.
     let limit_busbw = if limit.algbw.0.is_finite() { collective.busbw(limit.algbw, ranks) } else { GBps(0.0) };
-    let estimate = timing::estimate(figures, collective, Candidate { algorithm, protocol }, size);
+    let simulation = fabric.simulated(algorithm);
+    let cap = |of: fn(&Distribution) -> GBps| {
+        simulation.and_then(|simulation| fabric::cap(of(&simulation.busbw), simulation, figures))
+    };
+    let estimate = |cap: Option<f64>| timing::estimate(figures, collective, candidate, size, cap);
+    let [slow, usual, fast] = [cap(|seeds| seeds.p5), cap(|seeds| seeds.p50), cap(|seeds| seeds.p95)];
+    let estimated = estimate(usual);
+    let [slow_time, fast_time] = [slow, fast].map(|cap| estimate(cap).total());
     // A model of measurements may not promise more than physics.
-    let time = estimate.total().max(if limit.algbw.0 > 0.0 { size.0 as f64 / limit.algbw.0 / 1e3 } else { 0.0 });
-    let algbw = GBps::from_transfer(size, Micros(time));
+    let least = if limit.algbw.0 > 0.0 { size.0 as f64 / limit.algbw.0 / 1e3 } else { 0.0 };
+    let algbw = |time: f64| GBps::from_transfer(size, Micros(time.max(least)));
+    let busbw = |time: f64| collective.busbw(algbw(time), ranks);
+    let time = estimated.total().max(least);
+    let error = band::of(figures, size);
     PredictionRow {
         size,
         time: Micros(time),
-        algbw,
-        busbw: collective.busbw(algbw, ranks),
+        algbw: algbw(time),
+        busbw: busbw(time),
+        band: (busbw(slow_time * error.slowest), busbw(fast_time * error.fastest)),
+        over_seeds: slow.is_some().then(|| (busbw(slow_time), busbw(fast_time))),
         limit: limit_busbw,
         algorithm,
         protocol,
-        bottleneck: bottleneck(&estimate, &limit, algorithm, protocol),
+        bottleneck: bottleneck(
+            &estimated,
+            &what(figures, simulation.filter(|_| estimated.by_fabric), limit),
+            candidate,
+        ),
     }
 }
 
-/// In words, what most of the time goes to.
-fn bottleneck(estimate: &timing::Estimate, limit: &limit::Limit, algorithm: Algorithm, protocol: Protocol) -> String {
+/// In words, what sets the bandwidth: the fabric where it holds large messages back.
+fn what(figures: &Figures, fabric: Option<&Simulation>, limit: limit::Limit) -> String {
+    fabric.map_or(limit.what, |simulation| fabric::words(simulation, figures.cluster))
+}
+
+/// In words, what most of the time goes to; `bandwidth` is what sets the bandwidth.
+fn bottleneck(estimate: &timing::Estimate, bandwidth: &str, Candidate { algorithm, protocol }: Candidate) -> String {
     if estimate.latency >= estimate.transfer {
         let hops = estimate.hops;
         return format!("latency: {hops} step{}", if hops == 1 { "" } else { "s" });
     }
     match protocol {
-        Protocol::Simple => limit.what.clone(),
-        _ if algorithm == Algorithm::PointToPoint => limit.what.clone(),
-        _ => format!("{protocol} protocol, then {}", limit.what),
+        Protocol::Simple => bandwidth.to_owned(),
+        _ if algorithm == Algorithm::PointToPoint => bandwidth.to_owned(),
+        _ => format!("{protocol} protocol, then {bandwidth}"),
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Estimate {
     pub ramp: f64,
     /// Steps that the latency is made of.
     pub hops: usize,
+    /// The fabric holds back what all else would carry.
+    pub by_fabric: bool,
 }
 
 impl Estimate {
@@ -34,9 +36,16 @@ struct Line {
     algbw: f64,
 }
 
-pub(super) fn estimate(figures: &Figures, collective: Collective, candidate: Candidate, size: Bytes) -> Estimate {
+/// The time on a network that leaves `fabric` of busbw to large messages, where it is less than the NICs'.
+pub(super) fn estimate(
+    figures: &Figures,
+    collective: Collective,
+    candidate: Candidate,
+    size: Bytes,
+    fabric: Option<f64>,
+) -> Estimate {
     let m = figures.measured();
-    let line = match candidate.algorithm {
+    let mut line = match candidate.algorithm {
         Algorithm::Ring | Algorithm::Pat => ring(figures, collective, candidate.protocol),
         Algorithm::Tree => tree(figures, candidate.protocol),
         Algorithm::Nvls => nvls(figures),
@@ -45,14 +54,20 @@ pub(super) fn estimate(figures: &Figures, collective: Collective, candidate: Can
         }
         Algorithm::PointToPoint => point_to_point(figures, collective, size),
     };
+    let calibration = &figures.cluster.calibration;
+    line.latency *= calibration.latency;
+    line.algbw *= if figures.network.is_some() { calibration.bandwidth_between } else { calibration.bandwidth_inside };
+    let left = fabric.map(|busbw| to_algbw(busbw * share(figures, candidate.protocol), collective, figures.ranks));
+    let by_fabric = left.is_some_and(|left| left < line.algbw);
+    line.algbw = left.map_or(line.algbw, |left| left.min(line.algbw));
     let transfer = if line.algbw > 0.0 { size.0 as f64 / line.algbw / 1e3 } else { 0.0 };
     let exponent = m.ramp_exponent.value;
     // The ramp vanishes for sizes far above the latency.
     let fading = (-transfer / (RAMP_ENDS * line.latency)).exp();
-    let ramp = m.ramp.value * line.latency.powf(1.0 - exponent) * transfer.powf(exponent) * fading;
+    let ramp = calibration.ramp * m.ramp.value * line.latency.powf(1.0 - exponent) * transfer.powf(exponent) * fading;
     let launch = m.launch.value * figures.gpus_per_process() as f64 - line.latency;
     let waiting = if figures.gpus_per_process() > 1 { launch.max(0.0) * (-transfer / LAUNCH_HIDES).exp() } else { 0.0 };
-    Estimate { latency: line.latency + waiting, transfer, ramp, hops: line.hops }
+    Estimate { latency: line.latency + waiting, transfer, ramp, hops: line.hops, by_fabric }
 }
 
 /// The ramp fades once the transfer takes this many times the latency.

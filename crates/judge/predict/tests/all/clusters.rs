@@ -3,11 +3,11 @@
 
 use busbw_ingest::read_bytes;
 use busbw_model::{GBps, PathType, Run};
-use busbw_predict::Cluster;
 use busbw_predict::cluster::{
     Cable, CableEnd, Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks,
     Wiring,
 };
+use busbw_predict::{Calibration, Cluster};
 use std::collections::BTreeMap;
 
 /// Hosts of 8 GPUs with NVLink and `nics` NICs of 400 Gbit/s.
@@ -31,6 +31,7 @@ pub fn cluster(nodes: usize, nics: usize, wiring: Wiring, routing: Routing) -> C
         nccl: Some((2, 27)),
         environment: BTreeMap::new(),
         collective: None,
+        calibration: Calibration::NONE,
         assumptions: Vec::new(),
     }
 }

@@ -1,9 +1,9 @@
 //! The first field report: two hosts of 8 H20, each on a switch of its own, four links between the switches.
 use crate::clusters;
 
-use busbw_model::GBps;
+use busbw_model::{Bytes, Collective, GBps};
 use busbw_predict::cluster::{Routing, Wiring};
-use busbw_predict::{FlowEntropy, Options, Simulation, Traffic, simulate};
+use busbw_predict::{FlowEntropy, Options, Simulation, Traffic, predict, simulate};
 use clusters::{field_report, field_report_log};
 use std::num::NonZero;
 
@@ -105,4 +105,16 @@ fn adaptive_routing_and_entropy_help() {
     let by_nic = as_wired(4000);
     assert_eq!(by_channel.flows, 32);
     assert!(by_channel.busbw.p50.0 > by_nic.busbw.p50.0 && by_channel.busbw.min.0 > by_nic.busbw.min.0);
+}
+
+/// As it was wired, the prediction is what hashes give, and says what a polarised one leaves: what was measured.
+#[test]
+fn the_prediction_knows_the_links_between_the_switches() {
+    let cluster = crate::described("examples/clusters").remove("h20x8").unwrap();
+    let prediction = predict(&cluster, Collective::AllReduce, &[Bytes(8 << 30)]);
+    let effect = prediction.fabric.unwrap();
+    assert!((effect.busbw.min.0 / 48.2 - 1.0).abs() < 0.01 && effect.as_the_worst < 0.05, "{effect:?}");
+    let row = &prediction.rows[0];
+    let (low, high) = row.band;
+    assert!(low.0 < 64.0 && (90.0..100.0).contains(&row.busbw.0) && high.0 < 130.0, "{row:?}");
 }

@@ -46,7 +46,7 @@ fn curves(comparison: &RunComparison) -> String {
         let class = format!("table-{} {}", index + 1, curve::color(index));
         // A letter, where the legend has no room for a name.
         let name = Some(names[index].clone()).filter(|name| name.len() <= MAX_NAME).unwrap_or_else(|| letter(index));
-        Line { name, class, points: points.collect(), dots: true }
+        Line { name, class, points: points.collect(), dots: true, band: Vec::new() }
     };
     curve::draw(&Curve {
         label: format!("busbw by size of {} runs", comparison.runs.len()),

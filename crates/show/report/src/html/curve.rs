@@ -41,6 +41,8 @@ pub(super) struct Line {
     pub class: String,
     pub points: Vec<(Bytes, GBps)>,
     pub dots: bool,
+    /// What it may be as well: from and to.
+    pub band: Vec<(Bytes, (GBps, GBps))>,
 }
 
 /// The class that colours the line of a run or a table by its number: `k0` and so on of page.css.
@@ -51,11 +53,15 @@ pub(super) fn color(index: usize) -> String {
 impl Line {
     /// A line without dots whose name is its class too: `out-of-place`, `in-place`, `expected` or `limit`.
     pub fn named(name: &str, points: Vec<(Bytes, GBps)>) -> Self {
-        Line { name: name.into(), class: name.into(), points, dots: false }
+        Line { name: name.into(), class: name.into(), points, dots: false, band: Vec::new() }
     }
 
     pub fn dotted(self) -> Self {
         Line { dots: true, ..self }
+    }
+
+    pub fn within(self, band: Vec<(Bytes, (GBps, GBps))>) -> Self {
+        Line { band, ..self }
     }
 }
 
@@ -180,7 +186,20 @@ fn line(scale: &Scale, line: &Line) -> String {
     let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let dot = |(x, y): &(f64, f64)| format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>\n");
     let dots: String = points.iter().filter(|_| line.dots).map(dot).collect();
-    format!("<g class=\"{}\">\n<polyline points=\"{}\"/>\n{dots}</g>\n", line.class, path.join(" "))
+    format!(
+        "<g class=\"{}\">\n{}<polyline points=\"{}\"/>\n{dots}</g>\n",
+        line.class,
+        band(scale, &line.band),
+        path.join(" ")
+    )
+}
+
+/// The area of a line's band: along its upper edge and back along the lower one.
+fn band(scale: &Scale, band: &[(Bytes, (GBps, GBps))]) -> String {
+    let upper = band.iter().filter_map(|(size, (_, high))| scale.at(*size, *high));
+    let lower = band.iter().rev().filter_map(|(size, (low, _))| scale.at(*size, *low));
+    let corners: Vec<String> = upper.chain(lower).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    if corners.is_empty() { String::new() } else { format!("<polygon points=\"{}\"/>\n", corners.join(" ")) }
 }
 
 /// The peak's ring and label, which stands above it, below it, or further off: where it covers no line.

@@ -51,11 +51,12 @@ fn figures(prediction: &Prediction) -> String {
 
 fn curve(prediction: &Prediction) -> String {
     let points = |value: fn(&PredictionRow) -> GBps| prediction.rows.iter().map(|row| (row.size, value(row))).collect();
+    let band = prediction.rows.iter().map(|row| (row.size, row.band)).collect();
     curve::draw(&Curve {
         label: format!("expected busbw of {} by size, and its physical limit", prediction.collective),
         lines: vec![
             Line::named("limit", points(|row| row.limit)),
-            Line::named("expected", points(|row| row.busbw)).dotted(),
+            Line::named("expected", points(|row| row.busbw)).dotted().within(band),
         ],
         level: None,
         peak: None,
@@ -66,7 +67,12 @@ fn curve(prediction: &Prediction) -> String {
 
 fn caption(prediction: &Prediction) -> String {
     let ranks = counted(prediction.ranks, "rank");
-    format!("<p class=\"muted\">{} over {ranks}, computed and not measured.</p>\n", prediction.collective)
+    let fabric = prediction.fabric.as_ref().map(|effect| format!(" {}.", escape(&description::hashed(effect))));
+    format!(
+        "<p class=\"muted\">{} over {ranks}, computed and not measured. Nine of ten such machines are in the area.{}</p>\n",
+        prediction.collective,
+        fabric.unwrap_or_default()
+    )
 }
 
 /// Sizes that follow each other with the same choice and the same bottleneck are one row.
@@ -94,13 +100,15 @@ fn sizes(first: Bytes, last: Bytes) -> String {
 fn rows(prediction: &Prediction) -> String {
     let row = |row: &PredictionRow| {
         format!(
-            "<tr><td title=\"{} bytes\">{}</td><td>{:.2}</td><td>{:.2}</td><td><b>{:.2}</b></td><td>{:.2}</td>\
+            "<tr><td title=\"{} bytes\">{}</td><td>{:.2}</td><td>{:.2}</td><td><b>{:.2}</b></td><td>{:.2} to {:.2}</td><td>{:.2}</td>\
              <td class=\"word\">{} {}</td><td class=\"word\">{}</td></tr>\n",
             row.size.0,
             row.size,
             row.time.0,
             row.algbw.0,
             row.busbw.0,
+            row.band.0.0,
+            row.band.1.0,
             row.limit.0,
             row.algorithm,
             row.protocol,
@@ -110,7 +118,7 @@ fn rows(prediction: &Prediction) -> String {
     let rows: String = prediction.rows.iter().map(row).collect();
     format!(
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"bench single\">\n<thead><tr><th>size</th><th>time µs</th>\
-         <th>algbw GB/s</th><th>busbw GB/s</th><th>limit GB/s</th><th class=\"word\">NCCL's choice</th>\
+         <th>algbw GB/s</th><th>busbw GB/s</th><th>9 of 10 GB/s</th><th>limit GB/s</th><th class=\"word\">NCCL's choice</th>\
          <th class=\"word\">limited by</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>\n"
     )
 }

@@ -7,7 +7,7 @@ use crate::description;
 use crate::style::{clean_line, columns, left, wrap};
 use crate::words::counted;
 use busbw_model::{Collective, Datatype};
-use busbw_predict::{Cluster, Prediction, PredictionRow};
+use busbw_predict::{Calibrated, Cluster, Prediction, PredictionRow};
 
 /// What rows are said to hold: the default of nccl-tests.
 const DATATYPE: Datatype = Datatype::Float;
@@ -19,9 +19,16 @@ pub fn predict(cluster: &Cluster, prediction: &Prediction, style: &Style) -> Str
     let ranks = counted(prediction.ranks, "rank");
     comment(&mut page, &format!("busbw predict: {}_perf on {ranks}, expected, not measured", prediction.collective));
     comment(&mut page, &description::parts(cluster).join("; "));
+    for line in prediction.calibrated.iter().flat_map(calibrated) {
+        comment(&mut page, &line);
+    }
+    for line in prediction.fabric.iter().map(description::hashed) {
+        comment(&mut page, &line);
+    }
     for assumption in &prediction.assumptions {
         comment(&mut page, &format!("assumed: {assumption}"));
     }
+    comment(&mut page, "low, high: the busbw that nine of ten such machines lie between");
     page.text("#");
     page.end_line();
     let mut out = page.finish();
@@ -35,6 +42,22 @@ pub fn predict(cluster: &Cluster, prediction: &Prediction, style: &Style) -> Str
     }
     out.push_str(&average(prediction));
     out
+}
+
+/// What was fitted, and how to keep it.
+fn calibrated(calibrated: &Calibrated) -> Vec<String> {
+    let Calibrated { factors, tables, rows, error_before, error_after } = calibrated;
+    let percent = |share: &f64| format!("{:.1}%", 100.0 * share);
+    let mut lines = vec![format!(
+        "Calibrated on {} ({}): the time is off by {} (median), {} before. To keep it, append to the description:",
+        counted(*tables, "table"),
+        counted(*rows, "row"),
+        percent(error_after),
+        percent(error_before)
+    )];
+    lines.push("[calibration]".into());
+    lines.extend(factors.factors().map(|(name, factor)| format!("{name} = {factor:.3}")));
+    lines
 }
 
 /// The width of a column of words: that of its widest cell.
@@ -52,12 +75,12 @@ fn comment(page: &mut Page, text: &str) {
 }
 
 fn header(out: &mut String, [algorithm, protocol]: [usize; 2]) {
-    let names = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "limit"];
-    let units = ["(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)"];
+    let names = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "limit", "low", "high"];
+    let units = ["(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "(GB/s)", "(GB/s)", "(GB/s)"];
     for (cells, words) in [(names, ["algorithm", "protocol", "bottleneck"]), (units, [""; 3])] {
-        let [size, count, datatype, redop, root, time, algbw, busbw, limit] = cells;
+        let [size, count, datatype, redop, root, time, algbw, busbw, limit, low, high] = cells;
         let numbers = format!(
-            "# {size:>10}  {count:>12}  {datatype:>8}  {redop:>6}  {root:>6}  {time:>10}  {algbw:>7}  {busbw:>7}  {limit:>7}"
+            "# {size:>10}  {count:>12}  {datatype:>8}  {redop:>6}  {root:>6}  {time:>10}  {algbw:>7}  {busbw:>7}  {limit:>7}  {low:>7}  {high:>7}"
         );
         let words = format!("  {}  {}  {}", left(words[0], algorithm), left(words[1], protocol), words[2]);
         out.push_str(format!("{numbers}{words}").trim_end());
@@ -69,14 +92,16 @@ fn line(prediction: &Prediction, row: &PredictionRow, [algorithm, protocol]: [us
     let root = if has_root(prediction.collective) { 0 } else { -1 };
     let redop = if reduces(prediction.collective) { "sum" } else { "none" };
     let numbers = format!(
-        "{:12}  {:12}  {:>8}  {redop:>6}  {root:>6}  {:>10.2}  {:>7.2}  {:>7.2}  {:>7.2}",
+        "{:12}  {:12}  {:>8}  {redop:>6}  {root:>6}  {:>10.2}  {:>7.2}  {:>7.2}  {:>7.2}  {:>7.2}  {:>7.2}",
         row.size.0,
         count(prediction, row),
         DATATYPE.name(),
         row.time.0,
         row.algbw.0,
         row.busbw.0,
-        row.limit.0
+        row.limit.0,
+        row.band.0.0,
+        row.band.1.0
     );
     let words = [left(row.algorithm.name(), algorithm), left(row.protocol.name(), protocol)];
     format!("{numbers}  {}  {}  {}\n", words[0], words[1], clean_line(&row.bottleneck))

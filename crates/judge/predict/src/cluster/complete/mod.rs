@@ -8,6 +8,7 @@ pub(super) use network::usual_nic;
 use super::facts::Facts;
 use super::hardware::BoardWiring;
 use super::{Cluster, Cpu, CpuVendor, Fabric, Generation, GpuLinks, NetTransport, Nics, Routing, Wiring};
+use crate::calibration::Calibration;
 use busbw_model::{GBps, counted};
 
 pub(super) fn complete(mut facts: Facts) -> Cluster {
@@ -32,6 +33,7 @@ pub(super) fn complete(mut facts: Facts) -> Cluster {
         nccl: facts.nccl,
         environment: facts.environment,
         collective: facts.collective,
+        calibration: Calibration::NONE,
         assumptions: notes,
     }
 }

@@ -54,12 +54,13 @@ fn curve(table: &BenchTable, by_size: Option<&ExpectedTable>, level: Option<GBps
         let rows = by_size.into_iter().flat_map(|table| &table.rows);
         Line::named(name, rows.map(|row| (row.size, value(row))).collect())
     };
+    let band = by_size.into_iter().flat_map(|table| &table.rows).map(|row| (row.size, row.band)).collect();
     let label = format!("busbw by size: {}, {}", words::table_title(table), words::table_figures(table).join(", "));
     curve::draw(&Curve {
         label,
         lines: vec![
             expected("limit", |row| row.limit),
-            expected("expected", |row| row.busbw),
+            expected("expected", |row| row.busbw).within(band),
             half("in-place", |row| row.in_place.as_ref()),
             half("out-of-place", |row| row.out_of_place.as_ref()),
         ],

@@ -57,8 +57,10 @@ fn lines(index: usize, table: &BenchTable, diagnosis: &Diagnosis) -> Vec<Line> {
         class: format!("{class} dashed"),
         points: expected.rows.iter().map(|row| (row.size, row.busbw)).collect(),
         dots: false,
+        // Areas of many tables would hide each other.
+        band: Vec::new(),
     });
-    let measured = Line { name: number.to_string(), class, points: measured, dots: true };
+    let measured = Line { name: number.to_string(), class, points: measured, dots: true, band: Vec::new() };
     expected.into_iter().chain([measured]).collect()
 }
 

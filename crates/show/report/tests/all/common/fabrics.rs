@@ -5,7 +5,9 @@ use busbw_predict::cluster::{
     Cable, CableEnd, Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks,
     Wiring,
 };
-use busbw_predict::{Cluster, Options, Prediction, PredictionRow, Traffic, simulate};
+use busbw_predict::{
+    Calibration, Cluster, Distribution, FabricEffect, Options, Prediction, PredictionRow, Traffic, simulate,
+};
 use busbw_report::{Comparison, Scenario};
 
 pub fn uplinks(count: usize) -> Uplinks {
@@ -33,6 +35,7 @@ pub fn cluster(nodes: usize, wiring: Wiring, routing: Routing) -> Cluster {
         nccl: Some((2, 27)),
         environment: [("NCCL_ALGO".to_string(), "Ring".to_string())].into(),
         collective: None,
+        calibration: Calibration::NONE,
         assumptions: vec!["2 Intel processors per host.".into()],
     }
 }
@@ -97,6 +100,8 @@ pub fn prediction(collective: Collective, ranks: usize) -> Prediction {
             time,
             algbw,
             busbw: collective.busbw(algbw, ranks as u32),
+            band: (GBps(algbw.0), GBps(2.0 * algbw.0)),
+            over_seeds: (power > 20).then_some((GBps(algbw.0), GBps(1.9 * algbw.0))),
             limit: GBps(200.0),
             algorithm,
             protocol,
@@ -107,6 +112,19 @@ pub fn prediction(collective: Collective, ranks: usize) -> Prediction {
         collective,
         ranks,
         assumptions: vec!["2 Intel processors per host.".into(), "NICs carry 96.5 % of their rate.".into()],
+        calibrated: None,
+        fabric: Some(FabricEffect {
+            busbw: Distribution {
+                min: GBps(48.25),
+                p5: GBps(64.33),
+                p50: GBps(96.5),
+                p95: GBps(96.5),
+                max: GBps(192.0),
+            },
+            unshared: GBps(192.0),
+            seeds: 1000,
+            as_the_worst: 0.029,
+        }),
         rows: (0..31).step_by(3).map(row).collect(),
     }
 }

@@ -380,6 +380,7 @@ pub fn expecting() -> Diagnosis {
     let row = |row: BenchRow| ExpectedRow {
         size: row.size,
         busbw: GBps(180.0),
+        band: (GBps(160.0), GBps(195.0)),
         limit: GBps(200.0),
         bottleneck: "4 NICs & a switch".into(),
     };

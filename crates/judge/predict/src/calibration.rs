@@ -1,0 +1,187 @@
+//! How a machine differs from the published ones that the model was fitted on: four factors, from tables of its own.
+
+use crate::{Cluster, predict};
+use busbw_model::{Bytes, Collective, Micros};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Factors on what the model predicts; each is 1 where a machine is as the published ones are.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Calibration {
+    /// On the time that small messages take.
+    pub latency: f64,
+    /// On what sizes between small and large lose.
+    pub ramp: f64,
+    /// On the bandwidth inside an NVLink domain or host.
+    pub bandwidth_inside: f64,
+    /// On the bandwidth between them.
+    pub bandwidth_between: f64,
+}
+
+impl Calibration {
+    /// A machine like the published ones.
+    pub const NONE: Calibration =
+        Calibration { latency: 1.0, ramp: 1.0, bandwidth_inside: 1.0, bandwidth_between: 1.0 };
+
+    /// Names in a description's `[calibration]`, with the values.
+    pub fn factors(&self) -> [(&'static str, f64); 4] {
+        let Calibration { latency, ramp, bandwidth_inside, bandwidth_between } = *self;
+        let names = ["latency", "ramp", "bandwidth_inside", "bandwidth_between"];
+        let values = [latency, ramp, bandwidth_inside, bandwidth_between];
+        std::array::from_fn(|at| (names[at], values[at]))
+    }
+
+    pub(crate) fn of([latency, ramp, bandwidth_inside, bandwidth_between]: [f64; 4]) -> Self {
+        Calibration { latency, ramp, bandwidth_inside, bandwidth_between }
+    }
+}
+
+/// How far publishers' machines are from the model, as one standard deviation of each factor's logarithm: what one table says
+/// of something that it hardly depends on does not move it.
+const SPREADS: [f64; 4] = [0.35, 0.35, 0.06, 0.15];
+/// A table is as good as this many independent rows: neighbours are off alike.
+const ROWS_OF_A_TABLE: f64 = 8.0;
+/// What a row is off by itself.
+const NOISE: f64 = 0.08;
+
+/// A table of the machine, or of a part of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasuredTable {
+    pub collective: Collective,
+    pub ranks: usize,
+    pub rows: Vec<(Bytes, Micros)>,
+}
+
+/// What tables of a machine made of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Calibrated {
+    /// The factors.
+    pub factors: Calibration,
+    /// Tables that they follow from.
+    pub tables: usize,
+    /// Rows of these.
+    pub rows: usize,
+    /// Median deviation of the predicted time before, as a share.
+    pub error_before: f64,
+    /// And after.
+    pub error_after: f64,
+}
+
+/// Fits the factors of a cluster on tables that were measured on it, or on fewer or more hosts of it. None where no table fits
+/// the cluster.
+pub fn calibrate(cluster: &Cluster, tables: &[MeasuredTable]) -> Option<Calibrated> {
+    let parts: Vec<(Cluster, &MeasuredTable)> =
+        tables.iter().filter_map(|table| Some((part(cluster, table.ranks)?, table))).collect();
+    let parts: Vec<_> = parts.into_iter().filter(|(_, table)| !table.rows.is_empty()).collect();
+    let loss = |at: &[f64; 4]| {
+        let prior: f64 = at.iter().zip(SPREADS).map(|(moved, spread)| (moved / spread).powi(2) / 2.0).sum();
+        let of_table = |part: &(Cluster, &MeasuredTable)| {
+            let off = deviations(part, Calibration::of(at.map(f64::exp)));
+            ROWS_OF_A_TABLE / NOISE * off.iter().map(|off| off.abs()).sum::<f64>() / off.len() as f64
+        };
+        prior + parts.iter().map(of_table).sum::<f64>()
+    };
+    let factors = Calibration::of(descend(loss).map(f64::exp));
+    let error = |with: Calibration| {
+        let mut off: Vec<f64> = parts.iter().flat_map(|part| deviations(part, with)).map(f64::abs).collect();
+        off.sort_by(f64::total_cmp);
+        off.get(off.len() / 2).map(|middle| middle.exp() - 1.0)
+    };
+    Some(Calibrated {
+        factors,
+        tables: parts.len(),
+        rows: parts.iter().map(|(_, table)| table.rows.len()).sum(),
+        error_before: error(Calibration::NONE)?,
+        error_after: error(factors)?,
+    })
+}
+
+/// As many hosts of the cluster as the ranks take.
+fn part(cluster: &Cluster, ranks: usize) -> Option<Cluster> {
+    let mut part = cluster.clone();
+    (part.nodes, part.gpus_per_node) = match cluster.gpus_per_node {
+        gpus if ranks > gpus && ranks.is_multiple_of(gpus) => (ranks / gpus, gpus),
+        gpus if ranks <= gpus && ranks > 0 => (1, ranks),
+        _ => return None,
+    };
+    (part.nodes == 1 || part.nics.is_some()).then_some(part)
+}
+
+/// Logarithms of predicted over measured times.
+fn deviations((part, table): &(Cluster, &MeasuredTable), calibration: Calibration) -> Vec<f64> {
+    let sizes: Vec<Bytes> = table.rows.iter().map(|(size, _)| *size).collect();
+    let cluster = Cluster { calibration, ..part.clone() };
+    let predicted = predict(&cluster, table.collective, &sizes).rows;
+    predicted.iter().zip(&table.rows).map(|(row, (_, measured))| (row.time.0 / measured.0).ln()).collect()
+}
+
+/// The least loss that steps along one factor at a time find.
+fn descend(loss: impl Fn(&[f64; 4]) -> f64) -> [f64; 4] {
+    const ROUNDS: usize = 24;
+    let (mut at, mut steps) = ([0.0; 4], SPREADS);
+    let mut best = loss(&at);
+    for _ in 0..ROUNDS {
+        for factor in 0..at.len() {
+            let here = at[factor];
+            let better = [steps[factor], -steps[factor]].into_iter().any(|step| {
+                at[factor] = here + step;
+                let found = loss(&at);
+                let is_better = found < best;
+                if is_better {
+                    best = found;
+                }
+                is_better
+            });
+            if !better {
+                at[factor] = here;
+                steps[factor] *= 0.5;
+            }
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::parse;
+
+    fn cluster() -> Cluster {
+        parse("nodes = 4\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"nvlink4 NVSwitch\"\ntransport = \"ib\"\n")
+            .unwrap()
+    }
+
+    fn table(cluster: &Cluster, collective: Collective, calibration: Calibration) -> MeasuredTable {
+        let sizes: Vec<Bytes> = (10..34).map(|power| Bytes(1 << power)).collect();
+        let rows = predict(&Cluster { calibration, ..cluster.clone() }, collective, &sizes).rows;
+        let rows = rows.iter().map(|row| (row.size, row.time)).collect();
+        MeasuredTable { collective, ranks: cluster.ranks(), rows }
+    }
+
+    #[test]
+    fn a_machine_that_differs_is_found_and_predicts_other_collectives_and_scales() {
+        let slow = Calibration { latency: 1.4, bandwidth_between: 0.85, ..Calibration::NONE };
+        let (four, two) = (cluster(), Cluster { nodes: 2, ..cluster() });
+        let found = calibrate(&four, &[table(&two, Collective::AllReduce, slow)]).unwrap();
+        assert!(found.error_before > 0.1 && found.error_after < 0.03, "{found:?}");
+        for collective in [Collective::AllGather, Collective::ReduceScatter] {
+            let expected = table(&four, collective, slow);
+            let off = deviations(&(four.clone(), &expected), found.factors);
+            assert!(off.iter().all(|off| off.abs() < 0.06), "{collective}: {off:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_tables_do_not_depend_on_stays() {
+        let slow = Calibration { latency: 1.4, ..Calibration::NONE };
+        let found = calibrate(&cluster(), &[table(&cluster(), Collective::AllReduce, slow)]).unwrap();
+        assert_eq!(found.factors.bandwidth_inside, 1.0, "{found:?}");
+    }
+
+    #[test]
+    fn tables_of_another_cluster_are_refused() {
+        let other = MeasuredTable { collective: Collective::AllReduce, ranks: 12, rows: vec![(Bytes(8), Micros(1.0))] };
+        assert_eq!(calibrate(&cluster(), &[other]), None);
+        assert_eq!(calibrate(&cluster(), &[]), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! What the switches leave of the NICs' rate: flows that a hash puts on one link share it.
+//!
+//! NCCL knows nothing of this, so it changes no choice of algorithm, only the time.
+
+use super::figures::Figures;
+use crate::cluster::{Routing, Wiring};
+use crate::fabric::payload;
+use crate::simulation::{Options, Simulation};
+use crate::traffic::Traffic;
+use crate::{Cluster, simulate};
+use busbw_model::{Algorithm, GBps};
+use std::cell::OnceCell;
+use std::num::NonZero;
+
+/// Rates are sums of parts of rates.
+const SAME: f64 = 1e-6;
+/// Flows times seeds that are worth the time: a table is predicted in a moment.
+const STEPS: usize = 1 << 21;
+/// Enough for percentiles.
+const SEEDS: usize = 1000;
+/// On the largest fabrics, where flows are so many that seeds hardly differ.
+const LEAST_SEEDS: usize = 64;
+
+/// The fabric of a cluster, simulated when somebody asks.
+pub(super) struct Fabric<'a> {
+    /// None where nothing is known of the wiring, or nothing leaves an NVLink domain.
+    cluster: Option<&'a Cluster>,
+    rings: OnceCell<Option<Simulation>>,
+    trees: OnceCell<Option<Simulation>>,
+}
+
+impl<'a> Fabric<'a> {
+    pub fn of(figures: &Figures<'a>) -> Self {
+        let wired = figures.network.is_some() && figures.cluster.fabric.wiring != Wiring::SingleSwitch;
+        Fabric { cluster: wired.then_some(figures.cluster), rings: OnceCell::new(), trees: OnceCell::new() }
+    }
+
+    /// What large messages of an algorithm get from the fabric, over hash seeds; none where the algorithm's flows are not
+    /// simulated.
+    pub fn simulated(&self, algorithm: Algorithm) -> Option<&Simulation> {
+        let cluster = self.cluster?;
+        let found = match algorithm {
+            Algorithm::Ring => self.rings.get_or_init(|| simulation(cluster, Traffic::of_cluster(cluster).ok()?)),
+            Algorithm::Tree | Algorithm::NvlsTree => {
+                self.trees.get_or_init(|| simulation(cluster, Traffic::trees_of_cluster(cluster).ok()?))
+            }
+            _ => &None,
+        };
+        // Where no seed is slower than the NICs, there is nothing to tell.
+        found.as_ref().filter(|simulation| simulation.busbw.min.0 < simulation.unshared.0 * (1.0 - SAME))
+    }
+}
+
+fn simulation(cluster: &Cluster, traffic: Traffic) -> Option<Simulation> {
+    let seeds = (STEPS / traffic.flows.len().max(1)).clamp(LEAST_SEEDS, SEEDS);
+    let seeds = NonZero::new(u32::try_from(seeds).ok()?)?;
+    // What goes on inside a domain is the time model's.
+    let traffic = Traffic { gpu_load: 0.0, ..traffic };
+    // What cannot be simulated is told by `busbw simulate`; the NICs' rate holds then.
+    simulate(cluster, &traffic, &Options { seeds, ..Options::default() }).ok()
+}
+
+/// The busbw that a simulation leaves, as the time model measures it: both have their share of a link's rate that is payload.
+/// None where no link of the fabric holds anything back.
+pub(super) fn cap(busbw: GBps, simulation: &Simulation, figures: &Figures) -> Option<f64> {
+    if busbw.0 > simulation.unshared.0 * (1.0 - SAME) {
+        return None;
+    }
+    let arrives = figures.network.as_ref().map_or(1.0, |network| {
+        network.payload_of_a_gpu / network.line_of_a_gpu.max(f64::MIN_POSITIVE) / payload(network.transport)
+    });
+    Some(busbw.0 * arrives)
+}
+
+/// In words, what of the fabric holds large messages back.
+pub(super) fn words(simulation: &Simulation, cluster: &Cluster) -> String {
+    let deciding = simulation.links.first();
+    match (cluster.fabric.routing, deciding) {
+        (Routing::Hash, Some(link)) => format!("the fabric: flows share links of {} (hash)", link.rate),
+        (_, Some(link)) => format!("the fabric: {}", link.name),
+        (_, None) => "the fabric".into(),
+    }
+}
