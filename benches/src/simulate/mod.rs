@@ -12,7 +12,7 @@ use busbw_model::{GBps, PathType};
 use busbw_predict::cluster::{
     Cores, Cpu, CpuVendor, Fabric, Generation, Gpu, GpuLinks, NetTransport, Nics, Routing, Uplinks, Wiring,
 };
-use busbw_predict::{Cluster, Options, SimulationError, Traffic, simulate};
+use busbw_predict::{Calibration, Cluster, Options, SimulationError, Traffic, simulate};
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::Path;
@@ -121,6 +121,7 @@ fn three_levels(gpus: u32) -> Cluster {
         nccl: None,
         environment: BTreeMap::new(),
         collective: None,
+        calibration: Calibration::NONE,
         assumptions: Vec::new(),
     }
 }
