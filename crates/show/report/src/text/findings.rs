@@ -51,7 +51,7 @@ fn alternatives(page: &mut Page, alternatives: &[Alternative]) {
     for other in alternatives {
         page.text("  ");
         page.styled(paint::BOLD, "Or:");
-        page.hanging(6, paint::PLAIN, &words::alternative(other));
+        page.hanging(7, paint::PLAIN, &words::alternative(other));
     }
 }
 

@@ -264,7 +264,7 @@ pub(crate) fn confidence(confidence: f64) -> String {
 
 /// Another cause of what a finding shows: `A process was killed (peer.died, 25%): see \`dmesg\``.
 pub(crate) fn alternative(other: &Alternative) -> String {
-    format!("{} ({}, {:.0}%). {}", other.cause, other.code, other.share * 100.0, other.tell)
+    format!("{} ({}, {:.0}%). {}.", other.cause, other.code, other.share * 100.0, other.tell)
 }
 
 /// Whether a finding is shown in short: an info beside errors and warnings.
