@@ -8,6 +8,7 @@ from busbw._native import __version__
 from busbw.comparison import Comparison, compare
 from busbw.parts import (
     Advice,
+    Alternative,
     Channel,
     Communicator,
     Crossing,
@@ -28,6 +29,7 @@ from busbw.runs import Runs, read
 
 __all__ = [
     "Advice",
+    "Alternative",
     "Channel",
     "Communicator",
     "Comparison",

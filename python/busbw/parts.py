@@ -78,6 +78,19 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class Alternative:
+    """Another cause of what a finding shows."""
+
+    code: str
+    """The code of the finding that it would be."""
+    share: float
+    """In how many of all cases that show the same it is the cause, from 0 to 1."""
+    cause: str
+    tell: str
+    """What tells it apart."""
+
+
+@dataclass(frozen=True)
 class Finding:
     """A conclusion: what is wrong, the evidence, and the fix."""
 
@@ -91,6 +104,8 @@ class Finding:
     """Paragraphs, separated by empty lines."""
     evidence: tuple[Evidence, ...]
     """The most telling line first."""
+    alternatives: tuple[Alternative, ...]
+    """What else may be the cause of the same, the likeliest first."""
     remedy: tuple[str, ...]
     """What to do, in order. Text in backquotes can be pasted into a shell."""
     expected_gain: Gain | None
@@ -285,6 +300,7 @@ def finding(values: Json) -> Finding:
         Finding,
         values,
         evidence=parts(Evidence, values["evidence"]),
+        alternatives=parts(Alternative, values["alternatives"]),
         expected_gain=part(Gain, gain) if gain else None,
     )
 

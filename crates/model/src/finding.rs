@@ -127,6 +127,23 @@ pub struct Finding {
     pub expected_gain: Option<Gain>,
     /// Whom it accuses, where it is about a rank for which the others wait.
     pub suspects: Option<Suspects>,
+    /// What else may be the cause, the likeliest first: what is shown has several known causes.
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Another cause of what a finding shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Alternative {
+    /// The code of the finding that it would be.
+    pub code: Code,
+    /// In how many of all cases that show the same it is the cause, from 0 to 1.
+    #[schemars(range(min = 0, max = 1))]
+    pub share: f64,
+    /// What would be the matter, in a few words.
+    pub cause: String,
+    /// What tells it apart; text in backquotes can be pasted into a shell.
+    pub tell: String,
 }
 
 /// A finding that busbw made before and kept as JSON.

@@ -68,8 +68,8 @@ pub use diagnostics::{DiagLine, DiagTag};
 pub use end::{CollectiveCall, Ended, RankEnd, RankOutput};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
-    Advice, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged, Judgement, Reached,
-    SavedFinding, Severity, Subject, Verdict,
+    Advice, Alternative, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged,
+    Judgement, Reached, SavedFinding, Severity, Subject, Verdict,
 };
 pub use host::{FactLine, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};

@@ -4,7 +4,7 @@
 //! this crate.
 
 use busbw_model::counters::Counters;
-use busbw_model::{Code, Severity, Speaker, Words};
+use busbw_model::{Alternative, Code, Severity, Speaker, Words};
 use serde::de::{DeserializeOwned, Error, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Spanned;
@@ -36,7 +36,8 @@ pub fn check(name: &str, text: &str) -> Option<Result<(), String>> {
         "variables.toml" => parse::<Variables>(name, text).map(drop),
         "environment.toml" => parse::<Settings>(name, text).map(drop),
         "surroundings.toml" => parse::<Surroundings>(name, text).map(drop),
-        "findings.toml" => parse::<Signatures>(name, text).map(drop),
+        "findings.toml" => parse::<Signatures>(name, text)
+            .and_then(|file| file.cause.iter().try_for_each(|cause| shares(cause.get_ref()))),
         "forms.toml" => parse::<Forms>(name, text).map(drop),
         "counters.toml" => parse::<Counters>(name, text).map(drop),
         "words.toml" => parse::<Words>(name, text).map(drop),
@@ -80,6 +81,7 @@ pub fn causes_in<'a>(
             if let Some(first) = causes.iter().find(|known| known.id == cause.id) {
                 return Err(format!("{place}: the id {} is taken by {}; choose another", cause.id, first.place));
             }
+            shares(&cause).map_err(|error| format!("{place}: {error}"))?;
             let printed = [cause.printed, cuda(&cause.cuda, own)?].concat();
             if printed.is_empty() {
                 return Err(format!("{place}: the cause {} has no text; give printed or cuda", cause.id));
@@ -88,6 +90,25 @@ pub fn causes_in<'a>(
         }
     }
     Ok(causes)
+}
+
+/// Whether a cause and what else may be it leave room for each other.
+///
+/// # Errors
+/// What is wrong with `or`.
+pub fn shares(cause: &Cause) -> Result<(), String> {
+    let id = &cause.id;
+    if cause.or.iter().any(|other| other.cause.trim().is_empty() || other.tell.trim().is_empty()) {
+        return Err(format!("an entry of or in {id} has no cause or tell"));
+    }
+    if cause.or.iter().any(|other| other.share <= 0.0) || !cause.or.is_sorted_by(|a, b| a.share >= b.share) {
+        return Err(format!("the shares in or of {id} are above 0, the largest first"));
+    }
+    let sum: f64 = cause.confidence + cause.or.iter().map(|other| other.share).sum::<f64>();
+    if !cause.or.is_empty() && sum > 1.001 {
+        return Err(format!("the confidence of {id} and the shares in or add up to {sum:.2}, more than 1"));
+    }
+    Ok(())
 }
 
 /// The forms of a file as `rules/forms.toml`; none where it is another.
@@ -150,6 +171,9 @@ pub struct Cause {
     /// What to do, in order.
     #[serde(deserialize_with = "steps")]
     pub remedy: Vec<String>,
+    /// What else may be the cause of the same, the likeliest first.
+    #[serde(default)]
+    pub or: Vec<Alternative>,
     #[serde(default)]
     pub until: Until,
     /// None of these in the line.

@@ -43,6 +43,7 @@ impl Cause {
             remedy: self.remedy.clone(),
             expected_gain: None,
             suspects: None,
+            alternatives: self.or.clone(),
         }
     }
 }
@@ -55,8 +56,8 @@ pub(crate) fn sound(
     evidence: Vec<Evidence>,
 ) -> Finding {
     let (code, severity, explanation) = (Code::OkAsExpected, Severity::Info, explanation.into());
-    let (remedy, expected_gain, suspects) = (Vec::new(), None, None);
-    Finding { code, severity, confidence, title, explanation, evidence, remedy, expected_gain, suspects }
+    let (remedy, expected_gain, suspects, alternatives) = (Vec::new(), None, None, Vec::new());
+    Finding { code, severity, confidence, title, explanation, evidence, remedy, expected_gain, suspects, alternatives }
 }
 
 /// Whether a code shows something that follows from a cause elsewhere: the cause comes first.

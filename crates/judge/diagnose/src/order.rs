@@ -18,7 +18,19 @@ pub fn settle(case: &Case, mut found: Vec<(Basis, Finding)>) -> Vec<Finding> {
         let answer = |basis: Basis, finding: &Finding| basis == Basis::Answer && finding.severity == Severity::Info;
         found.sort_by_key(|(basis, finding)| std::cmp::Reverse((finding.severity, answer(*basis, finding))));
     }
-    repeats_last(each_line_once(found))
+    let mut findings = repeats_last(each_line_once(found));
+    without_what_stands(&mut findings);
+    findings
+}
+
+/// Leaves out other causes that are findings of their own, and all where nothing is wrong.
+fn without_what_stands(findings: &mut [Finding]) {
+    let wrong = findings.iter().filter(|finding| finding.severity > Severity::Info);
+    let found: std::collections::HashSet<Code> = wrong.map(|finding| finding.code).collect();
+    for finding in findings {
+        let is_note = finding.severity == Severity::Info;
+        finding.alternatives.retain(|other| !is_note && other.code != finding.code && !found.contains(&other.code));
+    }
 }
 
 /// Without findings of one code that rest on the same line as one before them: two rules read it, the surer is reported.

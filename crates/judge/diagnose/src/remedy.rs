@@ -166,6 +166,7 @@ mod tests {
             remedy,
             expected_gain: None,
             suspects: None,
+            alternatives: Vec::new(),
         }];
         fit(&Case::new(&run), &mut findings);
         findings[0].remedy.drain(..findings[0].remedy.len() - 1).collect()

@@ -48,3 +48,21 @@ fn rules_have_names_of_their_own() {
     names.dedup();
     assert_eq!(names.len(), rules::ALL.len());
 }
+
+/// What else may be the cause of a symptom is listed, the likeliest first, but not what the input shows by itself.
+#[test]
+fn a_symptom_has_other_causes() {
+    let others = |log: &str| {
+        let run = busbw_ingest::read_bytes(&[("log", log.as_bytes())]).expect("text");
+        let findings = crate::diagnose(&run).findings;
+        let first = findings.first().expect("a finding");
+        first.alternatives.iter().map(|other| other.code.as_str()).collect::<Vec<_>>()
+    };
+    let usage =
+        "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:328, invalid usage, NCCL version 2.23.4\n";
+    assert_eq!(others(usage), ["gpu.duplicate", "hang.mismatch"]);
+    let retry = "n1:1:2 [0] transport/net_ib.cc:9 NCCL WARN NET/IB : Got completion from peer 10.0.0.1<5> with status=12 opcode=0 len=0 vendor err 129\n";
+    assert_eq!(others(retry), ["roce.config", "peer.died"]);
+    let killed = format!("{retry}slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n");
+    assert!(!others(&killed).contains(&"peer.died"));
+}

@@ -21,6 +21,11 @@ impl Vendor {
         for finding in findings {
             finding.title = self.sentence(&finding.title).unwrap_or_else(|| self.words(finding.code.meaning()));
             finding.explanation = self.sentences(&finding.explanation, finding.code);
+            finding.alternatives.retain(|other| self.fits(&self.words(&other.cause)));
+            for other in &mut finding.alternatives {
+                other.cause = self.words(&other.cause);
+                other.tell = self.sentence(&other.tell).unwrap_or_else(|| self.words(other.code.meaning()));
+            }
             let had_any = !finding.remedy.is_empty();
             finding.remedy = finding.remedy.iter().filter_map(|remedy| self.sentence(remedy)).collect();
             if had_any && finding.remedy.is_empty() {

@@ -43,9 +43,16 @@ fn is_net_library(line: &str) -> bool {
                 ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
             })
         || is_nvshmem(line)
+        || is_psm(line)
+        || line.contains("WARN: Function: ") && line.contains(" Line: ")
         || behind_process(line)
             .and_then(|rest| rest.split_once(".c:"))
             .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// `node1.30734PSM2 can't open hfi unit: -1 (err=23)`, `node1:rank0: PSM3 can't open nic unit: 0 (err=23)` (`psm_ep.c`, `psmi_ep_open_device`).
+fn is_psm(line: &str) -> bool {
+    line.contains("PSM2 can't open hfi unit") || line.contains("PSM3 can't open nic unit")
 }
 
 /// `/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 …`: NVSHMEM names its file with the path of the build.
@@ -84,18 +91,33 @@ fn is_elastic(line: &str) -> bool {
         || line.starts_with("torch.distributed.elastic.multiprocessing.errors.ChildFailedError")
 }
 
-/// Crash handlers, the C++ and Rust runtimes, Python's faulthandler, a shell that reports a signal.
+/// Crash handlers, the C++ and Rust runtimes, Python's faulthandler, a shell that reports a signal; AMD's runtime before it ends a process:
+/// `Memory access fault by GPU node-1 (Agent handle: 0x5) on address 0x7. Reason: Unknown.` (ROCR's `runtime.cpp`), `:0:rocdevice.cpp :2984: …
+/// aborting with error : HSA_STATUS_ERROR_EXCEPTION: …` (ROCclr), `"hipErrorNoBinaryForGpu: Unable to find code object …"` (HIP's `guarantee`).
 fn is_crash(line: &str) -> bool {
-    const MORE: [&str; 6] =
-        ["terminate called ", "what(): ", "*** SIG", "*** Aborted at ", "Segmentation fault", "Bus error"];
+    const MORE: [&str; 10] = [
+        "terminate called ",
+        "what(): ",
+        "*** SIG",
+        "*** Aborted at ",
+        "Segmentation fault",
+        "Bus error",
+        "Memory access fault by GPU node-",
+        "HW Exception by GPU node-",
+        ":0:rocdevice.cpp",
+        "\"hipErrorNoBinaryForGpu: ",
+    ];
     ends::is_of_crash(line)
         || behind_process(line).is_some_and(|rest| rest.starts_with("Signal code: "))
+        || line.contains("guarantee(") && line.contains("hipErrorNoBinaryForGpu: ")
         || MORE.iter().any(|start| line.starts_with(start))
 }
 
-/// OpenSSH's client, `me@n2: Permission denied (publickey,password).` too.
+/// OpenSSH's client, `me@n2: Permission denied (publickey,password).` too; pdsh puts its host in front: `n2: ssh: connect to host n2 …`.
 fn is_ssh(line: &str) -> bool {
+    let behind_host = line.split_once(": ").filter(|(host, _)| !host.contains(' ')).map_or("", |(_, rest)| rest);
     KNOWN.ssh.iter().any(|start| line.starts_with(start))
+        || behind_host.starts_with("ssh: ")
         || line
             .split_once(": Permission denied (publickey")
             .is_some_and(|(who, _)| who.contains('@') && !who.contains(' '))
@@ -103,21 +125,41 @@ fn is_ssh(line: &str) -> bool {
 
 /// mpirun and its daemons, srun, Ray (`E 395 395] (raylet) node_manager.cc:3049: …`), shells that find no program.
 fn is_launcher(line: &str) -> bool {
-    let open_mpi = ["PMIX ERROR: ", "PRTE ERROR: "];
     KNOWN.launchers.iter().any(|start| line.starts_with(start))
         || line.contains("] (raylet) ")
-        || behind_process(line).is_some_and(|rest| open_mpi.iter().any(|start| rest.starts_with(start)))
+        || behind_process(line).is_some_and(is_open_mpi)
+        || line.starts_with("*** An error occurred in MPI_")
         || line.starts_with('[') && line.contains("][btl_tcp_")
         || line.contains(": error while loading shared libraries: ")
         || line.contains(": symbol lookup error: ")
-        || line.contains(": command not found") && line.contains("sh: ")
+        || line.contains("sh: ") && NOT_FOUND.iter().any(|end| line.contains(end))
+}
+
+/// What shells say behind the name of a program that they do not find: bash, dash (`sh: 1: torchrun: not found`).
+const NOT_FOUND: [&str; 3] = [": command not found", ": not found", "_perf: No such file or directory"];
+
+/// What Open MPI prints behind its `[host:pid] ` (`opal_output`), itself or the parts below it.
+fn is_open_mpi(text: &str) -> bool {
+    const STARTS: [&str; 8] = [
+        "PMIX ERROR: ",
+        "PRTE ERROR: ",
+        "PRRTE ERROR: ",
+        "OPAL ERROR: ",
+        "PML add procs failed",
+        "*** An error occurred in MPI_",
+        "Read -1, expected ",
+        "Wrote -1, expected ",
+    ];
+    STARTS.iter().any(|start| text.starts_with(start)) || text.starts_with("[[") && text.contains("] ORTE_ERROR_LOG: ")
 }
 
 /// `[12345.678901] NVRM: …`, `Nov 23 05:00:00 node1 kernel: …`, `NVRM: Xid (…`.
 fn is_kernel(line: &str) -> bool {
     let uptime = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    // `dmesg -e` prints the time since the line before: `[  +0.000316]`.
     let is_uptime = |text: &str| {
         text.trim_start()
+            .trim_start_matches('+')
             .split_once('.')
             .is_some_and(|(whole, part)| is_number(whole) && part.len() == 6 && is_number(part))
     };

@@ -272,6 +272,7 @@ impl Prospect<'_> {
             remedy: suspect.map_or_else(general_remedy, |suspect| vec![suspect.trouble.remedy.into()]),
             expected_gain: Some(self.gain(expected.busbw)),
             suspects: None,
+            alternatives: Vec::new(),
         }
     }
 

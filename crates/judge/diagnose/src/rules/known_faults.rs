@@ -38,5 +38,6 @@ fn finding(fault: &known_faults::table::Fault, found: KnownFault, evidence: Evid
         remedy: mend.into_iter().chain(found.workaround.clone()).chain([see]).collect(),
         expected_gain: None,
         suspects: None,
+        alternatives: Vec::new(),
     }
 }

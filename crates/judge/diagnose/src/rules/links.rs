@@ -53,6 +53,7 @@ fn finding(saved: &SavedFinding) -> Finding {
         remedy: saved.remedy.clone(),
         expected_gain: None,
         suspects: None,
+        alternatives: Vec::new(),
     }
 }
 

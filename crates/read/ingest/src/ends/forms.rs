@@ -22,7 +22,21 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         let local = rank.split_once("(local_rank: ").map(|(_, local)| leading(local))?;
         return leading(rank).map(|rank| EndLine::Whose(rank, local));
     }
-    let readers = [crash, runtime, shell, nccl_program, of_busbw, slurm, mpirun, mpi, torchrun, joined_block, success];
+    let readers = [
+        crash,
+        runtime,
+        amd,
+        shell,
+        nccl_program,
+        of_busbw,
+        slurm,
+        mpirun,
+        mpi,
+        hydra,
+        torchrun,
+        joined_block,
+        success,
+    ];
     readers.iter().find_map(|reader| reader(line)).map(|end| EndLine::Ended(Box::new(end)))
 }
 
@@ -114,6 +128,15 @@ fn runtime(line: &str) -> Option<RankEnd> {
         format!("panic at {}", place.trim_end_matches(':'))
     };
     Some(RankEnd::of(crashed(&what)))
+}
+
+/// AMD's runtime, which aborts the process then: `Memory access fault by GPU node-1 (Agent handle: 0x5) on address 0x7. Reason: Unknown.`, `HW Exception by
+/// GPU node-4 (Agent handle: 0x1) reason :GPU Hang` (ROCR's `runtime.cpp`), `… Queue 0x7 aborting with error : HSA_STATUS_ERROR_EXCEPTION: …` (ROCclr).
+fn amd(line: &str) -> Option<RankEnd> {
+    const STARTS: [&str; 2] = ["Memory access fault by GPU node-", "HW Exception by GPU node-"];
+    let of_queue = line.starts_with(":0:rocdevice.cpp") && line.contains("borting with error : HSA_STATUS_ERROR");
+    let says = of_queue || STARTS.iter().any(|start| line.starts_with(start));
+    says.then(|| RankEnd::of(crashed("fault of a GPU")))
 }
 
 /// What glog's FATAL says before it ends the process: `F0204 18:10:17.783272 15144 math.hpp:176] Check failed: error == cudaSuccess (30 vs. 0) text`,
@@ -275,6 +298,13 @@ fn mpi(line: &str) -> Option<RankEnd> {
             ..RankEnd::of(by_signal(signal.parse().ok()?, &format!("signal {signal}")))
         });
     }
+    if let Some((before, call)) = line.split_once("*** An error occurred in MPI_") {
+        let (host, pid) =
+            before.trim_end().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')?.split_once(':')).unzip();
+        let said = format!("An error occurred in MPI_{}", call.trim_end());
+        let pid = pid.and_then(leading);
+        return Some(RankEnd { host: host.map(str::to_string), pid, ..RankEnd::of(Ended::Failure(said)) });
+    }
     let (head, text) = line.split_once(" in comm ")?;
     let (head, rank) = head.rsplit_once("(rank ")?;
     let (_, said) = text.split_once("): ")?;
@@ -283,6 +313,28 @@ fn mpi(line: &str) -> Option<RankEnd> {
         head.starts_with("MPICH").then(|| head.rsplit('[').next()?.split(']').next().map(str::to_string)).flatten();
     let said = said.trim_end_matches(", error stack:");
     aborts.then(|| RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(Ended::Failure(said.to_string())) })
+}
+
+/// MPICH's launcher of a rank that ended: `=   EXIT CODE: 1`, `=   KILLED BY SIGNAL: 9 (Killed)`, `… EXIT STRING: Killed (signal 9)`. Its exit codes are
+/// those of `wait`: 9 is signal 9, 139 is signal 11 with a core.
+fn hydra(line: &str) -> Option<RankEnd> {
+    const STRING: &str = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: ";
+    if let Some(signal) = line.strip_prefix("=   KILLED BY SIGNAL: ") {
+        let (number, rest) = part_digits(signal);
+        let name = rest.trim_start().strip_prefix('(')?.split(')').next()?;
+        return Some(RankEnd::of(by_signal(number.parse().ok()?, name)));
+    }
+    if let Some(said) = line.strip_prefix(STRING) {
+        let (name, number) = said.split_once(" (signal ")?;
+        return Some(RankEnd::of(by_signal(leading(number)?, name)));
+    }
+    let code: u32 = line.strip_prefix("=   EXIT CODE: ")?.trim().parse().ok()?;
+    let how = match code {
+        9 | 15 => by_signal(code, &format!("signal {code}")),
+        129..=192 => by_signal(code - 128, &format!("signal {}", code - 128)),
+        _ => Ended::Exit(i32::try_from(code).ok()),
+    };
+    Some(RankEnd::of(how))
 }
 
 /// A block of torchrun's ChildFailedError whose lines a collector has joined: `time : … host : n1 rank : 2 (local_rank: 2) exitcode : -6 (pid: 189)

@@ -25,6 +25,7 @@ fn finding(code: Code, severity: Severity, confidence: f64, title: String, expla
         remedy: Vec::new(),
         expected_gain: None,
         suspects: None,
+        alternatives: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use super::Context;
 use super::markup::{escape, more, prose, with_code};
 use crate::remedy::{Part, parts};
 use crate::words;
-use busbw_model::{Diagnosis, Evidence, Finding, Place, Run, Severity};
+use busbw_model::{Alternative, Diagnosis, Evidence, Finding, Place, Run, Severity};
 use std::collections::BTreeMap;
 
 /// So many lines of evidence stand beside a short explanation; more are behind a fold.
@@ -49,7 +49,9 @@ fn card(run: &Run, diagnosis: &Diagnosis, context: &Context, finding: &Finding) 
         .map(|gain| format!("<p class=\"gain\"><b>Expected gain</b> {}</p>\n", escape(&words::gain(gain))));
     let (short, rest) = finding.explanation.split_once("\n\n").unwrap_or((&finding.explanation, ""));
     let shown = evidence(run, context, &finding.evidence);
-    let parts = [head, prose(short), remedy(&finding.remedy), gain.unwrap_or_default()].concat();
+    let parts =
+        [head, prose(short), alternatives(&finding.alternatives), remedy(&finding.remedy), gain.unwrap_or_default()]
+            .concat();
     if rest.is_empty() && finding.evidence.len() <= FEW_LINES {
         return format!("{parts}{shown}</article>\n");
     }
@@ -118,6 +120,16 @@ fn line(evidence: &Evidence) -> String {
     let note = evidence.note.as_deref().filter(|note| !note.is_empty());
     let note = note.map(|note| format!("<i><span></span>↑ {}</i>\n", escape(note))).unwrap_or_default();
     format!("<span>{number}</span>{}\n{note}", escape(&evidence.source.text))
+}
+
+/// What else may be the cause, in a list.
+fn alternatives(alternatives: &[Alternative]) -> String {
+    if alternatives.is_empty() {
+        return String::new();
+    }
+    let item = |other: &Alternative| format!("<li>{}</li>\n", with_code(&words::alternative(other)));
+    let items: String = alternatives.iter().map(item).collect();
+    format!("<h3>Or</h3>\n<ul>\n{items}</ul>\n")
 }
 
 fn remedy(steps: &[String]) -> String {

@@ -2,7 +2,7 @@
 
 use super::evidence::LineView;
 use crate::words;
-use busbw_model::{Code, Evidence, Finding, Gain, Run, Severity, Variable};
+use busbw_model::{Alternative, Code, Evidence, Finding, Gain, Run, Severity, Variable};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -76,6 +76,8 @@ pub(super) struct FindingView<'a> {
     explanation: &'a str,
     /// The lines that show it, the most telling first.
     evidence: Vec<EvidenceView<'a>>,
+    /// What else may be the cause of the same, the likeliest first; empty where the input shows the cause.
+    alternatives: &'a [Alternative],
     /// What to do, in order. Text in backquotes can be pasted into a shell.
     remedy: &'a [String],
     /// What the remedy should gain; null where it cannot be said.
@@ -95,6 +97,7 @@ impl<'a> FindingView<'a> {
             title: &finding.title,
             explanation: &finding.explanation,
             evidence: finding.evidence.iter().map(evidence).collect(),
+            alternatives: &finding.alternatives,
             remedy: &finding.remedy,
             expected_gain: finding.expected_gain.as_ref(),
             page: words::code_page(finding.code),

@@ -5,7 +5,7 @@ use super::source;
 use crate::remedy::{Part, parts};
 use crate::style::{clean_line, columns, wrap};
 use crate::words;
-use busbw_model::{Code, Diagnosis, Finding, Run, Severity};
+use busbw_model::{Alternative, Code, Diagnosis, Finding, Run, Severity};
 
 /// Columns before a remedy's text: ` 1. `.
 const REMEDY_INDENT: usize = 5;
@@ -25,6 +25,7 @@ pub(super) fn finding(page: &mut Page, run: &Run, diagnosis: &Diagnosis, finding
         page.end_line();
         page.indented(2, &finding.explanation);
     }
+    alternatives(page, &finding.alternatives);
     if !finding.remedy.is_empty() {
         page.end_line();
         page.text("  ");
@@ -39,6 +40,18 @@ pub(super) fn finding(page: &mut Page, run: &Run, diagnosis: &Diagnosis, finding
         page.text("  ");
         page.styled(paint::GOOD, "Gain");
         page.hanging(8, paint::PLAIN, &words::gain(gain));
+    }
+}
+
+/// What else may be the cause, a paragraph each: `Or: (25%) …`.
+fn alternatives(page: &mut Page, alternatives: &[Alternative]) {
+    if !alternatives.is_empty() {
+        page.end_line();
+    }
+    for other in alternatives {
+        page.text("  ");
+        page.styled(paint::BOLD, "Or:");
+        page.hanging(7, paint::PLAIN, &words::alternative(other));
     }
 }
 

@@ -6,8 +6,8 @@ pub(crate) mod tuning;
 use crate::style::clean_line;
 pub(crate) use busbw_model::counted;
 use busbw_model::{
-    BenchTable, Blame, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Finding, Gain, GdrUse,
-    Input, Judgement, Node, PeerGroup, Place, Reached, Run, Severity, Verdict,
+    Alternative, BenchTable, Blame, Code, Communicator, Crossing, Diagnosis, EnvOrigin, EnvSetting, Expected, Finding,
+    Gain, GdrUse, Input, Judgement, Node, PeerGroup, Place, Reached, Run, Severity, Verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -260,6 +260,11 @@ pub(crate) fn code_page(code: Code) -> String {
 /// How sure a rule is, in percent.
 pub(crate) fn confidence(confidence: f64) -> String {
     format!("confidence {:.0}%", confidence * 100.0)
+}
+
+/// Another cause of what a finding shows: `A process was killed (peer.died, 25%): see \`dmesg\``.
+pub(crate) fn alternative(other: &Alternative) -> String {
+    format!("{} ({}, {:.0}%). {}.", other.cause, other.code, other.share * 100.0, other.tell)
 }
 
 /// Whether a finding is shown in short: an info beside errors and warnings.

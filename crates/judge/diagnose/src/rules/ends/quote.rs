@@ -80,13 +80,16 @@ pub(super) struct Quote<'a> {
     returned: bool,
 }
 
+/// How MPICH's and Open MPI's error handlers begin.
+const OF_MPI: [&str; 2] = ["Fatal error in ", "An error occurred in MPI_"];
+
 /// The finding for an end that only tells of another process's.
 fn reported(case: &Case, end: &RankEnd) -> Option<Finding> {
     let evidence = vec![Evidence::new(end.source.clone())];
     let who = who(end);
     let whom = format!("{}{}", who[..1].to_lowercase(), &who[1..]);
     let told = match &end.how {
-        Ended::Failure(words) if words.starts_with("Fatal error in ") => {
+        Ended::Failure(words) if OF_MPI.iter().any(|start| words.starts_with(start)) => {
             let id = if of_network(case, end) { "end.mpi-network" } else { "end.mpi" };
             return Some(said(id, &[("who", &who), ("whom", &whom), ("said", words)], evidence));
         }

@@ -70,6 +70,7 @@ pub fn finding(code: Code, severity: Severity, title: &str, explanation: &str) -
         remedy: vec![],
         expected_gain: None,
         suspects: None,
+        alternatives: Vec::new(),
     }
 }
 
