@@ -76,8 +76,10 @@ impl Ring {
     fn map(file: &File) -> io::Result<Self> {
         let size = NonZeroUsize::new(SIZE).ok_or(io::ErrorKind::InvalidInput)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // Pages are there from the start: an event is not to wait for the kernel.
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
-        let address = unsafe { mmap(None, size, access, MapFlags::MAP_SHARED, file, 0) }?;
+        let address = unsafe { mmap(None, size, access, flags, file, 0) }?;
         Ok(Ring { address: address.as_ptr().cast() })
     }
 

@@ -262,7 +262,7 @@ static double now(void) {
 /* By hand: "cost" prints nanoseconds per event, "rate" plays a million events each second for a minute. */
 static void cost(int paced) {
   void *context = init(0);
-  double begun = now(), busy = 0;
+  double begun = now(), busy = 0, least = 1;
   long events = 0;
   while (now() - begun < (paced ? 60 : 0.02)) {
     double since = now();
@@ -275,10 +275,11 @@ static void cost(int paced) {
       stop(handle);
     }
     events += 5000;
-    busy += now() - since;
+    double took = now() - since;
+    busy += took, least = took < least ? took : least;
     while (paced && (now() - begun) * 1e6 < events) {}
   }
-  printf("%.1f ns per event, %ld events\n", busy / events * 1e9, events);
+  printf("%.1f ns per event, %.1f where nobody else had the core; %ld events\n", busy / events * 1e9, least / 5000 * 1e9, events);
   OK(table.v6->finalize(context));
 }
 
