@@ -20,3 +20,6 @@ pub use classify::{Part, Verdict, judge};
 pub use ledger::{Communicator, Ledger, Operation, Steps};
 pub use report::Report;
 pub use trace::Trace;
+
+/// What names the folder of the rings.
+pub use busbw_events::VARIABLE;
