@@ -283,3 +283,6 @@ impl Steps {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
