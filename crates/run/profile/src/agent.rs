@@ -4,6 +4,7 @@ use crate::ledger::Ledger;
 use crate::report::Report;
 use busbw_events::{Drained, Reader};
 use busbw_model::Profile;
+use nix::sys::statvfs::statvfs;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,10 @@ use tempfile::TempDir;
 
 /// How long events may lie: a ring holds a quarter of a second of a million per second.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Where files are memory, and room there for the rings of 32 processes.
+const MEMORY: &str = "/dev/shm";
+const LEAST_FREE: u64 = 512 << 20;
 
 /// A folder with the rings of a job, and the thread that empties them.
 pub struct Agent {
@@ -57,11 +62,13 @@ impl Agent {
     }
 }
 
-/// A folder of memory if there is one: nothing is to wait for a disk.
+/// A folder of memory if there is one with room: nothing is to wait for a disk, and a container may have little.
 fn folder() -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("busbw-profile-");
-    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())
+    let free = statvfs(MEMORY).map_or(0, |of| of.blocks_available().saturating_mul(of.fragment_size()));
+    let in_memory = (free >= LEAST_FREE).then(|| builder.tempdir_in(MEMORY).ok()).flatten();
+    in_memory.map_or_else(|| builder.tempdir(), Ok)
 }
 
 struct Rings {

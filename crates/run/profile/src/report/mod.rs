@@ -145,6 +145,14 @@ impl Report {
         Ok(Profile { ranks: self.ranks(), operations, worst, stragglers, notes, ..Profile::default() })
     }
 
+    /// How many ranks of the largest communicator are not seen, of how many.
+    fn missing(&self, ledger: &Ledger) -> Option<(usize, usize)> {
+        let all = (0..self.processes.len()).flat_map(|ring| ledger.communicators(ring));
+        let largest = all.filter(|one| one.ranks > 0 && one.hash != 0).max_by_key(|one| one.ranks)?;
+        let (seen, ranks) = (self.members(ledger).get(&largest.hash).copied()?, largest.ranks as usize);
+        (seen < ranks).then(|| (ranks - seen, ranks))
+    }
+
     fn ranks(&self) -> Vec<ProfiledRank> {
         let rank = |(ring, process): (usize, &Process)| {
             let (first, last) = process.busy.span?;
@@ -192,6 +200,13 @@ impl Report {
                  bench need none"
                     .to_owned(),
             );
+        }
+        let missing = self.missing(ledger);
+        if let Some((ranks, all)) = missing {
+            notes.push(format!(
+                "{ranks} of the {all} ranks of the largest communicator wrote no event here: they run on other hosts, or have no \
+                 BUSBW_PROFILE"
+            ));
         }
         if ledger.open() > 0 {
             notes.push(format!("{} operations were not over when the job ended", ledger.open()));
