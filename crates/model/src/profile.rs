@@ -83,6 +83,8 @@ pub struct StepTimes {
     pub receive_network_us: f64,
     /// Receivers: for their own GPU to take what came, with the flush before.
     pub receive_gpu_us: f64,
+    /// Bytes sent over the network, where that is busbw's own plugin.
+    pub sent_bytes: u64,
 }
 
 /// All operations of one kind and size.

@@ -11,6 +11,7 @@ mod context;
 mod device;
 mod engine;
 mod log;
+mod messages;
 mod profiler;
 mod settings;
 mod shims;

@@ -40,6 +40,11 @@ fn current() -> Option<&'static Writer> {
     unsafe { WRITER.load(Ordering::Acquire).as_ref() }
 }
 
+/// Whether events go anywhere.
+pub(crate) fn is_recording() -> bool {
+    current().is_some_and(Writer::is_own)
+}
+
 /// What is known of a communicator.
 struct Communicator {
     hash: u64,

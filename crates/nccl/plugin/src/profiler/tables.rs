@@ -2,6 +2,7 @@
 
 use super::names::{self, datatype_of_number, function_of_number, name};
 use super::{Communicator, begin, begin_communicator, end, finalize as finish, guard, note_state, state};
+use crate::messages::{Message, PLUGIN};
 use busbw_events::{Function, Kind, What};
 use busbw_model::Datatype;
 use busbw_nccl_abi::profiler::*;
@@ -224,8 +225,13 @@ fn kernel(channel: u8, timer_ns: u64) -> Option<(Kind, What)> {
     Some((Kind::Kernel, What::Kernel { channel, timer_ns }))
 }
 
-fn message(told: &NetPlugin) -> Option<(Kind, What)> {
-    Some((Kind::Message, What::Message { plugin: told.plugin.cast_unsigned(), bytes: 0 }))
+/// # Safety
+/// The data of an event of our network is a [`Message`].
+unsafe fn message(told: &NetPlugin) -> Option<(Kind, What)> {
+    let own = (told.plugin == PLUGIN).then(|| told.data.cast_const().cast::<Message>());
+    // SAFETY: the caller's promise; of other networks' data nothing is read.
+    let bytes = own.and_then(|message| unsafe { message.as_ref() }).map_or(0, |message| message.bytes);
+    Some((Kind::Message, What::Message { plugin: told.plugin.cast_unsigned(), bytes }))
 }
 
 fn call(captured: bool) -> Option<(Kind, What)> {

@@ -253,6 +253,46 @@ static void flood(void) {
   OK(table.v6->finalize(context));
 }
 
+static void *profiled;
+
+/* As ncclProfilerCallback in src/plugin/profiler.cc. */
+static result_t callback(void **event, int kind, void *parent, int64_t plugin, void *data) {
+  descr_v6 d = {.type = NET_PLUGIN, .parentObj = parent, .netPlugin = {plugin, data}};
+  if (kind == 0) *event = start(profiled, &d);
+  if (kind == 1) stop(*event);
+  return SUCCESS;
+}
+
+/* A message over the network of the same library, for a step. */
+static void network(void *library) {
+  profiled = init(0);
+  net_v12 *net = dlsym(library, "ncclNetPlugin_v12");
+  CHECK(net, "ncclNetPlugin_v12");
+  config_t config = {TRAFFIC_CLASS_UNDEF};
+  void *context, *listener, *sender = NULL, *receiver = NULL, *offload = NULL, *sent = NULL, *received = NULL;
+  char handle[HANDLE_BYTES], from[5000] = {1}, to[5000];
+  OK(net->init(&context, 4711, &config, logger, callback));
+  OK(net->listen(context, 0, handle, &listener));
+  while (!sender || !receiver) {
+    if (!sender) OK(net->connect(context, 0, handle, &sender, &offload));
+    if (!receiver) OK(net->accept(listener, &receiver, &offload));
+  }
+  descr_v6 d = {.type = PROXY_STEP, .parentObj = NULL, .proxyStep = {0}};
+  void *step = start(profiled, &d), *room = to, *registration = NULL, *none = NULL;
+  size_t size = sizeof to;
+  int tag = 0, done = 0;
+  while (!received) OK(net->irecv(receiver, 1, &room, &size, &tag, &registration, &none, &received));
+  while (!sent) OK(net->isend(sender, from, sizeof from, tag, NULL, step, &sent));
+  while (!done) OK(net->test(sent, &done, NULL));
+  for (done = 0; !done;) OK(net->test(received, &done, NULL));
+  stop(step);
+  OK(net->closeSend(sender));
+  OK(net->closeRecv(receiver));
+  OK(net->closeListen(listener));
+  OK(net->finalize(context));
+  OK(table.v6->finalize(profiled));
+}
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -294,6 +334,7 @@ int main(int count, char **words) {
   CHECK(table.v6 && strcmp(table.v6->name, "busbw") == 0, "%s", symbol);
   if (!strcmp(words[3], "job")) job();
   if (!strcmp(words[3], "flood")) flood();
+  if (!strcmp(words[3], "network")) network(library);
   if (!strcmp(words[3], "cost")) cost(0);
   if (!strcmp(words[3], "rate")) cost(1);
   return 0;

@@ -192,7 +192,13 @@ impl Ledger {
             }
             What::State { state, value } => self.change(ring, id, time_ns, state, value),
             What::Stop => self.stop(ring, id, time_ns),
-            What::Message { .. } => {}
+            What::Message { bytes, .. } => {
+                if let Some(part) = self.processes[ring].parts.get(&parent).copied()
+                    && let Some(open) = self.processes[part.ring].open.get_mut(&part.operation)
+                {
+                    open.operation.steps.sent_bytes += bytes;
+                }
+            }
         }
     }
 

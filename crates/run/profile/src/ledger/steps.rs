@@ -2,7 +2,7 @@
 
 use busbw_events::State;
 
-/// Time of an operation's steps by what they waited for, in nanoseconds.
+/// An operation's steps: time by what they waited for, in nanoseconds, and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Steps {
     /// Steps that ended.
@@ -12,6 +12,8 @@ pub struct Steps {
     pub send_network: u64,
     pub receive_network: u64,
     pub receive_gpu: u64,
+    /// Bytes that busbw's own network says it sent for them.
+    pub sent_bytes: u64,
 }
 
 impl Steps {

@@ -9,6 +9,7 @@ const OPERATION: u64 = 3;
 const PROXY: u64 = 4;
 const STEP: u64 = 5;
 const KERNEL: u64 = 6;
+const MESSAGE: u64 = 7;
 
 fn number(count: u64, kind: u64) -> u64 {
     count << 4 | kind
@@ -85,6 +86,8 @@ fn an_operation_of_nccl_ends_with_its_parts_and_not_when_it_is_queued() {
     told.state(160, step, State::SendGpu);
     told.state(1_160, step, State::SendPeer);
     told.state(3_160, step, State::SendNetwork);
+    told.at(3_170, number(4, MESSAGE), step, What::Message { plugin: 1, bytes: 1024 });
+    told.stop(7_100, number(4, MESSAGE));
     told.stop(7_160, step);
     told.stop(7_200, proxy);
     ledger.settle(Some(7_300));
@@ -93,7 +96,8 @@ fn an_operation_of_nccl_ends_with_its_parts_and_not_when_it_is_queued() {
     let [over] = ledger.take()[..] else { panic!("one operation is over") };
     // Its GPU was there when it had filled the first buffer. All-gather counts elements per rank.
     assert_eq!((over.begin_ns, over.end_ns, over.bytes, over.peer), (1_160, Some(7_200), 4096, Some(2)));
-    let steps = Steps { count: 1, send_gpu: 1_000, send_peer: 2_000, send_network: 4_000, ..Steps::default() };
+    let times = Steps { count: 1, send_gpu: 1_000, send_peer: 2_000, send_network: 4_000, ..Steps::default() };
+    let steps = Steps { sent_bytes: 1024, ..times };
     assert_eq!(over.steps, steps);
     assert_eq!((ledger.open(), ledger.orphans()), (0, 0));
 }

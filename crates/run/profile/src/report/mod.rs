@@ -284,6 +284,7 @@ impl Steps {
         self.send_network += other.send_network;
         self.receive_network += other.receive_network;
         self.receive_gpu += other.receive_gpu;
+        self.sent_bytes += other.sent_bytes;
     }
 
     fn told(&self) -> StepTimes {
@@ -295,6 +296,7 @@ impl Steps {
             send_network_us: us(self.send_network),
             receive_network_us: us(self.receive_network),
             receive_gpu_us: us(self.receive_gpu),
+            sent_bytes: self.sent_bytes,
         }
     }
 }

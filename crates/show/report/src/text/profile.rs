@@ -166,13 +166,23 @@ fn worst(page: &mut Page, profile: &Profile) {
 
 fn steps(page: &mut Page, profile: &Profile) {
     let row = |rank: &ProfiledRank| {
-        let StepTimes { steps, send_gpu_us, send_peer_us, send_network_us, receive_network_us, receive_gpu_us } =
-            rank.steps;
+        let StepTimes {
+            steps,
+            send_gpu_us,
+            send_peer_us,
+            send_network_us,
+            receive_network_us,
+            receive_gpu_us,
+            sent_bytes,
+        } = rank.steps;
         let each = |us: f64| time(us / (steps as f64 / 2.0));
         let waits = [send_gpu_us, send_peer_us, send_network_us, receive_network_us, receive_gpu_us].map(each);
-        (steps > 0).then(|| [vec![named(rank.rank), steps.to_string()], waits.to_vec()].concat())
+        (steps > 0).then(|| {
+            let sent = if sent_bytes > 0 { Bytes(sent_bytes).to_string() } else { "-".into() };
+            [vec![named(rank.rank), steps.to_string()], waits.to_vec(), vec![sent]].concat()
+        })
     };
     let rows: Vec<_> = profile.ranks.iter().filter_map(row).collect();
-    let head = ["rank", "steps", "send: GPU", "room", "network", "receive: network", "GPU"];
+    let head = ["rank", "steps", "send: GPU", "room", "network", "receive: network", "GPU", "sent"];
     table(page, "What a step over the network waited for, on average", &head, 1, &rows);
 }

@@ -36,7 +36,7 @@ impl Player {
         let mut command = Command::new(&self.program);
         clean(&mut command);
         command.env_remove(VARIABLE).arg(plugin::library()).args([&version.to_string(), scene]);
-        command.envs(folder.map(|folder| (VARIABLE, folder)));
+        command.env("NCCL_SOCKET_IFNAME", "=lo").envs(folder.map(|folder| (VARIABLE, folder)));
         let output = command.output().unwrap();
         let log = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "version {version}: {}: {log}", output.status);
@@ -192,6 +192,27 @@ fn a_parent_of_another_process_is_kept_with_its_process() {
                 .collect();
             assert_eq!(foreign, [(4711, 0x7f00_0000_1233)], "version {version}");
         }
+        Ok(())
+    });
+}
+
+/// NCCL hands the network's own events on to the profiler, with the step that a message belongs to.
+#[test]
+fn messages_of_the_network_belong_to_their_step() {
+    unless_skipped(|| {
+        let player = Player::new()?;
+        for version in VERSIONS.filter(|version| *version >= 4) {
+            let (_, mut rings) = player.record(version, "network");
+            let records = drained(&mut rings[0]);
+            let step = records.iter().find(|record| matches!(record.what, What::ProxyStep { .. })).unwrap().id;
+            let of_step: Vec<_> = records.iter().filter(|record| record.parent == step).collect();
+            let [message] = &of_step[..] else { panic!("version {version}: {of_step:?}") };
+            assert_eq!(message.what, What::Message { plugin: 0xb5 << 16 | 1, bytes: 5000 }, "version {version}");
+            let ended = |record: &&Record| record.id == message.id && record.what == What::Stop;
+            assert_eq!(records.iter().filter(ended).count(), 1, "version {version}");
+        }
+        // Without a profiler that reads, the network says nothing.
+        player.play(6, "network", None);
         Ok(())
     });
 }
