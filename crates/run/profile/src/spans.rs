@@ -19,7 +19,7 @@ pub(crate) struct Busy {
 impl Busy {
     pub fn add(&mut self, begin: u64, end: u64) {
         self.kept.push(Reverse((begin, end)));
-        self.added_ns += end.saturating_sub(begin);
+        self.added_ns = self.added_ns.saturating_add(end.saturating_sub(begin));
         let (first, last) = self.span.unwrap_or((begin, end));
         self.span = Some((first.min(begin), last.max(end)));
     }
@@ -31,7 +31,7 @@ impl Busy {
                 return;
             }
             self.kept.pop();
-            self.busy_ns += end.saturating_sub(begin.max(self.until));
+            self.busy_ns = self.busy_ns.saturating_add(end.saturating_sub(begin.max(self.until)));
             self.until = self.until.max(end);
         }
     }

@@ -196,7 +196,8 @@ impl Ledger {
                 if let Some(part) = self.processes[ring].parts.get(&parent).copied()
                     && let Some(open) = self.processes[part.ring].open.get_mut(&part.operation)
                 {
-                    open.operation.steps.sent_bytes += bytes;
+                    let sent = &mut open.operation.steps.sent_bytes;
+                    *sent = sent.saturating_add(bytes);
                 }
             }
         }
@@ -324,7 +325,7 @@ impl Open {
         // The GPU's clock is exact; the proxy looks at the GPU's counters now and then.
         let by_gpu = self.timer.filter(|(first, last)| last > first).map(|(first, last)| last - first);
         let begin_ns = self.operation.begin_ns;
-        let end_ns = by_gpu.map(|time| begin_ns + time).or(self.last_ns);
+        let end_ns = by_gpu.map(|time| begin_ns.saturating_add(time)).or(self.last_ns);
         Operation { end_ns, ..self.operation }
     }
 }

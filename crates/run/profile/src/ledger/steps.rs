@@ -18,14 +18,15 @@ pub struct Steps {
 
 impl Steps {
     pub(super) fn add(&mut self, state: State, spent: u64) {
-        match state {
-            State::SendGpu => self.send_gpu += spent,
-            State::SendPeer => self.send_peer += spent,
-            State::SendNetwork => self.send_network += spent,
-            State::ReceiveNetwork => self.receive_network += spent,
-            State::ReceiveFlush | State::ReceiveGpu => self.receive_gpu += spent,
-            State::KernelEnd | State::Bytes | State::Resent => {}
-        }
+        let sum = match state {
+            State::SendGpu => &mut self.send_gpu,
+            State::SendPeer => &mut self.send_peer,
+            State::SendNetwork => &mut self.send_network,
+            State::ReceiveNetwork => &mut self.receive_network,
+            State::ReceiveFlush | State::ReceiveGpu => &mut self.receive_gpu,
+            State::KernelEnd | State::Bytes | State::Resent => return,
+        };
+        *sum = sum.saturating_add(spent);
     }
 }
 

@@ -278,13 +278,14 @@ impl Sum {
 
 impl Steps {
     fn merge(&mut self, other: &Steps) {
-        self.count += other.count;
-        self.send_gpu += other.send_gpu;
-        self.send_peer += other.send_peer;
-        self.send_network += other.send_network;
-        self.receive_network += other.receive_network;
-        self.receive_gpu += other.receive_gpu;
-        self.sent_bytes += other.sent_bytes;
+        let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);
+        add(&mut self.count, other.count);
+        add(&mut self.send_gpu, other.send_gpu);
+        add(&mut self.send_peer, other.send_peer);
+        add(&mut self.send_network, other.send_network);
+        add(&mut self.receive_network, other.receive_network);
+        add(&mut self.receive_gpu, other.receive_gpu);
+        add(&mut self.sent_bytes, other.sent_bytes);
     }
 
     fn told(&self) -> StepTimes {

@@ -99,3 +99,64 @@ fn of_a_job_without_events_is_said_that_there_are_none() {
     let profile = Report::default().finish(&mut Ledger::default()).unwrap();
     assert!(profile.operations.is_empty() && profile.notes.len() == 1, "{:?}", profile.notes);
 }
+
+/// Numbers that look like chance, and are the same each time.
+fn chance(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *seed >> 24 ^ *seed << 40
+}
+
+/// A process may write what it likes into its ring.
+#[test]
+fn events_that_make_no_sense_do_no_harm() {
+    let mut seed = 4711;
+    for _ in 0..20 {
+        let (mut ledger, mut report) = (Ledger::default(), Report::new(None));
+        for pid in 0..3 {
+            ledger.add();
+            report.add_process(pid, u64::MAX - 5);
+        }
+        for _ in 0..5_000 {
+            let mut draw = |below: u64| chance(&mut seed) % below;
+            // Few numbers, so that they meet; and times and sizes of any kind.
+            let wild = [0, 1, 1 << 20, u64::MAX][draw(4) as usize];
+            let (id, parent, ring) = (draw(6) << 4 | draw(8), draw(6) << 4 | draw(8), draw(3) as usize);
+            let (small, state) = (draw(5) as u32, draw(4));
+            let states = [busbw_events::State::SendGpu, busbw_events::State::SendPeer, busbw_events::State::KernelEnd];
+            let what = match draw(9) {
+                0 => What::Communicator { hash: wild, ranks: small, nodes: small, rank: small, source: Source::Nccl },
+                1 => What::Call { captured: small > 2 },
+                2 => What::Operation {
+                    communicator: id as u32,
+                    function: Function::Collective(Collective::ALL[small as usize]),
+                    datatype: Some(Datatype::Double),
+                    algorithm: small as u8,
+                    protocol: small as u8,
+                    channels: 1,
+                    count: wild,
+                },
+                3 => What::ProxyOperation {
+                    process: small,
+                    channel: 0,
+                    peer: small,
+                    steps: 1,
+                    chunk: 1,
+                    sends: small > 2,
+                },
+                4 => What::ProxyStep { step: small },
+                5 => What::Kernel { channel: 0, timer_ns: wild },
+                6 => What::Message { plugin: wild, bytes: wild },
+                7 => What::State { state: states[state as usize % 3], value: wild },
+                _ => What::Stop,
+            };
+            let time_ns = if state == 0 { wild } else { draw(1 << 40) };
+            ledger.feed(ring, ring as u32, &Record { time_ns, id, parent, what });
+            if small == 0 {
+                ledger.settle(Some(time_ns));
+                report.take(&mut ledger).unwrap();
+            }
+        }
+        let profile = report.finish(&mut ledger).unwrap();
+        assert!(!profile.operations.is_empty() && serde_json::to_string(&profile).is_ok());
+    }
+}
