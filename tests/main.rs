@@ -29,6 +29,7 @@ mod here {
     pub mod link;
     pub mod monitor;
     mod plugin_check;
+    mod profile;
     mod prometheus;
     mod standard_output;
     mod statuses;

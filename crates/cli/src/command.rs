@@ -33,6 +33,7 @@ pub enum Command {
     Link(Box<crate::link::Link>),
     Monitor(Monitor),
     Watch(crate::watch::Watch),
+    Profile(crate::profile::Profile),
     Plugin(crate::plugin::Plugin),
     /// What `plugin check` was called before
     #[command(hide = true)]

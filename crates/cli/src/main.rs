@@ -22,6 +22,7 @@ mod monitor;
 mod output;
 mod plugin;
 mod predict;
+mod profile;
 mod progress;
 mod recorded;
 mod rules;
@@ -92,6 +93,7 @@ fn run() -> Result<ExitCode, Refusal> {
         Command::Link(flags) => link::run(flags)?,
         Command::Monitor(flags) => monitor::run(flags)?,
         Command::Watch(flags) => watch::run(flags)?,
+        Command::Profile(flags) => profile::run(flags)?,
         Command::Plugin(plugin::Plugin { verb: plugin::Verb::Check(flags) }) | Command::Net(flags) => {
             plugin::check(flags)?
         }

@@ -10,7 +10,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("From bare nodes to tuned training", &["check", "bench", "explain", "tune", "accelerate"]),
     ("Check, bench and explain at once", &["doctor"]),
     ("How fast should it be", &["predict", "simulate"]),
-    ("A closer look", &["advise", "compare", "link", "monitor", "plugin", "watch"]),
+    ("A closer look", &["advise", "compare", "link", "monitor", "plugin", "profile", "watch"]),
     ("Around the command", &["rules", "completions", "man", "help"]),
 ];
 

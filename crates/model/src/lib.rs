@@ -34,6 +34,7 @@ mod net_plugin;
 pub mod node;
 mod peers;
 mod place;
+mod profile;
 mod program;
 mod ras;
 mod rdma;
@@ -86,6 +87,9 @@ pub use net_plugin::{
 pub use node::NodeFacts;
 pub use peers::{Blame, PeerGroup, SlowPeer};
 pub use place::{Place, SourceLine};
+pub use profile::{
+    Profile, ProfileSource, ProfiledOperation, ProfiledRank, StepTimes, Straggler, StragglerClass, WorstOperation,
+};
 pub use program::NO_LIBRARIES;
 pub use ras::{
     RasCommunicator, RasError, RasGroup, RasJob, RasLaunched, RasProcess, RasRank, RasReport, RasShare, RasStatus,

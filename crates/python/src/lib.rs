@@ -7,6 +7,7 @@
 #![warn(missing_docs)] // others build on this crate
 
 mod analysis;
+mod events;
 mod failure;
 mod gradients;
 mod launcher;
@@ -22,6 +23,8 @@ mod _native {
 
     #[pymodule_export]
     use super::analysis::{compare, explain, predict};
+    #[pymodule_export]
+    use super::events::{begin_group, begin_operation, end_operation};
     #[pymodule_export]
     use super::gradients::{Estimate, gradient_estimates, gradient_traffic};
     #[pymodule_export]

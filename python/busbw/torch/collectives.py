@@ -9,11 +9,13 @@ import torch
 import torch.distributed as dist
 
 from busbw.torch.agreement import Wait, wait_simply
+from busbw.torch.recorded import recorded
 
 
 def all_reduce(flat: torch.Tensor, group: dist.ProcessGroup, wait: Wait = wait_simply) -> torch.Tensor:
     """Sum `flat`, shape `[n]`, over the ranks of `group`, in place; return it."""
-    wait(dist.all_reduce(flat, group=group, async_op=True))
+    with recorded(group, "all_reduce", flat):
+        wait(dist.all_reduce(flat, group=group, async_op=True))
     return flat
 
 
@@ -37,7 +39,8 @@ def reduce_scatter(flat: torch.Tensor, group: dist.ProcessGroup, wait: Wait = wa
     # Gloo's reduce-scatter is an all-reduce of everything, of which a part is kept. Exchanging the parts
     # and adding them here moves half as many bytes.
     received = torch.empty_like(padded)
-    wait(dist.all_to_all_single(received, padded, group=group, async_op=True))
+    with recorded(group, "reduce_scatter", part):
+        wait(dist.all_to_all_single(received, padded, group=group, async_op=True))
     return torch.sum(received.view(ranks, -1), dim=0, out=part)
 
 
@@ -54,7 +57,8 @@ def all_gather(
     """
     if out is None:
         out = part.new_empty(part.numel() * group.size())
-    wait(dist.all_gather_into_tensor(out, part, group=group, async_op=True))
+    with recorded(group, "all_gather", part):
+        wait(dist.all_gather_into_tensor(out, part, group=group, async_op=True))
     return out
 
 

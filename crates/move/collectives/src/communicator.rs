@@ -6,6 +6,7 @@ use crate::host::HostGroup;
 use crate::links::Links;
 use crate::mesh::Mesh;
 use crate::operation::Operation;
+use crate::recorded::Recorded;
 use crate::subset::Subset;
 use busbw_model::Collective;
 use busbw_transport::host::{CoreSet, Host, spare_cores};
@@ -15,6 +16,7 @@ use busbw_transport::tcp::{self, Net};
 use busbw_transport::wait::Cores;
 use busbw_transport::{Cancellation, Exchange, Result, Token};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// How to make a communicator.
 pub struct Options {
@@ -44,6 +46,8 @@ pub struct Communicator {
     /// The ranks of this host are connected among each other, which only algorithms other than the direct ones need.
     host_is_connected: bool,
     last_choice: Option<((Collective, usize), Algorithm)>,
+    /// Where its operations are written down, if somebody reads.
+    recorded: Option<Recorded>,
 }
 
 /// What each rank tells the others when a communicator is made.
@@ -52,6 +56,8 @@ struct Greeting {
     host_id: u64,
     machine: String,
     cores: CoreSet,
+    /// By which this communicator differs from others of the same ranks.
+    nonce: u128,
 }
 
 impl Communicator {
@@ -78,6 +84,8 @@ impl Communicator {
         let group = Group::join(local, options.token, Arc::clone(&options.cancel), cores)?;
         let host = HostGroup::new(group)?;
         let rail = rail(&layout, rank);
+        let told: Vec<_> = greetings.iter().map(|greeting| (greeting.host_id, greeting.nonce)).collect();
+        let recorded = Recorded::begin(rank, size, layout.hosts(), &told);
         let links = Links::new(rank, size, lanes, connections, options.cancel, cores);
         Ok(Communicator {
             rank,
@@ -89,6 +97,7 @@ impl Communicator {
             rail,
             host_is_connected: false,
             last_choice: None,
+            recorded,
         })
     }
 
@@ -123,7 +132,19 @@ impl Communicator {
     /// # Errors
     /// When a rank has died or disagrees about the operation, or a buffer is too short; nothing can be run after that.
     pub fn run(&mut self, operation: &Operation) -> Result<()> {
-        match self.algorithm(operation) {
+        let algorithm = self.algorithm(operation);
+        match self.recorded.take() {
+            None => self.carry_out(operation, algorithm),
+            Some(recorded) => {
+                let done = recorded.run(operation, algorithm, || self.carry_out(operation, algorithm));
+                self.recorded = Some(recorded);
+                done
+            }
+        }
+    }
+
+    fn carry_out(&mut self, operation: &Operation, algorithm: Algorithm) -> Result<()> {
+        match algorithm {
             Algorithm::Direct => self.host.run(operation),
             Algorithm::TwoLevel => {
                 let me = self.layout.host_rank(self.rank);
@@ -181,7 +202,8 @@ fn largest_pair(operation: &Operation) -> usize {
 }
 
 fn greet(exchange: &mut dyn Exchange, host: &Host) -> Result<Vec<Greeting>> {
-    let mine = [&host.name, &host.id.to_string(), &host.machine, &host.cores.to_string()];
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+    let mine = [&host.name, &host.id.to_string(), &host.machine, &host.cores.to_string(), &since_1970.to_string()];
     let mine = mine.map(|part| part.replace('\n', " ")).join("\n");
     let all = exchange.all_gather(mine.as_bytes())?;
     Ok(all.iter().map(|theirs| Greeting::parse(&String::from_utf8_lossy(theirs))).collect())
@@ -196,6 +218,7 @@ impl Greeting {
             host_id: next().parse().unwrap_or_default(),
             machine: next(),
             cores: CoreSet::parse(&next()),
+            nonce: next().parse().unwrap_or_default(),
         }
     }
 }

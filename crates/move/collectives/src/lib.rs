@@ -8,6 +8,7 @@ pub mod host;
 mod links;
 mod mesh;
 mod operation;
+mod recorded;
 pub mod reduction;
 mod shape;
 mod subset;

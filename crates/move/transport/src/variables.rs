@@ -1,7 +1,7 @@
 //! The variables `BUSBW_…`: the only list of them, and the nearest to one that busbw does not read.
 
 /// What busbw reads or sets; docs/variables.md says what each does.
-pub const KNOWN: [&str; 13] = [
+pub const KNOWN: [&str; 14] = [
     "BUSBW_BACKEND",
     "BUSBW_HOST",
     "BUSBW_LISTENER",
@@ -10,6 +10,7 @@ pub const KNOWN: [&str; 13] = [
     "BUSBW_MARK",
     "BUSBW_NET_CHECKSUM",
     "BUSBW_NET_TIMEOUT",
+    "BUSBW_PROFILE",
     "BUSBW_RANK",
     "BUSBW_RENDEZVOUS",
     "BUSBW_SIZE",

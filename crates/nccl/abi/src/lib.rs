@@ -5,6 +5,7 @@
 pub mod library;
 mod log;
 pub mod net;
+pub mod profiler;
 mod result;
 pub mod tuner;
 

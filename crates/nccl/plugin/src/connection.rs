@@ -2,6 +2,7 @@
 
 use crate::border::{Failure, Result};
 use crate::log;
+use crate::messages::{self, Event};
 use busbw_transport::tcp::{GroupedRoom, Listener, MOST_REQUESTS, RecvComm, SendComm};
 use busbw_transport::{Receiver, Request, Sender};
 use std::ffi::{c_int, c_void};
@@ -51,6 +52,7 @@ enum End {
 struct UnderWay {
     request: Request,
     messages: usize,
+    event: Option<Event>,
 }
 
 /// NCCL's `void* request`.
@@ -97,15 +99,16 @@ impl Connection {
     /// Posts a send; null when there is no room for it now.
     ///
     /// # Safety
-    /// As [`Sender::isend`].
-    pub unsafe fn isend(&mut self, data: *const u8, len: usize, tag: c_int) -> Result<*mut c_void> {
+    /// As [`Sender::isend`]; `step` is null or what NCCL says that the message belongs to.
+    pub unsafe fn isend(&mut self, data: *const u8, len: usize, tag: c_int, step: *mut c_void) -> Result<*mut c_void> {
         let End::Send(sender) = &mut self.end else { return Err(Failure::usage("isend on a receiving connection")) };
         if self.free.is_empty() {
             return Ok(ptr::null_mut());
         }
         // SAFETY: NCCL keeps the bytes until the request is done. Its tags are ranks; both sides turn them into the same bits.
         let posted = unsafe { sender.isend(data, len, tag as u32) };
-        self.take(posted, 1)
+        // SAFETY: the caller's promise.
+        self.take(posted, 1, || unsafe { messages::begin(step, len) })
     }
 
     /// Posts receives; null when there is no room for them now.
@@ -119,13 +122,13 @@ impl Connection {
         }
         // SAFETY: NCCL keeps the rooms until the request is done.
         let posted = unsafe { receiver.irecv_group(rooms) };
-        self.take(posted, rooms.len())
+        self.take(posted, rooms.len(), || None)
     }
 
     /// Whether a request is done, and calls `each` with the size of each of its messages if so.
     pub fn test(&mut self, index: usize, each: impl FnMut(usize)) -> Result<bool> {
         let posted = self.under_way.get(index).copied().flatten();
-        let UnderWay { request, messages } =
+        let UnderWay { request, messages, event } =
             posted.ok_or_else(|| Failure::usage("test of a request that was done before"))?;
         let done = match &mut self.end {
             End::Send(sender) => sender.test(request).map(|size| size.map(|size| [size].into_iter().for_each(each))),
@@ -136,16 +139,22 @@ impl Connection {
         let done = done.map_err(|error| self.fail(error))?.is_some();
         if done {
             self.under_way[index] = None;
+            event.into_iter().for_each(messages::end);
             self.free.push(index);
         }
         Ok(done)
     }
 
     /// Notes a posted request, and gives what NCCL calls it by.
-    fn take(&mut self, posted: busbw_transport::Result<Option<Request>>, messages: usize) -> Result<*mut c_void> {
+    fn take(
+        &mut self,
+        posted: busbw_transport::Result<Option<Request>>,
+        messages: usize,
+        event: impl FnOnce() -> Option<Event>,
+    ) -> Result<*mut c_void> {
         let Some(request) = posted.map_err(|error| self.fail(error))? else { return Ok(ptr::null_mut()) };
         let Some(index) = self.free.pop() else { return Ok(ptr::null_mut()) };
-        self.under_way[index] = Some(UnderWay { request, messages });
+        self.under_way[index] = Some(UnderWay { request, messages, event: event() });
         Ok((&raw const self.tickets[index]).cast_mut().cast())
     }
 

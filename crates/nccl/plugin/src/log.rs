@@ -1,4 +1,4 @@
-//! NCCL's logger: what is reported, as `NET/busbw : …` and `TUNER/busbw : …`.
+//! NCCL's logger: what is reported, as `NET/busbw : …`, `TUNER/busbw : …` and `PROFILER/busbw : …`.
 
 use busbw_nccl_abi::{LogLevel, Logger, Subsystems};
 use std::ffi::{CString, c_ulong};
@@ -30,6 +30,15 @@ pub(crate) fn tuner_info(text: &str) {
 
 pub(crate) fn tuner_warn(text: &str) {
     tell(LogLevel::WARN, Subsystems::ALL, "TUNER", text);
+}
+
+/// The same of the profiler.
+pub(crate) fn profiler_info(text: &str) {
+    tell(LogLevel::INFO, Subsystems::INIT, "PROFILER", text);
+}
+
+pub(crate) fn profiler_warn(text: &str) {
+    tell(LogLevel::WARN, Subsystems::ALL, "PROFILER", text);
 }
 
 fn tell(level: LogLevel, subsystems: c_ulong, part: &str, text: &str) {

@@ -9,7 +9,7 @@ use crate::connection::{Connection, Listening, Ticket};
 use crate::context::Context;
 use crate::device::Device;
 use crate::engine::Engine;
-use crate::log;
+use crate::{log, messages};
 use busbw_nccl_abi::net::{CommConfig, HANDLE_BYTES, MOST_GROUPED, PTR_HOST, ProfilerCallback};
 use busbw_nccl_abi::{Logger, NcclResult};
 use busbw_transport::tcp::GroupedRoom;
@@ -73,7 +73,8 @@ pub(crate) unsafe extern "C" fn init(logger: Option<Logger>) -> NcclResult {
     })
 }
 
-pub(crate) unsafe extern "C" fn init_with_profiler(logger: Option<Logger>, _profiler: ProfilerCallback) -> NcclResult {
+pub(crate) unsafe extern "C" fn init_with_profiler(logger: Option<Logger>, profiler: ProfilerCallback) -> NcclResult {
+    messages::set(profiler);
     // SAFETY: the same promise.
     unsafe { init(logger) }
 }
@@ -83,10 +84,11 @@ pub(crate) unsafe extern "C" fn init_context(
     _communicator: u64,
     config: *const CommConfig,
     logger: Option<Logger>,
-    _profiler: ProfilerCallback,
+    profiler: ProfilerCallback,
 ) -> NcclResult {
     guard(|| {
         log::set(logger);
+        messages::set(profiler);
         // SAFETY: NCCL hands a place for the context, and a configuration or null.
         let (place, config) = unsafe { (place(place_of_context, "the context")?, config.as_ref()) };
         *place = Box::into_raw(Box::new(Context::new(Engine::start()?, config))).cast();
@@ -250,18 +252,11 @@ pub(crate) unsafe extern "C" fn isend<S: Size>(
     data: *mut c_void,
     len: S,
     tag: c_int,
-    _registration: *mut c_void,
+    registration: *mut c_void,
     request: *mut *mut c_void,
 ) -> NcclResult {
-    guard(|| {
-        // SAFETY: a connection of `connect`, and a place for the request.
-        let (sender, request) =
-            unsafe { (object::<Mutex<Connection>>(sender, "the sender")?, place(request, "the request")?) };
-        *request = ptr::null_mut();
-        // SAFETY: NCCL leaves the bytes alone until the request is done.
-        *request = unsafe { alone(sender)?.isend(data.cast_const().cast(), size(len)?, tag) }?;
-        Ok(())
-    })
+    // SAFETY: the same promise.
+    unsafe { isend_of_step(sender, data, len, tag, registration, ptr::null_mut(), request) }
 }
 
 pub(crate) unsafe extern "C" fn isend_profiled(
@@ -270,11 +265,33 @@ pub(crate) unsafe extern "C" fn isend_profiled(
     len: usize,
     tag: c_int,
     registration: *mut c_void,
-    _profile: *mut c_void,
+    step: *mut c_void,
     request: *mut *mut c_void,
 ) -> NcclResult {
     // SAFETY: the same promise.
-    unsafe { isend(sender, data, len, tag, registration, request) }
+    unsafe { isend_of_step(sender, data, len, tag, registration, step, request) }
+}
+
+/// # Safety
+/// As NCCL calls `isend`; `step` is null or NCCL's.
+unsafe fn isend_of_step<S: Size>(
+    sender: *mut c_void,
+    data: *mut c_void,
+    len: S,
+    tag: c_int,
+    _registration: *mut c_void,
+    step: *mut c_void,
+    request: *mut *mut c_void,
+) -> NcclResult {
+    guard(|| {
+        // SAFETY: a connection of `connect`, and a place for the request.
+        let (sender, request) =
+            unsafe { (object::<Mutex<Connection>>(sender, "the sender")?, place(request, "the request")?) };
+        *request = ptr::null_mut();
+        // SAFETY: NCCL leaves the bytes alone until the request is done.
+        *request = unsafe { alone(sender)?.isend(data.cast_const().cast(), size(len)?, tag, step) }?;
+        Ok(())
+    })
 }
 
 pub(crate) unsafe extern "C" fn irecv<S: Size>(

@@ -48,6 +48,11 @@ impl Algorithm {
         !matches!(self, Algorithm::TwoLevel | Algorithm::Direct)
     }
 
+    /// The name of the algorithm with this number, as events have it.
+    pub fn name_of(number: u8) -> Option<&'static str> {
+        Self::ALL.get(usize::from(number)).map(|algorithm| algorithm.name())
+    }
+
     fn from_name(name: &str) -> Option<Self> {
         let plain: String = name.chars().filter(|c| !matches!(c, '-' | '_')).collect::<String>().to_ascii_lowercase();
         match plain.as_str() {

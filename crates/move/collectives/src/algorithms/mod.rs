@@ -29,6 +29,11 @@ use crate::mesh::Mesh;
 use busbw_model::Collective;
 use busbw_transport::{Error, Result};
 
+/// The name of the algorithm that an event of [`busbw_events`] has by its number.
+pub fn name_of(number: u8) -> Option<&'static str> {
+    Algorithm::name_of(number)
+}
+
 /// Carries out `op` by `algorithm` among all ranks of `mesh`. [`Algorithm::TwoLevel`] is [`two_level()`]'s, and
 /// [`Algorithm::Direct`] is for the ranks of one host: both are an error here, as is an algorithm that has no such collective.
 pub(crate) fn run<M: Mesh + ?Sized>(mesh: &mut M, algorithm: Algorithm, op: &Operation<'_>) -> Result<()> {

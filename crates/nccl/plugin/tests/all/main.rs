@@ -6,6 +6,7 @@
 mod here {
     mod c_program;
     mod faults;
+    mod profiler;
     mod tuner;
 }
 

@@ -1,5 +1,6 @@
 /* Prints where a C compiler puts things: "TYPE.MEMBER OFFSET" and "TYPE SIZE". */
 #include "nccl_net.h"
+#include "nccl_profiler.h"
 #include "nccl_tuner.h"
 #include <stdio.h>
 
@@ -20,6 +21,17 @@
   AT(net_v##v, test); \
   AT(net_v##v, closeListen)
 
+#define PROFILER_OF(v) \
+  SIZE(profiler_v##v); \
+  AT(profiler_v##v, finalize); \
+  AT(descr_v##v, parentObj); \
+  AT(descr_v##v, rank); \
+  AT(descr_v##v, coll.count); \
+  AT(descr_v##v, coll.algo); \
+  AT(descr_v##v, coll.proto); \
+  AT(descr_v##v, p2p.count); \
+  AT(descr_v##v, proxyOp.isSend)
+
 int main(void) {
   PROPERTIES(6); PROPERTIES(7); PROPERTIES(8); PROPERTIES(9); PROPERTIES(11); PROPERTIES(12);
   AT(properties_v7, netDeviceVersion);
@@ -38,5 +50,14 @@ int main(void) {
   AT(tuner_v2, getCollInfo);
   AT(tuner_v5, finalize);
   AT(tuner_v6, getChunkSize);
+  PROFILER_OF(1); PROFILER_OF(2); PROFILER_OF(3); PROFILER_OF(4); PROFILER_OF(5); PROFILER_OF(6);
+  AT(descr_v1, coll.datatype);
+  AT(descr_v4, kernelCh.pTimer);
+  AT(descr_v4, netPlugin.data);
+  AT(descr_v5, collApi.graphCaptured);
+  AT(descr_v5, p2pApi.graphCaptured);
+  AT(descr_v6, ceColl.datatype);
+  SIZE(descr_v6);
+  SIZE(state_args);
   return 0;
 }

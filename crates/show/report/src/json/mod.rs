@@ -13,6 +13,7 @@ mod link;
 mod net_plugin;
 mod peers;
 mod prediction;
+mod profile;
 mod simulation;
 mod tune;
 mod view;
@@ -24,6 +25,7 @@ pub use compare::write_compare;
 pub use link::write_link;
 pub use net_plugin::write_net_plugins;
 pub use prediction::write_predict;
+pub use profile::write_profile;
 pub use simulation::write_simulate;
 pub use tune::write_tune;
 
@@ -46,7 +48,7 @@ pub fn write_explain(run: &Run, diagnosis: &Diagnosis, out: &mut dyn io::Write) 
 }
 
 /// The JSON Schema of every answer of this crate, as `docs/schema` keeps them.
-pub fn schemas() -> [Schema; 11] {
+pub fn schemas() -> [Schema; 12] {
     [
         schema::<acceleration::Accelerate>(),
         schema::<busbw_model::Advised>(),
@@ -56,6 +58,7 @@ pub fn schemas() -> [Schema; 11] {
         schema::<link::Links>(),
         schema::<net_plugin::Plugins>(),
         schema::<prediction::Predict>(),
+        schema::<busbw_model::Profile>(),
         schema::<simulation::Simulate>(),
         schema::<tune::Tune>(),
         schema::<busbw_model::Watched>(),

@@ -13,6 +13,7 @@ mod net_plugin;
 mod page;
 mod peers;
 mod prediction;
+mod profile;
 mod simulation;
 mod source;
 mod tables;
@@ -26,6 +27,7 @@ pub use compare::compare;
 pub use link::link;
 pub use net_plugin::net_plugins;
 pub use prediction::predict;
+pub use profile::profile;
 pub use simulation::simulate;
 pub use tune::tune;
 

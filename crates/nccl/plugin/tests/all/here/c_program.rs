@@ -4,6 +4,7 @@ use crate::plugin;
 use crate::skip::unless_skipped;
 use crate::support::{self, C};
 use busbw_nccl_abi::net::*;
+use busbw_nccl_abi::profiler::*;
 use busbw_nccl_abi::tuner::{NvlDomains, TunerV2, TunerV5, TunerV6};
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
@@ -99,6 +100,108 @@ fn of_rust() -> Vec<(&'static str, usize)> {
     ]
 }
 
+/// The same of the profiler.
+fn of_profiler() -> Vec<(&'static str, usize)> {
+    vec![
+        ("profiler_v1", size_of::<ProfilerV1>()),
+        ("profiler_v1.finalize", offset_of!(ProfilerV1, finalize)),
+        ("descr_v1.parentObj", offset_of!(DescriptorV1, parent)),
+        ("descr_v1.rank", offset_of!(DescriptorV1, rank)),
+        ("descr_v1.coll.count", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, count)),
+        ("descr_v1.coll.algo", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, algorithm)),
+        ("descr_v1.coll.proto", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, protocol)),
+        ("descr_v1.p2p.count", offset_of!(DescriptorV1, of) + offset_of!(P2pV1, count)),
+        ("descr_v1.proxyOp.isSend", offset_of!(DescriptorV1, of) + offset_of!(ProxyOperation, sends)),
+        ("descr_v1.coll.datatype", offset_of!(DescriptorV1, of) + offset_of!(CollectiveV1, datatype)),
+        ("profiler_v2", size_of::<ProfilerV2>()),
+        ("profiler_v2.finalize", offset_of!(ProfilerV2, finalize)),
+        ("descr_v2.parentObj", offset_of!(DescriptorV2, parent)),
+        ("descr_v2.rank", offset_of!(DescriptorV2, rank)),
+        (
+            "descr_v2.coll.count",
+            offset_of!(DescriptorV2, of)
+                + offset_of!(OfCommunicator<Named<usize>>, what)
+                + offset_of!(Named<usize>, count),
+        ),
+        (
+            "descr_v2.coll.algo",
+            offset_of!(DescriptorV2, of)
+                + offset_of!(OfCommunicator<Named<usize>>, what)
+                + offset_of!(Named<usize>, algorithm),
+        ),
+        (
+            "descr_v2.coll.proto",
+            offset_of!(DescriptorV2, of)
+                + offset_of!(OfCommunicator<Named<usize>>, what)
+                + offset_of!(Named<usize>, protocol),
+        ),
+        (
+            "descr_v2.p2p.count",
+            offset_of!(DescriptorV2, of) + offset_of!(OfCommunicator<P2p>, what) + offset_of!(P2p, count),
+        ),
+        ("descr_v2.proxyOp.isSend", offset_of!(DescriptorV2, of) + offset_of!(ProxyOperation, sends)),
+        ("profiler_v3", size_of::<ProfilerV3>()),
+        ("profiler_v3.finalize", offset_of!(ProfilerV3, finalize)),
+        ("descr_v3.parentObj", offset_of!(DescriptorV3, parent)),
+        ("descr_v3.rank", offset_of!(DescriptorV3, rank)),
+        (
+            "descr_v3.coll.count",
+            offset_of!(DescriptorV3, of) + offset_of!(OfCommunicator<Named<()>>, what) + offset_of!(Named<()>, count),
+        ),
+        (
+            "descr_v3.coll.algo",
+            offset_of!(DescriptorV3, of)
+                + offset_of!(OfCommunicator<Named<()>>, what)
+                + offset_of!(Named<()>, algorithm),
+        ),
+        (
+            "descr_v3.coll.proto",
+            offset_of!(DescriptorV3, of)
+                + offset_of!(OfCommunicator<Named<()>>, what)
+                + offset_of!(Named<()>, protocol),
+        ),
+        (
+            "descr_v3.p2p.count",
+            offset_of!(DescriptorV3, of) + offset_of!(OfCommunicator<P2p>, what) + offset_of!(P2p, count),
+        ),
+        ("descr_v3.proxyOp.isSend", offset_of!(DescriptorV3, of) + offset_of!(ProxyOperation, sends)),
+        ("profiler_v4", size_of::<ProfilerV4>()),
+        ("profiler_v4.finalize", offset_of!(ProfilerV4, finalize)),
+        ("descr_v4.parentObj", offset_of!(DescriptorV4, parent)),
+        ("descr_v4.rank", offset_of!(DescriptorV4, rank)),
+        ("descr_v4.coll.count", offset_of!(DescriptorV4, of) + offset_of!(Named<()>, count)),
+        ("descr_v4.coll.algo", offset_of!(DescriptorV4, of) + offset_of!(Named<()>, algorithm)),
+        ("descr_v4.coll.proto", offset_of!(DescriptorV4, of) + offset_of!(Named<()>, protocol)),
+        ("descr_v4.p2p.count", offset_of!(DescriptorV4, of) + offset_of!(P2p, count)),
+        ("descr_v4.proxyOp.isSend", offset_of!(DescriptorV4, of) + offset_of!(ProxyOperation, sends)),
+        ("descr_v4.kernelCh.pTimer", offset_of!(DescriptorV4, of) + offset_of!(Kernel, timer)),
+        ("descr_v4.netPlugin.data", offset_of!(DescriptorV4, of) + offset_of!(NetPlugin, data)),
+        ("profiler_v5", size_of::<ProfilerV5>()),
+        ("profiler_v5.finalize", offset_of!(ProfilerV5, finalize)),
+        ("descr_v5.parentObj", offset_of!(DescriptorV5, parent)),
+        ("descr_v5.rank", offset_of!(DescriptorV5, rank)),
+        ("descr_v5.coll.count", offset_of!(DescriptorV5, of) + offset_of!(Named<()>, count)),
+        ("descr_v5.coll.algo", offset_of!(DescriptorV5, of) + offset_of!(Named<()>, algorithm)),
+        ("descr_v5.coll.proto", offset_of!(DescriptorV5, of) + offset_of!(Named<()>, protocol)),
+        ("descr_v5.p2p.count", offset_of!(DescriptorV5, of) + offset_of!(P2p, count)),
+        ("descr_v5.proxyOp.isSend", offset_of!(DescriptorV5, of) + offset_of!(ProxyOperation, sends)),
+        ("descr_v5.collApi.graphCaptured", offset_of!(DescriptorV5, of) + offset_of!(CollectiveCall, captured)),
+        ("descr_v5.p2pApi.graphCaptured", offset_of!(DescriptorV5, of) + offset_of!(P2pCall, captured)),
+        ("profiler_v6", size_of::<ProfilerV6>()),
+        ("profiler_v6.finalize", offset_of!(ProfilerV6, finalize)),
+        ("descr_v6.parentObj", offset_of!(DescriptorV6, parent)),
+        ("descr_v6.rank", offset_of!(DescriptorV6, rank)),
+        ("descr_v6.coll.count", offset_of!(DescriptorV6, of) + offset_of!(Named<()>, count)),
+        ("descr_v6.coll.algo", offset_of!(DescriptorV6, of) + offset_of!(Named<()>, algorithm)),
+        ("descr_v6.coll.proto", offset_of!(DescriptorV6, of) + offset_of!(Named<()>, protocol)),
+        ("descr_v6.p2p.count", offset_of!(DescriptorV6, of) + offset_of!(P2p, count)),
+        ("descr_v6.proxyOp.isSend", offset_of!(DescriptorV6, of) + offset_of!(ProxyOperation, sends)),
+        ("descr_v6.ceColl.datatype", offset_of!(DescriptorV6, of) + offset_of!(CopyEngine, datatype)),
+        ("descr_v6", size_of::<DescriptorV6>()),
+        ("state_args", size_of::<StateArguments>()),
+    ]
+}
+
 #[test]
 fn layouts_are_those_of_a_c_compiler() {
     unless_skipped(|| {
@@ -109,7 +212,7 @@ fn layouts_are_those_of_a_c_compiler() {
             .filter_map(|line| line.split_once(' '))
             .map(|(what, number)| (what, number.parse().unwrap()))
             .collect();
-        for (what, number) in of_rust() {
+        for (what, number) in of_rust().into_iter().chain(of_profiler()) {
             assert_eq!(of_c.get(what), Some(&number), "{what}");
         }
         Ok(())
