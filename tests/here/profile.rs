@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn json(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    serde_json::from_slice(&std::fs::read(path).expect("an answer")).expect("JSON")
 }
 
 #[test]
