@@ -71,7 +71,7 @@ fn names(finding: &Finding, suspects: &Suspects) -> bool {
 fn about(finding: Finding, ranks: &[u32], class: Option<CulpritClass>) -> Finding {
     let mut ranks = ranks.to_vec();
     ranks.sort_unstable();
-    Finding { suspects: (!ranks.is_empty()).then_some(Suspects { ranks, class }), ..finding }
+    Finding { suspects: (!ranks.is_empty()).then_some(Suspects::of(ranks, class)), ..finding }
 }
 
 fn lines<'a>(sources: impl IntoIterator<Item = &'a SourceLine>) -> Vec<Evidence> {

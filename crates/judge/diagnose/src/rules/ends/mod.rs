@@ -73,7 +73,7 @@ fn blamed(cause: &RankEnd, code: Code) -> Option<Suspects> {
         Ended::Lost(_) => return None,
         _ => CulpritClass::Exception,
     };
-    (!cause.ranks.is_empty()).then(|| Suspects { ranks: cause.ranks.clone(), class: Some(class) })
+    (!cause.ranks.is_empty()).then(|| Suspects::of(cause.ranks.clone(), Some(class)))
 }
 
 /// Whether a finding rests on the line at a place.

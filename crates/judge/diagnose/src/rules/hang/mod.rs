@@ -67,7 +67,7 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     if class == Some(CulpritClass::Network) && suspects.iter().all(|rank| job.misses_data(*rank)) {
         job.widen_to_host(&mut suspects);
     }
-    Some(Suspects { ranks: suspects.into_iter().collect(), class })
+    Some(Suspects::of(suspects.into_iter().collect(), class))
 }
 
 /// Whether more is given than dumps: others are seen to fail, or to stand still.

@@ -100,7 +100,7 @@ impl Fault<'_> {
             Class::Busy => Some(CulpritClass::Busy),
             Class::Device | Class::Deaf => None,
         };
-        (!self.ranks.is_empty()).then(|| Suspects { ranks: self.ranks.clone(), class })
+        (!self.ranks.is_empty()).then(|| Suspects::of(self.ranks.clone(), class))
     }
 }
 

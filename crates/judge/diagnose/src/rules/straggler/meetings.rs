@@ -1,0 +1,200 @@
+//! Where ranks meet: the collectives that all ranks of a group called, and how long each waited there for the last one.
+
+use super::clocks::Clocks;
+use crate::case::Case;
+use busbw_model::median;
+use busbw_model::{FlightKind, GroupName};
+use std::collections::{BTreeMap, HashMap};
+
+/// Steps that a comparison needs.
+pub(super) const FEWEST: usize = 8;
+
+/// The calls of all ranks.
+pub(super) struct Meetings {
+    pub ranks: Vec<u32>,
+    /// The calls of each rank, in order.
+    pub calls: Vec<Vec<Call>>,
+    /// Who came when to each collective that all ranks of its group called.
+    pub come: HashMap<(u32, u64), Vec<Come>>,
+    /// What was called, by [`Call::label`]: the same for ranks that do the same in groups of their own.
+    labels: Vec<String>,
+}
+
+/// A rank's call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub label: u32,
+    pub group: u32,
+    pub sequence: u64,
+    pub at_ns: i64,
+}
+
+/// One rank's coming to a collective: the index of the rank, and of its call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Come {
+    pub rank: usize,
+    pub call: usize,
+}
+
+/// A step of a rank: its calls from one that follows the longest pause to before the next such.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    first: usize,
+    end: usize,
+}
+
+/// The steps that all ranks made, by the number of the collective that begins each.
+pub(super) struct Steps(BTreeMap<u64, Vec<Span>>);
+
+/// What ranks waited, step by step.
+pub(super) struct Waits {
+    pub steps: Vec<Step>,
+    /// In what all ranks together waited longest.
+    pub place: Option<String>,
+}
+
+/// One step.
+pub(super) struct Step {
+    /// How long each rank waited in it.
+    pub waited_ns: Vec<f64>,
+    /// How long it lasted.
+    pub lasted_ns: f64,
+    /// When each rank began it.
+    pub began_ns: Vec<u64>,
+}
+
+impl Meetings {
+    /// Of a job of which all ranks wrote down when they called collectives.
+    pub fn of(case: &Case) -> Option<Self> {
+        let ranks: Vec<u32> = case.ranks.all().into_iter().collect();
+        if ranks.len() < 2 {
+            return None;
+        }
+        let (mut groups, mut labels) = (Names::default(), Names::default());
+        let mut calls = Vec::new();
+        for rank in &ranks {
+            let dump = case.ranks.get(*rank)?.dump.filter(|dump| !dump.calls.calls.is_empty())?;
+            let kinds =
+                dump.calls.kinds.iter().map(|kind| (labels.number(label(kind)), groups.number(key(&kind.group))));
+            let kinds: Vec<(u32, u32)> = kinds.collect();
+            let call = |call: &busbw_model::FlightCall| {
+                let (label, group) = *kinds.get(call.kind as usize)?;
+                Some(Call { label, group, sequence: call.sequence, at_ns: i64::try_from(call.created_ns).ok()? })
+            };
+            calls.push(dump.calls.calls.iter().filter_map(call).collect::<Vec<Call>>());
+        }
+        let sizes = case.run.process_groups.iter().map(|group| (key(&group.name), case.ranks.members(group).len()));
+        let sizes: HashMap<String, usize> = sizes.collect();
+        let mut come: HashMap<(u32, u64), Vec<Come>> = HashMap::new();
+        for (rank, calls) in calls.iter().enumerate() {
+            for (index, call) in calls.iter().enumerate() {
+                come.entry((call.group, call.sequence)).or_default().push(Come { rank, call: index });
+            }
+        }
+        come.retain(|(group, _), ranks| sizes.get(&groups.0[*group as usize]) == Some(&ranks.len()) && ranks.len() > 1);
+        Some(Meetings { ranks, calls, come, labels: labels.0 })
+    }
+
+    /// Cuts the calls into steps, where ranks pause longest between two kinds of calls.
+    pub fn steps(&self) -> Option<Steps> {
+        let mut pauses: HashMap<(u32, u32), Vec<f64>> = HashMap::new();
+        for pair in self.calls.iter().flat_map(|calls| calls.windows(2)) {
+            let pause = (pair[1].at_ns - pair[0].at_ns) as f64;
+            pauses.entry((pair[0].label, pair[1].label)).or_default().push(pause);
+        }
+        let often = pauses.into_iter().filter(|(_, pauses)| pauses.len() >= FEWEST * self.ranks.len());
+        let longest = often.filter_map(|(pair, pauses)| Some((pair, median(pauses.into_iter())?)));
+        let ((before, behind), _) = longest.max_by(|(one, a), (other, b)| a.total_cmp(b).then(other.cmp(one)))?;
+        let mut steps: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+        for calls in &self.calls {
+            let begins = |index: &usize| calls[index - 1].label == before && calls[*index].label == behind;
+            let begins: Vec<usize> = (1..calls.len()).filter(begins).collect();
+            for pair in begins.windows(2) {
+                let span = Span { first: pair[0], end: pair[1] };
+                steps.entry(calls[span.first].sequence).or_default().push(span);
+            }
+        }
+        steps.retain(|_, spans| spans.len() == self.ranks.len());
+        Some(Steps(steps))
+    }
+
+    /// What ranks waited, by such clocks.
+    pub fn waits(&self, steps: &Steps, clocks: &Clocks) -> Waits {
+        let mut waited_in: BTreeMap<u32, f64> = BTreeMap::new();
+        let mut found = Vec::new();
+        for spans in steps.0.values() {
+            let mut waited_ns = Vec::new();
+            for (rank, span) in spans.iter().enumerate() {
+                let calls = &self.calls[rank][span.first..span.end];
+                let Some(waits) = calls.iter().map(|call| self.wait(rank, call, clocks)).collect::<Option<Vec<_>>>()
+                else {
+                    break;
+                };
+                for ((from, to), call) in waits.iter().zip(calls) {
+                    *waited_in.entry(call.label).or_default() += (to - from) as f64;
+                }
+                waited_ns.push(together(&waits) as f64);
+            }
+            if waited_ns.len() < spans.len() {
+                continue;
+            }
+            let ends = |(rank, span): (usize, &Span)| {
+                (self.calls[rank][span.end].at_ns - self.calls[rank][span.first].at_ns) as f64
+            };
+            let lasted = median(spans.iter().enumerate().map(ends)).unwrap_or_default();
+            let began = spans.iter().enumerate().map(|(rank, span)| self.calls[rank][span.first].at_ns.unsigned_abs());
+            found.push(Step { waited_ns, lasted_ns: lasted, began_ns: began.collect() });
+        }
+        let most = waited_in.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
+        Waits { steps: found, place: most.map(|(label, _)| self.labels[label as usize].clone()) }
+    }
+
+    /// From when to when a rank waited in a call; `None` where not all of its group are known to have called.
+    fn wait(&self, rank: usize, call: &Call, clocks: &Clocks) -> Option<(i64, i64)> {
+        let come = self.come.get(&(call.group, call.sequence))?;
+        let last = come.iter().map(|one| clocks.right(one.rank, self.at(one))).max()?;
+        Some((clocks.right(rank, call.at_ns), last))
+    }
+
+    /// When a rank came, by its own clock.
+    pub fn at(&self, come: &Come) -> i64 {
+        self.calls[come.rank][come.call].at_ns
+    }
+}
+
+/// How long intervals last together. A program may call several collectives before it waits for the first.
+fn together(waits: &[(i64, i64)]) -> i64 {
+    let mut until = i64::MIN;
+    let mut total = 0;
+    for (from, to) in waits {
+        total += (to - (*from).max(until)).max(0);
+        until = until.max(*to);
+    }
+    total
+}
+
+/// The same for a group on all ranks.
+fn key(group: &GroupName) -> String {
+    group.name.clone().unwrap_or_else(|| group.to_string())
+}
+
+/// What ranks call that do the same in groups of their own: these have other names, and one number in each process.
+fn label(kind: &FlightKind) -> String {
+    let group = GroupName { name: None, ..kind.group.clone() };
+    let elements = kind.elements.0.map_or(String::new(), |count| format!(" of {count} elements"));
+    format!("{}{elements} in {group}", kind.op)
+}
+
+/// Names by number.
+#[derive(Default)]
+struct Names(Vec<String>, HashMap<String, u32>);
+
+impl Names {
+    fn number(&mut self, name: String) -> u32 {
+        let next = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        *self.1.entry(name).or_insert_with_key(|name| {
+            self.0.push(name.clone());
+            next
+        })
+    }
+}
