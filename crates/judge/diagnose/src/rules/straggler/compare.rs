@@ -1,14 +1,14 @@
-//! Whether a rank waits less than the others, step by step, and from when on.
+//! Whether a rank takes longer for its own part of a step than the others, and from when on.
 
-use super::meetings::{FEWEST, Step, Waits};
+use super::meetings::{FEWEST, Own, Step};
 use busbw_model::median;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// How often a comparison of sound ranks may accuse one, all ranks together.
-const FALSE_ALARMS: f64 = 0.001;
+const FALSE_ALARMS: f64 = 0.01;
 /// A rank that is later by less of a step is not worth a word; and it is surely later by so much.
 const LEAST: f64 = 0.02;
-const SURELY: f64 = 0.01;
+const SURELY: f64 = 0.005;
 /// The last steps, which are looked at by themselves: a rank that has become late just now.
 const LAST: usize = 20;
 /// Of values, so many are left out at either end: a step in which one rank writes a checkpoint says nothing of the others.
@@ -26,31 +26,28 @@ pub(super) struct Late {
     pub steps: u32,
     /// When the first of these steps began, where earlier ones are known in which it was not late.
     pub since_ns: Option<u64>,
-    /// What the latest waits per step, and the others.
-    pub waits_ns: (f64, f64),
-    /// In what the others wait.
-    pub place: Option<String>,
+    /// How long the latest is by itself per step, and the others.
+    pub own_ns: (f64, f64),
 }
 
 /// The ranks that are later than the others.
-pub(super) fn compare(waits: &Waits) -> Option<Late> {
-    let steps = &waits.steps;
-    let count = steps.first()?.waited_ns.len();
+pub(super) fn compare(own: &Own) -> Option<Late> {
+    let steps = &own.steps;
+    let count = steps.first()?.own_ns.len();
     let step_ns = median(steps.iter().map(|step| step.lasted_ns))?;
-    let tests = 2.0 * count as f64;
-    let later = |rank: usize| {
+    let outside = FALSE_ALARMS / (2.0 * count as f64);
+    let means = |rank: usize| {
         let excess: Vec<f64> = steps.iter().map(|step| excess(step, rank)).collect();
         let last = &excess[excess.len().saturating_sub(LAST)..];
-        let surely = |values: &[f64]| {
-            let mean = Mean::of(values)?;
-            let least = mean.value - mean.half_width(FALSE_ALARMS / tests);
-            (least >= SURELY * step_ns && mean.value >= LEAST * step_ns).then_some(mean.value)
-        };
-        surely(last).or_else(|| surely(&excess))
+        [Mean::of(last), Mean::of(&excess)].into_iter().flatten()
     };
-    let found: Vec<(usize, f64)> = (0..count).filter_map(|rank| Some((rank, later(rank)?))).collect();
-    let (latest, most) = found.iter().copied().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    let ranks: Vec<usize> = found.iter().filter(|(_, value)| *value >= most / 2.0).map(|(rank, _)| *rank).collect();
+    let surely =
+        |mean: &Mean| mean.value >= LEAST * step_ns && mean.value - mean.half_width(outside) >= SURELY * step_ns;
+    let found = (0..count).filter_map(|rank| Some((rank, means(rank).find(surely)?.value)));
+    let (latest, most) = found.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    // Those beside it are less sure by themselves.
+    let like = |mean: Mean| mean.value >= most / 2.0 && mean.value > mean.half_width(0.025);
+    let ranks: Vec<usize> = (0..count).filter(|rank| *rank == latest || means(*rank).any(like)).collect();
     if ranks.len() * 2 > count {
         return None;
     }
@@ -59,24 +56,23 @@ pub(super) fn compare(waits: &Waits) -> Option<Late> {
     let those = &steps[first..];
     let mean = Mean::of(&all[first..])?;
     let half = mean.half_width(0.025);
-    let waited = |rank: usize| median(those.iter().map(|step| step.waited_ns[rank]));
-    let others = median((0..count).filter(|rank| !ranks.contains(rank)).filter_map(waited))?;
+    let usual = |rank: usize| median(those.iter().map(|step| step.own_ns[rank]));
+    let others = median((0..count).filter(|rank| !ranks.contains(rank)).filter_map(usual))?;
     Some(Late {
         excess_ns: mean.value,
         interval_ns: (mean.value - half, mean.value + half),
         step_ns,
         steps: u32::try_from(those.len()).unwrap_or(u32::MAX),
         since_ns: (first > 0).then(|| those[0].began_ns[latest]),
-        waits_ns: (waited(latest)?, others),
-        place: waits.place.clone(),
+        own_ns: (usual(latest)?, others),
         ranks,
     })
 }
 
-/// How much less than the others a rank waited in a step.
+/// How much longer than the others a rank was by itself in a step.
 fn excess(step: &Step, rank: usize) -> f64 {
-    let others = step.waited_ns.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, waited)| *waited);
-    median(others).unwrap_or_default() - step.waited_ns[rank]
+    let others = step.own_ns.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, own)| *own);
+    step.own_ns[rank] - median(others).unwrap_or_default()
 }
 
 /// Where values rise for good: the cut that leaves the least squares on either side; 0 where they were as high before.

@@ -1,4 +1,4 @@
-//! Where ranks meet: the collectives that all ranks of a group called, and how long each waited there for the last one.
+//! Where ranks meet: the collectives that all ranks of a group called, and how long each was by itself between them.
 
 use super::clocks::Clocks;
 use crate::case::Case;
@@ -46,18 +46,18 @@ struct Span {
 /// The steps that all ranks made, by the number of the collective that begins each.
 pub(super) struct Steps(BTreeMap<u64, Vec<Span>>);
 
-/// What ranks waited, step by step.
-pub(super) struct Waits {
+/// What ranks did by themselves, step by step.
+pub(super) struct Own {
     pub steps: Vec<Step>,
-    /// In what all ranks together waited longest.
-    pub place: Option<String>,
+    /// Behind which call they did most of it, and before which.
+    pub place: (String, String),
 }
 
 /// One step.
 pub(super) struct Step {
-    /// How long each rank waited in it.
-    pub waited_ns: Vec<f64>,
-    /// How long it lasted.
+    /// How long each rank was busy by itself: from when a collective could end, as the last rank had come, until it called the next one.
+    pub own_ns: Vec<f64>,
+    /// How long the step lasted.
     pub lasted_ns: f64,
     /// When each rank began it.
     pub began_ns: Vec<u64>,
@@ -118,59 +118,76 @@ impl Meetings {
         Some(Steps(steps))
     }
 
-    /// What ranks waited, by such clocks.
-    pub fn waits(&self, steps: &Steps, clocks: &Clocks) -> Waits {
-        let mut waited_in: BTreeMap<u32, f64> = BTreeMap::new();
+    /// What ranks did by themselves, by such clocks.
+    pub fn own(&self, steps: &Steps, clocks: &Clocks) -> Option<Own> {
+        let pauses = self.pauses(steps, clocks);
         let mut found = Vec::new();
         for spans in steps.0.values() {
-            let mut waited_ns = Vec::new();
-            for (rank, span) in spans.iter().enumerate() {
-                let calls = &self.calls[rank][span.first..span.end];
-                let Some(waits) = calls.iter().map(|call| self.wait(rank, call, clocks)).collect::<Option<Vec<_>>>()
-                else {
-                    break;
-                };
-                for ((from, to), call) in waits.iter().zip(calls) {
-                    *waited_in.entry(call.label).or_default() += (to - from) as f64;
-                }
-                waited_ns.push(together(&waits) as f64);
-            }
-            if waited_ns.len() < spans.len() {
-                continue;
-            }
-            let ends = |(rank, span): (usize, &Span)| {
-                (self.calls[rank][span.end].at_ns - self.calls[rank][span.first].at_ns) as f64
+            let of_rank = |(rank, span): (usize, &Span)| {
+                let behind_pause = (span.first..span.end).filter(|at| pauses.contains_key(&self.pair(rank, *at)));
+                behind_pause.map(|at| self.alone(rank, at, clocks)).sum::<Option<f64>>()
             };
-            let lasted = median(spans.iter().enumerate().map(ends)).unwrap_or_default();
-            let began = spans.iter().enumerate().map(|(rank, span)| self.calls[rank][span.first].at_ns.unsigned_abs());
-            found.push(Step { waited_ns, lasted_ns: lasted, began_ns: began.collect() });
+            if let Some(own_ns) = spans.iter().enumerate().map(of_rank).collect() {
+                let began =
+                    spans.iter().enumerate().map(|(rank, span)| self.calls[rank][span.first].at_ns.unsigned_abs());
+                found.push(Step { own_ns, lasted_ns: self.lasted(spans), began_ns: began.collect() });
+            }
         }
-        let most = waited_in.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b));
-        Waits { steps: found, place: most.map(|(label, _)| self.labels[label as usize].clone()) }
+        let ((before, behind), _) = pauses.into_iter().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+        let place = (self.labels[before as usize].clone(), self.labels[behind as usize].clone());
+        Some(Own { steps: found, place })
     }
 
-    /// From when to when a rank waited in a call; `None` where not all of its group are known to have called.
-    fn wait(&self, rank: usize, call: &Call, clocks: &Clocks) -> Option<(i64, i64)> {
-        let come = self.come.get(&(call.group, call.sequence))?;
+    /// Kinds of calls, each with the one before it, between which ranks spend a good part of a step by themselves, and how much all together. Where a
+    /// collective follows another at once, a rank may be late because the other reached it late: that tells of links, not of ranks.
+    fn pauses(&self, steps: &Steps, clocks: &Clocks) -> HashMap<(u32, u32), f64> {
+        const SHARE: f64 = 0.1;
+        let mut own_ns: HashMap<(u32, u32), f64> = HashMap::new();
+        let mut all_ns = 0.0;
+        for spans in steps.0.values() {
+            all_ns += self.lasted(spans) * spans.len() as f64;
+            for (rank, span) in spans.iter().enumerate() {
+                for at in span.first..span.end {
+                    let own = self.alone(rank, at, clocks).unwrap_or_default();
+                    *own_ns.entry(self.pair(rank, at)).or_default() += own;
+                }
+            }
+        }
+        own_ns.retain(|_, own| *own >= SHARE * all_ns);
+        own_ns
+    }
+
+    /// The kind of the call before a call, and its own.
+    fn pair(&self, rank: usize, at: usize) -> (u32, u32) {
+        (self.calls[rank][at - 1].label, self.calls[rank][at].label)
+    }
+
+    /// How long a step lasted.
+    fn lasted(&self, spans: &[Span]) -> f64 {
+        let lasted = |(rank, span): (usize, &Span)| {
+            (self.calls[rank][span.end].at_ns - self.calls[rank][span.first].at_ns) as f64
+        };
+        median(spans.iter().enumerate().map(lasted)).unwrap_or_default()
+    }
+
+    /// How long a rank was by itself before a call: since the last of its group came to the one before it. `None` where not all of that group are
+    /// known to have come.
+    fn alone(&self, rank: usize, at: usize, clocks: &Clocks) -> Option<f64> {
+        let before = self.calls[rank][at - 1];
+        let come = self.come.get(&(before.group, before.sequence))?;
         let last = come.iter().map(|one| clocks.right(one.rank, self.at(one))).max()?;
-        Some((clocks.right(rank, call.at_ns), last))
+        Some((clocks.right(rank, self.calls[rank][at].at_ns) - last).max(0) as f64)
+    }
+
+    /// Whether ranks are all those of a group: what they share may be slow, rather than any of them.
+    pub fn is_group(&self, ranks: &[usize]) -> bool {
+        self.come.values().any(|come| come.len() == ranks.len() && come.iter().all(|one| ranks.contains(&one.rank)))
     }
 
     /// When a rank came, by its own clock.
     pub fn at(&self, come: &Come) -> i64 {
         self.calls[come.rank][come.call].at_ns
     }
-}
-
-/// How long intervals last together. A program may call several collectives before it waits for the first.
-fn together(waits: &[(i64, i64)]) -> i64 {
-    let mut until = i64::MIN;
-    let mut total = 0;
-    for (from, to) in waits {
-        total += (to - (*from).max(until)).max(0);
-        until = until.max(*to);
-    }
-    total
 }
 
 /// The same for a group on all ranks.
