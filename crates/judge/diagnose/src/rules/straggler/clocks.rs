@@ -35,57 +35,118 @@ impl Clocks {
         at_ns + self.ahead_ns[rank]
     }
 
-    /// Clocks as they are. They are as wrong as the rank that comes nowhere nearer to the others than that.
+    /// Clocks as they are. They may be wrong by as much as is needed to lead from each rank to every other, by collectives to which ranks of a
+    /// group come at the same time: those of one host always do.
     fn agreeing(meetings: &Meetings) -> Option<Clocks> {
-        let mut differences: Vec<HashMap<u32, Vec<f64>>> = vec![HashMap::new(); meetings.ranks.len()];
-        for come in meetings.come.values() {
-            let times = || come.iter().map(|one| meetings.at(one));
-            let first = times().min()?;
-            let usual = median(times().map(|at| (at - first) as f64))?;
-            for one in come {
-                let label = meetings.calls[one.rank][one.call].label;
-                let difference = (meetings.at(one) - first) as f64 - usual;
-                differences[one.rank].entry(label).or_default().push(difference);
+        let mut nearest = nearest(meetings);
+        nearest.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
+        let ranks = meetings.ranks.len();
+        let mut leads_to: Vec<usize> = (0..ranks).collect();
+        let mut of_group: HashMap<u32, usize> = HashMap::new();
+        let mut apart = ranks - 1;
+        for (difference, rank, group) in nearest {
+            let (one, other) = (leads_to[rank], leads_to[*of_group.entry(group).or_insert(rank)]);
+            if one != other {
+                leads_to.iter_mut().filter(|set| **set == one).for_each(|set| *set = other);
+                apart -= 1;
+            }
+            if apart == 0 {
+                return Some(Clocks { ahead_ns: vec![0; ranks], error_ns: difference });
             }
         }
-        let nearest = differences.into_iter().map(|of_rank| {
-            let often = of_rank.into_values().filter(|values| values.len() >= FEWEST);
-            often.filter_map(|values| Some(median(values.into_iter())?.abs())).min_by(f64::total_cmp)
-        });
-        let nearest: Vec<f64> = nearest.collect::<Option<_>>()?;
-        let error_ns = nearest.into_iter().fold(0.0, f64::max);
-        Some(Clocks { ahead_ns: vec![0; meetings.ranks.len()], error_ns })
+        None
     }
 
-    /// Clocks in the middle of their bounds; `None` where bounds contradict each other, as those of calls that do not wait.
+    /// Clocks in the middle of their bounds; `None` where bounds contradict each other.
     fn bounded(meetings: &Meetings) -> Option<Clocks> {
         let count = meetings.ranks.len();
         if count > MOST {
             return None;
         }
-        // How much a rank's clock is ahead of another's, at most.
-        let mut most = vec![vec![i64::MAX / 4; count]; count];
-        for come in meetings.come.values() {
-            for left in come {
-                let Some(next) = meetings.calls[left.rank].get(left.call + 1) else { continue };
-                for last in come {
-                    let bound = next.at_ns - meetings.at(last);
-                    let known = &mut most[left.rank][last.rank];
-                    *known = (*known).min(bound);
-                }
+        let mut most = Bounds::none(count);
+        for of_kind in bounds_by_kind(meetings).into_values() {
+            // Ranks leave a call before all have come where the program waits for it later, as DistributedDataParallel does.
+            if of_kind.are_consistent() {
+                most.tighten(&of_kind);
             }
         }
-        for by in 0..count {
-            for from in 0..count {
-                for to in 0..count {
-                    most[from][to] = most[from][to].min(most[from][by] + most[by][to]);
-                }
-            }
-        }
-        let unsure = |rank: usize| (most[0][rank] + most[rank][0]) as f64 / 2.0;
-        let consistent = (0..count).all(|rank| most[rank][rank] >= 0 && unsure(rank) < 1e15);
+        most.close();
+        let unsure = |rank: usize| (most.0[0][rank] + most.0[rank][0]) as f64 / 2.0;
         let error_ns = (0..count).map(unsure).fold(0.0, f64::max);
-        let ahead = |rank: usize| (most[0][rank] - most[rank][0]) / 2;
-        consistent.then(|| Clocks { ahead_ns: (0..count).map(ahead).collect(), error_ns })
+        let ahead = |rank: usize| (most.0[0][rank] - most.0[rank][0]) / 2;
+        let known = most.are_consistent() && error_ns < FAR as f64 / 4.0;
+        known.then(|| Clocks { ahead_ns: (0..count).map(ahead).collect(), error_ns })
     }
+}
+
+/// How near each rank comes to the others of each of its groups, by its clock, in the kind of call in which it comes nearest.
+fn nearest(meetings: &Meetings) -> Vec<(f64, usize, u32)> {
+    let mut differences: HashMap<(usize, u32, u32), Vec<f64>> = HashMap::new();
+    for ((group, _), come) in &meetings.come {
+        let times = || come.iter().map(|one| meetings.at(one));
+        let first = times().min().unwrap_or_default();
+        let usual = median(times().map(|at| (at - first) as f64)).unwrap_or_default();
+        for one in come {
+            let label = meetings.calls[one.rank][one.call].label;
+            let difference = (meetings.at(one) - first) as f64 - usual;
+            differences.entry((one.rank, *group, label)).or_default().push(difference);
+        }
+    }
+    let often = differences.into_iter().filter(|(_, values)| values.len() >= FEWEST);
+    let nearest = often.filter_map(|((rank, group, _), values)| Some((median(values.into_iter())?.abs(), rank, group)));
+    nearest.collect()
+}
+
+/// How much is added to a rank's times, less what is added to another's, at most.
+struct Bounds(Vec<Vec<i64>>);
+
+/// No bound.
+const FAR: i64 = i64::MAX / 4;
+
+impl Bounds {
+    fn none(count: usize) -> Self {
+        let none = |rank: usize| (0..count).map(|other| if other == rank { 0 } else { FAR }).collect();
+        Bounds((0..count).map(none).collect())
+    }
+
+    fn are_consistent(&self) -> bool {
+        let ranks = 0..self.0.len();
+        ranks.clone().all(|one| ranks.clone().all(|other| self.0[one][other] + self.0[other][one] >= 0))
+    }
+
+    fn tighten(&mut self, by: &Bounds) {
+        for (own, by) in self.0.iter_mut().flatten().zip(by.0.iter().flatten()) {
+            *own = (*own).min(*by);
+        }
+    }
+
+    /// Adds what follows from bounds of others (Floyd and Warshall).
+    fn close(&mut self) {
+        let ranks = 0..self.0.len();
+        for by in ranks.clone() {
+            for from in ranks.clone() {
+                for to in ranks.clone() {
+                    self.0[from][to] = self.0[from][to].min(self.0[from][by].saturating_add(self.0[by][to]));
+                }
+            }
+        }
+    }
+}
+
+/// The bounds that each kind of call gives, together with the one behind it.
+fn bounds_by_kind(meetings: &Meetings) -> HashMap<(u32, u32), Bounds> {
+    let mut found: HashMap<(u32, u32), Bounds> = HashMap::new();
+    for come in meetings.come.values() {
+        for left in come {
+            let calls = &meetings.calls[left.rank];
+            let Some(next) = calls.get(left.call + 1).filter(|_| meetings.holds(left)) else { continue };
+            let kind = (calls[left.call].label, next.label);
+            let bounds = found.entry(kind).or_insert_with(|| Bounds::none(meetings.ranks.len()));
+            for last in come.iter().filter(|last| last.rank != left.rank) {
+                let known = &mut bounds.0[left.rank][last.rank];
+                *known = (*known).min(next.at_ns - meetings.at(last));
+            }
+        }
+    }
+    found
 }

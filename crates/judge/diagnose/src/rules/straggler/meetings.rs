@@ -179,6 +179,13 @@ impl Meetings {
         Some((clocks.right(rank, self.calls[rank][at].at_ns) - last).max(0) as f64)
     }
 
+    /// Whether no rank leaves a collective before all have come. From a broadcast, and from a reduction to one rank, some do.
+    pub fn holds(&self, come: &Come) -> bool {
+        const ALL: [&str; 4] = ["ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "BARRIER"];
+        let label = &self.labels[self.calls[come.rank][come.call].label as usize];
+        ALL.iter().any(|operation| label.strip_prefix(operation).is_some_and(|rest| rest.starts_with(' ')))
+    }
+
     /// Whether ranks are all those of a group: what they share may be slow, rather than any of them.
     pub fn is_group(&self, ranks: &[usize]) -> bool {
         self.come.values().any(|come| come.len() == ranks.len() && come.iter().all(|one| ranks.contains(&one.rank)))
