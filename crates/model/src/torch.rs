@@ -185,6 +185,14 @@ pub struct FlightKind {
     pub called_at: Option<String>,
 }
 
+impl FlightKind {
+    /// Whether no rank leaves it before all have come. From a broadcast, and from a reduction to one rank, some do.
+    pub fn waits_for_all(&self) -> bool {
+        const ALL: [&str; 4] = ["ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "BARRIER"];
+        ALL.contains(&self.op.as_str())
+    }
+}
+
 /// One call of a collective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlightCall {

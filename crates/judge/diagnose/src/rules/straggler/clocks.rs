@@ -139,7 +139,7 @@ fn bounds_by_kind(meetings: &Meetings) -> HashMap<(u32, u32), Bounds> {
     for come in meetings.come.values() {
         for left in come {
             let calls = &meetings.calls[left.rank];
-            let Some(next) = calls.get(left.call + 1).filter(|_| meetings.holds(left)) else { continue };
+            let Some(next) = calls.get(left.call + 1).filter(|_| calls[left.call].waits_for_all) else { continue };
             let kind = (calls[left.call].label, next.label);
             let bounds = found.entry(kind).or_insert_with(|| Bounds::none(meetings.ranks.len()));
             for last in come.iter().filter(|last| last.rank != left.rank) {

@@ -3,7 +3,7 @@
 use super::clocks::Clocks;
 use crate::case::Case;
 use busbw_model::median;
-use busbw_model::{FlightKind, GroupName};
+use busbw_model::{FlightCall, FlightKind, GroupName};
 use std::collections::{BTreeMap, HashMap};
 
 /// Steps that a comparison needs.
@@ -24,6 +24,8 @@ pub(super) struct Meetings {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     pub label: u32,
+    /// No rank leaves it before all have come.
+    pub waits_for_all: bool,
     pub group: u32,
     pub sequence: u64,
     pub at_ns: i64,
@@ -74,12 +76,14 @@ impl Meetings {
         let mut calls = Vec::new();
         for rank in &ranks {
             let dump = case.ranks.get(*rank)?.dump.filter(|dump| !dump.calls.calls.is_empty())?;
-            let kinds =
-                dump.calls.kinds.iter().map(|kind| (labels.number(label(kind)), groups.number(key(&kind.group))));
-            let kinds: Vec<(u32, u32)> = kinds.collect();
-            let call = |call: &busbw_model::FlightCall| {
-                let (label, group) = *kinds.get(call.kind as usize)?;
-                Some(Call { label, group, sequence: call.sequence, at_ns: i64::try_from(call.created_ns).ok()? })
+            let kinds = &dump.calls.kinds;
+            let numbers: Vec<(u32, u32)> =
+                kinds.iter().map(|kind| (labels.number(label(kind)), groups.number(key(&kind.group)))).collect();
+            let call = |call: &FlightCall| {
+                let (label, group) = *numbers.get(call.kind as usize)?;
+                let waits_for_all = kinds[call.kind as usize].waits_for_all();
+                let at_ns = i64::try_from(call.created_ns).ok()?;
+                Some(Call { label, waits_for_all, group, sequence: call.sequence, at_ns })
             };
             calls.push(dump.calls.calls.iter().filter_map(call).collect::<Vec<Call>>());
         }
@@ -177,13 +181,6 @@ impl Meetings {
         let come = self.come.get(&(before.group, before.sequence))?;
         let last = come.iter().map(|one| clocks.right(one.rank, self.at(one))).max()?;
         Some((clocks.right(rank, self.calls[rank][at].at_ns) - last).max(0) as f64)
-    }
-
-    /// Whether no rank leaves a collective before all have come. From a broadcast, and from a reduction to one rank, some do.
-    pub fn holds(&self, come: &Come) -> bool {
-        const ALL: [&str; 4] = ["ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "BARRIER"];
-        let label = &self.labels[self.calls[come.rank][come.call].label as usize];
-        ALL.iter().any(|operation| label.strip_prefix(operation).is_some_and(|rest| rest.starts_with(' ')))
     }
 
     /// Whether ranks are all those of a group: what they share may be slow, rather than any of them.
