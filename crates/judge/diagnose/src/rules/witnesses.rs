@@ -26,9 +26,9 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let told = named(case).or(waiting).or_else(|| alone(case)).or_else(|| stuck(case));
     let told = match hang::suspects(case) {
         Some(suspects) => Some(accuse(case, told, suspects)),
-        None if hang::is_of_a_moment(case) => told.map(|told| Finding { suspects: None, ..told }),
         None => told,
     };
+    let told = told.map(|told| if hang::is_unsure_of(case, &told) { Finding { suspects: None, ..told } } else { told });
     let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators).filter_map(ras);
     told.into_iter().chain(communicators.take(1)).collect()
 }

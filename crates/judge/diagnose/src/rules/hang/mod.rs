@@ -9,7 +9,8 @@ mod shown;
 use crate::case::Case;
 use crate::ranks::{RankSet, RankView, Ranks};
 use busbw_model::{
-    CollectiveCall, CulpritClass, Evidence, FlightCalls, FlightEntry, GroupName, ProcessGroup, Suspects, WorkState,
+    CollectiveCall, CulpritClass, Evidence, Finding, FlightCalls, FlightEntry, GroupName, ProcessGroup, Suspects,
+    WorkState,
 };
 use shown::{TIMED_OUT, call_of, is_killed, is_of_sizes, may_wait};
 pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
@@ -86,6 +87,13 @@ pub(crate) fn is_dumps_alone(case: &Case) -> bool {
 pub(crate) fn is_of_a_moment(case: &Case) -> bool {
     let job = Job { case, ranks: &case.ranks };
     is_dumps_alone(case) && job.diverged().is_empty() && job.waiting().len() < 2
+}
+
+/// Whether nothing but dumps is given, and they do not show that anybody is at fault: they are of a moment, or half of all ranks are behind, as ranks of a
+/// job are that moves.
+pub(crate) fn is_unsure_of(case: &Case, finding: &Finding) -> bool {
+    let many = |suspects: &Suspects| suspects.ranks.len() > 1 && suspects.ranks.len() * 2 >= case.ranks.all().len();
+    is_of_a_moment(case) || is_dumps_alone(case) && finding.suspects.as_ref().is_some_and(many)
 }
 
 /// Whether the job moved while its dumps were written, one after the other: a rank is a whole round further than another of its group, which it
