@@ -1,4 +1,4 @@
-"""Averages gradients over ranks with Gloo. At step 100, rank 2 is stopped, as a debugger or a frozen container would."""
+"""Averages gradients over ranks with Gloo. At step 100, rank 2 is stopped, as by a debugger or a frozen container."""
 
 import os
 import signal

@@ -4,9 +4,9 @@
 //! no rank leaves a collective before the last has come, so that each pair of ranks bounds the difference of their clocks from both sides, as
 //! messages in both directions do.
 
-use super::meetings::{FEWEST, Meetings};
+use super::timeline::{FEWEST, Timeline};
 use busbw_model::median;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What is added to the times of each rank.
 #[derive(Debug)]
@@ -21,26 +21,26 @@ const MOST: usize = 64;
 
 impl Clocks {
     /// As they are, then as bounds show them.
-    pub fn candidates(meetings: &Meetings) -> Vec<Clocks> {
-        let bounded = Clocks::bounded(meetings);
+    pub fn candidates(timeline: &Timeline) -> Vec<Clocks> {
+        let bounded = Clocks::bounded(timeline);
         let contradicted = bounded.as_ref().is_some_and(|bounded| {
             bounded.ahead_ns.iter().any(|ahead| ahead.unsigned_abs() as f64 > 2.0 * bounded.error_ns)
         });
-        let agreeing = (!contradicted).then(|| Clocks::agreeing(meetings)).flatten();
+        let agreeing = (!contradicted).then(|| Clocks::agreeing(timeline)).flatten();
         agreeing.into_iter().chain(bounded).collect()
     }
 
     /// A time of a rank, by the clock of all.
     pub fn right(&self, rank: usize, at_ns: i64) -> i64 {
-        at_ns + self.ahead_ns[rank]
+        at_ns.saturating_add(self.ahead_ns[rank])
     }
 
     /// Clocks as they are. They may be wrong by as much as is needed to lead from each rank to every other, by collectives to which ranks of a
     /// group come at the same time: those of one host always do.
-    fn agreeing(meetings: &Meetings) -> Option<Clocks> {
-        let mut nearest = nearest(meetings);
+    fn agreeing(timeline: &Timeline) -> Option<Clocks> {
+        let mut nearest = nearest(timeline);
         nearest.sort_by(|(a, ..), (b, ..)| a.total_cmp(b));
-        let ranks = meetings.ranks.len();
+        let ranks = timeline.ranks.len();
         let mut leads_to: Vec<usize> = (0..ranks).collect();
         let mut of_group: HashMap<u32, usize> = HashMap::new();
         let mut apart = ranks - 1;
@@ -58,13 +58,13 @@ impl Clocks {
     }
 
     /// Clocks in the middle of their bounds; `None` where bounds contradict each other.
-    fn bounded(meetings: &Meetings) -> Option<Clocks> {
-        let count = meetings.ranks.len();
+    fn bounded(timeline: &Timeline) -> Option<Clocks> {
+        let count = timeline.ranks.len();
         if count > MOST {
             return None;
         }
         let mut most = Bounds::none(count);
-        for of_kind in bounds_by_kind(meetings).into_values() {
+        for of_kind in bounds_by_kind(timeline).into_values() {
             // Ranks leave a call before all have come where the program waits for it later, as DistributedDataParallel does.
             if of_kind.are_consistent() {
                 most.tighten(&of_kind);
@@ -80,15 +80,15 @@ impl Clocks {
 }
 
 /// How near each rank comes to the others of each of its groups, by its clock, in the kind of call in which it comes nearest.
-fn nearest(meetings: &Meetings) -> Vec<(f64, usize, u32)> {
-    let mut differences: HashMap<(usize, u32, u32), Vec<f64>> = HashMap::new();
-    for ((group, _), come) in &meetings.come {
-        let times = || come.iter().map(|one| meetings.at(one));
+fn nearest(timeline: &Timeline) -> Vec<(f64, usize, u32)> {
+    let mut differences: BTreeMap<(usize, u32, u32), Vec<f64>> = BTreeMap::new();
+    for ((group, _), come) in &timeline.come {
+        let times = || come.iter().map(|one| timeline.at(one));
         let first = times().min().unwrap_or_default();
         let usual = median(times().map(|at| (at - first) as f64)).unwrap_or_default();
         for one in come {
-            let label = meetings.calls[one.rank][one.call].label;
-            let difference = (meetings.at(one) - first) as f64 - usual;
+            let label = timeline.calls[one.rank][one.call].label;
+            let difference = (timeline.at(one) - first) as f64 - usual;
             differences.entry((one.rank, *group, label)).or_default().push(difference);
         }
     }
@@ -134,17 +134,21 @@ impl Bounds {
 }
 
 /// The bounds that each kind of call gives, together with the one behind it.
-fn bounds_by_kind(meetings: &Meetings) -> HashMap<(u32, u32), Bounds> {
-    let mut found: HashMap<(u32, u32), Bounds> = HashMap::new();
-    for come in meetings.come.values() {
+fn bounds_by_kind(timeline: &Timeline) -> BTreeMap<(u32, u32), Bounds> {
+    const MOST_KINDS: usize = 256;
+    let mut found: BTreeMap<(u32, u32), Bounds> = BTreeMap::new();
+    for come in timeline.come.values() {
         for left in come {
-            let calls = &meetings.calls[left.rank];
+            let calls = &timeline.calls[left.rank];
             let Some(next) = calls.get(left.call + 1).filter(|_| calls[left.call].waits_for_all) else { continue };
             let kind = (calls[left.call].label, next.label);
-            let bounds = found.entry(kind).or_insert_with(|| Bounds::none(meetings.ranks.len()));
+            if found.len() >= MOST_KINDS && !found.contains_key(&kind) {
+                continue;
+            }
+            let bounds = found.entry(kind).or_insert_with(|| Bounds::none(timeline.ranks.len()));
             for last in come.iter().filter(|last| last.rank != left.rank) {
                 let known = &mut bounds.0[left.rank][last.rank];
-                *known = (*known).min(next.at_ns - meetings.at(last));
+                *known = (*known).min(next.at_ns - timeline.at(last));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Whether a rank takes longer for its own part of a step than the others, and from when on.
 
-use super::meetings::{FEWEST, Own, Step};
+use super::timeline::{FEWEST, Own, Step};
 use busbw_model::median;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

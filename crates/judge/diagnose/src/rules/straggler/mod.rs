@@ -6,7 +6,7 @@
 
 mod clocks;
 mod compare;
-mod meetings;
+mod timeline;
 
 use super::found;
 use crate::case::Case;
@@ -14,8 +14,8 @@ use crate::culprit;
 use busbw_model::{Evidence, Finding, Slower, Suspects};
 use clocks::Clocks;
 use compare::{Late, compare};
-use meetings::Meetings;
 use std::fmt::Display;
+use timeline::Timeline;
 
 /// At most one finding: the ranks that the others wait for.
 pub fn rule(case: &Case) -> Vec<Finding> {
@@ -31,16 +31,16 @@ struct Found {
 
 /// Who is late, by clocks that are surely less wrong than the lateness that they show.
 fn slow(case: &Case) -> Option<Found> {
-    let meetings = Meetings::of(case)?;
-    let steps = meetings.steps()?;
-    let clocks = Clocks::candidates(&meetings);
+    let timeline = Timeline::of(case)?;
+    let steps = timeline.steps()?;
+    let clocks = Clocks::candidates(&timeline);
     let (place, late) = clocks.iter().find_map(|clocks| {
-        let own = meetings.own(&steps, clocks)?;
+        let own = timeline.own(&steps, clocks)?;
         let late = compare(&own)?;
         (clocks.error_ns * CLOCK_MARGIN <= late.excess_ns).then_some((own.place, late))
     })?;
-    let ranks: Vec<u32> = late.ranks.iter().map(|index| meetings.ranks[*index]).collect();
-    let shared = ranks.len() > 1 && meetings.is_group(&late.ranks) && case.ranks.host_of(&ranks).is_none();
+    let ranks: Vec<u32> = late.ranks.iter().map(|index| timeline.ranks[*index]).collect();
+    let shared = ranks.len() > 1 && timeline.is_group(&late.ranks) && case.ranks.host_of(&ranks).is_none();
     (!shared).then_some(Found { ranks, late, place })
 }
 

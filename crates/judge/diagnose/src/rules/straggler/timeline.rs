@@ -1,4 +1,4 @@
-//! Where ranks meet: the collectives that all ranks of a group called, and how long each was by itself between them.
+//! When ranks called the collectives that all ranks of their group called, and how long each was by itself between them.
 
 use super::clocks::Clocks;
 use crate::case::Case;
@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 pub(super) const FEWEST: usize = 8;
 
 /// The calls of all ranks.
-pub(super) struct Meetings {
+pub(super) struct Timeline {
     pub ranks: Vec<u32>,
     /// The calls of each rank, in order.
     pub calls: Vec<Vec<Call>>,
     /// Who came when to each collective that all ranks of its group called.
-    pub come: HashMap<(u32, u64), Vec<Come>>,
+    pub come: BTreeMap<(u32, u64), Vec<Come>>,
     /// What was called, by [`Call::label`]: the same for ranks that do the same in groups of their own.
     labels: Vec<String>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Step {
     pub began_ns: Vec<u64>,
 }
 
-impl Meetings {
+impl Timeline {
     /// Of a job of which all ranks wrote down when they called collectives.
     pub fn of(case: &Case) -> Option<Self> {
         let ranks: Vec<u32> = case.ranks.all().into_iter().collect();
@@ -89,19 +89,19 @@ impl Meetings {
         }
         let sizes = case.run.process_groups.iter().map(|group| (key(&group.name), case.ranks.members(group).len()));
         let sizes: HashMap<String, usize> = sizes.collect();
-        let mut come: HashMap<(u32, u64), Vec<Come>> = HashMap::new();
+        let mut come: BTreeMap<(u32, u64), Vec<Come>> = BTreeMap::new();
         for (rank, calls) in calls.iter().enumerate() {
             for (index, call) in calls.iter().enumerate() {
                 come.entry((call.group, call.sequence)).or_default().push(Come { rank, call: index });
             }
         }
         come.retain(|(group, _), ranks| sizes.get(&groups.0[*group as usize]) == Some(&ranks.len()) && ranks.len() > 1);
-        Some(Meetings { ranks, calls, come, labels: labels.0 })
+        Some(Timeline { ranks, calls, come, labels: labels.0 })
     }
 
     /// Cuts the calls into steps, where ranks pause longest between two kinds of calls.
     pub fn steps(&self) -> Option<Steps> {
-        let mut pauses: HashMap<(u32, u32), Vec<f64>> = HashMap::new();
+        let mut pauses: BTreeMap<(u32, u32), Vec<f64>> = BTreeMap::new();
         for pair in self.calls.iter().flat_map(|calls| calls.windows(2)) {
             let pause = (pair[1].at_ns - pair[0].at_ns) as f64;
             pauses.entry((pair[0].label, pair[1].label)).or_default().push(pause);
@@ -110,12 +110,16 @@ impl Meetings {
         let longest = often.filter_map(|(pair, pauses)| Some((pair, median(pauses.into_iter())?)));
         let ((before, behind), _) = longest.max_by(|(one, a), (other, b)| a.total_cmp(b).then(other.cmp(one)))?;
         let mut steps: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
-        for calls in &self.calls {
+        for (rank, calls) in self.calls.iter().enumerate() {
             let begins = |index: &usize| calls[index - 1].label == before && calls[*index].label == behind;
             let begins: Vec<usize> = (1..calls.len()).filter(begins).collect();
             for pair in begins.windows(2) {
                 let span = Span { first: pair[0], end: pair[1] };
-                steps.entry(calls[span.first].sequence).or_default().push(span);
+                let spans = steps.entry(calls[span.first].sequence).or_default();
+                // Only steps that all ranks before it made, and each once.
+                if spans.len() == rank {
+                    spans.push(span);
+                }
             }
         }
         steps.retain(|_, spans| spans.len() == self.ranks.len());
@@ -144,9 +148,9 @@ impl Meetings {
 
     /// Kinds of calls, each with the one before it, between which ranks spend a good part of a step by themselves, and how much all together. Where a
     /// collective follows another at once, a rank may be late because the other reached it late: that tells of links, not of ranks.
-    fn pauses(&self, steps: &Steps, clocks: &Clocks) -> HashMap<(u32, u32), f64> {
+    fn pauses(&self, steps: &Steps, clocks: &Clocks) -> BTreeMap<(u32, u32), f64> {
         const SHARE: f64 = 0.1;
-        let mut own_ns: HashMap<(u32, u32), f64> = HashMap::new();
+        let mut own_ns: BTreeMap<(u32, u32), f64> = BTreeMap::new();
         let mut all_ns = 0.0;
         for spans in steps.0.values() {
             all_ns += self.lasted(spans) * spans.len() as f64;
@@ -180,7 +184,7 @@ impl Meetings {
         let before = self.calls[rank][at - 1];
         let come = self.come.get(&(before.group, before.sequence))?;
         let last = come.iter().map(|one| clocks.right(one.rank, self.at(one))).max()?;
-        Some((clocks.right(rank, self.calls[rank][at].at_ns) - last).max(0) as f64)
+        Some(clocks.right(rank, self.calls[rank][at].at_ns).saturating_sub(last).max(0) as f64)
     }
 
     /// Whether ranks are all those of a group: what they share may be slow, rather than any of them.
