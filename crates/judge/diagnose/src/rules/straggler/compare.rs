@@ -1,6 +1,7 @@
 //! Whether a rank takes longer for its own part of a step than the others, and from when on.
 
-use super::timeline::{FEWEST, Own, Step};
+use super::alone::{Own, Step};
+use super::timeline::FEWEST;
 use busbw_model::median;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 

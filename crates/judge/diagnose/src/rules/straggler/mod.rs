@@ -4,6 +4,7 @@
 //! late, does not count. So the ranks that a late one holds up are not accused, in whatever group they are, and the late one is by itself
 //! longer than the others, step by step.
 
+mod alone;
 mod clocks;
 mod compare;
 mod timeline;
