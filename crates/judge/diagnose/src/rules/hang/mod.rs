@@ -89,10 +89,11 @@ pub(crate) fn is_of_a_moment(case: &Case) -> bool {
     is_dumps_alone(case) && job.diverged().is_empty() && job.waiting().len() < 2
 }
 
-/// Whether nothing but dumps is given, and they do not show that anybody is at fault: they are of a moment, or half of all ranks are behind, as ranks of a
-/// job are that moves.
+/// Whether nothing but dumps is given, and they do not show that anybody is at fault: they are of a moment, or as many as half of their ranks are
+/// behind, as ranks of a job are that moves.
 pub(crate) fn is_unsure_of(case: &Case, finding: &Finding) -> bool {
-    let many = |suspects: &Suspects| suspects.ranks.len() > 1 && suspects.ranks.len() * 2 >= case.ranks.all().len();
+    let dumps = case.run.flight_dumps.len();
+    let many = |suspects: &Suspects| suspects.ranks.len() > 1 && suspects.ranks.len() * 2 >= dumps;
     is_of_a_moment(case) || is_dumps_alone(case) && finding.suspects.as_ref().is_some_and(many)
 }
 
