@@ -161,11 +161,15 @@ def totals(scores: list[Score]) -> list[dict[str, Any]]:
             for program in ("busbw", "fr_trace", "fr_trace, repaired"):
                 row[program] = share((s for s in of if s.program == program and belongs(s)), what)
             rows.append(row)
-    row = {"what": "sound evidence accused", "bar": 0}
-    for program in ("busbw", "fr_trace", "fr_trace, repaired"):
-        mine = [score for score in sound if score.program == program]
-        row[program] = f"{sum(not score.culprit for score in mine)}/{len(mine)}"
-    return [*rows, row]
+    steady = [score for score in sound if score.fault == "sound-uneven"]
+    others = [score for score in sound if score.fault != "sound-uneven"]
+    for name, of in (("sound evidence accused", others), ("sound evidence accused, beside those that are late", steady)):
+        row = {"what": name, "bar": 0}
+        for program in ("busbw", "fr_trace", "fr_trace, repaired"):
+            mine = [score for score in of if score.program == program]
+            row[program] = f"{sum(not score.culprit for score in mine)}/{len(mine)}" if mine else "–"
+        rows.append(row)
+    return rows
 
 
 def table(scores: list[Score]) -> str:
