@@ -163,8 +163,8 @@ def totals(scores: list[Score]) -> list[dict[str, Any]]:
             rows.append(row)
     steady = [score for score in sound if score.fault == "sound-uneven"]
     others = [score for score in sound if score.fault != "sound-uneven"]
-    name = "sound evidence accused"
-    for name, of in ((name, others), (f"{name}, beside those that are late", steady)):
+    accused = "sound evidence accused"
+    for name, of in ((accused, others), (f"{accused}, beside those that are late", steady)):
         row = {"what": name, "bar": 0}
         for program in ("busbw", "fr_trace", "fr_trace, repaired"):
             mine = [score for score in of if score.program == program]

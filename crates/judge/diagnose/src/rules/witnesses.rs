@@ -22,7 +22,8 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let differing = groups().find_map(mismatch).or_else(|| groups().filter(waits).find_map(behind));
     let waiting = differing.or_else(|| crossed(case)).or_else(|| groups().find_map(|group| waiting(case, group)));
     // The job's own output shows more than dumps that were asked for while it ran.
-    let waiting = waiting.filter(|_| !hang::ended_well(case) && !(hang::is_dumps_alone(case) && hang::moved(case)));
+    let went_on = hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
+    let waiting = waiting.filter(|_| !went_on);
     let told = named(case).or(waiting).or_else(|| alone(case)).or_else(|| stuck(case));
     let told = match hang::suspects(case) {
         Some(suspects) => Some(accuse(case, told, suspects)),
