@@ -27,16 +27,25 @@ CLASS = {
     "disk": "exception",
     "slow-link": "network",
     "cut-link": "network",
+    "late-loader": "data",
+    "late-compute": "busy",
+    "late-link": "network",
     "sound": "none",
     "sound-slow": "none",
     "sound-straggler": "none",
     "sound-evaluating": "none",
+    "sound-uneven": "none",
 }
 """Every fault, and the class of its cause. A full disk whose writer tries again and again is busy."""
 
 SHAPES = ("ddp", "grid", "pipeline")
-LINKS = ("slow-link", "cut-link")
+LINKS = ("slow-link", "cut-link", "late-link")
 OUTSIDE = ("killed", "stopped", *LINKS)
+LATE = ("late-loader", "late-compute", "late-link")
+"""A job that goes on, a rank or a host of which takes a twentieth of a step longer from some step on."""
+LATE_BY = 0.05
+LATE_STEPS = 20
+"""After so many of these steps, dumps are asked for."""
 """What is done to the job rather than by it."""
 
 AT_ONCE = ("exception", "killed")
@@ -48,6 +57,7 @@ LAYOUTS = {
     "pipeline": [(3, 1), (3, 1), (3, 2), (2, 3)],
 }
 """Hosts and ranks of each."""
+_UNTOLD = [("pipeline", fault) for fault in LATE]
 
 
 @dataclass
@@ -85,6 +95,21 @@ class Plan:
         return self.hosts * self.per_host
 
     @property
+    def asked_at(self) -> int | None:
+        """After how many steps a person asks for dumps, where the job does not hang."""
+        if not goes_on(self):
+            return None
+        return self.at_step + (LATE_STEPS if self.settings["step_varies"] else 0)
+
+    @property
+    def late_rate(self) -> str:
+        """What a late link carries, so that sending a host's share of the gradients takes so much of a step longer."""
+        width, layers = self.settings["width"], self.settings["layers"]
+        gradients = 4 * (layers * (width + 1) * width + width + 1)
+        sent = self.per_host * gradients * 2 * (self.world - 1) / self.world
+        return f"{round(8 * sent / (LATE_BY * self.settings['step_s']) / 1000)}kbit"
+
+    @property
     def groups(self) -> dict[str, tuple[str, list[int]]]:
         """Every process group's description and ranks by the number that PyTorch gives it."""
         settings = self.settings
@@ -99,14 +124,16 @@ class Plan:
         return rank // self.per_host + 1
 
 
-def sound(plan: Plan) -> bool:
-    """Whether nothing is done to the job."""
-    return plan.kind == "none"
+def goes_on(plan: Plan) -> bool:
+    """Whether the job moves to its end, whatever is done to it."""
+    return plan.kind == "none" or plan.fault in LATE
 
 
 def all_runs(seeds: list[int], shapes: list[str], faults: list[str]) -> list[Plan]:
     """Plan them, those of a seed together."""
-    return [make(fault, shape, seed) for seed in seeds for shape in shapes for fault in faults]
+    # What stages of a pipeline hand on, Gloo does not record: nobody could tell who is late.
+    wanted = [(fault, shape) for shape in shapes for fault in faults if (shape, fault) not in _UNTOLD]
+    return [make(fault, shape, seed) for seed in seeds for fault, shape in wanted]
 
 
 def make(fault: str, shape: str, seed: int) -> Plan:
@@ -208,6 +235,9 @@ def _settings(plan: Plan, choose: random.Random) -> None:
         "dump_prefix": choose.choice(["nccl_trace_rank_", "nccl_trace_rank_", "fr_rank_", "comm_lib_trace_rank_"]),
         "rows": choose.choice([4, 8, 12]),
         "step_s": choose.choice([0.02, 0.05, 0.1]),
+        "step_varies": 0.0,
+        "late_loader_s": 0.0,
+        "late_compute_s": 0.0,
         **_grid(plan, choose),
     }
     plan.variables = {
@@ -375,6 +405,24 @@ def _sound(plan: Plan, choose: random.Random) -> None:
         plan.own[choose.randrange(plan.world)] = {"step_s": 0.25}
     elif plan.fault == "sound-evaluating":
         plan.settings |= {"eval_ranks": list(range(plan.world)), "eval_s": 3.0}
+    elif plan.fault == "sound-uneven":
+        _steady(plan, choose)
+
+
+def _steady(plan: Plan, choose: random.Random) -> None:
+    """Let steps vary a little on every rank, as batches do, and keep enough of them in the recorder."""
+    plan.settings |= {"patience_s": 1e6, "timeout_s": 60, "group_timeout_s": 60, "log_every": 1}
+    plan.settings |= {"step_s": choose.choice([0.2, 0.3, 0.4]), "step_varies": choose.choice([0.005, 0.01, 0.02])}
+    plan.steps = plan.at_step + LATE_STEPS + 25
+    plan.variables["TORCH_FR_BUFFER_SIZE"] = choose.choice(["400", "2000"])
+
+
+def _late(plan: Plan, choose: random.Random) -> None:
+    _steady(plan, choose)
+    if plan.fault == "late-link":
+        plan.settings |= {"width": 128, "layers": 3}
+    else:
+        _from_fault_on(plan, **{f"late_{plan.fault[5:]}_s": LATE_BY * plan.settings["step_s"]})
 
 
 _FAULTS = {
@@ -395,6 +443,9 @@ _FAULTS = {
     "stopped": _outside,
     "slow-link": _outside,
     "cut-link": _outside,
+    "late-loader": _late,
+    "late-compute": _late,
+    "late-link": _late,
 }
 
 
@@ -406,6 +457,8 @@ def shard(plan: Plan, rank: int) -> str:
     lines = []
     for number in range(1, min(plan.steps, 5000) + 1):
         record: dict[str, Any] = {"rows": rows, "labels": choose.choices(labels, k=rows), "delay_s": own["step_s"]}
+        if own["step_varies"]:
+            record["delay_s"] *= choose.gauss(1.0, own["step_varies"])
         odd = plan.records.get((rank, number), {})
         if odd is None:
             break

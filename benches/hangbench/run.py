@@ -59,7 +59,7 @@ class Run:
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
         self.collect()
-        if plans.sound(self.plan) != (len(self.ends) == self.plan.hosts and not any(self.ends)):
+        if plans.goes_on(self.plan) != (len(self.ends) == self.plan.hosts and not any(self.ends)):
             raise RuntimeError(f"{self.plan.name}: the job went well, or did not, against the plan: {self.ends}")
         (self.folder / "truth.json").write_text(json.dumps(truth(self.plan, self.folder, self.real), indent=1) + "\n")
 
@@ -135,16 +135,18 @@ class Run:
         begin = time.monotonic()
         until = begin + LIMIT_S
         slow_since = None
-        hurt = plan.kind != "none" and plan.fault not in plans.OUTSIDE
+        hurt = not plans.goes_on(plan) and plan.fault not in plans.OUTSIDE
         while self.living() and time.monotonic() < until:
             time.sleep(0.1)
             beats = self.beats()
-            far = len(beats) == plan.world and min(step for _, step in beats.values()) >= self.first() + plan.at_step
-            if not hurt and far:
+            least = min(step for _, step in beats.values()) - self.first() if len(beats) == plan.world else 0
+            if not hurt and least >= plan.at_step:
                 hurt = True
                 self.hurt(beats)
                 until = min(until, time.monotonic() + 45)
                 slow_since = time.monotonic() if plan.fault == "slow-link" else None
+            if plan.asked_at and least >= plan.asked_at:
+                (self.folder / "work/dump.now").touch()
             if slow_since and time.monotonic() > slow_since + 8:
                 # It may still move, slower than anybody likes, and a person asks for a dump.
                 (self.folder / "work/dump.now").touch()
@@ -157,7 +159,7 @@ class Run:
 
     def patience(self) -> float:
         """How long a person waits for a job that has been looked at to end by itself."""
-        if self.plan.kind == "none":
+        if plans.goes_on(self.plan):
             return 60.0
         if self.plan.settings["timeout_s"] > 60:
             return 3.0
@@ -170,8 +172,8 @@ class Run:
     def hurt(self, beats: dict[int, tuple[int, int]]) -> None:
         """Do what is done from outside."""
         plan = self.plan
-        if plan.kind == "none":
-            (self.folder / "work/dump.now").touch()
+        if plan.fault == "late-link":
+            self.lab.slow(plan.culprit_host or 1, plan.late_rate)
         elif plan.fault in ("killed", "stopped"):
             number = signal.SIGKILL if plan.fault == "killed" else signal.SIGSTOP
             for rank in plan.culprits:

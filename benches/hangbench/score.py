@@ -14,7 +14,7 @@ import fr_trace
 from truth import dumps
 
 VARIANTS = ("dumps and logs", "half of the dumps and logs", "half of the dumps", "logs", "stacks and logs", "all")
-LINKS = ("slow-link", "cut-link")
+LINKS = ("slow-link", "cut-link", "late-link")
 
 
 @dataclass
@@ -143,21 +143,34 @@ BARS = (
 )  # fmt: skip
 
 
+LATE_BARS = (
+    ("late by 5% of a step, after 20 steps, dumps and logs", 0.90, "culprit", lambda s: s.fault != "late-link"),
+    ("the same, a link", None, "culprit", lambda s: s.fault == "late-link"),
+)
+
+
 def totals(scores: list[Score]) -> list[dict[str, Any]]:
     """Hold busbw's scores, and fr_trace's beside them, against the bars."""
-    hurt = [score for score in scores if not score.fault.startswith("sound")]
+    late = [score for score in scores if score.fault.startswith("late-") and score.variant == VARIANTS[0]]
+    hurt = [score for score in scores if not score.fault.startswith(("sound", "late-"))]
     sound = [score for score in scores if score.fault.startswith("sound")]
     rows = []
-    for name, bar, what, belongs in BARS:
-        row: dict[str, Any] = {"what": name, "bar": bar}
+    for of, bars in ((hurt, BARS), (late, LATE_BARS)):
+        for name, bar, what, belongs in bars:
+            row: dict[str, Any] = {"what": name, "bar": bar}
+            for program in ("busbw", "fr_trace", "fr_trace, repaired"):
+                row[program] = share((s for s in of if s.program == program and belongs(s)), what)
+            rows.append(row)
+    steady = [score for score in sound if score.fault == "sound-uneven"]
+    others = [score for score in sound if score.fault != "sound-uneven"]
+    accused = "sound evidence accused"
+    for name, of in ((accused, others), (f"{accused}, beside those that are late", steady)):
+        row = {"what": name, "bar": 0}
         for program in ("busbw", "fr_trace", "fr_trace, repaired"):
-            row[program] = share((s for s in hurt if s.program == program and belongs(s)), what)
+            mine = [score for score in of if score.program == program]
+            row[program] = f"{sum(not score.culprit for score in mine)}/{len(mine)}" if mine else "–"
         rows.append(row)
-    row = {"what": "sound evidence accused", "bar": 0}
-    for program in ("busbw", "fr_trace", "fr_trace, repaired"):
-        mine = [score for score in sound if score.program == program]
-        row[program] = f"{sum(not score.culprit for score in mine)}/{len(mine)}"
-    return [*rows, row]
+    return rows
 
 
 def table(scores: list[Score]) -> str:

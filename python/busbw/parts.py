@@ -132,6 +132,24 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Slower:
+    """How much longer a rank takes for its own part of a step than the others, while the job goes on."""
+
+    percent: float
+    """By so much of a step."""
+    from_percent: float
+    """The interval in which the true value lies in 95% of cases."""
+    to_percent: float
+    """Its other end."""
+    step_ms: float
+    """How long a step takes."""
+    steps: int
+    """Over how many steps this was measured."""
+    since_us: int | None
+    """When the first of them began, since 1970; None where the recorder does not reach back to where it began."""
+
+
+@dataclass(frozen=True)
 class Culprit:
     """The ranks for which the others wait."""
 
@@ -144,6 +162,8 @@ class Culprit:
     """Who waits for them, and in what."""
     fault: CulpritClass | None = None
     """What kind of trouble they have, where the inputs show it: `class` of the JSON."""
+    slower: Slower | None = None
+    """How much longer they take, where the job goes on."""
 
 
 def culprit(values: Json | None) -> Culprit | None:
@@ -153,7 +173,10 @@ def culprit(values: Json | None) -> Culprit | None:
     waiting = values["waiting"]
     if waiting is not None:
         waiting = Waiting(waiting["group"], waiting["collective"], tuple(waiting["ranks"]))
-    return Culprit(tuple(values["ranks"]), values["host"], values["doing"], waiting, values["class"])
+    slower = values["slower"]
+    if slower is not None:
+        slower = Slower(**slower)
+    return Culprit(tuple(values["ranks"]), values["host"], values["doing"], waiting, values["class"], slower)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Reader:
             read_pipe(self.folder / record["pipe"])
         if "text" in record:
             tokenize(record["text"], record["rounds"])
-        time.sleep(record.get("delay_s", 0.0))
+        time.sleep(record.get("delay_s", 0.0) + self.settings["late_loader_s"])
         rows = record["rows"]
         inputs = torch.randn(rows, self.settings["width"])
         labels = torch.tensor([self.settings["labels"].index(label) for label in record["labels"]])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from checkpoints import save_checkpoint
-from data import Reader
+from data import Batch, Reader
 from evaluation import evaluate
 from metrics import Metrics
 from parallel import Parallel
@@ -28,6 +29,13 @@ def load_settings(folder: Path, rank: int) -> dict:
     return settings
 
 
+def augment(batch: Batch, seconds: float) -> None:
+    """Add noise to the inputs, the more the longer."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        batch.inputs += 1e-6 * torch.randn_like(batch.inputs)
+
+
 def train(settings: dict, reader: Reader, recorder: Recorder) -> None:
     """Go through the data once."""
     rank = dist.get_rank()
@@ -38,6 +46,7 @@ def train(settings: dict, reader: Reader, recorder: Recorder) -> None:
     for batch in reader:
         step += 1
         settings.update(settings.get("schedule", {}).get(str(step), {}))
+        augment(batch, settings["late_compute_s"])
         loss = parallel.forward(batch)
         if not torch.isfinite(loss):
             if settings["tell_not_finite"]:

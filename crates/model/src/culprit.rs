@@ -30,7 +30,7 @@ named! {
 }
 
 /// The ranks for which the others wait.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Culprit {
     /// The ranks, ascending.
     pub ranks: Vec<u32>,
@@ -42,6 +42,26 @@ pub struct Culprit {
     pub doing: Option<String>,
     /// Who waits for them, and in what.
     pub waiting: Option<Waiting>,
+    /// How much longer they take, where the job goes on; null where they hold it up.
+    pub slower: Option<Slower>,
+}
+
+/// How much longer a rank takes for its own part of a step than the others, while the job goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Slower {
+    /// By so much of a step, in percent.
+    pub percent: f64,
+    /// The interval in which the true value lies in 95% of cases, in percent.
+    pub from_percent: f64,
+    /// Its other end.
+    pub to_percent: f64,
+    /// How long a step takes, in milliseconds.
+    pub step_ms: f64,
+    /// Over how many steps this was measured.
+    pub steps: u32,
+    /// When the first of them began, in microseconds since 1970 by the clock of the rank's host; null where the recorder does not reach back to
+    /// where it began.
+    pub since_us: Option<u64>,
 }
 
 /// Ranks that wait in a collective.
@@ -56,17 +76,29 @@ pub struct Waiting {
 }
 
 /// What a finding says of who is at fault: the answer's [`Culprit`] is made of the first finding's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Suspects {
     /// The ranks, ascending.
     pub ranks: Vec<u32>,
     /// What kind of trouble they have, where it is known.
     pub class: Option<CulpritClass>,
+    /// How much longer they take, where the job goes on.
+    pub slower: Option<Slower>,
+}
+
+impl Suspects {
+    /// Ranks that hold the job up.
+    pub fn of(ranks: Vec<u32>, class: Option<CulpritClass>) -> Self {
+        Suspects { ranks, class, slower: None }
+    }
 }
 
 impl Culprit {
     /// What they do instead, as a clause behind `Rank 2`; `many`: for several ranks.
     fn said(&self, many: bool) -> String {
+        if let Some(slower) = &self.slower {
+            return slower.said(many);
+        }
         let (is, was, has) = if many { ("are", "were", "have") } else { ("is", "was", "has") };
         let doing = self.doing.as_deref().map_or(String::new(), |doing| format!(" ({doing})"));
         match self.class {
@@ -83,6 +115,17 @@ impl Culprit {
             Some(CulpritClass::Network) => format!("{is} cut off, or reached too slowly{doing}"),
             None => format!("{is} missing{doing}"),
         }
+    }
+}
+
+impl Slower {
+    /// As a clause behind `Rank 2`.
+    fn said(&self, many: bool) -> String {
+        let Slower { percent, from_percent, to_percent, step_ms, steps, .. } = self;
+        let takes = if many { "take" } else { "takes" };
+        format!(
+            "{takes} {percent}% longer per step than the others ({from_percent} to {to_percent}%, {steps} steps of {step_ms} ms)"
+        )
     }
 }
 
@@ -127,11 +170,12 @@ mod tests {
             class: Some(CulpritClass::Data),
             doing: Some("loader.py:41".into()),
             waiting: Some(waiting),
+            slower: None,
         };
         let line =
             "Rank 2 on h2 is in its data loader (loader.py:41); ranks 0, 1, 3 wait in all-reduce 17 of default_pg";
         assert_eq!(culprit.to_string(), line);
-        let lost = Culprit { ranks: vec![0, 1], host: None, class: None, doing: None, waiting: None };
+        let lost = Culprit { ranks: vec![0, 1], host: None, class: None, doing: None, waiting: None, slower: None };
         assert_eq!(lost.to_string(), "Ranks 0, 1 are missing");
     }
 }

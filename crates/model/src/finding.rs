@@ -43,6 +43,7 @@ macro_rules! codes {
             MpiLaunch "mpi.launch" "the launcher did not start one communicator of all ranks"
             NicRate "nic.rate" "a NIC runs below its rate"
             StragglerNode "straggler.node" "one node is slower than the others"
+            StragglerRank "straggler.rank" "one rank takes longer for each step than the others"
             SocketTuning "socket.tuning" "sockets carry less than they could"
             DataCorruption "data.corruption" "results were wrong"
             OkAsExpected "ok.as-expected" "the run does what such hardware does"

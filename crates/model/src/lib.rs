@@ -64,7 +64,7 @@ pub use comparison::{
     Carrier, ComparedCell, ComparedRow, ComparedRun, Contest, Difference, DifferenceKind, Faster, RunComparison,
     SizeRange, SmallMessages, short_names,
 };
-pub use culprit::{Culprit, CulpritClass, Suspects, Waiting};
+pub use culprit::{Culprit, CulpritClass, Slower, Suspects, Waiting};
 pub use diagnostics::{DiagLine, DiagTag};
 pub use end::{CollectiveCall, Ended, RankEnd, RankOutput};
 pub use environment::{Variable, VariableStanding};
@@ -107,8 +107,8 @@ pub use topology::{
     XmlNet, XmlNic, XmlPci, XmlTopology,
 };
 pub use torch::{
-    CollectiveMismatch, FlightDump, FlightEntry, GroupName, MismatchKind, ProcessGroup, RankStanding, Standing,
-    TorchEvent, TorchStatement, TorchWork, WorkState,
+    CollectiveMismatch, FlightCall, FlightCalls, FlightDump, FlightEntry, FlightKind, GroupName, MismatchKind,
+    ProcessGroup, RankStanding, Standing, TorchEvent, TorchStatement, TorchWork, WorkState,
 };
 pub use tuning::{Measured, Setting, TrialCount, TunedSetting, TunedStanding, TunedVariable, Tuning};
 pub use tuning_table::{TunedChoice, TunedOperation, TuningTable, TuningTableError};

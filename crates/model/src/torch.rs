@@ -159,11 +159,56 @@ pub struct FlightDump {
     pub unusual: bool,
     /// It could not be read to its end: that the rank wrote it is all that it shows.
     pub cut: bool,
+    /// When the rank called each collective, in order; empty where a call returns before the others have called, as NCCL's do.
+    pub calls: FlightCalls,
+}
+
+/// The collectives that a rank called, and when: what a comparison of ranks' times needs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct FlightCalls {
+    /// What was called, each once.
+    pub kinds: Vec<FlightKind>,
+    /// The calls, oldest first.
+    pub calls: Vec<FlightCall>,
+}
+
+/// What a program calls again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FlightKind {
+    /// The group.
+    pub group: GroupName,
+    /// The operation.
+    pub op: String,
+    /// Elements in and out.
+    pub elements: (Option<u64>, Option<u64>),
+    /// Where the program called it.
+    pub called_at: Option<String>,
+}
+
+impl FlightKind {
+    /// Whether no rank leaves it before all have come. From a broadcast, and from a reduction to one rank, some do.
+    pub fn waits_for_all(&self) -> bool {
+        const ALL: [&str; 4] = ["ALLREDUCE", "ALLGATHER", "_ALLGATHER_BASE", "BARRIER"];
+        ALL.contains(&self.op.as_str())
+    }
+}
+
+/// One call of a collective.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FlightCall {
+    /// Which of [`FlightCalls::kinds`].
+    pub kind: u32,
+    /// Its number in the group.
+    pub sequence: u64,
+    /// When it was called, in ns since 1970 by the clock of its host.
+    pub created_ns: u64,
 }
 
 impl FlightDump {
     /// The most open entries that are kept.
     pub const MOST_OPEN: usize = 256;
+    /// The most calls that are kept, the last ones.
+    pub const MOST_CALLS: usize = 1 << 13;
 }
 
 /// An operation in a flight recorder's dump.

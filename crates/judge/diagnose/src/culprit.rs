@@ -16,11 +16,11 @@ pub(crate) fn of(case: &Case, findings: &[Finding]) -> Option<Culprit> {
 
 /// What the inputs show about suspects.
 pub(crate) fn fill(case: &Case, suspects: &Suspects) -> Culprit {
-    let Suspects { ranks, class } = suspects.clone();
+    let Suspects { ranks, class, slower } = suspects.clone();
     let host = case.ranks.host_of(&ranks).map(str::to_string);
     let doing = doing(&case.ranks, &ranks, class);
     let waiting = waits(case, &ranks);
-    Culprit { ranks, host, class, doing, waiting }
+    Culprit { ranks, host, class, doing, waiting, slower }
 }
 
 /// What suspects do instead.

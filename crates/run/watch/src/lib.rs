@@ -14,6 +14,9 @@ pub mod ras;
 mod screen;
 pub mod session;
 mod still;
+#[cfg(test)]
+#[path = "../../monitor/tests/all/svg.rs"]
+mod svg;
 pub mod text;
 mod tracker;
 

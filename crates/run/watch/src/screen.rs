@@ -29,7 +29,11 @@ pub struct Shown {
 impl Shown {
     /// Takes a sample.
     pub fn feed(&mut self, blocks: &mut Blocks, facts: &Watched, tracker: &Tracker) {
-        self.title = summary(facts, tracker);
+        self.show(blocks, facts, summary(facts, tracker.moved_us(), tracker.limit()));
+    }
+
+    fn show(&mut self, blocks: &mut Blocks, facts: &Watched, title: String) {
+        self.title = title;
         self.rows = blocks.rows(facts);
         self.sources = facts.sources.iter().map(|source| format!("{}: {}", source.name, source.detail)).collect();
         self.sources.extend(facts.without_carrier.iter().map(|nic| format!("{nic} has no carrier")));
@@ -128,5 +132,39 @@ impl Screen {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::svg::svg;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use std::time::Duration;
+
+    /// `INSTA_UPDATE=always cargo test -p busbw-watch screen` draws docs/watch.svg anew. `busbw watch --attach --json` recorded the samples: a real
+    /// job of four ranks, before and after rank 2 was stopped.
+    #[test]
+    fn the_picture_of_the_docs_is_this_screen() {
+        let recorded = include_str!("../../../../tests/data/watch/stopped.jsonl");
+        let (mut shown, mut blocks) = (Shown::default(), Blocks::default());
+        for line in recorded.lines() {
+            let facts: Watched = serde_json::from_str(line).expect("a sample");
+            let moved = facts.ranks.iter().filter_map(|rank| rank.moved_us).max();
+            shown.show(&mut blocks, &facts, summary(&facts, moved, Duration::from_secs(5)));
+        }
+        shown.told =
+            vec!["Rank 2 on vm is stopped since 09:01:58: a signal holds it (SIGSTOP); ranks 0, 1, 3 wait".into()];
+        let mut terminal = Terminal::new(TestBackend::new(110, 12)).expect("a buffer");
+        terminal.draw(|frame| shown.draw(frame)).expect("it is drawn");
+        let drawn = svg(terminal.backend().buffer());
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/watch.svg");
+        if std::env::var("INSTA_UPDATE").as_deref() == Ok("always") {
+            std::fs::write(file, &drawn).expect("room");
+        }
+        let kept = std::fs::read_to_string(file).expect("the picture");
+        assert!(kept == drawn, "docs/watch.svg is another screen; see above how to draw it");
+        assert!(drawn.contains("stopped"), "the rank that is stopped is there");
     }
 }

@@ -4,6 +4,7 @@ use crate::tracker::Tracker;
 use busbw_model::{Watched, WatchedPeer, WatchedRank};
 use busbw_monitor::time::time_of_day;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The columns of a block: rank, host, process, state, cores, bytes per second, when bytes moved last, what it waits for.
 pub(crate) const HEAD: [&str; 8] = ["rank", "host", "pid", "state", "cores", "MB/s", "moved", "waits for"];
@@ -68,7 +69,7 @@ impl Blocks {
             let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
             format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
         };
-        let mut text = format!("{}\n{}", summary(facts, tracker), line(HEAD));
+        let mut text = format!("{}\n{}", summary(facts, tracker.moved_us(), tracker.limit()), line(HEAD));
         rows.iter().for_each(|row| text.push_str(&line(row.cells.each_ref().map(String::as_str))));
         text.push('\n');
         text
@@ -76,11 +77,10 @@ impl Blocks {
 }
 
 /// `14:03:22  4 of 8 ranks are here; the last bytes moved at 14:03:21, limit 30 s`.
-pub fn summary(facts: &Watched, tracker: &Tracker) -> String {
+pub fn summary(facts: &Watched, moved_us: Option<u64>, limit: Duration) -> String {
     let all = facts.nranks.unwrap_or(0);
-    let moved =
-        tracker.moved_us().map_or("no bytes moved yet".into(), |at| format!("bytes moved last at {}", time_of_day(at)));
-    let limit = tracker.limit().as_secs();
+    let moved = moved_us.map_or("no bytes moved yet".into(), |at| format!("bytes moved last at {}", time_of_day(at)));
+    let limit = limit.as_secs();
     let stall = if facts.stall.is_some() { "STALLED, " } else { "" };
     format!(
         "{}  {} of {all} ranks are here; {stall}{moved}, limit {limit} s",

@@ -27,6 +27,7 @@ pub(crate) mod signatures;
 mod sockets;
 mod stacks;
 pub(crate) mod start;
+mod straggler;
 pub(crate) mod transport;
 mod versions;
 pub(crate) mod watched;
@@ -108,6 +109,7 @@ pub const ALL: &[Entry] = &[
     on_log("witnesses", witnesses::rule),
     on_log("stacks", stacks::rule),
     on_speed("watched", watched::rule),
+    on_speed("straggler", straggler::rule),
     on_speed("results::wrong_data", results::wrong_data),
     on_log("results::too_small", results::too_small),
 ];

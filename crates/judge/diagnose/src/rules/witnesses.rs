@@ -22,13 +22,14 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     let differing = groups().find_map(mismatch).or_else(|| groups().filter(waits).find_map(behind));
     let waiting = differing.or_else(|| crossed(case)).or_else(|| groups().find_map(|group| waiting(case, group)));
     // The job's own output shows more than dumps that were asked for while it ran.
-    let waiting = waiting.filter(|_| !hang::ended_well(case));
+    let went_on = hang::ended_well(case) || hang::is_dumps_alone(case) && hang::moved(case);
+    let waiting = waiting.filter(|_| !went_on);
     let told = named(case).or(waiting).or_else(|| alone(case)).or_else(|| stuck(case));
     let told = match hang::suspects(case) {
         Some(suspects) => Some(accuse(case, told, suspects)),
-        None if hang::is_of_a_moment(case) => told.map(|told| Finding { suspects: None, ..told }),
         None => told,
     };
+    let told = told.map(|told| if hang::is_unsure_of(case, &told) { Finding { suspects: None, ..told } } else { told });
     let communicators = case.run.ras_reports.iter().flat_map(|report| &report.communicators).filter_map(ras);
     told.into_iter().chain(communicators.take(1)).collect()
 }
@@ -71,7 +72,7 @@ fn names(finding: &Finding, suspects: &Suspects) -> bool {
 fn about(finding: Finding, ranks: &[u32], class: Option<CulpritClass>) -> Finding {
     let mut ranks = ranks.to_vec();
     ranks.sort_unstable();
-    Finding { suspects: (!ranks.is_empty()).then_some(Suspects { ranks, class }), ..finding }
+    Finding { suspects: (!ranks.is_empty()).then_some(Suspects::of(ranks, class)), ..finding }
 }
 
 fn lines<'a>(sources: impl IntoIterator<Item = &'a SourceLine>) -> Vec<Evidence> {

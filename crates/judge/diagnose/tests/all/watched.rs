@@ -123,6 +123,27 @@ fn the_first_end_explains_those_that_follow() {
 }
 
 #[test]
+fn ranks_that_fail_at_once_are_all_named_unless_one_says_why() {
+    let at = |number: u32, millis: u64| {
+        let end = ProcessEnd { time_us: SINCE + millis * 1000, status: Some(1), signal: None };
+        WatchedRank { ended: Some(end), ..rank(number, "a") }
+    };
+    let document = Watched { stall: None, ..stalled("a", 4, vec![rank(0, "a"), at(1, 4), rank(2, "a"), at(3, 0)]) };
+    let trace = |label: &str| {
+        format!(
+            "{label}Traceback (most recent call last):\n{label}  File \"train.py\", line 18, in <module>\n{label}    raise ValueError(\"x\")\n{label}ValueError: x\n"
+        )
+    };
+    for (output, who) in [(trace(""), "Rank 1 or rank 3 on a"), (trace("[rank1]: "), "Rank 1 on a")] {
+        let files = [("a/output-1.log", &*output)];
+        let (title, _) = told(std::slice::from_ref(&document), &files);
+        assert!(title.starts_with(&format!("{who} failed at 14:03:22")), "{title}");
+        let culprit = diagnosed(std::slice::from_ref(&document), &files).culprit.expect("a culprit");
+        assert_eq!(culprit.ranks.len(), if output.starts_with("[rank1]") { 1 } else { 2 });
+    }
+}
+
+#[test]
 fn a_rank_that_lost_its_connection_is_not_at_fault() {
     let output = "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"train.py\", line 29, in <module>\n\
                   [rank0]:     dist.all_reduce(x)\n[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:561] Connection closed by peer [10.77.0.3]:23458\n";

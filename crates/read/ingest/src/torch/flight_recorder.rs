@@ -5,7 +5,10 @@
 
 use super::pickle::{self, PickleError};
 use super::tree::{Id, Tree};
-use busbw_model::{FlightDump, FlightEntry, GroupName, Place, SourceLine, Standing, TorchWork, WorkState};
+use busbw_model::{
+    FlightCall, FlightCalls, FlightDump, FlightEntry, FlightKind, GroupName, Place, SourceLine, Standing, TorchWork,
+    WorkState,
+};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -100,6 +103,8 @@ fn recording(tree: &Tree, source: SourceLine) -> Recording {
         Some((by_id.get(&id).map_or_else(unnamed, |name| (*name).clone()), status_of(tree, *status)))
     });
     let is_open = |entry: &&FlightEntry| entry.state != WorkState::Completed;
+    let of_gloo = |id: &Id| tree.text_of(*id, "profiling_name").is_some_and(|name| name.starts_with("gloo:"));
+    let gloo = tree.list_of(root, "entries").iter().any(of_gloo);
     let created = || entries.iter().filter_map(|entry| entry.created_ns);
     let dump = FlightDump {
         version: tree.text_of(root, "version").map(name),
@@ -113,16 +118,35 @@ fn recording(tree: &Tree, source: SourceLine) -> Recording {
         unusual: false,
         span_ns: created().min().zip(created().max()),
         cut: false,
+        // A program enqueues NCCL's collectives ahead of what its GPU does: when, tells little.
+        calls: if gloo { calls(&entries) } else { FlightCalls::default() },
         source,
     };
-    let of_gloo = |id: &Id| tree.text_of(*id, "profiling_name").is_some_and(|name| name.starts_with("gloo:"));
-    let gloo = tree.list_of(root, "entries").iter().any(of_gloo);
     Recording { dump, entries, gloo }
 }
 
 /// Where the rank is: its first operation that is not complete, else its last.
 fn at(entries: &[FlightEntry]) -> Option<usize> {
     entries.iter().position(|entry| entry.state != WorkState::Completed).or(entries.len().checked_sub(1))
+}
+
+/// What was called when, of the last entries.
+fn calls(entries: &[FlightEntry]) -> FlightCalls {
+    let mut found = FlightCalls::default();
+    let mut known: FxHashMap<FlightKind, u32> = FxHashMap::default();
+    let first = entries.len().saturating_sub(FlightDump::MOST_CALLS);
+    for entry in entries[first..].iter().filter(|entry| !entry.p2p) {
+        let FlightEntry { group, work, called_at, created_ns: Some(created_ns), .. } = entry else { continue };
+        let elements = (work.numel_in, work.numel_out);
+        let kind = FlightKind { group: group.clone(), op: work.op.clone(), elements, called_at: called_at.clone() };
+        let next = u32::try_from(found.kinds.len()).unwrap_or(u32::MAX);
+        let kind = *known.entry(kind).or_insert_with_key(|kind| {
+            found.kinds.push(kind.clone());
+            next
+        });
+        found.calls.push(FlightCall { kind, sequence: work.sequence, created_ns: *created_ns });
+    }
+    found
 }
 
 /// The text of a name, cut where it is too long for one.

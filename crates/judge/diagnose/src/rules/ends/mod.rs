@@ -41,7 +41,7 @@ fn explained(case: &Case, cause: &RankEnd, found: &mut Vec<(Basis, Finding)>) {
     let named = named.find(|finding| comes_first(case, finding, cause));
     if let Some(named) = named {
         add(named, Evidence::new(cause.source.clone()));
-        named.suspects = blamed(cause, named.code);
+        named.suspects = blamed(cause, named.code).or(named.suspects.take());
         named.explanation.push_str(&followed.text);
         if let Ended::Exception { kind, at, .. } = &cause.how
             && weight(&cause.how, false) == Weight::Own
@@ -73,7 +73,7 @@ fn blamed(cause: &RankEnd, code: Code) -> Option<Suspects> {
         Ended::Lost(_) => return None,
         _ => CulpritClass::Exception,
     };
-    (!cause.ranks.is_empty()).then(|| Suspects { ranks: cause.ranks.clone(), class: Some(class) })
+    (!cause.ranks.is_empty()).then(|| Suspects::of(cause.ranks.clone(), Some(class)))
 }
 
 /// Whether a finding rests on the line at a place.

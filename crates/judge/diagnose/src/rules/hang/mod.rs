@@ -8,7 +8,10 @@ mod shown;
 
 use crate::case::Case;
 use crate::ranks::{RankSet, RankView, Ranks};
-use busbw_model::{CollectiveCall, CulpritClass, Evidence, FlightEntry, GroupName, ProcessGroup, Suspects, WorkState};
+use busbw_model::{
+    CollectiveCall, CulpritClass, Evidence, Finding, FlightCalls, FlightEntry, GroupName, ProcessGroup, Suspects,
+    WorkState,
+};
 use shown::{TIMED_OUT, call_of, is_killed, is_of_sizes, may_wait};
 pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +27,7 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     let diverged = job.diverged();
     let shown = [&waiting, &diverged, &job.cut_off(), &job.stopped()].iter().any(|ranks| !ranks.is_empty());
     let of_two = diverged.len() == 2 && case.run.flight_dumps.is_empty();
-    if all.len() < 2 || of_two || !shown || is_of_a_moment(case) {
+    if all.len() < 2 || of_two || !shown || is_of_a_moment(case) || is_dumps_alone(case) && moved(case) {
         return None;
     }
     // Who has no dump may just not have been asked for it: others must be seen to fail, or to stand still.
@@ -67,7 +70,7 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     if class == Some(CulpritClass::Network) && suspects.iter().all(|rank| job.misses_data(*rank)) {
         job.widen_to_host(&mut suspects);
     }
-    Some(Suspects { ranks: suspects.into_iter().collect(), class })
+    Some(Suspects::of(suspects.into_iter().collect(), class))
 }
 
 /// Whether more is given than dumps: others are seen to fail, or to stand still.
@@ -75,10 +78,47 @@ fn is_told(case: &Case) -> bool {
     !case.run.outputs.is_empty() || !case.run.stacks.is_empty() || case.ends.failed()
 }
 
+/// Whether nothing but dumps is given.
+pub(crate) fn is_dumps_alone(case: &Case) -> bool {
+    !case.run.flight_dumps.is_empty() && !is_told(case)
+}
+
 /// Whether one dump alone shows that anybody waits, and no rank called what others did not: a rank that is a little late looks so too.
 pub(crate) fn is_of_a_moment(case: &Case) -> bool {
     let job = Job { case, ranks: &case.ranks };
-    !case.run.flight_dumps.is_empty() && !is_told(case) && job.diverged().is_empty() && job.waiting().len() < 2
+    is_dumps_alone(case) && job.diverged().is_empty() && job.waiting().len() < 2
+}
+
+/// Whether nothing but dumps is given, and they do not show that anybody is at fault: they are of a moment, or as many as half of their ranks are
+/// behind, as ranks of a job are that moves.
+pub(crate) fn is_unsure_of(case: &Case, finding: &Finding) -> bool {
+    let dumps = case.run.flight_dumps.len();
+    let many = |suspects: &Suspects| suspects.ranks.len() > 1 && suspects.ranks.len() * 2 >= dumps;
+    is_of_a_moment(case) || is_dumps_alone(case) && finding.suspects.as_ref().is_some_and(many)
+}
+
+/// Whether the job moved while its dumps were written, one after the other: a rank is a whole round further than another of its group, which it
+/// could not be without that one.
+pub(crate) fn moved(case: &Case) -> bool {
+    let mut last: BTreeMap<&GroupName, BTreeMap<u32, u64>> = BTreeMap::new();
+    let mut again: BTreeMap<&GroupName, u64> = BTreeMap::new();
+    for dump in &case.run.flight_dumps {
+        let (Some(rank), FlightCalls { kinds, calls }) = (dump.rank, &dump.calls) else { continue };
+        let mut before: Vec<Option<u64>> = vec![None; kinds.len()];
+        for call in calls {
+            let kind = &kinds[call.kind as usize];
+            last.entry(&kind.group).or_default().insert(rank, call.sequence);
+            let passed = before[call.kind as usize].replace(call.sequence).filter(|_| kind.waits_for_all());
+            if let Some(passed) = passed {
+                let known = again.entry(&kind.group).or_default();
+                *known = (*known).max(passed);
+            }
+        }
+    }
+    let behind = |(group, ranks): (&&GroupName, &BTreeMap<u32, u64>)| {
+        ranks.values().min().is_some_and(|least| again.get(group).is_some_and(|passed| least < passed))
+    };
+    last.iter().any(behind)
 }
 
 /// Whether the output of the job shows that it went on and ended well.

@@ -7,7 +7,9 @@ mod told;
 use crate::case::Case;
 use crate::ends::{Weight, weight};
 use crate::words::listed;
-use busbw_model::{Ended, Evidence, Finding, Place, ProcessEnd, ProcessState, SourceLine, Watched, WatchedRank};
+use busbw_model::{
+    Ended, Evidence, Finding, Place, ProcessEnd, ProcessState, RankEnd, SourceLine, Watched, WatchedRank,
+};
 use network::{deaf, unreachable};
 use places::{by_calls, elsewhere};
 use std::collections::BTreeSet;
@@ -17,6 +19,8 @@ const MOST: usize = 8;
 /// A rank that uses less of a core than this only waits; one that uses more than `BUSY` computes.
 const WAITS: f64 = 0.2;
 const BUSY: f64 = 0.5;
+/// Ranks that end so close to each other may have failed in either order: what takes longer to end is seen later.
+const TIE_US: u64 = 100_000;
 /// Signals by which launchers and schedulers ask all ranks to end.
 const ASKED: [i32; 2] = [2, 15];
 
@@ -189,12 +193,13 @@ fn failed<'a>(case: &Case<'a>, seen: &Seen<'a>) -> Option<Fault<'a>> {
     // Others that were asked to end, and failed ones beside them: those explain it.
     let alone = !seen.ranks.iter().filter_map(ended).any(|(end, _)| !asked(&end));
     // A rank that lost its connection to another says so, and the other need not be seen here.
-    let follows = |one: &One<'a>| {
-        let own =
-            |end: &&busbw_model::RankEnd| end.ranks == [one.rank.rank] && matches!(end.how, Ended::Exception { .. });
-        let mut own = case.run.ends.iter().filter(own).peekable();
-        own.peek().is_some() && own.all(|end| weight(&end.how, false) == Weight::Consequence)
+    let said = |one: &One<'a>| {
+        let number = one.rank.rank;
+        let own = move |end: &&RankEnd| end.ranks == [number] && matches!(end.how, Ended::Exception { .. });
+        case.run.ends.iter().filter(own)
     };
+    let of_another = |end: &RankEnd| weight(&end.how, false) == Weight::Consequence;
+    let follows = |one: &One<'a>| said(one).next().is_some() && said(one).all(of_another);
     let all: Vec<(ProcessEnd, One)> = seen
         .ranks
         .iter()
@@ -202,9 +207,14 @@ fn failed<'a>(case: &Case<'a>, seen: &Seen<'a>) -> Option<Fault<'a>> {
         .filter_map(ended)
         .filter(|(end, _)| alone || !asked(end))
         .collect();
-    let (end, one) = all.iter().min_by_key(|(end, _)| end.time_us)?;
+    let (end, first) = all.iter().min_by_key(|(end, _)| end.time_us)?;
     let class = if end.signal.is_some() { Class::Killed } else { Class::Failed };
-    Some(Fault { since_us: end.time_us, ..seen.fault(class, &[*one], how(end)) })
+    // Of several at once, the one that says why; where none does, any may be the first.
+    let alike = |(other, _): &&(ProcessEnd, One)| other.time_us <= end.time_us + TIE_US && how(other) == how(end);
+    let at_once: Vec<One> = all.iter().filter(alike).map(|(_, one)| *one).collect();
+    let speaks = at_once.iter().find(|one| said(one).any(|end| !of_another(end)));
+    let those = if class == Class::Failed { speaks.map_or(at_once.clone(), |one| vec![*one]) } else { vec![*first] };
+    Some(Fault { since_us: end.time_us, ..seen.fault(class, &those, how(end)) })
 }
 
 /// The first rank that failed because of another.
@@ -248,6 +258,12 @@ fn busy<'a>(seen: &Seen<'a>) -> Option<Fault<'a>> {
     let first = those.first().filter(|_| those.len() <= waiting && those.len() + waiting == seen.there().count())?;
     let doing = format!("it computes ({:.1} cores)", first.rank.cores);
     Some(seen.fault(Class::Busy, &those, doing))
+}
+
+/// `rank 1 or rank 3`.
+fn either(those: &[u32]) -> String {
+    let named: Vec<String> = those.iter().take(MOST).map(|rank| format!("rank {rank}")).collect();
+    named.join(" or ")
 }
 
 /// `rank 2`, `ranks 0, 1, 3`.

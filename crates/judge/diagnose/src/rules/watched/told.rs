@@ -1,7 +1,7 @@
 //! The finding of a fault, in the words of `rules/findings.toml`.
 
 use super::places::stack_of;
-use super::{Class, Fault, MOST, ranks};
+use super::{Class, Fault, MOST, either, ranks};
 use crate::case::Case;
 use crate::rules::{found, hang};
 use crate::words::listed;
@@ -46,11 +46,12 @@ impl Fault<'_> {
             evidence.extend(self.seen.there().take(4).map(|one| one.evidence()));
         }
         let on = self.host.as_ref().filter(|host| !host.is_empty());
+        let named = |those: &[u32]| if self.class == Class::Failed { either(those) } else { ranks(those) };
         let who = match (self.ranks.as_slice(), on) {
             ([], Some(host)) => format!("Host {host}"),
             ([], None) => "A rank".into(),
-            (those, Some(host)) => format!("{} on {host}", capital(&ranks(those))),
-            (those, None) => capital(&ranks(those)),
+            (those, Some(host)) => format!("{} on {host}", capital(&named(those))),
+            (those, None) => capital(&named(those)),
         };
         let several = self.ranks.len() > 1;
         let host = on.cloned().unwrap_or_else(|| "its host".into());
@@ -100,7 +101,7 @@ impl Fault<'_> {
             Class::Busy => Some(CulpritClass::Busy),
             Class::Device | Class::Deaf => None,
         };
-        (!self.ranks.is_empty()).then(|| Suspects { ranks: self.ranks.clone(), class })
+        (!self.ranks.is_empty()).then(|| Suspects::of(self.ranks.clone(), class))
     }
 }
 
