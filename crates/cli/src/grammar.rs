@@ -10,7 +10,7 @@ const OF_A_SUBJECT: [&str; 5] = ["timeout", "repeat", "threads", "devices", "np"
 const OF_NCCL_TESTS: [&str; 2] = ["root", "version"];
 
 /// Which of the flags that many subcommands have each subcommand has: where they have an effect.
-const COMMON: [(&str, &str); 18] = [
+const COMMON: [(&str, &str); 19] = [
     ("check", "format json output color width verbose"),
     ("explain", "format json output color width verbose quiet"),
     ("compare", "format json output color width verbose"),
@@ -18,9 +18,10 @@ const COMMON: [(&str, &str); 18] = [
     ("accelerate", "format json output color width"),
     ("advise", "format json output color width verbose"),
     ("predict", "format json output color width"),
+    ("profile", "format json output color width"),
     ("simulate", "format json output color width quiet"),
-    // Its text is nccl-tests', whose -o is --op.
-    ("bench", "json"),
+    // Its text is nccl-tests', whose -o is --op and whose columns are its own.
+    ("bench", "format json output"),
     ("link", "format json output color width verbose quiet"),
     ("monitor", "format json output quiet"),
     ("watch", "format json output quiet"),

@@ -215,7 +215,7 @@ pub struct Flags {
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = OUTPUT)]
     pub format: Option<Format>,
 
-    /// Write the answer to a file, where rank 0 runs; -o is nccl-tests' operator
+    /// Write the answer to a file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
 
