@@ -48,7 +48,7 @@ pub struct Explain {
     #[arg(long)]
     pub advice: bool,
 
-    /// Description of the run's cluster (TOML), to compare the tables with the expected speed [default: what the inputs
+    /// Description of the run's cluster (TOML), to compare with the expected speed [default: what the inputs
     /// say]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cluster: Option<PathBuf>,

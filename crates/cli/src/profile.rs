@@ -33,7 +33,7 @@ pub struct Profile {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     trace: Option<PathBuf>,
 
-    /// Description of the cluster (TOML), to compare NCCL's times with the expected ones
+    /// Description of the run's cluster (TOML), to compare with the expected speed
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     cluster: Option<PathBuf>,
 
