@@ -139,7 +139,8 @@ def test_committed_runs_are_small_and_whole() -> None:
     kept = HANGBENCH.parents[1] / "tests/data/hangs"
     runs = {path.parent: json.loads(path.read_text()) for path in kept.glob("*/truth.json")}
     assert len(runs) == 69
-    assert sum(path.stat().st_size for path in kept.rglob("*") if path.is_file()) < 3_000_000
+    # Nine jobs that go on hold every step of theirs.
+    assert sum(path.stat().st_size for path in kept.rglob("*") if path.is_file()) < 4_000_000
     for folder, truth in runs.items():
         assert truth["seed"] % 2 == 0, "odd seeds are kept apart"
         assert {str(path.relative_to(folder)) for path in folder.rglob("*.log")} == set(truth["evidence"]["logs"])
