@@ -51,7 +51,7 @@ fn calibrated(cluster: &Cluster, logs: &[PathBuf]) -> Result<Option<Calibrated>,
 
 fn measured(table: &BenchTable) -> Option<MeasuredTable> {
     let time = |row: &BenchRow| {
-        let half = row.out_of_place.as_ref().or(row.in_place.as_ref())?;
+        let half = row.halves().next()?;
         (row.size.0 > 0 && half.time.0 > 0.0).then_some((row.size, half.time))
     };
     Some(MeasuredTable {

@@ -5,7 +5,7 @@
 use super::figures::Figures;
 use crate::cluster::{Routing, Wiring};
 use crate::fabric::payload;
-use crate::simulation::{Options, Simulation};
+use crate::simulation::{Distribution, Options, Simulation};
 use crate::traffic::Traffic;
 use crate::{Cluster, simulate};
 use busbw_model::{Algorithm, GBps};
@@ -47,7 +47,7 @@ impl<'a> Fabric<'a> {
             _ => &None,
         };
         // Where no seed is slower than the NICs, there is nothing to tell.
-        found.as_ref().filter(|simulation| simulation.busbw.min.0 < simulation.unshared.0 * (1.0 - SAME))
+        found.as_ref().filter(|simulation| is_held_back(simulation.busbw.min, simulation))
     }
 }
 
@@ -60,16 +60,18 @@ fn simulation(cluster: &Cluster, traffic: Traffic) -> Option<Simulation> {
     simulate(cluster, &traffic, &Options { seeds, ..Options::default() }).ok()
 }
 
-/// The busbw that a simulation leaves, as the time model measures it: both have their share of a link's rate that is payload.
-/// None where no link of the fabric holds anything back.
-pub(super) fn cap(busbw: GBps, simulation: &Simulation, figures: &Figures) -> Option<f64> {
-    if busbw.0 > simulation.unshared.0 * (1.0 - SAME) {
-        return None;
-    }
+/// The busbw that a slow seed (p5), the median and a fast one (p95) leave, as the time model measures it: both have their share
+/// of a link's rate that is payload. None where no link of the fabric holds anything back.
+pub(super) fn caps(simulation: &Simulation, figures: &Figures) -> [Option<f64>; 3] {
     let arrives = figures.network.as_ref().map_or(1.0, |network| {
         network.payload_of_a_gpu / network.line_of_a_gpu.max(f64::MIN_POSITIVE) / payload(network.transport)
     });
-    Some(busbw.0 * arrives)
+    let Distribution { p5, p50, p95, .. } = simulation.busbw;
+    [p5, p50, p95].map(|busbw| is_held_back(busbw, simulation).then_some(busbw.0 * arrives))
+}
+
+fn is_held_back(busbw: GBps, simulation: &Simulation) -> bool {
+    busbw.0 <= simulation.unshared.0 * (1.0 - SAME)
 }
 
 /// In words, what of the fabric holds large messages back.

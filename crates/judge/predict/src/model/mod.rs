@@ -19,7 +19,7 @@ pub use constants::Constants;
 
 use crate::Cluster;
 use crate::prediction::{FabricEffect, Prediction, PredictionRow};
-use crate::simulation::{Distribution, Simulation};
+use crate::simulation::Simulation;
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use candidates::Candidate;
 use fabric::Fabric;
@@ -91,13 +91,11 @@ fn row(
     // Without a peer busbw is zero by its factor, and so is its limit, however fast the rank copies to itself.
     let limit_busbw = if limit.algbw.0.is_finite() { collective.busbw(limit.algbw, ranks) } else { GBps(0.0) };
     let simulation = fabric.simulated(algorithm);
-    let cap = |of: fn(&Distribution) -> GBps| {
-        simulation.and_then(|simulation| fabric::cap(of(&simulation.busbw), simulation, figures))
-    };
+    let caps = simulation.map_or([None; 3], |simulation| fabric::caps(simulation, figures));
     let estimate = |cap: Option<f64>| timing::estimate(figures, collective, candidate, size, cap);
-    let [slow, usual, fast] = [cap(|seeds| seeds.p5), cap(|seeds| seeds.p50), cap(|seeds| seeds.p95)];
-    let estimated = estimate(usual);
-    let [slow_time, fast_time] = [slow, fast].map(|cap| estimate(cap).total());
+    // The slow seed has the least; where it is not held back, none is.
+    let is_hashed = caps[0].is_some();
+    let [slow, estimated, fast] = if is_hashed { caps.map(estimate) } else { [estimate(None); 3] };
     // A model of measurements may not promise more than physics.
     let least = if limit.algbw.0 > 0.0 { size.0 as f64 / limit.algbw.0 / 1e3 } else { 0.0 };
     let algbw = |time: f64| GBps::from_transfer(size, Micros(time.max(least)));
@@ -109,8 +107,8 @@ fn row(
         time: Micros(time),
         algbw: algbw(time),
         busbw: busbw(time),
-        band: (busbw(slow_time * error.slowest), busbw(fast_time * error.fastest)),
-        over_seeds: slow.is_some().then(|| (busbw(slow_time), busbw(fast_time))),
+        band: (busbw(slow.total() * error.slowest), busbw(fast.total() * error.fastest)),
+        over_seeds: is_hashed.then(|| (busbw(slow.total()), busbw(fast.total()))),
         limit: limit_busbw,
         algorithm,
         protocol,

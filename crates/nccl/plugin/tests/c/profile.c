@@ -2,24 +2,13 @@
  * src/enqueue.cc, sendProxyProgress and recvProxyProgress in src/transport/net.cc, src/transport/profiler.cc), translated to older
  * versions as src/plugin/profiler/profiler_v*.cc do. Prints the mask after each init. */
 #include "nccl_profiler.h"
+#include "player.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(condition, ...) \
-  do { \
-    if (!(condition)) { \
-      fprintf(stderr, "line %d: ", __LINE__), fprintf(stderr, __VA_ARGS__), fprintf(stderr, "\n"); \
-      exit(1); \
-    } \
-  } while (0)
-#define OK(call) CHECK((call) == SUCCESS, "%s is an error", #call)
 
 enum { STEPS = 4, SPINS = 1000, THREADS = 4, OF_THREAD = 2000 };
 
@@ -32,16 +21,6 @@ static union {
   profiler_v6 *v6;
 } table;
 static int version, mask;
-
-static void logger(int level, unsigned long flags, const char *file, int line, const char *format, ...) {
-  (void)flags, (void)file, (void)line;
-  va_list arguments;
-  va_start(arguments, format);
-  fprintf(stderr, level == LOG_WARN ? "WARN " : "INFO ");
-  vfprintf(stderr, format, arguments);
-  fprintf(stderr, "\n");
-  va_end(arguments);
-}
 
 static void *init(int rank) {
   void *context = NULL;

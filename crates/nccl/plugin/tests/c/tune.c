@@ -2,23 +2,12 @@
  * "FUNCTION BYTES OPERATIONS REGISTERED"; it prints "ALGORITHM PROTOCOL CHANNELS CHUNK" as NCCL would go by, and what the tuner
  * logs on standard error. Calls and choice are those of ncclGetAlgoInfo and topoGetAlgoInfo in NCCL 2.30. */
 #include "nccl_tuner.h"
+#include "player.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition, ...) \
-  do { \
-    if (!(condition)) { \
-      fprintf(stderr, "line %d: ", __LINE__), fprintf(stderr, __VA_ARGS__), fprintf(stderr, "\n"); \
-      exit(1); \
-    } \
-  } while (0)
-#define OK(call) CHECK((call) == SUCCESS, "%s is an error", #call)
 
 enum { CHUNK = 131072, THREADS = 4, REPEATED = 2000 };
 static const float IGNORE = -1.0f;
@@ -31,16 +20,6 @@ static union {
   tuner_v6 *v6;
 } table;
 static int version, ranks, nodes, domains;
-
-static void logger(int level, unsigned long flags, const char *file, int line, const char *format, ...) {
-  (void)flags, (void)file, (void)line;
-  va_list arguments;
-  va_start(arguments, format);
-  fprintf(stderr, level == LOG_WARN ? "WARN " : "INFO ");
-  vfprintf(stderr, format, arguments);
-  fprintf(stderr, "\n");
-  va_end(arguments);
-}
 
 static void *init(void) {
   void *context = NULL;
