@@ -7,7 +7,7 @@ use crate::{described, memory, output, recorded, rules};
 use busbw_diagnose::UserFacts;
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Code, Diagnosis, Run};
-use busbw_predict::Cluster;
+use busbw_predict::{Cluster, LinkLoad, Options, Traffic, simulate};
 use busbw_report::{html, json, junit, prometheus, text};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -105,7 +105,16 @@ fn page(part: &str) -> Result<String, String> {
 pub fn context(run: &Run, diagnosis: &Diagnosis, cluster: Option<Cluster>) -> html::Context {
     let evidence = diagnosis.findings.iter().flat_map(|finding| &finding.evidence);
     let lines = busbw_ingest::around(run, evidence.map(|evidence| evidence.source.place), html::Context::REACH);
-    html::Context { lines, cluster }
+    let loads = cluster.as_ref().and_then(|cluster| loads(run, cluster)).unwrap_or_default();
+    html::Context { lines, cluster, loads }
+}
+
+/// How the run's own rings load the fabric; the cluster's, where no input shows rings.
+fn loads(run: &Run, cluster: &Cluster) -> Option<Vec<LinkLoad>> {
+    let rings = run.communicators.iter().find(|comm| comm.ring_count() > 0);
+    let of_run = rings.and_then(|comm| Traffic::of_communicator(comm, cluster).ok());
+    let traffic = of_run.or_else(|| Traffic::of_cluster(cluster).ok())?;
+    Some(simulate(cluster, &traffic, &Options::default()).ok()?.links)
 }
 
 /// Smaller inputs are done before a bar is drawn.

@@ -23,7 +23,7 @@ pub use tune::tune;
 
 use crate::words;
 use busbw_model::{Advice, Diagnosis, Input, Place, Reached, Run, SourceLine, Verdict};
-use busbw_predict::Cluster;
+use busbw_predict::{Cluster, LinkLoad};
 use markup::{escape, folded, section, table, with_code};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,6 +39,8 @@ pub struct Context {
     pub lines: BTreeMap<Place, SourceLine>,
     /// The cluster that the run was said to be on: its fabric is drawn.
     pub cluster: Option<Cluster>,
+    /// How the run's own rings load the links of that fabric, simulated over hash seeds; nothing where it is not known.
+    pub loads: Vec<LinkLoad>,
 }
 
 impl Context {
@@ -60,7 +62,7 @@ pub fn explain(run: &Run, diagnosis: &Diagnosis, context: &Context) -> Page {
     let pictures = [
         tables::tables(run, diagnosis),
         topology::topology(run),
-        context.cluster.as_ref().map(fabric::section).unwrap_or_default(),
+        context.cluster.as_ref().map(|cluster| fabric::section(cluster, &context.loads)).unwrap_or_default(),
     ];
     let (first, others) = findings::findings(run, diagnosis, context);
     // What has failed is told in words; how slow something is, a curve shows at once.

@@ -8,7 +8,7 @@ use busbw_predict::cluster::GpuLinks;
 use busbw_report::text::Style;
 use busbw_report::{Comparison, Scenario, html, json, text};
 use common::fabrics::*;
-use common::{schema_errors, unbalanced};
+use common::{field_diagnosis, field_run, schema_errors, unbalanced};
 use serde_json::Value;
 
 const PREDICT: &str = include_str!("../../../../../docs/schema/predict-1.schema.json");
@@ -156,6 +156,18 @@ fn names_of_a_description_stay_text() {
     }
     let rows = table.lines().filter(|line| !line.starts_with('#')).count();
     assert_eq!(rows, expected.rows.len(), "only rows are no comments:\n{table}");
+}
+
+#[test]
+fn the_page_of_a_run_shows_which_links_of_its_fabric_hold_it_back() {
+    let scenario = scenario("as described", field_report());
+    let page = |loads| {
+        let context = html::Context { cluster: Some(scenario.cluster.clone()), loads, ..html::Context::default() };
+        html::explain(&field_run(), &field_diagnosis(), &context).to_string()
+    };
+    let (loaded, wired) = (page(scenario.simulation.links.clone()), page(Vec::new()));
+    assert!(loaded.contains("class=\"link deciding\"") && loaded.contains("holds the run back"));
+    assert!(wired.contains("class=\"link\"") && !wired.contains("class=\"link deciding\""));
 }
 
 #[test]

@@ -7,8 +7,8 @@ pub const HOST_HEIGHT: f64 = 44.0;
 pub const SWITCH_HEIGHT: f64 = 30.0;
 /// From one row to the next.
 const ROW: f64 = 120.0;
-/// Room above the highest row for links between its switches.
-const ARC: f64 = 90.0;
+/// Above the highest row, and above the numbers beside its links.
+const MARGIN: f64 = 10.0;
 const GAP: f64 = 12.0;
 const MAX_HOST: f64 = 260.0;
 const MAX_SWITCH: f64 = 190.0;
@@ -33,8 +33,9 @@ pub struct Line {
 impl Layout {
     pub fn of(skeleton: &Skeleton) -> Self {
         let levels = skeleton.switches.iter().map(|switch| switch.level).max().unwrap_or(1);
-        let arcs = skeleton.bundles.iter().any(|bundle| level(skeleton, bundle.from) == level(skeleton, bundle.to));
-        let top = if arcs { ARC } else { 10.0 } + SWITCH_HEIGHT / 2.0;
+        let of_a_row = |bundle: &&Bundle| level(skeleton, bundle.from) == level(skeleton, bundle.to);
+        let arcs = skeleton.bundles.iter().filter(of_a_row).map(|bundle| bundle.count.min(super::MAX_SINGLE)).max();
+        let top = MARGIN + arcs.map_or(0.0, |count| rise(count.saturating_sub(1))) + SWITCH_HEIGHT / 2.0;
         let mut switches = vec![(0.0, 0.0, 0.0); skeleton.switches.len()];
         for of_level in 1..=levels {
             let row: Vec<usize> =
@@ -85,7 +86,7 @@ impl Layout {
     fn arc(&self, a: usize, b: usize, number: usize) -> Line {
         let ((x1, y, _), (x2, ..)) = (self.switch(a), self.switch(b));
         let edge = y - SWITCH_HEIGHT / 2.0;
-        let rise = 12.0 + number as f64 * APART * 1.05;
+        let rise = rise(number);
         let inset = 20.0 + 14.0 * number as f64;
         let (x1, x2) = (x1.min(x2) + 70.0 - inset, x1.max(x2) - 70.0 + inset);
         let top = edge - rise * 4.0 / 3.0;
@@ -112,6 +113,11 @@ impl Layout {
             }
         }
     }
+}
+
+/// How high over its switches a bow goes.
+fn rise(number: usize) -> f64 {
+    12.0 + number as f64 * APART * 1.05
 }
 
 fn level(skeleton: &Skeleton, end: End) -> usize {

@@ -5,7 +5,6 @@ mod skeleton;
 
 use super::markup::escape;
 use crate::description;
-use crate::scenario::Scenario;
 use crate::words::counted;
 use busbw_predict::{Cluster, LinkLoad};
 use layout::{HOST_HEIGHT, Layout, SWITCH_HEIGHT, WIDTH};
@@ -23,19 +22,20 @@ const THINNEST: f64 = 1.5;
 const WIDEST: f64 = 7.0;
 const LETTER: f64 = 7.5;
 
-/// The section of a described fabric, without loads; nothing where it would not stay legible.
-pub(super) fn section(cluster: &Cluster) -> String {
+/// The section of a described fabric, and of what loads its links where that is known; nothing where it would not stay
+/// legible.
+pub(super) fn section(cluster: &Cluster, loads: &[LinkLoad]) -> String {
     let words = format!("<p class=\"muted\">{}</p>\n", escape(&description::fabric(&cluster.fabric)));
-    match picture(cluster, &[]) {
-        picture if picture.is_empty() => picture,
-        picture => super::markup::section("Fabric, as described", &(words + &picture)),
+    match drawing(cluster, loads) {
+        drawing if drawing.is_empty() => drawing,
+        drawing => super::markup::section("Fabric, as described", &(words + &drawing)),
     }
 }
 
 /// The picture of a small fabric and its loads; nothing where it would not stay legible.
-pub(super) fn drawing(scenario: &Scenario) -> String {
-    let picture = picture(&scenario.cluster, &scenario.simulation.links);
-    if picture.is_empty() {
+pub(super) fn drawing(cluster: &Cluster, loads: &[LinkLoad]) -> String {
+    let picture = picture(cluster, loads);
+    if picture.is_empty() || loads.is_empty() {
         return picture;
     }
     format!(
