@@ -224,7 +224,10 @@ fn sockets(sample: &JobSample) -> WatchSource {
         (0, 0) => {
             "no rank is here yet: no process of the job has RANK and WORLD_SIZE, or what mpirun and srun set".into()
         }
-        (_, 1..) => format!("{unseen} processes belong to another user: run busbw watch as that user, or as root"),
+        (_, 1..) => {
+            let those = if unseen == 1 { "a process belongs".into() } else { format!("{unseen} processes belong") };
+            format!("{those} to another user: run busbw watch as that user, or as root")
+        }
         _ if counted => "bytes of each connection, queues, retransmissions; system calls, processor time".into(),
         _ => "queues and retransmissions; bytes only of whole processes: the kernel's list of sockets cannot be read"
             .into(),
