@@ -73,15 +73,7 @@ pub fn run(flags: &Profile) -> Result<ExitCode, Refusal> {
     command.args(arguments);
     // Threads must leave signals to this one.
     let attendant = Attendant::begin()?;
-    let agent = Agent::begin(Report::new(trace)).map_err(|error| format!("a folder for events: {error}"))?;
-    command.env(busbw_profile::VARIABLE, agent.folder());
-    match (std::env::var_os(PLUGIN), library()) {
-        (Some(own), _) => output::say(format!("{PLUGIN}={} is set: NCCL's events are that profiler's", own.display())),
-        (None, Some(library)) => {
-            command.env(PLUGIN, library);
-        }
-        (None, None) => {}
-    }
+    let agent = record(&mut command, Report::new(trace))?;
     let begun = Instant::now();
     let mut job = attendant.wrap(command, |_, _| {})?;
     let status = loop {
@@ -102,6 +94,20 @@ pub fn run(flags: &Profile) -> Result<ExitCode, Refusal> {
     let json = |out: &mut dyn Write| json::write_profile(&profile, out);
     output::answer(&flags.output, json, |_, out| out.write_all(text::profile(&profile, &style).as_bytes()))?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
+}
+
+/// Has a job write events, which a report takes.
+pub fn record(command: &mut Command, report: Report) -> Result<Agent, String> {
+    let agent = Agent::begin(report).map_err(|error| format!("a folder for events: {error}"))?;
+    command.env(busbw_profile::VARIABLE, agent.folder());
+    match (std::env::var_os(PLUGIN), library()) {
+        (Some(own), _) => output::say(format!("{PLUGIN}={} is set: NCCL's events are that profiler's", own.display())),
+        (None, Some(library)) => {
+            command.env(PLUGIN, library);
+        }
+        (None, None) => {}
+    }
+    Ok(agent)
 }
 
 fn trace(path: &Path) -> Result<Trace, String> {

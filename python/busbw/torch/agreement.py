@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
+from busbw.torch.recorded import recorded
 from busbw.torch.watch import CommunicationError, Watch
 
 Wait = Callable[[dist.Work], None]
@@ -72,7 +73,8 @@ def agree(group: dist.ProcessGroup, part: Part, watch: Watch, wait: Wait) -> Abs
     digest = int.from_bytes(hashlib.blake2b(part.about.encode(), digest_size=7).digest(), "big")
     own = torch.tensor([digest if part.reason is None else -1])
     every = own.new_empty(group.size())
-    wait(dist.all_gather_into_tensor(every, own, group=group, async_op=True))
+    with recorded(group, "all_gather", own):
+        wait(dist.all_gather_into_tensor(every, own, group=group, async_op=True))
     if bool((every == digest).all()):
         return None
     told = [part] * group.size()

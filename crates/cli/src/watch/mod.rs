@@ -72,7 +72,10 @@ fn judge(folder: &Path) -> Result<Answer, String> {
     let page = folder.join("report.html");
     let around = crate::explain::context(&run, &diagnosis, None);
     output::write(Some(&page), |out| output::page(out, &html::explain(&run, &diagnosis, &around)))?;
-    Ok(Answer { line: line(&diagnosis), page: page.display().to_string() })
+    let first = diagnosis.findings.first().and_then(|finding| finding.suspects.as_ref());
+    let late =
+        first.filter(|suspects| suspects.slower.is_some()).map(|suspects| suspects.ranks.clone()).unwrap_or_default();
+    Ok(Answer { line: line(&diagnosis), page: page.display().to_string(), late })
 }
 
 /// The line that names who is at fault.

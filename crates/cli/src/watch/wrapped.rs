@@ -2,11 +2,13 @@
 
 use super::{Watch, folder, host_name, judge, serve, server, settings};
 use crate::output::Refusal;
+use crate::profile;
 use busbw_launch::attendant::Attendant;
 use busbw_model::Watched;
 use busbw_model::answer::Document;
 use busbw_monitor::Server;
 use busbw_probe::processes::Scope;
+use busbw_profile::{Agent, Recorded, Report};
 use busbw_watch::Tracker;
 use busbw_watch::session::{Observer, Session, say};
 use std::fs::File;
@@ -44,13 +46,15 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
     // Threads must leave signals to this one.
     let attendant = Attendant::begin()?;
     let server = server(flags)?;
+    let agent = if flags.record { Some(profile::record(&mut command, Report::recording())?) } else { None };
+    let recorder = |begun: bool| agent.as_ref().map(|agent| recordings(agent, begun)).unwrap_or_default();
     let kept = folder.clone();
     let mut job = attendant.wrap(command, move |_, bytes| kept.take(bytes))?;
     let settings = settings(flags, Scope::Below(vec![job.pid()]), host);
     let shared = Shared::default();
     let status = std::thread::scope(|scope| {
         let mut looking = Looking { shared: &shared, kill: flags.kill, json, server };
-        let session = Session::new(settings, &folder);
+        let session = Session::new(settings, &folder).recorded(flags.record.then_some(&recorder));
         let watch = scope.spawn(move || session.run(&mut looking, &mut judge).map(|_| ()));
         let status = loop {
             match job.wait(LOOK_UP) {
@@ -76,6 +80,12 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
         status
     })?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
+}
+
+/// The last collectives of each rank.
+fn recordings(agent: &Agent, begun: bool) -> Vec<(u32, Vec<u8>)> {
+    let which = if begun { Recorded::Begun } else { Recorded::Over };
+    agent.recordings(which).into_iter().map(|one| (one.rank, one.dump.to_string().into_bytes())).collect()
 }
 
 /// What the looking thread sees of the job.

@@ -1,7 +1,7 @@
 //! Empties the rings of a job's processes while it runs.
 
 use crate::ledger::Ledger;
-use crate::report::Report;
+use crate::report::{Recorded, Recording, Report};
 use busbw_events::{Drained, Reader};
 use busbw_model::Profile;
 use nix::sys::statvfs::statvfs;
@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -21,10 +22,17 @@ const LOOK: Duration = Duration::from_millis(20);
 const MEMORY: &str = "/dev/shm";
 const LEAST_FREE: u64 = 512 << 20;
 
+/// How long a question to the thread may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Which recordings are wanted, and by whom.
+type Question = (Recorded, SyncSender<Vec<Recording>>);
+
 /// A folder with the rings of a job, and the thread that empties them.
 pub struct Agent {
     folder: TempDir,
     over: Arc<AtomicBool>,
+    questions: Sender<Question>,
     thread: JoinHandle<io::Result<Collected>>,
 }
 
@@ -42,13 +50,21 @@ impl Agent {
         let folder = folder()?;
         let over = Arc::new(AtomicBool::new(false));
         let (path, until) = (folder.path().to_owned(), Arc::clone(&over));
-        let thread = std::thread::spawn(move || Rings::new(path).run(report, &until));
-        Ok(Agent { folder, over, thread })
+        let (questions, asked) = channel();
+        let thread = std::thread::spawn(move || Rings::new(path).run(report, &until, &asked));
+        Ok(Agent { folder, over, questions, thread })
     }
 
     /// What the job needs as `BUSBW_PROFILE`.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// What each rank did last, of a report that keeps it; nothing where the reader of events has failed.
+    pub fn recordings(&self, which: Recorded) -> Vec<Recording> {
+        let (answer, answered) = sync_channel(1);
+        let sent = self.questions.send((which, answer));
+        sent.ok().and_then(|()| answered.recv_timeout(PATIENCE).ok()).unwrap_or_default()
     }
 
     /// Ends, when the job has: reads what is there still.
@@ -86,7 +102,7 @@ impl Rings {
         Rings { folder, known, readers, ledger, events: 0, last_ns: 0 }
     }
 
-    fn run(mut self, mut report: Report, over: &AtomicBool) -> io::Result<Collected> {
+    fn run(mut self, mut report: Report, over: &AtomicBool, asked: &Receiver<Question>) -> io::Result<Collected> {
         loop {
             // Asked before looking: what the job wrote before it ended is then read.
             let ended = over.load(Ordering::Acquire);
@@ -94,6 +110,10 @@ impl Rings {
             let more = self.drain(ended);
             self.ledger.settle(Some(self.last_ns));
             report.take(&mut self.ledger)?;
+            for (which, answer) in asked.try_iter() {
+                // Whoever asked may have waited long enough.
+                let _ = answer.send(report.recordings(&self.ledger, which));
+            }
             if ended && !more {
                 break;
             }

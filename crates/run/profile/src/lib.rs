@@ -18,7 +18,7 @@ mod trace;
 pub use agent::{Agent, Collected};
 pub use classify::{Part, Verdict, judge};
 pub use ledger::{Communicator, Ledger, Operation, Steps};
-pub use report::Report;
+pub use report::{Recorded, Recording, Report};
 pub use trace::Trace;
 
 /// What names the folder of the rings.

@@ -1,7 +1,7 @@
 //! What the moment of a standstill shows beside the samples: stacks, NCCL's RAS, PyTorch's flight recorder. All at once, and none for
 //! longer than a few seconds.
 
-use crate::folder::Folder;
+use crate::folder::{Folder, recording_name};
 use crate::ras;
 use busbw_model::WatchSource;
 use busbw_probe::processes::RankSample;
@@ -122,8 +122,7 @@ fn flight_recorder(root: &Root, ranks: &[RankSample], folder: &Folder) -> WatchS
             let whole = file.metadata().is_ok_and(|there| {
                 there.modified().is_ok_and(|at| at > *since && at.elapsed().is_ok_and(|age| age.as_millis() > 200))
             });
-            let copied =
-                || std::fs::read(file).and_then(|dump| folder.write(&format!("flight_recorder_rank_{rank}"), &dump));
+            let copied = || std::fs::read(file).and_then(|dump| folder.write(&recording_name(*rank), &dump));
             !(whole && copied().is_ok())
         });
     }

@@ -12,6 +12,9 @@ const PIECE: u64 = 4 << 20;
 /// The names of what is kept of it: the beginning, the piece before the last, the last.
 const PIECES: [&str; 3] = ["output-1.log", "output-2.log", "output-3.log"];
 
+/// Where recordings of a job that goes on lie.
+const STRAGGLERS: &str = "stragglers";
+
 /// Where facts are kept.
 #[derive(Debug, Clone)]
 pub struct Folder {
@@ -46,8 +49,11 @@ impl Folder {
             let why = format!("it holds {foreign}, which busbw watch did not write; choose another folder");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
         }
-        names.iter().try_for_each(|name| fs::remove_file(path.join(name)))?;
-        Ok(Folder { path: path.to_owned(), output: Arc::default() })
+        let folder = Folder { path: path.to_owned(), output: Arc::default() };
+        folder.without_stragglers()?;
+        let files = names.iter().filter(|name| *name != STRAGGLERS);
+        files.into_iter().try_for_each(|name| fs::remove_file(path.join(name)))?;
+        Ok(folder)
     }
 
     pub fn path(&self) -> &Path {
@@ -81,6 +87,34 @@ impl Folder {
         fs::rename(hidden, self.path.join(name))
     }
 
+    /// Writes what each rank recorded of its collectives, by the names that PyTorch's flight recorder gives its files.
+    ///
+    /// # Errors
+    /// As [`Folder::write`].
+    pub fn write_recordings(&self, recordings: &[(u32, Vec<u8>)]) -> io::Result<()> {
+        recordings.iter().try_for_each(|(rank, dump)| self.write(&recording_name(*rank), dump))
+    }
+
+    /// The folder in this one for recordings of a job that goes on, empty.
+    ///
+    /// # Errors
+    /// As [`Folder::write`].
+    pub fn for_stragglers(&self) -> io::Result<Folder> {
+        let path = self.path.join(STRAGGLERS);
+        self.without_stragglers()?;
+        fs::create_dir_all(&path)?;
+        Ok(Folder { path, output: Arc::default() })
+    }
+
+    /// Removes that folder: later recordings say more.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub fn without_stragglers(&self) -> io::Result<()> {
+        let path = self.path.join(STRAGGLERS);
+        if path.is_dir() { fs::remove_dir_all(path) } else { Ok(()) }
+    }
+
     /// Writes the facts.
     ///
     /// # Errors
@@ -92,12 +126,17 @@ impl Folder {
     }
 }
 
+/// The name of a rank's recording.
+pub(crate) fn recording_name(rank: u32) -> String {
+    format!("flight_recorder_rank_{rank}")
+}
+
 /// Whether a session writes a file of this name.
 fn is_own(name: &str) -> bool {
     let name = name.trim_start_matches('.');
     let stacks = name.starts_with("stacks-") && name.ends_with(".txt");
     let dumps = name.starts_with("flight_recorder_rank_");
-    PIECES.contains(&name) || stacks || dumps || ["ranks.json", "ras.txt", "report.html"].contains(&name)
+    PIECES.contains(&name) || stacks || dumps || [STRAGGLERS, "ranks.json", "ras.txt", "report.html"].contains(&name)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod calls;
 mod capture;
 mod folder;
@@ -14,14 +15,16 @@ pub mod ras;
 mod screen;
 pub mod session;
 mod still;
+mod stragglers;
 #[cfg(test)]
 #[path = "../../monitor/tests/all/svg.rs"]
 mod svg;
 pub mod text;
 mod tracker;
 
+pub use answer::{Answer, Judge, Recorder};
 pub use folder::{Folder, Stream};
 pub use screen::{Screen, Shown};
-pub use session::{Answer, Settings, WatchError};
+pub use session::{Settings, WatchError};
 pub use still::{Progress, Standstill};
 pub use tracker::{Tracker, Trouble};

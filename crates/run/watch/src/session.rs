@@ -1,14 +1,15 @@
 //! A session: samples come in until the job ends or somebody asks to end; on trouble, the moment is kept and judged.
 
+use crate::answer::{Answer, Judge, Recorder};
 use crate::capture;
 use crate::folder::Folder;
+use crate::stragglers::Stragglers;
 use crate::tracker::{Tracker, Trouble};
 use busbw_model::{WatchSource, Watched};
 use busbw_monitor::time::time_of_day;
 use busbw_probe::Root;
 use busbw_probe::processes::{Ends, JobReader, JobSample, Scope};
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What a session does.
@@ -35,18 +36,6 @@ pub enum WatchError {
     #[error(transparent)]
     Output(#[from] io::Error),
 }
-
-/// What is answered about a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// One line that names who is at fault; none where nothing is wrong.
-    pub line: Option<String>,
-    /// Where the page is.
-    pub page: String,
-}
-
-/// Answers about a folder, and writes the page beside the facts.
-pub type Judge<'a> = &'a mut dyn FnMut(&Path) -> Result<Answer, String>;
 
 /// What goes on besides the samples, and what is shown.
 pub trait Observer {
@@ -77,6 +66,8 @@ pub struct Session<'a> {
     ends: Ends,
     told: Option<Told>,
     sources: Vec<WatchSource>,
+    recorder: Option<Recorder<'a>>,
+    stragglers: Option<Stragglers<'a>>,
 }
 
 /// What was told last.
@@ -91,7 +82,23 @@ impl<'a> Session<'a> {
     pub fn new(settings: Settings, folder: &'a Folder) -> Self {
         let reader = JobReader::new(Root::live(), settings.scope.clone());
         let tracker = Tracker::new(&settings.host, settings.stall);
-        Session { settings, folder, reader, tracker, ends: Ends::default(), told: None, sources: Vec::new() }
+        let (recorder, stragglers) = (None, None);
+        Session {
+            settings,
+            folder,
+            reader,
+            tracker,
+            ends: Ends::default(),
+            told: None,
+            sources: Vec::new(),
+            recorder,
+            stragglers,
+        }
+    }
+
+    /// With what the ranks record of their collectives.
+    pub fn recorded(self, recorder: Option<Recorder<'a>>) -> Self {
+        Session { recorder, stragglers: recorder.map(Stragglers::new), ..self }
     }
 
     /// Looks on until the job has ended, or the observer wants an end. Whether somebody was named.
@@ -109,6 +116,7 @@ impl<'a> Session<'a> {
             }
             if !observer.interrupted() {
                 self.look(observer, judge);
+                self.compare(observer, judge);
             }
             if let Some(status) = observer.over() {
                 self.end(status, observer, judge);
@@ -174,18 +182,41 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Tells who is late while the job goes on.
+    fn compare(&mut self, observer: &mut dyn Observer, judge: Judge) {
+        let stragglers = self.stragglers.as_mut().filter(|_| self.told.is_none());
+        if let Some(line) = stragglers.and_then(|stragglers| stragglers.look(self.folder, judge)) {
+            observer.say(&line);
+        }
+    }
+
     /// Keeps the moment.
     fn keep(&mut self) {
         let ranks: Vec<_> = self.tracker.running().cloned().collect();
         let facts = self.facts();
         // The facts first: what follows takes seconds, in which the job may be killed.
-        let first = self.folder.write_facts(&facts);
+        let first = self.folder.write_facts(&facts).and_then(|()| self.record());
         let told = capture::all(&Root::live(), &self.settings.host, &ranks, self.settings.ras.as_deref(), self.folder);
         self.sources.extend(told);
         let kept = first.and_then(|()| self.folder.write_facts(&Watched { sources: self.sources.clone(), ..facts }));
         if let Err(error) = kept {
             say(&format!("{}: {error}", self.folder.path().display()));
         }
+    }
+
+    /// Keeps what the ranks recorded.
+    fn record(&mut self) -> io::Result<()> {
+        let Some(recorder) = self.recorder else { return Ok(()) };
+        let recordings = recorder(true);
+        self.folder.without_stragglers()?;
+        self.folder.write_recordings(&recordings)?;
+        let detail = match recordings.len() {
+            0 => "no rank wrote an event yet: NCCL loads busbw's profiler with its first communicator".into(),
+            1 => "which collective a rank is in".into(),
+            ranks => format!("which collective each of {ranks} ranks is in"),
+        };
+        self.sources.push(WatchSource { name: "events".into(), told: !recordings.is_empty(), detail });
+        Ok(())
     }
 
     /// The job has ended.
@@ -206,7 +237,7 @@ impl<'a> Session<'a> {
         let how = status.map_or("the job ended".into(), |status| format!("the job ended with exit status {status}"));
         match (judge(self.folder.path()), &self.told) {
             // It was said when it was seen.
-            (Ok(Answer { line, page }), Some(told)) if line == told.line => {
+            (Ok(Answer { line, page, .. }), Some(told)) if line == told.line => {
                 observer.say(&format!("{how}. Page: {page}"));
             }
             (answer, _) => {
@@ -238,8 +269,8 @@ fn sockets(sample: &JobSample) -> WatchSource {
 /// Tells the answer; the line that names somebody.
 fn say_answer(observer: &mut dyn Observer, answer: &Result<Answer, String>, before: &str) -> Option<String> {
     let (line, said) = match answer {
-        Ok(Answer { line: Some(line), page }) => (Some(line.clone()), format!("{before}{line}. Page: {page}")),
-        Ok(Answer { line: None, page }) => (None, format!("{before}nothing names who is at fault. Page: {page}")),
+        Ok(Answer { line: Some(line), page, .. }) => (Some(line.clone()), format!("{before}{line}. Page: {page}")),
+        Ok(Answer { line: None, page, .. }) => (None, format!("{before}nothing names who is at fault. Page: {page}")),
         Err(error) => (None, error.clone()),
     };
     observer.say(&said);

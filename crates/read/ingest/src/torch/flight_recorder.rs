@@ -118,8 +118,12 @@ fn recording(tree: &Tree, source: SourceLine) -> Recording {
         unusual: false,
         span_ns: created().min().zip(created().max()),
         cut: false,
-        // A program enqueues NCCL's collectives ahead of what its GPU does: when, tells little.
-        calls: if gloo { calls(&entries) } else { FlightCalls::default() },
+        // A program enqueues NCCL's collectives ahead of what its GPU does: when, tells little. busbw writes when the GPU was there.
+        calls: if gloo || tree.text_of(root, "writer").is_some_and(|writer| writer.starts_with("busbw ")) {
+            calls(&entries)
+        } else {
+            FlightCalls::default()
+        },
         source,
     };
     Recording { dump, entries, gloo }

@@ -120,6 +120,11 @@ impl Ledger {
         self.processes.iter().map(|process| process.open.len()).sum()
     }
 
+    /// The operations of a process that have begun and are not over, in no order.
+    pub fn begun(&self, ring: usize) -> impl Iterator<Item = Operation> {
+        self.processes[ring].open.values().map(|open| open.operation)
+    }
+
     /// When the first of a process's operations began that are not over.
     pub fn open_since(&self, ring: usize) -> Option<u64> {
         self.processes[ring].open.values().map(|open| open.operation.begin_ns).min()

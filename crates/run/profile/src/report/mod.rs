@@ -1,5 +1,7 @@
 //! Adds up what operations cost.
 
+mod recordings;
+
 use crate::ledger::{Communicator, Ledger, Operation, Steps};
 use crate::rounds::Rounds;
 use crate::spans::Busy;
@@ -10,7 +12,9 @@ use busbw_events::Source;
 use busbw_model::{
     Collective, Datatype, GBps, Profile, ProfileSource, ProfiledOperation, ProfiledRank, StepTimes, WorstOperation,
 };
+pub use recordings::{Recorded, Recording};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::io;
 
 /// So many of a kind's longest are kept, and so many are told.
@@ -50,6 +54,8 @@ struct Process {
     busy: Busy,
     steps: Steps,
     largest: Option<Communicator>,
+    /// Its last operations, where the report keeps them.
+    last: VecDeque<Operation>,
 }
 
 /// The operations of a job.
@@ -60,6 +66,7 @@ pub struct Report {
     rounds: Rounds,
     first_ns: Option<u64>,
     trace: Option<Trace>,
+    keeps_last: bool,
 }
 
 impl Report {
@@ -68,10 +75,15 @@ impl Report {
         Report { trace, ..Report::default() }
     }
 
+    /// With each rank's last operations kept, for [`Report::recordings`].
+    pub fn recording() -> Self {
+        Report { keeps_last: true, ..Report::default() }
+    }
+
     /// Adds a process, in the order of the ledger's rings.
     pub fn add_process(&mut self, pid: u32, since_1970_ns: u64) {
-        let (busy, steps) = Default::default();
-        self.processes.push(Process { pid, since_1970_ns, busy, steps, largest: None });
+        let (busy, steps, last) = Default::default();
+        self.processes.push(Process { pid, since_1970_ns, busy, steps, largest: None, last });
     }
 
     /// Adds what a ledger has finished.
@@ -111,6 +123,9 @@ impl Report {
         let process = &mut self.processes[operation.ring];
         if process.largest.is_none_or(|largest| largest.ranks < ranks) {
             process.largest = Some(operation.communicator);
+        }
+        if self.keeps_last {
+            process.keep(operation);
         }
         let Some((time_ns, end_ns)) = operation.time_ns().zip(operation.end_ns) else { return Ok(()) };
         sum.times.add(time_ns);
@@ -225,6 +240,13 @@ impl Report {
 }
 
 impl Process {
+    fn keep(&mut self, operation: &Operation) {
+        if self.last.len() == recordings::KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(*operation);
+    }
+
     /// Rank in the largest communicator, where its size is known.
     fn rank(&self) -> Option<u32> {
         self.largest.filter(|largest| largest.ranks > 0).map(|largest| largest.rank)

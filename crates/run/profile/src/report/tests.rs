@@ -58,6 +58,44 @@ fn feed(ledger: &mut Ledger, report: &mut Report) {
 }
 
 #[test]
+fn what_each_rank_did_last_is_told_as_pytorch_does() {
+    let mut report = Report::recording();
+    let mut ledger = Ledger::default();
+    feed(&mut ledger, &mut report);
+    // Rank 3 has begun one more, and waits in it.
+    let what = What::Operation {
+        communicator: COMMUNICATOR as u32,
+        function: Function::Collective(Collective::AllGather),
+        datatype: Some(Datatype::Half),
+        algorithm: 0,
+        protocol: 255,
+        channels: 0,
+        count: 8,
+    };
+    ledger.feed(3, 103, &Record { time_ns: STEP * STEPS, id: (STEPS + 1) << 4 | 3, parent: 0, what });
+    report.take(&mut ledger).unwrap();
+    let entries = |which| {
+        let recordings = report.recordings(&ledger, which);
+        let of = |one: &Recording| (one.rank, one.dump["entries"].as_array().unwrap().len() as u64);
+        recordings.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(entries(Recorded::Over), [0, 1, 2, 3].map(|rank| (rank, STEPS)));
+    assert_eq!(entries(Recorded::Begun), [(0, STEPS), (1, STEPS), (2, STEPS), (3, STEPS + 1)]);
+    let dump = &report.recordings(&ledger, Recorded::Begun)[3].dump;
+    let group = serde_json::json!({"name": "0000000000000007", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"});
+    assert_eq!(dump["pg_config"]["1"], group);
+    assert_eq!(dump["pg_status"]["1"]["last_enqueued_collective"], STEPS + 1);
+    assert_eq!(dump["pg_status"]["1"]["last_completed_collective"], STEPS);
+    let last = dump["entries"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["state"], &last["profiling_name"]), (&"started".into(), &"busbw:all_gather".into()));
+    assert_eq!(
+        (&last["input_sizes"], &last["input_dtypes"]),
+        (&serde_json::json!([[32]]), &serde_json::json!(["half"]))
+    );
+    assert_eq!(last["time_created_ns"], STEP * STEPS + 1_000_000_000);
+}
+
+#[test]
 fn what_a_job_costs_is_told_by_rank_size_and_culprit() {
     let written = Written::default();
     let mut report = Report::new(Some(Trace::new(Box::new(written.clone())).unwrap()));

@@ -81,7 +81,13 @@ fn distributions(comparison: &Comparison) -> String {
 fn scenario(scenario: &Scenario) -> String {
     let about = format!("<p class=\"muted\">{}</p>\n", escape(&description::fabric(&scenario.cluster.fabric)));
     let heading = format!("Fabric, {}", scenario.name);
-    section(&heading, &(about + &fabric::drawing(&scenario.cluster, &scenario.simulation.links) + &histogram(scenario) + &links(scenario)))
+    section(
+        &heading,
+        &(about
+            + &fabric::drawing(&scenario.cluster, &scenario.simulation.links)
+            + &histogram(scenario)
+            + &links(scenario)),
+    )
 }
 
 fn histogram(scenario: &Scenario) -> String {
