@@ -1,13 +1,13 @@
 //! `busbw profile -- COMMAND`: what a job's collectives cost.
 
-use crate::flags::{Look, Output, TableFormat};
+use crate::flags::{Format, Look, Output};
 use crate::{described, output};
 use busbw_launch::attendant::Attendant;
 use busbw_launch::host;
 use busbw_model::{Bytes, Collective, Profile as Profiled, ProfileSource};
 use busbw_predict::Cluster;
 use busbw_profile::{Agent, Report, Trace};
-use busbw_report::{json, text};
+use busbw_report::{html, json, text};
 use clap::{Args, ValueHint};
 use output::Refusal;
 use std::ffi::OsString;
@@ -38,7 +38,7 @@ pub struct Profile {
     cluster: Option<PathBuf>,
 
     #[command(flatten)]
-    output: Output<TableFormat>,
+    output: Output,
 
     #[command(flatten)]
     look: Look,
@@ -48,6 +48,7 @@ const EXAMPLES: &str = "Examples:
   busbw profile -- torchrun --nproc-per-node 8 train.py
   busbw profile --trace trace.json -- torchrun train.py   open the trace at ui.perfetto.dev
   busbw profile --cluster cluster.toml -- mpirun -np 8 all_reduce_perf -b 1M -e 1G -f 2
+  busbw profile -o profile.html -- torchrun train.py      bars of where each rank's time went
   busbw profile -o profile.json -- busbw bench all_reduce --np 2 -b 1K -e 4M
   busbw profile --json=profile.json -- python train.py; jq '.operations[0]' profile.json
 
@@ -92,7 +93,10 @@ pub fn run(flags: &Profile) -> Result<ExitCode, Refusal> {
     }
     let style = flags.look.style(flags.output.file());
     let json = |out: &mut dyn Write| json::write_profile(&profile, out);
-    output::answer(&flags.output, json, |_, out| out.write_all(text::profile(&profile, &style).as_bytes()))?;
+    output::answer(&flags.output, json, |format, out| match format {
+        Format::Html => output::page(out, &html::profile(&profile)),
+        _ => out.write_all(text::profile(&profile, &style).as_bytes()),
+    })?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
 }
 

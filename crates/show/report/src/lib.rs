@@ -15,6 +15,7 @@ pub mod json;
 pub mod junit;
 mod letters;
 mod link;
+mod profile;
 pub mod prometheus;
 mod remedy;
 mod scenario;

@@ -10,6 +10,7 @@ mod link;
 mod markup;
 mod peers;
 mod prediction;
+mod profile;
 mod simulation;
 mod tables;
 mod topology;
@@ -18,6 +19,7 @@ mod tune;
 pub use compare::compare;
 pub use link::link;
 pub use prediction::predict;
+pub use profile::profile;
 pub use simulation::simulate;
 pub use tune::tune;
 

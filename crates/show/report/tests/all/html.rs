@@ -3,7 +3,7 @@
 use crate::common;
 
 use busbw_model::Diagnosis;
-use busbw_model::{Code, Evidence, Run, Severity, SourceLine, Verdict};
+use busbw_model::{Code, Evidence, Profile, ProfiledRank, Run, Severity, SourceLine, Verdict};
 use busbw_report::html::{self, Context};
 use common::*;
 
@@ -30,6 +30,28 @@ fn every_element_is_closed() {
         let html = page(&run, &field_diagnosis());
         assert_eq!(unbalanced(&html), Vec::<String>::new());
     }
+}
+
+#[test]
+fn the_page_of_a_profile_shows_where_time_went_and_nothing_of_the_job_as_markup() {
+    let rank =
+        ProfiledRank { rank: Some(3), span_us: 100.0, busy_us: 40.0, waited_us: Some(10.0), ..ProfiledRank::default() };
+    let profile = Profile {
+        job: "<script>\x1b[31m".into(),
+        host: "<b>".into(),
+        ranks: vec![rank, ProfiledRank::default()],
+        notes: vec!["a & b".into()],
+        ..Profile::default()
+    };
+    let page = html::profile(&profile).to_string();
+    assert_eq!(unbalanced(&page), Vec::<String>::new());
+    assert!(!page.contains("<script") && !page.contains('\x1b') && !page.contains("<b>") && !page.contains("NaN"));
+    // 640 pixels are 100 us.
+    for (class, x, width) in [("at-work", 190.0, 192.0), ("in-wait", 382.0, 64.0), ("by-itself", 446.0, 384.0)] {
+        let bar = format!("class=\"{class}\" x=\"{x:.1}\" y=\"4.0\" width=\"{width:.1}\"");
+        assert!(page.contains(&bar), "{bar}");
+    }
+    assert!(!html::profile(&Profile::default()).to_string().contains("<svg"));
 }
 
 #[test]
