@@ -5,7 +5,7 @@ use crate::folder::Folder;
 use std::time::{Duration, Instant};
 
 /// How often ranks are compared.
-const COMPARED: Duration = Duration::from_secs(5);
+const COMPARED: Duration = Duration::from_secs(2);
 
 /// Who is late, as far as it was told.
 pub(crate) struct Stragglers<'a> {
