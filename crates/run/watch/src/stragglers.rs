@@ -4,13 +4,15 @@ use crate::answer::{Answer, Judge, Recorder};
 use crate::folder::Folder;
 use std::time::{Duration, Instant};
 
-/// How often ranks are compared.
-const COMPARED: Duration = Duration::from_secs(2);
+/// How often ranks are compared, unless that took more than a small share of the time.
+const COMPARED: Duration = Duration::from_secs(1);
+const SMALL_SHARE: u32 = 20;
 
 /// Who is late, as far as it was told.
 pub(crate) struct Stragglers<'a> {
     recorder: Recorder<'a>,
     compared: Instant,
+    took: Duration,
     /// Named by the last comparison. Only who is named twice in a row is told: one in many comparisons may err.
     last: Vec<u32>,
     told: Vec<u32>,
@@ -18,21 +20,22 @@ pub(crate) struct Stragglers<'a> {
 
 impl<'a> Stragglers<'a> {
     pub fn new(recorder: Recorder<'a>) -> Self {
-        Stragglers { recorder, compared: Instant::now(), last: Vec::new(), told: Vec::new() }
+        Stragglers { recorder, compared: Instant::now(), took: Duration::ZERO, last: Vec::new(), told: Vec::new() }
     }
 
     /// What is to be told, if it is time to compare and something has changed.
     pub fn look(&mut self, folder: &Folder, judge: Judge) -> Option<String> {
-        if self.compared.elapsed() < COMPARED {
+        if self.compared.elapsed() < COMPARED.max(self.took * SMALL_SHARE) {
             return None;
         }
+        let begun = Instant::now();
         let recordings = (self.recorder)(false);
         let answer = (!recordings.is_empty()).then(|| {
             let place = folder.for_stragglers().map_err(|error| error.to_string())?;
             place.write_recordings(&recordings).map_err(|error| error.to_string())?;
             judge(place.path())
         });
-        self.compared = Instant::now();
+        (self.compared, self.took) = (Instant::now(), begun.elapsed());
         match answer? {
             Ok(answer) => self.change(answer),
             Err(error) => Some(format!("recordings: {error}")),
