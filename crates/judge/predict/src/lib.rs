@@ -28,7 +28,7 @@ extern crate self as busbw_predict;
 pub use calibration::{Calibrated, Calibration, MeasuredTable, calibrate};
 pub use cluster::Cluster;
 pub use fabric::simulate;
-pub use model::{Constants, predict, predict_with, sockets_at_best};
+pub use model::{Congestion, Constants, predict, predict_over, predict_with, sockets_at_best};
 pub use prediction::{FabricEffect, Prediction, PredictionRow};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 pub use traffic::{Flow, Pattern, Port, Traffic};

@@ -16,13 +16,13 @@ mod timing;
 mod tuning;
 
 pub use constants::Constants;
+pub use fabric::Congestion;
 
 use crate::Cluster;
 use crate::prediction::{FabricEffect, Prediction, PredictionRow};
 use crate::simulation::Simulation;
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use candidates::Candidate;
-use fabric::Fabric;
 use figures::Figures;
 
 /// What `collective` should take on `cluster`, one row per size. A size of nccl-tests: the whole buffer for all_gather,
@@ -39,15 +39,23 @@ use figures::Figures;
 /// # Ok::<(), busbw_predict::cluster::DescriptionError>(())
 /// ```
 pub fn predict(cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
-    predict_with(Constants::built_in(), cluster, collective, sizes)
+    predict_over(&Congestion::of(cluster), cluster, collective, sizes)
+}
+
+/// As [`predict`], where somebody predicts more than once for a cluster: `congestion` is [`Congestion::of`] it.
+pub fn predict_over(congestion: &Congestion, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
+    prediction(&Figures::of(cluster, Constants::built_in()), congestion, collective, sizes)
 }
 
 /// As [`predict`], with other constants: for fitting them.
 pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
-    let figures = Figures::of(cluster, constants);
-    let candidates = candidates::of(&figures, cluster, collective);
-    let fabric = Fabric::of(&figures);
-    let rows: Vec<_> = sizes.iter().map(|size| row(&figures, &fabric, collective, &candidates, *size)).collect();
+    prediction(&Figures::of(cluster, constants), &Congestion::of(cluster), collective, sizes)
+}
+
+fn prediction(figures: &Figures, fabric: &Congestion, collective: Collective, sizes: &[Bytes]) -> Prediction {
+    let cluster = figures.cluster;
+    let candidates = candidates::of(figures, cluster, collective);
+    let rows: Vec<_> = sizes.iter().map(|size| row(figures, fabric, collective, &candidates, *size)).collect();
     let mut assumptions = cluster.assumptions.clone();
     assumptions.extend(figures.assumptions());
     let largest = rows.iter().max_by_key(|row| row.size);
@@ -79,7 +87,7 @@ pub fn sockets_at_best() -> GBps {
 
 fn row(
     figures: &Figures,
-    fabric: &Fabric,
+    fabric: &Congestion,
     collective: Collective,
     candidates: &[Candidate],
     size: Bytes,
