@@ -1,12 +1,14 @@
 //! Predictions beside published measurements: how far off they are, by size, and the constants fitted anew.
 
 mod band;
+mod choices;
 mod fit;
 mod measurement;
 mod plot;
 mod report;
 
 pub use band::print_bands;
+pub use choices::{Agreement, choices};
 pub use fit::{Start, fit, left_out};
 pub use measurement::{Measurement, MeasurementError, Status, load};
 pub use plot::scatter;

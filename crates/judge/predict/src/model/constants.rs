@@ -67,6 +67,7 @@ pub(crate) struct Nccl {
     pub ring_ll128: f64,
     pub tree_ll128_share: f64,
     pub tree_share: f64,
+    pub simple_tree_share: f64,
     pub ll_max_other: [f64; 2],
     pub ll_max_amd: [f64; 2],
     pub generation: Generations,

@@ -66,7 +66,14 @@ fn wired(cluster: &Cluster) -> Option<Cluster> {
     wired.then(|| {
         let mut cluster = cluster.clone();
         cluster.environment.retain(|name, _| !CHOICE.contains(&name.as_str()));
-        Cluster { calibration: Calibration::NONE, collective: None, assumptions: Vec::new(), ..cluster }
+        Cluster {
+            calibration: Calibration::NONE,
+            collective: None,
+            graphs: None,
+            gpus_per_process: None,
+            assumptions: Vec::new(),
+            ..cluster
+        }
     })
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod constants;
 mod fabric;
 mod figures;
 mod limit;
+mod search;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -19,8 +20,10 @@ pub use constants::Constants;
 pub use fabric::Congestion;
 
 use crate::Cluster;
-use crate::prediction::{FabricEffect, Prediction, PredictionRow};
+use crate::load::Load;
+use crate::prediction::{Channels, FabricEffect, Prediction, PredictionRow};
 use crate::simulation::Simulation;
+use crate::traffic::crossings;
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use candidates::Candidate;
 use figures::Figures;
@@ -47,6 +50,14 @@ pub fn predict_over(congestion: &Congestion, cluster: &Cluster, collective: Coll
     prediction(&Figures::of(cluster, Constants::built_in()), congestion, collective, sizes)
 }
 
+/// As [`predict`] for an exchange between all ranks that is not even. A size is what a rank sends in the mean.
+pub fn predict_load(cluster: &Cluster, load: &Load, sizes: &[Bytes]) -> Prediction {
+    let busiest = load.busiest(cluster);
+    let figures = Figures { busiest: busiest.as_ref(), ..Figures::of(cluster, Constants::built_in()) };
+    let predicted = prediction(&figures, &Congestion::of(cluster), Collective::AllToAllV, sizes);
+    Prediction { busiest, ..predicted }
+}
+
 /// As [`predict`], with other constants: for fitting them.
 pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
     prediction(&Figures::of(cluster, constants), &Congestion::of(cluster), collective, sizes)
@@ -67,8 +78,28 @@ fn prediction(figures: &Figures, fabric: &Congestion, collective: Collective, si
         assumptions,
         calibrated: None,
         fabric: simulation.map(effect),
+        busiest: None,
+        channels: channels(figures),
+        rings: crossings(cluster),
         rows,
     }
+}
+
+/// What the search finds for rings, trees and NVLS.
+fn channels(figures: &Figures) -> Vec<Channels> {
+    let nvls = if figures.domains > 1 { Algorithm::NvlsTree } else { Algorithm::Nvls };
+    let used = search::used_channels(figures);
+    let of = |algorithm: Algorithm| {
+        let graph = search::graph(figures, algorithm);
+        (graph.channels > 0 && figures.ranks > 1).then_some(Channels {
+            algorithm,
+            found: graph.channels,
+            intra: GBps(graph.intra),
+            inter: GBps(graph.inter),
+            used: (algorithm != nvls).then_some(used),
+        })
+    };
+    [Algorithm::Ring, Algorithm::Tree, nvls].into_iter().filter_map(of).collect()
 }
 
 fn effect(simulation: &Simulation) -> FabricEffect {

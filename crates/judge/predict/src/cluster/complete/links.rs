@@ -145,11 +145,9 @@ fn peer_to_peer(facts: &Facts, notes: &mut Vec<String>) -> bool {
     path <= level
 }
 
-/// Whether the NVSwitches add: Hopper and later, with all GPUs of the board, from NCCL 2.17 on.
+/// Whether the NVSwitches add: Hopper and later, among any GPUs of a board, from NCCL 2.17 on.
 fn nvls(facts: &Facts) -> bool {
     let allowed = environment::is_set(&facts.environment, "NCCL_NVLS_ENABLE") != Some(false);
     let version = facts.nccl.is_none_or(|version| version >= (2, 17));
-    let board = facts.gpu.product.map_or(8, |model| model.board);
-    let whole = facts.gpus_per_node >= board;
-    facts.links.nvls.unwrap_or(whole) && facts.gpu.generation >= Generation::Hopper && version && allowed
+    facts.links.nvls.unwrap_or(true) && facts.gpu.generation >= Generation::Hopper && version && allowed
 }
