@@ -1,7 +1,7 @@
 //! `predict-accuracy`: predictions beside published measurements, and the constants fitted anew.
 
 use busbw_benches::accuracy::{
-    Start, Status, choices, compare, fit, left_out, load, print_bands, print_report, scatter,
+    Start, Status, bands, choices, compare, figures, fit, left_out, load, print_bands, print_report, scatter,
 };
 use busbw_benches::program;
 use busbw_predict::Constants;
@@ -37,6 +37,12 @@ struct Arguments {
     /// description and a log.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["fit", "left_out", "plot"])]
     choices: Option<PathBuf>,
+    /// Hold predictions against single published figures, instead: a file of them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "left_out", "plot", "choices"])]
+    figures: Option<PathBuf>,
+    /// Write a plot of measured over predicted times by size, with the bands that nine of ten should lie in.
+    #[arg(long, value_name = "FILE", requires = "left_out")]
+    plot_bands: Option<PathBuf>,
     /// Print every row.
     #[arg(long)]
     rows: bool,
@@ -49,6 +55,10 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), String> {
     if let Some(folder) = &arguments.choices {
         return print_choices(folder);
+    }
+    if let Some(file) = &arguments.figures {
+        print!("{}", figures(file)?.1);
+        return Ok(());
     }
     let measurements = load(&arguments.tables).map_err(|e| e.to_string())?;
     let mut constants = constants(arguments.constants.as_deref())?;
@@ -84,6 +94,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     print!("{}", print_report(&compared));
     if arguments.left_out {
         print!("{}", print_bands(&compared));
+    }
+    if let Some(path) = &arguments.plot_bands {
+        let picture = bands(&compared, "Measured over predicted times of unseen publishers, by size");
+        std::fs::write(path, picture).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     if let Some(path) = &arguments.plot {
         let picture = scatter(&compared, Status::Good, "Predicted against measured times");

@@ -1,6 +1,6 @@
 //! Predictions stay as close to published measurements as docs/prediction.md says.
 
-use busbw_benches::accuracy::{Goal, Measurement, Status, choices, compare, load, summary};
+use busbw_benches::accuracy::{Goal, Measurement, Status, choices, compare, figures, load, summary};
 use busbw_predict::Constants;
 use std::path::Path;
 
@@ -34,5 +34,15 @@ fn choices_are_those_of_nccl() {
     let (sums, differences) = choices(&folder).unwrap();
     for sum in sums {
         assert!(sum.of == 536 && sum.both * 100 >= sum.of * 99, "{sum:?}\n{differences}");
+    }
+}
+
+/// Figures that the fit has not seen: machines of this year, and exchanges of mixtures of experts.
+#[test]
+fn unseen_figures_are_as_near_as_the_documentation_says() {
+    for (file, most) in [("figures.toml", 0.20), ("exchange.toml", 0.25)] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/figures").join(file);
+        let (median, lines) = figures(&path).unwrap();
+        assert!(median <= most, "{lines}");
     }
 }

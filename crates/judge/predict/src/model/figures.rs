@@ -221,7 +221,7 @@ fn nvlink_share(generation: Generation, measured: &Measured) -> f64 {
 
 fn network(cluster: &Cluster, nics: &Nics, measured: &Measured) -> Network {
     let count = cluster.domain_nics();
-    let (payload, hop) = transport_constants(nics.transport, measured);
+    let (payload, hop) = transport_constants(nics, measured);
     let pcie = if nics.pcie.0 > 0.0 { nics.pcie.0 } else { f64::INFINITY };
     let line = count as f64 * nics.rate.0.min(pcie / PCIE_PAYLOAD);
     let arriving = line * payload.value;
@@ -262,9 +262,17 @@ fn network(cluster: &Cluster, nics: &Nics, measured: &Measured) -> Network {
     network
 }
 
+/// EFA devices of 200 Gbit/s and more are of the third generation (p5en) or the fourth (p6).
+pub(super) fn is_efa_v3(nics: &Nics) -> bool {
+    nics.transport == NetTransport::Efa && nics.rate.0 >= EFA_V3
+}
+
+const EFA_V3: f64 = 25.0;
+
 /// The share of the rate that is payload, and what a hop adds.
-fn transport_constants(transport: NetTransport, m: &Measured) -> (Fitted, Fitted) {
-    match transport {
+fn transport_constants(nics: &Nics, m: &Measured) -> (Fitted, Fitted) {
+    match nics.transport {
+        NetTransport::Efa if is_efa_v3(nics) => (m.efa_payload, m.efa_v3),
         NetTransport::InfiniBand => (m.infiniband_payload, m.infiniband),
         NetTransport::Roce => (m.roce_payload, m.roce),
         NetTransport::Efa => (m.efa_payload, m.efa),

@@ -4,7 +4,7 @@
 //! [`search`].
 
 use super::candidates::Candidate;
-use super::figures::{Figures, by_protocol};
+use super::figures::{Figures, by_protocol, is_efa_v3};
 use super::search;
 use super::timing::{log2, to_algbw};
 use crate::cluster::{CpuVendor, Generation, Graph, NetTransport};
@@ -183,7 +183,9 @@ fn net_overhead(figures: &Figures) -> f64 {
 
 /// What the net plugin tells NCCL about its latency, us.
 fn plugin_latency(figures: &Figures) -> f64 {
+    let is_latest = figures.cluster.nics.as_ref().is_some_and(is_efa_v3);
     match figures.network.as_ref().map(|network| network.transport) {
+        Some(NetTransport::Efa) if is_latest => figures.nccl().plugin_efa_v3,
         Some(NetTransport::Efa) => figures.nccl().plugin_efa,
         _ => 0.0,
     }

@@ -7,7 +7,8 @@ use crate::cluster::{CpuVendor, Generation, GpuLinks, environment};
 use busbw_model::{GBps, PathType};
 
 pub(super) fn complete(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
-    let domain = facts.links.domain.or(facts.gpu.product.and_then(|model| model.domain));
+    let joins_hosts = environment::is_set(&facts.environment, "NCCL_MNNVL_ENABLE") != Some(false);
+    let domain = facts.links.domain.or(facts.gpu.product.and_then(|model| model.domain)).filter(|_| joins_hosts);
     match kind(facts, domain, notes) {
         LinkKind::NvSwitch => {
             let domain = domain.unwrap_or(facts.gpus_per_node).max(facts.gpus_per_node);
