@@ -108,7 +108,7 @@ pub fn bands(compared: &[Compared], title: &str) -> String {
         let inside = (fastest..=slowest).contains(&ratio);
         let _ = writeln!(
             strokes,
-            "<path d=\"M{x:.1} {:.1}V{:.1}\" stroke=\"#1f6feb\" stroke-opacity=\"0.08\" stroke-width=\"6\"/>",
+            "<path d=\"M{x:.1} {:.1}V{:.1}\" stroke=\"#1f6feb\" stroke-opacity=\"0.02\" stroke-width=\"6\"/>",
             up(slowest),
             up(fastest)
         );
