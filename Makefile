@@ -71,6 +71,7 @@ accuracy: ## Diagnose the cases, tables and logs whose answer is known, and say 
 
 predict-accuracy: ## Hold predictions against published measurements, and draw them
 	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --plot docs/prediction-accuracy.svg
+	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --left-out --plot-bands docs/prediction-bands.svg
 
 predict-fit: ## Fit the measured constants of the time model anew, and print them
 	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --fit

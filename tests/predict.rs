@@ -126,7 +126,7 @@ fn an_answer_goes_to_a_file_when_asked() {
 fn bad_input_is_refused_in_one_line() {
     let no_unit = SHORT.replace("nodes = 2", "nodes = 0");
     let log = "tests/data/runs/sccgn/rdma_monitor.txt";
-    let cases: [(&[&str], &str, &[&str]); 8] = [
+    let cases: [(&[&str], &str, &[&str]); 11] = [
         (&["-"], &no_unit, &["busbw: -:2: ", "; "]),
         (&["-"], "nodes = \n", &["busbw: -:1: ", "TOML"]),
         (&["-"], "", &["busbw: standard input: is empty"]),
@@ -135,6 +135,9 @@ fn bad_input_is_refused_in_one_line() {
         (&[log], "", &["rdma_monitor.txt: the inputs do not say", "describe the cluster"]),
         (&["-", "-b", "2M", "-e", "1M"], SHORT, &["is above -e", "exchange them"]),
         (&["-", "-o", "/no/such/folder/table.txt"], SHORT, &["choose a place that can be written"]),
+        (&["-", "--load", "W9"], SHORT, &["--load W9: no shape (W0 to W7) and no file that can be read"]),
+        (&["-", "--load", "examples/clusters/dgx-h100.toml"], SHORT, &["is no amount; give numbers"]),
+        (&["all_gather", "-", "--load", "W2"], SHORT, &["is for alltoallv, not for all_gather"]),
     ];
     for (flags, input, says) in cases {
         let output = busbw(&[&["predict"], flags].concat(), input);
@@ -144,4 +147,16 @@ fn bad_input_is_refused_in_one_line() {
         assert!(stderr.starts_with("busbw: ") && says.iter().all(|says| stderr.contains(says)), "{flags:?}: {stderr}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_hot_rank_is_named_and_sets_the_bound() {
+    let flags = ["predict", "-", "-b", "1G", "-e", "1G"];
+    let even = json(&[&flags[..], &["--json", "--load", "W0"]].concat(), SHORT);
+    let hot = json(&[&flags[..], &["--json", "--load", "W2"]].concat(), SHORT);
+    assert_eq!((&hot["collective"], &hot["busiest"]["rank"]["rank"]), (&"alltoallv".into(), &0.into()));
+    let busbw = |of: &Value| of["rows"][0]["busbw_gbs"].as_f64().unwrap();
+    assert!(busbw(&even) > 3.0 * busbw(&hot), "{even:#} {hot:#}");
+    let table = text(&[&flags[..], &["--load", "W2"]].concat(), SHORT);
+    assert!(table.contains("# Load W2: busiest are rank 0, which receives 3.25 times an even share"), "{table}");
 }

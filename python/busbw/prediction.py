@@ -19,7 +19,8 @@ SIZES = tuple(8 << step for step in range(31))
 """8 bytes to 8 GiB, doubling: what is predicted where no sizes are given."""
 
 BANDWIDTHS = ("algbw_gbs", "busbw_gbs", "limit_busbw_gbs")
-COLUMNS = ("size_bytes", "time_us", *BANDWIDTHS, "algorithm", "protocol", "bottleneck")
+BAND = ("low_busbw_gbs", "high_busbw_gbs")
+COLUMNS = ("size_bytes", "time_us", *BANDWIDTHS, *BAND, "algorithm", "protocol", "bottleneck")
 """The columns of `Prediction.table`."""
 
 
@@ -76,12 +77,14 @@ class Prediction:
         """A frame with a row per size.
 
         Columns: `size_bytes`, `time_us` (of one operation), `algbw_gbs`, `busbw_gbs`, `limit_busbw_gbs` (what the
-        hardware cannot exceed with this algorithm), `algorithm` and `protocol` (what NCCL would choose), `bottleneck`.
+        hardware cannot exceed with this algorithm), `low_busbw_gbs` and `high_busbw_gbs` (what nine of ten such
+        machines should lie between), `algorithm` and `protocol` (what NCCL would choose), `bottleneck`.
 
         Raises:
             ModuleNotFoundError: pandas is not installed.
         """
-        return frame(self.document["rows"], COLUMNS)
+        rows = self.document["rows"]
+        return frame([row | dict(zip(BAND, row["busbw_gbs_band"])) for row in rows], COLUMNS)
 
     def __repr__(self) -> str:
         return f"<busbw.Prediction, {self.collective} of {self.nranks} ranks at {len(self.document['rows'])} sizes>"

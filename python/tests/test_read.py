@@ -172,6 +172,7 @@ def test_a_prediction_has_a_frame() -> None:
     pytest.importorskip("pandas")
     table = busbw.predict(DESCRIPTION).table
     assert (table.size_bytes.iloc[0], table.size_bytes.iloc[-1], len(table)) == (8, 8 << 30, 31)
+    assert ((table.low_busbw_gbs < table.busbw_gbs) & (table.busbw_gbs < table.high_busbw_gbs)).all()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 //! `predict-accuracy`: predictions beside published measurements, and the constants fitted anew.
 
-use busbw_benches::accuracy::{Start, Status, compare, fit, left_out, load, print_bands, print_report, scatter};
+use busbw_benches::accuracy::{
+    Start, Status, bands, choices, compare, figures, fit, left_out, load, print_bands, print_report, scatter,
+};
 use busbw_benches::program;
 use busbw_predict::Constants;
 use clap::Parser;
@@ -31,6 +33,16 @@ struct Arguments {
     /// Write a plot of predicted against measured times of the good tables.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Hold the choice of algorithm and protocol against NCCL's own, instead: a folder with choices.csv, and per cluster a
+    /// description and a log.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["fit", "left_out", "plot"])]
+    choices: Option<PathBuf>,
+    /// Hold predictions against single published figures, instead: a file of them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "left_out", "plot", "choices"])]
+    figures: Option<PathBuf>,
+    /// Write a plot of measured over predicted times by size, with the bands that nine of ten should lie in.
+    #[arg(long, value_name = "FILE", requires = "left_out")]
+    plot_bands: Option<PathBuf>,
     /// Print every row.
     #[arg(long)]
     rows: bool,
@@ -41,6 +53,13 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
+    if let Some(folder) = &arguments.choices {
+        return print_choices(folder);
+    }
+    if let Some(file) = &arguments.figures {
+        print!("{}", figures(file)?.1);
+        return Ok(());
+    }
     let measurements = load(&arguments.tables).map_err(|e| e.to_string())?;
     let mut constants = constants(arguments.constants.as_deref())?;
     if arguments.fit {
@@ -76,6 +95,10 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.left_out {
         print!("{}", print_bands(&compared));
     }
+    if let Some(path) = &arguments.plot_bands {
+        let picture = bands(&compared, "Measured over predicted times of unseen publishers, by size");
+        std::fs::write(path, picture).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
     if let Some(path) = &arguments.plot {
         let picture = scatter(&compared, Status::Good, "Predicted against measured times");
         std::fs::write(path, picture).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -87,4 +110,15 @@ fn constants(path: Option<&Path>) -> Result<Constants, String> {
     let Some(path) = path else { return Ok(Constants::built_in().clone()) };
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     Constants::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn print_choices(folder: &Path) -> Result<(), String> {
+    let (sums, text) = choices(folder)?;
+    print!("{text}");
+    for (sum, from) in sums.iter().zip(["descriptions", "logs"]) {
+        let share = |agreed: usize| 100.0 * agreed as f64 / sum.of.max(1) as f64;
+        let (both, algorithm) = (share(sum.both), share(sum.algorithm));
+        println!("from {from}: {both:.1}% of {} choices agree with NCCL's, {algorithm:.1}% in the algorithm", sum.of);
+    }
+    Ok(())
 }

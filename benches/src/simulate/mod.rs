@@ -122,6 +122,8 @@ fn three_levels(gpus: u32) -> Cluster {
         environment: BTreeMap::new(),
         collective: None,
         calibration: Calibration::NONE,
+        graphs: None,
+        gpus_per_process: None,
         assumptions: Vec::new(),
     }
 }

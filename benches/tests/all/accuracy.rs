@@ -1,6 +1,6 @@
 //! Predictions stay as close to published measurements as docs/prediction.md says.
 
-use busbw_benches::accuracy::{Goal, Measurement, Status, compare, load, summary};
+use busbw_benches::accuracy::{Goal, Measurement, Status, choices, compare, figures, load, summary};
 use busbw_predict::Constants;
 use std::path::Path;
 
@@ -25,4 +25,24 @@ fn the_goals_that_were_reached_are_still_reached() {
     let goals = summary(&compare(Constants::built_in(), &measurements()));
     let missed: Vec<&Goal> = goals.iter().filter(|goal| !goal.met).collect();
     assert!(missed.len() <= 1 && missed.iter().all(|goal| goal.goal == 0.9 && goal.found > 0.88), "{missed:#?}");
+}
+
+/// Logs of real NCCL 2.30.7 on described machines: every choice agrees today.
+#[test]
+fn choices_are_those_of_nccl() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/choices");
+    let (sums, differences) = choices(&folder).unwrap();
+    for sum in sums {
+        assert!(sum.of == 536 && sum.both * 100 >= sum.of * 99, "{sum:?}\n{differences}");
+    }
+}
+
+/// Figures that the fit has not seen: machines of this year, and exchanges of mixtures of experts.
+#[test]
+fn unseen_figures_are_as_near_as_the_documentation_says() {
+    for (file, most) in [("figures.toml", 0.20), ("exchange.toml", 0.25)] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/figures").join(file);
+        let (median, lines) = figures(&path).unwrap();
+        assert!(median <= most, "{lines}");
+    }
 }

@@ -147,6 +147,11 @@ pub struct Predict {
     #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub calibrate: Vec<PathBuf>,
 
+    /// Predict alltoallv with this load: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or
+    /// expert receives, or of what each rank sends to each; a size is what a rank sends in the mean
+    #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath)]
+    pub load: Option<String>,
+
     #[command(flatten)]
     pub sizes: Sizes,
 
@@ -167,6 +172,7 @@ const PREDICT_EXAMPLES: &str = "Examples:
   busbw predict run.log                                  the cluster of a run
   busbw predict -o expected.html cluster.toml
   busbw predict cluster.toml --calibrate old/*.log       as this machine is: what else should it reach?
+  busbw predict cluster.toml --load W2                   a mixture of experts whose hot experts share ranks
   busbw predict --json cluster.toml | jq '.rows[-1].busbw_gbs'
 
 A description that names an H100 cluster:

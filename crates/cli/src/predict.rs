@@ -4,10 +4,13 @@ use crate::cli::Predict;
 use crate::flags::Format;
 use crate::{described, output};
 use busbw_model::{BenchRow, BenchTable, Collective};
-use busbw_predict::{Calibrated, Cluster, MeasuredTable, Prediction, calibrate};
+use busbw_predict::{Calibrated, Cluster, Load, MeasuredTable, Prediction, SHAPES, calibrate, predict_load};
 use busbw_report::{html, json, text};
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub fn run(flags: &Predict) -> Result<ExitCode, String> {
@@ -21,8 +24,15 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
     if let Some(calibrated) = &calibrated {
         cluster.calibration = calibrated.factors;
     }
+    if let (Some(collective), Some(load)) = (collective.filter(|asked| !takes_a_load(*asked)), &flags.load) {
+        return Err(format!("--load {load} is for alltoallv, not for {collective}; leave the collective out"));
+    }
     let collective = collective.or(cluster.collective).unwrap_or(Collective::AllReduce);
-    let prediction = Prediction { calibrated, ..busbw_predict::predict(&cluster, collective, &sizes) };
+    let predicted = match &flags.load {
+        Some(load) => predict_load(&cluster, &self::load(load, cluster.ranks())?, &sizes),
+        None => busbw_predict::predict(&cluster, collective, &sizes),
+    };
+    let prediction = Prediction { calibrated, ..predicted };
     let style = flags.look.style(flags.output.file());
     let json = |out: &mut dyn Write| json::write_predict(&prediction, out);
     output::answer(&flags.output, json, |format, out| match format {
@@ -30,6 +40,22 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
         _ => out.write_all(text::predict(&cluster, &prediction, &style).as_bytes()),
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn takes_a_load(collective: Collective) -> bool {
+    matches!(collective, Collective::AllToAll | Collective::AllToAllV)
+}
+
+/// A shape, or the figures of a file.
+fn load(named: &str, ranks: usize) -> Result<Load, String> {
+    let told = |error: &dyn Display| format!("--load {named}: {error}");
+    if let Some(shape) = Load::shape(named, ranks).map_err(|e| told(&e))? {
+        return Ok(shape);
+    }
+    let shapes = || format!("no shape (W0 to {}) and no file that can be read", SHAPES[SHAPES.len() - 1].0);
+    let text = fs::read_to_string(named).map_err(|e| told(&format!("{}: {e}", shapes())))?;
+    let name = Path::new(named).file_name().map_or(named.into(), OsStr::to_string_lossy);
+    Load::read(&name, &text, ranks).map_err(|e| told(&e))
 }
 
 /// What the tables of some logs make of the model; none where no log is given.

@@ -311,4 +311,7 @@ pub struct SystemNode {
     pub bw_gbs: Option<f64>,
     /// The device: `GPU/B000`, `NIC/…`, `CPU/0`, `NET/0`.
     pub device: String,
+    /// What follows in parentheses: of a CPU its architecture, vendor and model (`1/2/-1`), of a PCI device its numbers
+    /// (`10de20b510de1533`).
+    pub detail: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! How a machine differs from the published ones that the model was fitted on: four factors, from tables of its own.
 
-use crate::{Cluster, predict};
+use crate::{Cluster, Congestion, predict_over};
 use busbw_model::{Bytes, Collective, Micros};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -70,49 +70,59 @@ pub struct Calibrated {
 /// Fits the factors of a cluster on tables that were measured on it, or on fewer or more hosts of it. None where no table fits
 /// the cluster.
 pub fn calibrate(cluster: &Cluster, tables: &[MeasuredTable]) -> Option<Calibrated> {
-    let parts: Vec<(Cluster, &MeasuredTable)> =
-        tables.iter().filter_map(|table| Some((part(cluster, table.ranks)?, table))).collect();
-    let parts: Vec<_> = parts.into_iter().filter(|(_, table)| !table.rows.is_empty()).collect();
+    let measured = tables.iter().filter(|table| !table.rows.is_empty());
+    let parts: Vec<Part> = measured.filter_map(|table| Part::of(cluster, table)).collect();
     let loss = |at: &[f64; 4]| {
         let prior: f64 = at.iter().zip(SPREADS).map(|(moved, spread)| (moved / spread).powi(2) / 2.0).sum();
-        let of_table = |part: &(Cluster, &MeasuredTable)| {
-            let off = deviations(part, Calibration::of(at.map(f64::exp)));
+        let of_table = |part: &Part| {
+            let off = part.deviations(Calibration::of(at.map(f64::exp)));
             ROWS_OF_A_TABLE / NOISE * off.iter().map(|off| off.abs()).sum::<f64>() / off.len() as f64
         };
         prior + parts.iter().map(of_table).sum::<f64>()
     };
     let factors = Calibration::of(descend(loss).map(f64::exp));
     let error = |with: Calibration| {
-        let mut off: Vec<f64> = parts.iter().flat_map(|part| deviations(part, with)).map(f64::abs).collect();
+        let mut off: Vec<f64> = parts.iter().flat_map(|part| part.deviations(with)).map(f64::abs).collect();
         off.sort_by(f64::total_cmp);
         off.get(off.len() / 2).map(|middle| middle.exp() - 1.0)
     };
     Some(Calibrated {
         factors,
         tables: parts.len(),
-        rows: parts.iter().map(|(_, table)| table.rows.len()).sum(),
+        rows: parts.iter().map(|part| part.table.rows.len()).sum(),
         error_before: error(Calibration::NONE)?,
         error_after: error(factors)?,
     })
 }
 
-/// As many hosts of the cluster as the ranks take.
-fn part(cluster: &Cluster, ranks: usize) -> Option<Cluster> {
-    let mut part = cluster.clone();
-    (part.nodes, part.gpus_per_node) = match cluster.gpus_per_node {
-        gpus if ranks > gpus && ranks.is_multiple_of(gpus) => (ranks / gpus, gpus),
-        gpus if ranks <= gpus && ranks > 0 => (1, ranks),
-        _ => return None,
-    };
-    (part.nodes == 1 || part.nics.is_some()).then_some(part)
+/// A table, and as many hosts of the cluster as its ranks take.
+struct Part<'a> {
+    cluster: Cluster,
+    congestion: Congestion,
+    table: &'a MeasuredTable,
 }
 
-/// Logarithms of predicted over measured times.
-fn deviations((part, table): &(Cluster, &MeasuredTable), calibration: Calibration) -> Vec<f64> {
-    let sizes: Vec<Bytes> = table.rows.iter().map(|(size, _)| *size).collect();
-    let cluster = Cluster { calibration, ..part.clone() };
-    let predicted = predict(&cluster, table.collective, &sizes).rows;
-    predicted.iter().zip(&table.rows).map(|(row, (_, measured))| (row.time.0 / measured.0).ln()).collect()
+impl<'a> Part<'a> {
+    fn of(cluster: &Cluster, table: &'a MeasuredTable) -> Option<Self> {
+        let mut part = cluster.clone();
+        let ranks = table.ranks;
+        (part.nodes, part.gpus_per_node) = match cluster.gpus_per_node {
+            gpus if ranks > gpus && ranks.is_multiple_of(gpus) => (ranks / gpus, gpus),
+            gpus if ranks <= gpus && ranks > 0 => (1, ranks),
+            _ => return None,
+        };
+        let possible = part.nodes == 1 || part.nics.is_some();
+        possible.then(|| Part { congestion: Congestion::of(&part), cluster: part, table })
+    }
+
+    /// Logarithms of predicted over measured times.
+    fn deviations(&self, calibration: Calibration) -> Vec<f64> {
+        let MeasuredTable { collective, rows, .. } = self.table;
+        let sizes: Vec<Bytes> = rows.iter().map(|(size, _)| *size).collect();
+        let cluster = Cluster { calibration, ..self.cluster.clone() };
+        let predicted = predict_over(&self.congestion, &cluster, *collective, &sizes).rows;
+        predicted.iter().zip(rows).map(|(row, (_, measured))| (row.time.0 / measured.0).ln()).collect()
+    }
 }
 
 /// The least loss that steps along one factor at a time find.
@@ -145,6 +155,7 @@ fn descend(loss: impl Fn(&[f64; 4]) -> f64) -> [f64; 4] {
 mod tests {
     use super::*;
     use crate::cluster::parse;
+    use crate::predict;
 
     fn cluster() -> Cluster {
         parse("nodes = 4\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"nvlink4 NVSwitch\"\ntransport = \"ib\"\n")
@@ -166,7 +177,7 @@ mod tests {
         assert!(found.error_before > 0.1 && found.error_after < 0.03, "{found:?}");
         for collective in [Collective::AllGather, Collective::ReduceScatter] {
             let expected = table(&four, collective, slow);
-            let off = deviations(&(four.clone(), &expected), found.factors);
+            let off = Part::of(&four, &expected).unwrap().deviations(found.factors);
             assert!(off.iter().all(|off| off.abs() < 0.06), "{collective}: {off:?}");
         }
     }
@@ -176,6 +187,25 @@ mod tests {
         let slow = Calibration { latency: 1.4, ..Calibration::NONE };
         let found = calibrate(&cluster(), &[table(&cluster(), Collective::AllReduce, slow)]).unwrap();
         assert_eq!(found.factors.bandwidth_inside, 1.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_fabric_is_the_same_for_all_calibrations_and_algorithms_and_for_no_other_wiring() {
+        let text = "nodes = 4\ngpus_per_node = 8\ngpu = \"H100\"\nnics_per_node = 8\nnic_gbps = 400\n\
+                    intra = \"nvlink4 NVSwitch\"\ntransport = \"roce\"\n";
+        let mut wired = parse(text).unwrap();
+        let uplinks = crate::cluster::Uplinks { count: 1, rate: busbw_model::GBps(50.0) };
+        wired.fabric.wiring = crate::cluster::Wiring::HostToSwitch { between: uplinks };
+        let congestion = Congestion::of(&wired);
+        let mut other = Cluster { calibration: Calibration { latency: 2.0, ..Calibration::NONE }, ..wired.clone() };
+        other.environment.insert("NCCL_ALGO".into(), "Ring".into());
+        assert!(congestion.is_of(&other));
+        let fresh = predict(&other, Collective::AllReduce, &[Bytes(1 << 33)]);
+        assert!(fresh.fabric.is_some());
+        assert_eq!(predict_over(&congestion, &other, Collective::AllReduce, &[Bytes(1 << 33)]), fresh);
+        assert!(!congestion.is_of(&Cluster { nodes: 3, ..other.clone() }));
+        other.environment.insert("NCCL_MIN_NCHANNELS".into(), "64".into());
+        assert!(!congestion.is_of(&other));
     }
 
     #[test]

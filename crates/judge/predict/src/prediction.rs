@@ -1,6 +1,7 @@
 //! What a prediction says.
 
 use crate::calibration::Calibrated;
+use crate::load::Busiest;
 use crate::simulation::Distribution;
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use schemars::JsonSchema;
@@ -21,8 +22,40 @@ pub struct Prediction {
     /// What the switches leave to large messages, where their wiring is described and the algorithm of the largest size is a
     /// ring or a tree.
     pub fabric: Option<FabricEffect>,
+    /// Who decides how long an uneven exchange takes, where one was given.
+    pub busiest: Option<Busiest>,
+    /// The channels that NCCL's search finds, by the kind of algorithm: rings first.
+    pub channels: Vec<Channels>,
+    /// How rings cross from the first NVLink domain to the next; none where all GPUs are in one.
+    pub rings: Vec<Crossing>,
     /// One row per size.
     pub rows: Vec<PredictionRow>,
+}
+
+/// Channels of one kind of algorithm, as NCCL prints them (`Pattern 4, … nChannels 8, bw 48.0/48.0`).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Channels {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// That the search finds.
+    pub found: u32,
+    /// GB/s of each between the GPUs of a domain, as NCCL counts them.
+    #[serde(rename = "intra_gbs")]
+    pub intra: GBps,
+    /// And between domains.
+    #[serde(rename = "inter_gbs")]
+    pub inter: GBps,
+    /// That collectives have in all (`16 coll channels`); NVLS has its own number, which is not predicted.
+    pub used: Option<u32>,
+}
+
+/// The NICs by which a ring leaves one domain and enters the next, counted from 0 in each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Crossing {
+    /// Of the first domain.
+    pub leaves_by: usize,
+    /// Of the next.
+    pub enters_by: usize,
 }
 
 /// The busbw that the fabric allows to large messages, over hash seeds.

@@ -83,7 +83,7 @@ impl DumpReader {
 impl OpenDump {
     fn node(&mut self, text: &str) -> bool {
         let body = text.trim_start();
-        let Some((link, bw_gbs, device)) = read_node(body) else { return false };
+        let Some((link, bw_gbs, device, detail)) = read_node(body) else { return false };
         // A link is printed where the name of the device above it begins, so that depth is a matter of indentation.
         let depth = if link.is_none() {
             self.indents.clear();
@@ -98,7 +98,8 @@ impl OpenDump {
         };
         if self.dump.nodes.len() < MAX_NODES {
             let link = link.unwrap_or_default().to_string();
-            self.dump.nodes.push(SystemNode { depth, link, bw_gbs, device: device.to_string() });
+            let (device, detail) = (device.to_string(), detail.map(str::to_string));
+            self.dump.nodes.push(SystemNode { depth, link, bw_gbs, device, detail });
         }
         true
     }
@@ -120,16 +121,26 @@ fn read_start(text: &str) -> Option<SystemDump> {
     Some(dump)
 }
 
-/// `CPU/0 (1/1/2)` or `+ PCI[24.0] - GPU/B000 (0)`: link, bandwidth and device. What is in parentheses is left out.
-fn read_node(body: &str) -> Option<(Option<&str>, Option<f64>, &str)> {
+/// Link, bandwidth, device, and what is in parentheses.
+type NodeWords<'a> = (Option<&'a str>, Option<f64>, &'a str, Option<&'a str>);
+
+/// `CPU/0 (1/1/2)` or `+ PCI[24.0] - GPU/B000 (0)`.
+fn read_node(body: &str) -> Option<NodeWords<'_>> {
     let Some(link) = body.strip_prefix("+ ") else {
-        let device = body.split_whitespace().next()?;
-        return (is_node(device) && device.starts_with("CPU/")).then_some((None, None, device));
+        let (device, detail) = read_device(body)?;
+        return device.starts_with("CPU/").then_some((None, None, device, detail));
     };
     let (link, rest) = link.split_once('[')?;
     let (bandwidth, rest) = rest.split_once("] - ")?;
-    let device = rest.split_whitespace().next().filter(|device| is_node(device))?;
-    Some((Some(link), bandwidth.trim().parse().ok(), device))
+    let (device, detail) = read_device(rest)?;
+    Some((Some(link), bandwidth.trim().parse().ok(), device, detail))
+}
+
+fn read_device(text: &str) -> Option<(&str, Option<&str>)> {
+    let mut words = text.split_whitespace();
+    let device = words.next().filter(|device| is_node(device))?;
+    let detail = words.next().and_then(|word| word.strip_prefix('(')?.strip_suffix(')'));
+    Some((device, detail))
 }
 
 /// `GPU/B000 :GPU/B000 (0/5000.0/LOC) …`, or with tracing `Paths from GPU/B000 :` and `--PCI->PCI/A000--… (24.0)`.
@@ -187,6 +198,8 @@ GPU/0-68000 :GPU/0-68000 (0/5000.0/LOC) CPU/0-0 (2/0.2/PHB) ";
         let found = dumps(new);
         assert_eq!(tree(&found[0]).iter().map(|node| node.0).collect::<Vec<_>>(), [0, 1, 2, 3, 2, 3, 1]);
         assert_eq!(tree(&found[0])[3], (3, "NET", Some(50.0), "NET/0-c"));
+        let details: Vec<_> = found[0].nodes.iter().map(|node| node.detail.as_deref()).collect();
+        assert_eq!(details[..3], [Some("1/2/-1"), Some("104c823200000000"), None]);
 
         for (start, max, total) in [
             ("=== System : maxWidth 12 maxSpeed  6 ===", 12.0, None),

@@ -4,7 +4,7 @@ use crate::style::clean_line;
 use crate::words::counted;
 use busbw_model::GBps;
 use busbw_predict::cluster::{Fabric, GpuLinks, Nics, Routing, Wiring};
-use busbw_predict::{Cluster, FabricEffect};
+use busbw_predict::{Busiest, Cluster, FabricEffect};
 
 /// What the cluster is, a part each: machines, links, NICs, fabric, NCCL, settings. Parts that do not apply are left out.
 pub(crate) fn parts(cluster: &Cluster) -> Vec<String> {
@@ -41,6 +41,12 @@ pub(crate) fn hashed(effect: &FabricEffect) -> String {
         busbw.min,
         100.0 * as_the_worst
     )
+}
+
+/// Who decides how long an uneven exchange takes, in a sentence.
+pub(crate) fn busiest(busiest: &Busiest) -> String {
+    let nic = busiest.nic.map_or(String::new(), |nic| format!("; {nic}"));
+    format!("Load {}: busiest are {}{nic}. The exchange lasts as long as these take", busiest.load, busiest.rank)
 }
 
 fn links(links: &GpuLinks) -> Option<String> {

@@ -3,11 +3,14 @@
 use crate::case::Test;
 use crate::curve::median;
 use busbw_model::{Bytes, Collective};
-use busbw_predict::{Cluster, PredictionRow, predict};
+use busbw_predict::{Cluster, Congestion, PredictionRow, predict_over};
+use std::rc::Rc;
 
 /// A cluster that fits the input, and what it should have reached.
 pub(super) struct Hypothesis {
     pub cluster: Cluster,
+    /// What the switches leave, simulated once.
+    pub congestion: Rc<Congestion>,
     pub largest: PredictionRow,
     /// Measured over predicted busbw where bandwidth counts: the median over the sizes of the curve's tail.
     pub reached: f64,
@@ -35,15 +38,32 @@ pub(super) enum Fit {
     Below,
 }
 
+/// What the switches of each cluster leave: tables of one cluster share it.
+#[derive(Default)]
+pub(super) struct Congestions(Vec<Rc<Congestion>>);
+
+impl Congestions {
+    fn of(&mut self, cluster: &Cluster) -> Rc<Congestion> {
+        if let Some(known) = self.0.iter().find(|known| known.is_of(cluster)) {
+            return Rc::clone(known);
+        }
+        let new = Rc::new(Congestion::of(cluster));
+        self.0.push(Rc::clone(&new));
+        new
+    }
+}
+
 impl Hypothesis {
-    pub fn of(test: &Test, collective: Collective, cluster: Cluster) -> Option<Self> {
+    pub fn of(test: &Test, collective: Collective, cluster: Cluster, known: &mut Congestions) -> Option<Self> {
+        let congestion = known.of(&cluster);
         let last = &test.curve.tail;
         let sizes: Vec<Bytes> = last.iter().map(|(size, _)| *size).collect();
         let share_of = |predicted: &[PredictionRow]| {
             let shares = last.iter().zip(predicted).map(|((_, measured), row)| measured.0 / row.busbw.0);
             median(shares.filter(|share| share.is_finite()).collect())
         };
-        let predicted = predict(&cluster, collective, &sizes).rows;
+        let predict = |cluster: &Cluster| predict_over(&congestion, cluster, collective, &sizes).rows;
+        let predicted = predict(&cluster);
         let reached = share_of(&predicted)?;
         let mut reach = cluster.reach();
         if test.curve.largest < SETTLED {
@@ -56,7 +76,7 @@ impl Hypothesis {
             reach.slow *= slow.0 / largest.busbw.0;
             reach.above *= fast.0 / largest.busbw.0;
         }
-        let of_rings = ringed(&cluster).and_then(|rings| share_of(&predict(&rings, collective, &sizes).rows));
+        let of_rings = ringed(&cluster).and_then(|rings| share_of(&predict(&rings)));
         let fit = match reached {
             _ if reached > reach.above => Fit::Above,
             _ if reached >= reach.sound => Fit::Within,
@@ -66,7 +86,7 @@ impl Hypothesis {
             _ if reached < reach.slow && of_rings.is_none_or(|rings| rings < reach.slow) => Fit::Below,
             _ => Fit::Between,
         };
-        Some(Hypothesis { cluster, largest, reached, of_rings, fit })
+        Some(Hypothesis { cluster, congestion, largest, reached, of_rings, fit })
     }
 
     /// From what is expected, as a factor, either way.

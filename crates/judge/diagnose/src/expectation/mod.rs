@@ -18,8 +18,8 @@ use busbw_model::{
     Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Reached,
     Severity, Subject,
 };
-use busbw_predict::{Cluster, PredictionRow, predict};
-use judge::{Fit, Hypothesis};
+use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
+use judge::{Congestions, Fit, Hypothesis};
 
 /// A table with what it should have reached.
 pub(crate) struct Prospect<'a> {
@@ -38,18 +38,20 @@ const NEAR: f64 = 0.85;
 
 /// Holds every table against each cluster that it may have been measured on.
 pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospect<'a>> {
-    case.tests.iter().filter_map(|test| prospect(case, test, given)).collect()
+    let mut known = Congestions::default();
+    case.tests.iter().filter_map(|test| prospect(case, test, given, &mut known)).collect()
 }
 
-fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts) -> Option<Prospect<'a>> {
+fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut Congestions) -> Option<Prospect<'a>> {
     let judged = !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
     let collective = test.table.collective.filter(|_| judged)?;
     let clusters = setting::of(case, test, given).into_iter();
-    let mut hypotheses: Vec<_> = clusters.filter_map(|cluster| Hypothesis::of(test, collective, cluster)).collect();
+    let mut hypotheses: Vec<_> =
+        clusters.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
     // Drivers are patched so that more GPUs reach each other; nobody is asked of that without a sign of it.
     if hypotheses.iter().all(|one| one.fit == Fit::Above) {
         let direct: Vec<_> = hypotheses.iter().filter_map(|one| one.cluster.with_peer_to_peer()).collect();
-        hypotheses.extend(direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster)));
+        hypotheses.extend(direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)));
     }
     let nearest = |fit: Fit| {
         let fitting = hypotheses.iter().enumerate().filter(move |(_, one)| one.fit == fit);
@@ -227,7 +229,7 @@ impl Prospect<'_> {
     /// All sizes of the table as the chosen cluster should show them.
     fn rows(&self) -> Vec<PredictionRow> {
         let sizes: Vec<_> = self.test.table.rows.iter().map(|row| row.size).collect();
-        predict(self.cluster(), self.collective, &sizes).rows
+        predict_over(&self.chosen().congestion, self.cluster(), self.collective, &sizes).rows
     }
 
     fn words(&self) -> String {

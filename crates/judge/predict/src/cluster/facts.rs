@@ -20,6 +20,7 @@ pub(super) struct Facts {
     pub(super) nccl: Option<(u32, u32)>,
     pub(super) environment: BTreeMap<String, String>,
     pub(super) collective: Option<Collective>,
+    pub(super) gpus_per_process: Option<usize>,
     /// What had to be assumed so far.
     pub(super) assumptions: Vec<String>,
 }

@@ -47,6 +47,8 @@ impl NicProduct {
 pub(super) struct GpuProduct {
     pub(super) name: String,
     words: Vec<String>,
+    #[serde(default)]
+    pci: Vec<String>,
     pub(super) generation: Generation,
     pub(super) nvlink: Option<NvLink>,
     pub(super) wiring: BoardWiring,
@@ -222,6 +224,11 @@ impl Hardware {
         best(self.gpu.iter(), |gpu| &gpu.words, |phrase| words.has_all(phrase))
     }
 
+    /// The GPU with the number of a PCI device: `20b5`.
+    pub(super) fn gpu_of_device(&self, device: &str) -> Option<&GpuProduct> {
+        self.gpu.iter().find(|gpu| gpu.pci.iter().any(|number| number == device))
+    }
+
     /// The machine that a text names, among those with such GPUs.
     pub(super) fn find_machine(&self, words: &Words, gpu: Option<&GpuProduct>) -> Option<&MachineProduct> {
         let fitting = self.machine.iter().filter(|machine| gpu.is_none_or(|gpu| machine.holds(gpu)));
@@ -282,6 +289,8 @@ mod tests {
         for gpu in &hardware.gpu {
             assert!(!gpu.source.is_empty() && gpu.board > 0 && !gpu.words.is_empty(), "{}", gpu.name);
             assert_eq!(gpu.nvlink.is_none(), gpu.wiring == BoardWiring::None, "{}", gpu.name);
+            let first = |number: &String| hardware.gpu_of_device(number).map(|gpu| &gpu.name);
+            assert!(gpu.pci.iter().all(|number| first(number) == Some(&gpu.name)), "{}: a number twice", gpu.name);
         }
         for nic in &hardware.nic {
             assert!(!nic.source.is_empty() && !nic.infiniband.is_empty() && nic.infiniband.is_sorted(), "{}", nic.name);

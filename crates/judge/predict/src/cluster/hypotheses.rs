@@ -350,11 +350,9 @@ impl Cluster {
         let network = self.nics.as_ref().filter(|_| self.domains() > 1);
         let on = |transport| network.is_some_and(|nics| nics.transport == transport);
         let staged = network.is_some_and(|nics| !nics.gpu_direct);
-        // NCCL uses NVLS from four ranks on.
-        let part = match self.links {
-            GpuLinks::NvSwitch { nvls, .. } => self.domains() == 1 && self.ranks() < if nvls { 4 } else { 8 },
-            _ => false,
-        };
+        let board = self.gpu.product.map_or(8, |model| model.board);
+        let switched = matches!(self.links, GpuLinks::NvSwitch { .. });
+        let part = switched && self.domains() == 1 && self.ranks() < board;
         let racks = self.domains() > 1 && self.domain_gpus() > self.gpus_per_node;
         match () {
             // AMD publishes 83% for alltoall on 4 hosts of 8 MI355X (oracle-quickstart/oci-hpc-oke), others 95% and more.

@@ -16,6 +16,7 @@ mod description;
 mod environment;
 mod facts;
 mod full;
+mod graphs;
 mod hardware;
 mod hypotheses;
 pub(crate) mod rate;
@@ -26,6 +27,7 @@ mod words;
 
 pub use derive::{Underivable, derive};
 pub use description::parse;
+pub use graphs::{Graph, Graphs};
 pub use hypotheses::{
     GpusOfHost, MachineHints, NicsOfHost, Reach, hypotheses, joined_by_nvlink, product, usual_with_rdma,
 };
@@ -51,8 +53,12 @@ pub struct Cluster {
     pub environment: BTreeMap<String, String>,
     /// The collective that the description is about, where it says so.
     pub collective: Option<Collective>,
+    /// GPUs that one process drives, where known: `-g` of nccl-tests.
+    pub gpus_per_process: Option<usize>,
     /// How it differs from the machines that the model was fitted on.
     pub calibration: Calibration,
+    /// What NCCL's search found, where its log says so; it holds for the machine of that log alone ([`Graphs::of`]).
+    pub graphs: Option<Graphs>,
     /// What was not stated and had to be assumed, a sentence each.
     pub assumptions: Vec<String>,
 }

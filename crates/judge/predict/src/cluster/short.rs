@@ -51,6 +51,7 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
         nccl: environment::nccl_version(optional_text(root, "nccl")?),
         environment,
         collective: collective(root)?,
+        gpus_per_process: None,
         assumptions,
     })
 }

@@ -58,7 +58,9 @@ fn algorithms(figures: &Figures, collective: Collective) -> Vec<Algorithm> {
 fn protocols(figures: &Figures, algorithm: Algorithm) -> Vec<Protocol> {
     match algorithm {
         Algorithm::Ring | Algorithm::Tree if plugin_forces_simple(figures) => vec![Protocol::Simple],
-        Algorithm::Ring | Algorithm::Tree if ll128(figures) => vec![Protocol::Ll, Protocol::Ll128, Protocol::Simple],
+        Algorithm::Ring | Algorithm::Tree if ll128(figures, algorithm) => {
+            vec![Protocol::Ll, Protocol::Ll128, Protocol::Simple]
+        }
         Algorithm::Ring | Algorithm::Tree | Algorithm::PointToPoint => vec![Protocol::Ll, Protocol::Simple],
         _ => vec![Protocol::Simple],
     }
@@ -66,7 +68,11 @@ fn protocols(figures: &Figures, algorithm: Algorithm) -> Vec<Protocol> {
 
 /// LL128 needs stores of 128 bytes to arrive whole: NVLink inside, and NICs that write to GPUs
 /// (NCCL 2.30.7, src/graph/tuning.cc, `ncclTopoTuneModel`).
-fn ll128(figures: &Figures) -> bool {
+fn ll128(figures: &Figures, algorithm: Algorithm) -> bool {
+    if let Some(found) = figures.graphs {
+        let graph = if algorithm == Algorithm::Ring { found.ring } else { found.tree.unwrap_or(found.ring) };
+        return graph.keeps_order && figures.cluster.gpu.generation >= Generation::Volta;
+    }
     let whole_stores = |transport| !matches!(transport, NetTransport::Tcp | NetTransport::Tcpx);
     figures.inside.is_nvlink()
         && figures.cluster.gpu.generation >= Generation::Volta

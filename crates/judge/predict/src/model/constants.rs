@@ -61,12 +61,14 @@ pub(crate) struct Nccl {
     pub pat_base: f64,
     pub pat_network: f64,
     pub plugin_efa: f64,
+    pub plugin_efa_v3: f64,
     pub tree_ll: Vec<f64>,
     pub tree_ll128: Vec<f64>,
     pub tree_simple: Vec<f64>,
     pub ring_ll128: f64,
     pub tree_ll128_share: f64,
     pub tree_share: f64,
+    pub simple_tree_share: f64,
     pub ll_max_other: [f64; 2],
     pub ll_max_amd: [f64; 2],
     pub generation: Generations,
@@ -153,7 +155,7 @@ measured! {
     pcie_ll pcie_ll128 pcie_simple host_memory_ll host_memory_simple
     tree_network_ll tree_network_ll128 tree_network_simple ring_network_ll ring_network_ll128 ring_network_simple
     nvls nvls_tree_network
-    infiniband roce efa slingshot tcpx tcpxo tcp
+    infiniband roce efa efa_v3 slingshot tcpx tcpxo tcp
     exchange exchange_per_rank ramp ramp_exponent
     infiniband_payload roce_payload efa_payload slingshot_payload tcpx_payload tcpxo_payload tcp_payload
     sockets_host staged far_nic

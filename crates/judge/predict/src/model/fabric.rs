@@ -3,6 +3,7 @@
 //! NCCL knows nothing of this, so it changes no choice of algorithm, only the time.
 
 use super::figures::Figures;
+use crate::calibration::Calibration;
 use crate::cluster::{Routing, Wiring};
 use crate::fabric::payload;
 use crate::simulation::{Distribution, Options, Simulation};
@@ -21,24 +22,29 @@ const SEEDS: usize = 1000;
 /// On the largest fabrics, where flows are so many that seeds hardly differ.
 const LEAST_SEEDS: usize = 64;
 
-/// The fabric of a cluster, simulated when somebody asks.
-pub(super) struct Fabric<'a> {
+/// The fabric of a cluster, simulated when somebody asks, and then only once: predictions of a cluster share it.
+#[derive(Debug)]
+pub struct Congestion {
     /// None where nothing is known of the wiring, or nothing leaves an NVLink domain.
-    cluster: Option<&'a Cluster>,
+    cluster: Option<Cluster>,
     rings: OnceCell<Option<Simulation>>,
     trees: OnceCell<Option<Simulation>>,
 }
 
-impl<'a> Fabric<'a> {
-    pub fn of(figures: &Figures<'a>) -> Self {
-        let wired = figures.network.is_some() && figures.cluster.fabric.wiring != Wiring::SingleSwitch;
-        Fabric { cluster: wired.then_some(figures.cluster), rings: OnceCell::new(), trees: OnceCell::new() }
+impl Congestion {
+    pub fn of(cluster: &Cluster) -> Self {
+        Congestion { cluster: wired(cluster), rings: OnceCell::new(), trees: OnceCell::new() }
+    }
+
+    /// Whether another cluster has the same: calibration and NCCL's choice change nothing of it.
+    pub fn is_of(&self, cluster: &Cluster) -> bool {
+        self.cluster == wired(cluster)
     }
 
     /// What large messages of an algorithm get from the fabric, over hash seeds; none where the algorithm's flows are not
     /// simulated.
-    pub fn simulated(&self, algorithm: Algorithm) -> Option<&Simulation> {
-        let cluster = self.cluster?;
+    pub(super) fn simulated(&self, algorithm: Algorithm) -> Option<&Simulation> {
+        let cluster = self.cluster.as_ref()?;
         let found = match algorithm {
             Algorithm::Ring => self.rings.get_or_init(|| simulation(cluster, Traffic::of_cluster(cluster).ok()?)),
             Algorithm::Tree | Algorithm::NvlsTree => {
@@ -49,6 +55,26 @@ impl<'a> Fabric<'a> {
         // Where no seed is slower than the NICs, there is nothing to tell.
         found.as_ref().filter(|simulation| is_held_back(simulation.busbw.min, simulation))
     }
+}
+
+/// Settings that choose an algorithm, whose flows are simulated each for itself.
+const CHOICE: [&str; 2] = ["NCCL_ALGO", "NCCL_PROTO"];
+
+/// As much of a cluster as the flows between its hosts depend on.
+fn wired(cluster: &Cluster) -> Option<Cluster> {
+    let wired = cluster.domains() > 1 && cluster.nics.is_some() && cluster.fabric.wiring != Wiring::SingleSwitch;
+    wired.then(|| {
+        let mut cluster = cluster.clone();
+        cluster.environment.retain(|name, _| !CHOICE.contains(&name.as_str()));
+        Cluster {
+            calibration: Calibration::NONE,
+            collective: None,
+            graphs: None,
+            gpus_per_process: None,
+            assumptions: Vec::new(),
+            ..cluster
+        }
+    })
 }
 
 fn simulation(cluster: &Cluster, traffic: Traffic) -> Option<Simulation> {

@@ -1,7 +1,8 @@
 //! A cluster as the time model sees it: a few numbers.
 
 use super::constants::{Constants, Fitted, Measured, Nccl, PerGeneration, PerProtocol};
-use crate::cluster::{Cluster, CpuVendor, Generation, GpuLinks, NetTransport, Nics};
+use crate::cluster::{Cluster, CpuVendor, Generation, GpuLinks, Graphs, NetTransport, Nics};
+use crate::load::Busiest;
 use crate::traffic::{channels_per_nic, streams_per_connection};
 use busbw_model::Protocol;
 
@@ -22,6 +23,10 @@ pub(super) struct Figures<'a> {
     /// The network, where several domains need one.
     pub network: Option<Network>,
     pub nvls: bool,
+    /// What NCCL's search found, where a log says so.
+    pub graphs: Option<&'a Graphs>,
+    /// Who is busiest, where an exchange is uneven.
+    pub busiest: Option<&'a Busiest>,
 }
 
 /// What GPUs of a domain reach each other by.
@@ -90,6 +95,7 @@ impl<'a> Figures<'a> {
         let inside = inside(cluster);
         let gpu_line = cluster.links.per_gpu().0;
         let domains = cluster.domains().max(1);
+        let graphs = Graphs::of(cluster);
         let nvls = matches!(cluster.links, GpuLinks::NvSwitch { nvls: true, .. });
         Figures {
             constants,
@@ -105,8 +111,9 @@ impl<'a> Figures<'a> {
             } else {
                 None
             },
-            // Among four GPUs NVLS gains nothing: H100 reach what rings do (NVIDIA/nccl issue 1455), GB200 and GB300 680 GB/s.
-            nvls: nvls && cluster.gpu.generation >= Generation::Hopper && (domains > 1 || cluster.ranks() > 4),
+            nvls: graphs.map_or(nvls && cluster.gpu.generation >= Generation::Hopper, |found| found.nvls.is_some()),
+            graphs,
+            busiest: None,
         }
     }
 
@@ -129,6 +136,12 @@ impl<'a> Figures<'a> {
         }
     }
 
+    /// How much longer an uneven exchange takes than an even one: inside a domain, and over its NICs.
+    pub fn unevenness(&self) -> (f64, f64) {
+        let nic = |busiest: &Busiest| busiest.nic.map_or(1.0, |nic| nic.times_even);
+        self.busiest.map_or((1.0, 1.0), |busiest| (busiest.inside, nic(busiest)))
+    }
+
     /// Several NVL72 racks: domains larger than a host, joined by NICs.
     pub fn is_racks(&self) -> bool {
         self.domains > 1 && self.domain_gpus > self.cluster.gpus_per_node
@@ -136,6 +149,9 @@ impl<'a> Figures<'a> {
 
     /// GPUs that one process drives: with a single node people run `-g 8`, with several one process per GPU.
     pub fn gpus_per_process(&self) -> usize {
+        if let Some(gpus) = self.cluster.gpus_per_process {
+            return gpus.clamp(1, self.ranks.max(1));
+        }
         let alone = self.cluster.nodes == 1 && self.cluster.gpu.generation < Generation::Blackwell;
         if alone { self.ranks } else { 1 }
     }
@@ -147,7 +163,7 @@ impl<'a> Figures<'a> {
     /// What the model adds to what the description left open.
     pub fn assumptions(&self) -> Vec<String> {
         let mut said = Vec::new();
-        if self.gpus_per_process() > 1 {
+        if self.gpus_per_process() > 1 && self.cluster.gpus_per_process.is_none() {
             said.push(format!(
                 "One process drives all {} GPUs of the node (-g {0}), so small messages wait for {0} kernel launches; with a \
                  process per GPU they are faster.",
@@ -205,7 +221,7 @@ fn nvlink_share(generation: Generation, measured: &Measured) -> f64 {
 
 fn network(cluster: &Cluster, nics: &Nics, measured: &Measured) -> Network {
     let count = cluster.domain_nics();
-    let (payload, hop) = transport_constants(nics.transport, measured);
+    let (payload, hop) = transport_constants(nics, measured);
     let pcie = if nics.pcie.0 > 0.0 { nics.pcie.0 } else { f64::INFINITY };
     let line = count as f64 * nics.rate.0.min(pcie / PCIE_PAYLOAD);
     let arriving = line * payload.value;
@@ -246,9 +262,17 @@ fn network(cluster: &Cluster, nics: &Nics, measured: &Measured) -> Network {
     network
 }
 
+/// EFA devices of 200 Gbit/s and more are of the third generation (p5en) or the fourth (p6).
+pub(super) fn is_efa_v3(nics: &Nics) -> bool {
+    nics.transport == NetTransport::Efa && nics.rate.0 >= EFA_V3
+}
+
+const EFA_V3: f64 = 25.0;
+
 /// The share of the rate that is payload, and what a hop adds.
-fn transport_constants(transport: NetTransport, m: &Measured) -> (Fitted, Fitted) {
-    match transport {
+fn transport_constants(nics: &Nics, m: &Measured) -> (Fitted, Fitted) {
+    match nics.transport {
+        NetTransport::Efa if is_efa_v3(nics) => (m.efa_payload, m.efa_v3),
         NetTransport::InfiniBand => (m.infiniband_payload, m.infiniband),
         NetTransport::Roce => (m.roce_payload, m.roce),
         NetTransport::Efa => (m.efa_payload, m.efa),

@@ -13,10 +13,14 @@ pub(super) struct Limit {
 }
 
 pub(super) fn of(figures: &Figures, collective: Collective, algorithm: Algorithm) -> Limit {
-    let inside = Limit { algbw: GBps(inside(figures, collective, algorithm)), what: inside_words(figures) };
+    let inside = Limit { algbw: GBps(inside(figures, collective, algorithm)), what: inside_words(figures, algorithm) };
     let Some(network) = &figures.network else { return inside };
     let outside = GBps(network.line * crossings_share(figures, collective, algorithm));
     // What holds the network back is no line rate, yet it is what people can change.
+    let outside_words = |what: String| match figures.busiest.and_then(|busiest| busiest.nic) {
+        Some(nic) if algorithm == Algorithm::PointToPoint && nic.times_even > UNEVEN => format!("{nic}, {what}"),
+        _ => what,
+    };
     let held = network.payload / network.line.max(f64::MIN_POSITIVE) * outside.0 < inside.algbw.0;
     let what = match network.held_back_by {
         Some(why) if held => why.to_string(),
@@ -28,7 +32,7 @@ pub(super) fn of(figures: &Figures, collective: Collective, algorithm: Algorithm
         ),
     };
     if outside.0 < inside.algbw.0 {
-        Limit { algbw: outside, what }
+        Limit { algbw: outside, what: outside_words(what) }
     } else {
         Limit { what: if held { what } else { inside.what.clone() }, ..inside }
     }
@@ -48,7 +52,10 @@ fn inside(figures: &Figures, collective: Collective, algorithm: Algorithm) -> f6
         Algorithm::Tree | Algorithm::CollNetDirect | Algorithm::CollNetChain => line,
         Algorithm::Ring | Algorithm::Pat => to_algbw(line, collective, ranks),
         Algorithm::PointToPoint if matches!(collective, Collective::SendRecv | Collective::HyperCube) => line,
-        Algorithm::PointToPoint => line * ranks as f64 / figures.domain_gpus.saturating_sub(1).max(1) as f64,
+        Algorithm::PointToPoint => {
+            let even = line * ranks as f64 / figures.domain_gpus.saturating_sub(1).max(1) as f64;
+            even / figures.unevenness().0.max(f64::MIN_POSITIVE)
+        }
     }
 }
 
@@ -68,20 +75,30 @@ fn crossings_share(figures: &Figures, collective: Collective, algorithm: Algorit
             figures.network.as_ref().map_or(1.0, |network| network.line_of_a_gpu / network.line.max(f64::MIN_POSITIVE))
         }
         Algorithm::PointToPoint => {
-            ranks as f64 / (figures.domain_gpus * (ranks - figures.domain_gpus.min(ranks)).max(1)) as f64
+            let even = ranks as f64 / (figures.domain_gpus * (ranks - figures.domain_gpus.min(ranks)).max(1)) as f64;
+            even / figures.unevenness().1.max(f64::MIN_POSITIVE)
         }
     }
 }
 
-fn inside_words(figures: &Figures) -> String {
+fn inside_words(figures: &Figures, algorithm: Algorithm) -> String {
     let line = short(figures.gpu_line);
-    match figures.inside {
+    let what = match figures.inside {
         Inside::Switched | Inside::DirectNvLink => format!("NVLink, {line} GB/s per GPU"),
         Inside::Pcie => format!("PCIe, {line} GB/s per GPU"),
         Inside::HostMemory => "copies through host memory: GPUs cannot reach each other".to_string(),
         Inside::Nothing => format!("PCIe of the GPU, {line} GB/s"),
+    };
+    match figures.busiest {
+        Some(busiest) if algorithm == Algorithm::PointToPoint && busiest.inside > UNEVEN => {
+            format!("{}, {what}", busiest.rank)
+        }
+        _ => what,
     }
 }
+
+/// From here on an exchange is said to be uneven.
+const UNEVEN: f64 = 1.01;
 
 /// A figure without needless digits: `50`, `12.5`, `164.8`.
 fn short(figure: f64) -> String {

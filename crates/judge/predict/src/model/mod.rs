@@ -10,19 +10,22 @@ pub(crate) mod constants;
 mod fabric;
 mod figures;
 mod limit;
+mod search;
 #[cfg(test)]
 mod tests;
 mod timing;
 mod tuning;
 
 pub use constants::Constants;
+pub use fabric::Congestion;
 
 use crate::Cluster;
-use crate::prediction::{FabricEffect, Prediction, PredictionRow};
+use crate::load::Load;
+use crate::prediction::{Channels, FabricEffect, Prediction, PredictionRow};
 use crate::simulation::Simulation;
+use crate::traffic::crossings;
 use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
 use candidates::Candidate;
-use fabric::Fabric;
 use figures::Figures;
 
 /// What `collective` should take on `cluster`, one row per size. A size of nccl-tests: the whole buffer for all_gather,
@@ -39,15 +42,31 @@ use figures::Figures;
 /// # Ok::<(), busbw_predict::cluster::DescriptionError>(())
 /// ```
 pub fn predict(cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
-    predict_with(Constants::built_in(), cluster, collective, sizes)
+    predict_over(&Congestion::of(cluster), cluster, collective, sizes)
+}
+
+/// As [`predict`], where somebody predicts more than once for a cluster: `congestion` is [`Congestion::of`] it.
+pub fn predict_over(congestion: &Congestion, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
+    prediction(&Figures::of(cluster, Constants::built_in()), congestion, collective, sizes)
+}
+
+/// As [`predict`] for an exchange between all ranks that is not even. A size is what a rank sends in the mean.
+pub fn predict_load(cluster: &Cluster, load: &Load, sizes: &[Bytes]) -> Prediction {
+    let busiest = load.busiest(cluster);
+    let figures = Figures { busiest: busiest.as_ref(), ..Figures::of(cluster, Constants::built_in()) };
+    let predicted = prediction(&figures, &Congestion::of(cluster), Collective::AllToAllV, sizes);
+    Prediction { busiest, ..predicted }
 }
 
 /// As [`predict`], with other constants: for fitting them.
 pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
-    let figures = Figures::of(cluster, constants);
-    let candidates = candidates::of(&figures, cluster, collective);
-    let fabric = Fabric::of(&figures);
-    let rows: Vec<_> = sizes.iter().map(|size| row(&figures, &fabric, collective, &candidates, *size)).collect();
+    prediction(&Figures::of(cluster, constants), &Congestion::of(cluster), collective, sizes)
+}
+
+fn prediction(figures: &Figures, fabric: &Congestion, collective: Collective, sizes: &[Bytes]) -> Prediction {
+    let cluster = figures.cluster;
+    let candidates = candidates::of(figures, cluster, collective);
+    let rows: Vec<_> = sizes.iter().map(|size| row(figures, fabric, collective, &candidates, *size)).collect();
     let mut assumptions = cluster.assumptions.clone();
     assumptions.extend(figures.assumptions());
     let largest = rows.iter().max_by_key(|row| row.size);
@@ -59,8 +78,28 @@ pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collec
         assumptions,
         calibrated: None,
         fabric: simulation.map(effect),
+        busiest: None,
+        channels: channels(figures),
+        rings: crossings(cluster),
         rows,
     }
+}
+
+/// What the search finds for rings, trees and NVLS.
+fn channels(figures: &Figures) -> Vec<Channels> {
+    let nvls = if figures.domains > 1 { Algorithm::NvlsTree } else { Algorithm::Nvls };
+    let used = search::used_channels(figures);
+    let of = |algorithm: Algorithm| {
+        let graph = search::graph(figures, algorithm);
+        (graph.channels > 0 && figures.ranks > 1).then_some(Channels {
+            algorithm,
+            found: graph.channels,
+            intra: GBps(graph.intra),
+            inter: GBps(graph.inter),
+            used: (algorithm != nvls).then_some(used),
+        })
+    };
+    [Algorithm::Ring, Algorithm::Tree, nvls].into_iter().filter_map(of).collect()
 }
 
 fn effect(simulation: &Simulation) -> FabricEffect {
@@ -79,7 +118,7 @@ pub fn sockets_at_best() -> GBps {
 
 fn row(
     figures: &Figures,
-    fabric: &Fabric,
+    fabric: &Congestion,
     collective: Collective,
     candidates: &[Candidate],
     size: Bytes,

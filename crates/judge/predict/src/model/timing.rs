@@ -219,8 +219,9 @@ fn point_to_point(figures: &Figures, collective: Collective, size: Bytes) -> Lin
         let latency = m.start_ll.value + inner_hop(figures, false, Protocol::Ll) + network_hop;
         return Line { latency, hops: 1, algbw: per_gpu.min(crossing).min(by_channels) };
     }
-    let inside = to_peers(per_gpu, ranks, figures.domain_gpus.saturating_sub(1));
-    let outside = to_peers(per_gpu_network, ranks, ranks - figures.domain_gpus.min(ranks));
+    let (uneven_inside, uneven_outside) = figures.unevenness();
+    let inside = to_peers(per_gpu, ranks, figures.domain_gpus.saturating_sub(1)) / uneven_inside.max(LEAST);
+    let outside = to_peers(per_gpu_network, ranks, ranks - figures.domain_gpus.min(ranks)) / uneven_outside.max(LEAST);
     Line {
         latency: m.exchange.value + network_start + m.exchange_per_rank.value * ranks as f64,
         hops: ranks.saturating_sub(1),
@@ -233,6 +234,9 @@ fn point_to_point(figures: &Figures, collective: Collective, size: Bytes) -> Lin
 const PART: u64 = 16 << 20;
 const LEAST_CHANNELS: u64 = 4;
 const MOST_CHANNELS: u64 = 32;
+
+/// Where nothing is sent, nothing holds back.
+const LEAST: f64 = 1e-9;
 
 /// The algbw of an exchange in which each rank sends 1/ranks of its buffer to each of `peers` over a link of `bandwidth`.
 fn to_peers(bandwidth: f64, ranks: usize, peers: usize) -> f64 {

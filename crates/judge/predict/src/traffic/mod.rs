@@ -6,6 +6,7 @@ mod rings;
 mod trees;
 
 pub use channels::{channels_per_nic, streams_per_connection};
+pub use rings::crossings;
 
 use crate::Cluster;
 pub use crate::cluster::Port;

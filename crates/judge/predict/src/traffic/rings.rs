@@ -3,6 +3,7 @@
 use super::channels::{channels_per_nic, variable};
 use super::{Domains, Flow, Pattern, Traffic, check_size};
 use crate::cluster::{Cluster, GpuLinks};
+use crate::prediction::Crossing;
 use crate::simulation::SimulationError;
 
 impl Traffic {
@@ -35,6 +36,14 @@ impl Traffic {
         let assumptions = passing.assumptions(&domains);
         Ok(Traffic { pattern: Pattern::Ring, flows, gpu_load, assumptions })
     }
+}
+
+/// How each ring goes from the first domain to the next.
+pub fn crossings(cluster: &Cluster) -> Vec<Crossing> {
+    let Ok(domains) = Domains::of(cluster) else { return Vec::new() };
+    let passing = NodePath::of(cluster, &domains);
+    let ring = |ring| Crossing { leaves_by: passing.leaves_by(ring, 0), enters_by: passing.enters_by(ring, 1) };
+    if domains.count > 1 { (0..domains.slots).map(ring).collect() } else { Vec::new() }
 }
 
 /// How rings pass a node. Rings are exchanged in pairs, so all but the first way need an even number.

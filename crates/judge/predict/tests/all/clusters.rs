@@ -32,6 +32,8 @@ pub fn cluster(nodes: usize, nics: usize, wiring: Wiring, routing: Routing) -> C
         environment: BTreeMap::new(),
         collective: None,
         calibration: Calibration::NONE,
+        graphs: None,
+        gpus_per_process: None,
         assumptions: Vec::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! Clusters derived from real logs, tables and topologies.
 
 use busbw_model::Run;
-use busbw_predict::cluster::{Cluster, GpuLinks, NetTransport, Underivable, derive};
+use busbw_predict::cluster::{self, Cluster, GpuLinks, NetTransport, Underivable, derive};
 use std::path::PathBuf;
 
 fn read(files: &[&str]) -> Run {
@@ -81,4 +81,31 @@ fn variables_and_version_come_along() {
     assert_eq!(cluster.nccl, Some((2, 20)));
     assert_eq!(cluster.environment["NCCL_BUFFSIZE"], "8388608");
     assert_eq!(cluster.nics.unwrap().transport, NetTransport::Efa);
+}
+
+fn of_log(name: &str) -> Cluster {
+    let path = format!("{}/../../../tests/data/choices/{name}.log", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read(&path).unwrap();
+    derive(&busbw_ingest::read_bytes(&[(name, &text)]).unwrap()).unwrap()
+}
+
+/// The topology file of this log is one that nobody knows.
+#[test]
+fn a_dump_of_the_machine_tells_the_gpus_and_ranks_their_processes() {
+    let cluster = of_log("C09-nc48v4-1x2");
+    assert_eq!((cluster.gpu.name.as_str(), cluster.cpu.vendor), ("A100 PCIe", cluster::CpuVendor::Amd));
+    assert_eq!(cluster.gpus_per_process, Some(1));
+    assert!(cluster.assumptions.iter().any(|said| said.contains("number of their PCI device")), "{cluster:#?}");
+}
+
+/// With slower NICs, NCCL would search anew.
+#[test]
+fn what_a_search_found_holds_for_its_own_machine_alone() {
+    let cluster = of_log("C14-ndv5-4x4");
+    let found = cluster::Graphs::of(&cluster).unwrap();
+    assert_eq!((found.ring.channels, found.ring.intra, found.nvls.unwrap().channels), (8, 24.0, 4));
+    let mut harmed = cluster.clone();
+    harmed.nics.as_mut().unwrap().rate = busbw_model::GBps(25.0);
+    assert_eq!(cluster::Graphs::of(&harmed), None);
+    assert!(cluster::Graphs::of(&Cluster { nodes: 2, ..cluster.clone() }).is_some());
 }

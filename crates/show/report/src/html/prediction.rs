@@ -68,10 +68,12 @@ fn curve(prediction: &Prediction) -> String {
 fn caption(prediction: &Prediction) -> String {
     let ranks = counted(prediction.ranks, "rank");
     let fabric = prediction.fabric.as_ref().map(|effect| format!(" {}.", escape(&description::hashed(effect))));
+    let busiest = prediction.busiest.as_ref().map(|busiest| format!(" {}.", escape(&description::busiest(busiest))));
     format!(
-        "<p class=\"muted\">{} over {ranks}, computed and not measured. Nine of ten such machines are in the area.{}</p>\n",
+        "<p class=\"muted\">{} over {ranks}, computed and not measured. Nine of ten such machines are in the area.{}{}</p>\n",
         prediction.collective,
-        fabric.unwrap_or_default()
+        fabric.unwrap_or_default(),
+        busiest.unwrap_or_default()
     )
 }
 

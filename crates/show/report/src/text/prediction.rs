@@ -25,6 +25,9 @@ pub fn predict(cluster: &Cluster, prediction: &Prediction, style: &Style) -> Str
     for line in prediction.fabric.iter().map(description::hashed) {
         comment(&mut page, &line);
     }
+    for line in prediction.busiest.iter().map(description::busiest) {
+        comment(&mut page, &line);
+    }
     for assumption in &prediction.assumptions {
         comment(&mut page, &format!("assumed: {assumption}"));
     }

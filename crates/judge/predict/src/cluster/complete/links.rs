@@ -7,7 +7,8 @@ use crate::cluster::{CpuVendor, Generation, GpuLinks, environment};
 use busbw_model::{GBps, PathType};
 
 pub(super) fn complete(facts: &Facts, notes: &mut Vec<String>) -> GpuLinks {
-    let domain = facts.links.domain.or(facts.gpu.product.and_then(|model| model.domain));
+    let joins_hosts = environment::is_set(&facts.environment, "NCCL_MNNVL_ENABLE") != Some(false);
+    let domain = facts.links.domain.or(facts.gpu.product.and_then(|model| model.domain)).filter(|_| joins_hosts);
     match kind(facts, domain, notes) {
         LinkKind::NvSwitch => {
             let domain = domain.unwrap_or(facts.gpus_per_node).max(facts.gpus_per_node);
@@ -145,11 +146,9 @@ fn peer_to_peer(facts: &Facts, notes: &mut Vec<String>) -> bool {
     path <= level
 }
 
-/// Whether the NVSwitches add: Hopper and later, with all GPUs of the board, from NCCL 2.17 on.
+/// Whether the NVSwitches add: Hopper and later, among any GPUs of a board, from NCCL 2.17 on.
 fn nvls(facts: &Facts) -> bool {
     let allowed = environment::is_set(&facts.environment, "NCCL_NVLS_ENABLE") != Some(false);
     let version = facts.nccl.is_none_or(|version| version >= (2, 17));
-    let board = facts.gpu.product.map_or(8, |model| model.board);
-    let whole = facts.gpus_per_node >= board;
-    facts.links.nvls.unwrap_or(whole) && facts.gpu.generation >= Generation::Hopper && version && allowed
+    facts.links.nvls.unwrap_or(true) && facts.gpu.generation >= Generation::Hopper && version && allowed
 }

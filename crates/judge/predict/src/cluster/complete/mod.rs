@@ -33,7 +33,9 @@ pub(super) fn complete(mut facts: Facts) -> Cluster {
         nccl: facts.nccl,
         environment: facts.environment,
         collective: facts.collective,
+        gpus_per_process: facts.gpus_per_process,
         calibration: Calibration::NONE,
+        graphs: None,
         assumptions: notes,
     }
 }

@@ -79,6 +79,10 @@ fn by_clues(
             return Ok((facts(model), machine));
         }
     }
+    if let Some(model) = host.product {
+        notes.push(format!("The GPUs are {}, by the number of their PCI device.", model.name));
+        return Ok((facts(model), None));
+    }
     if let Some((name, why)) = linked {
         let model = HARDWARE.find_gpu(&Words::of(name)).ok_or(Underivable::Gpu)?;
         notes.push(format!("The GPUs are {}: {why}.", model.name));

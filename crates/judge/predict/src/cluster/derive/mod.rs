@@ -11,7 +11,7 @@ use super::Gpu;
 use super::complete::complete;
 use super::facts::{CpuFacts, Facts, LinkFacts};
 use super::hardware::MachineProduct;
-use super::{Cluster, environment};
+use super::{Cluster, Graphs, environment};
 use busbw_model::{Run, TransportKind};
 pub(super) use host::HostClues;
 pub(super) use size::Size;
@@ -48,6 +48,7 @@ pub fn derive(run: &Run) -> Result<Cluster, Underivable> {
     facts.assumptions.splice(0..0, notes);
     let mut cluster = complete(facts);
     force_rings(run, &mut cluster);
+    Graphs::add(run, &mut cluster);
     Ok(cluster)
 }
 
@@ -59,7 +60,7 @@ pub(super) fn host(run: &Run) -> HostClues {
         run.system_dumps.first().map(host::dump),
         Some(host::graphs(run)),
     ];
-    sources.into_iter().flatten().fold(HostClues::default(), HostClues::or)
+    sources.into_iter().flatten().fold(HostClues::default(), HostClues::or).on_rings(run)
 }
 
 /// Takes rings for forced where the log shows nothing else.
@@ -103,6 +104,7 @@ pub(super) fn facts(
         nccl: version(run),
         environment: variables(run),
         collective: size::main_table(run).and_then(|table| table.collective),
+        gpus_per_process: size::of_a_process(run),
         assumptions: notes,
     }
 }
@@ -110,7 +112,9 @@ pub(super) fn facts(
 /// Whether the log has the rings of all communicators and nothing of trees, which NCCL prints beside them.
 fn shows_rings_only(run: &Run) -> bool {
     let mut channels = run.communicators.iter().flat_map(|comm| comm.channels.values()).peekable();
-    let no_trees = run.communicators.iter().all(|comm| comm.trees.is_empty());
+    let found_trees =
+        run.nccl.patterns.iter().any(|graph| Graphs::TREES.contains(&graph.pattern) && graph.channels > 0);
+    let no_trees = !found_trees && run.communicators.iter().all(|comm| comm.trees.is_empty());
     no_trees && channels.peek().is_some() && channels.all(|channel| channel.ring.is_some())
 }
 

@@ -36,6 +36,21 @@ pub(super) fn read(run: &Run, host: &HostClues, notes: &mut Vec<String>) -> Resu
     Err(Underivable::Size)
 }
 
+/// The most GPUs that one process drives, by a device list, else by the ranks of the largest communicator.
+pub(super) fn of_a_process(run: &Run) -> Option<usize> {
+    let mut gpus: BTreeMap<(String, u64), usize> = BTreeMap::new();
+    let listed = main_table(run).into_iter().flat_map(|table| &table.devices);
+    listed.for_each(|device| *gpus.entry((device.host.clone(), device.pid)).or_default() += 1);
+    if gpus.is_empty() {
+        let ranks = run.communicators.first().into_iter().flat_map(|comm| comm.ranks.values());
+        for rank in ranks {
+            let node = rank.node.map(|node| node.to_string())?;
+            *gpus.entry((node, rank.pid?)).or_default() += 1;
+        }
+    }
+    gpus.into_values().max()
+}
+
 fn of_devices(table: &BenchTable, notes: &mut Vec<String>) -> Option<Size> {
     let mut hosts: BTreeMap<&str, usize> = BTreeMap::new();
     for device in &table.devices {

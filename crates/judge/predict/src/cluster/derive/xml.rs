@@ -27,6 +27,7 @@ pub(super) fn clues(xml: &XmlTopology) -> HostClues {
     let gdr: Vec<bool> = nets.iter().filter_map(|net| net.gdr).collect();
     HostClues {
         gpus: gpus.len(),
+        product: None,
         capability: gpus.iter().filter_map(|spot| spot.device.gpu.as_ref()?.sm).max(),
         nvlinks: gpus.iter().map(|spot| nvlinks(spot.device)).max().filter(|links| *links > 0),
         kind: kind(&gpus),

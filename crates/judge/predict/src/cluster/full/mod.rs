@@ -71,6 +71,7 @@ pub(super) fn read(root: &Section) -> Result<Facts, DescriptionError> {
         nccl: environment.version,
         environment: environment.values,
         collective,
+        gpus_per_process: None,
         assumptions: Vec::new(),
     };
     cluster.finish()?;

@@ -6,7 +6,8 @@ use busbw_predict::cluster::{
     Wiring,
 };
 use busbw_predict::{
-    Calibration, Cluster, Distribution, FabricEffect, Options, Prediction, PredictionRow, Traffic, simulate,
+    Calibration, Channels, Cluster, Crossing, Distribution, FabricEffect, Options, Prediction, PredictionRow, Traffic,
+    simulate,
 };
 use busbw_report::{Comparison, Scenario};
 
@@ -36,6 +37,8 @@ pub fn cluster(nodes: usize, wiring: Wiring, routing: Routing) -> Cluster {
         environment: [("NCCL_ALGO".to_string(), "Ring".to_string())].into(),
         collective: None,
         calibration: Calibration::NONE,
+        graphs: None,
+        gpus_per_process: None,
         assumptions: vec!["2 Intel processors per host.".into()],
     }
 }
@@ -125,6 +128,15 @@ pub fn prediction(collective: Collective, ranks: usize) -> Prediction {
             seeds: 1000,
             as_the_worst: 0.029,
         }),
+        busiest: None,
+        channels: vec![Channels {
+            algorithm: Algorithm::Ring,
+            found: 8,
+            intra: GBps(48.0),
+            inter: GBps(48.0),
+            used: Some(16),
+        }],
+        rings: vec![Crossing { leaves_by: 1, enters_by: 1 }, Crossing { leaves_by: 0, enters_by: 0 }],
         rows: (0..31).step_by(3).map(row).collect(),
     }
 }
