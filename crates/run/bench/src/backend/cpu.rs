@@ -149,7 +149,7 @@ pub fn check_settings(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) 
 }
 
 /// The variable that names a tuning table, here and for NCCL's tuner plugin.
-const TUNING_TABLE: &str = "BUSBW_TUNING_TABLE";
+const TUNING_TABLE: &str = TuningTable::VARIABLE;
 
 fn choice(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<Choice> {
     let (name, text) = match &flags.algo {
