@@ -8,6 +8,7 @@ use busbw_nccl_abi::profiler::*;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut, with_exposed_provenance_mut};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// NCCL's number of the communicators that are played.
 const COMMUNICATOR: u64 = 0xB0B;
@@ -20,6 +21,9 @@ const PARTS: u64 = kinds::PROXY_OPERATION | kinds::PROXY_STEP | kinds::KERNEL | 
 /// A profiler by one version of the interface.
 pub(crate) struct Profiler {
     pub version: u8,
+    /// What `init` asked for last: one mask for the process (`ncclProfilerEventMask`, `src/plugin/profiler.cc:219`), which the next `init` may
+    /// change or leave as it is.
+    mask: AtomicI32,
     table: Form,
     stop: Stop,
     record: RecordState,
@@ -35,12 +39,9 @@ enum Form {
     V6(&'static ProfilerV6),
 }
 
-/// What a profiler holds of a communicator: an address, for threads hand it on; and the events that it asked for.
+/// What a profiler holds of a communicator: an address, for threads hand it on.
 #[derive(Clone, Copy)]
-pub(crate) struct Profiled {
-    context: usize,
-    pub mask: c_int,
-}
+pub(crate) struct Profiled(usize);
 
 /// The profiler's handle of an event; none where it does not want to hear of it.
 #[derive(Clone, Copy)]
@@ -120,6 +121,7 @@ impl Profiler {
             ($version:expr, $form:path) => {
                 PROFILER.exported(library, $version).map(|table| Profiler {
                     version: $version,
+                    mask: AtomicI32::new(0),
                     table: $form(table),
                     stop: table.stop,
                     record: table.record_state,
@@ -140,7 +142,8 @@ impl Profiler {
 
     /// Starts a communicator of 4 ranks on 2 nodes, as `ncclProfilerPluginInit` does (`src/plugin/profiler.cc:250`).
     pub fn init(&self, rank: c_int) -> Answer<Profiled> {
-        let (mut context, mut mask, name, logger) = (null_mut::<c_void>(), 0, c"dp".as_ptr(), Some(log::logger()));
+        let (mut context, mut mask) = (null_mut::<c_void>(), self.mask());
+        let (name, logger) = (c"dp".as_ptr(), Some(log::logger()));
         let of = COMMUNICATOR;
         macro_rules! init {
             ($table:expr, $($argument:expr),*) => { call!("init", $table.init, $($argument),*) };
@@ -153,18 +156,24 @@ impl Profiler {
             Form::V5(table) => init!(table, &mut context, of, &mut mask, name, 2, 4, rank, logger),
             Form::V6(table) => init!(table, &mut context, of, &mut mask, name, 2, 4, rank, logger),
         }?;
-        Ok(Profiled { context: context.expose_provenance(), mask })
+        self.mask.store(mask, Ordering::Relaxed);
+        Ok(Profiled(context.expose_provenance()))
     }
 
-    /// Begins an event, where the profiler asked for such and the version has them.
-    pub fn start(&self, communicator: Profiled, parent: Event, what: What) -> Answer<Event> {
-        if u64::from(communicator.mask.cast_unsigned()) & what.wanted_by() == 0 {
-            return Ok(Event::NONE);
+    /// The kinds of events that are asked for.
+    pub fn mask(&self) -> c_int {
+        self.mask.load(Ordering::Relaxed)
+    }
+
+    /// Begins an event; `None` where the profiler asked for no such or the version has none.
+    pub fn start(&self, communicator: Profiled, parent: Event, what: What) -> Answer<Option<Event>> {
+        if u64::from(self.mask().cast_unsigned()) & what.wanted_by() == 0 {
+            return Ok(None);
         }
         let mut handle: *mut c_void = null_mut();
         macro_rules! start {
             ($table:expr) => {{
-                let Some(of) = described(what) else { return Ok(Event::NONE) };
+                let Some(of) = described(what) else { return Ok(None) };
                 // Up to version 4 the group is the parent of what it holds.
                 let parent = match what {
                     What::Collective { group } | What::P2p { group } if self.version < 5 => group,
@@ -173,7 +182,7 @@ impl Profiler {
                 // A byte in older versions, which have no kinds beyond.
                 let kind = what.kind().try_into().unwrap_or_default();
                 let descriptor = Descriptor { kind, parent: parent.pointer(), rank: 1, of };
-                let context: *mut c_void = with_exposed_provenance_mut(communicator.context);
+                let context: *mut c_void = with_exposed_provenance_mut(communicator.0);
                 call!("startEvent", $table.start, context, &mut handle, &descriptor)
             }};
         }
@@ -185,7 +194,12 @@ impl Profiler {
             Form::V5(table) => start!(table),
             Form::V6(table) => start!(table),
         }?;
-        Ok(Event(handle.expose_provenance()))
+        Ok(Some(Event(handle.expose_provenance())))
+    }
+
+    /// Whether this state can be told of this event: where there is one, and versions 1 to 3 know fewer states.
+    pub fn has_state(&self, event: Event, state: c_int) -> bool {
+        event.is_some() && (self.version > 3 || state < states::PROXY_IN_PROGRESS)
     }
 
     /// Ends an event: NCCL does so where there is one.
@@ -193,9 +207,9 @@ impl Profiler {
         if event.is_some() { call!("stopEvent", self.stop, event.pointer()) } else { Ok(()) }
     }
 
-    /// Tells an event's state, with its bytes or the GPU's time. Versions 1 to 3 know less of them.
+    /// Tells an event's state, with its bytes or the GPU's time.
     pub fn record(&self, event: Event, state: c_int, value: u64) -> Answer<()> {
-        if !event.is_some() || self.version <= 3 && state >= states::PROXY_IN_PROGRESS {
+        if !self.has_state(event, state) {
             return Ok(());
         }
         let arguments = StateArguments { timer: value };
@@ -204,10 +218,10 @@ impl Profiler {
 
     /// Ends a communicator, as `ncclProfilerPluginFinalize` does (`src/plugin/profiler.cc:266`), where the profiler has a context.
     pub fn finalize(&self, communicator: Profiled) -> Answer<()> {
-        if communicator.context == 0 {
+        if communicator.0 == 0 {
             return Ok(());
         }
-        call!("finalize", self.finalize, with_exposed_provenance_mut(communicator.context))
+        call!("finalize", self.finalize, with_exposed_provenance_mut(communicator.0))
     }
 }
 

@@ -105,33 +105,47 @@ pub(super) const RULES: &[Rule] = &[
 struct Play<'a> {
     profiler: &'a Profiler,
     communicator: Profiled,
-    events: u64,
+    /// Calls that were made.
+    calls: u64,
     refused: Option<Wrong>,
 }
 
 impl<'a> Play<'a> {
     fn begin(profiler: &'a Profiler, rank: i32) -> Answer<Self> {
-        Ok(Play { profiler, communicator: profiler.init(rank)?, events: 0, refused: None })
+        Ok(Play { profiler, communicator: profiler.init(rank)?, calls: 0, refused: None })
     }
 
+    /// Counts a call that was made, and keeps what it refused.
     fn heed<T>(&mut self, answer: Answer<T>) -> Option<T> {
-        self.events += 1;
-        answer.map_err(|wrong| self.refused.get_or_insert(wrong).cause.len()).ok()
+        self.calls += 1;
+        match answer {
+            Ok(given) => Some(given),
+            Err(wrong) => {
+                self.refused.get_or_insert(wrong);
+                None
+            }
+        }
     }
 
     fn start(&mut self, parent: Event, what: What) -> Event {
-        let started = self.profiler.start(self.communicator, parent, what);
-        self.heed(started).unwrap_or(Event::NONE)
+        match self.profiler.start(self.communicator, parent, what) {
+            Ok(None) => Event::NONE,
+            started => self.heed(started).flatten().unwrap_or(Event::NONE),
+        }
     }
 
     fn stop(&mut self, event: Event) {
-        let stopped = self.profiler.stop(event);
-        self.heed(stopped);
+        if event.is_some() {
+            let stopped = self.profiler.stop(event);
+            self.heed(stopped);
+        }
     }
 
     fn record(&mut self, event: Event, state: i32, value: u64) {
-        let recorded = self.profiler.record(event, state, value);
-        self.heed(recorded);
+        if self.profiler.has_state(event, state) {
+            let recorded = self.profiler.record(event, state, value);
+            self.heed(recorded);
+        }
     }
 
     fn finalize(mut self) -> Option<Wrong> {
@@ -229,8 +243,8 @@ fn events(case: &mut Profilers) -> CaseResult<RuleOutcome> {
     let outcome = in_all(case, |play| {
         let began = Instant::now();
         play.job();
-        (told, spent) = (told + play.events, spent + began.elapsed());
-        asked.push(format!("v{} {:#x}", play.profiler.version, play.communicator.mask));
+        (told, spent) = (told + play.calls, spent + began.elapsed());
+        asked.push(format!("v{} {:#x}", play.profiler.version, play.profiler.mask()));
         Ok(())
     })?;
     let each = spent.as_secs_f64() * 1e9 / told.max(1) as f64;
@@ -243,11 +257,15 @@ fn events(case: &mut Profilers) -> CaseResult<RuleOutcome> {
 
 fn same_mask(case: &mut Profilers) -> CaseResult<RuleOutcome> {
     in_all(case, |play| {
+        let first = play.profiler.mask();
         for rank in [0, 1, 2] {
             let other = play.profiler.init(rank)?;
-            if other.mask != play.communicator.mask {
-                let (first, version) = (play.communicator.mask, play.profiler.version);
-                return wrong(format!("init asks for {first:#x}, and then for {:#x} in version {version}", other.mask));
+            let now = play.profiler.mask();
+            if now != first {
+                return wrong(format!(
+                    "init asks for {first:#x}, and then for {now:#x} in version {}",
+                    play.profiler.version
+                ));
             }
             play.profiler.finalize(other)?;
         }
@@ -272,7 +290,7 @@ fn threads(case: &mut Profilers) -> CaseResult<RuleOutcome> {
         let call = play.call(false);
         let (profiler, first) = (play.profiler, play.communicator);
         let act = move || -> Answer<Option<Wrong>> {
-            let mut shared = Play { profiler, communicator: first, events: 0, refused: None };
+            let mut shared = Play { profiler, communicator: first, calls: 0, refused: None };
             let mut own = Play::begin(profiler, 2)?;
             for _ in 0..PLANS_OF_THREAD {
                 shared.plan(call);
@@ -308,10 +326,14 @@ fn flood(case: &mut Profilers) -> CaseResult<RuleOutcome> {
     let mut each = Vec::new();
     let outcome = in_all(case, |play| {
         let began = Instant::now();
-        while play.events < FLOOD {
+        // Where nothing is asked for, plans make no calls.
+        for _ in 0..FLOOD {
             play.plan(Event::NONE);
+            if play.calls > FLOOD {
+                break;
+            }
         }
-        let ns = began.elapsed().as_secs_f64() * 1e9 / play.events as f64;
+        let ns = began.elapsed().as_secs_f64() * 1e9 / play.calls as f64;
         each.push(format!("v{} {ns:.0} ns", play.profiler.version));
         Ok(())
     })?;
@@ -352,7 +374,7 @@ fn forks(case: &mut Profilers) -> CaseResult<RuleOutcome> {
         let call = play.call(false);
         let (profiler, communicator) = (play.profiler, play.communicator);
         let child = case.in_child(|| {
-            let mut play = Play { profiler, communicator, events: 0, refused: None };
+            let mut play = Play { profiler, communicator, calls: 0, refused: None };
             play.plan(call);
             play.refused.is_none()
         })?;
@@ -370,7 +392,7 @@ fn ended_twice(case: &mut Profilers) -> CaseResult<RuleOutcome> {
         let again = other.communicator;
         other.finalize();
         play.profiler.finalize(again)?;
-        let mut late = Play { profiler: play.profiler, communicator: again, events: 0, refused: None };
+        let mut late = Play { profiler: play.profiler, communicator: again, calls: 0, refused: None };
         late.plan(Event::NONE);
         Ok(())
     })

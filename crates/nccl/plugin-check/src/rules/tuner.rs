@@ -4,7 +4,7 @@ use super::{Nccl, Rule, Run, Source, kept, noted, wrong};
 use crate::api::{Answer, Costs, Tuned, Tuner, Way, last_line};
 use crate::case::{Case, CaseResult, Stop};
 use crate::surroundings::Surroundings::{AsTheyAre, DamagedTable, MissingTable, OthersTable, OwnTable};
-use busbw_model::{Algorithm, Bytes, Collective, Protocol, RuleOutcome, TunedOperation};
+use busbw_model::{Algorithm, Bytes, Collective, Protocol, RuleOutcome, TunedOperation, counted};
 
 type Tuners = Case<Vec<Tuner>>;
 
@@ -152,7 +152,8 @@ fn told(way: &Way) -> String {
     let name = |names: Option<String>| names.unwrap_or_else(|| "?".to_owned());
     let algorithm = name(Algorithm::ALL.get(way.algorithm).map(ToString::to_string));
     let protocol = name(Protocol::ALL.get(way.protocol).map(ToString::to_string));
-    let channels = if way.channels == 0 { String::new() } else { format!(", {} channels", way.channels) };
+    let channels =
+        if way.channels == 0 { String::new() } else { format!(", {}", counted(way.channels as usize, "channel")) };
     let chunk = if way.chunk == CHUNK { String::new() } else { format!(", chunks of {}", Bytes(way.chunk as u64)) };
     format!("{algorithm} {protocol}{channels}{chunk}")
 }
