@@ -1,4 +1,4 @@
-//! `busbw plugin check` on a plugin that keeps NCCL's rules, and on the same plugin with one of them broken at a time.
+//! `busbw plugin check` on plugins that keep NCCL's rules, and on the same plugins with one of them broken at a time.
 
 use crate::support::command::BUSBW;
 use crate::support::plugin::library;
@@ -14,24 +14,30 @@ use tempfile::TempDir;
 /// No run here takes longer, on a machine however busy.
 const LIMIT: Duration = Duration::from_secs(240);
 
-/// The plugin of `tests/plugins/simple.c`, compiled once for the tests that run at the same time.
+/// A plugin of `tests/plugins`, compiled once for the tests that run at the same time.
 struct Simple(TempDir);
 
 impl Simple {
     const FILE: &str = "libnccl-net-simple.so";
 
-    /// Says why where nothing compiles it.
+    /// The network; says why where nothing compiles it.
     fn built() -> Option<Arc<Simple>> {
         static BUILT: Shared<Simple> = Shared::new();
-        BUILT.get(Simple::build).map_err(Skip::say).ok()
+        BUILT.get(|| Simple::build("simple.c")).map_err(Skip::say).ok()
     }
 
-    fn build() -> Result<Self, Skip> {
+    /// The tuner and profiler.
+    fn parts() -> Option<Arc<Simple>> {
+        static BUILT: Shared<Simple> = Shared::new();
+        BUILT.get(|| Simple::build("parts.c")).map_err(Skip::say).ok()
+    }
+
+    fn build(source: &str) -> Result<Self, Skip> {
         let compiler = c_compiler()?;
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = Command::new(compiler);
         command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
-        command.arg(folder.path().join(Self::FILE)).arg(root_folder().join("tests/plugins/simple.c"));
+        command.arg(folder.path().join(Self::FILE)).arg(root_folder().join("tests/plugins").join(source));
         let output = command.output().expect("the compiler runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(Simple(folder))
@@ -301,5 +307,83 @@ fn bad_usage_is_refused_before_anything_runs() {
         let ended = net(&arguments, None);
         assert_eq!(ended.status.code(), Some(2), "{ended:?}");
         assert!(ended.stderr.contains(says), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_tuner_and_a_profiler_without_a_network_are_tested() {
+    let Some(parts) = Simple::parts() else { return };
+    let ended = net(&[&parts.path(), "--json"], None);
+    let answer = json(&ended);
+    let plugin = &answer["plugins"][0];
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    let offer = &plugin["offer"];
+    assert_eq!((&offer["network"], &offer["tuner"]["name"]), (&Value::Null, &"parts".into()));
+    assert_eq!((&offer["tuner"]["versions"], &offer["profiler"]["versions"]), (&[6].into(), &[6].into()));
+    // The second `finalize` of a context leaves it ended: choosing then is an error, which NCCL never sees.
+    assert_eq!(rules(plugin, "noted"), ["tuner-end"], "{plugin}");
+    assert_eq!(rules(plugin, "kept").len(), 18, "{plugin}");
+    let text = net(&[&parts.path(), "--rules-only"], None).stdout;
+    assert!(text.contains("tuner parts, v6") && text.contains("profiler parts, v6"), "{text}");
+}
+
+/// What busbw's own tuner and profiler say of the faults, in every version.
+#[test]
+fn busbws_own_tuner_and_profiler_keep_the_rules() {
+    let all = rule_names_of_parts();
+    let plugin = library();
+    let arguments = [plugin.to_str().unwrap(), "--rules-only", "--json", "-T", "60", "--rule", &all.join(",")];
+    let ended = net(&arguments, None);
+    let answer = json(&ended);
+    let plugin = &answer["plugins"][0];
+    assert_eq!(rules(plugin, "kept"), all, "{ended:?}");
+    for (rule, says) in [
+        ("tuner-choice", "v6, v5, v4, v3, v2: "),
+        ("tuner-ranks", "a table was followed in "),
+        ("tuner-no-table", "no such file; NCCL's own choices hold"),
+        ("tuner-damaged", "NCCL's own choices hold"),
+        ("tuner-other", "0 of 1 choices are for 16 ranks on 2 nodes"),
+        ("profiler-events", "masks: v6 0x"),
+        ("profiler-full", "events found no room"),
+        ("profiler-no-place", "nothing is recorded"),
+    ] {
+        assert!(seen(plugin, rule).contains(says), "{rule}: {}", seen(plugin, rule));
+    }
+}
+
+fn rule_names_of_parts() -> Vec<&'static str> {
+    busbw_plugin_check::rule_names()
+        .filter(|name| name.starts_with("tuner-") || name.starts_with("profiler-"))
+        .collect()
+}
+
+#[test]
+fn each_broken_rule_of_a_tuner_or_profiler_is_named() {
+    let Some(parts) = Simple::parts() else { return };
+    let plugin = parts.path();
+    for (breaks, rule, outcome, says) in [
+        ("choose", "tuner-choice", "broken", "getCollInfo gave ncclInternalError (3): version 6"),
+        ("impossible", "tuner-choice", "broken", "goes by PAT Simple, which NCCL said is not possible"),
+        ("none", "tuner-choice", "broken", "left nothing to go by"),
+        ("beside", "tuner-choice", "broken", "wrote beside the table of costs"),
+        ("chunk", "tuner-choice", "broken", "chunks of 0 bytes"),
+        ("ranks", "tuner-ranks", "broken", "one rank says all_reduce of 1 B on 16 ranks in version 6: "),
+        ("shared", "tuner-contexts", "broken", "getCollInfo gave ncclInternalError (3)"),
+        ("table", "tuner-no-table", "broken", "init gave ncclSystemError (2): version 6"),
+        ("own", "tuner-other", "noted", "goes by Tree LL, 1 channel in version 6, where NCCL goes by Tree LL"),
+        ("twice", "tuner-end", "noted", "was ended by SIGABRT"),
+        ("events", "profiler-events", "noted", "startEvent gave ncclInternalError (3) in version 6"),
+        ("mask", "profiler-mask", "broken", "init asks for 0x21a, and then for 0x2 in version 6"),
+        ("parent", "profiler-foreign", "broken", "was ended by SIGSEGV"),
+        ("full", "profiler-full", "broken", "startEvent did not come back within"),
+        ("child", "profiler-fork", "noted", "a child of a fork gets another answer in version 6"),
+    ] {
+        let patience = if says.contains("did not come") { "4" } else { "20" };
+        let ended = net(&[&plugin, "--rules-only", "--rule", rule, "--json", "-T", patience], Some(breaks));
+        let answer = json(&ended);
+        let plugin = &answer["plugins"][0];
+        assert_eq!(rules(plugin, outcome), [rule], "{breaks}: {plugin}");
+        assert!(seen(plugin, rule).contains(says), "{breaks}: {}", seen(plugin, rule));
+        assert_eq!(ended.status.code(), Some(i32::from(outcome == "broken")), "{breaks}");
     }
 }

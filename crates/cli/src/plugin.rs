@@ -1,4 +1,4 @@
-//! `busbw plugin check`: tests NCCL's net plugins by NCCL's rules, and measures them side by side.
+//! `busbw plugin check`: tests NCCL's plugins by NCCL's rules, and measures networks side by side.
 
 use crate::flags::{DryRun, HostList, Look, Output, Quiet, TableFormat};
 use crate::output;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Test and benchmark NCCL net plugins without a GPU
+/// Test and benchmark NCCL's plugins without a GPU
 #[derive(Args)]
 #[command(after_help = GROUP_EXAMPLES, arg_required_else_help = true)]
 pub struct Plugin {
@@ -31,11 +31,11 @@ const GROUP_EXAMPLES: &str = "Examples:
   busbw plugin check libnccl-net-busbw.so
   busbw plugin check ./a.so ./b.so --measure-only";
 
-/// Test net plugins by NCCL's rules, and measure them side by side
+/// Test network, tuner and profiler plugins by NCCL's rules, and measure networks side by side
 ///
-/// Loads any libnccl-net*.so into processes of its own, on this host or on two hosts, and calls it as NCCL does:
-/// connects, posts, tests, closes and dies. Then measures all plugins in turn: bandwidth by size, latency, message rate,
-/// and CPU time per 10^9 bytes.
+/// Loads any libnccl-net*.so, libnccl-tuner*.so or libnccl-profiler*.so into processes of its own, on this host or on two
+/// hosts, and calls whatever of the three it has as NCCL does, with faults. Then measures all networks in turn: bandwidth by
+/// size, latency, message rate, and CPU time per 10^9 bytes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
@@ -55,7 +55,7 @@ pub struct Check {
     #[command(flatten)]
     dry_run: DryRun,
 
-    /// Version of the plugin interface [default: the plugin's newest, as in NCCL]
+    /// Version of the network's interface; tuner and profiler are left out then [default: the newest, as in NCCL]
     #[arg(long, value_name = "VERSION", value_parser = clap::value_parser!(u8).range(6..=12))]
     interface: Option<u8>,
 
@@ -117,6 +117,7 @@ const EXAMPLES: &str = "Examples:
   busbw plugin check a.so b.so --measure-only         two plugins side by side
   busbw plugin check x.so@NCCL_NSOCKS_PERTHREAD=4 x.so --size 1M,64M
   busbw plugin check x.so --interface 8 --rules-only  as an older NCCL would load it
+  busbw plugin check libnccl-tuner.so@NCCL_TUNER_CONFIG_FILE=/etc/nccl_tuner.conf
   busbw plugin check x.so --rules-only --rule order,tags -T 60
   busbw plugin check x.so --json | jq '.plugins[0].rules[] | select(.outcome == \"broken\")'
 

@@ -81,8 +81,8 @@ pub use nccl::{
     NetworkStatement, TuningChoice, VersionLine, Warning,
 };
 pub use net_plugin::{
-    Breach, PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome,
-    RuleReport, UnusablePlugin,
+    Breach, NetworkOffer, PartOffer, PluginBandwidth, PluginDevice, PluginFigures, PluginOffer, PluginReport,
+    PluginRun, RuleOutcome, RuleReport, UnusablePlugin,
 };
 pub use node::NodeFacts;
 pub use peers::{Blame, PeerGroup, SlowPeer};

@@ -1,4 +1,4 @@
-//! NCCL's net plugins as they were found: what they offer, whether they keep NCCL's rules, what they reach.
+//! NCCL's plugins as they were found: what they offer as network, tuner and profiler, whether they keep NCCL's rules, what they reach.
 
 use crate::link::LinkLatency;
 use crate::statistics::median;
@@ -6,7 +6,7 @@ use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Net plugins tested by NCCL's rules and compared, between two ends.
+/// Plugins tested by NCCL's rules and compared, between two ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginRun {
     /// The hosts of sender and receiver.
@@ -50,11 +50,22 @@ pub struct UnusablePlugin {
     pub logged: Vec<String>,
 }
 
-/// What a plugin says of itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// What a plugin's file offers to NCCL.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PluginOffer {
+    /// Its network, where it has one.
+    pub network: Option<NetworkOffer>,
+    /// Its tuner, where it has one.
+    pub tuner: Option<PartOffer>,
+    /// Its profiler, where it has one.
+    pub profiler: Option<PartOffer>,
+}
+
+/// What a plugin's network says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NetworkOffer {
     /// The network's name (`ncclNet_t.name`).
-    pub network: String,
+    pub name: String,
     /// The version of the interface that was used.
     pub version: u8,
     /// All versions that it exports.
@@ -63,6 +74,15 @@ pub struct PluginOffer {
     pub devices: Vec<PluginDevice>,
     /// What it said while it started, by NCCL's logger.
     pub said: Vec<String>,
+}
+
+/// A tuner or profiler in a plugin's file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartOffer {
+    /// Its name, as it gives it.
+    pub name: String,
+    /// All versions of the interface that the file exports, the newest first.
+    pub versions: Vec<u8>,
 }
 
 /// A device of a plugin (`ncclNetProperties_t`).
@@ -84,7 +104,7 @@ pub struct PluginDevice {
     pub gpu_memory: bool,
 }
 
-/// A rule of NCCL's for net plugins.
+/// A rule of NCCL's for plugins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleReport {
     /// Name of the rule, as `--rule` takes it.

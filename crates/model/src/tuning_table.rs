@@ -6,6 +6,7 @@
 use crate::{Bytes, Collective, Protocol};
 use serde::Deserialize;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 /// What the first line of a table says.
 const FORMAT: &str = "busbw.tuning/1";
@@ -100,6 +101,18 @@ impl TuningTable {
     /// The first proven choice that fits, with its place in the table.
     pub fn choose(&self, operation: &TunedOperation) -> Option<(usize, &TunedChoice)> {
         self.choices.iter().enumerate().find(|(_, choice)| choice.fits(operation) && choice.is_proven())
+    }
+
+    /// The variable that names a table.
+    pub const VARIABLE: &str = "BUSBW_TUNING_TABLE";
+
+    /// Where NCCL's tuner plugin looks for a table that no variable names: the user's, then the machine's. `variable` looks up the
+    /// environment.
+    pub fn places(variable: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+        let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
+        let home = || set("HOME").map(|home| Path::new(&home).join(".config"));
+        let own = set("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);
+        own.into_iter().chain([PathBuf::from("/etc")]).map(|folder| folder.join("busbw/tuning.toml")).collect()
     }
 
     /// Reads a table: TOML, or lines of CSV.

@@ -42,6 +42,7 @@ pages! {
     rdma_stack: "rdma-stack",
     slow_network: "slow-network",
     socket_settings: "socket-settings",
+    tuning_table: "tuning-table",
     watched_hang: "watched-hang",
 }
 

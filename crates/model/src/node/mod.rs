@@ -13,7 +13,7 @@ pub use gpu::{Ecc, FabricState, GpuDevice, GpuFacts, NvLinkState, PeerAccess, Xi
 pub use net::{NetInterface, NicCounter, Rings};
 pub use pci::{Bridge, PciFunction, PcieSlot};
 pub use rdma::{Gid, GidKind, RdmaDevice, RdmaPort};
-pub use system::{Bound, Clock, HugePages, Library, Limits, LinuxLimit, Program, SharedMemory};
+pub use system::{Bound, Clock, HugePages, Library, Limits, LinuxLimit, Program, SharedMemory, TuningTableFile};
 
 use crate::host::FactLine;
 use crate::place::Place;
@@ -178,6 +178,9 @@ pub struct NodeFacts {
     pub programs: Vec<Program>,
     /// Variables of the environment that communication libraries read.
     pub environment: BTreeMap<String, String>,
+    /// The tuning table that lies here, or that a variable names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuning_table: Option<TuningTableFile>,
     /// The clock.
     pub clock: Known<Clock>,
     /// Frequency governors of the cores, and how many cores have each.

@@ -100,3 +100,17 @@ pub struct Clock {
     /// What it showed when all nodes were asked at once, in µs since 1970; none where no others were asked.
     pub together_us: Option<u64>,
 }
+
+/// The tuning table that NCCL's tuner plugin goes by on a node, and why it does not where it cannot.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TuningTableFile {
+    /// Where it lies.
+    pub path: String,
+    /// The first 12 digits of the SHA-256 of its bytes, as the tuner writes it into NCCL's log; `None` where it cannot be read.
+    pub sha256: Option<String>,
+    /// How many choices it has.
+    pub choices: Option<usize>,
+    /// Why it cannot be used.
+    pub problem: Option<String>,
+}

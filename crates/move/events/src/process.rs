@@ -48,7 +48,7 @@ pub fn writer() -> Result<Option<&'static Writer>, String> {
 }
 
 impl Writer {
-    fn create(folder: &Path) -> io::Result<Self> {
+    pub(crate) fn create(folder: &Path) -> io::Result<Self> {
         let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
         let (file, path) = new_file(folder, &host)?;
         let since_1970 = nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(now());

@@ -46,7 +46,7 @@ impl Reader {
 
     /// Events that were lost so far: for want of room, or because the process died in the middle of one.
     pub fn lost(&self) -> u64 {
-        self.ring.head().lost.load(Ordering::Relaxed) + self.unreadable
+        self.ring.head().lost.load(Ordering::Relaxed).saturating_add(self.unreadable)
     }
 
     /// Hands on events in their order, as many as the ring holds at most, and frees their places. `ended`: the process is gone, and
@@ -63,10 +63,97 @@ impl Reader {
             number += 1;
         }
         self.next = number;
-        if number == until && self.ring.head().taken.load(Ordering::Relaxed) > until {
-            Drained::More
-        } else {
-            Drained::All
+        // A place is taken only after it was emptied: who claims more than the ring holds wrote over its head.
+        let taken = self.ring.head().taken.load(Ordering::Relaxed);
+        let more = number == until && (1..=CAPACITY).contains(&taken.saturating_sub(until));
+        if more { Drained::More } else { Drained::All }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Writer;
+    use crate::record::What;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    /// What happens to a ring.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write(u32),
+        Drain,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let write = prop_oneof![1_u32..100, 1..2 * CAPACITY as u32];
+        prop::collection::vec(prop_oneof![write.prop_map(Step::Write), Just(Step::Drain)], 1..12)
+    }
+
+    fn ring() -> (tempfile::TempDir, Writer, Reader) {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::create(folder.path()).unwrap();
+        let reader = Reader::open(writer.path()).unwrap().unwrap();
+        (folder, writer, reader)
+    }
+
+    /// Drains until nothing is left, as `busbw profile` does.
+    fn drain(reader: &mut Reader, ended: bool) -> Vec<Record> {
+        let mut read = Vec::new();
+        for _ in 0..8 {
+            if reader.drain(ended, |record| read.push(record)) == Drained::All {
+                return read;
+            }
+        }
+        panic!("a ring of {CAPACITY} events does not end");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Beside a queue of the same room: the same events come out in the same order, and the same number is lost.
+        #[test]
+        fn a_ring_is_a_queue_that_counts_what_finds_no_room(steps in steps()) {
+            let (_folder, writer, mut reader) = ring();
+            let (mut queue, mut lost, mut written) = (VecDeque::new(), 0, 0_u64);
+            for step in steps.into_iter().chain([Step::Drain]) {
+                match step {
+                    Step::Write(count) => for _ in 0..count {
+                        writer.note(7, written, What::Stop);
+                        if (queue.len() as u64) < CAPACITY { queue.push_back(written) } else { lost += 1 }
+                        written += 1;
+                    },
+                    Step::Drain => {
+                        let read: Vec<u64> = drain(&mut reader, false).iter().map(|record| record.parent).collect();
+                        prop_assert!(read.iter().eq(queue.iter()), "{} read, {} in the queue", read.len(), queue.len());
+                        queue.clear();
+                    }
+                }
+                prop_assert_eq!(reader.lost(), lost);
+            }
+        }
+
+        /// Whatever a process writes over its own ring: the reader ends, and hands on what makes sense.
+        #[test]
+        fn a_ring_that_was_written_over_does_no_harm(
+            honest in 0_u64..1000,
+            patches in prop::collection::vec((0_u64..40_000, prop::collection::vec(any::<u8>(), 1..200)), 1..8),
+            counts in prop::collection::vec(prop_oneof![Just(u64::MAX), Just(0), any::<u64>()], 2),
+            ended: bool,
+        ) {
+            let (_folder, writer, mut reader) = ring();
+            (0..honest).for_each(|number| writer.note(7, number, What::Stop));
+            let file = File::options().write(true).open(writer.path()).unwrap();
+            // Not the first words: a reader that is there has looked at them.
+            patches.iter().for_each(|(at, bytes)| file.write_all_at(bytes, 128 + at).unwrap());
+            let head = reader.ring.head();
+            head.taken.store(counts[0], Ordering::Relaxed);
+            head.lost.store(counts[1], Ordering::Relaxed);
+            prop_assert!(drain(&mut reader, ended).len() as u64 <= 2 * CAPACITY);
+            drain(&mut reader, true);
+            prop_assert!(reader.lost() >= counts[1]);
         }
     }
 }

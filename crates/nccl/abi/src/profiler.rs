@@ -18,14 +18,18 @@ use std::ffi::{c_char, c_int, c_void};
 
 /// Kinds of events: bits of a descriptor's `kind` and of the mask.
 pub mod kinds {
+    pub const GROUP: u64 = 1 << 0;
     pub const COLLECTIVE: u64 = 1 << 1;
     pub const P2P: u64 = 1 << 2;
     pub const PROXY_OPERATION: u64 = 1 << 3;
     pub const PROXY_STEP: u64 = 1 << 4;
+    pub const PROXY_CONTROL: u64 = 1 << 5;
     pub const KERNEL: u64 = 1 << 6;
     pub const NET_PLUGIN: u64 = 1 << 7;
+    pub const GROUP_CALL: u64 = 1 << 8;
     pub const COLLECTIVE_CALL: u64 = 1 << 9;
     pub const P2P_CALL: u64 = 1 << 10;
+    pub const KERNEL_LAUNCH: u64 = 1 << 11;
     pub const COPY_ENGINE: u64 = 1 << 12;
 }
 
@@ -38,9 +42,14 @@ pub mod states {
     pub const RECV_WAIT: c_int = 10;
     pub const RECV_FLUSH_WAIT: c_int = 11;
     pub const RECV_GPU_WAIT: c_int = 12;
+    pub const CONTROL_IDLE: c_int = 13;
+    pub const CONTROL_ACTIVE: c_int = 14;
+    pub const PROXY_IN_PROGRESS: c_int = 19;
     pub const SEND_PEER_WAIT: c_int = 20;
     pub const NET_PLUGIN_UPDATE: c_int = 21;
     pub const KERNEL_STOP: c_int = 22;
+    pub const GROUP_START_STOP: c_int = 23;
+    pub const GROUP_END_START: c_int = 24;
 }
 
 /// An event that begins: `ncclProfilerEventDescr_v*_t`. `K` is a byte up to 4, eight since 5.
@@ -139,6 +148,35 @@ pub struct P2p {
     pub datatype: *const c_char,
     pub count: usize,
     pub peer: c_int,
+}
+
+/// A collective of 5, which names its group behind all that 4 has.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct CollectiveOfGroup {
+    pub what: Named<()>,
+    pub group: *mut c_void,
+}
+
+/// A send or receive of 5: what 4 has, on how many channels, and its group.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct P2pOfGroup {
+    pub function: *const c_char,
+    pub buffer: *mut c_void,
+    pub datatype: *const c_char,
+    pub count: usize,
+    pub peer: c_int,
+    pub channels: u8,
+    pub group: *mut c_void,
+}
+
+/// Calls of the application's that belong together.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct GroupCall {
+    pub captured: bool,
+    pub depth: c_int,
 }
 
 /// What the GPU tells of a channel; `timer` since 4.
@@ -243,11 +281,16 @@ pub union OfV4 {
     pub net_plugin: NetPlugin,
 }
 
-/// What `of` is in 5: what this adds to collectives and sends stands behind what 4 has, and is not read here.
+/// What `of` is in 5.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union OfV5 {
     pub v4: OfV4,
+    pub collective: CollectiveOfGroup,
+    pub p2p: P2pOfGroup,
+    pub group_call: GroupCall,
+    /// The stream.
+    pub kernel_launch: *mut c_void,
     pub collective_call: CollectiveCall,
     pub p2p_call: P2pCall,
 }

@@ -3,6 +3,9 @@
 use crate::api::{Memory, MessageSizes, Plugin, Receiver, Registration, Request, Room, Sender};
 use crate::wire::{self, FromSubprocess, Setup, Side, ToSubprocess, Wrong};
 use busbw_nccl_abi::net::MOST_GROUPED;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
 use std::collections::VecDeque;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -39,9 +42,10 @@ impl From<io::Error> for Stop {
 /// What a part of a test case gives.
 pub(crate) type CaseResult<T> = Result<T, Stop>;
 
-/// What a step works with: the plugin, which end this is, and the way to the other end.
-pub(crate) struct Case {
-    pub plugin: Plugin,
+/// What a step works with: the plugin, which end this is, and the way to the other end. A tuner or profiler stands there in all
+/// its versions.
+pub(crate) struct Case<P = Plugin> {
+    pub plugin: P,
     pub setup: Setup,
     pub rank: UnixStream,
 }
@@ -53,23 +57,13 @@ pub(crate) enum End {
     Receiver(Receiver),
 }
 
-impl Case {
+impl<P> Case<P> {
     pub fn side(&self) -> Side {
         self.setup.side
     }
 
     pub fn is_first(&self) -> bool {
         self.setup.side == Side::First
-    }
-
-    pub fn device(&self) -> i32 {
-        self.setup.device
-    }
-
-    /// How many receives the device takes in one call; 1 where it takes no groups.
-    pub fn most_grouped(&self) -> CaseResult<usize> {
-        let most = self.plugin.properties(self.device())?.most_grouped;
-        Ok(usize::try_from(most).unwrap_or(1).clamp(1, MOST_GROUPED))
     }
 
     /// Sends bytes to the other end and receives what it sends.
@@ -110,6 +104,46 @@ impl Case {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// Does something in a child of a fork; what went wrong there.
+    pub fn in_child(&self, act: impl FnOnce() -> bool) -> CaseResult<Option<String>> {
+        // SAFETY: the child calls the plugin, and ends without running anybody's destructors.
+        let child = match unsafe { fork() } {
+            Ok(ForkResult::Child) => {
+                let status = i32::from(!act());
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(status) }
+            }
+            Ok(ForkResult::Parent { child }) => child,
+            Err(error) => return Err(Stop::Wrong(format!("this process cannot fork: {error}").into())),
+        };
+        let ended = self.until("the end of a child of a fork", || match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) => Ok(None),
+            Ok(WaitStatus::Exited(_, 0)) => Ok(Some(None)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => {
+                Ok(Some(Some(format!("a child of a fork was ended by {signal}"))))
+            }
+            Ok(_) => Ok(Some(Some("a child of a fork gets another answer".to_owned()))),
+            Err(error) => Err(Stop::Wrong(format!("a child of a fork is lost: {error}").into())),
+        });
+        if ended.is_err() {
+            // It may have ended since; its parent ends soon.
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        ended
+    }
+}
+
+impl Case {
+    pub fn device(&self) -> i32 {
+        self.setup.device
+    }
+
+    /// How many receives the device takes in one call; 1 where it takes no groups.
+    pub fn most_grouped(&self) -> CaseResult<usize> {
+        let most = self.plugin.properties(self.device())?.most_grouped;
+        Ok(usize::try_from(most).unwrap_or(1).clamp(1, MOST_GROUPED))
     }
 
     /// A connection from the first end to the second.

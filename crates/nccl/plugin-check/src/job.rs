@@ -2,7 +2,7 @@
 
 use crate::case::PEER_GONE;
 use crate::harness::{self, Subprocess, SubprocessCommand};
-use crate::rules::{self, Nccl, Rule};
+use crate::rules::{self, Nccl, Rule, Run};
 use crate::wire::{Ending, Outcome, Setup, Side, Step, Wrong};
 use crate::{Error, Result};
 use busbw_launch::Lookup;
@@ -119,18 +119,19 @@ impl Rank<'_> {
     fn examine(&mut self, candidate: &Candidate) -> Result<PluginReport> {
         let path = candidate.path.display().to_string();
         let offer = {
-            let mut subprocess = self.start(candidate)?;
+            let mut subprocess = self.start(candidate, &[])?;
             offered(self.run_step(&mut subprocess, Step::Offer, &format!("{path}: offer"))?)
         };
         let mut rules = Vec::new();
         let mut causes = Causes::default();
-        if offer.is_ok() {
-            for (number, rule) in self.rules_to_try().collect::<Vec<_>>() {
-                let mut subprocess = self.start(candidate)?;
-                let endings = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
-                let outcome = causes.outcome(rule, endings);
-                rules.push(RuleReport { rule: rule.name, asks: rule.asks, sources: rule.source.lines(), outcome });
-            }
+        let offers = |rule: &Rule| offer.as_ref().is_ok_and(|offer| is_about(rule, offer));
+        for (number, rule) in self.rules_to_try().filter(|(_, rule)| offers(rule)).collect::<Vec<_>>() {
+            let making = |error| Error::system("make what the plugin is to find", error);
+            let made = rule.run.surroundings().make().map_err(making)?;
+            let mut subprocess = self.start(candidate, &made.variables)?;
+            let endings = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
+            let outcome = causes.outcome(rule, endings);
+            rules.push(RuleReport { rule: rule.name, asks: rule.asks, sources: rule.source.lines(), outcome });
         }
         let figures = match &offer {
             Ok(_) => Ok(PluginFigures::default()),
@@ -140,10 +141,12 @@ impl Rank<'_> {
         Ok(PluginReport { label: label(candidate), path, settings, offer, rules, figures })
     }
 
-    /// The rules that were asked for, with their numbers.
+    /// The rules that were asked for, with their numbers. A version that was asked for is one of the network's.
     fn rules_to_try(&self) -> impl Iterator<Item = (usize, &'static Rule)> + use<'_> {
-        let asked = |rule: &Rule| self.call.plan.rules.iter().any(|name| name == rule.name);
-        rules::ALL.iter().enumerate().filter(move |(_, rule)| asked(rule))
+        let plan = &self.call.plan;
+        let asked = |rule: &Rule| plan.rules.iter().any(|name| name == rule.name);
+        let of_version = |rule: &Rule| plan.version.is_none() || matches!(rule.run, Run::Network(_));
+        rules::all().enumerate().filter(move |(_, rule)| asked(rule) && of_version(rule))
     }
 
     /// Measures all usable plugins, in turn at every step, so that what drifts touches all of them.
@@ -153,8 +156,8 @@ impl Rank<'_> {
         let connect = Step::Connect { most_bytes: largest.0 as usize, in_flight: plan.in_flight };
         let mut measured: Vec<Measured<'_>> = Vec::new();
         for (candidate, report) in plan.candidates.iter().zip(plugins) {
-            if report.offer.is_ok() {
-                measured.push(Measured { subprocess: self.start(candidate)?, report });
+            if report.offer.as_ref().is_ok_and(|offer| offer.network.is_some()) {
+                measured.push(Measured { subprocess: self.start(candidate, &[])?, report });
             }
         }
         for plugin in &mut measured {
@@ -200,7 +203,8 @@ impl Rank<'_> {
         Ok(())
     }
 
-    fn start(&self, candidate: &Candidate) -> Result<Subprocess> {
+    /// Starts the process that loads a plugin; what is made for the test goes before what the plugin is given.
+    fn start(&self, candidate: &Candidate, made: &[(String, String)]) -> Result<Subprocess> {
         let plan = &self.call.plan;
         let setup = Setup {
             path: candidate.path.clone(),
@@ -209,10 +213,11 @@ impl Rank<'_> {
             side: self.side,
             patience: plan.patience,
         };
+        let environment = [&candidate.settings, made].concat();
         let command = SubprocessCommand {
             program: &self.call.invocation.program,
             arguments: &self.call.subprocess_arguments,
-            environment: &candidate.settings,
+            environment: &environment,
         };
         Subprocess::start(&command, &setup)
     }
@@ -286,6 +291,15 @@ fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, UnusablePlu
         (Some(why), _) => Err(UnusablePlugin { why, logged: Vec::new() }),
         (None, [Outcome::Offer(offer), Outcome::Offer(_)]) => Ok(offer),
         (None, _) => Err(UnusablePlugin { why: "it did not say what it offers".into(), logged: Vec::new() }),
+    }
+}
+
+/// Whether a plugin has what a rule is about.
+fn is_about(rule: &Rule, offer: &PluginOffer) -> bool {
+    match rule.run {
+        Run::Network(_) => offer.network.is_some(),
+        Run::Tuner(..) => offer.tuner.is_some(),
+        Run::Profiler(..) => offer.profiler.is_some(),
     }
 }
 
@@ -374,7 +388,7 @@ mod tests {
     }
 
     fn rule(name: &str) -> &'static Rule {
-        rules::ALL.iter().find(|rule| rule.name == name).unwrap()
+        rules::all().find(|rule| rule.name == name).unwrap()
     }
 
     fn seen(outcome: RuleOutcome) -> (&'static str, String) {

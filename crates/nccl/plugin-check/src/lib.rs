@@ -1,4 +1,4 @@
-//! NCCL's net plugins, loaded without NCCL and without a GPU: what they offer, whether they keep NCCL's rules, and what they
+//! NCCL's plugins, networks, tuners and profilers, loaded without NCCL and without a GPU: what they offer, whether they keep NCCL's rules, and what they
 //! reach beside each other.
 //!
 //! A plugin is a foreign library that may crash, hang or print. So it is only ever loaded by a [`subprocess`],
@@ -16,6 +16,7 @@ mod case;
 mod harness;
 mod measure;
 mod rules;
+mod surroundings;
 mod wire;
 
 pub use busbw_launch::{Error, Result};

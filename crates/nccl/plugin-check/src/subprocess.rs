@@ -1,12 +1,14 @@
 //! The process that loads a plugin: it runs the steps that its rank asks for, and ends.
 
-use crate::api::{Plugin, Watchdog, unusable};
+use crate::api::{Plugin, Profiler, Tuner, Watchdog, exports, unusable};
 use crate::case::{Case, CaseResult, PEER_GONE, Stop};
 use crate::measure::Measurement;
-use crate::rules;
+use crate::rules::{self, Run};
 use crate::wire::{self, FromSubprocess, Outcome, Setup, Step, ToSubprocess};
+use busbw_model::{PluginOffer, RuleOutcome};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,35 +29,98 @@ pub fn run() -> ExitCode {
 
 fn serve(mut rank: UnixStream, setup: Setup) -> CaseResult<()> {
     watch(&rank, setup.patience)?;
-    let mut plugin = match Plugin::open(&setup.path, setup.version) {
+    let step = next_step(&mut rank)?;
+    let rule = if let Step::Rule(number) = step { rules::all().nth(number).map(|rule| rule.run) } else { None };
+    match rule {
+        Some(Run::Tuner(_, act)) => serve_part(rank, setup, &Tuner::open, act),
+        Some(Run::Profiler(_, act)) => serve_part(rank, setup, &Profiler::open, act),
+        _ if step == Step::Offer => serve_offer(rank, setup),
+        _ => serve_network(rank, setup, step),
+    }
+}
+
+fn next_step(rank: &mut UnixStream) -> CaseResult<Step> {
+    loop {
+        if let ToSubprocess::Step(step) = wire::receive(rank)? {
+            return Ok(step);
+        }
+    }
+}
+
+/// Runs the test case of a tuner or profiler.
+fn serve_part<P>(
+    mut rank: UnixStream,
+    setup: Setup,
+    open: &dyn Fn(&Path) -> Result<P, String>,
+    act: fn(&mut Case<P>) -> CaseResult<RuleOutcome>,
+) -> CaseResult<()> {
+    let plugin = match open(&setup.path) {
         Ok(plugin) => plugin,
         Err(error) => return refuse(&mut rank, error),
     };
-    if let Err(wrong) = plugin.init(COMMUNICATOR) {
-        return refuse(&mut rank, wrong.to_string());
-    }
     let mut case = Case { plugin, setup, rank };
-    let mut measurement = None;
-    loop {
-        let ToSubprocess::Step(step) = wire::receive(&mut case.rank)? else { continue };
-        let outcome = match take(&mut case, step, &mut measurement) {
-            Ok(outcome) => outcome,
-            Err(Stop::Wrong(wrong)) if step == Step::Offer => Outcome::Unusable(unusable(wrong.to_string())),
-            Err(Stop::Wrong(wrong)) => Outcome::Failed(wrong),
-            Err(Stop::PeerGone) => Outcome::Failed(PEER_GONE.to_owned().into()),
-            Err(Stop::RankGone) => return Err(Stop::RankGone),
+    let outcome = act(&mut case).map(Outcome::Rule);
+    answer(&mut case.rank, outcome)
+}
+
+/// Tells what the file exports, and what its network says of itself.
+fn serve_offer(mut rank: UnixStream, setup: Setup) -> CaseResult<()> {
+    let exports = match exports(&setup.path) {
+        Ok(exports) => exports,
+        Err(error) => return refuse(&mut rank, error),
+    };
+    let has_parts = exports.tuner.is_some() || exports.profiler.is_some();
+    let mut network = None;
+    if exports.network || setup.version.is_some() {
+        let opened = open_network(&setup);
+        network = match opened.and_then(|plugin| plugin.offer().map_err(|wrong| wrong.to_string())) {
+            Ok(offer) => Some(offer),
+            Err(error) => return refuse(&mut rank, error),
         };
-        wire::send(&mut case.rank, &FromSubprocess::Done(outcome))?;
+    } else if !has_parts {
+        let none = "is no plugin: it exports none of ncclNetPlugin_v6 to v12, ncclTunerPlugin_v2 to v6 and ncclProfiler_v1 to v6";
+        return refuse(&mut rank, none.into());
     }
+    let offer = PluginOffer { network, tuner: exports.tuner, profiler: exports.profiler };
+    answer(&mut rank, Ok(Outcome::Offer(offer)))
+}
+
+fn open_network(setup: &Setup) -> Result<Plugin, String> {
+    let mut plugin = Plugin::open(&setup.path, setup.version)?;
+    plugin.init(COMMUNICATOR).map_err(|wrong| wrong.to_string())?;
+    Ok(plugin)
+}
+
+fn serve_network(mut rank: UnixStream, setup: Setup, first: Step) -> CaseResult<()> {
+    let plugin = match open_network(&setup) {
+        Ok(plugin) => plugin,
+        Err(error) => return refuse(&mut rank, error),
+    };
+    let mut case = Case { plugin, setup, rank };
+    let (mut step, mut measurement) = (first, None);
+    loop {
+        let outcome = take(&mut case, step, &mut measurement);
+        answer(&mut case.rank, outcome)?;
+        step = next_step(&mut case.rank)?;
+    }
+}
+
+fn answer(rank: &mut UnixStream, outcome: CaseResult<Outcome>) -> CaseResult<()> {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(Stop::Wrong(wrong)) => Outcome::Failed(wrong),
+        Err(Stop::PeerGone) => Outcome::Failed(PEER_GONE.to_owned().into()),
+        Err(Stop::RankGone) => return Err(Stop::RankGone),
+    };
+    Ok(wire::send(rank, &FromSubprocess::Done(outcome))?)
 }
 
 /// Answers whatever is asked with the reason why the plugin cannot be used.
 fn refuse(rank: &mut UnixStream, why: String) -> CaseResult<()> {
     let outcome = FromSubprocess::Done(Outcome::Unusable(unusable(why)));
     loop {
-        if let ToSubprocess::Step(_) = wire::receive(rank)? {
-            wire::send(rank, &outcome)?;
-        }
+        wire::send(rank, &outcome)?;
+        next_step(rank)?;
     }
 }
 
@@ -78,11 +143,11 @@ fn watch(rank: &UnixStream, patience: Duration) -> CaseResult<()> {
 fn take(case: &mut Case, step: Step, measurement: &mut Option<Measurement>) -> CaseResult<Outcome> {
     let missing = || Stop::Wrong("a measurement was asked for before the connection".to_owned().into());
     match step {
-        Step::Offer => Ok(Outcome::Offer(case.plugin.offer()?)),
-        Step::Rule(number) => match rules::ALL.get(number) {
-            Some(rule) => (rule.run)(case).map(Outcome::Rule),
-            None => Err(Stop::Wrong(format!("there is no rule {number}; do both ends run the same busbw?").into())),
+        Step::Rule(number) => match rules::all().nth(number).map(|rule| rule.run) {
+            Some(Run::Network(run)) => run(case).map(Outcome::Rule),
+            _ => Err(Stop::Wrong(format!("there is no rule {number}; do both ends run the same busbw?").into())),
         },
+        Step::Offer => Err(missing()),
         Step::Connect { most_bytes, in_flight } => {
             *measurement = Some(Measurement::connect(case, most_bytes, in_flight)?);
             Ok(Outcome::Connected)

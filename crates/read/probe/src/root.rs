@@ -114,6 +114,11 @@ impl Root {
     }
 
     /// Whether there is such a thing.
+    /// Whether it is a file of bytes, and no folder or pipe.
+    pub fn is_file(&self, path: &str) -> bool {
+        self.locate(path).is_ok_and(|path| path.is_file())
+    }
+
     pub fn exists(&self, path: &str) -> bool {
         self.locate(path).is_ok_and(|path| path.exists())
     }

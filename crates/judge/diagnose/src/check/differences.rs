@@ -102,6 +102,10 @@ fn traits(node: &NodeFacts) -> Vec<Trait> {
     for (name, value) in node.environment.iter().filter(|(name, _)| !own(name)) {
         add(Area::Environment, "differs.variable", name, Some(value.clone()));
     }
+    // Where it lies is a node's own; a node without one goes by NCCL's own choices.
+    let table = node.tuning_table.as_ref().filter(|table| table.problem.is_none());
+    let hash = table.and_then(|table| table.sha256.as_ref());
+    add(Area::Environment, "differs.tuning-table", "tuning table", hash.map(|hash| format!("sha256 {hash}")));
     rdma(node, &mut add);
     // One that is down has a line of its own, and nothing goes through it.
     for interface in node.interfaces.iter().filter(|interface| is_outward(interface) && is_up(interface)) {

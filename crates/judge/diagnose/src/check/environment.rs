@@ -5,9 +5,15 @@ use super::net::{self, SOCKET_INTERFACES};
 use super::rdma::{self, HCAS};
 use crate::case::Case;
 use crate::rules::environment;
-use busbw_model::{EnvOrigin, EnvSetting, Finding, NodeFacts, Place, Run, Severity, SourceLine, VersionLine};
+use busbw_model::node::TuningTableFile;
+use busbw_model::{
+    Code, EnvOrigin, EnvSetting, Finding, NodeFacts, Place, Run, Severity, SourceLine, VersionLine, counted,
+};
 
 pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
+    if let Some(table) = &node.tuning_table {
+        tuning_table(table, report);
+    }
     if node.environment.keys().all(|name| name == "LD_LIBRARY_PATH") {
         return report.ok("variables", "none set that NCCL, UCX, libfabric or Open MPI reads");
     }
@@ -20,6 +26,22 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
             Some(finding) => judged(&setting, finding, report),
             None => report.ok("variable", setting),
         }
+    }
+}
+
+/// A table that cannot be used is passed over by NCCL's tuner plugin: on this node, and perhaps on no other.
+fn tuning_table(table: &TuningTableFile, report: &mut AreaReport) {
+    const ITEM: &str = "tuning table";
+    let TuningTableFile { path, sha256, choices, problem } = table;
+    let hash = sha256.as_deref().unwrap_or("unknown");
+    match problem {
+        None => report.ok(ITEM, format!("{path}, {}, sha256 {hash}", counted(choices.unwrap_or(0), "choice"))),
+        Some(problem) => report.warn(
+            ITEM,
+            format!("{path}: {problem}; NCCL's own choices hold here"),
+            Some(Code::EnvOverride),
+            format!("Copy the table that the other hosts have, or take it away on all: `sudo rm {path}; unset BUSBW_TUNING_TABLE`"),
+        ),
     }
 }
 

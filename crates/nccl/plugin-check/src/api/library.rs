@@ -1,4 +1,4 @@
-//! Opening a plugin: which versions of the interface a file exports, and the table of one.
+//! Opening a plugin's file: which versions of an interface it exports, and the table of one.
 
 use super::calls::Calls;
 use busbw_model::NO_LIBRARIES;
@@ -7,49 +7,82 @@ use libloading::os::unix::Library;
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
-/// The versions that are known here, the newest first, as NCCL looks for them.
-const VERSIONS: [u8; 7] = [12, 11, 10, 9, 8, 7, 6];
+/// A table that NCCL looks for in a plugin: the start of its name, and the versions that are known here, the newest first, as NCCL looks
+/// for them.
+pub(super) struct Table {
+    pub symbol: &'static str,
+    pub versions: &'static [u8],
+}
 
-/// What was found in a file.
-pub(super) struct Found {
+pub(super) const NETWORK: Table = Table { symbol: "ncclNetPlugin_v", versions: &[12, 11, 10, 9, 8, 7, 6] };
+pub(super) const TUNER: Table = Table { symbol: "ncclTunerPlugin_v", versions: &[6, 5, 4, 3, 2] };
+pub(super) const PROFILER: Table = Table { symbol: "ncclProfiler_v", versions: &[6, 5, 4, 3, 2, 1] };
+
+/// A network that was found in a file.
+pub(super) struct Network {
     pub calls: Calls,
-    pub network: String,
+    pub name: String,
     pub version: u8,
     pub versions: Vec<u8>,
 }
 
-/// Opens a file and finds `version` in it, or else the newest. The library stays loaded until the process ends: its threads
-/// may outlive any handle.
-pub(super) fn open(path: &Path, version: Option<u8>) -> Result<Found, String> {
+/// Loads a file. It stays loaded until the process ends: its threads may outlive any handle.
+pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
     if let Some(reason) = NO_LIBRARIES {
         return Err(format!("cannot be loaded: {reason}"));
     }
     // SAFETY: loading runs the library's initialisers. That is what is to be tried, in a process made for it.
     let library = unsafe { Library::open(Some(path), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     let library = library.map_err(|error| format!("cannot be loaded: {}", loader_says(&error)))?;
-    let library: &'static Library = Box::leak(Box::new(library));
-    let versions: Vec<u8> =
-        VERSIONS.into_iter().filter(|version| exported::<u8>(library, *version).is_some()).collect();
-    let chosen = match version {
-        Some(version) if versions.contains(&version) => version,
-        Some(version) => return Err(format!("does not export ncclNetPlugin_v{version}{}", instead(&versions))),
-        None => *versions.first().ok_or(
-            "is no net plugin: it exports none of ncclNetPlugin_v6 to ncclNetPlugin_v12 (NCCL 2.13 and later load these)",
-        )?,
-    };
-    let missing = || format!("does not export ncclNetPlugin_v{chosen}");
-    let (calls, name) = table(library, chosen).ok_or_else(missing)?;
-    if name.is_null() {
-        return Err(format!("has no name in ncclNetPlugin_v{chosen}"));
-    }
-    // SAFETY: NCCL asks for a text that ends in a zero and lives as long as the library.
-    let network = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-    Ok(Found { calls, network, version: chosen, versions })
+    Ok(Box::leak(Box::new(library)))
 }
 
 /// What dlerror told, which names the file and the reason; libloading's own words name neither.
 fn loader_says(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+impl Table {
+    /// The versions that a file exports, the newest first.
+    pub fn versions_of(&self, library: &'static Library) -> Vec<u8> {
+        let exports = |version: &u8| self.exported::<u8>(library, *version).is_some();
+        self.versions.iter().copied().filter(exports).collect()
+    }
+
+    /// The table of a version. `T` is what it looks like from its first byte on.
+    pub fn exported<T>(&self, library: &'static Library, version: u8) -> Option<&'static T> {
+        // SAFETY: NCCL's rule for plugins is that this symbol is the table of this version; a table is never changed.
+        let symbol = unsafe { library.get::<*const T>(format!("{}{version}\0", self.symbol).as_bytes()) }.ok()?;
+        // SAFETY: as above; the library stays loaded.
+        unsafe { symbol.into_raw().cast::<T>().as_ref() }
+    }
+
+    /// The plugin's name in a version's table, which every table begins with.
+    pub fn name(&self, library: &'static Library, version: u8) -> Option<String> {
+        text(*self.exported::<*const c_char>(library, version)?)
+    }
+}
+
+/// A text of the plugin's.
+pub(super) fn text(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: NCCL asks plugins for texts that end in a zero and live as long as the library.
+    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+}
+
+/// The network of a file by `version`, or else the newest.
+pub(super) fn network(library: &'static Library, version: Option<u8>) -> Result<Network, String> {
+    let versions = NETWORK.versions_of(library);
+    let chosen = match version {
+        Some(version) if versions.contains(&version) => version,
+        Some(version) => return Err(format!("does not export ncclNetPlugin_v{version}{}", instead(&versions))),
+        None => *versions.first().ok_or("exports none of ncclNetPlugin_v6 to ncclNetPlugin_v12")?,
+    };
+    let calls = calls(library, chosen).ok_or_else(|| format!("does not export ncclNetPlugin_v{chosen}"))?;
+    let name = NETWORK.name(library, chosen).ok_or_else(|| format!("has no name in ncclNetPlugin_v{chosen}"))?;
+    Ok(Network { calls, name, version: chosen, versions })
 }
 
 fn instead(versions: &[u8]) -> String {
@@ -62,10 +95,10 @@ fn instead(versions: &[u8]) -> String {
     }
 }
 
-fn table(library: &'static Library, version: u8) -> Option<(Calls, *const c_char)> {
+fn calls(library: &'static Library, version: u8) -> Option<Calls> {
     macro_rules! of {
         ($table:ty) => {
-            exported::<$table>(library, version).map(|table| (Calls::from(table), table.name))
+            NETWORK.exported::<$table>(library, version).map(Calls::from)
         };
     }
     match version {
@@ -78,11 +111,4 @@ fn table(library: &'static Library, version: u8) -> Option<(Calls, *const c_char
         12 => of!(NetV12),
         _ => None,
     }
-}
-
-fn exported<T>(library: &'static Library, version: u8) -> Option<&'static T> {
-    // SAFETY: NCCL's rule for plugins is that this symbol is the table of this version; a table is never changed.
-    let symbol = unsafe { library.get::<*const T>(format!("ncclNetPlugin_v{version}\0").as_bytes()) }.ok()?;
-    // SAFETY: as above; the library stays loaded.
-    unsafe { symbol.into_raw().cast::<T>().as_ref() }
 }

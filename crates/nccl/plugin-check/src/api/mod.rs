@@ -1,25 +1,29 @@
 //! A loaded plugin, with the same functions for every version of the interface.
 
+mod call;
 mod calls;
 mod library;
 mod log;
 mod memory;
+mod profiler;
+mod tuner;
 mod watchdog;
 
+pub(crate) use call::Answer;
 pub(crate) use memory::Memory;
+pub(crate) use profiler::{Event, Profiled, Profiler, What};
+pub(crate) use tuner::{Costs, Tuned, Tuner, Way};
 pub(crate) use watchdog::Watchdog;
 
 use crate::wire::Wrong;
-use busbw_model::{PluginDevice, PluginOffer, UnusablePlugin};
-use busbw_nccl_abi::NcclResult;
+use busbw_model::{NetworkOffer, PartOffer, PluginDevice, UnusablePlugin};
 use busbw_nccl_abi::net::*;
+use call::call;
 use calls::*;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use library::{NETWORK, PROFILER, TUNER, Table, text};
+use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::ptr::null_mut;
-
-/// What a call gave, or how it failed.
-pub(crate) type Answer<T> = Result<T, Wrong>;
 
 /// Sizes of a request's messages, as `test` wrote them; `None` where it wrote none.
 pub(crate) type MessageSizes = Vec<Option<usize>>;
@@ -59,33 +63,14 @@ pub(crate) struct Plugin {
     versions: Vec<u8>,
 }
 
-/// A failed call in words, with what the plugin last warned of: `connect gave ncclSystemError (2): NET/X : refused`.
-fn failed(call: &str, code: NcclResult) -> Wrong {
-    Wrong { cause: format!("{call} gave {code}"), detail: log::take_warning().unwrap_or_default() }
-}
-
-/// Makes a call of the plugin under the watchdog's eyes.
-macro_rules! call {
-    ($name:literal, $function:expr, $($argument:expr),* $(,)?) => {{
-        let function = $function.ok_or_else(|| Wrong::from(format!("{} is missing", $name)))?;
-        static NAME: &str = $name;
-        let watched = watchdog::entered(&NAME);
-        // SAFETY: the plugin's own function, with the arguments of its version; pointers are valid during the call, and
-        // memory of requests is never freed.
-        let code: NcclResult = unsafe { function($($argument),*) };
-        drop(watched);
-        if code.is_success() { Ok(()) } else { Err(failed($name, code)) }
-    }};
-}
-
 impl Plugin {
-    /// Loads a plugin by the newest version that is known, or by the one that is asked for.
+    /// Loads a file's network by the newest version that is known, or by the one that is asked for.
     pub fn open(path: &Path, version: Option<u8>) -> Result<Self, String> {
-        let found = library::open(path, version)?;
+        let found = library::network(library::load(path)?, version)?;
         Ok(Plugin {
             calls: found.calls,
             context: null_mut(),
-            network: found.network,
+            network: found.name,
             version: found.version,
             versions: found.versions,
         })
@@ -121,16 +106,11 @@ impl Plugin {
         }
     }
 
-    /// What the plugin says of itself.
-    pub fn offer(&self) -> Answer<PluginOffer> {
+    /// What the plugin says of its network.
+    pub fn offer(&self) -> Answer<NetworkOffer> {
         let devices = (0..self.devices()?).map(|device| self.properties(device)).collect::<Answer<_>>()?;
-        Ok(PluginOffer {
-            network: self.network.clone(),
-            version: self.version,
-            versions: self.versions.clone(),
-            devices,
-            said: log::lines(),
-        })
+        let (name, versions) = (self.network.clone(), self.versions.clone());
+        Ok(NetworkOffer { name, version: self.version, versions, devices, said: log::lines() })
     }
 
     pub fn devices(&self) -> Answer<c_int> {
@@ -327,6 +307,30 @@ impl Plugin {
     }
 }
 
+/// What a file exports beside a network: a tuner and a profiler.
+pub(crate) struct Exports {
+    pub network: bool,
+    pub tuner: Option<PartOffer>,
+    pub profiler: Option<PartOffer>,
+}
+
+/// Looks which of NCCL's tables a file exports.
+pub(crate) fn exports(path: &Path) -> Result<Exports, String> {
+    let library = library::load(path)?;
+    let part = |table: &Table| {
+        let versions = table.versions_of(library);
+        let name = table.name(library, *versions.first()?).unwrap_or_default();
+        Some(PartOffer { name, versions })
+    };
+    let network = !NETWORK.versions_of(library).is_empty();
+    Ok(Exports { network, tuner: part(&TUNER), profiler: part(&PROFILER) })
+}
+
+/// The last of what a plugin logged.
+pub(crate) fn last_line() -> Option<String> {
+    log::lines().pop()
+}
+
 /// Why a plugin cannot be used, with all that it logged.
 pub(crate) fn unusable(why: String) -> UnusablePlugin {
     UnusablePlugin { why, logged: log::with_levels() }
@@ -334,12 +338,4 @@ pub(crate) fn unusable(why: String) -> UnusablePlugin {
 
 fn as_int(size: usize) -> Answer<c_int> {
     c_int::try_from(size).map_err(|_| Wrong::from(format!("{size} bytes do not fit this version's sizes")))
-}
-
-fn text(text: *const c_char) -> Option<String> {
-    if text.is_null() {
-        return None;
-    }
-    // SAFETY: NCCL asks plugins for texts that end in a zero and live as long as the library.
-    Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }

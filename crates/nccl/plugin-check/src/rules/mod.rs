@@ -1,15 +1,18 @@
-//! NCCL's rules for net plugins, each as a test case with two ends.
+//! NCCL's rules for plugins, each as a test case with two ends: those for networks here, the others in files of their own.
 
 mod connecting;
 mod ending;
 mod messages;
+mod profiler;
 mod requests;
 mod sizes;
+mod tuner;
 
-use crate::api::Memory;
+use crate::api::{Memory, Profiler, Tuner};
 use crate::case::{Case, CaseResult, End, Stop};
+use crate::surroundings::Surroundings;
 use crate::wire::Wrong;
-use busbw_model::RuleOutcome;
+use busbw_model::{Breach, RuleOutcome};
 
 /// A rule: its name, what it asks for, what it is to NCCL, and the test case that shows whether it is kept.
 pub(crate) struct Rule {
@@ -17,7 +20,25 @@ pub(crate) struct Rule {
     pub asks: &'static str,
     pub nccl: Nccl,
     pub source: Source,
-    pub run: fn(&mut Case) -> CaseResult<RuleOutcome>,
+    pub run: Run,
+}
+
+/// A test case, by the part of a plugin's file that it is about; tuners and profilers are tried in all versions that the file has.
+#[derive(Clone, Copy)]
+pub(crate) enum Run {
+    Network(fn(&mut Case) -> CaseResult<RuleOutcome>),
+    Tuner(Surroundings, fn(&mut Case<Vec<Tuner>>) -> CaseResult<RuleOutcome>),
+    Profiler(Surroundings, fn(&mut Case<Vec<Profiler>>) -> CaseResult<RuleOutcome>),
+}
+
+impl Run {
+    /// What the process that loads the plugin is to find.
+    pub fn surroundings(&self) -> Surroundings {
+        match self {
+            Run::Network(_) => Surroundings::AsTheyAre,
+            Run::Tuner(surroundings, _) | Run::Profiler(surroundings, _) => *surroundings,
+        }
+    }
 }
 
 /// What a rule is to NCCL.
@@ -45,8 +66,8 @@ impl Source {
     }
 }
 
-/// All rules, in the order in which they are tried: what later ones build on comes first.
-pub(crate) const ALL: &[Rule] = &[
+/// The rules for networks, in the order in which they are tried: what later ones build on comes first.
+const NETWORK: &[Rule] = &[
     Rule {
         name: "connect",
         asks: "connect and accept return at once, and are called again until the other end is there",
@@ -55,7 +76,7 @@ pub(crate) const ALL: &[Rule] = &[
              ncclCommAbort is not heard",
         ),
         source: Source { newest: "src/transport/net.cc:1071", oldest: Some("src/transport/net.cc:724") },
-        run: connecting::without_waiting,
+        run: Run::Network(connecting::without_waiting),
     },
     Rule {
         name: "listen",
@@ -64,21 +85,21 @@ pub(crate) const ALL: &[Rule] = &[
             "NCCL closes a listener as soon as accept gave a connection, or when it gives up before that",
         ),
         source: Source { newest: "src/transport/net.cc:1090", oldest: Some("src/transport/net.cc:735") },
-        run: connecting::listeners,
+        run: Run::Network(connecting::listeners),
     },
     Rule {
         name: "order",
         asks: "messages of one tag arrive in the order in which they were sent, whole",
         nccl: Nccl::Relies("what arrives is the data of a collective: the result is wrong, and nothing says so"),
         source: Source { newest: "src/transport/net.cc:1590", oldest: Some("src/transport/net.cc:1112") },
-        run: messages::in_order,
+        run: Run::Network(messages::in_order),
     },
     Rule {
         name: "sizes",
         asks: "a message may be smaller than its room, or empty; test tells its size",
         nccl: Nccl::Relies("NCCL receives into rooms of a fixed size, and messages are often smaller"),
         source: Source { newest: "src/transport/net.cc:1641", oldest: Some("src/transport/net.cc:1149") },
-        run: sizes::smaller_than_room,
+        run: Run::Network(sizes::smaller_than_room),
     },
     Rule {
         name: "truncation",
@@ -88,7 +109,7 @@ pub(crate) const ALL: &[Rule] = &[
              no error says so",
         ),
         source: Source { newest: "plugins/net/README.md:388", oldest: Some("ext-net/README.md:323") },
-        run: messages::larger_than_room,
+        run: Run::Network(messages::larger_than_room),
     },
     Rule {
         name: "tags",
@@ -97,21 +118,21 @@ pub(crate) const ALL: &[Rule] = &[
             "NCCL groups receives from several ranks where maxRecvs allows it: data goes to the wrong rank",
         ),
         source: Source { newest: "src/transport/net.cc:1575", oldest: Some("src/transport/net.cc:1103") },
-        run: messages::by_tag,
+        run: Run::Network(messages::by_tag),
     },
     Rule {
         name: "requests",
         asks: "as many requests as a connection may have (32; 8 in version 6) are accepted before any is tested",
         nccl: Nccl::Relies("NCCL keeps several requests in flight on a connection, and an error ends the job"),
         source: Source { newest: "src/transport/net.cc:1416", oldest: Some("src/transport/net.cc:991") },
-        run: requests::as_many_as_nccl,
+        run: Run::Network(requests::as_many_as_nccl),
     },
     Rule {
         name: "busy",
         asks: "one request too many returns null, to be tried again, not an error",
         nccl: Nccl::Never("NCCL never has more than NCCL_NET_MAX_REQUESTS on a connection"),
         source: Source { newest: "src/include/plugin/nccl_net.h:37", oldest: Some("src/include/nccl_net.h:20") },
-        run: requests::busy,
+        run: Run::Network(requests::busy),
     },
     Rule {
         name: "both-ways",
@@ -120,21 +141,21 @@ pub(crate) const ALL: &[Rule] = &[
             "one thread of NCCL's works on all connections of a rank: a call that waits for one stops the others",
         ),
         source: Source { newest: "src/proxy.cc:980", oldest: Some("src/proxy.cc:856") },
-        run: requests::both_ways,
+        run: Run::Network(requests::both_ways),
     },
     Rule {
         name: "flush",
         asks: "iflush of what was received ends",
         nccl: Nccl::Never("NCCL flushes GPU memory only, and this test has the host's"),
         source: Source { newest: "src/transport/net.cc:1637", oldest: Some("src/transport/net.cc:1145") },
-        run: requests::flush,
+        run: Run::Network(requests::flush),
     },
     Rule {
         name: "contexts",
         asks: "each communicator has its own context, and ending one does not affect the others (version 11 on)",
         nccl: Nccl::Relies("NCCL starts and ends a context with each communicator of a process"),
         source: Source { newest: "src/plugin/net.cc:309", oldest: None },
-        run: connecting::contexts,
+        run: Run::Network(connecting::contexts),
     },
     Rule {
         name: "peer-death",
@@ -143,7 +164,7 @@ pub(crate) const ALL: &[Rule] = &[
             "NCCL waits for a receive without limit: without an error of test the job hangs until something aborts it",
         ),
         source: Source { newest: "src/proxy.cc:982", oldest: None },
-        run: ending::peer_death,
+        run: Run::Network(ending::peer_death),
     },
     Rule {
         name: "close",
@@ -152,16 +173,26 @@ pub(crate) const ALL: &[Rule] = &[
             "ncclCommAbort closes connections whatever is in flight: without this it hangs, or the other end does",
         ),
         source: Source { newest: "src/proxy.cc:1932", oldest: Some("src/proxy.cc:1543") },
-        run: ending::close_under_way,
+        run: Run::Network(ending::close_under_way),
     },
 ];
 
+/// All rules.
+pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
+    NETWORK.iter().chain(tuner::RULES).chain(profiler::RULES)
+}
+
 pub fn rule_names() -> impl Iterator<Item = &'static str> {
-    ALL.iter().map(|rule| rule.name)
+    all().map(|rule| rule.name)
 }
 
 fn kept(seen: impl Into<String>) -> RuleOutcome {
     RuleOutcome::Kept(seen.into())
+}
+
+/// What NCCL does not stumble over, and why.
+fn noted(seen: impl Into<String>, why: &str) -> RuleOutcome {
+    RuleOutcome::Noted(Breach { seen: seen.into(), stumbles: false, why: why.to_owned() })
 }
 
 fn wrong<T>(what: impl Into<String>) -> CaseResult<T> {
@@ -197,7 +228,7 @@ mod tests {
     #[test]
     fn the_docs_have_each_rule_with_its_lines_of_source() {
         let docs = include_str!("../../../../../docs/plugin-check.md");
-        for rule in ALL {
+        for rule in all() {
             let row = docs.lines().find(|line| line.starts_with(&format!("| {} |", rule.name))).unwrap_or_default();
             for line in [Some(rule.source.newest), rule.source.oldest].into_iter().flatten() {
                 assert!(row.contains(&format!("`{line}`")), "{}: {line} is not in {row:?}", rule.name);

@@ -7,11 +7,11 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The variable that names the table.
-const VARIABLE: &str = "BUSBW_TUNING_TABLE";
+const VARIABLE: &str = TuningTable::VARIABLE;
 /// More than any table has: what is larger is another file.
 const MOST_BYTES: u64 = 16 << 20;
 /// `NCCL_CTA_POLICY_EFFICIENCY` (`src/nccl.h.in`, 2.30): a bit.
@@ -47,16 +47,9 @@ pub(super) fn loaded() -> &'static Loaded {
                 log::tuner_warn(&format!("{VARIABLE}={path}: no such file; NCCL's own choices hold"));
                 Loaded::default()
             }),
-            None => places(&set).iter().find_map(|path| read(path)).unwrap_or_default(),
+            None => TuningTable::places(&set).iter().find_map(|path| read(path)).unwrap_or_default(),
         }
     })
-}
-
-/// Where a table lies that no variable names: the user's, then the machine's.
-fn places(set: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
-    let own =
-        set("XDG_CONFIG_HOME").map(PathBuf::from).or_else(|| set("HOME").map(|home| Path::new(&home).join(".config")));
-    own.into_iter().chain([PathBuf::from("/etc")]).map(|folder| folder.join("busbw/tuning.toml")).collect()
 }
 
 /// Reads a table; `None` where there is no such file. What cannot be read is told, and is empty.

@@ -57,6 +57,11 @@ int main(void) {
   AT(descr_v5, collApi.graphCaptured);
   AT(descr_v5, p2pApi.graphCaptured);
   AT(descr_v6, ceColl.datatype);
+  AT(descr_v5, coll.parentGroup);
+  AT(descr_v5, p2p.nChannels);
+  AT(descr_v5, p2p.parentGroup);
+  AT(descr_v5, groupApi.groupDepth);
+  SIZE(descr_v5);
   SIZE(descr_v6);
   SIZE(state_args);
   return 0;

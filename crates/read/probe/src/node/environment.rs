@@ -31,7 +31,7 @@ fn wanted(name: &str) -> bool {
     (begins(&PREFIXES) && !begins(&OF_MPIRUN)) || NAMES.contains(&name)
 }
 
-fn process(root: &Root) -> Vec<(String, String)> {
+pub(super) fn process(root: &Root) -> Vec<(String, String)> {
     if root.is_live() {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         return std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect();

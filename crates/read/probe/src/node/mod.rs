@@ -12,6 +12,7 @@ mod pci;
 mod programs;
 mod rdma;
 mod system;
+mod tuning_table;
 mod verbs;
 
 use crate::Root;
@@ -73,6 +74,7 @@ pub fn node_of(root: &Root, host: &str) -> NodeFacts {
         huge_pages: system::huge_pages(root),
         programs: programs::collect(root),
         environment: environment::collect(root),
+        tuning_table: tuning_table::collect(root),
         clock: clock::collect(root),
         governors: system::governors(root),
         gpu,

@@ -8,7 +8,7 @@ use busbw_collectives::algorithms::Choice;
 use busbw_collectives::communicator::{Communicator, Options};
 use busbw_collectives::{Operation, Room};
 use busbw_launch::{ProcessGroup, Rendezvous};
-use busbw_model::{Collective, Datatype, HostMemory, RedOp, TuningTable};
+use busbw_model::{Collective, Datatype, HostMemory, RedOp, TuningTable, counted};
 use busbw_transport::host::Host;
 use busbw_transport::{Cancellation, Exchange, tcp};
 use std::borrow::Cow;
@@ -25,6 +25,8 @@ pub struct Cpu {
     is_whole: bool,
     /// Checksums were asked for.
     checksum: bool,
+    /// The tuning table that is followed, in words.
+    table: Option<String>,
 }
 
 impl Cpu {
@@ -73,7 +75,11 @@ impl Cpu {
             name: processor(),
         };
         let is_whole = communicator.size() == size;
-        Ok(Cpu { world, communicator, device, ranks_on_host, is_whole, checksum })
+        let told = |table: Arc<TuningTable>| {
+            let path = variable(TUNING_TABLE).unwrap_or_default();
+            format!("tuning table {path} ({})", counted(table.choices.len(), "choice"))
+        };
+        Ok(Cpu { world, communicator, device, ranks_on_host, is_whole, checksum, table: table.map(told) })
     }
 
     pub(super) fn world(&mut self) -> &mut ProcessGroup {
@@ -149,7 +155,7 @@ pub fn check_settings(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) 
 }
 
 /// The variable that names a tuning table, here and for NCCL's tuner plugin.
-const TUNING_TABLE: &str = "BUSBW_TUNING_TABLE";
+const TUNING_TABLE: &str = TuningTable::VARIABLE;
 
 fn choice(flags: &Flags, variable: &dyn Fn(&str) -> Option<String>) -> Result<Choice> {
     let (name, text) = match &flags.algo {
@@ -192,7 +198,8 @@ impl Backend for Cpu {
     }
 
     fn details(&self) -> String {
-        self.communicator.transports()
+        let transports = self.communicator.transports();
+        self.table.iter().fold(transports, |transports, table| format!("{transports}, {table}"))
     }
 
     fn memory(&mut self) -> Option<HostMemory> {

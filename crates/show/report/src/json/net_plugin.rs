@@ -1,7 +1,10 @@
 //! The answer of `busbw plugin check`.
 
 use busbw_model::answer::Answer;
-use busbw_model::{Breach, LinkLatency, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport};
+use busbw_model::{
+    Breach, LinkLatency, PartOffer, PluginDevice, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome,
+    RuleReport,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,7 +48,7 @@ struct Plugin<'a> {
     /// It can be used, and no rule that was tried is broken.
     keeps_the_rules: bool,
     /// What it says of itself; null where it cannot be used.
-    offer: Option<&'a PluginOffer>,
+    offer: Option<Offer<'a>>,
     /// Why it cannot be used, or failed while it was measured.
     error: Option<&'a str>,
     /// What it logged until it turned out that it cannot be used, with NCCL's level before each line; empty where it can be used.
@@ -60,7 +63,26 @@ struct Plugin<'a> {
     messages_per_second: Option<f64>,
 }
 
-/// A rule of NCCL's for net plugins.
+/// What a plugin says of itself.
+#[derive(Serialize, JsonSchema)]
+struct Offer<'a> {
+    /// The network's name (`ncclNet_t.name`); null where the file has no network.
+    network: Option<&'a str>,
+    /// The version of the network's interface that was used; null where the file has no network.
+    version: Option<u8>,
+    /// All versions of the network's interface that it exports.
+    versions: &'a [u8],
+    /// Its network's devices.
+    devices: &'a [PluginDevice],
+    /// What the network said while it started, by NCCL's logger.
+    said: &'a [String],
+    /// The tuner in the same file; null where there is none.
+    tuner: Option<&'a PartOffer>,
+    /// The profiler in the same file; null where there is none.
+    profiler: Option<&'a PartOffer>,
+}
+
+/// A rule of NCCL's for plugins.
 #[derive(Serialize, JsonSchema)]
 struct Rule<'a> {
     /// Its short name.
@@ -110,13 +132,28 @@ impl<'a> Plugin<'a> {
             path: &plugin.path,
             settings: plugin.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             keeps_the_rules: plugin.keeps_the_rules(),
-            offer: plugin.offer.as_ref().ok(),
+            offer: plugin.offer.as_ref().ok().map(Offer::new),
             error: unusable.map(|unusable| &unusable.why).or(plugin.figures.as_ref().err()).map(String::as_str),
             logged: unusable.map(|unusable| unusable.logged.as_slice()).unwrap_or_default(),
             rules: plugin.rules.iter().map(Rule::new).collect(),
             bandwidth: figures.map(bandwidth).unwrap_or_default(),
             latency_us: figures.and_then(|figures| figures.latency),
             messages_per_second: figures.and_then(|figures| figures.messages_per_second),
+        }
+    }
+}
+
+impl<'a> Offer<'a> {
+    fn new(offer: &'a PluginOffer) -> Self {
+        let network = offer.network.as_ref();
+        Offer {
+            network: network.map(|network| network.name.as_str()),
+            version: network.map(|network| network.version),
+            versions: network.map_or(&[], |network| &network.versions),
+            devices: network.map_or(&[], |network| &network.devices),
+            said: network.map_or(&[], |network| &network.said),
+            tuner: offer.tuner.as_ref(),
+            profiler: offer.profiler.as_ref(),
         }
     }
 }

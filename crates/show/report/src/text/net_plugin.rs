@@ -3,7 +3,7 @@
 use super::Style;
 use super::page::{Page, paint};
 use crate::style::{clip, columns, left, right};
-use busbw_model::{Breach, PluginReport, PluginRun, RuleOutcome, RuleReport};
+use busbw_model::{Breach, PartOffer, PluginDevice, PluginReport, PluginRun, RuleOutcome, RuleReport};
 
 /// A label is cut to this.
 const MAX_LABEL: usize = 24;
@@ -69,15 +69,30 @@ fn offers(page: &mut Page, run: &PluginRun) {
                 continue;
             }
         };
-        let versions: Vec<String> = offer.versions.iter().map(|version| format!("v{version}")).collect();
-        page.clipped(4, &format!("network {}, used by v{} of {}", offer.network, offer.version, versions.join(", ")));
-        for device in &offer.devices {
-            let place = device.pci_path.as_deref().unwrap_or("no PCI device");
-            let memory = if device.gpu_memory { "GPU memory" } else { "host memory only" };
-            let (name, speed, grouped) = (&device.name, f64::from(device.speed_mbps) / 1e3, device.most_grouped);
-            page.clipped(4, &format!("{name}: {speed} Gbit/s, {grouped} receives per call, {memory}, {place}"));
+        if let Some(network) = &offer.network {
+            page.clipped(
+                4,
+                &format!("network {}, used by v{} of {}", network.name, network.version, versions(&network.versions)),
+            );
+            network.devices.iter().for_each(|device| page.clipped(4, &described(device)));
+        }
+        for (part, offered) in [("tuner", &offer.tuner), ("profiler", &offer.profiler)] {
+            if let Some(PartOffer { name, versions: exported }) = offered {
+                page.clipped(4, &format!("{part} {name}, {}", versions(exported)));
+            }
         }
     }
+}
+
+fn versions(versions: &[u8]) -> String {
+    versions.iter().map(|version| format!("v{version}")).collect::<Vec<_>>().join(", ")
+}
+
+fn described(device: &PluginDevice) -> String {
+    let place = device.pci_path.as_deref().unwrap_or("no PCI device");
+    let memory = if device.gpu_memory { "GPU memory" } else { "host memory only" };
+    let (name, speed, grouped) = (&device.name, f64::from(device.speed_mbps) / 1e3, device.most_grouped);
+    format!("{name}: {speed} Gbit/s, {grouped} receives per call, {memory}, {place}")
 }
 
 /// The whole log: the line that says why is seldom the last one.
@@ -88,16 +103,17 @@ fn logged(page: &mut Page, lines: &[String]) {
 }
 
 fn rules(page: &mut Page, run: &PluginRun) {
-    let Some(first) = run.plugins.iter().find(|plugin| !plugin.rules.is_empty()) else { return };
-    page.heading("NCCL's rules");
     let usable: Vec<&PluginReport> = run.plugins.iter().filter(|plugin| !plugin.rules.is_empty()).collect();
+    let all = tried(&usable);
+    let Some(name_width) = all.iter().map(|rule| rule.rule.len() + 2).max() else { return };
+    page.heading("NCCL's rules");
     let widths: Vec<usize> = usable.iter().map(|plugin| columns(&label(plugin)).max(8)).collect();
     let heads: Vec<String> = usable.iter().zip(&widths).map(|(plugin, width)| left(&label(plugin), *width)).collect();
-    page.clipped(2, &format!("{}{}", left("", 12), heads.join("  ")));
-    for (at, rule) in first.rules.iter().enumerate() {
-        page.text(&format!("  {}", left(rule.rule, 12)));
+    page.clipped(2, &format!("{}{}", left("", name_width), heads.join("  ")));
+    for rule in all {
+        page.text(&format!("  {}", left(rule.rule, name_width)));
         for (plugin, width) in usable.iter().zip(&widths) {
-            let (style, word) = match plugin.rules.get(at).map(|rule| &rule.outcome) {
+            let (style, word) = match plugin.rules.iter().find(|own| own.rule == rule.rule).map(|own| &own.outcome) {
                 Some(RuleOutcome::Kept(_)) => (paint::GOOD, "kept"),
                 Some(RuleOutcome::Noted(_)) => (paint::GOOD, "note"),
                 Some(RuleOutcome::Broken(_)) => (paint::ERROR, "BROKEN"),
@@ -106,12 +122,21 @@ fn rules(page: &mut Page, run: &PluginRun) {
             };
             page.styled(style, &left(word, width + 2));
         }
-        page.styled(
-            paint::DIM,
-            &clip(rule.asks, page.width().saturating_sub(14 + widths.iter().sum::<usize>() + 2 * widths.len())),
-        );
+        let taken = 2 + name_width + widths.iter().sum::<usize>() + 2 * widths.len();
+        page.styled(paint::DIM, &clip(rule.asks, page.width().saturating_sub(taken)));
         page.end_line();
     }
+}
+
+/// Each rule that was tried with any of them, in the order in which they are tried.
+fn tried<'a>(plugins: &[&'a PluginReport]) -> Vec<&'a RuleReport> {
+    let mut all: Vec<&RuleReport> = Vec::new();
+    for rule in plugins.iter().flat_map(|plugin| &plugin.rules) {
+        if !all.iter().any(|known| known.rule == rule.rule) {
+            all.push(rule);
+        }
+    }
+    all
 }
 
 /// What a rule asks for, what happened instead, and what that is to NCCL.

@@ -197,6 +197,11 @@ fn of_profiler() -> Vec<(&'static str, usize)> {
         ("descr_v6.p2p.count", offset_of!(DescriptorV6, of) + offset_of!(P2p, count)),
         ("descr_v6.proxyOp.isSend", offset_of!(DescriptorV6, of) + offset_of!(ProxyOperation, sends)),
         ("descr_v6.ceColl.datatype", offset_of!(DescriptorV6, of) + offset_of!(CopyEngine, datatype)),
+        ("descr_v5.coll.parentGroup", offset_of!(DescriptorV5, of) + offset_of!(CollectiveOfGroup, group)),
+        ("descr_v5.p2p.nChannels", offset_of!(DescriptorV5, of) + offset_of!(P2pOfGroup, channels)),
+        ("descr_v5.p2p.parentGroup", offset_of!(DescriptorV5, of) + offset_of!(P2pOfGroup, group)),
+        ("descr_v5.groupApi.groupDepth", offset_of!(DescriptorV5, of) + offset_of!(GroupCall, depth)),
+        ("descr_v5", size_of::<DescriptorV5>()),
         ("descr_v6", size_of::<DescriptorV6>()),
         ("state_args", size_of::<StateArguments>()),
     ]

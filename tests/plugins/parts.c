@@ -1,0 +1,118 @@
+/* A tuner and a profiler for tests, without a network. They keep NCCL's rules, but for those that the variable BREAK names, one at a
+ * time:
+ *
+ *   choose      getCollInfo is an error for the largest operations
+ *   impossible  what NCCL cannot do is made the cheapest
+ *   none        no algorithm is left
+ *   beside      a cost is written behind the table
+ *   chunk       chunks of no bytes
+ *   ranks       the choice depends on the process
+ *   shared      all communicators share one context
+ *   table       a table that is not there is an error of init
+ *   own         one channel where nothing was measured, as NCCL's example
+ *   twice       to end a context again ends the process
+ *   events      no event can begin
+ *   mask        each init asks for other events
+ *   parent      the parent of an operation is followed
+ *   full        an event waits where there is no room
+ *   child       a child of a fork cannot tell events
+ */
+#include "../../crates/nccl/plugin/tests/c/nccl_profiler.h"
+#include "../../crates/nccl/plugin/tests/c/nccl_tuner.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int breaks(const char *rule) {
+    const char *broken = getenv("BREAK");
+    return broken != NULL && strcmp(broken, rule) == 0;
+}
+
+/* How many communicators live. */
+struct context {
+    int lives;
+};
+
+static struct context shared = {1};
+
+static result_t tuner_init(void **context, uint64_t id, size_t ranks, size_t nodes, logger_t log, domains_t *domains,
+                           constants_t *constants) {
+    (void)id, (void)ranks, (void)nodes, (void)log, (void)domains, (void)constants;
+    const char *table = getenv("NCCL_TUNER_CONFIG_FILE");
+    if (breaks("table") && table != NULL && access(table, R_OK) != 0) return SYSTEM_ERROR;
+    struct context *own = breaks("shared") ? &shared : malloc(sizeof *own);
+    own->lives = 1;
+    *context = own;
+    return SUCCESS;
+}
+
+static result_t choose(void *context, int function, size_t bytes, int operations, float **costs, int algorithms, int protocols,
+                       int registered, int *channels) {
+    (void)function, (void)operations, (void)registered;
+    struct context *own = context;
+    if (own == NULL || !own->lives) return INTERNAL_ERROR;
+    float(*table)[PROTOCOLS] = (float(*)[PROTOCOLS])costs;
+    if (breaks("choose") && bytes > 1u << 30) return INTERNAL_ERROR;
+    if (breaks("impossible")) table[PAT][SIMPLE] = 0;
+    if (breaks("none"))
+        for (int i = 0; i < algorithms * protocols; i++) table[i / protocols][i % protocols] = -1;
+    if (breaks("beside")) table[algorithms][0] = 1;
+    if (breaks("ranks")) *channels = getpid();
+    if (breaks("own")) *channels = 1;
+    return SUCCESS;
+}
+
+static result_t chunk_size(void *context, int function, size_t bytes, int algorithm, int protocol, int channels, size_t *chunk) {
+    (void)context, (void)function, (void)bytes, (void)algorithm, (void)protocol, (void)channels;
+    if (breaks("chunk")) *chunk = 0;
+    return SUCCESS;
+}
+
+static result_t finalize(void *context) {
+    struct context *own = context;
+    if (own == NULL) return SUCCESS;
+    if (breaks("twice") && !own->lives) abort();
+    /* It is not freed, so that who comes late is told and does no harm. */
+    own->lives = 0;
+    return SUCCESS;
+}
+
+static pid_t started;
+static long begun;
+
+static result_t profiler_init(void **context, uint64_t id, int *mask, const char *name, int nodes, int ranks, int rank, logger_t log) {
+    (void)id, (void)name, (void)nodes, (void)ranks, (void)log;
+    struct context *own = malloc(sizeof *own);
+    own->lives = 1;
+    *context = own;
+    *mask = breaks("mask") && rank == 2 ? COLL : COLL | PROXY_OP | PROXY_STEP | COLL_API;
+    started = getpid();
+    return SUCCESS;
+}
+
+static result_t start(void *context, void **handle, descr_v6 *event) {
+    static int some;
+    (void)context;
+    *handle = NULL;
+    if (breaks("events") || (breaks("child") && getpid() != started)) return INTERNAL_ERROR;
+    if (breaks("parent") && event->type == PROXY_OP && event->parentObj != NULL) *(volatile int *)event->parentObj += 1;
+    if (breaks("full") && __atomic_add_fetch(&begun, 1, __ATOMIC_RELAXED) > 5000) pause();
+    *handle = &some;
+    return SUCCESS;
+}
+
+static result_t stop(void *handle) {
+    (void)handle;
+    return SUCCESS;
+}
+
+static result_t record(void *handle, int state, state_args *arguments) {
+    (void)handle, (void)state, (void)arguments;
+    return SUCCESS;
+}
+
+const tuner_v6 ncclTunerPlugin_v6 = {
+    .name = "parts", .init = tuner_init, .getCollInfo = choose, .finalize = finalize, .getChunkSize = chunk_size};
+const profiler_v6 ncclProfiler_v6 = {
+    .name = "parts", .init = profiler_init, .startEvent = start, .stopEvent = stop, .recordEventState = record, .finalize = finalize};
