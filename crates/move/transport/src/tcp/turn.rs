@@ -28,3 +28,17 @@ impl Turn {
         self.ended = Some(Instant::now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_makes_up_for_a_long_absence() {
+        let mut turn = Turn::default();
+        assert_eq!(turn.begin(), Turn::SHORT);
+        turn.end();
+        std::thread::sleep(2 * Turn::AWAY);
+        assert_eq!(turn.begin(), Turn::LONG);
+    }
+}
