@@ -97,9 +97,10 @@ bench-fleet: build ## Measure explaining the results of 1,000 nodes
 bench-binary: build ## Measure the start of busbw --help and the size of the binary
 	python3 benches/binary.py
 
-bench: build ## Measure ingest beside wc and ripgrep (needs ripgrep), on 1 GiB and on 16,384 ranks
+bench: build ## Measure ingest beside wc and ripgrep (needs ripgrep), on 1 GiB, on a training's output and on 16,384 ranks
 	$(CARGO) build --release --locked -p busbw-benches
 	target/release/bench-ingest --size 1G
+	target/release/bench-ingest --repeat tests/data/logs-2/n28-oracle-512h100.log --size 300M
 	target/release/bench-ingest --scale
 
 bench-simulate: ## Measure the simulation of fabrics from 512 to 65,536 GPUs (5 minutes)

@@ -8,6 +8,7 @@
 //! measurement is in `benches/README.md`.
 
 pub mod accuracy;
+pub mod busy;
 pub mod ingest;
 pub mod lab;
 pub mod machine;

@@ -11,6 +11,7 @@ use busbw_benches::scratch::Scratch;
 use busbw_model::Bytes;
 use clap::Parser;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,7 +27,10 @@ struct Arguments {
     /// The log to read; without it one is generated and removed at the end.
     #[arg(long, conflicts_with_all = ["size", "scale"])]
     file: Option<PathBuf>,
-    /// The size of the generated log.
+    /// Read this log, repeated until it has the size.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "scale"])]
+    repeat: Option<PathBuf>,
+    /// The size of the generated or repeated log.
     #[arg(long, conflicts_with = "scale", default_value = "1G")]
     size: Bytes,
     /// Time busbw alone on one communicator of 16,384 ranks and 32 channels.
@@ -65,7 +69,14 @@ fn run(arguments: &Arguments) -> Result<(), BenchError> {
     // Whether the programs are there is found out before a large file is written.
     let mut entries =
         if arguments.scale { scale(&arguments.busbw, &file)? } else { side_by_side(&arguments.busbw, &file)? };
-    let generated = if arguments.file.is_none() { Some(generate(arguments, &file)?) } else { None };
+    let generated = match (&arguments.file, &arguments.repeat) {
+        (Some(_), _) => None,
+        (None, Some(log)) => {
+            repeat(log, arguments.size, &file)?;
+            None
+        }
+        (None, None) => Some(generate(arguments, &file)?),
+    };
     let subject = describe(&file, generated)?;
     alternate(&mut entries, usize::from(arguments.runs), scratch.path(), |step| eprintln!("{step}"))?;
     let report = conclude(arguments, subject, &entries, scratch.path());
@@ -91,6 +102,14 @@ fn generate(arguments: &Arguments, file: &Path) -> Result<(Shape, Written), Benc
     Ok((shape, written))
 }
 
+/// Writes a log again and again, as a job's output goes on.
+fn repeat(log: &Path, size: Bytes, file: &Path) -> Result<(), BenchError> {
+    let text = fs::read(log).map_err(FileError::at(log))?;
+    let times = size.0.div_ceil(text.len().max(1) as u64);
+    let mut out = File::create(file).map_err(FileError::at(file))?;
+    Ok((0..times).try_for_each(|_| out.write_all(&text)).map_err(FileError::at(file))?)
+}
+
 fn describe(file: &Path, generated: Option<(Shape, Written)>) -> Result<Subject, BenchError> {
     let bytes = fs::metadata(file).map_err(FileError::at(file))?.len();
     let (shape, written) = generated.unzip();
@@ -110,6 +129,7 @@ fn conclude(arguments: &Arguments, subject: Subject, entries: &[Entry], scratch:
     } else {
         // The last command of a round is busbw, so the last output is its JSON.
         let answer = Answer::read(&output_path(scratch));
-        Report::new("ingest", subject, entries, answer, None)
+        let mode = if arguments.repeat.is_some() { "training" } else { "ingest" };
+        Report::new(mode, subject, entries, answer, None)
     }
 }

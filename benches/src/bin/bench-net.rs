@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Measure busbw's net plugin between two hosts of tests/lab/netlab (as root): without limits, with TCP flows limited to
-/// 250 MB/s, and on a line of 8 Gbit/s, beside iperf3 with 1 to 16 streams and a bare ping-pong of sockets.
+/// 250 MB/s, on a line of 8 Gbit/s, and without limits while every core is busy, beside iperf3 with 1 to 16 streams and a bare ping-pong of sockets.
 ///
 /// Run it from the repository's root.
 #[derive(Parser)]

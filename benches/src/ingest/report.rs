@@ -33,7 +33,7 @@ pub struct Report {
     /// When, of what and on what.
     #[serde(flatten)]
     pub origin: Origin,
-    /// `ingest` or `scale`.
+    /// `ingest`, `training` or `scale`.
     pub mode: &'static str,
     /// Name of a tool and the version it prints of itself.
     tools: BTreeMap<&'static str, Option<String>>,
@@ -174,7 +174,7 @@ pub fn print_table(report: &Report) -> String {
     if let (Some(goal), Some(met)) = (report.goal_s, report.goal_met) {
         let _ = writeln!(text, "goal: a median below {goal} s: {}", if met { "met" } else { "missed" });
     }
-    if report.mode == "ingest" {
+    if report.mode != "scale" {
         let _ = match &report.answer {
             Some(answer) => {
                 writeln!(text, "busbw says: {}, {} communicator(s)", answer.verdict, answer.communicators)

@@ -12,6 +12,7 @@ pub use report::{Report, markdown, summary};
 pub use scenario::{Case, Contestant, Goal, RunsOn, SCENARIOS, cases};
 pub use turn::Times;
 
+use crate::busy::Busy;
 use crate::lab::LabError;
 use crate::program::FileError;
 use crate::results::RecordError;
@@ -94,6 +95,7 @@ pub fn measure(
     mut progress: impl FnMut(&str),
 ) -> Result<Measured, PeersError> {
     let labs = case.labs(&kit.root)?;
+    let busy = Busy::per_core(case.busy);
     let run = |contestant: &Contestant, plan: &[Step]| turn::take(contestant, &case, plan, kit, &labs);
     progress(&format!("{}: pilot", case.name()));
     let pilot = Plan::pilot(&case);
@@ -114,6 +116,6 @@ pub fn measure(
             }
         }
     }
-    drop(labs);
+    drop((labs, busy));
     Ok(Measured { case, plan, times_us })
 }

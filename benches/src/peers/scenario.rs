@@ -8,12 +8,24 @@ use serde::Serialize;
 use std::path::Path;
 
 /// The scenarios, by the names that the command line takes.
-pub const SCENARIOS: [&str; 5] = ["shm-2", "shm-4", "net-2", "net-2-rate", "net-2-flow"];
+pub const SCENARIOS: [&str; 9] = [
+    "shm-2",
+    "shm-4",
+    "shm-2-busy-1",
+    "shm-2-busy-2",
+    "shm-4-busy-1",
+    "shm-4-busy-2",
+    "net-2",
+    "net-2-rate",
+    "net-2-flow",
+];
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const SIZES: [u64; 12] =
     [8, 64, 512, 4 * KIB, 32 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB];
+/// Sizes beside busy loops, where a turn takes long.
+const BUSY_SIZES: [u64; 5] = [8, 4 * KIB, 64 * KIB, MIB, 16 * MIB];
 /// What `--rate` of the lab is given, and what it is in GB/s.
 const RATE: (&str, f64) = ("4gbit", 0.5);
 /// What `--flow-rate` of the lab is given, in MB/s.
@@ -65,6 +77,8 @@ pub struct Case {
     pub collective: Collective,
     /// How many ranks.
     pub ranks: u32,
+    /// Loops that compute on every core meanwhile.
+    pub busy: usize,
     /// Sizes in bytes, as nccl-tests counts them.
     pub sizes: Vec<u64>,
     /// Who takes part. The first is busbw, unless only peers do.
@@ -86,6 +100,7 @@ impl Case {
             ("net-2", Collective::AllReduce) => Some(times(if size >= MIB { 1.3 } else { 1.0 })),
             ("net-2-rate", _) => Some(Goal::Rate(0.95 * RATE.1)),
             ("net-2-flow", _) => Some(Goal::OfOwnSpeed(0.9)),
+            _ if self.busy > 0 => Some(times(1.0)),
             _ => (size >= 64 * KIB).then_some(times(1.0)),
         }
     }
@@ -123,6 +138,7 @@ pub fn cases(scenario: &str, programs: &[Program]) -> Vec<Case> {
         scenario,
         collective,
         ranks,
+        busy: 0,
         sizes,
         contestants: contestants(programs, place),
     };
@@ -135,7 +151,15 @@ pub fn cases(scenario: &str, programs: &[Program]) -> Vec<Case> {
         let rest = others.map(|collective| case(scenario, collective, ranks, place, sizes.clone()));
         std::iter::once(first).chain(rest).collect()
     };
+    let beside = |scenario, ranks, busy| {
+        let quiet = case(scenario, Collective::AllReduce, ranks, RunsOn::Machine, BUSY_SIZES.to_vec());
+        vec![Case { busy, ..quiet }]
+    };
     match scenario {
+        "shm-2-busy-1" => beside("shm-2-busy-1", 2, 1),
+        "shm-2-busy-2" => beside("shm-2-busy-2", 2, 2),
+        "shm-4-busy-1" => beside("shm-4-busy-1", 4, 1),
+        "shm-4-busy-2" => beside("shm-4-busy-2", 4, 2),
         "shm-2" => everything("shm-2", 2, RunsOn::Machine),
         "shm-4" => everything("shm-4", 4, RunsOn::Machine),
         "net-2" => everything("net-2", 2, RunsOn::Hosts),
@@ -189,6 +213,7 @@ mod tests {
             (goal("shm-4", 0, 32 * KIB), None),
             (goal("shm-4", 0, 64 * KIB), Some(Goal::TimesBestPeer(1.5))),
             (goal("shm-4", 3, 64 * KIB), Some(Goal::TimesBestPeer(1.0))),
+            (goal("shm-4-busy-2", 0, 8), Some(Goal::TimesBestPeer(1.0))),
             (goal("net-2", 0, 256 * KIB), Some(Goal::TimesBestPeer(1.0))),
             (goal("net-2", 0, MIB), Some(Goal::TimesBestPeer(1.3))),
             (goal("net-2-rate", 0, 16 * MIB), Some(Goal::Rate(0.475))),

@@ -1,9 +1,10 @@
-//! How a rank waits: spinning while it has a core of its own, yielding where ranks outnumber cores, and never for a job that
-//! has failed.
+//! How a rank waits: spinning while it has a core of its own (for longer where others compute on it too), yielding where ranks
+//! outnumber cores, and never for a job that has failed.
 
 use crate::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// Triggered once when the job fails: every wait of every thread of the process ends with its reason.
 ///
@@ -64,10 +65,14 @@ pub enum Cores {
 /// One wait: call [`Waiter::pause`] until what is waited for is there.
 pub struct Waiter<'a> {
     cancel: &'a Cancellation,
-    spins_before_yield: u32,
-    between_yields: u32,
+    cores: Cores,
     spins: u32,
+    /// When it first came to give up its core, or got it back last.
+    since: Option<Instant>,
 }
+
+/// Whether others than the job's ranks compute on this process's cores: whoever last gave up its core was away for long.
+static CROWDED: AtomicBool = AtomicBool::new(false);
 
 impl<'a> Waiter<'a> {
     /// Spins this often before the first yield when a rank has its own core: some microseconds. Not longer, for the
@@ -78,31 +83,67 @@ impl<'a> Waiter<'a> {
     /// Where cores are shared, a peer on another core may still answer within a cache miss or two.
     const PATIENCE_SHARED: u32 = 16;
 
+    /// Whoever is away for so long gave the core to somebody who computes.
+    const AWAY: Duration = Duration::from_micros(200);
+    /// Giving up a core to somebody who computes costs a slice of the scheduler's, some milliseconds, in which the peers wait too.
+    /// So a rank on a crowded core spins for so long first: a small part of a slice, and many an operation.
+    const PATIENCE_CROWDED: Duration = Duration::from_micros(500);
+
     /// A wait that ends when `cancel` is triggered.
     pub fn new(cancel: &'a Cancellation, cores: Cores) -> Self {
-        let (spins_before_yield, between_yields) = match cores {
-            Cores::Own => (Self::PATIENCE, Self::BETWEEN_YIELDS),
-            Cores::Shared => (Self::PATIENCE_SHARED, 1),
-        };
-        Waiter { cancel, spins_before_yield, between_yields, spins: 0 }
+        Waiter { cancel, cores, spins: 0, since: None }
     }
 
     /// Lets a little time pass, and fails when the job is cancelled.
     #[inline]
     pub fn pause(&mut self) -> Result<()> {
+        let (patience, between_yields) = match self.cores {
+            Cores::Own => (Self::PATIENCE, Self::BETWEEN_YIELDS),
+            Cores::Shared => (Self::PATIENCE_SHARED, 1),
+        };
         self.spins = self.spins.wrapping_add(1);
-        if self.spins < self.spins_before_yield || !self.spins.is_multiple_of(self.between_yields) {
+        if self.spins < patience || !self.spins.is_multiple_of(between_yields) {
             std::hint::spin_loop();
             return Ok(());
         }
-        std::thread::yield_now();
+        self.give_way(&CROWDED);
         self.cancel.check()
+    }
+
+    /// Gives the core to others, where that does not cost more than it brings.
+    fn give_way(&mut self, crowded: &AtomicBool) {
+        if self.cores == Cores::Shared {
+            return std::thread::yield_now();
+        }
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        if crowded.load(Ordering::Relaxed) && now.duration_since(since) < Self::PATIENCE_CROWDED {
+            return;
+        }
+        std::thread::yield_now();
+        let back = Instant::now();
+        crowded.store(back.duration_since(now) > Self::AWAY, Ordering::Relaxed);
+        self.since = Some(back);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crowded_core_is_kept_for_a_while() {
+        let (cancel, crowded) = (Cancellation::new(), AtomicBool::new(true));
+        let mut waiter = Waiter::new(&cancel, Cores::Own);
+        let began = Instant::now();
+        waiter.give_way(&crowded);
+        let first = waiter.since;
+        while waiter.since == first {
+            assert!(began.elapsed() < Duration::from_secs(60), "the core was never given up");
+            waiter.give_way(&crowded);
+        }
+        assert!(first.is_some() && began.elapsed() >= Waiter::PATIENCE_CROWDED);
+    }
 
     #[test]
     fn cancelling_ends_a_wait_with_its_first_reason() {

@@ -29,6 +29,7 @@ mod send_lane;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod wire;
 mod workers;
 mod zero_copy;

@@ -4,6 +4,7 @@ use super::failure::{Failure, FirstFailure};
 use super::helpers::{Lane, WAKEUP};
 use super::rooms::{Landing, ReceiveShared};
 use super::socket::{self, Epoll, Received};
+use super::turn::Turn;
 use super::wire::ChunkHeader;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -26,15 +27,14 @@ pub(super) struct ReceiveLane {
     sockets: Vec<ReceiveSocket>,
     epoll: Epoll,
     shared: Arc<ReceiveShared>,
-    turn: usize,
+    next: usize,
+    turn: Turn,
 }
 
 impl ReceiveLane {
-    /// Bytes after which a pass ends, so that its thread gets to send and reduce as well.
-    const PASS: usize = 256 << 10;
-
     pub fn new(sockets: Vec<OwnedFd>, shared: Arc<ReceiveShared>) -> crate::Result<Self> {
-        let mut lane = ReceiveLane { sockets: Vec::new(), epoll: Epoll::new()?, shared, turn: 0 };
+        let mut lane =
+            ReceiveLane { sockets: Vec::new(), epoll: Epoll::new()?, shared, next: 0, turn: Turn::default() };
         for fd in sockets {
             lane.add(ReceiveSocket {
                 fd,
@@ -63,9 +63,9 @@ impl ReceiveSocket {
     }
 
     /// Receives what is there; stops at a chunk for which no room is posted yet. The bytes received.
-    fn pump(&mut self, shared: &ReceiveShared) -> Result<usize, Failure> {
+    fn pump(&mut self, most: usize, shared: &ReceiveShared) -> Result<usize, Failure> {
         let mut total = 0;
-        while self.readable && total < ReceiveLane::PASS {
+        while self.readable && total < most {
             if self.landing.is_none() && self.header_received == ChunkHeader::SIZE {
                 let header = ChunkHeader::from_bytes(&self.header, shared.checked)?;
                 let Some(landing) = land(&header, shared)? else { break };
@@ -133,17 +133,19 @@ impl Lane for ReceiveLane {
                 socket.note(ready.events);
             }
         });
+        let most = self.turn.begin();
         let mut received = 0;
         for _ in 0..sockets.len() {
-            let at = self.turn;
-            self.turn = (at + 1) % sockets.len();
+            let at = self.next;
+            self.next = (at + 1) % sockets.len();
             if sockets[at].readable && !sockets[at].ended {
-                received += sockets[at].pump(&self.shared)?;
+                received += sockets[at].pump(most - received, &self.shared)?;
             }
-            if received >= Self::PASS {
+            if received >= most {
                 break;
             }
         }
+        self.turn.end();
         Ok(received)
     }
 
@@ -161,7 +163,7 @@ impl Lane for ReceiveLane {
             self.epoll.remove(&socket.fd);
             other.add(socket)?;
         }
-        self.turn = 0;
+        self.next = 0;
         Ok(Some(other))
     }
 

@@ -5,6 +5,7 @@ use super::helpers::{Lane, WAKEUP};
 use super::liveness::{Silence, Watch};
 use super::send::{Chunk, SendShared};
 use super::socket::{self, Epoll};
+use super::turn::Turn;
 use super::wire::ChunkHeader;
 use super::zero_copy::Pinned;
 use std::io;
@@ -28,7 +29,8 @@ pub(super) struct SendLane {
     epoll: Epoll,
     shared: Arc<SendShared>,
     /// The socket whose turn it is. Taking turns spreads the bytes evenly, so that no flow meets a cap before the others.
-    turn: usize,
+    next: usize,
+    turn: Turn,
     blocked: usize,
     /// Sockets with a chunk.
     busy: usize,
@@ -38,16 +40,14 @@ pub(super) struct SendLane {
 }
 
 impl SendLane {
-    /// Bytes after which a pass ends, so that its thread gets to receive as well.
-    const PASS: usize = 256 << 10;
-
     pub fn new(sockets: Vec<OwnedFd>, shared: Arc<SendShared>, timeout: Option<Duration>) -> crate::Result<Self> {
         let watch = Watch::new(timeout);
         let mut lane = SendLane {
             sockets: Vec::new(),
             epoll: Epoll::new()?,
             shared,
-            turn: 0,
+            next: 0,
+            turn: Turn::default(),
             blocked: 0,
             busy: 0,
             pinned: 0,
@@ -73,7 +73,7 @@ impl SendLane {
         self.blocked = how_many(|socket| !socket.writable);
         self.busy = how_many(|socket| socket.chunk.is_some());
         self.pinned = how_many(|socket| !socket.pinned.is_empty());
-        self.turn = 0;
+        self.next = 0;
     }
 
     fn unblock(&mut self) {
@@ -177,17 +177,20 @@ impl Lane for SendLane {
             return self.watch().map(|()| 0);
         }
         self.unblock();
+        let most = self.turn.begin();
         let mut sent = 0;
-        for _ in 0..self.sockets.len() {
-            let at = self.turn;
-            self.turn = (at + 1) % self.sockets.len();
-            if self.sockets[at].writable {
-                sent += self.send_on(at)?;
-            }
-            if sent >= Self::PASS || (self.busy == 0 && !self.shared.has_chunks()) {
+        let mut without = 0;
+        while without < self.sockets.len() {
+            let at = self.next;
+            self.next = (at + 1) % self.sockets.len();
+            let taken = if self.sockets[at].writable { self.send_on(at)? } else { 0 };
+            without = if taken > 0 { 0 } else { without + 1 };
+            sent += taken;
+            if sent >= most || (self.busy == 0 && !self.shared.has_chunks()) {
                 break;
             }
         }
+        self.turn.end();
         if sent == 0 {
             self.watch()?;
         }
