@@ -33,6 +33,44 @@ named! {
         Libfabric = "libfabric",
         /// Linux.
         Kernel = "kernel",
+        /// NVSHMEM.
+        Nvshmem = "nvshmem",
+        /// UCC.
+        Ucc = "ucc",
+        /// NVIDIA's plugin for InfiniBand and SHARP.
+        SharpPlugin = "nccl-rdma-sharp-plugins",
+        /// Google's plugins: TCPX, TCPXO, gIB, Fast Socket.
+        GooglePlugin = "google-net-plugin",
+        /// PMIx.
+        Pmix = "pmix",
+        /// PRRTE, which starts Open MPI's ranks.
+        Prrte = "prrte",
+        /// GDRCopy.
+        GdrCopy = "gdrcopy",
+        /// NVIDIA's Fabric Manager.
+        FabricManager = "fabric-manager",
+        /// NVIDIA's IMEX, which exports memory between hosts.
+        Imex = "imex",
+        /// NVIDIA's drivers and tools of NICs: MLNX_OFED, later DOCA-OFED.
+        Ofed = "doca-ofed",
+        /// ROCm.
+        Rocm = "rocm",
+        /// vLLM.
+        Vllm = "vllm",
+        /// SGLang.
+        Sglang = "sglang",
+        /// DeepSpeed.
+        DeepSpeed = "deepspeed",
+        /// Megatron Core.
+        Megatron = "megatron-core",
+        /// Transformer Engine.
+        TransformerEngine = "transformer-engine",
+        /// Ray.
+        Ray = "ray",
+        /// DeepEP.
+        DeepEp = "deepep",
+        /// NIXL.
+        Nixl = "nixl",
     }
     /// The name of its table: `rules/known-faults/nccl.toml`.
     name
@@ -54,6 +92,25 @@ impl Component {
             Component::Ucx => "UCX",
             Component::Libfabric => "libfabric",
             Component::Kernel => "Linux",
+            Component::Nvshmem => "NVSHMEM",
+            Component::Ucc => "UCC",
+            Component::SharpPlugin => "nccl-rdma-sharp-plugins",
+            Component::GooglePlugin => "Google's net plugin",
+            Component::Pmix => "PMIx",
+            Component::Prrte => "PRRTE",
+            Component::GdrCopy => "GDRCopy",
+            Component::FabricManager => "Fabric Manager",
+            Component::Imex => "IMEX",
+            Component::Ofed => "DOCA-OFED",
+            Component::Rocm => "ROCm",
+            Component::Vllm => "vLLM",
+            Component::Sglang => "SGLang",
+            Component::DeepSpeed => "DeepSpeed",
+            Component::Megatron => "Megatron Core",
+            Component::TransformerEngine => "Transformer Engine",
+            Component::Ray => "Ray",
+            Component::DeepEp => "DeepEP",
+            Component::Nixl => "NIXL",
         }
     }
 
@@ -63,6 +120,10 @@ impl Component {
             "driver" => "nvidia-driver",
             "torch" => "pytorch",
             "linux" => "kernel",
+            "mlnx-ofed" => "doca-ofed",
+            "megatron" => "megatron-core",
+            "sharp-plugin" => "nccl-rdma-sharp-plugins",
+            "gib" | "tcpx" | "tcpxo" | "fast-socket" => "google-net-plugin",
             other => other,
         };
         Self::ALL.into_iter().find(|component| component.name() == name)
@@ -182,6 +243,15 @@ named! {
     }
     /// As text writes it.
     name
+}
+
+/// A version that a program printed, its own or another's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrintedVersion {
+    /// Whose it is.
+    pub component: Component,
+    /// The version.
+    pub version: Version,
 }
 
 /// What was known to judge by, and where it is from.

@@ -213,6 +213,12 @@ impl Situation {
                 version.parse().into_iter().for_each(|version| self.uses(component, version));
             }
         }
+        // What a library says of itself when it runs goes before what is installed.
+        for told in &case.run.versions {
+            if self.of(told.component).is_none() || told.component != Component::Nccl {
+                self.uses(told.component, told.version.clone());
+            }
+        }
         self.versions_behind(case, OFI_SAYS, Component::OfiPlugin);
         if self.of(Component::Nccl).is_none() && self.of(Component::Rccl).is_none() {
             self.versions_behind(case, TORCH_SAYS, Component::Nccl);
