@@ -67,6 +67,10 @@ named! {
         TransformerEngine = "transformer-engine",
         /// Ray.
         Ray = "ray",
+        /// FlashInfer.
+        FlashInfer = "flashinfer",
+        /// TensorRT-LLM.
+        TrtLlm = "tensorrt-llm",
         /// DeepEP.
         DeepEp = "deepep",
         /// NIXL.
@@ -109,6 +113,8 @@ impl Component {
             Component::Megatron => "Megatron Core",
             Component::TransformerEngine => "Transformer Engine",
             Component::Ray => "Ray",
+            Component::FlashInfer => "FlashInfer",
+            Component::TrtLlm => "TensorRT-LLM",
             Component::DeepEp => "DeepEP",
             Component::Nixl => "NIXL",
         }
