@@ -37,22 +37,10 @@ named! {
         Nvshmem = "nvshmem",
         /// UCC.
         Ucc = "ucc",
-        /// NVIDIA's plugin for InfiniBand and SHARP.
-        SharpPlugin = "nccl-rdma-sharp-plugins",
-        /// Google's plugins: TCPX, TCPXO, gIB, Fast Socket.
-        GooglePlugin = "google-net-plugin",
-        /// PMIx.
-        Pmix = "pmix",
         /// PRRTE, which starts Open MPI's ranks.
         Prrte = "prrte",
         /// GDRCopy.
         GdrCopy = "gdrcopy",
-        /// NVIDIA's Fabric Manager.
-        FabricManager = "fabric-manager",
-        /// NVIDIA's IMEX, which exports memory between hosts.
-        Imex = "imex",
-        /// NVIDIA's drivers and tools of NICs: MLNX_OFED, later DOCA-OFED.
-        Ofed = "doca-ofed",
         /// ROCm.
         Rocm = "rocm",
         /// vLLM.
@@ -63,10 +51,6 @@ named! {
         DeepSpeed = "deepspeed",
         /// Megatron Core.
         Megatron = "megatron-core",
-        /// Transformer Engine.
-        TransformerEngine = "transformer-engine",
-        /// Ray.
-        Ray = "ray",
         /// FlashInfer.
         FlashInfer = "flashinfer",
         /// TensorRT-LLM.
@@ -98,21 +82,13 @@ impl Component {
             Component::Kernel => "Linux",
             Component::Nvshmem => "NVSHMEM",
             Component::Ucc => "UCC",
-            Component::SharpPlugin => "nccl-rdma-sharp-plugins",
-            Component::GooglePlugin => "Google's net plugin",
-            Component::Pmix => "PMIx",
             Component::Prrte => "PRRTE",
             Component::GdrCopy => "GDRCopy",
-            Component::FabricManager => "Fabric Manager",
-            Component::Imex => "IMEX",
-            Component::Ofed => "DOCA-OFED",
             Component::Rocm => "ROCm",
             Component::Vllm => "vLLM",
             Component::Sglang => "SGLang",
             Component::DeepSpeed => "DeepSpeed",
             Component::Megatron => "Megatron Core",
-            Component::TransformerEngine => "Transformer Engine",
-            Component::Ray => "Ray",
             Component::FlashInfer => "FlashInfer",
             Component::TrtLlm => "TensorRT-LLM",
             Component::DeepEp => "DeepEP",
@@ -126,10 +102,7 @@ impl Component {
             "driver" => "nvidia-driver",
             "torch" => "pytorch",
             "linux" => "kernel",
-            "mlnx-ofed" => "doca-ofed",
             "megatron" => "megatron-core",
-            "sharp-plugin" => "nccl-rdma-sharp-plugins",
-            "gib" | "tcpx" | "tcpxo" | "fast-socket" => "google-net-plugin",
             other => other,
         };
         Self::ALL.into_iter().find(|component| component.name() == name)
