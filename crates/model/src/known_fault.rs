@@ -37,6 +37,8 @@ named! {
         Nvshmem = "nvshmem",
         /// UCC.
         Ucc = "ucc",
+        /// PMIx.
+        Pmix = "pmix",
         /// PRRTE, which starts Open MPI's ranks.
         Prrte = "prrte",
         /// GDRCopy.
@@ -82,6 +84,7 @@ impl Component {
             Component::Kernel => "Linux",
             Component::Nvshmem => "NVSHMEM",
             Component::Ucc => "UCC",
+            Component::Pmix => "PMIx",
             Component::Prrte => "PRRTE",
             Component::GdrCopy => "GDRCopy",
             Component::Rocm => "ROCm",
