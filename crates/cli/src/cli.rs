@@ -318,6 +318,9 @@ pub struct Doctor {
     pub timeout: Duration,
 
     #[command(flatten)]
+    pub rules: RulesFile,
+
+    #[command(flatten)]
     pub output: Output,
 
     #[command(flatten)]
@@ -353,6 +356,7 @@ const DOCTOR_EXAMPLES: &str = "Examples:
   busbw doctor -e 1G                 up to 1 GiB
   busbw doctor --json | jq .verdict
   busbw doctor -o report.html        as a page
+  busbw doctor --rules my.toml       with signatures and known faults of your own
   busbw doctor --hosts a,b,c         check, links, all-reduce over three hosts: one answer
   busbw doctor a b c -o cluster.html               and one page
   srun -N 4 --ntasks-per-node=8 busbw doctor          in a job: its hosts

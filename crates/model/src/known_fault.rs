@@ -33,6 +33,34 @@ named! {
         Libfabric = "libfabric",
         /// Linux.
         Kernel = "kernel",
+        /// NVSHMEM.
+        Nvshmem = "nvshmem",
+        /// UCC.
+        Ucc = "ucc",
+        /// PMIx.
+        Pmix = "pmix",
+        /// PRRTE, which starts Open MPI's ranks.
+        Prrte = "prrte",
+        /// GDRCopy.
+        GdrCopy = "gdrcopy",
+        /// ROCm.
+        Rocm = "rocm",
+        /// vLLM.
+        Vllm = "vllm",
+        /// SGLang.
+        Sglang = "sglang",
+        /// DeepSpeed.
+        DeepSpeed = "deepspeed",
+        /// Megatron Core.
+        Megatron = "megatron-core",
+        /// FlashInfer.
+        FlashInfer = "flashinfer",
+        /// TensorRT-LLM.
+        TrtLlm = "tensorrt-llm",
+        /// DeepEP.
+        DeepEp = "deepep",
+        /// NIXL.
+        Nixl = "nixl",
     }
     /// The name of its table: `rules/known-faults/nccl.toml`.
     name
@@ -54,6 +82,20 @@ impl Component {
             Component::Ucx => "UCX",
             Component::Libfabric => "libfabric",
             Component::Kernel => "Linux",
+            Component::Nvshmem => "NVSHMEM",
+            Component::Ucc => "UCC",
+            Component::Pmix => "PMIx",
+            Component::Prrte => "PRRTE",
+            Component::GdrCopy => "GDRCopy",
+            Component::Rocm => "ROCm",
+            Component::Vllm => "vLLM",
+            Component::Sglang => "SGLang",
+            Component::DeepSpeed => "DeepSpeed",
+            Component::Megatron => "Megatron Core",
+            Component::FlashInfer => "FlashInfer",
+            Component::TrtLlm => "TensorRT-LLM",
+            Component::DeepEp => "DeepEP",
+            Component::Nixl => "NIXL",
         }
     }
 
@@ -63,6 +105,7 @@ impl Component {
             "driver" => "nvidia-driver",
             "torch" => "pytorch",
             "linux" => "kernel",
+            "megatron" => "megatron-core",
             other => other,
         };
         Self::ALL.into_iter().find(|component| component.name() == name)
@@ -182,6 +225,15 @@ named! {
     }
     /// As text writes it.
     name
+}
+
+/// A version that a program printed, its own or another's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrintedVersion {
+    /// Whose it is.
+    pub component: Component,
+    /// The version.
+    pub version: Version,
 }
 
 /// What was known to judge by, and where it is from.

@@ -74,7 +74,9 @@ pub use finding::{
 };
 pub use host::{FactLine, LinkLayer, PcieLink};
 pub use inspector::{InspectorRank, InspectorRow, InspectorRun, Spread};
-pub use known_fault::{Advised, BestVersion, Component, Consequence, Exposure, KnownFact, KnownFault, Version};
+pub use known_fault::{
+    Advised, BestVersion, Component, Consequence, Exposure, KnownFact, KnownFault, PrintedVersion, Version,
+};
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, LogPrefix, NcclLog, NcclVersion, NetworkLine,

@@ -6,6 +6,7 @@ use crate::diagnostics::DiagLine;
 use crate::end::{RankEnd, RankOutput};
 use crate::finding::SavedFinding;
 use crate::inspector::InspectorRun;
+use crate::known_fault::PrintedVersion;
 use crate::link::LinkRun;
 use crate::nccl::NcclLog;
 use crate::node::{Hello, NodeFacts};
@@ -82,6 +83,8 @@ pub struct Run {
     pub unended: Vec<UnendedLauncher>,
     /// Connections over TCP.
     pub sockets: Vec<Socket>,
+    /// Versions that programs print of themselves and of others, each once.
+    pub versions: Vec<PrintedVersion>,
     /// Lines that no reader makes a fact of, a few of each wording, with who says them. Signatures look at them.
     pub statements: Vec<Statement>,
     /// Parts that could not be read, with the reason.

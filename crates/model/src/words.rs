@@ -1,6 +1,6 @@
 //! `rules/words.toml` as a type: `ingest` chooses lines by it, `diagnose` distinguishes ends and machines.
 
-use crate::Code;
+use crate::{Code, Component};
 use serde::Deserialize;
 
 /// Words, in lists that the file explains.
@@ -27,4 +27,5 @@ pub struct Words {
     pub rdma: Vec<String>,
     pub must_agree: Vec<String>,
     pub waits: Vec<(String, Vec<String>)>,
+    pub versions: Vec<(Component, Vec<String>)>,
 }

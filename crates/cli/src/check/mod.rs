@@ -3,9 +3,11 @@
 pub mod hosts;
 mod witness;
 
-use crate::flags::{CapturedRoot, HostList, JunitFile, Output, PrometheusFile, Screen, TableFormat};
+use crate::flags::{CapturedRoot, HostList, JunitFile, Output, PrometheusFile, RulesFile, Screen, TableFormat};
 use crate::output::{self, Refusal};
-use crate::values;
+use crate::{rules, values};
+use busbw_diagnose::Book;
+use busbw_diagnose::check::check_by;
 use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{Checked, NodeFacts};
 use busbw_probe::Root;
@@ -42,6 +44,9 @@ pub struct Check {
     /// Time after which a host that does not respond is reported as lost
     #[arg(short = 'T', long, value_name = "TIME", default_value = "60", value_parser = values::duration)]
     timeout: Duration,
+
+    #[command(flatten)]
+    rules: RulesFile,
 
     #[command(flatten)]
     output: Output<TableFormat>,
@@ -83,6 +88,7 @@ const EXAMPLES: &str = "Examples:
   busbw check --save facts.json              save the facts
   busbw check a.json b.json                  check saved facts of several nodes, anywhere
   busbw explain run.log facts.json           diagnose a run with the facts of its node
+  busbw check --rules my.toml                with known faults of your own
   busbw check --root sosreport/              a captured copy of /sys and /proc
   busbw check --json | jq '.items[] | select(.result == \"fail\")'
 
@@ -109,6 +115,7 @@ impl Found {
 
 /// Runs the subcommand. The exit status is 1 when anything failed.
 pub fn run(flags: &Check) -> Result<ExitCode, Refusal> {
+    let book = rules::book(flags.rules.file())?;
     let Some(found) = gather(flags)? else { return Ok(ExitCode::SUCCESS) };
     if flags.facts_only {
         output::write(None, |out| json::write_facts(&FactsFile::new(found.nodes, found.hello), out))?;
@@ -119,7 +126,7 @@ pub fn run(flags: &Check) -> Result<ExitCode, Refusal> {
             json::write_facts(&FactsFile::new(found.nodes.clone(), found.hello.clone()), out)
         })?;
     }
-    let checked = busbw_diagnose::check::check(&found.nodes, &found.hello);
+    let checked = check_by(&found.nodes, &found.hello, &book);
     print(flags, &checked)?;
     output::metrics(&flags.prometheus, "check", |metrics| prometheus::check(&checked, metrics))?;
     if let Some(path) = flags.junit.file() {
@@ -135,9 +142,9 @@ pub fn run(flags: &Check) -> Result<ExitCode, Refusal> {
 
 /// Checks this node, shows the table where a style is given, and gives the facts as a file would hold them, and whether
 /// nothing failed.
-pub fn this_node(shown: Option<&text::Style>) -> Result<(Vec<u8>, bool), String> {
+pub fn this_node(shown: Option<&text::Style>, book: &Book) -> Result<(Vec<u8>, bool), String> {
     let nodes = vec![busbw_probe::node(&Root::live())];
-    let checked = busbw_diagnose::check::check(&nodes, &Hello::default());
+    let checked = check_by(&nodes, &Hello::default(), book);
     if let Some(style) = shown {
         output::write(None, |out| out.write_all(text::check(&checked, style).as_bytes()))?;
     }

@@ -5,6 +5,8 @@ use super::parts::{Parts, Shown, Told};
 use crate::check;
 use crate::cli::Doctor;
 use crate::output::{self, Refusal};
+use busbw_diagnose::check::check_by;
+use busbw_diagnose::{Book, UserFacts, diagnose_with};
 use busbw_ingest::read_bytes;
 use busbw_launch::relay::Part;
 use busbw_model::node::{FactsFile, NodeFacts};
@@ -21,8 +23,8 @@ const MOST_PARTNERS: usize = 7;
 const RANKS: [usize; 2] = [1, 2];
 
 /// Runs it, step by step.
-pub fn run(flags: &Doctor, mut parts: Parts) -> Result<ExitCode, Refusal> {
-    let checked = Checked::of(flags, &mut parts)?;
+pub fn run(flags: &Doctor, book: &Book, mut parts: Parts) -> Result<ExitCode, Refusal> {
+    let checked = Checked::of(flags, book, &mut parts)?;
     let hosts = checked.facts.nodes.len();
     let mut told: Vec<Told> = Vec::new();
     if hosts > 1 {
@@ -37,7 +39,7 @@ pub fn run(flags: &Doctor, mut parts: Parts) -> Result<ExitCode, Refusal> {
     announce(3, "all that was told and measured");
     told.iter().filter(|told| told.output.is_empty()).for_each(|told| output::say(failed(told)));
     let run = read(&told, &checked)?;
-    let diagnosis = busbw_diagnose::diagnose(&run);
+    let diagnosis = diagnose_with(&run, &UserFacts { book: Some(book), ..UserFacts::default() });
     let status = match (hosts, checked.failed || told.iter().any(|told| told.output.is_empty())) {
         (0, _) => 2,
         (_, true) => 1,
@@ -75,7 +77,7 @@ struct Checked {
 
 impl Checked {
     /// Asks all hosts, shows the table, and leaves out who is silent.
-    fn of(flags: &Doctor, parts: &mut Parts) -> Result<Self, Refusal> {
+    fn of(flags: &Doctor, book: &Book, parts: &mut Parts) -> Result<Self, Refusal> {
         let asked = parts.hosts().map_or("the hosts of this job".into(), |hosts| counted(hosts.slots().len(), "host"));
         announce(0, &format!("{asked}, each has {:?} to answer", flags.timeout));
         let timeout = flags.timeout.as_secs_f64().to_string();
@@ -87,7 +89,7 @@ impl Checked {
             });
         }
         let facts = check::file(told.output.as_bytes()).map_err(|problem| format!("what the hosts told{problem}"))?;
-        let checked = busbw_diagnose::check::check(&facts.nodes, &facts.hello);
+        let checked = check_by(&facts.nodes, &facts.hello, book);
         if flags.shows() {
             let style = flags.screen.style(None);
             output::write(None, |out| out.write_all(text::check(&checked, &style).as_bytes()))?;

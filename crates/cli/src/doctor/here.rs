@@ -2,6 +2,7 @@
 
 use crate::cli::Doctor;
 use crate::{check, output};
+use busbw_diagnose::{Book, UserFacts, diagnose_with};
 use busbw_ingest::read_bytes;
 use busbw_launch::command::this_program;
 use busbw_probe::Program;
@@ -13,9 +14,9 @@ use std::process::{Command, ExitCode, Stdio};
 /// What the facts of the check are called among the inputs.
 const FACTS: &str = "busbw check";
 
-pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
+pub fn run(flags: &Doctor, book: &Book) -> Result<ExitCode, String> {
     let style = flags.screen.style(flags.output.file());
-    let (facts, healthy) = check::this_node(flags.shows().then_some(&style))?;
+    let (facts, healthy) = check::this_node(flags.shows().then_some(&style), book)?;
     let test = Test::of_this_machine(flags)?;
     if !flags.quiet.quiet {
         output::say(&test.what);
@@ -26,7 +27,7 @@ pub fn run(flags: &Doctor) -> Result<ExitCode, String> {
     }
     let name = test.line();
     let run = read_bytes(&[(&name, printed.as_bytes()), (FACTS, &facts)]).map_err(|e| e.to_string())?;
-    let diagnosis = busbw_diagnose::diagnose(&run);
+    let diagnosis = diagnose_with(&run, &UserFacts { book: Some(book), ..UserFacts::default() });
     super::answer(flags, run, &diagnosis)?;
     let status = if succeeded && healthy { diagnosis.verdict.exit_status() } else { 1 };
     Ok(ExitCode::from(status))

@@ -6,7 +6,7 @@ mod parts;
 
 use crate::cli::Doctor;
 use crate::output::Refusal;
-use crate::{explain, output};
+use crate::{explain, output, rules};
 use busbw_launch::JobRank;
 use busbw_launch::relay::Relay;
 use busbw_model::{Diagnosis, Run};
@@ -17,18 +17,19 @@ use std::process::ExitCode;
 
 /// Runs the subcommand: here, on the hosts that are named, or on those of the job that this process is a rank of.
 pub fn run(flags: &Doctor) -> Result<ExitCode, Refusal> {
+    let book = rules::book(flags.rules.file())?;
     let look = |name: &str| std::env::var(name).ok();
     let job_rank = JobRank::detect(&look)?;
     match (flags.named(), job_rank.size) {
-        (Some(list), 1) => cluster::run(flags, Parts::on(&list)?),
+        (Some(list), 1) => cluster::run(flags, &book, Parts::on(&list)?),
         (Some(_), _) => Err(format!("the {} ranks of this job have hosts: leave --hosts away", job_rank.size).into()),
-        (None, 1) => Ok(here::run(flags)?),
+        (None, 1) => Ok(here::run(flags, &book)?),
         (None, _) => {
             let relay = Relay::join(&job_rank, &look, "doctor".into())?;
             if job_rank.rank > 0 {
                 return Ok(ExitCode::from(u8::try_from(relay.obey()?).unwrap_or(1)));
             }
-            cluster::run(flags, Parts::of(relay))
+            cluster::run(flags, &book, Parts::of(relay))
         }
     }
 }

@@ -44,7 +44,9 @@ static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
         (&variables, Wanted { variables: true, ..none }),
         (&progress, Wanted { progress: true, ..none }),
     ];
-    let of_all = lists.iter().flat_map(|(list, whose)| list.iter().map(|word| (word, *whose)));
+    let versions =
+        KNOWN.versions.iter().flat_map(|(_, words)| words).map(|word| (word, Wanted { other: true, ..none }));
+    let of_all = lists.iter().flat_map(|(list, whose)| list.iter().map(|word| (word, *whose))).chain(versions);
     let (words, whose): (Vec<&String>, _) = of_all.unzip();
     let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok()?;
     Some((automaton, whose))

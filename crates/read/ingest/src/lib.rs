@@ -42,6 +42,7 @@ mod speaker;
 mod stacks;
 mod text;
 pub mod torch;
+mod versions;
 
 pub use context::around;
 pub use pipeline::{ReadOptions, read, read_bytes};

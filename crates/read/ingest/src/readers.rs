@@ -19,6 +19,7 @@ use crate::sockets::SocketReader;
 use crate::stacks::StackReader;
 use crate::text::TextLine;
 use crate::torch::{self, Recording, TraceReader, WatchdogReader};
+use crate::versions::VersionReader;
 use busbw_model::node::{FACTS_SCHEMA, FactsFile, Hello};
 use busbw_model::{InputKind, NodeFacts, Place, RasReport, SourceLine};
 use rustc_hash::FxHashMap;
@@ -58,6 +59,7 @@ pub(crate) struct Readers {
     pub ends: EndReader,
     pub stacks: StackReader,
     pub sockets: SocketReader,
+    pub versions: VersionReader,
     pub traces: TraceReader,
     json: JsonReader,
     pub ras_json: Vec<RasReport>,
@@ -112,7 +114,7 @@ impl Readers {
             InputKind::TorchWatchdog
         } else if self.ras.feed(line) {
             InputKind::NcclRas
-        } else if self.host.feed(line) {
+        } else if self.host.feed(line) || self.versions.feed(line) {
             InputKind::HostFacts
         } else if self.stacks.feed(line) || self.sockets.feed(line) {
             InputKind::Stacks

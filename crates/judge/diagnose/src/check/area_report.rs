@@ -1,19 +1,26 @@
 //! The lines of one node and area, as they are written.
 
-use crate::words;
+use crate::known_faults::table::Fault;
+use crate::{Book, words};
 use busbw_model::{Area, CheckItem, Code, Outcome};
 
 /// Where an area's checks write what they find.
 pub(super) struct AreaReport<'a> {
     area: Area,
     host: &'a str,
+    book: &'a Book,
     device: Option<String>,
     pub items: Vec<CheckItem>,
 }
 
 impl<'a> AreaReport<'a> {
-    pub fn new(area: Area, host: &'a str) -> Self {
-        AreaReport { area, host, device: None, items: Vec::new() }
+    pub fn new(area: Area, host: &'a str, book: &'a Book) -> Self {
+        AreaReport { area, host, book, device: None, items: Vec::new() }
+    }
+
+    /// The faults that versions may have.
+    pub fn known_faults(&self) -> &'a [Fault] {
+        self.book.faults()
     }
 
     /// Says which device the next line is about. A line has to follow.

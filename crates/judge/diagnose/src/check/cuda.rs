@@ -1,7 +1,7 @@
 //! CUDA and NCCL: which versions there are, and whether they fit.
 
 use super::area_report::{AreaReport, listed};
-use crate::known_faults::{advise, all, situation::Situation};
+use crate::known_faults::{advise, situation::Situation};
 use busbw_model::node::Library;
 use busbw_model::{Code, Exposure, KnownFault, NodeFacts};
 
@@ -56,9 +56,10 @@ pub(crate) const KNOWN_FAULTS: &str = "known faults";
 /// Hangs and wrong results that the versions here are known for, on such a machine. Faults that every machine would have, or of which
 /// nobody knows since when there are some, are left to `busbw advise`.
 fn known_faults(node: &NodeFacts, report: &mut AreaReport) {
-    let advised = advise(&Situation::of_machine(node), all());
+    let faults = report.known_faults();
+    let advised = advise(&Situation::of_machine(node), faults);
     let of_this_machine = |fault: &&KnownFault| {
-        all().iter().any(|known| known.id == fault.id && known.first.is_some() && !known.when.words().is_empty())
+        faults.iter().any(|known| known.id == fault.id && known.first.is_some() && !known.when.words().is_empty())
     };
     let grave = advised.of(Exposure::CanHitYou).filter(|fault| fault.consequence.is_grave()).filter(of_this_machine);
     for fault in grave {

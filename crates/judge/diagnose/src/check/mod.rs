@@ -20,6 +20,7 @@ pub(crate) use cuda::KNOWN_FAULTS;
 pub(crate) use differences::odd_ones;
 pub(crate) use ports::QOS;
 
+use crate::Book;
 use area_report::AreaReport;
 use busbw_model::node::{Hello, Silent};
 use busbw_model::{Area, CheckItem, Checked, Code, NodeFacts, Outcome};
@@ -40,12 +41,17 @@ const AREAS: [(Area, AreaCheck); 9] = [
     (Area::Clock, clock::check),
 ];
 
-/// Judges nodes, and how hosts answered.
+/// Judges nodes, and how hosts answered, by the known faults that are built in.
 pub fn check(nodes: &[NodeFacts], hello: &Hello) -> Checked {
+    check_by(nodes, hello, Book::built_in())
+}
+
+/// Judges nodes, and how hosts answered, by the known faults of a book.
+pub fn check_by(nodes: &[NodeFacts], hello: &Hello, book: &Book) -> Checked {
     let mut items = Vec::new();
     for (area, check) in AREAS {
         for node in nodes {
-            let mut report = AreaReport::new(area, &node.host);
+            let mut report = AreaReport::new(area, &node.host, book);
             check(node, &mut report);
             if area == Area::Mpi && hello.asked > 0 {
                 heard(hello, &mut report);

@@ -18,7 +18,7 @@ use busbw_model::{
 };
 use situation::Situation;
 use std::cmp::Reverse;
-use table::Fault;
+use table::{Condition, Fault};
 
 /// Every fault as a page shows it, with what it depends on, in words.
 pub fn listed() -> Vec<(String, KnownFault)> {
@@ -44,10 +44,11 @@ pub fn advise_run(case: &Case, known: &Situation, found: &[Finding]) -> Advised 
     let troubles: Vec<Code> = found.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code).collect();
     for fault in &mut advised.faults {
         // What prints a text of its own and did not is something else.
-        let known = faults.iter().find(|known| known.id == fault.id && known.text.is_none());
+        let Some(known) = faults.iter().find(|known| known.id == fault.id && known.text.is_none()) else { continue };
+        let alike = known.symptom.is_some_and(|code| troubles.contains(&code));
         // A trouble has many causes: what depends on more than the run tells is no likely one.
-        fault.fits = fault.exposure != Exposure::CannotKnow
-            && known.and_then(|known| known.symptom).is_some_and(|code| troubles.contains(&code));
+        fault.fits =
+            fault.exposure != Exposure::CannotKnow && (alike || is_shown(known, fault) && !troubles.is_empty());
     }
     first_what_fits(&mut advised, faults);
     advised
@@ -59,7 +60,7 @@ pub fn told(advised: &mut Advised, seen: Consequence, faults: &[Fault]) {
     first_what_fits(advised, faults);
 }
 
-/// What fits stands first. Of that, what has conditions of which all are met, then those of which one is, then what every
+/// What fits stands first. Of that, what the run shows more of than versions and machine, then what has conditions of which all are met, then those of which one is, then what every
 /// machine can have. Where as many are met, the fault of fewer releases is closer: people ask after an upgrade, and what has been
 /// there for years they would have met before.
 fn first_what_fits(advised: &mut Advised, faults: &[Fault]) {
@@ -72,11 +73,17 @@ fn first_what_fits(advised: &mut Advised, faults: &[Fault]) {
             (_, 1..) => 1,
             (_, 0) => 2,
         };
-        Some((far, Reverse(met), breadth(known, faults), unknown))
+        Some((!is_shown(known, fault), far, Reverse(met), breadth(known, faults), unknown))
     };
     advised.faults.sort_by_cached_key(|fault| {
         (fault.exposure != Exposure::HitYou, !fault.fits, closeness(fault), fault.exposure)
     });
+}
+
+/// Whether the run shows what a fault depends on and no machine tells.
+fn is_shown(known: &Fault, fault: &KnownFault) -> bool {
+    let asked = known.when.conditions.get(&Condition::Only).map(|only| Condition::Only.words(only));
+    asked.is_some_and(|asked| !fault.unknown.contains(&asked))
 }
 
 /// A fault that hit a run, with the line that shows it.
@@ -155,7 +162,8 @@ fn unknown(known: &Situation, fault: &Fault, version: &Version) -> Option<Vec<St
         unknown.push(format!("since: whether versions before {from} have it"));
     }
     for (condition, wanted) in &fault.when.conditions {
-        match known.meets(*condition, wanted) {
+        let shows = *condition == Condition::Only && known.shows(&fault.shown);
+        match shows.then_some(true).or_else(|| known.meets(*condition, wanted)) {
             Some(true) => {}
             Some(false) => return None,
             None => unknown.push(condition.words(wanted)),

@@ -2,6 +2,7 @@
 
 use super::table::{Condition, OneOrMore};
 use crate::case::Case;
+use crate::data::Template;
 use busbw_model::{Bytes, Communicator, Component, KnownFact, Library, NodeFacts, Speaker, TransportKind, Version};
 use busbw_predict::cluster::{Generation, product};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Situation {
     versions: BTreeMap<Component, BTreeSet<Version>>,
     seen: BTreeMap<Condition, Seen>,
+    /// Lines of a run, and frames of stacks.
+    printed: Vec<String>,
 }
 
 /// What is known of one condition.
@@ -147,6 +150,11 @@ impl Situation {
         }
     }
 
+    /// Whether the run has one of some texts.
+    pub fn shows(&self, texts: &[Template]) -> bool {
+        texts.iter().any(|text| self.printed.iter().any(|line| text.is_in(line)))
+    }
+
     /// What is known, for people.
     pub fn facts(&self) -> Vec<KnownFact> {
         let fact = |what: &str, values: Vec<String>| KnownFact { what: what.to_owned(), values };
@@ -168,7 +176,9 @@ impl Situation {
 
     /// What a run tells, and the machines among its inputs.
     pub fn of_case(case: &Case) -> Self {
-        let mut known = Situation::default();
+        let frames = case.run.stacks.iter().flat_map(|stack| &stack.frames).map(|frame| frame.text.to_string());
+        let printed = case.lines.iter().map(|line| line.text.clone()).chain(frames).collect();
+        let mut known = Situation { printed, ..Situation::default() };
         known.log(case);
         for node in &case.run.machines {
             known.machine(node);
@@ -211,6 +221,12 @@ impl Situation {
             let cuda = line.cuda.as_deref().filter(|_| library == Component::Nccl).map(|cuda| (Component::Cuda, cuda));
             for (component, version) in [(library, line.version.as_str())].into_iter().chain(cuda) {
                 version.parse().into_iter().for_each(|version| self.uses(component, version));
+            }
+        }
+        // What a library says of itself when it runs goes before what is installed.
+        for told in &case.run.versions {
+            if self.of(told.component).is_none() || told.component != Component::Nccl {
+                self.uses(told.component, told.version.clone());
             }
         }
         self.versions_behind(case, OFI_SAYS, Component::OfiPlugin);

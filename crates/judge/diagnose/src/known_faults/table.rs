@@ -44,6 +44,9 @@ pub struct Fault {
     /// What must hold beside the version.
     #[serde(default)]
     pub when: When,
+    /// What a run has, of these one, where `only` is so: flags, names of functions and files.
+    #[serde(default)]
+    pub shown: Vec<Template>,
     /// The finding that it shows as; none where nothing is printed.
     pub symptom: Option<Code>,
     /// What is printed when it hits.
@@ -351,6 +354,10 @@ impl Fault {
             (
                 self.title.chars().count() > LONGEST_TITLE,
                 format!("the title has more than {LONGEST_TITLE} characters; move the rest to note"),
+            ),
+            (
+                !self.shown.is_empty() && !self.when.conditions.contains_key(&Condition::Only),
+                "shown: what shows it stands beside `only`".into(),
             ),
             (self.title.is_empty(), "the title is empty; say what happens".into()),
             (unknown.is_some(), unknown.map_or_else(String::new, |(key, value)| key.refuse(value))),

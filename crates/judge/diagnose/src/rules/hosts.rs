@@ -2,7 +2,7 @@
 
 use super::found;
 use crate::case::Case;
-use crate::check::{KNOWN_FAULTS, QOS, check, odd_ones};
+use crate::check::{KNOWN_FAULTS, QOS, check_by, odd_ones};
 use crate::words::listed;
 use busbw_model::node::Hello;
 use busbw_model::{
@@ -22,7 +22,7 @@ type Item<'a> = (&'a NodeFacts, CheckItem);
 fn checked<'a>(case: &Case<'a>) -> Vec<Item<'a>> {
     let machines = case.run.machines.iter();
     let items = machines.flat_map(|machine| {
-        let checked = check(std::slice::from_ref(machine), &Hello::default());
+        let checked = check_by(std::slice::from_ref(machine), &Hello::default(), case.book);
         checked.items.into_iter().map(move |item| (machine, item))
     });
     items.filter(|(machine, item)| machine.saved.is_some() || lines(machine, item).next().is_some()).collect()

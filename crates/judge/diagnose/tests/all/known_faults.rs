@@ -155,6 +155,18 @@ fn what_only_a_reader_knows_is_left_to_him() {
     assert!(scanner.unknown[0].starts_with("only: "), "{:?}", scanner.unknown);
 }
 
+/// A version that `pip freeze` lists counts, and a text of `shown` in the input meets the condition in words beside it.
+#[test]
+fn what_a_run_shows_meets_a_condition_in_words() {
+    let exposure = |installed: &str, variable: &str| {
+        let run = run_of(&format!("nvidia-nvshmem-cu12=={installed}\nNVSHMEM_DISABLE_P2P={variable}\n"));
+        let advised = advise(&Situation::of_case(&Case::new(&run)));
+        advised.faults.into_iter().find(|fault| fault.id == "nvshmem-p2p-off-signal-hang").map(|fault| fault.exposure)
+    };
+    let shown = (exposure("3.3.9", "1"), exposure("3.3.9", "0"), exposure("3.2.5", "1"));
+    assert_eq!(shown, (Some(Exposure::CanHitYou), Some(Exposure::CannotKnow), None));
+}
+
 /// Nodes with as many ranks each clear a fault that needs unequal numbers.
 #[test]
 fn ranks_are_counted_by_node() {

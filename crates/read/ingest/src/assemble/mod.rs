@@ -436,6 +436,7 @@ impl Assembler {
         self.run.stopped.extend(stopped);
         self.run.unended.extend(asked);
         self.run.sockets.extend(std::mem::take(&mut readers.sockets).finish());
+        self.run.versions.extend(std::mem::take(&mut readers.versions).finish());
         let (ends, outputs) = std::mem::take(&mut readers.ends).finish(path);
         self.run.ends.extend(ends);
         // What a debugger or a recorder writes about a rank is none of its output.

@@ -1,0 +1,80 @@
+//! Reads versions that programs print of themselves and of others: `Nvidia driver version: 550.54.15`, `torch==2.5.1`
+//! (`rules/words.toml`, `versions`).
+
+use crate::evidence::KNOWN;
+use crate::text::TextLine;
+use busbw_model::{PrintedVersion, Version};
+
+/// Where the version's line begins, behind a program's own prefix: `INFO 11-25 12:00:00 llm_engine.py:223] `.
+const PREFIX_ENDS: &str = "] ";
+/// What may stand between the words and the version.
+const BETWEEN: [char; 7] = [' ', '\t', '.', ':', '=', '(', 'v'];
+/// More versions add nothing new.
+const MOST: usize = 256;
+
+/// Collects versions.
+#[derive(Debug, Default)]
+pub(crate) struct VersionReader {
+    found: Vec<PrintedVersion>,
+}
+
+impl VersionReader {
+    /// Takes a line; true when it tells a version.
+    pub fn feed(&mut self, line: &TextLine) -> bool {
+        let text = line.text.trim_start();
+        let behind = text.split_once(PREFIX_ENDS).map(|(_, behind)| behind);
+        let told = [Some(text), behind].into_iter().flatten().find_map(told);
+        let is_told = told.is_some();
+        self.found.extend(told.filter(|told| self.found.len() < MOST && !self.found.contains(told)));
+        is_told
+    }
+
+    pub fn finish(self) -> Vec<PrintedVersion> {
+        self.found
+    }
+}
+
+fn told(text: &str) -> Option<PrintedVersion> {
+    KNOWN.versions.iter().find_map(|(component, words)| {
+        let behind = words.iter().find_map(|words| text.strip_prefix(words.as_str()))?;
+        Some(PrintedVersion { component: *component, version: version(behind)? })
+    })
+}
+
+/// The version at the start: two numbers or more.
+fn version(text: &str) -> Option<Version> {
+    let text = text.trim_start_matches(BETWEEN);
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '+').unwrap_or(text.len());
+    text[..end].parse().ok().filter(|_| text[..end].contains('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use busbw_model::Place;
+
+    #[test]
+    fn versions_are_read_as_programs_print_them() {
+        let mut reader = VersionReader::default();
+        let lines = [
+            "PyTorch version              : 2.9.1+cu129",
+            "PyTorch version: 2.9.1+cu129",
+            "[pip3] nvidia-nccl-cu12==2.27.5",
+            "[conda] torch                     2.9.1                    pypi_0    pypi",
+            "INFO 11-25 12:00:00 [core.py:77] Initializing a V1 LLM engine (v0.11.0) with config: model='m'",
+            "deepspeed info ................... 0.16.2, unknown, unknown",
+            "                Open MPI: 5.0.6",
+            // No versions: none could be had, another package, a sentence.
+            "ROCM used to build PyTorch: N/A",
+            "torchvision==0.24.1",
+            "I use torch==2.9.1 here",
+        ];
+        let told: Vec<bool> =
+            lines.iter().map(|text| reader.feed(&TextLine { place: Place::default(), stream: "", text })).collect();
+        assert_eq!(told, [true, true, true, true, true, true, true, false, false, false]);
+        let found: Vec<String> =
+            reader.finish().iter().map(|told| format!("{}={}", told.component.name(), told.version)).collect();
+        let expected = ["pytorch=2.9.1+cu129", "nccl=2.27.5", "vllm=0.11.0", "deepspeed=0.16.2", "open-mpi=5.0.6"];
+        assert!(expected.iter().all(|told| found.iter().any(|found| found == told)), "{found:?}");
+    }
+}
