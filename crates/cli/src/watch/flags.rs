@@ -40,7 +40,7 @@ pub struct Watch {
     /// Also record the job's collectives: it runs with busbw as NCCL's profiler (NCCL 2.23 and newer). Names ranks that are late for
     /// each step while the job goes on, and in a hang the collective that each rank is in. busbw.torch and busbw bench record too
     #[arg(long, requires = "command")]
-    pub record: bool,
+    pub profile: bool,
 
     /// Ask the job to end (SIGTERM) when somebody was named
     #[arg(long, requires = "command")]
@@ -63,7 +63,7 @@ fn limit(text: &str) -> Result<Duration, String> {
 const WATCH_EXAMPLES: &str = "Examples:
   busbw watch -- torchrun --nproc-per-node 8 train.py    start a job and look on
   busbw watch --stall 2min --kill -- torchrun train.py   end it when it hangs
-  busbw watch --record -- torchrun train.py              also name ranks that are late for each step
+  busbw watch --profile -- torchrun train.py              also name ranks that are late for each step
   busbw watch --attach                                   all ranks on this host, on a screen
   busbw watch --attach 4711 --once                       the job that process 4711 started
   busbw watch --attach slurm:8812 --quiet                a Slurm job, beside it: srun --overlap --jobid 8812

@@ -46,7 +46,7 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
     // Threads must leave signals to this one.
     let attendant = Attendant::begin()?;
     let server = server(flags)?;
-    let agent = if flags.record { Some(profile::record(&mut command, Report::recording())?) } else { None };
+    let agent = if flags.profile { Some(profile::record(&mut command, Report::recording())?) } else { None };
     let recorder = |begun: bool| agent.as_ref().map(|agent| recordings(agent, begun)).unwrap_or_default();
     let kept = folder.clone();
     let mut job = attendant.wrap(command, move |_, bytes| kept.take(bytes))?;
@@ -54,7 +54,7 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
     let shared = Shared::default();
     let status = std::thread::scope(|scope| {
         let mut looking = Looking { shared: &shared, kill: flags.kill, json, server };
-        let session = Session::new(settings, &folder).recorded(flags.record.then_some(&recorder));
+        let session = Session::new(settings, &folder).recorded(flags.profile.then_some(&recorder));
         let watch = scope.spawn(move || session.run(&mut looking, &mut judge).map(|_| ()));
         let status = loop {
             match job.wait(LOOK_UP) {

@@ -1,4 +1,4 @@
-"""`busbw watch --record`: who is late for each step of a job that goes on, and where ranks are in one that hangs."""
+"""`busbw watch --profile`: who is late for each step of a job that goes on, and where ranks are in one that hangs."""
 
 import json
 import subprocess
@@ -29,7 +29,7 @@ for step in range({steps}):
 def _watch(folder: Path, flags: list[str], **training: object) -> subprocess.Popen[str]:
     (folder / "train.py").write_text(TRAINING.format(**training))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "train.py"]
-    watch = [COMMAND, "watch", "--record", "--folder", "seen", *flags, "--", *torchrun]
+    watch = [COMMAND, "watch", "--profile", "--folder", "seen", *flags, "--", *torchrun]
     return subprocess.Popen(watch, stderr=subprocess.PIPE, text=True, cwd=folder)
 
 
