@@ -6,7 +6,7 @@
 use crate::data::Until;
 use crate::lines::Line;
 use crate::words::KNOWN;
-use busbw_model::{Communicator, Ended, Place, RankEnd, Run, Speaker, TorchEvent};
+use busbw_model::{BenchTable, Communicator, Ended, Place, RankEnd, Run, Speaker, TorchEvent, Warning};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
@@ -34,6 +34,12 @@ pub struct Refuters {
     launchers: Vec<Place>,
     /// The number of lines of each input.
     lines: Vec<u64>,
+    /// Lines that show that the program went on: rows of tables, and lines of figures.
+    progress: Vec<Place>,
+    /// Warnings of connections that were never accepted.
+    strangers: HashSet<Place>,
+    /// The run did what it was to do: its tables are whole, or its program says so.
+    finished: bool,
     ranks: Ranks,
 }
 
@@ -78,7 +84,8 @@ impl Refuters {
         let ups = StartedRanks::all(run);
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
-        let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
+        let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
+        let tables = tables.filter_map(|table| footer(table).max(Some(table.rows.last()?.source.place)));
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
         let last = |comm: &Communicator| comm.ranks.values().filter_map(|rank| rank.left).max();
         let destroyed = left.clone().filter(|comm| comm.ranks.values().all(|rank| !rank.aborted)).filter_map(last);
@@ -102,12 +109,16 @@ impl Refuters {
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines: run.inputs.iter().map(|input| input.lines).collect(),
+            progress: progress(run),
+            strangers: strangers(run),
+            finished: is_finished(run),
             ranks,
         };
         let survived = run.ends.iter().filter(|end| {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
                 || end.logged && !fails_after(place)
+                || stands_alone(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
@@ -116,7 +127,12 @@ impl Refuters {
 
     /// Whether something stands behind an end that only a process that goes on prints.
     fn is_followed(&self, end: Place) -> bool {
-        self.succeeded.iter().any(|later| is_after(*later, end)) || self.came_up_after(&self.started, end, None)
+        self.succeeded_after(end) || self.came_up_after(&self.started, end, None)
+    }
+
+    /// Whether the run ended in order behind a place of its input.
+    pub fn succeeded_after(&self, place: Place) -> bool {
+        self.succeeded.iter().any(|later| is_after(*later, place))
     }
 
     /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
@@ -128,6 +144,16 @@ impl Refuters {
                 && (jobs.is_empty() || jobs.contains(&up.job))
                 && (host.is_none() || up.host.as_deref() == host)
         })
+    }
+
+    /// Whether the program printed figures behind a place of its input.
+    fn progressed_after(&self, place: Place) -> bool {
+        self.progress.iter().any(|later| is_after(*later, place))
+    }
+
+    /// Whether the run did what it was to do: its tables are whole, or its program says so.
+    pub fn finished(&self) -> bool {
+        self.finished
     }
 
     /// Whether anything shows a good end.
@@ -158,14 +184,19 @@ impl Refuters {
         self.ended_well.iter().any(|end| *end == place || is_after(*end, place))
     }
 
-    /// Whether a launcher's trouble stands behind ranks that came up, or is of a program that uses ssh as well: theirs it cannot be.
+    /// Whether trouble of a rank's start stands behind ranks that came up: theirs it cannot be.
     fn is_of_another_start(&self, line: &Line) -> bool {
-        let after_start = || self.up.iter().any(|up| is_after(line.source.place, up.last));
-        match line.speaker {
-            Speaker::Launcher => after_start(),
-            Speaker::Ssh => after_start() || !self.is_of_a_launch(line.source.place),
-            _ => false,
-        }
+        line.speaker == Speaker::Launcher && self.up.iter().any(|up| is_after(line.source.place, up.last))
+    }
+
+    /// Whether a line is ssh's, and no launcher says that it failed: another program called it.
+    fn is_of_another_program(&self, line: &Line) -> bool {
+        line.speaker == Speaker::Ssh && !self.is_of_a_launch(line.source.place)
+    }
+
+    /// Whether trouble of MPI or a library below it stands before figures of the program: it had started.
+    fn had_started(&self, line: &Line) -> bool {
+        matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary) && self.progressed_after(line.source.place)
     }
 
     /// Whether a launcher reports a failure behind a line of ssh's, or the input holds little else.
@@ -187,12 +218,61 @@ impl Refuters {
             return true;
         }
         let ended = || self.ended_well_after(place);
+        let came_up = || self.came_up_after(&self.up, place, line.host);
+        if self.strangers.contains(&place) {
+            return true;
+        }
         match until {
             Until::Never => false,
             Until::End => ended(),
-            Until::Start => ended() || self.came_up_after(&self.up, place, line.host) || self.is_of_another_start(line),
+            Until::Start => ended() || came_up() || self.is_of_another_start(line) || self.had_started(line),
+            Until::Launch => ended() || came_up() || self.is_of_another_program(line),
         }
     }
+}
+
+/// Lines of a program that goes on: rows of tables, and others that are figures for a third or more, `step 120 loss 2.31`.
+fn progress(run: &Run) -> Vec<Place> {
+    let rows = run.tables.iter().flat_map(|table| &table.rows).map(|row| row.source.place);
+    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program && is_of_figures(one.text()));
+    rows.chain(said.map(|one| one.source.place)).collect()
+}
+
+fn is_of_figures(text: &str) -> bool {
+    let words = || text.split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
+    let figures = words().filter(|word| word.parse::<f64>().is_ok_and(f64::is_finite)).count();
+    figures >= 2 && figures * 3 >= words().count()
+}
+
+/// Warnings of a connection that closed while NCCL's service thread waited for its first words, which the thread says next: NCCL goes on to listen.
+/// It is none of a rank's, but of a scan of ports or the like (NCCL src/proxy.cc, `ncclProxyService`).
+fn strangers(run: &Run) -> HashSet<Place> {
+    const LINES: u64 = 8;
+    let warnings = &run.nccl.warnings;
+    let closed = warnings.iter().filter(|warning| warning.message.contains("Connection closed by remote peer"));
+    let refused = |closed: &&Warning| {
+        let place = closed.source.place;
+        let next =
+            |later: &&Warning| is_after(later.source.place, place) && later.source.place.line <= place.line + LINES;
+        closed.who.is_some()
+            && warnings
+                .iter()
+                .filter(next)
+                .any(|later| later.who == closed.who && later.message.starts_with("[Service thread] Accept failed"))
+    };
+    closed.filter(refused).map(|warning| warning.source.place).collect()
+}
+
+/// Whether tables are there and whole, or a program reports success.
+fn is_finished(run: &Run) -> bool {
+    let mut tables = run.tables.iter().filter(|table| !table.rows.is_empty()).peekable();
+    run.ends.iter().any(|end| end.how == Ended::Success)
+        || tables.peek().is_some() && tables.all(|table| table.finished)
+}
+
+/// Whether an end is the line of an exception alone: who prints its message may have caught it.
+fn stands_alone(end: &RankEnd) -> bool {
+    matches!(end.how, Ended::Exception { traceback: false, .. })
 }
 
 /// Whether a launcher reports a failure in the next lines of an input: what stands in between belongs to the message.

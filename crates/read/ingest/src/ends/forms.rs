@@ -34,6 +34,8 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         mpi,
         hydra,
         torchrun,
+        horovod,
+        server,
         joined_block,
         success,
     ];
@@ -360,6 +362,25 @@ fn torchrun(line: &str) -> Option<RankEnd> {
     before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?
 }
 
+/// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`).
+fn horovod(line: &str) -> Option<RankEnd> {
+    let (rank, rest) = part_digits(line.strip_prefix("Process ")?);
+    let code = rest.strip_prefix(" exit with status code ")?.strip_suffix('.')?;
+    let failed = by_code(code).filter(|how| *how != Ended::Exit(Some(0)))?;
+    Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(failed) })
+}
+
+/// Servers of models whose worker processes end: vLLM's (`v1/engine/core.py`, `v1/engine/exceptions.py`), SGLang's (`srt/entrypoints/engine.py`).
+fn server(line: &str) -> Option<RankEnd> {
+    const SAID: [&str; 4] = [
+        "] EngineCore encountered a fatal error.",
+        "] EngineCore failed to start.",
+        "EngineDeadError: EngineCore encountered an issue.",
+        "] Received sigquit from a child process.",
+    ];
+    SAID.iter().any(|said| line.contains(said)).then(|| RankEnd::of(Ended::Exit(None)))
+}
+
 /// What a launcher in Python raises of a child that a signal ended: `… died with <Signals.SIGSEGV: 11>.` (`subprocess`, which
 /// torch.distributed.launch and accelerate start ranks with), `process 1 terminated with signal SIGKILL` (`torch/multiprocessing/spawn.py`).
 pub(super) fn of_child(at: Option<&str>, message: &str) -> Option<Ended> {
@@ -390,12 +411,15 @@ fn by_code(text: &str) -> Option<Ended> {
     })
 }
 
-/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
+/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`; torchrun's agent, once all its workers left with status 0: `[default] worker group
+/// successfully finished.`, `Local worker group finished (WorkerState.SUCCEEDED).`
 fn success(line: &str) -> Option<RankEnd> {
     let has = |text: &str| line.contains(text);
     let mlperf = line.starts_with(":::MLLOG {")
         && (has("\"key\": \"run_stop\"") && has("\"status\": \"success\"")
             || has("\"key\": \"status\"") && has("\"value\": \"success\""));
     let script = line.starts_with("RESULT,") && line.matches(',').count() > 3;
-    (mlperf || script).then(|| RankEnd::of(Ended::Success))
+    let agent = has("torch")
+        && (has("] worker group successfully finished") || has("Local worker group finished (") && has("SUCCEEDED)"));
+    (mlperf || script || agent).then(|| RankEnd::of(Ended::Success))
 }
