@@ -27,7 +27,7 @@ pub struct Ends<'a> {
 impl<'a> Ends<'a> {
     pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
         let timeout = |statement: &&TorchStatement| {
-            matches!(statement.event, TorchEvent::Timeout { .. }) && !refuters.succeeded_after(statement.source.place)
+            matches!(statement.event, TorchEvent::Timeout { .. }) && !refuters.recovered_after(statement.source.place)
         };
         let mut ends = Ends { timeouts: run.torch_statements.iter().filter(timeout).collect(), ..Ends::default() };
         let (mut alone, mut beside, mut success) = (Vec::new(), Vec::new(), None::<&RankEnd>);

@@ -6,7 +6,7 @@
 use crate::data::Until;
 use crate::lines::Line;
 use crate::words::KNOWN;
-use busbw_model::{BenchTable, Communicator, Ended, Place, RankEnd, Run, Speaker, TorchEvent, Warning};
+use busbw_model::{BenchTable, Communicator, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, Warning};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
@@ -36,6 +36,10 @@ pub struct Refuters {
     lines: Vec<u64>,
     /// Lines that show that the program went on: rows of tables, and lines of figures.
     progress: Vec<Place>,
+    /// Lines of nothing but figures: rows of any table.
+    rows: Vec<Place>,
+    /// Lines in which a torchrun whose workers had failed reports that those of its last attempt left with status 0.
+    recovered: Vec<Place>,
     /// Warnings of connections that were never accepted.
     strangers: HashSet<Place>,
     /// The run did what it was to do: its tables are whole, or its program says so.
@@ -109,8 +113,10 @@ impl Refuters {
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines: run.inputs.iter().map(|input| input.lines).collect(),
-            progress: progress(run),
+            progress: progress(run, |figures, words| figures * 3 >= words),
+            rows: progress(run, |figures, words| figures == words),
             strangers: strangers(run),
+            recovered: recovered(run),
             finished: is_finished(run),
             ranks,
         };
@@ -127,12 +133,14 @@ impl Refuters {
 
     /// Whether something stands behind an end that only a process that goes on prints.
     fn is_followed(&self, end: Place) -> bool {
-        self.succeeded_after(end) || self.came_up_after(&self.started, end, None)
+        self.succeeded.iter().any(|later| is_after(*later, end))
+            || self.recovered_after(end)
+            || self.came_up_after(&self.started, end, None)
     }
 
-    /// Whether the run ended in order behind a place of its input.
-    pub fn succeeded_after(&self, place: Place) -> bool {
-        self.succeeded.iter().any(|later| is_after(*later, place))
+    /// Whether a torchrun that had workers fail saw those of a later attempt end in order, behind a place of its input.
+    pub fn recovered_after(&self, place: Place) -> bool {
+        self.recovered.iter().any(|later| is_after(*later, place))
     }
 
     /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
@@ -191,19 +199,26 @@ impl Refuters {
 
     /// Whether a line is ssh's, and no launcher says that it failed: another program called it.
     fn is_of_another_program(&self, line: &Line) -> bool {
-        line.speaker == Speaker::Ssh && !self.is_of_a_launch(line.source.place)
+        let place = line.source.place;
+        let is_all = || self.is_little(place) && !self.up.iter().any(|up| is_after(place, up.last));
+        line.speaker == Speaker::Ssh && !self.is_reported_by_launcher(place) && !is_all()
     }
 
-    /// Whether trouble of MPI or a library below it stands before figures of the program: it had started.
+    /// Whether trouble of MPI or a library below it stands before rows of the program: it had started.
     fn had_started(&self, line: &Line) -> bool {
-        matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary) && self.progressed_after(line.source.place)
+        let rows_after = || self.rows.iter().any(|row| is_after(*row, line.source.place));
+        matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary) && rows_after()
     }
 
-    /// Whether a launcher reports a failure behind a line of ssh's, or the input holds little else.
-    fn is_of_a_launch(&self, place: Place) -> bool {
-        let lines = self.lines.get(place.input as usize).copied().unwrap_or_default();
+    /// Whether a launcher reports a failure behind a line of ssh's.
+    fn is_reported_by_launcher(&self, place: Place) -> bool {
         let reports = |report: &Place| is_after(*report, place) && report.line - place.line < LINES_OF_A_START;
-        lines < LITTLE || self.launchers.iter().any(reports)
+        self.launchers.iter().any(reports)
+    }
+
+    /// Whether an input holds little.
+    fn is_little(&self, place: Place) -> bool {
+        self.lines.get(place.input as usize).copied().unwrap_or_default() < LITTLE
     }
 
     /// Whether the run went on after a line in spite of what it says.
@@ -231,17 +246,33 @@ impl Refuters {
     }
 }
 
-/// Lines of a program that goes on: rows of tables, and others that are figures for a third or more, `step 120 loss 2.31`.
-fn progress(run: &Run) -> Vec<Place> {
+/// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
+fn progress(run: &Run, enough: fn(usize, usize) -> bool) -> Vec<Place> {
     let rows = run.tables.iter().flat_map(|table| &table.rows).map(|row| row.source.place);
-    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program && is_of_figures(one.text()));
+    let of_figures = |text: &str| {
+        let words = || text.split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
+        let figures = words().filter(|word| word.parse::<f64>().is_ok_and(f64::is_finite)).count();
+        figures >= 2 && enough(figures, words().count())
+    };
+    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program && of_figures(one.text()));
     rows.chain(said.map(|one| one.source.place)).collect()
 }
 
-fn is_of_figures(text: &str) -> bool {
-    let words = || text.split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
-    let figures = words().filter(|word| word.parse::<f64>().is_ok_and(f64::is_finite)).count();
-    figures >= 2 && figures * 3 >= words().count()
+/// Where torchrun's agents report that all workers left with status 0: `[default] worker group successfully finished.`, `Local worker group finished
+/// (WorkerState.SUCCEEDED).` Of those that had workers fail before, by the number of their process in front of the file's name.
+fn recovered(run: &Run) -> Vec<Place> {
+    let agent = |text: &str| Some(text.split_once(" torch/distributed/elastic/")?.0.rsplit(' ').next()?.to_string());
+    let succeeded = |text: &str| {
+        text.contains("] worker group successfully finished")
+            || text.contains("Local worker group finished (") && text.contains("SUCCEEDED)")
+    };
+    let failures = || run.ends.iter().map(|end| &end.source).filter(|line| line.text.contains("failed (exitcode: "));
+    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Launcher && succeeded(&one.source.text));
+    let of_one = said.filter(|said| {
+        let same = |failure: &&SourceLine| agent(&failure.text) == agent(&said.source.text);
+        failures().filter(same).any(|failure| is_after(said.source.place, failure.place))
+    });
+    of_one.map(|one| one.source.place).collect()
 }
 
 /// Warnings of a connection that closed while NCCL's service thread waited for its first words, which the thread says next: NCCL goes on to listen.

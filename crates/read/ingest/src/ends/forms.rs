@@ -35,7 +35,6 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         hydra,
         torchrun,
         horovod,
-        server,
         joined_block,
         success,
     ];
@@ -371,14 +370,15 @@ fn horovod(line: &str) -> Option<RankEnd> {
 }
 
 /// Servers of models whose worker processes end: vLLM's (`v1/engine/core.py`, `v1/engine/exceptions.py`), SGLang's (`srt/entrypoints/engine.py`).
-fn server(line: &str) -> Option<RankEnd> {
+pub(super) fn server(line: &str) -> Option<RankEnd> {
     const SAID: [&str; 4] = [
-        "] EngineCore encountered a fatal error.",
-        "] EngineCore failed to start.",
-        "EngineDeadError: EngineCore encountered an issue.",
-        "] Received sigquit from a child process.",
+        "EngineCore encountered a fatal error.",
+        "EngineCore failed to start.",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+        "Received sigquit from a child process.",
     ];
-    SAID.iter().any(|said| line.contains(said)).then(|| RankEnd::of(Ended::Exit(None)))
+    let text = line.rsplit_once("] ").map_or(line, |(_, text)| text);
+    SAID.iter().any(|said| text.starts_with(said)).then(|| RankEnd::of(Ended::Exit(None)))
 }
 
 /// What a launcher in Python raises of a child that a signal ended: `… died with <Signals.SIGSEGV: 11>.` (`subprocess`, which
@@ -411,15 +411,12 @@ fn by_code(text: &str) -> Option<Ended> {
     })
 }
 
-/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`; torchrun's agent, once all its workers left with status 0: `[default] worker group
-/// successfully finished.`, `Local worker group finished (WorkerState.SUCCEEDED).`
+/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
 fn success(line: &str) -> Option<RankEnd> {
     let has = |text: &str| line.contains(text);
     let mlperf = line.starts_with(":::MLLOG {")
         && (has("\"key\": \"run_stop\"") && has("\"status\": \"success\"")
             || has("\"key\": \"status\"") && has("\"value\": \"success\""));
     let script = line.starts_with("RESULT,") && line.matches(',').count() > 3;
-    let agent = has("torch")
-        && (has("] worker group successfully finished") || has("Local worker group finished (") && has("SUCCEEDED)"));
-    (mlperf || script || agent).then(|| RankEnd::of(Ended::Success))
+    (mlperf || script).then(|| RankEnd::of(Ended::Success))
 }
