@@ -124,7 +124,7 @@ impl Refuters {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
                 || end.logged && !fails_after(place)
-                || stands_alone(end) && !fails_after(place) && refuters.progressed_after(place)
+                || may_be_caught(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
@@ -301,9 +301,9 @@ fn is_finished(run: &Run) -> bool {
         || tables.peek().is_some() && tables.all(|table| table.finished)
 }
 
-/// Whether an end is the line of an exception alone: who prints its message may have caught it.
-fn stands_alone(end: &RankEnd) -> bool {
-    matches!(end.how, Ended::Exception { traceback: false, .. })
+/// Whether an end is a line alone of an exception that programs catch, to try again with less: a communicator is gone after an error, memory is not.
+fn may_be_caught(end: &RankEnd) -> bool {
+    matches!(&end.how, Ended::Exception { traceback: false, kind, .. } if kind.ends_with("OutOfMemoryError"))
 }
 
 /// Whether a launcher reports a failure in the next lines of an input: what stands in between belongs to the message.
