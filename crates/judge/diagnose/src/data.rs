@@ -202,6 +202,8 @@ fn error() -> Severity {
 pub enum Until {
     /// Until the communicator comes up: trouble of the start, which was survived then.
     Start,
+    /// Until a communicator comes up after it: a launch that failed, whatever ran before it.
+    Launch,
     /// Until the run ends well: trouble of the run.
     #[default]
     End,

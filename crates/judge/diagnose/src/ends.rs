@@ -26,7 +26,9 @@ pub struct Ends<'a> {
 
 impl<'a> Ends<'a> {
     pub fn of(run: &'a Run, refuters: &Refuters) -> Self {
-        let timeout = |statement: &&TorchStatement| matches!(statement.event, TorchEvent::Timeout { .. });
+        let timeout = |statement: &&TorchStatement| {
+            matches!(statement.event, TorchEvent::Timeout { .. }) && !refuters.recovered_after(statement.source.place)
+        };
         let mut ends = Ends { timeouts: run.torch_statements.iter().filter(timeout).collect(), ..Ends::default() };
         let (mut alone, mut beside, mut success) = (Vec::new(), Vec::new(), None::<&RankEnd>);
         for end in &run.ends {
@@ -50,7 +52,11 @@ impl<'a> Ends<'a> {
         alone.retain(|end: &&RankEnd| ends.failed_after(end.source.place) || is_all(run, end.source.place));
         let explains = |end: &&RankEnd| ends.failed_after(end.source.place);
         let (of_run, beside): (Vec<&RankEnd>, _) = beside.into_iter().partition(explains);
-        ends.beside = if refuters.ended_well() { Vec::new() } else { beside };
+        let is_open = |end: &&RankEnd| match end.command {
+            Some(_) => !refuters.ended_well_after(end.source.place),
+            None => !refuters.ended_well(),
+        };
+        ends.beside = beside.into_iter().filter(is_open).collect();
         ends.standing.extend(alone.into_iter().chain(of_run));
         if ends.interrupted.is_some() {
             ends.standing.retain(|end| weight(&end.how, false) < Weight::Killed);

@@ -62,11 +62,13 @@ fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     }
     let place = finding.evidence.first().map(|evidence| evidence.source.place);
     let finished = place.map_or(case.refuters.ended_well(), |place| case.refuters.ended_well_after(place));
+    // What costs speed would show in a table, wherever the line stands: outputs are joined in any order.
+    let measured = || case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
     let nccl_warns = || case.run.nccl.warnings.iter().any(|warning| Some(warning.source.place) == place);
     finding.severity = match finding.severity {
         Severity::Error if !finished => Severity::Error,
         Severity::Error if !is_consequence(finding.code) && nccl_warns() => Severity::Warning,
-        Severity::Warning if !finished && !stands => Severity::Warning,
+        Severity::Warning if !finished && !stands && !measured() => Severity::Warning,
         _ => Severity::Info,
     };
 }

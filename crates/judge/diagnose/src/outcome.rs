@@ -3,11 +3,11 @@
 use crate::case::Case;
 use crate::rules::ends::who;
 use crate::rules::start::Start;
-use busbw_model::{BenchTable, Check, Finding, Judged, Judgement, Severity, Subject, counted};
+use busbw_model::{BenchTable, Check, Ended, Finding, Judged, Judgement, Severity, Subject, counted};
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    let parts = [start(case, findings), beside(case), first_size(case), results(case), answers(case)];
+    let parts = [start(case, findings), beside(case), first_size(case), cut_short(case), results(case), answers(case)];
     parts.into_iter().flatten().collect()
 }
 
@@ -26,6 +26,20 @@ fn first_size(case: &Case) -> Option<Judged> {
              end there? If it hangs, see where: `gdb -p PID -batch -ex 'thread apply all bt'`, and run again with NCCL_DEBUG=INFO"
                 .into(),
         ),
+    })
+}
+
+/// As the reader of Slurm's lines calls it.
+const TIME_LIMIT: &str = "Slurm: time limit";
+
+/// A run that its time limit ended, of which nothing shows that it was done: it may have hung.
+fn cut_short(case: &Case) -> Option<Judged> {
+    let end = case.ends.interrupted.filter(|end| matches!(&end.how, Ended::Interrupted(by) if by == TIME_LIMIT))?;
+    (!case.refuters.finished()).then(|| {
+        let question = "The time limit ended the run, and nothing shows that it was done. Was the limit too short, or did the run hang? \
+                        Look before the limit where each rank is: `py-spy dump --pid PID`, or give the output of the run without the limit";
+        let how = format!("not done: `{}`", end.source.text.trim());
+        judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question.into()))
     })
 }
 

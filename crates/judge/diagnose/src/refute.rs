@@ -6,7 +6,7 @@
 use crate::data::Until;
 use crate::lines::Line;
 use crate::words::KNOWN;
-use busbw_model::{Communicator, Ended, Place, RankEnd, Run, Speaker, TorchEvent};
+use busbw_model::{BenchTable, Communicator, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, Warning};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Lines that a message of an exception has below its first.
@@ -34,6 +34,16 @@ pub struct Refuters {
     launchers: Vec<Place>,
     /// The number of lines of each input.
     lines: Vec<u64>,
+    /// Lines that show that the program went on: rows of tables, and lines of figures.
+    progress: Vec<Place>,
+    /// Lines of nothing but figures: rows of any table.
+    rows: Vec<Place>,
+    /// Lines in which a torchrun whose workers had failed reports that those of its last attempt left with status 0.
+    recovered: Vec<Place>,
+    /// Warnings of connections that were never accepted.
+    strangers: HashSet<Place>,
+    /// The run did what it was to do: its tables are whole, or its program says so.
+    finished: bool,
     ranks: Ranks,
 }
 
@@ -78,7 +88,8 @@ impl Refuters {
         let ups = StartedRanks::all(run);
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
-        let tables = tables.filter_map(|table| table.rows.last()).map(|row| row.source.place);
+        let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
+        let tables = tables.filter_map(|table| footer(table).max(Some(table.rows.last()?.source.place)));
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
         let last = |comm: &Communicator| comm.ranks.values().filter_map(|rank| rank.left).max();
         let destroyed = left.clone().filter(|comm| comm.ranks.values().all(|rank| !rank.aborted)).filter_map(last);
@@ -102,12 +113,18 @@ impl Refuters {
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines: run.inputs.iter().map(|input| input.lines).collect(),
+            progress: progress(run, |figures, words| figures * 3 >= words),
+            rows: progress(run, |figures, words| figures == words),
+            strangers: strangers(run),
+            recovered: recovered(run),
+            finished: is_finished(run),
             ranks,
         };
         let survived = run.ends.iter().filter(|end| {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
                 || end.logged && !fails_after(place)
+                || may_be_caught(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
@@ -116,7 +133,14 @@ impl Refuters {
 
     /// Whether something stands behind an end that only a process that goes on prints.
     fn is_followed(&self, end: Place) -> bool {
-        self.succeeded.iter().any(|later| is_after(*later, end)) || self.came_up_after(&self.started, end, None)
+        self.succeeded.iter().any(|later| is_after(*later, end))
+            || self.recovered_after(end)
+            || self.came_up_after(&self.started, end, None)
+    }
+
+    /// Whether a torchrun that had workers fail saw those of a later attempt end in order, behind a place of its input.
+    pub fn recovered_after(&self, place: Place) -> bool {
+        self.recovered.iter().any(|later| is_after(*later, place))
     }
 
     /// Whether ranks of the job that was running at a place came up behind it. What no job came before is of the next one.
@@ -128,6 +152,16 @@ impl Refuters {
                 && (jobs.is_empty() || jobs.contains(&up.job))
                 && (host.is_none() || up.host.as_deref() == host)
         })
+    }
+
+    /// Whether the program printed figures behind a place of its input.
+    fn progressed_after(&self, place: Place) -> bool {
+        self.progress.iter().any(|later| is_after(*later, place))
+    }
+
+    /// Whether the run did what it was to do: its tables are whole, or its program says so.
+    pub fn finished(&self) -> bool {
+        self.finished
     }
 
     /// Whether anything shows a good end.
@@ -158,21 +192,33 @@ impl Refuters {
         self.ended_well.iter().any(|end| *end == place || is_after(*end, place))
     }
 
-    /// Whether a launcher's trouble stands behind ranks that came up, or is of a program that uses ssh as well: theirs it cannot be.
+    /// Whether trouble of a rank's start stands behind ranks that came up: theirs it cannot be.
     fn is_of_another_start(&self, line: &Line) -> bool {
-        let after_start = || self.up.iter().any(|up| is_after(line.source.place, up.last));
-        match line.speaker {
-            Speaker::Launcher => after_start(),
-            Speaker::Ssh => after_start() || !self.is_of_a_launch(line.source.place),
-            _ => false,
-        }
+        line.speaker == Speaker::Launcher && self.up.iter().any(|up| is_after(line.source.place, up.last))
     }
 
-    /// Whether a launcher reports a failure behind a line of ssh's, or the input holds little else.
-    fn is_of_a_launch(&self, place: Place) -> bool {
-        let lines = self.lines.get(place.input as usize).copied().unwrap_or_default();
+    /// Whether a line is ssh's, and no launcher says that it failed: another program called it.
+    fn is_of_another_program(&self, line: &Line) -> bool {
+        let place = line.source.place;
+        let is_all = || self.is_little(place) && !self.up.iter().any(|up| is_after(place, up.last));
+        line.speaker == Speaker::Ssh && !self.is_reported_by_launcher(place) && !is_all()
+    }
+
+    /// Whether trouble of MPI or a library below it stands before rows of the program: it had started.
+    fn had_started(&self, line: &Line) -> bool {
+        let rows_after = || self.rows.iter().any(|row| is_after(*row, line.source.place));
+        matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary) && rows_after()
+    }
+
+    /// Whether a launcher reports a failure behind a line of ssh's.
+    fn is_reported_by_launcher(&self, place: Place) -> bool {
         let reports = |report: &Place| is_after(*report, place) && report.line - place.line < LINES_OF_A_START;
-        lines < LITTLE || self.launchers.iter().any(reports)
+        self.launchers.iter().any(reports)
+    }
+
+    /// Whether an input holds little.
+    fn is_little(&self, place: Place) -> bool {
+        self.lines.get(place.input as usize).copied().unwrap_or_default() < LITTLE
     }
 
     /// Whether the run went on after a line in spite of what it says.
@@ -187,12 +233,77 @@ impl Refuters {
             return true;
         }
         let ended = || self.ended_well_after(place);
+        let came_up = || self.came_up_after(&self.up, place, line.host);
+        if self.strangers.contains(&place) {
+            return true;
+        }
         match until {
             Until::Never => false,
             Until::End => ended(),
-            Until::Start => ended() || self.came_up_after(&self.up, place, line.host) || self.is_of_another_start(line),
+            Until::Start => ended() || came_up() || self.is_of_another_start(line) || self.had_started(line),
+            Until::Launch => ended() || came_up() || self.is_of_another_program(line),
         }
     }
+}
+
+/// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
+fn progress(run: &Run, enough: fn(usize, usize) -> bool) -> Vec<Place> {
+    let rows = run.tables.iter().flat_map(|table| &table.rows).map(|row| row.source.place);
+    let of_figures = |text: &str| {
+        let words = || text.split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
+        let figures = words().filter(|word| word.parse::<f64>().is_ok_and(f64::is_finite)).count();
+        figures >= 2 && enough(figures, words().count())
+    };
+    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program && of_figures(one.text()));
+    rows.chain(said.map(|one| one.source.place)).collect()
+}
+
+/// Where torchrun's agents report that all workers left with status 0: `[default] worker group successfully finished.`, `Local worker group finished
+/// (WorkerState.SUCCEEDED).` Of those that had workers fail before, by the number of their process in front of the file's name.
+fn recovered(run: &Run) -> Vec<Place> {
+    let agent = |text: &str| Some(text.split_once(" torch/distributed/elastic/")?.0.rsplit(' ').next()?.to_string());
+    let succeeded = |text: &str| {
+        text.contains("] worker group successfully finished")
+            || text.contains("Local worker group finished (") && text.contains("SUCCEEDED)")
+    };
+    let failures = || run.ends.iter().map(|end| &end.source).filter(|line| line.text.contains("failed (exitcode: "));
+    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Launcher && succeeded(&one.source.text));
+    let of_one = said.filter(|said| {
+        let same = |failure: &&SourceLine| agent(&failure.text) == agent(&said.source.text);
+        failures().filter(same).any(|failure| is_after(said.source.place, failure.place))
+    });
+    of_one.map(|one| one.source.place).collect()
+}
+
+/// Warnings of a connection that closed while NCCL's service thread waited for its first words, which the thread says next: NCCL goes on to listen.
+/// It is none of a rank's, but of a scan of ports or the like (NCCL src/proxy.cc, `ncclProxyService`).
+fn strangers(run: &Run) -> HashSet<Place> {
+    const LINES: u64 = 8;
+    let warnings = &run.nccl.warnings;
+    let closed = warnings.iter().filter(|warning| warning.message.contains("Connection closed by remote peer"));
+    let refused = |closed: &&Warning| {
+        let place = closed.source.place;
+        let next =
+            |later: &&Warning| is_after(later.source.place, place) && later.source.place.line <= place.line + LINES;
+        closed.who.is_some()
+            && warnings
+                .iter()
+                .filter(next)
+                .any(|later| later.who == closed.who && later.message.starts_with("[Service thread] Accept failed"))
+    };
+    closed.filter(refused).map(|warning| warning.source.place).collect()
+}
+
+/// Whether tables are there and whole, or a program reports success.
+fn is_finished(run: &Run) -> bool {
+    let mut tables = run.tables.iter().filter(|table| !table.rows.is_empty()).peekable();
+    run.ends.iter().any(|end| end.how == Ended::Success)
+        || tables.peek().is_some() && tables.all(|table| table.finished)
+}
+
+/// Whether an end is a line alone of an exception that programs catch, to try again with less: a communicator is gone after an error, memory is not.
+fn may_be_caught(end: &RankEnd) -> bool {
+    matches!(&end.how, Ended::Exception { traceback: false, kind, .. } if kind.ends_with("OutOfMemoryError"))
 }
 
 /// Whether a launcher reports a failure in the next lines of an input: what stands in between belongs to the message.

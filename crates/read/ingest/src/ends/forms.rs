@@ -34,6 +34,7 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         mpi,
         hydra,
         torchrun,
+        horovod,
         joined_block,
         success,
     ];
@@ -358,6 +359,26 @@ fn torchrun(line: &str) -> Option<RankEnd> {
     }
     let (before, code) = line.split_once(" exits with return code = ")?;
     before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?
+}
+
+/// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`).
+fn horovod(line: &str) -> Option<RankEnd> {
+    let (rank, rest) = part_digits(line.strip_prefix("Process ")?);
+    let code = rest.strip_prefix(" exit with status code ")?.strip_suffix('.')?;
+    let failed = by_code(code).filter(|how| *how != Ended::Exit(Some(0)))?;
+    Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(failed) })
+}
+
+/// Servers of models whose worker processes end: vLLM's (`v1/engine/core.py`, `v1/engine/exceptions.py`), SGLang's (`srt/entrypoints/engine.py`).
+pub(super) fn server(line: &str) -> Option<RankEnd> {
+    const SAID: [&str; 4] = [
+        "EngineCore encountered a fatal error.",
+        "EngineCore failed to start.",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+        "Received sigquit from a child process.",
+    ];
+    let text = line.rsplit_once("] ").map_or(line, |(_, text)| text);
+    SAID.iter().any(|said| text.starts_with(said)).then(|| RankEnd::of(Ended::Exit(None)))
 }
 
 /// What a launcher in Python raises of a child that a signal ended: `… died with <Signals.SIGSEGV: 11>.` (`subprocess`, which

@@ -59,7 +59,8 @@ pub(crate) enum EndLine {
 
 /// What a line is that ends a traceback of its stream (`last`), or holds one of the words of ends; its labels left out.
 pub(crate) fn read(body: &str, last: bool) -> Option<EndLine> {
-    python::read(body, last).or_else(|| forms::read(body.trim_start()))
+    let server = || forms::server(body.trim_start()).map(|end| EndLine::Ended(Box::new(end))).filter(|_| !last);
+    server().or_else(|| python::read(body, last)).or_else(|| forms::read(body.trim_start()))
 }
 
 /// The rank in a stream's label: `rank3`, `1,3`, `3`, `head, rank=0, pid=1`; and the process.

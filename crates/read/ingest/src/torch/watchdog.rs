@@ -86,7 +86,13 @@ fn events(text: &str) -> Vec<(Option<u32>, TorchEvent)> {
     found.extend(standing(text).map(|event| (None, event)));
     found.extend(barrier(text).map(|ranks| (None, TorchEvent::BarrierMissed(ranks))));
     let has = |words: &str| text.contains(words);
-    if has("watchdog got stuck") || has("Heartbeat monitor timed out") || has("no heartbeat of its watchdog") {
+    const STUCK: [&str; 4] = [
+        "watchdog got stuck",
+        "Heartbeat monitor timed out",
+        "no heartbeat of its watchdog",
+        "due to ProcessGroupNCCL watchdog hang",
+    ];
+    if STUCK.iter().any(|words| has(words)) {
         found.push((None, TorchEvent::NoHeartbeat));
     }
     found.extend(not_joined(text).map(|event| (None, event)));
