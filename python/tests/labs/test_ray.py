@@ -136,12 +136,14 @@ def test_the_status_of_busbw_comes_back(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)]
+    ("sign", "statuses"),
+    # At SIGTERM Ray leaves with the signal's number, unless it hears first that its ranks have ended.
+    [(signal.SIGINT, [130]), (signal.SIGTERM, [signal.SIGTERM, 1]), (signal.SIGKILL, [-signal.SIGKILL])],
 )
-def test_nothing_is_left_when_the_driver_ends(nodes: Nodes, sign: signal.Signals, status: int) -> None:
+def test_nothing_is_left_when_the_driver_ends(nodes: Nodes, sign: signal.Signals, statuses: list[int]) -> None:
     with nodes.running() as driver:
         driver.send_signal(sign)
-    assert driver.returncode == status
+    assert driver.returncode in statuses
 
 
 @pytest.mark.parametrize("rank", [0, 1])
