@@ -34,10 +34,8 @@ pub struct Refuters {
     launchers: Vec<Place>,
     /// The number of lines of each input.
     lines: Vec<u64>,
-    /// Lines that show that the program went on: rows of tables, and lines of figures.
-    progress: Vec<Place>,
-    /// Lines of nothing but figures: rows of any table.
-    rows: Vec<Place>,
+    /// Lines that show that the program went on.
+    progress: Vec<Progress>,
     /// Lines in which a torchrun whose workers had failed reports that those of its last attempt left with status 0.
     recovered: Vec<Place>,
     /// Warnings of connections that were never accepted.
@@ -113,8 +111,7 @@ impl Refuters {
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines: run.inputs.iter().map(|input| input.lines).collect(),
-            progress: progress(run, |figures, words| figures * 3 >= words),
-            rows: progress(run, |figures, words| figures == words),
+            progress: progress(run),
             strangers: strangers(run),
             recovered: recovered(run),
             finished: is_finished(run),
@@ -156,7 +153,7 @@ impl Refuters {
 
     /// Whether the program printed figures behind a place of its input.
     fn progressed_after(&self, place: Place) -> bool {
-        self.progress.iter().any(|later| is_after(*later, place))
+        self.progress.iter().any(|later| is_after(later.place, place))
     }
 
     /// Whether the run did what it was to do: its tables are whole, or its program says so.
@@ -206,7 +203,8 @@ impl Refuters {
 
     /// Whether trouble of MPI or a library below it stands before rows of the program: it had started.
     fn had_started(&self, line: &Line) -> bool {
-        let rows_after = || self.rows.iter().any(|row| is_after(*row, line.source.place));
+        let rows = || self.progress.iter().filter(|later| later.is_row);
+        let rows_after = || rows().any(|row| is_after(row.place, line.source.place));
         matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary) && rows_after()
     }
 
@@ -246,16 +244,27 @@ impl Refuters {
     }
 }
 
+/// A line of a program that goes on.
+#[derive(Debug)]
+struct Progress {
+    place: Place,
+    /// It holds nothing but figures, as the rows of any table do.
+    is_row: bool,
+}
+
 /// Lines of a program that goes on: rows of tables, and others with enough figures among their words: `step 120 loss 2.31`.
-fn progress(run: &Run, enough: fn(usize, usize) -> bool) -> Vec<Place> {
-    let rows = run.tables.iter().flat_map(|table| &table.rows).map(|row| row.source.place);
-    let of_figures = |text: &str| {
-        let words = || text.split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
+fn progress(run: &Run) -> Vec<Progress> {
+    let rows = run.tables.iter().flat_map(|table| &table.rows);
+    let rows = rows.map(|row| Progress { place: row.source.place, is_row: true });
+    let of_program = run.statements.iter().filter(|one| one.speaker == Speaker::Program);
+    let said = of_program.filter_map(|one| {
+        let words = || one.text().split([' ', '\t', '=', ':', ',', '|']).filter(|word| !word.is_empty());
         let figures = words().filter(|word| word.parse::<f64>().is_ok_and(f64::is_finite)).count();
-        figures >= 2 && enough(figures, words().count())
-    };
-    let said = run.statements.iter().filter(|one| one.speaker == Speaker::Program && of_figures(one.text()));
-    rows.chain(said.map(|one| one.source.place)).collect()
+        let all = words().count();
+        let enough = figures >= 2 && figures * 3 >= all;
+        enough.then_some(Progress { place: one.source.place, is_row: figures == all })
+    });
+    rows.chain(said).collect()
 }
 
 /// Where torchrun's agents report that all workers left with status 0: `[default] worker group successfully finished.`, `Local worker group finished

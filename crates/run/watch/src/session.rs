@@ -66,7 +66,6 @@ pub struct Session<'a> {
     ends: Ends,
     told: Option<Told>,
     sources: Vec<WatchSource>,
-    recorder: Option<Recorder<'a>>,
     stragglers: Option<Stragglers<'a>>,
 }
 
@@ -82,7 +81,6 @@ impl<'a> Session<'a> {
     pub fn new(settings: Settings, folder: &'a Folder) -> Self {
         let reader = JobReader::new(Root::live(), settings.scope.clone());
         let tracker = Tracker::new(&settings.host, settings.stall);
-        let (recorder, stragglers) = (None, None);
         Session {
             settings,
             folder,
@@ -91,14 +89,13 @@ impl<'a> Session<'a> {
             ends: Ends::default(),
             told: None,
             sources: Vec::new(),
-            recorder,
-            stragglers,
+            stragglers: None,
         }
     }
 
     /// With what the ranks record of their collectives.
     pub fn recorded(self, recorder: Option<Recorder<'a>>) -> Self {
-        Session { recorder, stragglers: recorder.map(Stragglers::new), ..self }
+        Session { stragglers: recorder.map(Stragglers::new), ..self }
     }
 
     /// Looks on until the job has ended, or the observer wants an end. Whether somebody was named.
@@ -206,8 +203,8 @@ impl<'a> Session<'a> {
 
     /// Keeps what the ranks recorded.
     fn record(&mut self) -> io::Result<()> {
-        let Some(recorder) = self.recorder else { return Ok(()) };
-        let recordings = recorder(true);
+        let Some(stragglers) = &self.stragglers else { return Ok(()) };
+        let recordings = (stragglers.recorder)(true);
         self.folder.without_stragglers()?;
         self.folder.write_recordings(&recordings)?;
         let detail = match recordings.len() {

@@ -10,7 +10,7 @@ const SMALL_SHARE: u32 = 20;
 
 /// Who is late, as far as it was told.
 pub(crate) struct Stragglers<'a> {
-    recorder: Recorder<'a>,
+    pub recorder: Recorder<'a>,
     compared: Instant,
     took: Duration,
     /// Named by the last comparison. Only who is named twice in a row is told: one in many comparisons may err.
