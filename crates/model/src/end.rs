@@ -21,9 +21,10 @@ pub struct RankEnd {
     pub relays: bool,
     /// The same stream printed more of what it had printed before: the process went on.
     pub went_on: bool,
-    /// A program wrote it to its log as a warning or an error, or its traceback does not begin where the process does: it was
-    /// caught, and most such processes go on.
+    /// A program wrote it to its log as a warning or an error: most such processes go on.
     pub logged: bool,
+    /// Its traceback does not begin where the process does: it was caught, or somebody cut off the beginning.
+    pub caught: bool,
     /// Where the program was, by its traceback.
     pub call: Option<CollectiveCall>,
     /// Its number on its host, by torchrun; [`RankEnd::ranks`] has the number in the job where it follows.
@@ -71,6 +72,7 @@ impl RankEnd {
             relays: false,
             went_on: false,
             logged: false,
+            caught: false,
             call,
             local,
             first,

@@ -34,7 +34,9 @@ impl<'a> Ends<'a> {
         for end in &run.ends {
             match &end.how {
                 Ended::Success => success = Some(end),
-                _ if refuters.survived(end.source.place) => {}
+                _ if refuters.survived(end.source.place) => {
+                    beside.extend((refuters.may_be_last(end) || refuters.may_be_others(end)).then_some(end));
+                }
                 Ended::Interrupted(_) => ends.interrupted = ends.interrupted.or(Some(end)),
                 Ended::Exception { traceback: false, .. } if ends.timed_out_before(end.source.place) => {
                     ends.aftermath.push(end.source.place);

@@ -111,7 +111,7 @@ fn diagnose_by<'a>(run: &'a Run, given: &UserFacts<'a>, rules: &[rules::Entry]) 
         vendor.put(&mut findings);
         vendor.put_judged(&mut judged);
     }
-    let verdict = verdict::verdict(&findings, &judged);
+    let verdict = verdict::verdict(&findings, &judged, verdict::is_of_machines(run));
     let summary = verdict::summary(verdict, &findings, &judged, &run.inputs);
     remedy::fit(&case, &mut findings);
     let mut advice = advice::advise(&case, verdict, &findings);

@@ -3,12 +3,16 @@
 use crate::case::Case;
 use crate::rules::ends::who;
 use crate::rules::start::Start;
-use busbw_model::{BenchTable, Check, Ended, Finding, Judged, Judgement, Severity, Subject, counted};
+use crate::words::KNOWN;
+use busbw_model::{
+    BenchTable, Check, Ended, Finding, Judged, Judgement, Place, Severity, Speaker, Statement, Subject, counted,
+};
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
-    let parts = [start(case, findings), beside(case), first_size(case), cut_short(case), results(case), answers(case)];
-    parts.into_iter().flatten().collect()
+    let course = [start(case, findings), beside(case), first_size(case), cut_short(case), last_word(case)];
+    let parts = course.into_iter().chain([results(case), answers(case)]);
+    parts.flatten().collect()
 }
 
 /// A table that ends before its first row: a question, unless something else shows how the run ended.
@@ -29,18 +33,55 @@ fn first_size(case: &Case) -> Option<Judged> {
     })
 }
 
-/// As the reader of Slurm's lines calls it.
-const TIME_LIMIT: &str = "Slurm: time limit";
+/// As the readers call what a user does to a run that he looks at.
+const KEYBOARD: &str = "Ctrl-C";
 
-/// A run that its time limit ended, of which nothing shows that it was done: it may have hung.
+/// A run that a batch system ended, of which nothing shows that it was done: it may have hung.
 fn cut_short(case: &Case) -> Option<Judged> {
-    let end = case.ends.interrupted.filter(|end| matches!(&end.how, Ended::Interrupted(by) if by == TIME_LIMIT))?;
+    let end = case.ends.interrupted?;
+    let Ended::Interrupted(by) = &end.how else { return None };
+    if by == KEYBOARD {
+        return None;
+    }
     (!case.refuters.finished()).then(|| {
-        let question = "The time limit ended the run, and nothing shows that it was done. Was the limit too short, or did the run hang? \
-                        Look before the limit where each rank is: `py-spy dump --pid PID`, or give the output of the run without the limit";
+        let question = format!(
+            "The run was ended ({by}), and nothing shows that it was done. Did the run hang, or was it only stopped? If it hangs, look \
+             before the end where each rank is: `py-spy dump --pid PID`"
+        );
         let how = format!("not done: `{}`", end.source.text.trim());
-        judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question.into()))
+        judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question))
     })
+}
+
+/// What a launcher or a shell reports as the last thing of an input, in words that no rule knows: what was not understood is not praised.
+fn last_word(case: &Case) -> Option<Judged> {
+    let run = case.run;
+    let is_of_launcher = |one: &Statement| one.speaker == Speaker::Launcher && is_report(one.text());
+    let reports = run.statements.iter().filter(|one| is_of_launcher(one) || SHELL.contains(&one.text().trim()));
+    let is_last =
+        |place: Place| run.inputs.get(place.input as usize).is_some_and(|input| input.lines <= place.line + 1);
+    let is_known = |report: &&Statement| {
+        let place = report.source.place;
+        run.ends.iter().any(|end| end.source.place == place)
+            || !case.book.read(report.speaker, report.text()).is_empty()
+    };
+    let last = reports.filter(|one| is_last(one.source.place)).find(|report| !is_known(report))?;
+    let text = last.source.text.trim();
+    let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");
+    let how = format!("ends with `{text}`");
+    Some(judged(Subject::Course, "the end of the run".into(), how, Judgement::Undecided, Some(question)))
+}
+
+/// What a shell says of a command that a signal ended, at a prompt.
+const SHELL: [&str; 3] = ["Killed", "Terminated", "Aborted"];
+
+/// Whether a launcher's line is no note of what it does: srun and Slurm's daemons say so, mpirun and its like print little else. Slurm's step `.extern`
+/// is none of the run's.
+fn is_report(text: &str) -> bool {
+    const SLURM: [&str; 3] = ["srun: ", "slurmstepd: ", "salloc: "];
+    let of_slurm = SLURM.iter().find_map(|start| text.strip_prefix(start));
+    let is_error = of_slurm.is_none_or(|rest| rest.starts_with("error: ") || rest.starts_with("fatal: "));
+    is_error && KNOWN.launchers.iter().any(|start| text.starts_with(start)) && !text.contains(".extern")
 }
 
 /// A process that ended and may be none of the run.

@@ -42,6 +42,8 @@ pub struct Refuters {
     strangers: HashSet<Place>,
     /// The run did what it was to do: its tables are whole, or its program says so.
     finished: bool,
+    /// A communicator has several ranks.
+    several: bool,
     ranks: Ranks,
 }
 
@@ -115,13 +117,15 @@ impl Refuters {
             strangers: strangers(run),
             recovered: recovered(run),
             finished: is_finished(run),
+            several: run.communicators.iter().any(|comm| comm.nranks.is_some_and(|ranks| ranks > 1)),
             ranks,
         };
         let survived = run.ends.iter().filter(|end| {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
-                || end.logged && !fails_after(place)
+                || (end.logged || end.caught) && !fails_after(place)
                 || may_be_caught(end) && !fails_after(place) && refuters.progressed_after(place)
+                || refuters.ranks.is_none(end) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
@@ -171,11 +175,26 @@ impl Refuters {
         self.survived.contains(&end)
     }
 
-    /// Whether ranks came up, and a process that ended may be none of them: a child of `multiprocessing`, or a script of Python's whose
-    /// number is not among theirs.
+    /// Whether an exception that somebody may have caught is the last that its input has: nothing shows that the process went on.
+    pub fn may_be_last(&self, end: &RankEnd) -> bool {
+        let place = end.source.place;
+        let lines = self.lines.get(place.input as usize).copied().unwrap_or_default();
+        let open = end.caught && !end.logged && !end.went_on && end.pid.is_none();
+        open && place.line + LINES_OF_MESSAGE >= lines
+    }
+
+    /// Whether other ranks may have printed what stands behind an exception that nobody caught: the output does not tell them apart.
+    pub fn may_be_others(&self, end: &RankEnd) -> bool {
+        let unlabelled = end.ranks.is_empty() && end.pid.is_none() && end.local.is_none();
+        let uncaught = !end.logged && !end.caught && matches!(&end.how, Ended::Exception { at: Some(_), .. });
+        self.several && unlabelled && uncaught && !self.is_followed(end.source.place)
+    }
+
+    /// Whether ranks came up, and a process that ended may be none of them: a child of `multiprocessing`, a program that starts no ranks, or a
+    /// script of Python's whose number is not among theirs.
     pub fn may_be_beside(&self, end: &RankEnd) -> bool {
         let script = end.command.as_ref().is_some_and(|command| self.ranks.are_not(end.pid, command));
-        !self.up.is_empty() && end.ranks.is_empty() && (end.child || script)
+        !self.up.is_empty() && end.ranks.is_empty() && (end.child || script || self.ranks.is_none(end))
     }
 
     /// Whether a process that ended may be one of the run: a rank by its number, or by its name one that starts ranks, unless all ended well. Where the
@@ -324,8 +343,9 @@ fn is_reported(run: &Run, place: Place) -> bool {
 
 /// Where each input shows last that a process failed, other than by an exception that was logged.
 fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
-    let fails =
-        |end: &&RankEnd| !end.logged && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_));
+    let fails = |end: &&RankEnd| {
+        !end.logged && !end.caught && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_))
+    };
     let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
     let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));
     let mut places: Vec<Place> = ends.chain(timeouts.map(|told| told.source.place)).collect();
@@ -372,9 +392,18 @@ impl Ranks {
         !self.pids.is_empty() && pid.is_some_and(|pid| !self.pids.contains(&pid))
     }
 
-    /// Whether a process goes on, or was none of the run: a shell's child that is no rank and starts none.
+    /// Whether a process goes on, or was none of the run. A crash of a program may be the run's where no number of a rank is known, or a script calls it
+    /// by a variable.
     fn lives(&self, end: &RankEnd) -> bool {
-        end.went_on || end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
+        let by_variable =
+            || end.command.as_ref().is_some_and(|command| command.trim_start_matches('"').starts_with('$'));
+        let open = matches!(end.how, Ended::Crash { .. }) && (!self.are_others(end.pid) || by_variable());
+        end.went_on || self.is_none(end) && !open
+    }
+
+    /// Whether a process is a shell's child that is no rank and starts none, as far as its name tells.
+    fn is_none(&self, end: &RankEnd) -> bool {
+        end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
     }
 }
 

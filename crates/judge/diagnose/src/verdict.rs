@@ -1,9 +1,9 @@
 //! The first line: it depends only on the findings and on what was judged.
 
-use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Severity, Subject, Verdict};
+use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Run, Severity, Speaker, Subject, Verdict};
 
-/// The verdict. A finding above info decides first, then a question that is open, then what passed.
-pub(crate) fn verdict(findings: &[Finding], judged: &[Judged]) -> Verdict {
+/// The verdict. A finding above info decides first, then a question that is open, then what passed. `of_machines`: the input tells of machines alone.
+pub(crate) fn verdict(findings: &[Finding], judged: &[Judged], of_machines: bool) -> Verdict {
     let passed = |subjects: &[Subject]| {
         judged.iter().any(|one| one.outcome == Judgement::Passed && subjects.contains(&one.subject))
     };
@@ -14,9 +14,17 @@ pub(crate) fn verdict(findings: &[Finding], judged: &[Judged]) -> Verdict {
         _ if passed(&[Subject::Speed]) => Verdict::Healthy,
         _ if passed(&[Subject::Course, Subject::Results]) => Verdict::NoErrors,
         // A healthy machine does not show that a run came up.
-        _ if passed(&[Subject::Host]) && judged.iter().all(|one| one.subject == Subject::Host) => Verdict::Healthy,
+        _ if of_machines && passed(&[Subject::Host]) && judged.iter().all(|one| one.subject == Subject::Host) => {
+            Verdict::Healthy
+        }
         _ => Verdict::Inconclusive,
     }
+}
+
+/// Whether nothing in the input is of a run: no process that ended, and no line of a framework, a launcher or a crash handler.
+pub(crate) fn is_of_machines(run: &Run) -> bool {
+    let of_run = |speaker| matches!(speaker, Speaker::Torch | Speaker::Python | Speaker::Crash | Speaker::Launcher);
+    run.ends.is_empty() && run.torch_statements.is_empty() && !run.statements.iter().any(|one| of_run(one.speaker))
 }
 
 /// One sentence: the finding to act on, the question that decides, or what passed.
@@ -108,7 +116,7 @@ mod tests {
         ];
         for (what, expected) in cases {
             let judged: Vec<Judged> = what.iter().map(|(subject, outcome)| judged(*subject, *outcome)).collect();
-            assert_eq!(verdict(&[], &judged), expected, "{what:?}");
+            assert_eq!(verdict(&[], &judged, true), expected, "{what:?}");
         }
     }
 }

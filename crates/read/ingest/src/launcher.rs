@@ -1,6 +1,8 @@
 //! What launchers and collectors put in front of a line: `[1,3]<stdout>:`, ` 3: `, `[rank3]:`, time stamps, pod names.
 
 use crate::ends::exception;
+use crate::speaker;
+use busbw_model::Speaker;
 
 /// A label and what is behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,9 +117,20 @@ fn time(text: &str) -> Option<&str> {
     const CLOCK: &[u8] = b"dd:dd:dd]";
     let length = [DATE, SLASHES, CLOCK].into_iter().find(|shape| fits(shape))?.len();
     let rest = inner[length..].trim_start_matches(|c: char| c.is_ascii_digit() || ".,:+-Z]".contains(c));
+    let rest = behind_ranks(rest).unwrap_or(rest);
     let rest = rest.strip_prefix(' ').unwrap_or(rest);
     let cri = ["stdout F ", "stderr F ", "stdout P ", "stderr P "].iter().find_map(|mark| rest.strip_prefix(mark));
     Some(cri.unwrap_or(rest))
+}
+
+/// What SGLang writes in the brackets of the time: `[2025-11-04 12:49:15 DP0 TP3] ` (`configure_logger` of `srt/utils.py`).
+fn behind_ranks(rest: &str) -> Option<&str> {
+    let (ranks, rest) = rest.strip_prefix(' ')?.split_once(']')?;
+    let is_rank = |word: &str| {
+        let digits = word.strip_prefix(|c: char| c.is_ascii_uppercase()).and_then(|word| word.strip_prefix('P'));
+        digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+    };
+    ranks.split(' ').all(is_rank).then_some(rest)
 }
 
 /// vLLM's `ERROR 11-04 12:49:15 [core.py:718] ` in front of each line of a traceback; up to 0.8 `ERROR 11-04 12:49:15 core.py:718] `.
@@ -140,14 +153,18 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
     (rest.is_empty() || rest.starts_with(' ')).then(|| (&trimmed[..digits], rest.strip_prefix(' ').unwrap_or(rest)))
 }
 
-/// `worker-0: ` (pdsh, DeepSpeed) and `worker-0  | ` (docker compose), where a table, a comment or a version follows; TorchX's
-/// `trainer/0 `, where another label follows.
+/// `worker-0: ` (pdsh, DeepSpeed), where a table, a comment, a version or another program's form follows, and `worker-0  | ` (docker compose);
+/// TorchX's `trainer/0 `, where another label follows.
 fn named(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-._/".contains(c)))?;
     let (label, rest) = text.split_at(end);
     if let Some((_, replica)) = label.rsplit_once('/') {
         let rest = rest.strip_prefix(' ').filter(|rest| rest.starts_with(['[', '(']));
         return rest.filter(|_| replica.bytes().all(|b| b.is_ascii_digit())).map(|rest| (label, rest));
+    }
+    let digits = label.bytes().any(|b| b.is_ascii_digit());
+    if let Some(rest) = rest.strip_prefix("  | ").filter(|_| digits) {
+        return Some((label, rest));
     }
     let rest = rest.strip_prefix(": ").or_else(|| rest.trim_start_matches(' ').strip_prefix("| "))?;
     let first = rest.trim_start().bytes().next()?;
@@ -159,7 +176,9 @@ fn named(text: &str) -> Option<(&str, &str)> {
         || rest.starts_with("RCCL version")
         || rest.starts_with("[rank")
         || logged(rest).is_some()
-        || is_of_traceback(label, rest);
+        || is_of_traceback(label, rest)
+        || is_address
+        || digits && speaker::of(rest) != Speaker::Program;
     (is_name && known).then_some((label, rest))
 }
 

@@ -1,6 +1,8 @@
 //! The forms in which crash handlers, runtimes, shells and launchers show an end. Each is a beginning and what stands behind.
 
 use super::EndLine;
+use super::codes::{by_signal, crashed};
+use super::launchers;
 use crate::text::{leading, part_digits};
 use busbw_model::{Ended, RankEnd};
 
@@ -26,42 +28,33 @@ pub(super) fn read(line: &str) -> Option<EndLine> {
         crash,
         runtime,
         amd,
-        shell,
+        launchers::shell,
         nccl_program,
         of_busbw,
-        slurm,
-        mpirun,
-        mpi,
-        hydra,
-        torchrun,
-        horovod,
-        joined_block,
-        success,
+        launchers::slurm,
+        launchers::batch,
+        launchers::mpirun,
+        launchers::mpi,
+        launchers::hydra,
+        launchers::torchrun,
+        launchers::torchrun_event,
+        launchers::horovod,
+        launchers::kubernetes,
+        one_ccl,
+        launchers::joined_block,
+        launchers::success,
     ];
     readers.iter().find_map(|reader| reader(line)).map(|end| EndLine::Ended(Box::new(end)))
 }
 
 /// Whether a line is a crash handler's, a runtime's that gives up, or a shell's that reports a signal.
 pub(crate) fn is_of_crash(line: &str) -> bool {
-    [crash, runtime, shell].iter().any(|reader| reader(line).is_some())
+    [crash, runtime, launchers::shell].iter().any(|reader| reader(line).is_some())
 }
 
 /// Whether nccl-tests, or an example of NCCL's, reports its failure.
 pub(crate) fn is_of_nccl_program(line: &str) -> bool {
     nccl_program(line).is_some()
-}
-
-/// By its number: signals that a process brings on itself are crashes, the others come from outside.
-fn by_signal(number: u32, name: &str) -> Ended {
-    match number {
-        2 => Ended::Interrupted("Ctrl-C".into()),
-        9 | 15 => Ended::Killed(name.to_string()),
-        _ => crashed(name),
-    }
-}
-
-fn crashed(what: &str) -> Ended {
-    Ended::Crash { what: what.to_string(), library: None, message: String::new() }
 }
 
 /// Open MPI's `[host:pid] *** Process received signal ***` and `[host:pid] Signal: Segmentation fault (11)`, UCX's
@@ -106,6 +99,19 @@ fn library(line: &str) -> Option<String> {
     (!name.is_empty() && !OF_THE_SYSTEM.iter().any(|start| name.starts_with(start))).then(|| name.to_string())
 }
 
+/// What the C library says before it aborts a process whose memory is damaged (glibc `malloc/malloc.c`, `debug/fortify_fail.c`).
+const ABORTS: [&str; 9] = [
+    "double free or corruption",
+    "free(): ",
+    "malloc(): ",
+    "realloc(): ",
+    "munmap_chunk(): ",
+    "corrupted size vs. prev_size",
+    "corrupted double-linked list",
+    "*** stack smashing detected ***",
+    "*** buffer overflow detected ***",
+];
+
 /// The C++ and Rust runtimes, and Python's own; what Ray's processes print in the place of C++'s (`src/ray/util/logging.cc`):
 /// `E 42067 42067] logging.cc:97: Unhandled exception: St13runtime_error. what(): text`.
 fn runtime(line: &str) -> Option<RankEnd> {
@@ -116,16 +122,21 @@ fn runtime(line: &str) -> Option<RankEnd> {
         let how = Ended::Crash { what: what.into(), library: None, message: message.into() };
         return Some(RankEnd::of(how));
     }
-    if let Some(message) = fatal_check(line) {
-        let how = Ended::Crash { what: "Check failed".into(), library: None, message: message.into() };
-        return Some(RankEnd::of(how));
+    if let Some(text) = fatal(line) {
+        let message = text.strip_prefix("Check failed: ").unwrap_or(text);
+        let what = if message == text { "a fatal error" } else { "Check failed" };
+        return Some(RankEnd::of(Ended::Crash { what: what.into(), library: None, message: message.into() }));
+    }
+    if ABORTS.iter().any(|start| line.starts_with(start)) {
+        return Some(RankEnd::of(crashed(line.trim_end())));
     }
     let what = if let Some(kind) = line.strip_prefix("terminate called after throwing an instance of '") {
         kind.trim_end_matches('\'').to_string()
     } else if let Some(reason) = line.strip_prefix("Fatal Python error: ") {
         reason.to_string()
     } else {
-        let (_, place) = line.strip_prefix("thread '")?.split_once("' panicked at ")?;
+        // `thread 'main' panicked at src/main.rs:3:5:`; since Rust 1.91 `thread 'main' (4242) panicked at …`.
+        let (_, place) = line.strip_prefix("thread '")?.split_once(" panicked at ")?;
         format!("panic at {}", place.trim_end_matches(':'))
     };
     Some(RankEnd::of(crashed(&what)))
@@ -142,43 +153,11 @@ fn amd(line: &str) -> Option<RankEnd> {
 
 /// What glog's FATAL says before it ends the process: `F0204 18:10:17.783272 15144 math.hpp:176] Check failed: error == cudaSuccess (30 vs. 0) text`,
 /// `F tensorflow/core/x.cc:12] Check failed: …`.
-fn fatal_check(line: &str) -> Option<&str> {
-    let (head, text) = line.split_once("] Check failed: ")?;
+fn fatal(line: &str) -> Option<&str> {
+    let (head, text) = line.split_once("] ")?;
     let fatal = head.strip_prefix('F')?.starts_with(|c: char| c == ' ' || c.is_ascii_digit());
-    let (file, number) = head.rsplit_once(':')?;
+    let (file, number) = head.rsplit_once(' ')?.1.rsplit_once(':')?;
     (fatal && file.contains('.') && number.bytes().all(|b| b.is_ascii_digit())).then_some(text)
-}
-
-/// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`, `Aborted (core dumped)`.
-fn shell(line: &str) -> Option<RankEnd> {
-    const NAMES: [(&str, u32); 6] = [
-        ("Segmentation fault", 11),
-        ("Aborted", 6),
-        ("Killed", 9),
-        ("Bus error", 7),
-        ("Floating point exception", 8),
-        ("Illegal instruction", 4),
-    ];
-    let named = |text: &str| NAMES.iter().find(|(name, _)| text.starts_with(name)).copied();
-    let command = |name: &str, text: &str| {
-        let rest = text[name.len()..].trim_start();
-        let command = rest.strip_prefix("(core dumped)").unwrap_or(rest).trim();
-        (!command.is_empty()).then(|| command.to_string())
-    };
-    let (pid, text) = match line.split_once(": line ") {
-        Some((_, rest)) => {
-            let (_, rest) = rest.split_once(": ")?;
-            let (pid, rest) = part_digits(rest.trim_start());
-            (Some(pid.parse().ok()?), rest.trim_start())
-        }
-        None => (None, line.ends_with("(core dumped)").then_some(line)?),
-    };
-    let (name, number) = named(text)?;
-    Some(RankEnd {
-        pid,
-        command: command(name, text).filter(|_| pid.is_some()),
-        ..RankEnd::of(by_signal(number, name))
-    })
 }
 
 /// What ranks of `busbw bench` say of one that they lost (`describe` of busbw-launch): `busbw: rank 2 on host h3 (pid 8847, 10.77.0.3) has not
@@ -224,158 +203,21 @@ fn nccl_program(line: &str) -> Option<RankEnd> {
     Some(RankEnd { host, ..RankEnd::of(Ended::Failure(said.trim_end_matches([' ', '/', '\'']).to_string())) })
 }
 
-/// `srun: error: node1: tasks 1-7: Exited with exit code 134`, `slurmstepd: error: Detected 1 oom_kill event in …`, `slurmstepd: error: *** JOB 7 ON
-/// n1 CANCELLED AT … DUE TO TIME LIMIT ***`.
-fn slurm(line: &str) -> Option<RankEnd> {
-    if line.starts_with("slurmstepd: error: *** ") && line.contains(" CANCELLED AT ") {
-        let by = if line.contains("DUE TO TIME LIMIT") { "Slurm: time limit" } else { "Slurm: cancelled" };
-        return Some(RankEnd::of(Ended::Interrupted(by.into())));
-    }
-    if let Some(rest) = line.strip_prefix("slurmstepd: error: Detected ") {
-        // Tasks run in numbered steps, or in that of the script; `.extern` holds what came in beside them (Slurm's prolog_flags=contain).
-        let beside = rest.contains(".extern");
-        let oom = !beside && (rest.contains(" oom_kill event") || rest.contains(" oom-kill event"));
-        return oom.then(|| RankEnd::of(Ended::Killed("oom_kill".into())));
-    }
-    let (host, rest) = line.strip_prefix("srun: error: ")?.split_once(": task")?;
-    let (ranks, said) = rest.trim_start_matches('s').split_once(": ")?;
-    let how = match said.strip_prefix("Exited with exit code ") {
-        Some(code) => by_code(code)?,
-        None if said.starts_with("Killed") || said.starts_with("Terminated") || said.starts_with("Out Of Memory") => {
-            Ended::Killed(said.to_string())
-        }
-        None => shell(&format!("{said} (core dumped)"))?.how,
-    };
-    Some(RankEnd { host: Some(host.to_string()), ranks: listed(ranks.trim()), ..RankEnd::of(how) })
+/// oneCCL, which throws what it logs as an error: `2024:05:29-09:14:19:(1234) |CCL_ERROR| exec.cpp:134 start_workers: condition …`.
+fn one_ccl(line: &str) -> Option<RankEnd> {
+    let (_, said) = line.split_once("|CCL_ERROR| ")?;
+    Some(RankEnd::of(Ended::Failure(said.to_string())))
 }
 
-/// `0,2-4`.
-fn listed(text: &str) -> Vec<u32> {
-    const MOST: usize = 1 << 16;
-    let part = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        Some(first..=last)
-    };
-    text.split(',').filter_map(part).flatten().take(MOST).collect()
-}
-
-/// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
-/// processes exited with non-zero status,`.
-fn mpirun(line: &str) -> Option<RankEnd> {
-    if let Some((host, rest)) = line.split_once(": rank ")
-        && let Some((rank, signal)) = rest.split_once(" died from signal ")
-    {
-        let how = by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0));
-        return Some(RankEnd { ranks: vec![rank.parse().ok()?], host: Some(host.to_string()), ..RankEnd::of(how) });
-    }
-    const PROGRAMS: [&str; 4] = ["mpirun ", "mpiexec ", "prterun ", "prun "];
-    let text = PROGRAMS.iter().find_map(|program| line.strip_prefix(program))?;
-    if text.starts_with("detected that one or more processes exited with non-zero status") {
-        return Some(RankEnd::of(Ended::Exit(None)));
-    }
-    let rest = text.strip_prefix("noticed that process rank ")?;
-    let (_, signal) = rest.split_once(" exited on signal ")?;
-    let name = signal.split_once('(').map_or(signal, |(_, name)| name.trim_end_matches(['.', ')']));
-    let host = rest.split_once(" on node ").and_then(|(_, rest)| rest.split(' ').next()).map(str::to_string);
-    let pid = rest.split_once(" with PID ").and_then(|(_, rest)| leading(rest)).filter(|pid| *pid > 0);
-    let how = by_signal(leading(signal)?, name);
-    Some(RankEnd { ranks: leading(rest).into_iter().collect(), host, pid, ..RankEnd::of(how) })
-}
-
-/// What MPI says of a rank that gives up: MPICH's `Abort(15) on node 7 (rank 7 in comm 0): Fatal error in PMPI_Wait: Other MPI error`, Cray's `MPICH ERROR
-/// [Rank 7] [job id 1.0] [date] [n1] - Abort(15) (rank 7 in comm 0): Fatal error in …`, Open MPI's `MPI_ABORT was invoked on rank 3 in communicator …`;
-/// text-generation-inference of its shards: `Shard process was signaled to shutdown with signal 7 rank=1`.
-fn mpi(line: &str) -> Option<RankEnd> {
-    let of_rank = |text: &str| leading(text).into_iter().collect::<Vec<u32>>();
-    if let Some(rest) = line.strip_prefix("MPI_ABORT was invoked on rank ") {
-        return Some(RankEnd { ranks: of_rank(rest), ..RankEnd::of(Ended::Exit(None)) });
-    }
-    if let Some((_, rest)) = line.split_once(" process was signaled to shutdown with signal ") {
-        let (signal, rest) = part_digits(rest);
-        let rank = rest.trim_start().strip_prefix("rank=").map_or(Vec::new(), of_rank);
-        return Some(RankEnd {
-            ranks: rank,
-            ..RankEnd::of(by_signal(signal.parse().ok()?, &format!("signal {signal}")))
-        });
-    }
-    if let Some((before, call)) = line.split_once("*** An error occurred in MPI_") {
-        let (host, pid) =
-            before.trim_end().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')?.split_once(':')).unzip();
-        let said = format!("An error occurred in MPI_{}", call.trim_end());
-        let pid = pid.and_then(leading);
-        return Some(RankEnd { host: host.map(str::to_string), pid, ..RankEnd::of(Ended::Failure(said)) });
-    }
-    let (head, text) = line.split_once(" in comm ")?;
-    let (head, rank) = head.rsplit_once("(rank ")?;
-    let (_, said) = text.split_once("): ")?;
-    let aborts = head.starts_with("Abort(") || head.starts_with("MPICH ERROR [") && head.contains(" - Abort(");
-    let host =
-        head.starts_with("MPICH").then(|| head.rsplit('[').next()?.split(']').next().map(str::to_string)).flatten();
-    let said = said.trim_end_matches(", error stack:");
-    aborts.then(|| RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(Ended::Failure(said.to_string())) })
-}
-
-/// MPICH's launcher of a rank that ended: `=   EXIT CODE: 1`, `=   KILLED BY SIGNAL: 9 (Killed)`, `… EXIT STRING: Killed (signal 9)`. Its exit codes are
-/// those of `wait`: 9 is signal 9, 139 is signal 11 with a core.
-fn hydra(line: &str) -> Option<RankEnd> {
-    const STRING: &str = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: ";
-    if let Some(signal) = line.strip_prefix("=   KILLED BY SIGNAL: ") {
-        let (number, rest) = part_digits(signal);
-        let name = rest.trim_start().strip_prefix('(')?.split(')').next()?;
-        return Some(RankEnd::of(by_signal(number.parse().ok()?, name)));
-    }
-    if let Some(said) = line.strip_prefix(STRING) {
-        let (name, number) = said.split_once(" (signal ")?;
-        return Some(RankEnd::of(by_signal(leading(number)?, name)));
-    }
-    let code: u32 = line.strip_prefix("=   EXIT CODE: ")?.trim().parse().ok()?;
-    let how = match code {
-        9 | 15 => by_signal(code, &format!("signal {code}")),
-        129..=192 => by_signal(code - 128, &format!("signal {}", code - 128)),
-        _ => Ended::Exit(i32::try_from(code).ok()),
-    };
-    Some(RankEnd::of(how))
-}
-
-/// A block of torchrun's ChildFailedError whose lines a collector has joined: `time : … host : n1 rank : 2 (local_rank: 2) exitcode : -6 (pid: 189)
-/// error_file: <N/A> traceback : …`.
-fn joined_block(line: &str) -> Option<RankEnd> {
-    let (before, rest) = line.split_once(" exitcode : ").filter(|(before, _)| before.contains("(local_rank: "))?;
-    let (before, rank) = before.rsplit_once("rank : ")?;
-    let host = before.rsplit_once("host : ").map(|(_, host)| host.trim().to_string());
-    let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
-    Some(RankEnd { ranks: vec![leading(rank)?], host, pid, ..RankEnd::of(by_code(rest)?) })
-}
-
-/// torchrun's `failed (exitcode: 1) local_rank: 3 (pid: 4246) of binary: …` and, in the block of its ChildFailedError, `exitcode  : 1 (pid: 4246)`;
-/// DeepSpeed's `exits with return code = 1`.
-fn torchrun(line: &str) -> Option<RankEnd> {
-    let elastic = line.split_once("failed (exitcode: ").filter(|(before, _)| before.contains("torch"));
-    let block = || line.strip_prefix("exitcode").and_then(|rest| rest.trim_start().strip_prefix(": "));
-    if let Some(rest) = elastic.map(|(_, rest)| rest).or_else(block) {
-        let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
-        return Some(RankEnd { pid, ..RankEnd::of(by_code(rest)?) });
-    }
-    let (before, code) = line.split_once(" exits with return code = ")?;
-    before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?
-}
-
-/// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`).
-fn horovod(line: &str) -> Option<RankEnd> {
-    let (rank, rest) = part_digits(line.strip_prefix("Process ")?);
-    let code = rest.strip_prefix(" exit with status code ")?.strip_suffix('.')?;
-    let failed = by_code(code).filter(|how| *how != Ended::Exit(Some(0)))?;
-    Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(failed) })
-}
-
-/// Servers of models whose worker processes end: vLLM's (`v1/engine/core.py`, `v1/engine/exceptions.py`), SGLang's (`srt/entrypoints/engine.py`).
+/// Servers of models whose worker processes end: vLLM's (`v1/engine/core.py`, `v1/engine/exceptions.py`), SGLang's (`srt/entrypoints/engine.py`); what
+/// Hydra says of the program that it runs, before it leaves with status 1 (`hydra/_internal/utils.py`).
 pub(super) fn server(line: &str) -> Option<RankEnd> {
-    const SAID: [&str; 4] = [
+    const SAID: [&str; 5] = [
         "EngineCore encountered a fatal error.",
         "EngineCore failed to start.",
         "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
         "Received sigquit from a child process.",
+        "Error executing job with overrides: ",
     ];
     let text = line.rsplit_once("] ").map_or(line, |(_, text)| text);
     SAID.iter().any(|said| text.starts_with(said)).then(|| RankEnd::of(Ended::Exit(None)))
@@ -397,26 +239,4 @@ pub(super) fn of_child(at: Option<&str>, message: &str) -> Option<Ended> {
 pub(super) fn is_final(kind: &str, message: &str) -> bool {
     const MESSAGES: [&str; 4] = ["NCCL error", "NCCL Error", "CUDA error", "HIP error"];
     kind.starts_with("torch.distributed") || MESSAGES.iter().any(|start| message.starts_with(start))
-}
-
-/// By the code that a process left with: a signal is a negative number to Python, and 128 more to a shell.
-fn by_code(text: &str) -> Option<Ended> {
-    let of_signal = |number: u32| by_signal(number, &format!("signal {number}"));
-    if let Some(signal) = text.strip_prefix('-') {
-        return leading(signal).map(of_signal);
-    }
-    Some(match leading::<i32>(text)? {
-        code @ 129..=159 => of_signal(code.unsigned_abs() - 128),
-        code => Ended::Exit(Some(code)),
-    })
-}
-
-/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
-fn success(line: &str) -> Option<RankEnd> {
-    let has = |text: &str| line.contains(text);
-    let mlperf = line.starts_with(":::MLLOG {")
-        && (has("\"key\": \"run_stop\"") && has("\"status\": \"success\"")
-            || has("\"key\": \"status\"") && has("\"value\": \"success\""));
-    let script = line.starts_with("RESULT,") && line.matches(',').count() > 3;
-    (mlperf || script).then(|| RankEnd::of(Ended::Success))
 }

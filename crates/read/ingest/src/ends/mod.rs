@@ -3,7 +3,9 @@
 //! [`read`] looks at one line without its labels and tells what it is by its form. [`EndReader`] takes these in the order of the
 //! input and puts together what stands on several lines.
 
+mod codes;
 mod forms;
+mod launchers;
 mod python;
 
 use crate::label::{self, Whose};
@@ -87,6 +89,8 @@ struct Traceback {
     headed: bool,
     /// A logger wrote it.
     logged: bool,
+    /// Its process said that it fails of it.
+    fatal: bool,
     /// It does not begin where a process or thread does: a handler printed it.
     caught: bool,
 }
@@ -116,8 +120,10 @@ impl EndReader {
     pub fn feed(&mut self, stream: &str, line: EndLine, source: SourceLine) {
         match line {
             EndLine::Header { logged } => {
-                let logged = logged || self.open.get(stream).is_some_and(|chained| chained.logged);
-                self.open.insert(stream.into(), Traceback { logged, headed: true, ..Traceback::default() });
+                let chained = self.open.get(stream);
+                let fatal = self.is_fatal(stream, &source) || chained.is_some_and(|chained| chained.fatal);
+                let logged = !fatal && (logged || chained.is_some_and(|chained| chained.logged));
+                self.open.insert(stream.into(), Traceback { logged, fatal, headed: true, ..Traceback::default() });
                 // The traceback of a marker begins; one after it is another.
                 if self.survived.get_mut(stream).is_some_and(|begun| std::mem::replace(begun, true)) {
                     self.survived.remove(stream);
@@ -136,7 +142,7 @@ impl EndReader {
                     (open.helper, open.child) = (helper, child);
                     open.logged &= !entry;
                     // PyTorch labels what nobody caught (`_distributed_excepthook` of distributed_c10d.py, 2.3 and later): `[rank3]: Traceback …`.
-                    let uncaught = entry || self.whose.is_some() || stream.starts_with("rank");
+                    let uncaught = entry || open.fatal || self.whose.is_some() || stream.starts_with("rank");
                     open.caught = open.headed && !uncaught;
                 }
             }
@@ -146,20 +152,21 @@ impl EndReader {
                 if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
-                let logged = logged || caught && !forms::is_final(&kind, &message);
+                let caught = caught && !forms::is_final(&kind, &message);
                 let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
                     ("KeyboardInterrupt", _) => Ended::Interrupted("Ctrl-C".into()),
                     (_, Some(how)) => how,
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
                 let call = call.at.is_some().then_some(call);
-                self.keep(stream, RankEnd { logged, child, relays, call, source, ..RankEnd::of(how) });
+                self.keep(stream, RankEnd { logged, caught, child, relays, call, source, ..RankEnd::of(how) });
             }
             EndLine::Chained => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {
                     self.streams.remove(index);
-                    let logged = self.found.remove(index).logged;
-                    self.open.insert(stream.into(), Traceback { logged, ..Traceback::default() });
+                    let RankEnd { logged, caught, .. } = self.found.remove(index);
+                    self.open
+                        .insert(stream.into(), Traceback { logged, fatal: !logged && !caught, ..Traceback::default() });
                 }
             }
             EndLine::Whose(rank, local) => self.whose = Some((rank, local)),
@@ -177,6 +184,12 @@ impl EndReader {
             }
             EndLine::Ended(end) => self.keep(stream, RankEnd { source, ..*end }),
         }
+    }
+
+    /// Whether the line above says that the process of a stream fails: it fails of the traceback that follows.
+    fn is_fatal(&self, stream: &str, source: &SourceLine) -> bool {
+        let above = self.found.last().zip(self.streams.last());
+        above.is_some_and(|(end, of)| &**of == stream && end.source.place.line + 1 == source.place.line)
     }
 
     fn keep(&mut self, stream: &str, mut end: RankEnd) {

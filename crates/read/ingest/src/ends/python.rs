@@ -99,7 +99,9 @@ pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
     const ENDS: [&str; 4] = ["Error", "Exception", "Timeout", "KeyboardInterrupt"];
     let (kind, message) = any_exception(body)?;
     let name = kind.rsplit('.').next().unwrap_or(kind);
-    let fits = name.starts_with(|c: char| c.is_ascii_uppercase()) && ENDS.iter().any(|end| name.ends_with(end));
+    // Many tools say `Error: text`; Python has no such class.
+    let is_class = name.starts_with(|c: char| c.is_ascii_uppercase()) && kind != "Error";
+    let fits = is_class && ENDS.iter().any(|end| name.ends_with(end));
     let fits = fits || KNOWN.results.iter().any(|(words, _)| words == kind && !message.is_empty());
     (fits && (!message.is_empty() || name == "KeyboardInterrupt")).then_some((kind, message))
 }

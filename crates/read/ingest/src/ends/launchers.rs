@@ -1,0 +1,260 @@
+//! How shells, launchers, batch systems and MPIs report the end of a rank, of several, or of the whole job.
+
+use super::codes::{by_code, by_signal};
+use crate::text::{leading, part_digits};
+use busbw_model::{Ended, RankEnd};
+
+/// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`, `Aborted (core dumped)`.
+pub(super) fn shell(line: &str) -> Option<RankEnd> {
+    const NAMES: [(&str, u32); 6] = [
+        ("Segmentation fault", 11),
+        ("Aborted", 6),
+        ("Killed", 9),
+        ("Bus error", 7),
+        ("Floating point exception", 8),
+        ("Illegal instruction", 4),
+    ];
+    let named = |text: &str| NAMES.iter().find(|(name, _)| text.starts_with(name)).copied();
+    let command = |name: &str, text: &str| {
+        let rest = text[name.len()..].trim_start();
+        let command = rest.strip_prefix("(core dumped)").unwrap_or(rest).trim();
+        (!command.is_empty()).then(|| command.to_string())
+    };
+    let (pid, text) = match line.split_once(": line ") {
+        Some((_, rest)) => {
+            let (_, rest) = rest.split_once(": ")?;
+            let (pid, rest) = part_digits(rest.trim_start());
+            (Some(pid.parse().ok()?), rest.trim_start())
+        }
+        None => (None, line.ends_with("(core dumped)").then_some(line)?),
+    };
+    let (name, number) = named(text)?;
+    Some(RankEnd {
+        pid,
+        command: command(name, text).filter(|_| pid.is_some()),
+        ..RankEnd::of(by_signal(number, name))
+    })
+}
+
+/// What slurmstepd says of the job or step that it ends: `JOB 7 ON n1 CANCELLED AT … DUE TO TIME LIMIT ***` (`src/slurmd/slurmstepd/req.c`).
+fn slurm_step(said: &str) -> Ended {
+    const REASONS: [(&str, &str); 3] = [
+        ("DUE TO TIME LIMIT", "Slurm: time limit"),
+        ("DUE TO PREEMPTION", "Slurm: preempted"),
+        ("DUE TO JOB REQUEUE", "Slurm: requeued"),
+    ];
+    let by = REASONS.iter().find(|(reason, _)| said.contains(reason)).map(|(_, by)| *by);
+    let failed = [" FAILED ", "DUE TO TASK FAILURE", "DUE TO NODE FAILURE"].iter().any(|text| said.contains(text));
+    match by {
+        None if failed => Ended::Exit(None),
+        by => Ended::Interrupted(by.unwrap_or("Slurm: cancelled").into()),
+    }
+}
+
+/// Batch systems besides Slurm: `=>> PBS: job killed: walltime 3622 exceeded limit 3600`, LSF's `TERM_MEMLIMIT: job killed after reaching LSF memory usage
+/// limit.`, ALPS' `Apid 168352: OOM killer terminated this process.`
+pub(super) fn batch(line: &str) -> Option<RankEnd> {
+    let killed = |memory: bool, by: &str| match memory {
+        true => Ended::Killed("Out Of Memory".into()),
+        false => Ended::Interrupted(by.into()),
+    };
+    if let Some(reason) = line.strip_prefix("=>> PBS: job killed: ") {
+        let by = if reason.starts_with("walltime") { "PBS: time limit" } else { "PBS" };
+        return Some(RankEnd::of(killed(reason.contains("mem "), by)));
+    }
+    if let Some((reason, _)) = line.strip_prefix("TERM_").and_then(|rest| rest.split_once(": job killed ")) {
+        let by = if reason == "RUNLIMIT" { "LSF: time limit" } else { "LSF" };
+        return Some(RankEnd::of(killed(reason == "MEMLIMIT", by)));
+    }
+    let of_alps = line.contains("Apid ") && line.contains("OOM killer terminated this process");
+    of_alps.then(|| RankEnd::of(killed(true, "")))
+}
+
+/// `srun: error: node1: tasks 1-7: Exited with exit code 134`, `slurmstepd: error: Detected 1 oom_kill event in …`, `slurmstepd: error: *** JOB 7 …`.
+pub(super) fn slurm(line: &str) -> Option<RankEnd> {
+    if let Some(said) = line.strip_prefix("slurmstepd: error: *** ").filter(|said| said.contains(" ON ")) {
+        return Some(RankEnd::of(slurm_step(said)));
+    }
+    if line.starts_with("slurmstepd: error: ") && line.contains("xceeded ") && line.contains("memory limit") {
+        return Some(RankEnd::of(Ended::Killed("oom_kill".into())));
+    }
+    if let Some(rest) = line.strip_prefix("slurmstepd: error: Detected ") {
+        // Tasks run in numbered steps, or in that of the script; `.extern` holds what came in beside them (Slurm's prolog_flags=contain).
+        let beside = rest.contains(".extern");
+        let oom = !beside && (rest.contains(" oom_kill event") || rest.contains(" oom-kill event"));
+        return oom.then(|| RankEnd::of(Ended::Killed("oom_kill".into())));
+    }
+    let (host, rest) = line.strip_prefix("srun: error: ")?.split_once(": task")?;
+    let (ranks, said) = rest.trim_start_matches('s').split_once(": ")?;
+    let how = match said.strip_prefix("Exited with exit code ") {
+        Some(code) => by_code(code)?,
+        None if said.starts_with("Killed") || said.starts_with("Terminated") || said.starts_with("Out Of Memory") => {
+            Ended::Killed(said.to_string())
+        }
+        None => shell(&format!("{said} (core dumped)"))?.how,
+    };
+    Some(RankEnd { host: Some(host.to_string()), ranks: listed(ranks.trim()), ..RankEnd::of(how) })
+}
+
+/// `0,2-4`.
+fn listed(text: &str) -> Vec<u32> {
+    const MOST: usize = 1 << 16;
+    let part = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        Some(first..=last)
+    };
+    text.split(',').filter_map(part).flatten().take(MOST).collect()
+}
+
+/// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
+/// processes exited with non-zero status,`.
+pub(super) fn mpirun(line: &str) -> Option<RankEnd> {
+    if let Some((host, rest)) = line.split_once(": rank ")
+        && let Some((rank, signal)) = rest.split_once(" died from signal ")
+    {
+        let how = by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0));
+        return Some(RankEnd { ranks: vec![rank.parse().ok()?], host: Some(host.to_string()), ..RankEnd::of(how) });
+    }
+    const PROGRAMS: [&str; 4] = ["mpirun ", "mpiexec ", "prterun ", "prun "];
+    let text = PROGRAMS.iter().find_map(|program| line.strip_prefix(program))?;
+    if text.starts_with("detected that one or more processes exited with non-zero status") {
+        return Some(RankEnd::of(Ended::Exit(None)));
+    }
+    let rest = text.strip_prefix("noticed that process rank ")?;
+    let host = rest.split_once(" on node ").and_then(|(_, rest)| rest.split(' ').next()).map(str::to_string);
+    let pid = rest.split_once(" with PID ").and_then(|(_, rest)| leading(rest)).filter(|pid| *pid > 0);
+    let of_rank = RankEnd { ranks: leading(rest).into_iter().collect(), host, pid, ..RankEnd::of(Ended::Exit(None)) };
+    let Some((_, signal)) = rest.split_once(" exited on signal ") else {
+        // PRRTE breaks its texts into lines: the signal stands in the next.
+        return rest.trim_end().ends_with(" exited on").then_some(of_rank);
+    };
+    let name = signal.split_once('(').map_or(signal, |(_, name)| name.trim_end_matches(['.', ')']));
+    Some(RankEnd { how: by_signal(leading(signal)?, name), ..of_rank })
+}
+
+/// What MPI says of a rank that gives up: MPICH's `Abort(15) on node 7 (rank 7 in comm 0): Fatal error in PMPI_Wait: Other MPI error`, Cray's `MPICH ERROR
+/// [Rank 7] [job id 1.0] [date] [n1] - Abort(15) (rank 7 in comm 0): Fatal error in …`, Open MPI's `MPI_ABORT was invoked on rank 3 in communicator …`;
+/// text-generation-inference of its shards: `Shard process was signaled to shutdown with signal 7 rank=1`.
+pub(super) fn mpi(line: &str) -> Option<RankEnd> {
+    let of_rank = |text: &str| leading(text).into_iter().collect::<Vec<u32>>();
+    if let Some(rest) = line.strip_prefix("MPI_ABORT was invoked on rank ") {
+        return Some(RankEnd { ranks: of_rank(rest), ..RankEnd::of(Ended::Exit(None)) });
+    }
+    if let Some((_, rest)) = line.split_once(" process was signaled to shutdown with signal ") {
+        let (signal, rest) = part_digits(rest);
+        let rank = rest.trim_start().strip_prefix("rank=").map_or(Vec::new(), of_rank);
+        return Some(RankEnd {
+            ranks: rank,
+            ..RankEnd::of(by_signal(signal.parse().ok()?, &format!("signal {signal}")))
+        });
+    }
+    if let Some((before, call)) = line.split_once("*** An error occurred in MPI_") {
+        let (host, pid) =
+            before.trim_end().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')?.split_once(':')).unzip();
+        let said = format!("An error occurred in MPI_{}", call.trim_end());
+        let pid = pid.and_then(leading);
+        return Some(RankEnd { host: host.map(str::to_string), pid, ..RankEnd::of(Ended::Failure(said)) });
+    }
+    if let Some((rank, said)) = line.strip_prefix("MPICH ERROR [Rank ").and_then(|rest| rest.split_once("] - Abort("))
+        && !said.contains(" in comm ")
+    {
+        let host = rank.rsplit('[').next().map(str::to_string);
+        let how = Ended::Failure(said.split_once("): ").map_or(said, |(_, said)| said).to_string());
+        return Some(RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(how) });
+    }
+    let (head, text) = line.split_once(" in comm ")?;
+    let (head, rank) = head.rsplit_once("(rank ")?;
+    let (_, said) = text.split_once("): ")?;
+    let aborts = head.starts_with("Abort(") || head.starts_with("MPICH ERROR [") && head.contains(" - Abort(");
+    let host =
+        head.starts_with("MPICH").then(|| head.rsplit('[').next()?.split(']').next().map(str::to_string)).flatten();
+    let said = said.trim_end_matches(", error stack:");
+    aborts.then(|| RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(Ended::Failure(said.to_string())) })
+}
+
+/// MPICH's launcher of a rank that ended: `=   EXIT CODE: 1`, `=   KILLED BY SIGNAL: 9 (Killed)`, `… EXIT STRING: Killed (signal 9)`. Its exit codes are
+/// those of `wait`: 9 is signal 9, 139 is signal 11 with a core.
+pub(super) fn hydra(line: &str) -> Option<RankEnd> {
+    const STRING: &str = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: ";
+    if let Some(signal) = line.strip_prefix("=   KILLED BY SIGNAL: ") {
+        let (number, rest) = part_digits(signal);
+        let name = rest.trim_start().strip_prefix('(')?.split(')').next()?;
+        return Some(RankEnd::of(by_signal(number.parse().ok()?, name)));
+    }
+    if let Some(said) = line.strip_prefix(STRING) {
+        let (name, number) = said.split_once(" (signal ")?;
+        return Some(RankEnd::of(by_signal(leading(number)?, name)));
+    }
+    let code: u32 = line.strip_prefix("=   EXIT CODE: ")?.trim().parse().ok()?;
+    let how = match code {
+        9 | 15 => by_signal(code, &format!("signal {code}")),
+        129..=192 => by_signal(code - 128, &format!("signal {}", code - 128)),
+        _ => Ended::Exit(i32::try_from(code).ok()),
+    };
+    Some(RankEnd::of(how))
+}
+
+/// A block of torchrun's ChildFailedError whose lines a collector has joined: `time : … host : n1 rank : 2 (local_rank: 2) exitcode : -6 (pid: 189)
+/// error_file: <N/A> traceback : …`.
+pub(super) fn joined_block(line: &str) -> Option<RankEnd> {
+    let (before, rest) = line.split_once(" exitcode : ").filter(|(before, _)| before.contains("(local_rank: "))?;
+    let (before, rank) = before.rsplit_once("rank : ")?;
+    let host = before.rsplit_once("host : ").map(|(_, host)| host.trim().to_string());
+    let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
+    Some(RankEnd { ranks: vec![leading(rank)?], host, pid, ..RankEnd::of(by_code(rest)?) })
+}
+
+/// torchrun's `failed (exitcode: 1) local_rank: 3 (pid: 4246) of binary: …` and, in the block of its ChildFailedError, `exitcode  : 1 (pid: 4246)`;
+/// DeepSpeed's `exits with return code = 1`.
+pub(super) fn torchrun(line: &str) -> Option<RankEnd> {
+    let elastic = line.split_once("failed (exitcode: ").filter(|(before, _)| before.contains("torch"));
+    let block = || line.strip_prefix("exitcode").and_then(|rest| rest.trim_start().strip_prefix(": "));
+    if let Some(rest) = elastic.map(|(_, rest)| rest).or_else(block) {
+        let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
+        return Some(RankEnd { pid, ..RankEnd::of(by_code(rest)?) });
+    }
+    let (before, code) = line.split_once(" exits with return code = ")?;
+    before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?
+}
+
+/// What torchrun's agent notes of a worker that failed: `{"name": "torchelastic.worker.status.FAILED", …, "global_rank": 3, "worker_id": "4242",
+/// "hostname": "n1", …}`. A worker that it ended itself is `TERMINATED` there.
+pub(super) fn torchrun_event(line: &str) -> Option<RankEnd> {
+    let (_, event) = line.split_once("\"torchelastic.worker.status.FAILED\"")?;
+    let after = |key: &str| event.split_once(key).map(|(_, value)| value.trim_start_matches([' ', ':', '"']));
+    let host = after("\"hostname\"").and_then(|value| value.split('"').next()).map(str::to_string);
+    let ranks = vec![leading(after("\"global_rank\"")?)?];
+    Some(RankEnd { ranks, host, pid: after("\"worker_id\"").and_then(leading), ..RankEnd::of(Ended::Exit(None)) })
+}
+
+/// Kubernetes: `command terminated with exit code 137` of `kubectl exec`, `Exit Code:    139` of `kubectl describe pod`; `PyTorchJob job has failed because
+/// 1 Worker replica(s) failed.` of the training operator.
+pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
+    if let Some(code) = line.strip_prefix("command terminated with exit code ") {
+        return by_code(code).map(RankEnd::of);
+    }
+    if let Some(code) = line.strip_prefix("Exit Code:") {
+        return by_code(code.trim()).filter(|how| *how != Ended::Exit(Some(0))).map(RankEnd::of);
+    }
+    let (_, replicas) = line.split_once("Job ")?.1.split_once(" failed because ")?;
+    replicas.contains(" replica(s) failed").then(|| RankEnd::of(Ended::Exit(None)))
+}
+
+/// Horovod's launcher of a worker that it started without MPI: `Process 1 exit with status code 1.` (`runner/gloo_run.py`).
+pub(super) fn horovod(line: &str) -> Option<RankEnd> {
+    let (rank, rest) = part_digits(line.strip_prefix("Process ")?);
+    let code = rest.strip_prefix(" exit with status code ")?.strip_suffix('.')?;
+    let failed = by_code(code).filter(|how| *how != Ended::Exit(Some(0)))?;
+    Some(RankEnd { ranks: vec![rank.parse().ok()?], ..RankEnd::of(failed) })
+}
+
+/// MLPerf's log and its scripts' `RESULT,NAME,,SECONDS,USER,…`.
+pub(super) fn success(line: &str) -> Option<RankEnd> {
+    let has = |text: &str| line.contains(text);
+    let mlperf = line.starts_with(":::MLLOG {")
+        && (has("\"key\": \"run_stop\"") && has("\"status\": \"success\"")
+            || has("\"key\": \"status\"") && has("\"value\": \"success\""));
+    let script = line.starts_with("RESULT,") && line.matches(',').count() > 3;
+    (mlperf || script).then(|| RankEnd::of(Ended::Success))
+}
