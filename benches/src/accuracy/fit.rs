@@ -136,10 +136,14 @@ pub fn fit(measurements: &[Measurement], rounds: usize, start: Start) -> Option<
 pub fn left_out(measurements: &[Measurement], rounds: usize) -> Option<Vec<Compared>> {
     let mut all = Vec::new();
     for measurement in measurements.iter().filter(|m| m.status == Status::Good) {
-        let others: Vec<Measurement> =
-            measurements.iter().filter(|m| m.family() != measurement.family()).cloned().collect();
-        let (constants, _) = fit(&others, rounds, Start::Priors)?;
+        let constants = without(measurements, measurement.family(), rounds)?;
         all.extend(compare(&constants, std::slice::from_ref(measurement)));
     }
     Some(all)
+}
+
+/// Constants of which a publisher's tables know nothing.
+pub(super) fn without(measurements: &[Measurement], family: &str, rounds: usize) -> Option<Constants> {
+    let others: Vec<Measurement> = measurements.iter().filter(|m| m.family() != family).cloned().collect();
+    Some(fit(&others, rounds, Start::Priors)?.0)
 }

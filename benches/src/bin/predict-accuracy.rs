@@ -1,9 +1,11 @@
 //! `predict-accuracy`: predictions beside published measurements, and the constants fitted anew.
 
 use busbw_benches::accuracy::{
-    Start, Status, bands, choices, compare, figures, fit, left_out, load, print_bands, print_report, scatter,
+    Start, Status, bands, calibrations, choices, compare, figures, fit, left_out, load, print_bands,
+    print_calibrations, print_report, scatter,
 };
 use busbw_benches::program;
+use busbw_benches::results::{place, record};
 use busbw_predict::Constants;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,12 @@ struct Arguments {
     /// Hold predictions against single published figures, instead: a file of them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "left_out", "plot", "choices"])]
     figures: Option<PathBuf>,
+    /// Calibrate with one table of a machine and predict its others, instead: a file of machines. The result is recorded.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "left_out", "plot", "choices", "figures"])]
+    calibrated: Option<PathBuf>,
+    /// The result file of --calibrated [default: benches/results/predict-calibrated-DATE.json].
+    #[arg(long, value_name = "FILE", requires = "calibrated")]
+    out: Option<PathBuf>,
     /// Write a plot of measured over predicted times by size, with the bands that nine of ten should lie in.
     #[arg(long, value_name = "FILE", requires = "left_out")]
     plot_bands: Option<PathBuf>,
@@ -61,6 +69,13 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     let measurements = load(&arguments.tables).map_err(|e| e.to_string())?;
+    if let Some(file) = &arguments.calibrated {
+        let found = calibrations(file, &measurements, arguments.rounds)?;
+        print!("{}", print_calibrations(&found));
+        let path = place(arguments.out.as_deref(), "predict-calibrated", found.origin());
+        println!("written to {}", record(path, &found, None).map_err(|e| e.to_string())?);
+        return Ok(());
+    }
     let mut constants = constants(arguments.constants.as_deref())?;
     if arguments.fit {
         let (fitted, values) =

@@ -1,6 +1,7 @@
 //! How a machine differs from the published ones that the model was fitted on: four factors, from tables of its own.
 
-use crate::{Cluster, Congestion, predict_over};
+use crate::model::predict_by;
+use crate::{Cluster, Congestion, Constants};
 use busbw_model::{Bytes, Collective, Micros};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -70,8 +71,13 @@ pub struct Calibrated {
 /// Fits the factors of a cluster on tables that were measured on it, or on fewer or more hosts of it. None where no table fits
 /// the cluster.
 pub fn calibrate(cluster: &Cluster, tables: &[MeasuredTable]) -> Option<Calibrated> {
+    calibrate_with(Constants::built_in(), cluster, tables)
+}
+
+/// As [`calibrate`], with other constants: for measuring how well it does where the fit has not seen the machine.
+pub fn calibrate_with(constants: &Constants, cluster: &Cluster, tables: &[MeasuredTable]) -> Option<Calibrated> {
     let measured = tables.iter().filter(|table| !table.rows.is_empty());
-    let parts: Vec<Part> = measured.filter_map(|table| Part::of(cluster, table)).collect();
+    let parts: Vec<Part> = measured.filter_map(|table| Part::of(constants, cluster, table)).collect();
     let loss = |at: &[f64; 4]| {
         let prior: f64 = at.iter().zip(SPREADS).map(|(moved, spread)| (moved / spread).powi(2) / 2.0).sum();
         let of_table = |part: &Part| {
@@ -97,13 +103,14 @@ pub fn calibrate(cluster: &Cluster, tables: &[MeasuredTable]) -> Option<Calibrat
 
 /// A table, and as many hosts of the cluster as its ranks take.
 struct Part<'a> {
+    constants: &'a Constants,
     cluster: Cluster,
     congestion: Congestion,
     table: &'a MeasuredTable,
 }
 
 impl<'a> Part<'a> {
-    fn of(cluster: &Cluster, table: &'a MeasuredTable) -> Option<Self> {
+    fn of(constants: &'a Constants, cluster: &Cluster, table: &'a MeasuredTable) -> Option<Self> {
         let mut part = cluster.clone();
         let ranks = table.ranks;
         (part.nodes, part.gpus_per_node) = match cluster.gpus_per_node {
@@ -112,7 +119,7 @@ impl<'a> Part<'a> {
             _ => return None,
         };
         let possible = part.nodes == 1 || part.nics.is_some();
-        possible.then(|| Part { congestion: Congestion::of(&part), cluster: part, table })
+        possible.then(|| Part { constants, congestion: Congestion::of(&part), cluster: part, table })
     }
 
     /// Logarithms of predicted over measured times.
@@ -120,7 +127,7 @@ impl<'a> Part<'a> {
         let MeasuredTable { collective, rows, .. } = self.table;
         let sizes: Vec<Bytes> = rows.iter().map(|(size, _)| *size).collect();
         let cluster = Cluster { calibration, ..self.cluster.clone() };
-        let predicted = predict_over(&self.congestion, &cluster, *collective, &sizes).rows;
+        let predicted = predict_by(self.constants, &self.congestion, &cluster, *collective, &sizes).rows;
         predicted.iter().zip(rows).map(|(row, (_, measured))| (row.time.0 / measured.0).ln()).collect()
     }
 }
@@ -155,7 +162,7 @@ fn descend(loss: impl Fn(&[f64; 4]) -> f64) -> [f64; 4] {
 mod tests {
     use super::*;
     use crate::cluster::parse;
-    use crate::predict;
+    use crate::{predict, predict_over};
 
     fn cluster() -> Cluster {
         parse("nodes = 4\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"nvlink4 NVSwitch\"\ntransport = \"ib\"\n")
@@ -177,7 +184,7 @@ mod tests {
         assert!(found.error_before > 0.1 && found.error_after < 0.03, "{found:?}");
         for collective in [Collective::AllGather, Collective::ReduceScatter] {
             let expected = table(&four, collective, slow);
-            let off = Part::of(&four, &expected).unwrap().deviations(found.factors);
+            let off = Part::of(Constants::built_in(), &four, &expected).unwrap().deviations(found.factors);
             assert!(off.iter().all(|off| off.abs() < 0.06), "{collective}: {off:?}");
         }
     }

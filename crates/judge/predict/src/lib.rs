@@ -26,7 +26,7 @@ mod what_if;
 #[cfg(test)]
 extern crate self as busbw_predict;
 
-pub use calibration::{Calibrated, Calibration, MeasuredTable, calibrate};
+pub use calibration::{Calibrated, Calibration, MeasuredTable, calibrate, calibrate_with};
 pub use cluster::Cluster;
 pub use fabric::simulate;
 pub use load::{Busiest, Direction, Hot, HotNic, Load, LoadError, PortOfNode, SHAPES};
