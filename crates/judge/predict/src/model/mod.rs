@@ -16,6 +16,7 @@ mod tests;
 mod timing;
 mod tuning;
 
+pub(crate) use band::class;
 pub use constants::Constants;
 pub use fabric::Congestion;
 
@@ -120,6 +121,11 @@ fn effect(simulation: &Simulation) -> FabricEffect {
         seeds: simulation.per_seed.len(),
         as_the_worst: simulation.share_at_most(simulation.busbw.min),
     }
+}
+
+/// Whether data goes through the memory of hosts: inside a domain, and between them.
+pub(crate) fn copies(cluster: &Cluster) -> (bool, bool) {
+    band::copies(&Figures::of(cluster, Constants::built_in()))
 }
 
 /// What tuned kernel sockets between two hosts carry at most: about twice what they carry by default.
