@@ -119,7 +119,8 @@ impl Machine {
         let told = |error: DescriptionError| format!("{name}: {error}");
         let mut tables: Vec<Measurement> = measurements.iter().filter(|m| is_among(m, &published)).cloned().collect();
         let constants = match tables.first() {
-            Some(first) => without(measurements, first.family(), rounds).ok_or("the constants cannot be read")?,
+            Some(first) => without(Constants::text(), measurements, first.family(), rounds)
+                .ok_or("the constants cannot be read")?,
             None => Constants::built_in().clone(),
         };
         for table in table {

@@ -76,17 +76,18 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         println!("written to {}", record(path, &found, None).map_err(|e| e.to_string())?);
         return Ok(());
     }
-    let mut constants = constants(arguments.constants.as_deref())?;
+    let text = constants(arguments.constants.as_deref())?;
+    let mut constants = Constants::parse(&text).map_err(|e| e.to_string())?;
     if arguments.fit {
         let (fitted, values) =
-            fit(&measurements, arguments.rounds, Start::BuiltIn).ok_or("the constants cannot be read")?;
+            fit(&text, &measurements, arguments.rounds, Start::Values).ok_or("the constants cannot be read")?;
         for (name, value) in values {
             println!("{name} = {value:.3}");
         }
         constants = fitted;
     }
     let compared = if arguments.left_out {
-        left_out(&measurements, arguments.rounds).ok_or("the constants cannot be read")?
+        left_out(&text, &measurements, arguments.rounds).ok_or("the constants cannot be read")?
     } else {
         compare(&constants, &measurements)
     };
@@ -121,10 +122,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-fn constants(path: Option<&Path>) -> Result<Constants, String> {
-    let Some(path) = path else { return Ok(Constants::built_in().clone()) };
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Constants::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+fn constants(path: Option<&Path>) -> Result<String, String> {
+    let Some(path) = path else { return Ok(Constants::text().to_owned()) };
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn print_choices(folder: &Path) -> Result<(), String> {
