@@ -48,7 +48,8 @@ impl Class {
         }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// `up to 32 KiB`.
+    pub fn name(self) -> &'static str {
         match self {
             Class::Small => "up to 32 KiB",
             Class::Middle => "64 KiB to 16 MiB",
