@@ -9,7 +9,7 @@ export BUSBW_SKIPPED := $(CURDIR)/target/skipped
 SKIPPED = [ ! -s $(BUSBW_SKIPPED) ] || { echo && sort -u $(BUSBW_SKIPPED); }
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary hangbench clean
+.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-calibrated predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary hangbench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ accuracy: ## Diagnose the cases, tables and logs whose answer is known, and say 
 predict-accuracy: ## Hold predictions against published measurements, and draw them
 	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --plot docs/prediction-accuracy.svg
 	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --left-out --plot-bands docs/prediction-bands.svg
+
+predict-calibrated: ## Calibrate with one table of a machine, predict its others, and record how far they are
+	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --calibrated tests/data/figures/machines.toml
 
 predict-fit: ## Fit the measured constants of the time model anew, and print them
 	@$(CARGO) run --profile tests --locked --quiet -p busbw-benches --bin predict-accuracy -- --fit

@@ -254,6 +254,14 @@ def hangs(result: Result) -> Iterator[Figure]:
         yield Figure("stuck jobs", row["what"], beside, goal, met)
 
 
+def predict_calibrated(result: Result) -> Iterator[Figure]:
+    """Predicting a machine's other tables, calibrated with one."""
+    for one in result["classes"]:
+        what = f"median error, calibrated with one table of the machine, {one['sizes']} ({one['machines']} machines)"
+        reached = f"{one['after']:.1%} (uncalibrated {one['before']:.1%})"
+        yield Figure("predicting", what, reached, f"{one['goal']:.0%}", one["met"])
+
+
 READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
     "busbw.bench-ingest/1": ingest,
     "busbw.bench-fleet/1": fleet,
@@ -268,6 +276,7 @@ READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
     "busbw.synthetic/1": synthetic,
     "busbw.soak/1": soak,
     "busbw.hangbench/1": hangs,
+    "busbw.predict-calibrated/1": predict_calibrated,
 }
 # What only tells that something ran, without a figure to compare.
 WITHOUT_FIGURES = {"busbw.gpu-check/1"}

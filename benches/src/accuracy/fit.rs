@@ -20,8 +20,8 @@ struct Board {
 }
 
 impl Board {
-    fn new() -> Option<Board> {
-        let text: toml::Table = Constants::text().parse().ok()?;
+    fn new(text: &str) -> Option<Board> {
+        let text: toml::Table = text.parse().ok()?;
         let knob = |(name, entry): (&String, &Value)| {
             let figure = |key: &str| entry.get(key).and_then(Value::as_float);
             Some(Knob { name: name.clone(), prior: figure("prior")?, spread: figure("spread")? })
@@ -30,7 +30,7 @@ impl Board {
         Some(Board { text, knobs })
     }
 
-    /// Where the built-in constants stand, in spreads from the priors.
+    /// Where the constants stand, in spreads from the priors.
     fn position(&self) -> Vec<f64> {
         let value = |knob: &Knob| self.text["measured"][&knob.name]["value"].as_float().unwrap_or(knob.prior);
         self.knobs.iter().map(|knob| (value(knob) / knob.prior).ln() / knob.spread).collect()
@@ -90,18 +90,23 @@ fn usable(measurements: &[Measurement]) -> Vec<Measurement> {
 /// Where a fit begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// At the constants in use.
-    BuiltIn,
+    /// At the values of the text.
+    Values,
     /// At the priors: nothing of any table is in them.
     Priors,
 }
 
-/// Fits for a number of rounds. Gives the constants and a line per knob: name, value, prior.
-pub fn fit(measurements: &[Measurement], rounds: usize, start: Start) -> Option<(Constants, Vec<(String, f64)>)> {
-    let board = Board::new()?;
+/// Fits the constants of a text (`constants.toml`) for a number of rounds. Gives the constants and a line per knob: name, value, prior.
+pub fn fit(
+    text: &str,
+    measurements: &[Measurement],
+    rounds: usize,
+    start: Start,
+) -> Option<(Constants, Vec<(String, f64)>)> {
+    let board = Board::new(text)?;
     let measurements = usable(measurements);
     let mut position = match start {
-        Start::BuiltIn => board.position(),
+        Start::Values => board.position(),
         Start::Priors => vec![0.0; board.knobs.len()],
     };
     let mut best = loss(&board, &position, &measurements);
@@ -133,13 +138,17 @@ pub fn fit(measurements: &[Measurement], rounds: usize, start: Start) -> Option<
 
 /// Predicts each good table with constants fitted without its publisher's tables: what to expect of unseen machines.
 /// Constants start from their priors, so nothing of the left-out table is in them.
-pub fn left_out(measurements: &[Measurement], rounds: usize) -> Option<Vec<Compared>> {
+pub fn left_out(text: &str, measurements: &[Measurement], rounds: usize) -> Option<Vec<Compared>> {
     let mut all = Vec::new();
     for measurement in measurements.iter().filter(|m| m.status == Status::Good) {
-        let others: Vec<Measurement> =
-            measurements.iter().filter(|m| m.family() != measurement.family()).cloned().collect();
-        let (constants, _) = fit(&others, rounds, Start::Priors)?;
+        let constants = without(text, measurements, measurement.family(), rounds)?;
         all.extend(compare(&constants, std::slice::from_ref(measurement)));
     }
     Some(all)
+}
+
+/// Constants of which a publisher's tables know nothing.
+pub(super) fn without(text: &str, measurements: &[Measurement], family: &str, rounds: usize) -> Option<Constants> {
+    let others: Vec<Measurement> = measurements.iter().filter(|m| m.family() != family).cloned().collect();
+    Some(fit(text, &others, rounds, Start::Priors)?.0)
 }

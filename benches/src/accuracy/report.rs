@@ -40,7 +40,7 @@ impl Class {
     /// From large to small.
     pub const ALL: [Class; 3] = [Class::Large, Class::Middle, Class::Small];
 
-    fn of(size: Bytes) -> Class {
+    pub(super) fn of(size: Bytes) -> Class {
         match size.0 {
             0..0x1_0000 => Class::Small,
             0x1_0000..0x200_0000 => Class::Middle,
@@ -48,7 +48,8 @@ impl Class {
         }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    /// `up to 32 KiB`.
+    pub fn name(self) -> &'static str {
         match self {
             Class::Small => "up to 32 KiB",
             Class::Middle => "64 KiB to 16 MiB",

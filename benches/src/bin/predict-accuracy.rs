@@ -1,9 +1,11 @@
 //! `predict-accuracy`: predictions beside published measurements, and the constants fitted anew.
 
 use busbw_benches::accuracy::{
-    Start, Status, bands, choices, compare, figures, fit, left_out, load, print_bands, print_report, scatter,
+    Start, Status, bands, calibrations, choices, compare, figures, fit, left_out, load, print_bands,
+    print_calibrations, print_report, scatter,
 };
 use busbw_benches::program;
+use busbw_benches::results::{place, record};
 use busbw_predict::Constants;
 use clap::Parser;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,12 @@ struct Arguments {
     /// Hold predictions against single published figures, instead: a file of them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "left_out", "plot", "choices"])]
     figures: Option<PathBuf>,
+    /// Calibrate with one table of a machine and predict its others, instead: a file of machines. The result is recorded.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fit", "left_out", "plot", "choices", "figures"])]
+    calibrated: Option<PathBuf>,
+    /// The result file of --calibrated [default: benches/results/predict-calibrated-DATE.json].
+    #[arg(long, value_name = "FILE", requires = "calibrated")]
+    out: Option<PathBuf>,
     /// Write a plot of measured over predicted times by size, with the bands that nine of ten should lie in.
     #[arg(long, value_name = "FILE", requires = "left_out")]
     plot_bands: Option<PathBuf>,
@@ -61,17 +69,25 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         return Ok(());
     }
     let measurements = load(&arguments.tables).map_err(|e| e.to_string())?;
-    let mut constants = constants(arguments.constants.as_deref())?;
+    if let Some(file) = &arguments.calibrated {
+        let found = calibrations(file, &measurements, arguments.rounds)?;
+        print!("{}", print_calibrations(&found));
+        let path = place(arguments.out.as_deref(), "predict-calibrated", found.origin());
+        println!("written to {}", record(path, &found, None).map_err(|e| e.to_string())?);
+        return Ok(());
+    }
+    let text = constants(arguments.constants.as_deref())?;
+    let mut constants = Constants::parse(&text).map_err(|e| e.to_string())?;
     if arguments.fit {
         let (fitted, values) =
-            fit(&measurements, arguments.rounds, Start::BuiltIn).ok_or("the constants cannot be read")?;
+            fit(&text, &measurements, arguments.rounds, Start::Values).ok_or("the constants cannot be read")?;
         for (name, value) in values {
             println!("{name} = {value:.3}");
         }
         constants = fitted;
     }
     let compared = if arguments.left_out {
-        left_out(&measurements, arguments.rounds).ok_or("the constants cannot be read")?
+        left_out(&text, &measurements, arguments.rounds).ok_or("the constants cannot be read")?
     } else {
         compare(&constants, &measurements)
     };
@@ -106,10 +122,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-fn constants(path: Option<&Path>) -> Result<Constants, String> {
-    let Some(path) = path else { return Ok(Constants::built_in().clone()) };
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    Constants::parse(&text).map_err(|e| format!("{}: {e}", path.display()))
+fn constants(path: Option<&Path>) -> Result<String, String> {
+    let Some(path) = path else { return Ok(Constants::text().to_owned()) };
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn print_choices(folder: &Path) -> Result<(), String> {

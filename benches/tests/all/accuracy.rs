@@ -1,6 +1,8 @@
 //! Predictions stay as close to published measurements as docs/prediction.md says.
 
-use busbw_benches::accuracy::{Goal, Measurement, Status, choices, compare, figures, load, summary};
+use busbw_benches::accuracy::{
+    Class, Goal, Measurement, Status, calibrations, choices, compare, figures, load, summary,
+};
 use busbw_predict::Constants;
 use std::path::Path;
 
@@ -44,5 +46,18 @@ fn unseen_figures_are_as_near_as_the_documentation_says() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/figures").join(file);
         let (median, lines) = figures(&path).unwrap();
         assert!(median <= most, "{lines}");
+    }
+}
+
+/// Ten machines with several tables, by constants at their priors where a machine's tables are in the fit: one table helps
+/// where bandwidth decides, and between.
+#[test]
+fn a_table_of_a_machine_tells_of_its_other_collectives_and_scales() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/figures/machines.toml");
+    let found = calibrations(&path, &measurements(), 0).unwrap();
+    for (class, machines, most) in [(Class::Large, 10, 0.10), (Class::Middle, 4, 0.35)] {
+        let one = found.classes.iter().find(|one| one.sizes == class.name()).unwrap();
+        assert_eq!(one.machines, machines, "{found:#?}");
+        assert!(one.after < one.before && one.after <= most, "{found:#?}");
     }
 }

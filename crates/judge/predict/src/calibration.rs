@@ -1,6 +1,5 @@
 //! How a machine differs from the published ones that the model was fitted on: four factors, from tables of its own.
 
-use crate::{Cluster, Congestion, predict_over};
 use busbw_model::{Bytes, Collective, Micros};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -36,14 +35,6 @@ impl Calibration {
     }
 }
 
-/// How far publishers' machines are from the model, as one standard deviation of each factor's logarithm: what one table says
-/// of something that it hardly depends on does not move it.
-const SPREADS: [f64; 4] = [0.35, 0.35, 0.06, 0.15];
-/// A table is as good as this many independent rows: neighbours are off alike.
-const ROWS_OF_A_TABLE: f64 = 8.0;
-/// What a row is off by itself.
-const NOISE: f64 = 0.08;
-
 /// A table of the machine, or of a part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasuredTable {
@@ -65,153 +56,4 @@ pub struct Calibrated {
     pub error_before: f64,
     /// And after.
     pub error_after: f64,
-}
-
-/// Fits the factors of a cluster on tables that were measured on it, or on fewer or more hosts of it. None where no table fits
-/// the cluster.
-pub fn calibrate(cluster: &Cluster, tables: &[MeasuredTable]) -> Option<Calibrated> {
-    let measured = tables.iter().filter(|table| !table.rows.is_empty());
-    let parts: Vec<Part> = measured.filter_map(|table| Part::of(cluster, table)).collect();
-    let loss = |at: &[f64; 4]| {
-        let prior: f64 = at.iter().zip(SPREADS).map(|(moved, spread)| (moved / spread).powi(2) / 2.0).sum();
-        let of_table = |part: &Part| {
-            let off = part.deviations(Calibration::of(at.map(f64::exp)));
-            ROWS_OF_A_TABLE / NOISE * off.iter().map(|off| off.abs()).sum::<f64>() / off.len() as f64
-        };
-        prior + parts.iter().map(of_table).sum::<f64>()
-    };
-    let factors = Calibration::of(descend(loss).map(f64::exp));
-    let error = |with: Calibration| {
-        let mut off: Vec<f64> = parts.iter().flat_map(|part| part.deviations(with)).map(f64::abs).collect();
-        off.sort_by(f64::total_cmp);
-        off.get(off.len() / 2).map(|middle| middle.exp() - 1.0)
-    };
-    Some(Calibrated {
-        factors,
-        tables: parts.len(),
-        rows: parts.iter().map(|part| part.table.rows.len()).sum(),
-        error_before: error(Calibration::NONE)?,
-        error_after: error(factors)?,
-    })
-}
-
-/// A table, and as many hosts of the cluster as its ranks take.
-struct Part<'a> {
-    cluster: Cluster,
-    congestion: Congestion,
-    table: &'a MeasuredTable,
-}
-
-impl<'a> Part<'a> {
-    fn of(cluster: &Cluster, table: &'a MeasuredTable) -> Option<Self> {
-        let mut part = cluster.clone();
-        let ranks = table.ranks;
-        (part.nodes, part.gpus_per_node) = match cluster.gpus_per_node {
-            gpus if ranks > gpus && ranks.is_multiple_of(gpus) => (ranks / gpus, gpus),
-            gpus if ranks <= gpus && ranks > 0 => (1, ranks),
-            _ => return None,
-        };
-        let possible = part.nodes == 1 || part.nics.is_some();
-        possible.then(|| Part { congestion: Congestion::of(&part), cluster: part, table })
-    }
-
-    /// Logarithms of predicted over measured times.
-    fn deviations(&self, calibration: Calibration) -> Vec<f64> {
-        let MeasuredTable { collective, rows, .. } = self.table;
-        let sizes: Vec<Bytes> = rows.iter().map(|(size, _)| *size).collect();
-        let cluster = Cluster { calibration, ..self.cluster.clone() };
-        let predicted = predict_over(&self.congestion, &cluster, *collective, &sizes).rows;
-        predicted.iter().zip(rows).map(|(row, (_, measured))| (row.time.0 / measured.0).ln()).collect()
-    }
-}
-
-/// The least loss that steps along one factor at a time find.
-fn descend(loss: impl Fn(&[f64; 4]) -> f64) -> [f64; 4] {
-    const ROUNDS: usize = 24;
-    let (mut at, mut steps) = ([0.0; 4], SPREADS);
-    let mut best = loss(&at);
-    for _ in 0..ROUNDS {
-        for factor in 0..at.len() {
-            let here = at[factor];
-            let better = [steps[factor], -steps[factor]].into_iter().any(|step| {
-                at[factor] = here + step;
-                let found = loss(&at);
-                let is_better = found < best;
-                if is_better {
-                    best = found;
-                }
-                is_better
-            });
-            if !better {
-                at[factor] = here;
-                steps[factor] *= 0.5;
-            }
-        }
-    }
-    at
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cluster::parse;
-    use crate::predict;
-
-    fn cluster() -> Cluster {
-        parse("nodes = 4\ngpus_per_node = 8\ngpu = \"H100\"\nintra = \"nvlink4 NVSwitch\"\ntransport = \"ib\"\n")
-            .unwrap()
-    }
-
-    fn table(cluster: &Cluster, collective: Collective, calibration: Calibration) -> MeasuredTable {
-        let sizes: Vec<Bytes> = (10..34).map(|power| Bytes(1 << power)).collect();
-        let rows = predict(&Cluster { calibration, ..cluster.clone() }, collective, &sizes).rows;
-        let rows = rows.iter().map(|row| (row.size, row.time)).collect();
-        MeasuredTable { collective, ranks: cluster.ranks(), rows }
-    }
-
-    #[test]
-    fn a_machine_that_differs_is_found_and_predicts_other_collectives_and_scales() {
-        let slow = Calibration { latency: 1.4, bandwidth_between: 0.85, ..Calibration::NONE };
-        let (four, two) = (cluster(), Cluster { nodes: 2, ..cluster() });
-        let found = calibrate(&four, &[table(&two, Collective::AllReduce, slow)]).unwrap();
-        assert!(found.error_before > 0.1 && found.error_after < 0.03, "{found:?}");
-        for collective in [Collective::AllGather, Collective::ReduceScatter] {
-            let expected = table(&four, collective, slow);
-            let off = Part::of(&four, &expected).unwrap().deviations(found.factors);
-            assert!(off.iter().all(|off| off.abs() < 0.06), "{collective}: {off:?}");
-        }
-    }
-
-    #[test]
-    fn what_the_tables_do_not_depend_on_stays() {
-        let slow = Calibration { latency: 1.4, ..Calibration::NONE };
-        let found = calibrate(&cluster(), &[table(&cluster(), Collective::AllReduce, slow)]).unwrap();
-        assert_eq!(found.factors.bandwidth_inside, 1.0, "{found:?}");
-    }
-
-    #[test]
-    fn a_fabric_is_the_same_for_all_calibrations_and_algorithms_and_for_no_other_wiring() {
-        let text = "nodes = 4\ngpus_per_node = 8\ngpu = \"H100\"\nnics_per_node = 8\nnic_gbps = 400\n\
-                    intra = \"nvlink4 NVSwitch\"\ntransport = \"roce\"\n";
-        let mut wired = parse(text).unwrap();
-        let uplinks = crate::cluster::Uplinks { count: 1, rate: busbw_model::GBps(50.0) };
-        wired.fabric.wiring = crate::cluster::Wiring::HostToSwitch { between: uplinks };
-        let congestion = Congestion::of(&wired);
-        let mut other = Cluster { calibration: Calibration { latency: 2.0, ..Calibration::NONE }, ..wired.clone() };
-        other.environment.insert("NCCL_ALGO".into(), "Ring".into());
-        assert!(congestion.is_of(&other));
-        let fresh = predict(&other, Collective::AllReduce, &[Bytes(1 << 33)]);
-        assert!(fresh.fabric.is_some());
-        assert_eq!(predict_over(&congestion, &other, Collective::AllReduce, &[Bytes(1 << 33)]), fresh);
-        assert!(!congestion.is_of(&Cluster { nodes: 3, ..other.clone() }));
-        other.environment.insert("NCCL_MIN_NCHANNELS".into(), "64".into());
-        assert!(!congestion.is_of(&other));
-    }
-
-    #[test]
-    fn tables_of_another_cluster_are_refused() {
-        let other = MeasuredTable { collective: Collective::AllReduce, ranks: 12, rows: vec![(Bytes(8), Micros(1.0))] };
-        assert_eq!(calibrate(&cluster(), &[other]), None);
-        assert_eq!(calibrate(&cluster(), &[]), None);
-    }
 }

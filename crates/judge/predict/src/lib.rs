@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calibrating;
 mod calibration;
 pub mod cluster;
 #[cfg(test)]
@@ -26,7 +27,8 @@ mod what_if;
 #[cfg(test)]
 extern crate self as busbw_predict;
 
-pub use calibration::{Calibrated, Calibration, MeasuredTable, calibrate};
+pub use calibrating::{calibrate, calibrate_with};
+pub use calibration::{Calibrated, Calibration, MeasuredTable};
 pub use cluster::Cluster;
 pub use fabric::simulate;
 pub use load::{Busiest, Direction, Hot, HotNic, Load, LoadError, PortOfNode, SHAPES};

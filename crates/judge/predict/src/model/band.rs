@@ -15,11 +15,20 @@ pub(super) fn of(figures: &Figures, size: Bytes) -> Share {
     if size <= MIDDLE {
         return if size <= SMALL { band.small } else { band.middle };
     }
-    let copied =
-        figures.inside == Inside::HostMemory || figures.network.as_ref().is_some_and(|network| !network.gpu_direct);
+    let (inside, between) = copies(figures);
     match () {
-        () if copied => band.large.copies,
+        () if inside || between => band.large.copies,
         () if figures.network.is_some() => band.large.rdma,
         () => band.large.inside,
     }
+}
+
+/// Whether data goes through the memory of hosts: inside a domain, and between them. Hosts differ in that more than links do.
+pub(super) fn copies(figures: &Figures) -> (bool, bool) {
+    (figures.inside == Inside::HostMemory, figures.network.as_ref().is_some_and(|network| !network.gpu_direct))
+}
+
+/// Small, middle, large: 0 to 2.
+pub(crate) fn class(size: Bytes) -> usize {
+    usize::from(size > SMALL) + usize::from(size > MIDDLE)
 }

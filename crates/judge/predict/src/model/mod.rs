@@ -16,6 +16,7 @@ mod tests;
 mod timing;
 mod tuning;
 
+pub(crate) use band::class;
 pub use constants::Constants;
 pub use fabric::Congestion;
 
@@ -47,7 +48,18 @@ pub fn predict(cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Pr
 
 /// As [`predict`], where somebody predicts more than once for a cluster: `congestion` is [`Congestion::of`] it.
 pub fn predict_over(congestion: &Congestion, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
-    prediction(&Figures::of(cluster, Constants::built_in()), congestion, collective, sizes)
+    predict_by(Constants::built_in(), congestion, cluster, collective, sizes)
+}
+
+/// As [`predict_over`], with other constants.
+pub(crate) fn predict_by(
+    constants: &Constants,
+    congestion: &Congestion,
+    cluster: &Cluster,
+    collective: Collective,
+    sizes: &[Bytes],
+) -> Prediction {
+    prediction(&Figures::of(cluster, constants), congestion, collective, sizes)
 }
 
 /// As [`predict`] for an exchange between all ranks that is not even. A size is what a rank sends in the mean.
@@ -60,7 +72,7 @@ pub fn predict_load(cluster: &Cluster, load: &Load, sizes: &[Bytes]) -> Predicti
 
 /// As [`predict`], with other constants: for fitting them.
 pub fn predict_with(constants: &Constants, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Prediction {
-    prediction(&Figures::of(cluster, constants), &Congestion::of(cluster), collective, sizes)
+    predict_by(constants, &Congestion::of(cluster), cluster, collective, sizes)
 }
 
 fn prediction(figures: &Figures, fabric: &Congestion, collective: Collective, sizes: &[Bytes]) -> Prediction {
@@ -109,6 +121,11 @@ fn effect(simulation: &Simulation) -> FabricEffect {
         seeds: simulation.per_seed.len(),
         as_the_worst: simulation.share_at_most(simulation.busbw.min),
     }
+}
+
+/// Whether data goes through the memory of hosts: inside a domain, and between them.
+pub(crate) fn copies(cluster: &Cluster) -> (bool, bool) {
+    band::copies(&Figures::of(cluster, Constants::built_in()))
 }
 
 /// What tuned kernel sockets between two hosts carry at most: about twice what they carry by default.
