@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// What was measured: a collective on ranks of nodes.
-type Test = (Collective, u32, Option<u32>);
-/// Times of a test by size and setting.
-type Times = BTreeMap<Test, BTreeMap<Bytes, BTreeMap<usize, Vec<f64>>>>;
+pub(crate) type Test = (Collective, u32, Option<u32>);
+/// Times by size and setting.
+pub(crate) type BySize = BTreeMap<Bytes, BTreeMap<usize, Vec<f64>>>;
+type Times = BTreeMap<Test, BySize>;
 
 /// The table of a sweep whose command is a benchmark; empty where nothing is better than the default. `None` where no setting
 /// chooses an algorithm, or the trials printed no tables.
@@ -28,8 +29,8 @@ pub fn tuning_table(settings: &[Setting], trials: &[Trial], rules: &Rules, store
         return None;
     }
     let choices = times.iter().flat_map(|(test, by_size)| {
-        let contest = Contest { test: *test, by_size, settings, default, confidence: rules.confidence };
-        contest.table().choices
+        let timed = Timed { test: *test, by_size, settings, default, confidence: rules.confidence };
+        timed.table().choices
     });
     Some(TuningTable { choices: choices.collect() })
 }
@@ -51,16 +52,17 @@ fn times(trials: &[Trial], store: &Store) -> Times {
     times
 }
 
-fn test(table: &BenchTable) -> Option<Test> {
+/// What a table measured, where it says so.
+pub(crate) fn test(table: &BenchTable) -> Option<Test> {
     let hosts: BTreeSet<&str> = table.devices.iter().map(|device| device.host.as_str()).collect();
     let nodes = u32::try_from(hosts.len()).ok().filter(|nodes| *nodes > 0);
     Some((table.collective?, table.nranks?, nodes))
 }
 
 /// Times of the settings of a test, size by size.
-pub(crate) struct Contest<'a> {
+pub(crate) struct Timed<'a> {
     pub test: Test,
-    pub by_size: &'a BTreeMap<Bytes, BTreeMap<usize, Vec<f64>>>,
+    pub by_size: &'a BySize,
     pub settings: &'a [Setting],
     /// Which setting the others are held against.
     pub default: usize,
@@ -74,7 +76,7 @@ struct Won {
     gain: [f64; 2],
 }
 
-impl Contest<'_> {
+impl Timed<'_> {
     /// The sizes at which a setting is faster than the default for sure.
     pub fn table(&self) -> TuningTable {
         let won: Vec<Option<Won>> = self.by_size.values().map(|times| self.winner(times)).collect();
@@ -133,7 +135,7 @@ impl Contest<'_> {
 }
 
 /// The one algorithm of a setting: NCCL's, by its own name, or the CPU engine's. For NCCL a table needs the protocol as well.
-fn algorithm(setting: &Setting) -> Option<&str> {
+pub(crate) fn algorithm(setting: &Setting) -> Option<&str> {
     let name = setting.value("NCCL_ALGO").filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))?;
     match Algorithm::from_name(name) {
         Some(algorithm) if setting.value("NCCL_PROTO").is_some() => Some(algorithm.name()),
@@ -157,7 +159,7 @@ mod tests {
         let times = |by_setting: [[f64; 3]; 3]| by_setting.into_iter().map(Vec::from).enumerate().collect();
         let by_size = by_size.iter().map(|(size, by_setting)| (Bytes(*size), times(*by_setting))).collect();
         let test = (Collective::AllReduce, 4, Some(2));
-        Contest { test, by_size: &by_size, settings: &settings, default: 0, confidence: 0.94 }.table()
+        Timed { test, by_size: &by_size, settings: &settings, default: 0, confidence: 0.94 }.table()
     }
 
     fn at(table: &TuningTable, size: u64) -> &str {
