@@ -32,7 +32,8 @@ MEASURED = ("256K", "4M", "2")
 """First, last and factor of the sizes that the table is made from."""
 UNSEEN = (("320K", "2560K", "2"), ("384K", "3M", "2"))
 """Those of the sizes that it is tried on."""
-BENCH = ["-n", "3", "-w", "1", "-c", "0"]
+BENCH = ["-n", "1", "-w", "1", "-c", "0", "--repeat", "3"]
+"""Single operations, repeated: of means, one operation that something held up would spoil all."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,13 @@ class Lab:
         return ["mpirun.openmpi", "-np", str(ranks * hosts), "--host", named, *given, *words]
 
     def times(self, variables: dict[str, str]) -> Times:
-        """Time the sizes that were not measured: the lesser of both placements."""
-        found = {}
+        """Time the sizes that were not measured: the lesser of both placements, the median of the repetitions."""
+        found: dict[int, list[float]] = {}
         for sizes in UNSEEN:
             printed = self.netlab("exec", "1", *self.mpirun(sizes, variables))
-            rows = [line.split() for line in printed.splitlines() if line.strip() and not line.startswith("#")]
-            found.update({int(row[0]): min(float(row[5]), float(row[9])) for row in rows})
-        return found
+            for row in (line.split() for line in printed.splitlines() if line[:1].isspace()):
+                found.setdefault(int(row[0]), []).append(min(float(row[5]), float(row[9])))
+        return {size: median(times) for size, times in found.items()}
 
     def algorithms(self, variables: dict[str, str], folder: Path) -> dict[int, str]:
         """Ask the profiler which algorithm each of these sizes goes by; the hosts of the lab share their memory."""

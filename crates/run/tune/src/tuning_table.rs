@@ -7,7 +7,7 @@ use crate::statistics::{Sample, difference};
 use crate::store::Store;
 use crate::sweep::Trial;
 use busbw_ingest::read_bytes;
-use busbw_model::{Algorithm, BenchTable, Bytes, Collective, Protocol, TunedChoice, TuningTable};
+use busbw_model::{Algorithm, BenchTable, Bytes, Collective, Protocol, TunedChoice, TuningTable, median};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -35,18 +35,23 @@ pub fn tuning_table(settings: &[Setting], trials: &[Trial], rules: &Rules, store
     Some(TuningTable { choices: choices.collect() })
 }
 
+/// Each trial counts once at each size: what it repeats is not independent, and one time that something held up says nothing.
 fn times(trials: &[Trial], store: &Store) -> Times {
     let mut times = Times::new();
     for trial in trials.iter().filter(|trial| trial.key.round > 0 && trial.outcome.value().is_some()) {
         let Ok(log) = fs::read(store.trial_folder(trial.key).join(LOG)) else { continue };
         let Ok(run) = read_bytes(&[("the output", log.as_slice())]) else { continue };
+        let mut of_trial: BTreeMap<(Test, Bytes), Vec<f64>> = BTreeMap::new();
         for table in &run.tables {
             let Some(test) = test(table) else { continue };
             for row in &table.rows {
                 let half = row.halves().map(|half| half.time.0).filter(|time| *time > 0.0).reduce(f64::min);
-                let of_size = times.entry(test).or_default().entry(row.size).or_default();
-                of_size.entry(trial.key.setting).or_default().extend(half);
+                of_trial.entry((test, row.size)).or_default().extend(half);
             }
+        }
+        for ((test, size), measured) in of_trial {
+            let of_size = times.entry(test).or_default().entry(size).or_default();
+            of_size.entry(trial.key.setting).or_default().extend(median(measured.into_iter()));
         }
     }
     times
