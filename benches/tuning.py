@@ -1,11 +1,12 @@
-"""Whether a tuning table of `busbw tune` holds on sizes that were not measured, and never harms: the CPU engine in the net lab.
+"""Whether a tuning table of `busbw tune` holds on sizes that were not measured, and never harms.
 
     sudo python3 benches/tuning.py [--rounds 5] [--tune-rounds 6] [--busbw target/release/busbw] [--netlab 60]
 
-Each topology is hosts of the net lab whose links are slow enough that the network decides and not the machine. `busbw tune` writes
-a table. Then, on sizes between those it measured, the default, the table and each algorithm by itself run in turn, round by round.
-What the default and the table go by tells `busbw profile`. A choice is judged by its algorithm beside each other algorithm:
-the median over the rounds of the ratio of both times. Prints a table, and writes all samples to benches/results/tuning-DATE.json.
+The CPU engine in the net lab. Each topology is hosts whose links are slow enough that the network decides and not the
+machine. `busbw tune` writes a table. Then, on sizes between those it measured, the default, the table and each
+algorithm by itself run in turn, round by round. What the default and the table go by tells `busbw profile`. A choice
+is judged by its algorithm beside each other algorithm: the median over the rounds of the ratio of both times. Prints a
+table, and writes all samples to benches/results/tuning-DATE.json.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Topology:
 TOPOLOGIES = (
     Topology("4 hosts x 1 rank, 200 Mbit/s", 1, ("200mbit",) * 4, ("ring", "tree", "doubling")),
     Topology("2 hosts x 2 ranks, 200 Mbit/s", 2, ("200mbit",) * 2, ("ring", "tree", "doubling", "twolevel")),
-    Topology("3 hosts x 1 rank, 400, 400 and 100 Mbit/s", 1, ("400mbit", "400mbit", "100mbit"), ("ring", "tree", "doubling")),
+    Topology(
+        "3 hosts x 1 rank, 400, 400 and 100 Mbit/s", 1, ("400mbit", "400mbit", "100mbit"), ("ring", "tree", "doubling")
+    ),
 )
 
 Times = dict[int, float]
@@ -210,7 +213,8 @@ def tell(topology: dict[str, Any]) -> None:
     for found in topology["rows"]:
         beside, default = (found[name] for name in ("of_next_best", "of_default"))
         print(
-            f"  {found['size_bytes']:>8}  default {found['default']:<9} table {found['chosen']:<9} best {found['best']:<9}"
+            f"  {found['size_bytes']:>8}  default {found['default']:<9} table {found['chosen']:<9}"
+            f" best {found['best']:<9}"
             f"  of the next best's time {beside['median']:.2f} ({beside['min']:.2f} to {beside['max']:.2f})"
             f"  of the default's {default['median']:.2f} ({default['min']:.2f} to {default['max']:.2f})",
             flush=True,
