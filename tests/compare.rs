@@ -193,7 +193,7 @@ fn what_is_not_comparable_is_refused() {
 /// The log of a run at 1 MiB, with these variables.
 fn run_with(folder: &Path, name: &str, variables: &[(&str, &str)], times: &[f64]) -> String {
     let set =
-        |(name, value): &(&str, &str)| format!("host1:100:100 [0] NCCL INFO {name} set by environment to {value}.\n");
+        |(name, value): &(&str, &str)| format!("host1:100:100 [0] NCCL INFO {name} set by environment to {value}\n");
     let log: String = variables.iter().map(set).collect();
     written(folder, name, &(log + &table("all_reduce", 4, times)))
 }

@@ -13,7 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// Where the first page has its words, and places begin.
-const [PROCESS, SINCE_1970, TAKEN, LOST, PLACES]: [u64; 5] = [8, 16, 128, 256, 4096];
+const PROCESS: u64 = 8;
+const SINCE_1970: u64 = 16;
+const TAKEN: u64 = 128;
+const LOST: u64 = 256;
+const PLACES: u64 = 4096;
 const PLACE: u64 = 64;
 /// More places than this tell nothing more.
 const MOST: usize = 500;
