@@ -184,6 +184,24 @@ def tune_lab(result: Result) -> Iterator[Figure]:
         yield Figure("racing settings", "the winner between two hosts, of the grid's best", reached, "95% in 50%", met)
 
 
+def tuning(result: Result) -> Iterator[Figure]:
+    """Tuning tables on sizes that were not measured."""
+    of, within = result["sizes"], result["sizes_within"]
+    what = f"a table's choice within {result['within'] - 1:.0%} of the best algorithm, of sizes that were not measured"
+    yield Figure("tuning tables", what, f"{within} of {of}", f"{result['goal_share']:.0%}", result["goal_met"])
+    slower = result["slower_than_the_default"]
+    what = "a table's choice slower than the default's, of the same sizes"
+    yield Figure("tuning tables", what, f"{slower} of {of}", "0", slower == 0)
+    for topology in result["topologies"]:
+        chosen = [row["of_default_algorithm"] for row in topology["rows"] if row["chosen"] != row["default"]]
+        if not chosen:
+            yield Figure("tuning tables", topology["topology"], "the default at every size")
+            continue
+        ends = [spread(ratio, "×") for ratio in sorted(chosen, key=lambda ratio: ratio["median"])]
+        reached = f"{ends[0]} at best, {ends[-1]} at worst, at {len(chosen)} of {len(topology['rows'])} sizes"
+        yield Figure("tuning tables", f"{topology['topology']}: of the default's time", reached)
+
+
 def net(result: Result) -> Iterator[Figure]:
     """The net plugin."""
     for network in result["networks"]:
@@ -271,6 +289,7 @@ READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
     "busbw.bench-monitor/1": monitor,
     "busbw.bench-tune/1": tune,
     "busbw.bench-tune-lab/1": tune_lab,
+    "busbw.bench-tuning/1": tuning,
     "busbw.bench-net/1": net,
     "busbw.bench-topk/1": topk,
     "busbw.synthetic/1": synthetic,

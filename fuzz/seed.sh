@@ -33,4 +33,4 @@ inputs() {
 inputs | seed explain
 inputs | grep '\.xml$' | seed topology
 find examples/clusters -name '*.toml' | LC_ALL=C sort | seed cluster
-find crates/run/tune/src/space examples rules -name '*.toml' | LC_ALL=C sort | seed files
+find crates/run/tune/src/space docs/walks/files examples rules -name '*.toml' | LC_ALL=C sort | seed files

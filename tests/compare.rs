@@ -189,3 +189,48 @@ fn what_is_not_comparable_is_refused() {
     let forced = json(&["--anyway", &reduce4, &reduce8]);
     assert!(forced["differences"].as_array().unwrap().iter().any(|d| d["name"] == "ranks"));
 }
+
+/// The log of a run at 1 MiB, with these variables.
+fn run_with(folder: &Path, name: &str, variables: &[(&str, &str)], times: &[f64]) -> String {
+    let set =
+        |(name, value): &(&str, &str)| format!("host1:100:100 [0] NCCL INFO {name} set by environment to {value}\n");
+    let log: String = variables.iter().map(set).collect();
+    written(folder, name, &(log + &table("all_reduce", 4, times)))
+}
+
+#[test]
+fn a_tuning_table_has_what_another_algorithm_gains_for_sure() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, variables: &[(&str, &str)], times: &[f64]| run_with(folder.path(), name, variables, times);
+    let ring = [("NCCL_ALGO", "Ring"), ("NCCL_PROTO", "LL")];
+    let default = run("default.log", &[], &[100.0, 101.0, 99.0]);
+    let faster = run("ring.log", &ring, &[80.0, 81.0, 79.0]);
+    let noisy = run("noisy.log", &ring, &[60.0, 99.0, 80.0]);
+    let found = |first: &str, other: &str| {
+        let file = folder.path().join("tuning.toml").display().to_string();
+        let output = busbw(&["compare", first, other, "--tuning-table", &file]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        if output.status.success() { std::fs::read_to_string(file).unwrap() } else { said }
+    };
+    let table = found(&default, &faster);
+    for part in [
+        "from = 1048576\nto = 1048576\n",
+        "ranks = 4\nnodes = 1\n",
+        "algorithm = \"Ring\"",
+        "protocol = \"LL\"",
+        "gain_percent = [1",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(!found(&default, &noisy).contains("[[choice]]"));
+    let mixed = run("mixed.log", &[&ring[..], &[("NCCL_BUFFSIZE", "8388608")]].concat(), &[80.0, 81.0, 79.0]);
+    let silent = run("silent.log", &[], &[80.0, 81.0, 79.0]);
+    let refused = [
+        (&faster, &default, "runs with NCCL_ALGO=Ring NCCL_PROTO=LL"),
+        (&default, &mixed, "in NCCL_BUFFSIZE too"),
+        (&default, &silent, "nothing in it says by which algorithm it ran"),
+    ];
+    for (first, other, why) in refused {
+        assert!(found(first, other).contains(why), "{why}: {}", found(first, other));
+    }
+}

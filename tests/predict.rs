@@ -160,3 +160,16 @@ fn a_hot_rank_is_named_and_sets_the_bound() {
     let table = text(&[&flags[..], &["--load", "W2"]].concat(), SHORT);
     assert!(table.contains("# Load W2: busiest are rank 0, which receives 3.25 times an even share"), "{table}");
 }
+
+#[test]
+fn a_predicted_tuning_table_says_of_every_choice_that_it_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("try.toml").display().to_string();
+    let output = busbw(&["predict", "examples/clusters/dgx-a100.toml", "--tuning-table", &file], "");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("nothing follows a prediction"), "{said}");
+    let table = std::fs::read_to_string(file).unwrap();
+    let count = |words: &str| table.matches(words).count();
+    assert!(count("[[choice]]") > 0, "{table}");
+    assert_eq!(count("[[choice]]"), count("predicted = true"), "{table}");
+}

@@ -2,6 +2,7 @@
 
 use crate::flags::{HostList, JunitFile, Look, NamedCollective, Output, PrometheusFile, Quiet, RulesFile, Screen};
 use crate::sizes::Sizes;
+use crate::tuning_file::TuningFile;
 use crate::values;
 use busbw_bench::Flags;
 use busbw_diagnose::{GpusOfHost, NicsOfHost};
@@ -113,6 +114,9 @@ pub struct Compare {
     pub anyway: bool,
 
     #[command(flatten)]
+    pub tuning_file: TuningFile,
+
+    #[command(flatten)]
     pub output: Output,
 
     #[command(flatten)]
@@ -124,6 +128,7 @@ const COMPARE_EXAMPLES: &str = "Examples:
   busbw compare monday/ tuesday/ wednesday/          folders with all files of a run, including NCCL logs
   busbw compare yesterday.json busbw-report.json     reports of busbw doctor
   busbw compare all_reduce a.log b.log               one collective of several
+  busbw compare default.log ring.log --tuning-table tuning.toml   apply what the second proves
   busbw compare -o compared.html a.log b.log
   busbw compare --json a.log b.log | jq '.rows[-1].ratio'
 
@@ -153,6 +158,9 @@ pub struct Predict {
     pub load: Option<String>,
 
     #[command(flatten)]
+    pub tuning_file: TuningFile,
+
+    #[command(flatten)]
     pub sizes: Sizes,
 
     #[command(flatten)]
@@ -173,6 +181,7 @@ const PREDICT_EXAMPLES: &str = "Examples:
   busbw predict -o expected.html cluster.toml
   busbw predict cluster.toml --calibrate old/*.log       as this machine is: what else should it reach?
   busbw predict cluster.toml --load W2                   a mixture of experts whose hot experts share ranks
+  busbw predict cluster.toml --tuning-table try.toml     which algorithms are worth measuring
   busbw predict --json cluster.toml | jq '.rows[-1].busbw_gbs'
 
 A description that names an H100 cluster:

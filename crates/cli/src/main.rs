@@ -29,6 +29,7 @@ mod rules;
 mod simulate;
 mod sizes;
 mod tune;
+mod tuning_file;
 mod values;
 mod verbs;
 mod watch;

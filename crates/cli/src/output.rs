@@ -80,7 +80,8 @@ pub fn metrics(flags: &PrometheusFile, command: &str, fill: impl FnOnce(&mut Met
 }
 
 /// Flags that name a file to write.
-const WRITTEN: [&str; 8] = ["output", "json", "save", "junit", "record", "perfetto", "prometheus_file", "trace"];
+const WRITTEN: [&str; 9] =
+    ["output", "json", "save", "junit", "record", "perfetto", "prometheus_file", "trace", "tuning_table"];
 
 /// Set before `main`: Rust opens /dev/null in the place of a standard stream that is closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);

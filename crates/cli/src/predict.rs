@@ -2,9 +2,9 @@
 
 use crate::cli::Predict;
 use crate::flags::Format;
-use crate::{described, output};
-use busbw_model::{BenchRow, BenchTable, Collective};
-use busbw_predict::{Calibrated, Cluster, Load, MeasuredTable, Prediction, SHAPES, calibrate, predict_load};
+use crate::{described, output, tuning_file};
+use busbw_model::{BenchRow, BenchTable, Bytes, Collective, counted};
+use busbw_predict::{Calibrated, Cluster, Load, MeasuredTable, Prediction, SHAPES, calibrate, predict_load, proposals};
 use busbw_report::{html, json, text};
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -39,7 +39,23 @@ pub fn run(flags: &Predict) -> Result<ExitCode, String> {
         Format::Html => output::page(out, &html::predict(&cluster, &prediction)),
         _ => out.write_all(text::predict(&cluster, &prediction, &style).as_bytes()),
     })?;
+    flags.tuning_file.path().map_or(Ok(()), |path| propose(path, &cluster, collective, &sizes))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what is worth measuring.
+fn propose(path: &Path, cluster: &Cluster, collective: Collective, sizes: &[Bytes]) -> Result<(), String> {
+    let table = proposals(cluster, collective, sizes);
+    let origin = "Predicted by busbw predict, not measured: nothing follows a choice that is predicted. busbw tune algo measures it";
+    let told = match table.choices.len() {
+        0 => format!("no other algorithm should be faster than NCCL's choice: {} has no choice", path.display()),
+        n => format!(
+            "{} in {}; nothing follows a prediction: measure with busbw tune algo",
+            counted(n, "predicted choice"),
+            path.display()
+        ),
+    };
+    tuning_file::write(path, &table, origin, &told)
 }
 
 fn takes_a_load(collective: Collective) -> bool {

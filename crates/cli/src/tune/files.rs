@@ -2,6 +2,7 @@
 
 use super::Tune;
 use crate::output::say;
+use crate::tuning_file;
 use busbw_model::{Bytes, Tuning, TuningTable};
 use busbw_tune::outputs::{Scope, command_lines, environment, nccl_conf, tuner_csv};
 use busbw_tune::runner::{LOG, Workload};
@@ -40,8 +41,8 @@ pub fn write(
     }
     if let Some(table) = table {
         let path = folder.join("tuning.toml");
-        fs::write(&path, table.to_toml(&about(tuning))).map_err(|e| format!("{}: {e}", path.display()))?;
-        say(format_args!("{}", told(table, &path)));
+        let origin = format!("Tuning table found by busbw tune with: {}", tuning.command);
+        tuning_file::write(&path, table, &origin, &told(table, &path))?;
     }
     let (folder, written) = (folder.display(), written.join(", "));
     if choice.is_default() {
@@ -52,14 +53,6 @@ pub fn write(
         say(format_args!("the best setting is in {folder}: {written}"));
     }
     Ok(())
-}
-
-/// What the head of a tuning table says.
-fn about(tuning: &Tuning) -> String {
-    format!(
-        "Tuning table found by busbw tune with: {}\nFor NCCL's tuner plugin and busbw bench: BUSBW_TUNING_TABLE=this file",
-        tuning.command
-    )
 }
 
 /// What a tuning table is for, in a sentence.

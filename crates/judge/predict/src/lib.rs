@@ -32,7 +32,7 @@ pub use calibration::{Calibrated, Calibration, MeasuredTable};
 pub use cluster::Cluster;
 pub use fabric::simulate;
 pub use load::{Busiest, Direction, Hot, HotNic, Load, LoadError, PortOfNode, SHAPES};
-pub use model::{Congestion, Constants, predict, predict_load, predict_over, predict_with, sockets_at_best};
+pub use model::{Congestion, Constants, predict, predict_load, predict_over, predict_with, proposals, sockets_at_best};
 pub use prediction::{Channels, Crossing, FabricEffect, Prediction, PredictionRow};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 pub use traffic::{Flow, Pattern, Port, Traffic};

@@ -10,6 +10,7 @@ pub(crate) mod constants;
 mod fabric;
 mod figures;
 mod limit;
+mod proposals;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod tuning;
 pub(crate) use band::class;
 pub use constants::Constants;
 pub use fabric::Congestion;
+pub use proposals::proposals;
 
 use crate::Cluster;
 use crate::load::Load;

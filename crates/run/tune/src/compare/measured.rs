@@ -62,9 +62,13 @@ impl<'a> Measured<'a> {
     }
 
     /// Times of one operation at a size, the better half of each row: what a table rounds least.
-    pub fn times(&self, size: Bytes) -> Option<Sample> {
+    pub fn each_time(&self, size: Bytes) -> Vec<f64> {
         let best = |row: &&BenchRow| row.halves().map(|half| half.time.0).filter(|time| *time > 0.0).reduce(f64::min);
-        Sample::of(&self.at(size)?.iter().filter_map(best).collect::<Vec<_>>())
+        self.at(size).unwrap_or_default().iter().filter_map(best).collect()
+    }
+
+    pub fn times(&self, size: Bytes) -> Option<Sample> {
+        Sample::of(&self.each_time(size))
     }
 
     pub fn cell(&self, size: Bytes) -> Option<ComparedCell> {

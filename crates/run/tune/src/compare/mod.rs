@@ -3,8 +3,10 @@
 mod contest;
 mod differences;
 mod measured;
+mod proven;
 mod subject;
 
+pub use proven::{ProofError, tuning_table};
 pub use subject::{Subject, SubjectError};
 
 use crate::statistics::{INTERVAL, TEST};

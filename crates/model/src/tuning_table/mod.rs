@@ -3,6 +3,8 @@
 //! `busbw tune` writes it from what was measured; NCCL's tuner plugin, the CPU engine and `predict` follow it. It is TOML, or the
 //! CSV of NCCL's example tuner plugin (`plugins/tuner/example/README.md`, NCCL 2.30). The first choice that fits counts.
 
+mod by_size;
+
 use crate::{Bytes, Collective, Protocol};
 use serde::Deserialize;
 use std::fmt::Write as _;
@@ -48,6 +50,8 @@ pub struct TunedChoice {
     pub chunk: Option<Bytes>,
     /// The 95% interval of what it gains over the default, in percent of the time; `None` where somebody says so without figures.
     pub gain_percent: Option<[f64; 2]>,
+    /// Whether that is a prediction and no measurement: such a choice is a proposal, which nothing follows.
+    pub predicted: bool,
 }
 
 /// An operation, as it is looked up.
@@ -78,9 +82,9 @@ pub struct TuningTableError {
 }
 
 impl TunedChoice {
-    /// Whether it is known to gain: a measured interval that holds zero is no reason to depart from the default.
+    /// Whether it is known to gain: a prediction is no reason to depart from the default, nor is a measured interval that holds zero.
     pub fn is_proven(&self) -> bool {
-        self.gain_percent.is_none_or(|[least, _]| least > 0.0)
+        !self.predicted && self.gain_percent.is_none_or(|[least, _]| least > 0.0)
     }
 
     /// Whether it is of communicators like this one, whatever the operation.
@@ -152,6 +156,7 @@ impl TunedChoice {
             ("channels", self.channels.map(|count| count.to_string())),
             ("chunk", self.chunk.map(|Bytes(bytes)| bytes.to_string())),
             ("gain_percent", self.gain_percent.map(|[least, most]| format!("[{least:.2}, {most:.2}]"))),
+            ("predicted", self.predicted.then(|| "true".to_owned())),
         ];
         let mut text = format!("\n[[choice]]\ncollective = \"{}\"\nfrom = {}\n", self.collective, self.from.0);
         if self.to.0 < i64::MAX as u64 {
@@ -198,6 +203,8 @@ struct TomlChoice {
     channels: Option<u32>,
     chunk: Option<Size>,
     gain_percent: Option<[f64; 2]>,
+    #[serde(default)]
+    predicted: bool,
 }
 
 fn from_toml(text: &str) -> Result<TuningTable, TuningTableError> {
@@ -241,6 +248,7 @@ impl TryFrom<TomlChoice> for TunedChoice {
             channels: choice.channels.filter(|channels| *channels > 0),
             chunk: has_chunk.then_some(chunk),
             gain_percent: choice.gain_percent,
+            predicted: choice.predicted,
         })
     }
 }
@@ -281,6 +289,7 @@ fn from_row(row: &str) -> Result<TunedChoice, String> {
         channels: any(Some(channels))?.filter(|channels| *channels > 0),
         chunk: None,
         gain_percent: None,
+        predicted: false,
     })
 }
 
@@ -340,6 +349,9 @@ chunk = "128K"
         assert_eq!(algorithm(&table, operation(8 << 30, 8, true)), Some("NVLS"));
         let unproven = TuningTable::parse(&TABLE.replace("[4.0", "[-1.0")).unwrap();
         assert_eq!(algorithm(&unproven, operation(65536, 16, false)), None);
+        let predicted = TuningTable::parse(&TABLE.replace("[4.0, 9.0]", "[4.0, 9.0]\npredicted = true")).unwrap();
+        assert_eq!(algorithm(&predicted, operation(65536, 16, false)), None);
+        assert_eq!(TuningTable::parse(&predicted.to_toml("of a test")).unwrap(), predicted);
     }
 
     #[test]
