@@ -56,8 +56,8 @@ impl Job<'_> {
     /// without it or a round ago; those in later statements wait for it, or for one that does.
     pub(super) fn earliest(&self) -> RankSet {
         let frames = |rank: u32| {
-            let view = self.ranks.get(rank)?;
-            lost_in(view).map(|_| (rank, view.end.map_or(&[][..], |end| &end.frames)))
+            let end = self.ranks.get(rank)?.end.filter(|end| has_lost(end) && !end.frames.is_empty())?;
+            Some((rank, end.frames.as_slice()))
         };
         let standing: Vec<(u32, &[ProgramFrame])> = self.ranks.all().into_iter().filter_map(frames).collect();
         for depth in 0.. {
@@ -131,6 +131,10 @@ impl Job<'_> {
         let first: RankSet = crashed.iter().copied().filter(|rank| self.failed_first(*rank)).collect();
         if !first.is_empty() {
             crashed = first;
+        }
+        let odd = self.went_another_way();
+        if !crashed.is_empty() && !odd.is_empty() {
+            return odd;
         }
         let dumps = self.ranks.which(|view| view.dump.is_some()).len();
         let pair = |rank: u32| {
