@@ -60,7 +60,8 @@ impl Job<'_> {
             Some((rank, end.frames.as_slice()))
         };
         let standing: Vec<(u32, &[ProgramFrame])> = self.ranks.all().into_iter().filter_map(frames).collect();
-        for depth in 0.. {
+        // Of two, either may be the one that is a round ahead.
+        for depth in (0..).take_while(|_| standing.len() > 2) {
             let at: Option<Vec<&ProgramFrame>> = standing.iter().map(|(_, frames)| frames.get(depth)).collect();
             let Some((first, rest)) = at.as_ref().and_then(|at| at.split_first()) else { break };
             if rest.iter().any(|frame| (&frame.file, &frame.function) != (&first.file, &first.function)) {
