@@ -51,9 +51,8 @@ class Score:
 
 def evidence(folder: Path, variant: str) -> list[Path]:
     """Choose files of a run."""
-    files = [
-        path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file() and "work" not in path.parts
-    ]
+    every = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = [path for path in every if path.parts[0] != "work"]
     kept = {"logs": [path for path in files if path.parts[0] == "logs"]}
     kept["stacks and logs"] = [path for path in files if path.parts[0] in ("logs", "stacks")]
     kept["dumps and logs"] = [path for path in files if path.parts[0] in ("logs", "fr")]

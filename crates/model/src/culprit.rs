@@ -18,7 +18,7 @@ named! {
         Divergence = "divergence",
         /// It waits for data: in its data loader.
         Data = "data",
-        /// It computes or writes on the CPU: an evaluation, a checkpoint.
+        /// It computes or writes on the CPU: an evaluation, a checkpoint. Where no stack is given, it may load data as well.
         Busy = "busy",
         /// Its GPU or the GPU's driver failed.
         Gpu = "gpu",

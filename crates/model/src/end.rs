@@ -27,6 +27,8 @@ pub struct RankEnd {
     pub caught: bool,
     /// Where the program was, by its traceback.
     pub call: Option<CollectiveCall>,
+    /// The frames of its traceback outside PyTorch, the outermost first.
+    pub frames: Vec<ProgramFrame>,
     /// Its number on its host, by torchrun; [`RankEnd::ranks`] has the number in the job where it follows.
     pub local: Option<u32>,
     /// torchrun's report names it as the first that failed.
@@ -42,6 +44,17 @@ pub struct CollectiveCall {
     pub operation: Option<String>,
     /// The innermost frame outside PyTorch: `train.py:88`.
     pub at: Option<String>,
+}
+
+/// A frame of a program: `train.py`, `main`, 88.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramFrame {
+    /// The file without its folders.
+    pub file: String,
+    /// The function.
+    pub function: String,
+    /// The line.
+    pub line: u32,
 }
 
 /// The output of one rank, apart from how it ended.
@@ -74,6 +87,7 @@ impl RankEnd {
             logged: false,
             caught: false,
             call,
+            frames: Vec::new(),
             local,
             first,
             source,

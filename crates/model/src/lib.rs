@@ -66,7 +66,7 @@ pub use comparison::{
 };
 pub use culprit::{Culprit, CulpritClass, Slower, Suspects, Waiting};
 pub use diagnostics::{DiagLine, DiagTag};
-pub use end::{CollectiveCall, Ended, RankEnd, RankOutput};
+pub use end::{CollectiveCall, Ended, ProgramFrame, RankEnd, RankOutput};
 pub use environment::{Variable, VariableStanding};
 pub use finding::{
     Advice, Alternative, Code, Diagnosis, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, Gain, Judged,

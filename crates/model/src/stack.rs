@@ -28,6 +28,10 @@ pub struct Socket {
     pub peer: String,
     /// What was sent is not acknowledged and was sent again: nothing gets through.
     pub is_stuck: bool,
+    /// How long an answer takes of late, in microseconds, and how long it took at best.
+    pub round_trip: Option<(u64, u64)>,
+    /// How long ago the other end last answered, in milliseconds.
+    pub quiet_ms: Option<u64>,
     /// The line.
     pub source: SourceLine,
 }

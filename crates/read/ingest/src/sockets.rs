@@ -38,6 +38,8 @@ impl SocketReader {
         if let Some(last) = self.found.last_mut().filter(|_| counts && self.open) {
             let backed_off = line.text.split_once(" backoff:").and_then(|(_, number)| leading::<u32>(number));
             last.is_stuck = backed_off.is_some_and(|times| times >= BACKED_OFF);
+            last.round_trip = micros(line.text, " rtt:").zip(micros(line.text, " minrtt:"));
+            last.quiet_ms = line.text.split_once(" lastack:").and_then(|(_, number)| leading(number));
             self.open = false;
         }
         counts
@@ -54,7 +56,17 @@ fn row(line: &TextLine) -> Option<Socket> {
     let mut words = addresses.split_whitespace().rev();
     let (peer, local) = (address(words.next()?)?, address(words.next()?)?);
     let pid = process.split_once("pid=").and_then(|(_, number)| leading(number));
-    Some(Socket { pid, local, peer, is_stuck: false, source: SourceLine::new(line.place, line.text) })
+    let source = SourceLine::new(line.place, line.text);
+    Some(Socket { pid, local, peer, is_stuck: false, round_trip: None, quiet_ms: None, source })
+}
+
+/// 126683 of `rtt:126.683/122.6`: `ss` prints milliseconds.
+fn micros(counts: &str, name: &str) -> Option<u64> {
+    let (_, number) = counts.split_once(name)?;
+    let end = number.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(number.len());
+    let (whole, part) = number[..end].split_once('.').unwrap_or((&number[..end], ""));
+    let part: u64 = format!("{part:0<3}").get(..3)?.parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(part)
 }
 
 /// `10.77.0.4` of `10.77.0.4:35500` and `[::ffff:10.77.0.4]:29500`.
@@ -77,11 +89,13 @@ mod tests {
             "0 40 10.77.0.4:35500 10.77.0.1:47777 users:((\"python3\",pid=25675,fd=11))",
             "\t bbr wscale:10,10 rto:3264 backoff:4 rtt:0.1/0.1 unacked:1 retrans:1/5",
             "0 0 [::ffff:10.77.0.4]:41322 [::ffff:10.77.0.1]:29500 users:((\"pt_elastic\",pid=4382,fd=6))",
-            "\t bbr wscale:10,10 rto:204 rtt:0.051/0.03 ato:40",
+            "\t bbr wscale:10,10 rto:204 rtt:12.51/0.03 ato:40 lastack:1968 pacing_rate 7bps minrtt:0.007",
         ];
         for text in lines {
             reader.feed(&TextLine { place: Place::default(), stream: "", text });
         }
+        assert_eq!(reader.found[1].round_trip, Some((12_510, 7)));
+        assert_eq!(reader.found[1].quiet_ms, Some(1968));
         let found: Vec<_> = reader.finish().into_iter().map(|s| (s.pid, s.local, s.peer, s.is_stuck)).collect();
         let of = |pid, stuck| (Some(pid), "10.77.0.4".to_string(), "10.77.0.1".to_string(), stuck);
         assert_eq!(found, [of(25675, true), of(4382, false)]);

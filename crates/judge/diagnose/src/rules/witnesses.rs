@@ -42,6 +42,7 @@ fn accuse(case: &Case, told: Option<Finding>, suspects: Suspects) -> Finding {
         Some(CulpritClass::Stopped) => "culprit.stopped",
         Some(CulpritClass::Divergence) => "culprit.divergence",
         Some(CulpritClass::Data) => "culprit.data",
+        Some(CulpritClass::Busy) if hang::is_without_stack(case, &suspects) => "culprit.elsewhere",
         Some(CulpritClass::Busy) => "culprit.busy",
         Some(CulpritClass::Gpu) => "culprit.gpu",
         Some(CulpritClass::Network) => "culprit.network",

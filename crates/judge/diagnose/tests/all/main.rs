@@ -4,4 +4,5 @@ mod known_faults;
 mod published_tables;
 mod rules;
 mod stopped;
+mod waits;
 mod watched;

@@ -9,13 +9,15 @@ mod launchers;
 mod python;
 
 use crate::label::{self, Whose};
-use busbw_model::{CollectiveCall, Ended, RankEnd, RankOutput, SourceLine};
+use busbw_model::{CollectiveCall, Ended, ProgramFrame, RankEnd, RankOutput, SourceLine};
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
 pub(crate) use python::{Follower, beginning, exception, joined};
 use rustc_hash::FxHashMap;
 
 /// More ends add nothing new.
 const MOST_KEPT: usize = 10_000;
+/// Frames of a program above the one that calls a collective.
+const MOST_FRAMES: usize = 16;
 /// More ranks than this no job has; all ends together name no more.
 const MOST_RANKS: usize = 1 << 20;
 /// Lines of known wording that show that a process went on: other ranks print a step or two before they notice, and a list of
@@ -26,11 +28,11 @@ pub(crate) const MOST_SHOWN: usize = 3;
 pub(crate) enum EndLine {
     /// `Traceback (most recent call last):`, and whether a logger's warning or error stands before it.
     Header { logged: bool },
-    /// `  File "/x/train.py", line 88, in main`: `train.py:88`; whether it is one of Python's own helpers, whether
+    /// `  File "/x/train.py", line 88, in main`; whether it is one of Python's own helpers, whether
     /// stacks begin there, and those of `multiprocessing`; whether a parent waits for its children there; whether it is PyTorch's, and which
     /// collective of its it is in.
     Frame {
-        at: String,
+        frame: ProgramFrame,
         helper: bool,
         entry: bool,
         child: bool,
@@ -80,6 +82,8 @@ struct Traceback {
     at: Option<String>,
     /// The innermost frame outside PyTorch, and the collective of PyTorch's that it called.
     call: CollectiveCall,
+    /// The frames outside PyTorch, the outermost first.
+    frames: Vec<ProgramFrame>,
     /// Its outermost frame is a helper's, which goes on.
     helper: bool,
     /// Its outermost frame is where `multiprocessing` starts a process.
@@ -130,11 +134,15 @@ impl EndReader {
                 }
             }
             EndLine::Survived => drop(self.survived.insert(stream.into(), false)),
-            EndLine::Frame { at, helper, entry, child, relays, of_torch, collective } => {
+            EndLine::Frame { frame, helper, entry, child, relays, of_torch, collective } => {
+                let at = format!("{}:{}", frame.file, frame.line);
                 let open = self.open.entry(stream.into()).or_default();
                 open.relays = relays;
                 if !of_torch {
                     open.call = CollectiveCall { operation: None, at: Some(at.clone()) };
+                    if open.frames.len() < MOST_FRAMES {
+                        open.frames.push(frame);
+                    }
                 } else if collective.is_some() {
                     open.call.operation = collective;
                 }
@@ -148,7 +156,7 @@ impl EndReader {
             }
             EndLine::Exception { kind, message, traceback } => {
                 let open = self.open.remove(stream).unwrap_or_default();
-                let Traceback { at, call, helper, child, relays, logged, caught, .. } = open;
+                let Traceback { at, call, frames, helper, child, relays, logged, caught, .. } = open;
                 if self.survived.remove(stream).is_some() || helper {
                     return;
                 }
@@ -159,7 +167,7 @@ impl EndReader {
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
                 let call = call.at.is_some().then_some(call);
-                self.keep(stream, RankEnd { logged, caught, child, relays, call, source, ..RankEnd::of(how) });
+                self.keep(stream, RankEnd { logged, caught, child, relays, call, frames, source, ..RankEnd::of(how) });
             }
             EndLine::Chained => {
                 if let Some(index) = self.streams.iter().rposition(|known| &**known == stream) {

@@ -3,6 +3,7 @@
 use super::EndLine;
 use crate::evidence::KNOWN;
 use crate::text::leading;
+use busbw_model::ProgramFrame;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A line that begins a traceback, or says that the next ends no process.
@@ -77,7 +78,8 @@ fn frame(body: &str) -> Option<EndLine> {
     let of_torch = path.contains("/torch/") || path.contains("\\torch\\");
     let collective = of_torch && name == "distributed_c10d.py" && !function.starts_with('_') && function != "wrapper";
     let collective = collective.then(|| function.to_string());
-    Some(EndLine::Frame { at: format!("{name}:{line}"), helper, entry, child, relays, of_torch, collective })
+    let frame = ProgramFrame { file: name.to_string(), function: function.to_string(), line };
+    Some(EndLine::Frame { frame, helper, entry, child, relays, of_torch, collective })
 }
 
 /// `ValueError: text` or `ValueError`, by a name that some class may have; Ray's `RayTaskError(ValueError): text`.

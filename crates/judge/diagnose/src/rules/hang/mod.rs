@@ -3,6 +3,7 @@
 //! Each sign is a set of ranks that stand out. The first that applies counts, and those behind it narrow it down: a rank that lacks a
 //! dump may be two ranks, of which one has output that simply stops.
 
+mod links;
 mod output;
 mod shown;
 
@@ -14,7 +15,7 @@ use busbw_model::{
 };
 use shown::{TIMED_OUT, call_of, is_killed, is_of_sizes, may_wait};
 pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Who is at fault, where the inputs show that ranks wait for others.
 pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
@@ -33,8 +34,9 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     // Who has no dump may just not have been asked for it: others must be seen to fail, or to stand still.
     let told = is_told(case);
     let of_told = |sign: RankSet| if told { sign } else { RankSet::new() };
-    let signs: [RankSet; 19] = [
+    let signs: [RankSet; 22] = [
         job.cut_off(),
+        job.slowed(),
         job.stopped(),
         job.killed(),
         diverged.clone(),
@@ -48,6 +50,8 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
         job.alone(),
         job.ended_unheard(),
         job.elsewhere(),
+        job.earliest(),
+        job.below_a_sender(),
         job.before_a_sender(),
         job.late(),
         of_told(job.supposed()),
@@ -131,6 +135,11 @@ pub(crate) fn waiting(case: &Case) -> RankSet {
     Job { case, ranks: &case.ranks }.waiting()
 }
 
+/// Whether nothing shows what the suspects do instead.
+pub(crate) fn is_without_stack(case: &Case, suspects: &Suspects) -> bool {
+    suspects.ranks.iter().all(|rank| case.ranks.get(*rank).is_none_or(|view| view.stack.is_none()))
+}
+
 /// Lines that show it: of the suspects, then of those that wait.
 pub(crate) fn evidence(case: &Case, suspects: &Suspects) -> Vec<Evidence> {
     const MOST: usize = 4;
@@ -190,19 +199,6 @@ impl<'a> Job<'a> {
         let ends = &self.case.ends;
         let told = self.case.run.inputs.iter().any(|input| input.kinds.is_empty() && input.lines > 0);
         told && !ends.failed() && ends.interrupted.is_none() && ends.beside.is_empty()
-    }
-
-    /// Ranks of hosts that no other host reaches: an end of every connection through which nothing gets.
-    fn cut_off(&self) -> RankSet {
-        let stuck = || self.case.run.sockets.iter().filter(|socket| socket.is_stuck);
-        let mut common: Option<BTreeSet<&str>> = None;
-        for socket in stuck() {
-            let ends = BTreeSet::from([socket.local.as_str(), socket.peer.as_str()]);
-            common = Some(common.map_or(ends.clone(), |common| &common & &ends));
-        }
-        let Some(common) = common.filter(|common| common.len() == 1) else { return RankSet::new() };
-        let of_host = |view: &RankView| view.addresses.iter().any(|address| common.contains(address));
-        self.ranks.which(of_host)
     }
 
     /// All ranks of the suspects' host, where nothing gets through to it: the cable is the host's.
@@ -375,7 +371,7 @@ impl<'a> Job<'a> {
         if has(&self.killed()) {
             return Some(CulpritClass::Killed);
         }
-        if has(&self.cut_off()) {
+        if has(&self.cut_off()) || has(&self.slowed()) {
             return Some(CulpritClass::Network);
         }
         if has(diverged) || has(&self.went_another_way()) {
@@ -402,13 +398,17 @@ impl<'a> Job<'a> {
             let same_host = suspects.iter().all(|rank| self.is_named_on_its_host(*rank));
             return Some(if same_host { CulpritClass::Divergence } else { CulpritClass::Network });
         }
+        if views().all(timed_out) {
+            return Some(CulpritClass::Divergence);
+        }
         if !self.case.run.outputs.is_empty()
             && views().all(|view| view.dump.is_none())
             && self.without_dump().len() == suspects.len()
         {
             return Some(CulpritClass::Stopped);
         }
-        None
+        // Who writes its dump lives, and does something else than what the others wait in.
+        (has(&self.idle()) && !views().any(timed_out)).then_some(CulpritClass::Busy)
     }
 
     /// Whether a rank waits in an operation of its own: in a group of some ranks, while others wait for it in another.

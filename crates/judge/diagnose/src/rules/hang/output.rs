@@ -3,7 +3,7 @@
 use super::Job;
 use super::shown::{SEND, TIMED_OUT, got_twice, has_lost, is_of_sizes, is_report, is_terminated};
 use crate::ranks::{RankSet, RankView};
-use busbw_model::CollectiveCall;
+use busbw_model::{CollectiveCall, ProgramFrame};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Functions of `torch.distributed` that a rank calls with one other: what each does says nothing of the others.
@@ -43,7 +43,40 @@ impl Job<'_> {
             }
         }
         let mut alone = by_operation.into_values().filter(|ranks| ranks.len() == 1);
-        alone.next().filter(|_| alone.next().is_none()).unwrap_or_default()
+        let found = alone.next().filter(|_| alone.next().is_none()).unwrap_or_default();
+        let call = |rank: u32| self.ranks.get(rank).and_then(lost_in);
+        // Another that stands alone, in another call of that kind, may be the one as well.
+        let all = self.ranks.all();
+        let shared = |rank: u32| all.iter().any(|other| *other != rank && call(*other) == call(rank));
+        let together = all.iter().all(|rank| found.contains(rank) || call(*rank).is_none() || shared(*rank));
+        if together { found } else { RankSet::new() }
+    }
+
+    /// The one rank that stands in the earliest statement of a function in which all stand. Whom it waits for has passed that statement,
+    /// without it or a round ago; those in later statements wait for it, or for one that does.
+    pub(super) fn earliest(&self) -> RankSet {
+        let frames = |rank: u32| {
+            let end = self.ranks.get(rank)?.end.filter(|end| has_lost(end) && !end.frames.is_empty())?;
+            Some((rank, end.frames.as_slice()))
+        };
+        let standing: Vec<(u32, &[ProgramFrame])> = self.ranks.all().into_iter().filter_map(frames).collect();
+        // Of two, either may be the one that is a round ahead.
+        for depth in (0..).take_while(|_| standing.len() > 2) {
+            let at: Option<Vec<&ProgramFrame>> = standing.iter().map(|(_, frames)| frames.get(depth)).collect();
+            let Some((first, rest)) = at.as_ref().and_then(|at| at.split_first()) else { break };
+            if rest.iter().any(|frame| (&frame.file, &frame.function) != (&first.file, &first.function)) {
+                break;
+            }
+            if rest.iter().all(|frame| frame.line == first.line) {
+                continue;
+            }
+            let line = |at: usize| standing[at].1[depth].line;
+            let least = (0..standing.len()).map(line).min();
+            let earliest = (0..standing.len()).filter(|at| Some(line(*at)) == least).map(|at| standing[at].0);
+            let earliest: RankSet = earliest.collect();
+            return if earliest.len() == 1 { earliest } else { RankSet::new() };
+        }
+        RankSet::new()
     }
 
     /// Ranks whose traceback shows them elsewhere than most others.
@@ -65,7 +98,30 @@ impl Job<'_> {
         }
         let count = u32::try_from(all.len()).unwrap_or(1);
         let sends = self.ranks.which(|view| view.end.is_some_and(|end| end.source.text.contains(SEND)));
-        sends.into_iter().map(|rank| (rank + count - 1) % count).collect()
+        let before: RankSet = sends.iter().map(|rank| (rank + count - 1) % count).collect();
+        // Who waits to send as well waits for the next one.
+        let last = &before - &sends;
+        if last.is_empty() { before } else { last }
+    }
+
+    /// Whom Gloo's tree names: rank 0's broadcast goes from rank `r` to each `r + 2^i` that is above twice `r` at most (gloo/broadcast.cc),
+    /// so one that waits to send waits for those of them that are in no broadcast.
+    pub(super) fn below_a_sender(&self) -> RankSet {
+        let call = |rank: u32| self.ranks.get(rank).and_then(lost_in);
+        let is_broadcast = |view: &RankView| {
+            let broadcast = lost_in(view).is_some_and(|call| call.operation.as_deref() == Some("broadcast"));
+            broadcast && view.end.is_some_and(|end| end.source.text.contains(SEND))
+        };
+        let children = |rank: u32| {
+            let steps = (0..u32::BITS - 1).map(|bit| 1 << bit).filter(move |step| *step > rank);
+            steps.map(move |step| rank.saturating_add(step))
+        };
+        let all = self.ranks.all();
+        let senders = self.ranks.which(is_broadcast).into_iter();
+        let named = senders.flat_map(|rank| children(rank).filter(move |child| call(*child) != call(rank)));
+        // Who waits to send as well waits for the next one.
+        let sends = self.ranks.which(|view| view.end.is_some_and(|end| end.source.text.contains(SEND)));
+        named.filter(|rank| all.contains(rank) && !sends.contains(rank)).collect()
     }
 
     /// A rank that got more than it asked for, and the one that it gets its part from in Gloo's ring. A dump that shows nothing odd clears the
@@ -77,11 +133,19 @@ impl Job<'_> {
         if !first.is_empty() {
             crashed = first;
         }
+        let odd = self.went_another_way();
+        if !crashed.is_empty() && !odd.is_empty() {
+            return odd;
+        }
         let dumps = self.ranks.which(|view| view.dump.is_some()).len();
         let pair = |rank: u32| {
             let other = (rank + 1) % count;
             let cleared = dumps > 2 && self.ranks.get(other).is_some_and(|view| view.dump.is_some());
             let twice = self.ranks.get(rank).and_then(|view| view.end).is_some_and(got_twice);
+            if !self.hands_on().is_empty() {
+                // Whose data it got is open: not every rank hands on around the ring.
+                return vec![rank];
+            }
             match (cleared, twice) {
                 (true, _) => vec![rank],
                 (false, true) => vec![other],
@@ -89,6 +153,14 @@ impl Job<'_> {
             }
         };
         crashed.into_iter().flat_map(pair).collect()
+    }
+
+    /// Ranks that lost the one to which they hand on, or from which they take.
+    fn hands_on(&self) -> RankSet {
+        self.ranks.which(|view| {
+            let call = view.end.filter(|end| has_lost(end)).and_then(|end| end.call.as_ref());
+            call.is_some_and(is_between_two)
+        })
     }
 
     fn failed_first(&self, rank: u32) -> bool {
@@ -135,6 +207,9 @@ impl Job<'_> {
 /// The collective in which a rank lost the others.
 fn lost_in<'a>(view: &RankView<'a>) -> Option<&'a CollectiveCall> {
     let call = view.end.filter(|end| has_lost(end))?.call.as_ref()?;
-    let between_two = call.operation.as_deref().is_some_and(|operation| BETWEEN_TWO.contains(&operation));
-    (!between_two).then_some(call)
+    (!is_between_two(call)).then_some(call)
+}
+
+pub(super) fn is_between_two(call: &CollectiveCall) -> bool {
+    call.operation.as_deref().is_some_and(|operation| BETWEEN_TWO.contains(&operation))
 }

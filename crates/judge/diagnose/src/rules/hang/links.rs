@@ -1,0 +1,61 @@
+//! What connections show of hosts: through whose cable nothing gets, or only slowly.
+
+use super::Job;
+use crate::ranks::{RankSet, RankView};
+use busbw_model::Socket;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An answer that takes so long waits in a queue, in microseconds …
+const SLOW_US: u64 = 5_000;
+/// … if it took this many times less when nothing was in its way.
+const SLOW_TIMES: u64 = 20;
+/// What was measured longer ago is of before the trouble, in milliseconds.
+const RECENT_MS: u64 = 3_000;
+
+impl Job<'_> {
+    /// Ranks of hosts that no other host reaches: an end of every connection through which nothing gets.
+    pub(super) fn cut_off(&self) -> RankSet {
+        let stuck = self.case.run.sockets.iter().filter(|socket| socket.is_stuck);
+        self.of_host(shared_end(stuck.map(ends)))
+    }
+
+    /// Ranks of the host that is an end of every pair of hosts between which answers take long, and of no other pair.
+    pub(super) fn slowed(&self) -> RankSet {
+        let mut pairs: BTreeMap<[&str; 2], bool> = BTreeMap::new();
+        for socket in &self.case.run.sockets {
+            if let Some(slow) = is_slow(socket).filter(|_| socket.local != socket.peer) {
+                // Each end measures: the one that waits for its own program measures that as well.
+                *pairs.entry(ends(socket)).or_insert(true) &= slow;
+            }
+        }
+        let of = |wanted: bool| pairs.iter().filter(move |(_, slow)| **slow == wanted).map(|(ends, _)| *ends);
+        // Of one pair alone nothing tells whose cable it is.
+        let shared = shared_end(of(true)).filter(|_| of(true).count() > 1);
+        self.of_host(shared.filter(|end| of(false).all(|ends| !ends.contains(end))))
+    }
+
+    fn of_host(&self, address: Option<&str>) -> RankSet {
+        let has = |view: &RankView| address.is_some_and(|address| view.addresses.contains(address));
+        self.ranks.which(has)
+    }
+}
+
+/// Both ends of a connection, in one order whichever end shows it.
+fn ends(socket: &Socket) -> [&str; 2] {
+    let mut ends = [socket.local.as_str(), socket.peer.as_str()];
+    ends.sort_unstable();
+    ends
+}
+
+/// The one address that all pairs share.
+fn shared_end<'a>(mut pairs: impl Iterator<Item = [&'a str; 2]>) -> Option<&'a str> {
+    let first: BTreeSet<&str> = pairs.next()?.into();
+    let shared = pairs.fold(first, |shared, pair| &shared & &pair.into());
+    (shared.len() == 1).then(|| shared.first().copied())?
+}
+
+/// Whether answers take long of late; nothing is known of a connection that nobody uses.
+fn is_slow(socket: &Socket) -> Option<bool> {
+    let (now, best) = socket.round_trip.filter(|_| socket.quiet_ms.is_some_and(|quiet| quiet <= RECENT_MS))?;
+    Some(now >= SLOW_US && now >= SLOW_TIMES.saturating_mul(best))
+}
