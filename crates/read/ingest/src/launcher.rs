@@ -1,6 +1,8 @@
 //! What launchers and collectors put in front of a line: `[1,3]<stdout>:`, ` 3: `, `[rank3]:`, time stamps, pod names.
 
+use crate::cursor::finder;
 use crate::ends::exception;
+use memchr::memchr;
 
 /// A label and what is behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +60,8 @@ fn is_ctime(text: &str) -> bool {
 
 /// `opt-1_3b.0 [stderr] `, as milabench writes.
 fn of_stream(text: &str) -> Option<(&str, &str)> {
-    let (label, rest) = text.split_once(' ')?;
-    let rest = rest.strip_prefix("[stdout] ").or_else(|| rest.strip_prefix("[stderr] "))?;
+    let (label, rest) = text.split_at(memchr(b' ', text.as_bytes())?);
+    let rest = rest[1..].strip_prefix("[stdout] ").or_else(|| rest[1..].strip_prefix("[stderr] "))?;
     (!label.is_empty() && label.len() <= 64).then_some((label, rest))
 }
 
@@ -143,7 +145,7 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
 /// `worker-0: ` (pdsh, DeepSpeed) and `worker-0  | ` (docker compose), where a table, a comment or a version follows; TorchX's
 /// `trainer/0 `, where another label follows.
 fn named(text: &str) -> Option<(&str, &str)> {
-    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-._/".contains(c)))?;
+    let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"-._/".contains(&b)))?;
     let (label, rest) = text.split_at(end);
     if let Some((_, replica)) = label.rsplit_once('/') {
         let rest = rest.strip_prefix(' ').filter(|rest| rest.starts_with(['[', '(']));
@@ -171,13 +173,21 @@ fn is_of_traceback(label: &str, text: &str) -> bool {
         || is_host && exception(text).is_some()
 }
 
-/// Removes launchers' tags from inside a line: they repeat them inside table rows.
+/// What every tag of mpirun has behind its rank.
+const TAG: &[u8] = b"]<std";
+
+/// Whether mpirun's tag may stand in a line: it does in all lines of a wording, or in none.
+pub(crate) fn may_have_tags(text: &[u8]) -> bool {
+    finder!(TAG).find(text).is_some()
+}
+
+/// Removes launchers' tags from inside a line: they repeat them inside table rows. Without a tag of mpirun's, such a line begins with `[`.
 pub(crate) fn without_inner_tags(text: &str) -> Option<String> {
     if let Some((label, rest)) = prepended(text) {
         let tag = format!("[{label}]");
         return rest.contains(&tag).then(|| format!("{tag} {}", rest.replace(&tag, "")));
     }
-    if !text.contains("]<std") {
+    if !may_have_tags(text.as_bytes()) {
         return None;
     }
     let mut clean = String::with_capacity(text.len());
