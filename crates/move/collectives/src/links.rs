@@ -2,7 +2,7 @@
 
 use crate::mesh::{Mesh, Request};
 use crate::{Data, Room};
-use busbw_transport::wait::Cores;
+use busbw_transport::wait::{Cores, Way};
 use busbw_transport::{Cancellation, Receiver, Request as Number, Result, Sender, Waiter};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub struct Links<C> {
     scratch: Scratch,
     cancel: Arc<Cancellation>,
     cores: Cores,
+    /// Of the pauses since something was last done.
+    way: Way,
 }
 
 struct Link {
@@ -93,7 +95,8 @@ impl Link {
         Ok(())
     }
 
-    fn test(&mut self, number: u64) -> Result<bool> {
+    /// Whether a request is done; a wait for any request begins anew where one is found done.
+    fn test(&mut self, number: u64, way: &mut Way) -> Result<bool> {
         if number < self.done {
             return Ok(true);
         }
@@ -107,6 +110,9 @@ impl Link {
             End::Connecting { .. } | End::Awaited { .. } => None,
         };
         if size.is_some() {
+            if last + 1 > self.done {
+                way.begin();
+            }
             self.done = last + 1;
         }
         Ok(number < self.done)
@@ -128,6 +134,7 @@ impl<C: Connector> Links<C> {
             scratch: Scratch::default(),
             cancel,
             cores,
+            way: Way::new(cores),
         }
     }
 
@@ -197,7 +204,7 @@ impl<C: Connector> Links<C> {
             if let Some(end) = made {
                 link.end = end;
             }
-            if link.test(link.posted - 1)? {
+            if link.test(link.posted - 1, &mut self.way)? {
                 link.busy = false;
                 self.busy.swap_remove(at);
                 self.cancel.advance();
@@ -246,21 +253,21 @@ impl<C: Connector> Mesh for Links<C> {
     }
 
     fn test(&mut self, request: Request) -> Result<bool> {
-        if self.links[request.connection as usize].test(request.number)? {
+        if self.links[request.connection as usize].test(request.number, &mut self.way)? {
             self.cancel.advance();
             return Ok(true);
         }
         self.move_all()?;
-        self.links[request.connection as usize].test(request.number)
+        self.links[request.connection as usize].test(request.number, &mut self.way)
     }
 
     fn wait(&mut self, request: Request) -> Result<()> {
         let index = request.connection as usize;
-        self.until(|links| Ok(links.links[index].test(request.number)?.then_some(())))
+        self.until(|links| Ok(links.links[index].test(request.number, &mut links.way)?.then_some(())))
     }
 
     fn pause(&mut self) -> Result<()> {
-        std::thread::yield_now();
+        self.way.give();
         self.cancel.check()
     }
 

@@ -17,24 +17,31 @@ pub(crate) struct LabelledLine<'a> {
 pub(crate) fn peel(line: &str) -> LabelledLine<'_> {
     let mut peeled = LabelledLine { stream: "", text: line };
     for _ in 0..6 {
-        let text = peeled.text;
-        let Some((label, rest)) = std_stream(text)
-            .or_else(|| bracketed(text))
-            .or_else(|| of_stream(text))
-            .or_else(|| prepended(text))
-            .or_else(|| parenthesised(text))
-            .or_else(|| time(text).or_else(|| logged(text)).map(|rest| ("", rest)))
-            .or_else(|| numbered(text))
-            .or_else(|| named(text))
-        else {
-            break;
-        };
+        let Some((label, rest)) = label(peeled.text) else { break };
         if peeled.stream.is_empty() || label.starts_with("rank") && !peeled.stream.starts_with("rank") {
             peeled.stream = label;
         }
         peeled.text = rest;
     }
     peeled
+}
+
+/// The label or time stamp that a text begins with, and the rest. By the first byte, because this runs on every line of a program.
+fn label(text: &str) -> Option<(&str, &str)> {
+    let timed = || time(text).map(|rest| ("", rest));
+    match text.trim_start().bytes().next()? {
+        b'[' => std_stream(text)
+            .or_else(|| bracketed(text))
+            .or_else(|| of_stream(text))
+            .or_else(|| prepended(text))
+            .or_else(timed),
+        b'(' => of_stream(text).or_else(|| parenthesised(text)),
+        b'0'..=b'9' => of_stream(text).or_else(timed).or_else(|| numbered(text)).or_else(|| named(text)),
+        _ => std_stream(text)
+            .or_else(|| of_stream(text))
+            .or_else(|| logged(text).map(|rest| ("", rest)))
+            .or_else(|| named(text)),
+    }
 }
 
 /// `[1,3]<stdout>:`, `[1,mpirank:0,algo-1]<stderr>:`, `[0]<stdout>:`, `Sat Apr 20 22:59:55 2019[1,3]<stdout>:` (`--timestamp-output`).

@@ -9,14 +9,15 @@ use crate::facts::{BlockFacts, CommandLine, EndFact, Fact, FirstLine, MessageLin
 use crate::json_objects::JsonReader;
 use crate::last_lines::LastLines;
 use crate::launcher::{self, peel, without_inner_tags};
-use crate::nccl_log::{self, LogMessage};
+use crate::nccl_log::{self, LogMessage, Version};
 use crate::notes::SeenWordings;
 use crate::prefix;
 use crate::readers::may_belong;
 use crate::wording::{with_blanks, wording};
 use crate::{command, speaker};
 use busbw_model::Speaker;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher;
 
 /// Lines whose wording is remembered, a power of two.
 const REMEMBERED: usize = 1 << 12;
@@ -27,8 +28,18 @@ pub(crate) struct Program {
     streams: FxHashMap<Box<str>, u32>,
     met: SeenWordings,
     wordings: Recent,
+    /// What ranks print alike behind their labels: texts that no reader wants for their form, and texts that show no end.
+    unwanted: Texts,
+    endless: Texts,
     tracebacks: ends::Follower,
     last_lines: LastLines,
+}
+
+/// The version of NCCL that a line tells.
+fn version(body: &str) -> Option<Version> {
+    let text = body.trim_start();
+    let tells = text.starts_with("NCCL version") || text.starts_with("RCCL version");
+    tells.then(|| nccl_log::read_version(text.as_bytes()))?
 }
 
 /// What is so of all lines that differ in no more than the digits of their numbers.
@@ -68,6 +79,38 @@ impl Recent {
         let slot = &mut self.0[(alike >> (u64::BITS - REMEMBERED.ilog2())) as usize];
         *slot.insert(slot.filter(|known| known.alike == alike).unwrap_or_else(|| Wording::of(line, alike)))
     }
+}
+
+/// Texts of late, by hash.
+struct Texts(Vec<u64>);
+
+impl Default for Texts {
+    fn default() -> Self {
+        Texts(vec![0; REMEMBERED])
+    }
+}
+
+impl Texts {
+    fn slot(&mut self, text: u64) -> &mut u64 {
+        &mut self.0[(text >> (u64::BITS - REMEMBERED.ilog2())) as usize]
+    }
+
+    /// Whether a text is known or, where it is not, `is_one`, and is remembered then.
+    fn has(&mut self, text: u64, is_one: impl FnOnce() -> bool) -> bool {
+        let slot = self.slot(text);
+        if *slot != text && is_one() {
+            *slot = text;
+        }
+        *slot == text
+    }
+}
+
+/// Whether some reader may want a line for the form of its text.
+fn has_form(body: &str) -> bool {
+    ends::beginning(body).is_some()
+        || version(body).is_some()
+        || may_belong(body.as_bytes())
+        || JsonReader::may_belong(body.as_bytes())
 }
 
 impl Program {
@@ -117,20 +160,19 @@ impl Program {
             Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
             None => (peeled.text, of_alike.words.wanted(plain)),
         };
-        let line = Line { stream: peeled.stream, body, plain, number, wording, wanted };
+        let text = FxBuildHasher.hash_one(body);
+        let has_form = !self.unwanted.has(text, || !has_form(body));
+        let line = Line { stream: peeled.stream, body, text, has_form, plain, number, wording, wanted };
         self.speaks(&line, facts);
-        let unindented = body.trim_start();
-        if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
-            && let Some(version) = nccl_log::read_version(unindented.as_bytes())
-        {
+        if has_form && let Some(version) = version(body) {
             let said = MessageLine { said: LogMessage::Version(version), text: kept(plain) };
             facts.of_nobody(number, Fact::LogMessage(Box::new(said)));
         }
         let offered = if wanted.torch {
             Some((&*lossy, Offered::All))
-        } else if wanted.other || may_belong(body.as_bytes()) {
+        } else if wanted.other || has_form && may_belong(body.as_bytes()) {
             Some((body, Offered::Lines))
-        } else if JsonReader::may_belong(body.as_bytes()) {
+        } else if has_form && JsonReader::may_belong(body.as_bytes()) {
             Some((body, Offered::Json))
         } else {
             None
@@ -149,13 +191,14 @@ impl Program {
 
     /// Who speaks a line, and whether it shows an end, or that a loop goes on.
     fn speaks(&mut self, line: &Line, facts: &mut BlockFacts) {
-        let Line { stream, body, plain, number, wording, wanted } = *line;
+        let Line { stream, body, text, has_form, plain, number, wording, wanted } = *line;
         let (may_be_kept, first) = self.met.meet(wording);
-        let mut begins = ends::beginning(body);
+        let mut begins = if has_form { ends::beginning(body) } else { None };
         let last = self.tracebacks.ends(stream, body, begins.as_mut());
         let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
         let quoted = self.tracebacks.is_in_message(stream);
-        let end = begins.or_else(|| if last || wanted.end && !quoted { ends::read(body, last) } else { None });
+        let mut may_end = || wanted.end && !quoted && !self.endless.has(text, || ends::read(body, false).is_none());
+        let end = begins.or_else(|| if last || may_end() { ends::read(body, last) } else { None });
         let by = match self.tracebacks.is_python(stream, end.as_ref()) {
             true => Speaker::Python,
             false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
@@ -207,8 +250,10 @@ impl Program {
 #[derive(Clone, Copy)]
 struct Line<'a> {
     stream: &'a str,
-    /// The text behind all labels.
+    /// The text behind all labels, and its hash.
     body: &'a str,
+    text: u64,
+    has_form: bool,
     plain: &'a [u8],
     /// The line's number in the block.
     number: u32,

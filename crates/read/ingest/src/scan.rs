@@ -107,7 +107,9 @@ impl Scanner {
 
     fn segment(&mut self, line: &[u8]) {
         let met = self.prefixes.start_of(line).map(|(speaker, length)| (&line[length..], speaker));
-        if met.is_none() && self.program.takes(line, self.line, &mut self.facts) {
+        // Most messages of NCCL's that are not quick to read are warnings: their wording shows nothing.
+        let may_be_plain = met.is_none() && finder!(MARKER).find(line).is_none();
+        if may_be_plain && self.program.takes(line, self.line, &mut self.facts) {
             return;
         }
         if let Some((message, speaker)) = met.or_else(|| self.whole_prefix(line))
