@@ -99,11 +99,15 @@ fn whole(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
     is_name.then_some((SpeakerRef { host, pid, tid, device, clean: true }, at.rest()))
 }
 
+/// Whether NCCL's name stands in a line with a level behind it.
+pub(crate) fn has_level(line: &[u8]) -> bool {
+    finder!(MARKER).find_iter(line).any(|at| level_at(&line[at + MARKER.len()..]).is_some())
+}
+
 /// Whether a prefix may stand in a line, for the words in it: it may in all lines of a wording, or in none.
 pub(crate) fn has_marker(line: &[u8]) -> bool {
-    [finder!(MARKER), finder!(EARLY_INFO), finder!(EARLY_WARN), finder!(CUT)]
-        .iter()
-        .any(|word| word.find(line).is_some())
+    let others = [finder!(EARLY_INFO), finder!(EARLY_WARN), finder!(CUT)];
+    has_level(line) || others.iter().any(|word| word.find(line).is_some())
 }
 
 /// Takes a line apart. Without any prefix the line is one [`Piece::Plain`].

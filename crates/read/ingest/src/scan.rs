@@ -108,7 +108,7 @@ impl Scanner {
     fn segment(&mut self, line: &[u8]) {
         let met = self.prefixes.start_of(line).map(|(speaker, length)| (&line[length..], speaker));
         // Most messages of NCCL's that are not quick to read are warnings: their wording shows nothing.
-        let may_be_plain = met.is_none() && finder!(MARKER).find(line).is_none();
+        let may_be_plain = met.is_none() && !prefix::has_level(line);
         if may_be_plain && self.program.takes(line, self.line, &mut self.facts) {
             return;
         }
