@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 /// A byte of one in each byte, and the highest bit of each.
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x80 * ONES;
+const ZEROS: u64 = b'0' as u64 * ONES;
 /// Odd and without a pattern: 2^64 over the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// A text of no length has this, so that zeros in front of a text count.
@@ -72,8 +73,8 @@ impl Text {
         // A digit behind a digit is left out.
         let left_out = digits & (digits << 8 | u64::from(self.in_number) << 7);
         self.in_number = digits >> (8 * length - 1) & 1 == 1;
-        let zeros = bytes_of(digits);
-        let word = (word & !zeros | u64::from(b'0') * ONES & zeros) & !bytes_of(left_out);
+        let numbers = bytes_of(digits);
+        let word = ((word & !numbers) | (ZEROS & numbers)) & !bytes_of(left_out);
         let (mut kept, mut count) = (0, 0);
         for at in 0..length {
             kept |= (word >> (8 * at) & 0xff) << (8 * count);
@@ -109,8 +110,8 @@ impl Text {
 /// The highest bit of each byte that is a digit.
 #[inline(always)]
 fn digits(word: u64) -> u64 {
-    let value = word ^ u64::from(b'0') * ONES;
-    !((value & !HIGH) + 0x76 * ONES | value) & HIGH
+    let value = word ^ ZEROS;
+    !(((value & !HIGH) + 0x76 * ONES) | value) & HIGH
 }
 
 /// All bits of the bytes whose highest is set.
