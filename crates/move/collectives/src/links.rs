@@ -2,7 +2,7 @@
 
 use crate::mesh::{Mesh, Request};
 use crate::{Data, Room};
-use busbw_transport::wait::{Cores, Way};
+use busbw_transport::wait::Cores;
 use busbw_transport::{Cancellation, Receiver, Request as Number, Result, Sender, Waiter};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,8 +30,6 @@ pub struct Links<C> {
     scratch: Scratch,
     cancel: Arc<Cancellation>,
     cores: Cores,
-    /// Of the pauses since something was last done.
-    way: Way,
 }
 
 struct Link {
@@ -95,8 +93,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether a request is done; a wait for any request begins anew where one is found done.
-    fn test(&mut self, number: u64, way: &mut Way) -> Result<bool> {
+    fn test(&mut self, number: u64) -> Result<bool> {
         if number < self.done {
             return Ok(true);
         }
@@ -110,9 +107,6 @@ impl Link {
             End::Connecting { .. } | End::Awaited { .. } => None,
         };
         if size.is_some() {
-            if last + 1 > self.done {
-                way.begin();
-            }
             self.done = last + 1;
         }
         Ok(number < self.done)
@@ -134,7 +128,6 @@ impl<C: Connector> Links<C> {
             scratch: Scratch::default(),
             cancel,
             cores,
-            way: Way::new(cores),
         }
     }
 
@@ -204,7 +197,7 @@ impl<C: Connector> Links<C> {
             if let Some(end) = made {
                 link.end = end;
             }
-            if link.test(link.posted - 1, &mut self.way)? {
+            if link.test(link.posted - 1)? {
                 link.busy = false;
                 self.busy.swap_remove(at);
                 self.cancel.advance();
@@ -253,21 +246,21 @@ impl<C: Connector> Mesh for Links<C> {
     }
 
     fn test(&mut self, request: Request) -> Result<bool> {
-        if self.links[request.connection as usize].test(request.number, &mut self.way)? {
+        if self.links[request.connection as usize].test(request.number)? {
             self.cancel.advance();
             return Ok(true);
         }
         self.move_all()?;
-        self.links[request.connection as usize].test(request.number, &mut self.way)
+        self.links[request.connection as usize].test(request.number)
     }
 
     fn wait(&mut self, request: Request) -> Result<()> {
         let index = request.connection as usize;
-        self.until(|links| Ok(links.links[index].test(request.number, &mut links.way)?.then_some(())))
+        self.until(|links| Ok(links.links[index].test(request.number)?.then_some(())))
     }
 
     fn pause(&mut self) -> Result<()> {
-        self.way.give();
+        std::thread::yield_now();
         self.cancel.check()
     }
 

@@ -65,15 +65,9 @@ pub enum Cores {
 /// One wait: call [`Waiter::pause`] until what is waited for is there.
 pub struct Waiter<'a> {
     cancel: &'a Cancellation,
-    spins: u32,
-    way: Way,
-}
-
-/// How one wait gives its core to others: spinning looks at what is waited for, and lasts no longer than that costs.
-#[derive(Debug)]
-pub struct Way {
     cores: Cores,
-    /// When the wait first came to give up its core, or got it back last.
+    spins: u32,
+    /// When it first came to give up its core, or got it back last.
     since: Option<Instant>,
 }
 
@@ -89,15 +83,21 @@ impl<'a> Waiter<'a> {
     /// Where cores are shared, a peer on another core may still answer within a cache miss or two.
     const PATIENCE_SHARED: u32 = 16;
 
+    /// Whoever is away for so long gave the core to somebody who computes.
+    const AWAY: Duration = Duration::from_micros(200);
+    /// Giving up a core to somebody who computes costs a slice of the scheduler's, some milliseconds, in which the peers wait too.
+    /// So a rank on a crowded core spins for so long first: a small part of a slice, and many an operation.
+    const PATIENCE_CROWDED: Duration = Duration::from_micros(500);
+
     /// A wait that ends when `cancel` is triggered.
     pub fn new(cancel: &'a Cancellation, cores: Cores) -> Self {
-        Waiter { cancel, spins: 0, way: Way::new(cores) }
+        Waiter { cancel, cores, spins: 0, since: None }
     }
 
     /// Lets a little time pass, and fails when the job is cancelled.
     #[inline]
     pub fn pause(&mut self) -> Result<()> {
-        let (patience, between_yields) = match self.way.cores {
+        let (patience, between_yields) = match self.cores {
             Cores::Own => (Self::PATIENCE, Self::BETWEEN_YIELDS),
             Cores::Shared => (Self::PATIENCE_SHARED, 1),
         };
@@ -106,34 +106,12 @@ impl<'a> Waiter<'a> {
             std::hint::spin_loop();
             return Ok(());
         }
-        self.way.give();
+        self.give_way(&CROWDED);
         self.cancel.check()
-    }
-}
-
-impl Way {
-    /// Whoever is away for so long gave the core to somebody who computes.
-    const AWAY: Duration = Duration::from_micros(200);
-    /// Giving up a core to somebody who computes costs a slice of the scheduler's, some milliseconds, in which the peers wait too.
-    /// So a rank on a crowded core spins for so long first: a small part of a slice, and many an operation.
-    const PATIENCE_CROWDED: Duration = Duration::from_micros(500);
-
-    /// The way of a wait that begins.
-    pub fn new(cores: Cores) -> Self {
-        Way { cores, since: None }
-    }
-
-    /// What was waited for has come: the next wait begins.
-    pub fn begin(&mut self) {
-        self.since = None;
     }
 
     /// Gives the core to others, where that does not cost more than it brings.
-    pub fn give(&mut self) {
-        self.give_to(&CROWDED);
-    }
-
-    fn give_to(&mut self, crowded: &AtomicBool) {
+    fn give_way(&mut self, crowded: &AtomicBool) {
         if self.cores == Cores::Shared {
             return std::thread::yield_now();
         }
@@ -155,20 +133,16 @@ mod tests {
 
     #[test]
     fn a_crowded_core_is_kept_for_a_while() {
-        let crowded = AtomicBool::new(true);
-        let mut way = Way::new(Cores::Own);
-        for _ in 0..2 {
-            let began = Instant::now();
-            way.give_to(&crowded);
-            let first = way.since;
-            while way.since == first {
-                assert!(began.elapsed() < Duration::from_secs(60), "the core was never given up");
-                way.give_to(&crowded);
-            }
-            assert!(first.is_some() && began.elapsed() >= Way::PATIENCE_CROWDED);
-            crowded.store(true, Ordering::Relaxed);
-            way.begin();
+        let (cancel, crowded) = (Cancellation::new(), AtomicBool::new(true));
+        let mut waiter = Waiter::new(&cancel, Cores::Own);
+        let began = Instant::now();
+        waiter.give_way(&crowded);
+        let first = waiter.since;
+        while waiter.since == first {
+            assert!(began.elapsed() < Duration::from_secs(60), "the core was never given up");
+            waiter.give_way(&crowded);
         }
+        assert!(first.is_some() && began.elapsed() >= Waiter::PATIENCE_CROWDED);
     }
 
     #[test]
