@@ -9,7 +9,7 @@ export BUSBW_SKIPPED := $(CURDIR)/target/skipped
 SKIPPED = [ ! -s $(BUSBW_SKIPPED) ] || { echo && sort -u $(BUSBW_SKIPPED); }
 RECORDED := tests/data/runs/h20-2x8-roce-cross-switch/run.log
 
-.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-calibrated predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-tuning bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-fleet bench-binary hangbench clean
+.PHONY: help doctor example build setup check test test-all lint facts accuracy predict-accuracy predict-calibrated predict-fit fuzz bench bench-simulate bench-monitor bench-tune bench-tuning bench-net bench-topk bench-replay bench-peers gpu-check book docs install packages test-packages faults soak bench-all bench-table bench-diff bench-fleet bench-binary hangbench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ bench-all: bench bench-fleet bench-binary bench-simulate bench-monitor bench-tun
 
 bench-table: ## Rewrite docs/benchmarks.md from benches/results
 	@python3 benches/table.py
+
+bench-diff: ## Name the figures in benches/results that are worse than the same machine's before, by more than the spread
+	@python3 benches/diff.py
 
 bench-fleet: build ## Measure explaining the results of 1,000 nodes
 	python3 benches/fleet.py

@@ -35,6 +35,31 @@ median (min to max). Most machines here have two cores, and carried other work a
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What a figure was measured as, and whether more of it is better."""
+
+    low: float
+    median: float
+    high: float
+    more_is_better: bool
+
+    @classmethod
+    def less(cls, values: dict[str, float]) -> Measured:
+        """Of a spread of which less is better."""
+        return cls(values["min"], values["median"], values["max"], more_is_better=False)
+
+    @classmethod
+    def more(cls, values: dict[str, float]) -> Measured:
+        """Of a spread of which more is better."""
+        return cls(values["min"], values["median"], values["max"], more_is_better=True)
+
+    @classmethod
+    def once(cls, value: float, *, more_is_better: bool) -> Measured:
+        """Of a figure that was measured once."""
+        return cls(value, value, value, more_is_better)
+
+
+@dataclass(frozen=True)
 class Figure:
     """A figure that a benchmark found."""
 
@@ -43,6 +68,7 @@ class Figure:
     reached: str
     goal: str = ""
     met: bool | None = None
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True)
@@ -96,11 +122,14 @@ def ingest(result: Result) -> Iterator[Figure]:
             continue
         what = "a log of 16,384 ranks" if result["mode"] == "scale" else f"{command['name']}, 1 GiB of log"
         goal, met = (f"{result['goal_s']:.0f} s", result["goal_met"]) if result["goal_s"] else ("", None)
-        yield Figure("reading logs", what, spread(command["wall_s"], " s"), goal, met)
+        wall = command["wall_s"]
+        yield Figure("reading logs", what, spread(wall, " s"), goal, met, Measured.less(wall))
         ratio = command["wall_ratio_to_rg"]
         if ratio and "1 thread" in command["name"]:
+            what = f"{what}, of ripgrep's time"
             # Issue 1 set it; the result does not carry it.
-            yield Figure("reading logs", f"{what}, of ripgrep's time", spread(ratio, "×"), "2×", ratio["median"] <= 2.0)
+            met = ratio["median"] <= 2.0
+            yield Figure("reading logs", what, spread(ratio, "×"), "2×", met, Measured.less(ratio))
 
 
 def training(result: Result, command: Result) -> Figure:
@@ -109,26 +138,28 @@ def training(result: Result, command: Result) -> Figure:
     rate = {name: result["file"]["bytes"] / wall[of] / 1e6 for name, of in RATE_OF.items()}
     what, reached = f"{command['name']}, a training's output", spread(rate, " MB/s", 0)
     if "1 thread" not in command["name"]:
-        return Figure("reading logs", what, reached, "", None)
-    return Figure("reading logs", what, reached, f"{TRAINING_GOAL} MB/s", rate["median"] >= TRAINING_GOAL)
+        return Figure("reading logs", what, reached, measured=Measured.more(rate))
+    met = rate["median"] >= TRAINING_GOAL
+    return Figure("reading logs", what, reached, f"{TRAINING_GOAL} MB/s", met, Measured.more(rate))
 
 
 def fleet(result: Result) -> Iterator[Figure]:
     """Explaining a folder with the results of many nodes."""
     for row in result["rows"]:
         what = f"{result['nodes']} nodes as {row['form']}"
-        yield Figure("explaining a fleet", what, spread(row["wall_s"], " s"), f"{row['goal_s']:.0f} s", row["goal_met"])
+        wall, goal = row["wall_s"], f"{row['goal_s']:.0f} s"
+        yield Figure("explaining a fleet", what, spread(wall, " s"), goal, row["goal_met"], Measured.less(wall))
 
 
 def binary(result: Result) -> Iterator[Figure]:
     """The start and the size of the command."""
     start, stripped = result["start"], result["size"]
     wall = {name: seconds * 1e3 for name, seconds in start["wall_s"].items()}
-    yield Figure(
-        "the command", "start of --help", spread(wall, " ms", 1), f"{start['goal_s'] * 1e3:.0f} ms", start["goal_met"]
-    )
-    goal = f"{stripped['goal_bytes'] / 1e6:.0f} MB"
-    yield Figure("the command", "size, stripped", f"{stripped['bytes'] / 1e6:.1f} MB", goal, stripped["goal_met"])
+    goal, met = f"{start['goal_s'] * 1e3:.0f} ms", start["goal_met"]
+    yield Figure("the command", "start of --help", spread(wall, " ms", 1), goal, met, Measured.less(wall))
+    goal, megabytes = f"{stripped['goal_bytes'] / 1e6:.0f} MB", stripped["bytes"] / 1e6
+    measured = Measured.once(megabytes, more_is_better=False)
+    yield Figure("the command", "size, stripped", f"{megabytes:.1f} MB", goal, stripped["goal_met"], measured)
 
 
 def peers(result: Result) -> Iterator[Figure]:
@@ -138,7 +169,7 @@ def peers(result: Result) -> Iterator[Figure]:
             if row["goal"]:
                 what = f"{case['collective']}, {case['scenario']}, {size(row['size_bytes'])}"
                 reached, goal = peer_goal(row)
-                yield Figure("collectives", what, reached, goal, row["met"])
+                yield Figure("collectives", what, reached, goal, row["met"], Measured.more(row["reached"]))
 
 
 def peer_goal(row: dict[str, Any]) -> tuple[str, str]:
@@ -156,15 +187,16 @@ def simulate(result: Result) -> Iterator[Figure]:
     for row in result["rows"]:
         if row["goal_s"]:
             what = f"{row['case']}, {row['gpus']:,} GPUs"
-            yield Figure("simulating", what, spread(row["wall_s"], " s"), f"{row['goal_s']:.0f} s", row["goal_met"])
+            wall, goal = row["wall_s"], f"{row['goal_s']:.0f} s"
+            yield Figure("simulating", what, spread(wall, " s"), goal, row["goal_met"], Measured.less(wall))
 
 
 def monitor(result: Result) -> Iterator[Figure]:
     """Watching ports."""
     goal = f"{result['goal_pct_of_a_core']:.0f}%"
     for row in result["rows"]:
-        reached = spread(row["cpu_pct_of_a_core"], "%")
-        yield Figure("watching", f"{result['ports']} ports, {row['view']}, of a core", reached, goal, row["goal_met"])
+        share, what = row["cpu_pct_of_a_core"], f"{result['ports']} ports, {row['view']}, of a core"
+        yield Figure("watching", what, spread(share, "%"), goal, row["goal_met"], Measured.less(share))
 
 
 def tune(result: Result) -> Iterator[Figure]:
@@ -172,16 +204,18 @@ def tune(result: Result) -> Iterator[Figure]:
     for race in result["races"]:
         most = race["most_runs"]
         what = f"winner within 2% in half the runs, {'until decided' if most is None else f'{most} runs'}, of seeds"
-        reached = f"{race['within_2pct_in_half_the_runs']:.1%}"
-        yield Figure("racing settings", what, reached, "95%", race["goal_met"])
+        share = race["within_2pct_in_half_the_runs"]
+        measured = Measured.once(share, more_is_better=True)
+        yield Figure("racing settings", what, f"{share:.1%}", "95%", race["goal_met"], measured)
 
 
 def tune_lab(result: Result) -> Iterator[Figure]:
     """Racing settings between two hosts."""
     for race in result["races"]:
         reached = f"{race['of_best']:.0%} in {race['share_of_runs']:.0%} of the runs"
-        met = race["goal_met"]
-        yield Figure("racing settings", "the winner between two hosts, of the grid's best", reached, "95% in 50%", met)
+        what, met = "the winner between two hosts, of the grid's best", race["goal_met"]
+        measured = Measured.once(race["of_best"], more_is_better=True)
+        yield Figure("racing settings", what, reached, "95% in 50%", met, measured)
 
 
 def tuning(result: Result) -> Iterator[Figure]:
@@ -207,11 +241,11 @@ def net(result: Result) -> Iterator[Figure]:
     for network in result["networks"]:
         name = network["network"]["name"]
         goal = net_goal(network["network"]["goal"])
-        reached = f"{spread(network['ratio'], '×')} of {network['peer']}"
-        yield Figure("the net plugin", name, reached, goal, network["goal_met"])
-        latency = spread(network["latency_ratio"], "×")
-        met = network["latency_goal_met"]
-        yield Figure("the net plugin", f"8 bytes beside bare sockets, {name}", latency, "1.2×", met)
+        ratio, latency = network["ratio"], network["latency_ratio"]
+        reached = f"{spread(ratio, '×')} of {network['peer']}"
+        yield Figure("the net plugin", name, reached, goal, network["goal_met"], Measured.more(ratio))
+        what, met = f"8 bytes beside bare sockets, {name}", network["latency_goal_met"]
+        yield Figure("the net plugin", what, spread(latency, "×"), "1.2×", met, Measured.less(latency))
 
 
 def net_goal(goal: dict[str, Any]) -> str:
@@ -225,10 +259,10 @@ def topk(result: Result) -> Iterator[Figure]:
     for case in result["cases"]:
         what = f"{case['k'] / case['elements']:.1%} of {case['elements'] // 1_000_000} million {case['dtype']}"
         wanted = case["dtype"] == "float32" and case["elements"] == 25_000_000 and case["k"] == 250_000
-        least = result["goal_times_as_fast"]
-        reached = spread(case["times_as_fast"], "× torch.topk", 1)
-        met = case["times_as_fast"]["median"] >= least if wanted else None
-        yield Figure("selecting from gradients", what, reached, f"{least:.0f}×" if wanted else "", met)
+        least, times = result["goal_times_as_fast"], case["times_as_fast"]
+        goal, met = (f"{least:.0f}×", times["median"] >= least) if wanted else ("", None)
+        reached = spread(times, "× torch.topk", 1)
+        yield Figure("selecting from gradients", what, reached, goal, met, Measured.more(times))
 
 
 REPLAY_GOALS = {"two-level": 1.8, "both": 4.0}
@@ -244,11 +278,13 @@ def synthetic(result: Result) -> Iterator[Figure]:
         what = f"{result['model']} on {most} ranks, {row['network']}, {row['stack']}"
         reached = f"{row['images_per_s']:.1f} images/s, {row['efficiency_pct']:.0f}% scaling"
         goal, base = REPLAY_GOALS.get(row["stack"]), plain.get(row["network"])
+        measured = Measured.once(row["images_per_s"], more_is_better=True)
         if goal and base:
             ratio = row["images_per_s"] / base
-            yield Figure("training replayed", what, f"{ratio:.2f}× plain, {reached}", f"{goal:.1f}×", ratio >= goal)
+            reached, met = f"{ratio:.2f}× plain, {reached}", ratio >= goal
+            yield Figure("training replayed", what, reached, f"{goal:.1f}×", met, measured)
         else:
-            yield Figure("training replayed", what, reached)
+            yield Figure("training replayed", what, reached, measured=measured)
 
 
 def soak(result: Result) -> Iterator[Figure]:
@@ -269,7 +305,8 @@ def hangs(result: Result) -> Iterator[Figure]:
         met = int(right) == 0 if accused else int(right) >= row["bar"] * int(of)
         goal = "0" if accused else f"{row['bar']:.0%}"
         beside = f"{row['busbw']}, fr_trace {row['fr_trace']}, on repaired dumps {row['fr_trace, repaired']}"
-        yield Figure("stuck jobs", row["what"], beside, goal, met)
+        measured = Measured.once(int(right) / max(int(of), 1), more_is_better=not accused)
+        yield Figure("stuck jobs", row["what"], beside, goal, met, measured)
 
 
 def predict_calibrated(result: Result) -> Iterator[Figure]:
@@ -301,9 +338,12 @@ READERS: dict[str, Callable[[Result], Iterator[Figure]]] = {
 WITHOUT_FIGURES = {"busbw.gpu-check/1"}
 
 
-def newest(folder: Path) -> list[tuple[Figure, Origin]]:
-    """Every figure of a folder of results, the newest of each."""
-    found: dict[tuple[str, str], tuple[Figure, Origin]] = {}
+Found = tuple[Figure, Origin]
+
+
+def history(folder: Path) -> dict[tuple[str, str], list[Found]]:
+    """Every figure of a folder of results by benchmark and name, the newest last."""
+    found: dict[tuple[str, str], list[Found]] = {}
     results = [(file, json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))]
     for file, result in sorted(results, key=lambda one: (Origin.of(*one).date, one[0].name)):
         schema = result.get("schema")
@@ -315,11 +355,17 @@ def newest(folder: Path) -> list[tuple[Figure, Origin]]:
             figures = list(READERS[schema](result))
         except (KeyError, TypeError) as error:
             sys.exit(f"{file.name}: not of the form {schema}: {error!r}")
-        found.update({(figure.benchmark, figure.what): (figure, Origin.of(file, result)) for figure in figures})
-    return list(found.values())
+        for figure in figures:
+            found.setdefault((figure.benchmark, figure.what), []).append((figure, Origin.of(file, result)))
+    return found
 
 
-def table(figures: list[tuple[Figure, Origin]]) -> str:
+def newest(folder: Path) -> list[Found]:
+    """Every figure of a folder of results, the newest of each."""
+    return [measurements[-1] for measurements in history(folder).values()]
+
+
+def table(figures: list[Found]) -> str:
     """Lay figures out as a table."""
     head = (
         "| benchmark | what | reached | goal | machine | commit | date |\n| --- | --- | --- | --- | --- | --- | --- |\n"

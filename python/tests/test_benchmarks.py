@@ -58,6 +58,34 @@ def test_the_newest_counts_and_missed_goals_come_first(load: Any, tmp_path: Path
     assert page.index("## Goals missed") < page.index("11.00 s") < page.index("## Goals met")
 
 
+def test_a_figure_is_named_that_became_worse_by_more_than_the_spread(load: Any, tmp_path: Path) -> None:
+    table = load("table")
+    diff = load("diff")
+    fleet(tmp_path, "fleet-2026-11-20.json", "2026-11-20T10:00:00Z", 1.0)
+    assert diff.regressions(tmp_path) == ([], 0)
+    fleet(tmp_path, "fleet-2026-11-21.json", "2026-11-21T10:00:00Z", 1.04)
+    assert diff.regressions(tmp_path) == ([], 1)
+    fleet(tmp_path, "fleet-2026-11-22.json", "2026-11-22T10:00:00Z", 1.2)
+    (line,), compared = diff.regressions(tmp_path)
+    assert line.startswith("explaining a fleet: 1000 nodes as text: 1.04 s (1.04 to 1.04) -> 1.20 s")
+    assert compared == 1
+    less = [table.Measured(*spread, more_is_better=False) for spread in ((1.0, 2.0, 3.0), (2.5, 3.5, 4.0), (3.1, 4, 5))]
+    more = [table.Measured(*spread, more_is_better=True) for spread in ((3.0, 4.0, 5.0), (2.0, 2.5, 3.5), (1, 2, 2.9))]
+    for first, within, worse in (less, more):
+        assert [diff.is_worse(first, after) for after in (within, worse)] == [False, True]
+        assert not diff.is_worse(worse, first)
+
+
+def test_other_machines_are_not_compared(load: Any, tmp_path: Path) -> None:
+    load("table")
+    diff = load("diff")
+    fleet(tmp_path, "fleet-2026-11-20.json", "2026-11-20T10:00:00Z", 1.0)
+    fleet(tmp_path, "fleet-2026-11-21.json", "2026-11-21T10:00:00Z", 2.0)
+    file = tmp_path / "fleet-2026-11-21.json"
+    file.write_text(file.read_text().replace("A CPU", "Another CPU"))
+    assert diff.regressions(tmp_path) == ([], 0)
+
+
 @pytest.mark.parametrize(
     ("result", "says"),
     [({"schema": "busbw.unheard-of/1"}, "no reader"), ({"schema": "busbw.bench-fleet/1"}, "not of the form")],

@@ -98,6 +98,11 @@ const LOGGED: &str = "ERROR ";
 static STARTS: LazyLock<Option<AhoCorasick>> =
     LazyLock::new(|| AhoCorasick::new(BEGINNINGS.iter().chain([&LOGGED])).ok());
 
+/// Whether a line may wrap others: so do all lines of its wording, or none.
+pub(crate) fn may_be_wrapped(line: &[u8]) -> bool {
+    may_be_json(line) || STARTS.as_ref().is_some_and(|starts| starts.is_match(line))
+}
+
 /// The lines of a line in which several of these stand, as where a page has joined a log.
 fn unjoined(line: &[u8]) -> Option<Vec<String>> {
     if line.len() < SHORTEST_JOINED {

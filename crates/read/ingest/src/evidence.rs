@@ -1,6 +1,11 @@
 //! Finds which readers may need a line, by the words in it: NCCL's diagnostics and RAS, PyTorch's watchdog, commands of the system, ends of
-//! processes, speakers. Runs once over each line that is no message of NCCL's log, so that no reader searches lines that nobody wants.
+//! processes, speakers. Runs over each line that is no message of NCCL's log, so that no reader searches lines that nobody wants.
+//!
+//! Most lines have the wording of an earlier one, whose [`Found`] their reader remembers: a word without digits stands in all lines of a
+//! wording or in none. Only the few words with digits are searched for again.
 
+use crate::wording::without_numbers;
+use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use busbw_model::Words;
 use std::sync::LazyLock;
@@ -30,8 +35,24 @@ pub(crate) static KNOWN: LazyLock<Words> = LazyLock::new(|| {
         .unwrap_or_else(|error| unreachable!("diagnose's build script read this file: {error}"))
 });
 
-/// All words, and whose each is. A table of states: it is walked once for every byte of an ordinary log.
-static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
+/// Words to search for, and whose each is.
+struct Lists {
+    /// A table of states, which is walked once for every byte.
+    words: Option<AhoCorasick>,
+    whose: Vec<Wanted>,
+    /// Looks at many bytes at a time; there is none for many words.
+    quick: Option<Searcher>,
+}
+
+/// The words, by whether they have digits.
+struct Known {
+    without: Lists,
+    with: Lists,
+    /// Those with digits, as [`without_numbers`] leaves them.
+    wordings: Lists,
+}
+
+static LISTS: LazyLock<Known> = LazyLock::new(|| {
     let none = Wanted::default();
     let (variables, progress) = (["NCCL_".to_string()], ["%|".to_string()]);
     let lists: [(&[String], Wanted); 8] = [
@@ -47,26 +68,72 @@ static WORDS: LazyLock<Option<(AhoCorasick, Vec<Wanted>)>> = LazyLock::new(|| {
     let versions =
         KNOWN.versions.iter().flat_map(|(_, words)| words).map(|word| (word, Wanted { other: true, ..none }));
     let of_all = lists.iter().flat_map(|(list, whose)| list.iter().map(|word| (word, *whose))).chain(versions);
-    let (words, whose): (Vec<&String>, _) = of_all.unzip();
-    let automaton = AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok()?;
-    Some((automaton, whose))
+    let bytes = of_all.map(|(word, whose)| (word.as_bytes().to_vec(), whose));
+    let (with, without): (Vec<_>, Vec<_>) = bytes.partition(|(word, _)| word.iter().any(u8::is_ascii_digit));
+    let wordings = with.iter().map(|(word, whose)| (without_numbers(word), *whose)).collect();
+    Known { without: Lists::of(without), with: Lists::of(with), wordings: Lists::of(wordings) }
 });
+
+impl Lists {
+    fn of(words: Vec<(Vec<u8>, Wanted)>) -> Lists {
+        let (words, whose): (Vec<_>, Vec<_>) = words.into_iter().unzip();
+        let quick = Searcher::new(&words);
+        Lists { words: AhoCorasick::builder().kind(Some(AhoCorasickKind::DFA)).build(words).ok(), whose, quick }
+    }
+
+    /// Who may want a line for its words.
+    fn find(&self, line: &[u8]) -> Wanted {
+        let Some(words) = &self.words else { return Wanted::default() };
+        if self.quick.as_ref().is_some_and(|quick| quick.find(line).is_none()) {
+            return Wanted::default();
+        }
+        let found = words.find_overlapping_iter(line).map(|found| self.whose[found.pattern().as_usize()]);
+        found.fold(Wanted::default(), Wanted::or)
+    }
+}
+
+impl Wanted {
+    fn or(self, more: Wanted) -> Wanted {
+        Wanted {
+            torch: self.torch | more.torch,
+            other: self.other | more.other,
+            end: self.end | more.end,
+            speaker: self.speaker | more.speaker,
+            variables: self.variables | more.variables,
+            progress: self.progress | more.progress,
+        }
+    }
+}
+
+/// What words stand in lines that differ in no more than the digits of their numbers.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    without_digits: Wanted,
+    /// Words with digits may stand in them.
+    may_have_digits: bool,
+}
+
+impl Found {
+    pub fn of(line: &[u8]) -> Found {
+        let may_have_digits = LISTS.wordings.find(&without_numbers(line)) != Wanted::default();
+        Found { without_digits: LISTS.without.find(line), may_have_digits }
+    }
+
+    /// Who may want one of the lines; nobody wants most.
+    pub fn wanted(self, line: &[u8]) -> Wanted {
+        let with_digits = if self.may_have_digits { LISTS.with.find(line) } else { Wanted::default() };
+        self.without_digits.or(with_digits).or(of_start(line))
+    }
+}
 
 /// Who may want a line; nobody wants most.
 pub(crate) fn of(line: &[u8]) -> Wanted {
+    LISTS.without.find(line).or(LISTS.with.find(line)).or(of_start(line))
+}
+
+fn of_start(line: &[u8]) -> Wanted {
     let other = BEGINNINGS.iter().any(|start| line.starts_with(start)) || is_prompt(line);
-    let mut wanted = Wanted { other, ..Wanted::default() };
-    let Some((automaton, whose)) = &*WORDS else { return wanted };
-    for found in automaton.find_overlapping_iter(line) {
-        let Wanted { torch, other, end, speaker, variables, progress } = whose[found.pattern().as_usize()];
-        wanted.torch |= torch;
-        wanted.other |= other;
-        wanted.end |= end;
-        wanted.speaker |= speaker;
-        wanted.variables |= variables;
-        wanted.progress |= progress;
-    }
-    wanted
+    Wanted { other, ..Wanted::default() }
 }
 
 /// `root@node1:~# ibstat`: the commands that follow speak of that host.
@@ -102,6 +169,21 @@ mod tests {
         ];
         for (line, expected) in cases {
             assert_eq!(of(line.as_bytes()), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_wording_differ_where_a_word_has_digits() {
+        let none = Wanted::default();
+        let speaker = Wanted { speaker: true, ..none };
+        let cases = [
+            ("dash: sh: 2: torchrun", "dash: sh: 1: torchrun", speaker),
+            ("dash: sh: 1: torchrun", "dash: sh: 12: torchrun", none),
+            ("loss 7 of 3", "loss 1 of 14", none),
+        ];
+        for (met, line, expected) in cases {
+            let known = Found::of(met.as_bytes()).wanted(line.as_bytes());
+            assert_eq!((known, of(line.as_bytes())), (expected, expected), "{line}");
         }
     }
 }

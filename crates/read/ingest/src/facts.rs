@@ -4,7 +4,7 @@
 //! those that are new. What depends on the blocks before (how often a wording came, who told the driver's version) is left to the
 //! assembler, so that the answer is the same whoever scans a block.
 
-use crate::ends::{EndLine, Follower};
+use crate::ends::{EndLine, Follower, MOST_SHOWN};
 use crate::inspector::Sample;
 use crate::nccl_log::LogMessage;
 use busbw_model::{Edge, Speaker, Transport};
@@ -27,10 +27,12 @@ pub(crate) struct BlockFacts {
     pub new_streams: Vec<Box<str>>,
     /// With the line in the block that names it first, and its text.
     pub new_transports: Vec<(Transport, u32, Box<str>)>,
+    /// Warnings, each with its first line.
+    pub new_warnings: Vec<WarnLine>,
     /// Lines per host, in the order in which the hosts spoke first.
     pub spoken: Vec<HostLines>,
     /// The last lines of a wording that the block has before, by stream.
-    pub known_lines: Vec<(u32, Vec<u32>)>,
+    pub known_lines: Vec<(u32, KnownLines)>,
     /// The first line of each wording.
     pub first_lines: Vec<FirstLine>,
     /// The last line of each stream that is of no traceback.
@@ -38,6 +40,13 @@ pub(crate) struct BlockFacts {
     /// The tracebacks that go on in the next block.
     pub open: Follower,
     pub events: Vec<Event>,
+}
+
+impl BlockFacts {
+    /// Adds what a line of no speaker says.
+    pub fn of_nobody(&mut self, line: u32, what: Fact) {
+        self.events.push(Event { speaker: NOBODY, line, what });
+    }
 }
 
 /// How often a host spoke.
@@ -57,6 +66,19 @@ pub(crate) struct FirstLine {
     pub stream: u32,
     pub line: u32,
     pub wording: u64,
+}
+
+/// The last lines of a stream whose wording the block has before.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct KnownLines {
+    pub lines: [u32; MOST_SHOWN],
+    pub count: u8,
+}
+
+impl KnownLines {
+    pub fn lines(&self) -> &[u32] {
+        &self.lines[..usize::from(self.count)]
+    }
 }
 
 /// The last line of a stream that is of no traceback.
@@ -99,7 +121,8 @@ pub(crate) enum Fact {
     Once(u64),
     /// The process tells the driver's version.
     Driver,
-    Warn(Box<WarnLine>),
+    /// The worker's number of a warning.
+    Warn(u32),
     Text(Box<TextFact>),
     /// An operation that the NCCL Inspector measured, and the line.
     Inspector(Box<(Sample, Box<str>)>),
@@ -149,7 +172,7 @@ pub(crate) struct MessageLine {
 }
 
 /// A WARN message.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct WarnLine {
     pub site: Option<String>,
     pub message: String,

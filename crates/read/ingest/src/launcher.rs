@@ -1,8 +1,10 @@
 //! What launchers and collectors put in front of a line: `[1,3]<stdout>:`, ` 3: `, `[rank3]:`, time stamps, pod names.
 
+use crate::cursor::finder;
 use crate::ends::exception;
 use crate::speaker;
 use busbw_model::Speaker;
+use memchr::memchr;
 
 /// A label and what is behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,24 +19,31 @@ pub(crate) struct LabelledLine<'a> {
 pub(crate) fn peel(line: &str) -> LabelledLine<'_> {
     let mut peeled = LabelledLine { stream: "", text: line };
     for _ in 0..6 {
-        let text = peeled.text;
-        let Some((label, rest)) = std_stream(text)
-            .or_else(|| bracketed(text))
-            .or_else(|| of_stream(text))
-            .or_else(|| prepended(text))
-            .or_else(|| parenthesised(text))
-            .or_else(|| time(text).or_else(|| logged(text)).map(|rest| ("", rest)))
-            .or_else(|| numbered(text))
-            .or_else(|| named(text))
-        else {
-            break;
-        };
+        let Some((label, rest)) = label(peeled.text) else { break };
         if peeled.stream.is_empty() || label.starts_with("rank") && !peeled.stream.starts_with("rank") {
             peeled.stream = label;
         }
         peeled.text = rest;
     }
     peeled
+}
+
+/// The label or time stamp that a text begins with, and the rest. By the first byte, because this runs on every line of a program.
+fn label(text: &str) -> Option<(&str, &str)> {
+    let timed = || time(text).map(|rest| ("", rest));
+    match text.trim_start().bytes().next()? {
+        b'[' => std_stream(text)
+            .or_else(|| bracketed(text))
+            .or_else(|| of_stream(text))
+            .or_else(|| prepended(text))
+            .or_else(timed),
+        b'(' => of_stream(text).or_else(|| parenthesised(text)),
+        b'0'..=b'9' => of_stream(text).or_else(timed).or_else(|| numbered(text)).or_else(|| named(text)),
+        _ => std_stream(text)
+            .or_else(|| of_stream(text))
+            .or_else(|| logged(text).map(|rest| ("", rest)))
+            .or_else(|| named(text)),
+    }
 }
 
 /// `[1,3]<stdout>:`, `[1,mpirank:0,algo-1]<stderr>:`, `[0]<stdout>:`, `Sat Apr 20 22:59:55 2019[1,3]<stdout>:` (`--timestamp-output`).
@@ -60,8 +69,8 @@ fn is_ctime(text: &str) -> bool {
 
 /// `opt-1_3b.0 [stderr] `, as milabench writes.
 fn of_stream(text: &str) -> Option<(&str, &str)> {
-    let (label, rest) = text.split_once(' ')?;
-    let rest = rest.strip_prefix("[stdout] ").or_else(|| rest.strip_prefix("[stderr] "))?;
+    let (label, rest) = text.split_at(memchr(b' ', text.as_bytes())?);
+    let rest = rest[1..].strip_prefix("[stdout] ").or_else(|| rest[1..].strip_prefix("[stderr] "))?;
     (!label.is_empty() && label.len() <= 64).then_some((label, rest))
 }
 
@@ -156,7 +165,7 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
 /// `worker-0: ` (pdsh, DeepSpeed), where a table, a comment, a version or another program's form follows, and `worker-0  | ` (docker compose);
 /// TorchX's `trainer/0 `, where another label follows.
 fn named(text: &str) -> Option<(&str, &str)> {
-    let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-._/".contains(c)))?;
+    let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"-._/".contains(&b)))?;
     let (label, rest) = text.split_at(end);
     if let Some((_, replica)) = label.rsplit_once('/') {
         let rest = rest.strip_prefix(' ').filter(|rest| rest.starts_with(['[', '(']));
@@ -190,13 +199,21 @@ fn is_of_traceback(label: &str, text: &str) -> bool {
         || is_host && exception(text).is_some()
 }
 
-/// Removes launchers' tags from inside a line: they repeat them inside table rows.
+/// What every tag of mpirun has behind its rank.
+const TAG: &[u8] = b"]<std";
+
+/// Whether mpirun's tag may stand in a line: it does in all lines of a wording, or in none.
+pub(crate) fn may_have_tags(text: &[u8]) -> bool {
+    finder!(TAG).find(text).is_some()
+}
+
+/// Removes launchers' tags from inside a line: they repeat them inside table rows. Without a tag of mpirun's, such a line begins with `[`.
 pub(crate) fn without_inner_tags(text: &str) -> Option<String> {
     if let Some((label, rest)) = prepended(text) {
         let tag = format!("[{label}]");
         return rest.contains(&tag).then(|| format!("{tag} {}", rest.replace(&tag, "")));
     }
-    if !text.contains("]<std") {
+    if !may_have_tags(text.as_bytes()) {
         return None;
     }
     let mut clean = String::with_capacity(text.len());

@@ -30,6 +30,7 @@ mod packed;
 pub mod perftest;
 mod pipeline;
 mod prefix;
+mod program;
 pub mod ras;
 pub mod rdma_check;
 pub mod rdma_monitor;
@@ -43,6 +44,7 @@ mod stacks;
 mod text;
 pub mod torch;
 mod versions;
+mod wording;
 
 pub use context::around;
 pub use pipeline::{ReadOptions, read, read_bytes};

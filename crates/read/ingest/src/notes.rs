@@ -3,27 +3,12 @@
 //! Scanners offer lines, and [`Notes`] chooses among them in the order of the input. What a scanner leaves out was offered often
 //! enough before: it gets its blocks in order too, so a wording was met at least as often as it counts.
 
-use rustc_hash::{FxHashMap, FxHasher};
-use std::hash::Hasher;
+use rustc_hash::FxHashMap;
 
 /// Lines of one wording that are kept: enough for a list of node pairs, which differ in numbers only.
 const OF_A_WORDING: u8 = 96;
 /// Different wordings that are remembered; what is new after that is not kept.
 const MOST_WORDINGS: usize = 1 << 15;
-
-/// The wording of a line, as a number: lines differ in wording when they differ in more than digits.
-pub(crate) fn wording(line: &[u8]) -> u64 {
-    let mut hasher = FxHasher::default();
-    let mut in_number = false;
-    for byte in line.trim_ascii() {
-        let digit = byte.is_ascii_digit();
-        if !digit || !in_number {
-            hasher.write_u8(if digit { b'0' } else { *byte });
-        }
-        in_number = digit;
-    }
-    hasher.finish()
-}
 
 /// The lines of an input that are kept, by wording.
 #[derive(Default)]
@@ -80,6 +65,7 @@ impl SeenWordings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wording::wording;
 
     #[test]
     fn the_first_lines_of_a_wording_are_kept() {

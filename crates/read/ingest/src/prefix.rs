@@ -46,6 +46,12 @@ const LONGEST_NAME: usize = 255;
 /// What every message has in front of its level.
 pub(crate) const MARKER: &[u8] = b"NCCL ";
 
+/// What stands in messages of NCCL before 2.3.
+const EARLY_INFO: &[u8] = b"] INFO ";
+const EARLY_WARN: &[u8] = b" WARN ";
+/// What is left of a marker that is cut.
+const CUT: &[u8] = b"L INFO ";
+
 /// Where a message begins behind `NCCL INFO `, `NCCL WARN ` …; `None` when the word after NCCL is no level.
 fn level_at(rest: &[u8]) -> Option<(Level, usize)> {
     const LEVELS: [(&[u8], Level); 7] = [
@@ -93,9 +99,19 @@ fn whole(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
     is_name.then_some((SpeakerRef { host, pid, tid, device, clean: true }, at.rest()))
 }
 
+/// Whether NCCL's name stands in a line with a level behind it.
+pub(crate) fn has_level(line: &[u8]) -> bool {
+    finder!(MARKER).find_iter(line).any(|at| level_at(&line[at + MARKER.len()..]).is_some())
+}
+
+/// Whether a prefix may stand in a line, for the words in it: it may in all lines of a wording, or in none.
+pub(crate) fn has_marker(line: &[u8]) -> bool {
+    let others = [finder!(EARLY_INFO), finder!(EARLY_WARN), finder!(CUT)];
+    has_level(line) || others.iter().any(|word| word.find(line).is_some())
+}
+
 /// Takes a line apart. Without any prefix the line is one [`Piece::Plain`].
-pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
-    found.clear();
+pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut impl FnMut(Piece<'a>)) {
     let mut plain_from = 0;
     let mut open: Option<(Head<'a>, usize)> = None;
     for marker in finder!(MARKER).find_iter(line) {
@@ -110,23 +126,23 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
             continue;
         }
         match open.take() {
-            Some((previous, start)) => found.push(previous.with_text(&line[start..head.start])),
-            None if head.start > plain_from => found.push(Piece::Plain(&line[plain_from..head.start])),
+            Some((previous, start)) => found(previous.with_text(&line[start..head.start])),
+            None if head.start > plain_from => found(Piece::Plain(&line[plain_from..head.start])),
             None => {}
         }
         plain_from = head.start;
         open = Some((head, marker + 5 + level_len));
     }
     match open {
-        Some((head, start)) => found.push(head.with_text(&line[start..])),
+        Some((head, start)) => found(head.with_text(&line[start..])),
         None => match early(line).or_else(|| cut_marker(line)) {
             Some((head, text)) => {
                 if head.start > 0 {
-                    found.push(Piece::Plain(&line[..head.start]));
+                    found(Piece::Plain(&line[..head.start]));
                 }
-                found.push(head.with_text(&line[text..]));
+                found(head.with_text(&line[text..]));
             }
-            None => found.push(Piece::Plain(line)),
+            None => found(Piece::Plain(line)),
         },
     }
 }
@@ -135,8 +151,8 @@ pub(crate) fn pieces<'a>(line: &'a [u8], found: &mut Vec<Piece<'a>>) {
 /// where the message begins. A whole prefix shows that it is NCCL's, and INFO has no place in the source.
 fn early(line: &[u8]) -> Option<(Head<'_>, usize)> {
     let near = &line[..line.len().min(FAR)];
-    let info = finder!(b"] INFO ").find(near).map(|at| (at + b"] ".len(), Level::Info));
-    let warn = || finder!(b" WARN ").find(near).map(|at| (at + b" ".len(), Level::Warn));
+    let info = finder!(EARLY_INFO).find(near).map(|at| (at + b"] ".len(), Level::Info));
+    let warn = || finder!(EARLY_WARN).find(near).map(|at| (at + b" ".len(), Level::Warn));
     let (marker, level) = info.or_else(warn)?;
     let head = head(line, 0, marker, level);
     let whole = head.speaker.is_some_and(|speaker| speaker.device.is_some());
@@ -147,11 +163,11 @@ fn early(line: &[u8]) -> Option<(Head<'_>, usize)> {
 /// A line that begins inside the marker, because another rank's line end fell into it: ` 0: CL INFO Channel 09 : 0 1 …`.
 /// The head, which begins with what is left of the marker, and where the text behind it begins.
 fn cut_marker(line: &[u8]) -> Option<(Head<'_>, usize)> {
-    let at = finder!(b"L INFO ").find(line).filter(|at| *at <= 40)?;
+    let at = finder!(CUT).find(line).filter(|at| *at <= 40)?;
     let left = line[..at].iter().rev().zip(b"CC").take_while(|(a, b)| a == b).count();
     let before = line[..at - left].last();
     let head = Head { start: at - left, level: Level::Info, speaker: None, site: None };
-    matches!(before, None | Some(b' ' | b':')).then_some((head, at + b"L INFO ".len()))
+    matches!(before, None | Some(b' ' | b':')).then_some((head, at + CUT.len()))
 }
 
 /// What stands in front of a marker.
@@ -394,7 +410,7 @@ mod tests {
 
     fn taken_apart(line: &str) -> Vec<String> {
         let mut found = Vec::new();
-        pieces(line.as_bytes(), &mut found);
+        pieces(line.as_bytes(), &mut |piece| found.push(piece));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         found
             .iter()
@@ -420,9 +436,11 @@ mod tests {
         while let Some(line) = cases.next() {
             let pieces = std::iter::from_fn(|| cases.next_if(|line| line.starts_with('\t')));
             assert_eq!(taken_apart(line), pieces.map(str::trim_start).collect::<Vec<_>>(), "{line}");
+            let mut found = Vec::new();
+            super::pieces(line.as_bytes(), &mut |piece| found.push(piece));
+            let is_plain = found == [Piece::Plain(line.as_bytes())];
+            assert!(has_marker(line.as_bytes()) || is_plain, "no word of the markers stands in {line}");
             if let Some((speaker, message)) = quick(line.as_bytes()) {
-                let mut found = Vec::new();
-                super::pieces(line.as_bytes(), &mut found);
                 let same = |piece: &Piece| matches!(piece, Piece::Nccl(m) if m.speaker == Some(speaker) && message.starts_with(m.text));
                 assert!(found.iter().any(same), "the quick way reads {line} in another way");
             }
@@ -433,15 +451,16 @@ mod tests {
         #[test]
         fn pieces_cover_any_line_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut found = Vec::new();
-            pieces(&bytes, &mut found);
+            pieces(&bytes, &mut |piece| found.push(piece));
             prop_assert!(!found.is_empty());
+            prop_assert!(has_marker(&bytes) || found == [Piece::Plain(&bytes)]);
         }
 
         #[test]
         fn torn_prefixes_never_panic(cut in 0usize..70, tail in "[ -~]{0,40}") {
             let line = format!("{}{tail} NCCL INFO host:1:2 [0] NCCL WARN x", &"[1,3]<stdout>:worker-0.cluster:123456:123457 [3] NCCL INFO Channel 00"[..cut.min(66)]);
             let mut found = Vec::new();
-            pieces(line.as_bytes(), &mut found);
+            pieces(line.as_bytes(), &mut |piece| found.push(piece));
             prop_assert!(!found.is_empty());
         }
     }

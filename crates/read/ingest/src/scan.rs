@@ -2,22 +2,18 @@
 
 use crate::clean::{has_entities, unwrapped, without_entities, without_escapes};
 use crate::cursor::{finder, kept, lossy, offset, text};
-use crate::ends::EndLine;
-use crate::evidence::{self, Wanted};
 use crate::facts::{
-    BlockFacts, CommandLine, EndFact, Event, Fact, FirstLine, HostLines, MessageLine, NOBODY, Offered, SpeakerFact,
-    StatementFact, TextFact, WarnLine,
+    BlockFacts, Event, Fact, HostLines, MessageLine, NOBODY, Offered, SpeakerFact, StatementFact, WarnLine,
 };
-use crate::json_objects::JsonReader;
-use crate::last_lines::LastLines;
-use crate::launcher::{peel, without_inner_tags};
+use crate::launcher::peel;
 use crate::nccl_log::{self, EdgeLine, Level, LogMessage, read_edge, read_transport};
-use crate::notes::{SeenWordings, wording};
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
-use crate::readers::{DUMP_STREAM, may_belong};
+use crate::program::Program;
+use crate::readers::DUMP_STREAM;
 use crate::recent::Recent;
 use crate::source::Block;
-use crate::{command, ends, inspector, speaker};
+use crate::wording::{wording, wording_without_hex};
+use crate::{ends, inspector};
 use busbw_model::{ChannelSet, Edge, Place, Speaker, Transport};
 use memchr::{memchr, memchr_iter};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -47,7 +43,6 @@ pub(crate) struct Scanner {
     /// By host, where the block's facts show it if it spoke; and what the host said that spoke last.
     spoken: Vec<u32>,
     last_host: HostLines,
-    streams: FxHashMap<Box<str>, u32>,
     transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
@@ -60,11 +55,10 @@ pub(crate) struct Scanner {
     statements: FxHashMap<u64, bool>,
     /// The number of the statement that is read, where all ranks of its host make it.
     once: Option<u64>,
-    met: SeenWordings,
-    tracebacks: ends::Follower,
-    /// The last lines of known wording, by stream, of this block.
-    known_lines: FxHashMap<u32, Vec<u32>>,
-    last_lines: LastLines,
+    /// By hash of speaker, place in the source and wording.
+    warnings: FxHashMap<u64, u32>,
+    next_warning: u32,
+    program: Program,
 }
 
 impl Scanner {
@@ -82,9 +76,9 @@ impl Scanner {
 
     /// Reads a block of whole lines (the last may lack its line end), into which tracebacks of the block before may go on.
     pub fn scan(&mut self, block: &Block, open: ends::Follower) -> BlockFacts {
-        (self.line, self.events_then, self.tracebacks) = (0, usize::MAX, open);
-        self.met.begin_block();
+        (self.line, self.events_then) = (0, usize::MAX);
         let (block, indent) = (block.lines(), block.indent());
+        self.program.begin_block(block, open);
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some() || has_entities(block);
         let mut start = 0;
         let rest = block.last().filter(|last| **last != b'\n').map(|_| block.len());
@@ -106,15 +100,19 @@ impl Scanner {
         self.facts.lines = u64::from(self.line) - rest.iter().count() as u64;
         self.flush_host();
         self.facts.spoken.iter().for_each(|spoken| self.spoken[spoken.host as usize] = NOBODY);
-        self.facts.known_lines.extend(self.known_lines.drain());
-        self.facts.last_lines.extend(self.last_lines.drain());
-        self.facts.open = self.tracebacks.left_open();
+        self.program.end_block(block, &mut self.facts);
         let next = BlockFacts { worker: self.facts.worker, ..BlockFacts::default() };
         std::mem::replace(&mut self.facts, next)
     }
 
     fn segment(&mut self, line: &[u8]) {
-        if let Some((message, speaker)) = self.whole_prefix(line)
+        let met = self.prefixes.start_of(line).map(|(speaker, length)| (&line[length..], speaker));
+        // Most messages of NCCL's that are not quick to read are warnings: their wording shows nothing.
+        let may_be_plain = met.is_none() && !prefix::has_level(line);
+        if may_be_plain && self.program.takes(line, self.line, &mut self.facts) {
+            return;
+        }
+        if let Some((message, speaker)) = met.or_else(|| self.whole_prefix(line))
             && self.known_message(line, message, speaker)
         {
             return;
@@ -133,9 +131,6 @@ impl Scanner {
 
     /// The message and the speaker of a line with a whole prefix.
     fn whole_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
-        if let Some((speaker, length)) = self.prefixes.start_of(line) {
-            return Some((&line[length..], speaker));
-        }
         let (speaker, message) = prefix::quick(line)?;
         let speaker = self.speaker(&speaker);
         self.prefixes.remember_start(line, line.len() - message.len(), speaker);
@@ -241,14 +236,10 @@ impl Scanner {
 
     /// The long way: takes the line apart and reads every piece.
     fn whole_line(&mut self, line: &[u8]) {
-        let mut found = Vec::new();
-        pieces(line, &mut found);
-        for piece in &found {
-            match piece {
-                Piece::Plain(plain) => self.plain(plain),
-                Piece::Nccl(message) => self.message(message, line),
-            }
-        }
+        pieces(line, &mut |piece| match piece {
+            Piece::Plain(plain) => self.program.piece(plain, self.line, &mut self.facts),
+            Piece::Nccl(message) => self.message(&message, line),
+        });
     }
 
     fn message(&mut self, message: &Message, line: &[u8]) {
@@ -263,9 +254,20 @@ impl Scanner {
 
     fn warning(&mut self, speaker: u32, message: &Message, line: &[u8]) {
         self.facts.warn_lines += 1;
-        let warn =
-            WarnLine { site: message.site.map(text), message: text(message.text.trim_ascii()), text: kept(line) };
-        self.push(speaker, Fact::Warn(Box::new(warn)));
+        let said = message.text.trim_ascii();
+        let key = FxBuildHasher.hash_one((speaker, message.site, wording_without_hex(said)));
+        let number = self.warnings.get(&key).copied().unwrap_or_else(|| {
+            if self.warnings.len() >= MOST_CACHED {
+                self.warnings.clear(); // what comes back gets a second number, which stands for the same warning
+            }
+            let next = self.next_warning;
+            self.next_warning += 1;
+            self.warnings.insert(key, next);
+            let warn = WarnLine { site: message.site.map(text), message: text(said), text: kept(line) };
+            self.facts.new_warnings.push(warn);
+            next
+        });
+        self.push(speaker, Fact::Warn(number));
     }
 
     fn info(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
@@ -321,7 +323,7 @@ impl Scanner {
     fn note(&mut self, speaker: u32, message: &[u8], line: &[u8]) {
         // No program's line has the wording of a message: what ranks repeat is not met again.
         let wording = !wording(message);
-        if self.once.is_some() || self.met.meet(wording).0 {
+        if self.once.is_some() || self.program.is_new(wording) {
             let fact = StatementFact { by: Speaker::NcclInfo, wording, text: kept(line) };
             self.push(speaker, Fact::Statement(Box::new(fact)));
         }
@@ -331,7 +333,9 @@ impl Scanner {
     fn dump_line(&mut self, message: &[u8], line: &[u8]) {
         let prefix = &line[..offset(message, line)];
         let prefix = text(&prefix[prefix.len().saturating_sub(LONGEST_PREFIX)..]);
-        self.text(&format!("{DUMP_STREAM}{}", peel(&prefix).text), &text(message), Offered::Lines);
+        let (stream, text) = (format!("{DUMP_STREAM}{}", peel(&prefix).text), text(message));
+        let text = self.program.text(&stream, &text, Offered::Lines, &mut self.facts);
+        self.push(NOBODY, text);
     }
 
     fn transport(&mut self, via: &[u8], line: &[u8]) -> Option<u16> {
@@ -385,108 +389,5 @@ impl Scanner {
         self.hosts.insert(name.into(), host);
         self.facts.new_hosts.push(lossy(name).into());
         host
-    }
-
-    /// Text that is no message of NCCL's: a program's line, a piece of a table row, a launcher's label.
-    fn plain(&mut self, plain: &[u8]) {
-        if plain.trim_ascii().is_empty() {
-            return;
-        }
-        let lossy = lossy(plain);
-        let untagged = without_inner_tags(&lossy);
-        let peeled = peel(&lossy);
-        let body = match &untagged {
-            Some(untagged) => peel(untagged).text,
-            None => peeled.text,
-        };
-        let wanted = evidence::of(untagged.as_ref().map_or(plain, String::as_bytes));
-        self.speaks(peeled.stream, body, plain, wanted);
-        let unindented = body.trim_start();
-        if (unindented.starts_with("NCCL version") || unindented.starts_with("RCCL version"))
-            && let Some(version) = nccl_log::read_version(unindented.as_bytes())
-        {
-            self.push(
-                NOBODY,
-                Fact::LogMessage(Box::new(MessageLine { said: LogMessage::Version(version), text: kept(plain) })),
-            );
-        }
-        if wanted.torch {
-            self.text(peeled.stream, &lossy, Offered::All);
-        } else if wanted.other || may_belong(body.as_bytes()) {
-            self.text(peeled.stream, body, Offered::Lines);
-        } else if JsonReader::may_belong(body.as_bytes()) {
-            self.text(peeled.stream, body, Offered::Json);
-        }
-        if wanted.variables {
-            let variables = command::variables(&lossy);
-            if !variables.is_empty() {
-                self.push(NOBODY, Fact::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
-            }
-        }
-    }
-
-    /// Who speaks a plain line, and whether it shows an end, or that a loop goes on.
-    fn speaks(&mut self, stream: &str, body: &str, plain: &[u8], wanted: Wanted) {
-        let wording = wording(plain);
-        let (may_be_kept, first) = self.met.meet(wording);
-        let mut begins = ends::beginning(body);
-        let last = self.tracebacks.ends(stream, body, begins.as_mut());
-        let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
-        let quoted = self.tracebacks.is_in_message(stream);
-        let end = begins.or_else(|| if last || wanted.end && !quoted { ends::read(body, last) } else { None });
-        let by = match self.tracebacks.is_python(stream, end.as_ref()) {
-            true => Speaker::Python,
-            false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
-            false => Speaker::Program,
-        };
-        if matches!(joined.last(), Some(EndLine::Exception { .. })) {
-            self.tracebacks.ended(stream);
-        }
-        if let Some(said) = end {
-            let stream = self.stream(stream);
-            for said in std::iter::once(said).chain(joined) {
-                self.push(NOBODY, Fact::End(Box::new(EndFact { stream, said, text: kept(plain) })));
-            }
-        } else if by == Speaker::Program {
-            let inside = self.tracebacks.is_inside(stream);
-            let stream = self.stream(stream);
-            if !inside {
-                self.last_lines.take(stream, self.line, plain);
-            }
-            if !wanted.progress {
-                self.goes_on(stream, first.then_some(wording));
-            }
-        }
-        if may_be_kept {
-            self.push(NOBODY, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
-        }
-    }
-
-    /// Notes that a stream printed a line of a wording that the block has before, or that is new in it.
-    fn goes_on(&mut self, stream: u32, new: Option<u64>) {
-        if let Some(wording) = new {
-            self.facts.first_lines.push(FirstLine { stream, line: self.line, wording });
-            return;
-        }
-        let lines = self.known_lines.entry(stream).or_default();
-        if lines.len() == ends::MOST_SHOWN {
-            lines.remove(0);
-        }
-        lines.push(self.line);
-    }
-
-    fn stream(&mut self, stream: &str) -> u32 {
-        if let Some(index) = self.streams.get(stream) {
-            return *index;
-        }
-        let index = self.streams.len() as u32;
-        self.facts.new_streams.push(stream.into());
-        self.streams.insert(stream.into(), index);
-        index
-    }
-
-    fn text(&mut self, stream: &str, body: &str, offered: Offered) {
-        let stream = self.stream(stream);
-        self.push(NOBODY, Fact::Text(Box::new(TextFact { stream, text: body.into(), offered })));
     }
 }

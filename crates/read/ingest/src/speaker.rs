@@ -1,8 +1,10 @@
 //! Who prints a line other than a message of NCCL's. It is recognised by its form (a prefix, a format), never by a word.
 
+use crate::cursor::finder;
 use crate::ends;
 use crate::evidence::KNOWN;
 use busbw_model::Speaker;
+use memchr::memmem::Finder;
 
 /// A form and who has it. The line stands without launchers' labels and time stamps, as [`crate::launcher::peel`] leaves it.
 type Form = (Speaker, fn(&str) -> bool);
@@ -28,6 +30,11 @@ pub(crate) fn of(body: &str) -> Speaker {
     FORMS.iter().find(|(_, fits)| fits(body)).map_or(Speaker::Program, |(speaker, _)| *speaker)
 }
 
+/// Whether a text stands in a line: lines of PyTorch's are long, and each is searched.
+fn has(line: &str, text: &Finder) -> bool {
+    text.find(line.as_bytes()).is_some()
+}
+
 /// `host: Test NCCL failure common.cu:958 '…'`, ` .. host pid 1234: Test failure common.cu:401` (`src/common.h`).
 fn is_nccl_tests(line: &str) -> bool {
     let behind_host = || line.split_once(": ").map_or(line, |(_, rest)| rest);
@@ -39,12 +46,13 @@ fn is_nccl_tests(line: &str) -> bool {
 fn is_net_library(line: &str) -> bool {
     line.strip_prefix("libfabric:").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         || line.starts_with('[')
+            && has(line, finder!(b" UCX "))
             && line.split_once(" UCX ").is_some_and(|(_, rest)| {
                 ["ERROR ", "WARN ", "DIAG "].iter().any(|level| rest.trim_start().starts_with(level))
             })
         || is_nvshmem(line)
         || is_psm(line)
-        || line.contains("WARN: Function: ") && line.contains(" Line: ")
+        || has(line, finder!(b"WARN: Function: ")) && line.contains(" Line: ")
         || behind_process(line)
             .and_then(|rest| rest.split_once(".c:"))
             .is_some_and(|(file, rest)| !file.contains(' ') && rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -52,7 +60,7 @@ fn is_net_library(line: &str) -> bool {
 
 /// `node1.30734PSM2 can't open hfi unit: -1 (err=23)`, `node1:rank0: PSM3 can't open nic unit: 0 (err=23)` (`psm_ep.c`, `psmi_ep_open_device`).
 fn is_psm(line: &str) -> bool {
-    line.contains("PSM2 can't open hfi unit") || line.contains("PSM3 can't open nic unit")
+    has(line, finder!(b"PSM2 can't open hfi unit")) || has(line, finder!(b"PSM3 can't open nic unit"))
 }
 
 /// `/opt/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 …`: NVSHMEM names its file with the path of the build.

@@ -4,8 +4,8 @@ use crate::facts::WarnLine;
 use crate::launcher::peel;
 use crate::nccl_log::{ChoiceLine, NetLine, PatternLine, Version};
 use busbw_model::{
-    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic, SourceLine,
-    Speaker, Statement, TuningChoice, VersionLine, Warning,
+    EnvOrigin, EnvSetting, ErrorStep, GraphPattern, LogPrefix, NcclLog, NetworkLine, NetworkStatement, Nic, Place,
+    SourceLine, Speaker, Statement, TuningChoice, VersionLine, Warning,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::hash::Hash;
@@ -114,14 +114,13 @@ impl LogBuilder {
         once(&mut self.networks, &mut self.log.networks, key, new);
     }
 
-    pub fn warning(&mut self, line: WarnLine, who: Option<LogPrefix>, source: SourceLine) {
+    /// Keeps a warning; its index, if it is kept.
+    fn warning(&mut self, line: WarnLine, who: Option<LogPrefix>, place: Place) -> Option<usize> {
         let gpu = who.as_ref().map(|s| (s.host.clone(), s.pid, s.device));
         let key = (gpu, format!("{} {}", line.site.as_deref().unwrap_or(""), without_numbers(&line.message)));
-        let WarnLine { site, message, .. } = line;
-        let new = || Warning { source, who, site, message, count: 0 };
-        if let Some((_, warning)) = once(&mut self.warnings, &mut self.log.warnings, key, new) {
-            warning.count += 1;
-        }
+        let WarnLine { site, message, text } = line;
+        let new = || Warning { source: SourceLine::new(place, &text), who, site, message, count: 0 };
+        once(&mut self.warnings, &mut self.log.warnings, key, new).map(|(index, _)| index)
     }
 
     pub fn error_step(&mut self, site: String, result: u32, who: Option<LogPrefix>, source: SourceLine) {
@@ -164,6 +163,25 @@ impl LogBuilder {
         }
         let begins = source.text.len() - peel(&source.text).text.len();
         self.statements.push(Statement { speaker, host, source, begins });
+    }
+}
+
+/// A warning of a worker's.
+pub(crate) enum Warned {
+    New(Box<WarnLine>),
+    /// Its index in the log; none beyond those that are kept.
+    Known(Option<usize>),
+}
+
+impl Warned {
+    /// Counts a line of the warning.
+    pub fn count(&mut self, log: &mut LogBuilder, who: impl FnOnce() -> Option<LogPrefix>, place: Place) {
+        if let Warned::New(line) = self {
+            *self = Warned::Known(log.warning(std::mem::take(&mut **line), who(), place));
+        }
+        if let Warned::Known(Some(index)) = self {
+            log.log.warnings[*index].count += 1;
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::torch::{ProcessGroups, Recording, Ways, rank_of_path};
 use anonymous::Anonymous;
 use busbw_model::{Edge, EnvOrigin, FlightDump, Input, InputKind, Place, Problem, Run, SourceLine, Transport};
 use communicators::{Parts, assemble, ring_places};
-use log::LogBuilder;
+use log::{LogBuilder, Warned};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use speakers::{PrintedHost, ProcessId, SpeakerId, Speakers};
 use std::hash::BuildHasher;
@@ -64,6 +64,7 @@ struct Ids {
     /// None where there are more than fit.
     transports: Vec<Option<u16>>,
     streams: Vec<Box<str>>,
+    warnings: Vec<Warned>,
     hosts: Vec<(Box<str>, Option<PrintedHost>)>,
 }
 
@@ -130,7 +131,7 @@ impl Assembler {
         }
         self.events(&mut facts.events, &mut ids, base);
         for (stream, lines) in facts.known_lines.drain(..) {
-            self.readers.ends.known(ids.stream(stream), lines.iter().map(|line| base.place(*line).line));
+            self.readers.ends.known(ids.stream(stream), lines.lines().iter().map(|line| base.place(*line).line));
         }
         for LastLine { stream, line, text } in facts.last_lines.drain(..) {
             self.readers.ends.last(ids.stream(stream), SourceLine::new(base.place(line), &text));
@@ -162,9 +163,11 @@ impl Assembler {
                 Fact::LogMessage(line) => self.said(speaker, *line, place),
                 Fact::Once(_) => {}
                 Fact::Driver => self.driver(speaker, place.line),
-                Fact::Warn(warn) => {
-                    let source = SourceLine::new(place, &warn.text);
-                    self.log.warning(*warn, self.model_speaker(speaker), source);
+                Fact::Warn(number) => {
+                    let speakers = &self.speakers;
+                    let who = || (speaker != NOBODY).then(|| speakers.model(speaker));
+                    let Some(warned) = ids.warnings.get_mut(number as usize) else { continue };
+                    warned.count(&mut self.log, who, place);
                 }
                 Fact::Text(line) => {
                     let stream = ids.stream(line.stream);
@@ -213,6 +216,7 @@ impl Assembler {
         ids.hosts.extend(facts.new_hosts.drain(..).map(|name| (name, None)));
         ids.speakers.extend(facts.new_speakers.drain(..).map(|fact| BlockSpeaker { fact, heard: None }));
         ids.streams.append(&mut facts.new_streams);
+        ids.warnings.extend(facts.new_warnings.drain(..).map(|warning| Warned::New(Box::new(warning))));
         for (transport, line, text) in facts.new_transports.drain(..) {
             let place = base.place(line);
             let key = (transport.via.clone(), transport.pxn);

@@ -228,7 +228,10 @@ impl EndReader {
 
     /// Lines of a stream whose wording is known: a loop that goes on. Of each block the last ones.
     pub fn known(&mut self, stream: &str, lines: impl Iterator<Item = u64>) {
-        let kept = self.known.entry(stream.into()).or_default();
+        let kept = match self.known.get_mut(stream) {
+            Some(kept) => kept,
+            None => self.known.entry(stream.into()).or_default(),
+        };
         kept.extend(lines);
         kept.sort_unstable();
         let more = kept.len().saturating_sub(MOST_SHOWN);
@@ -237,7 +240,10 @@ impl EndReader {
 
     /// The last line of a stream in a block that is of no traceback.
     pub fn last(&mut self, stream: &str, source: SourceLine) {
-        self.last.insert(stream.into(), source);
+        match self.last.get_mut(stream) {
+            Some(last) => *last = source,
+            None => drop(self.last.insert(stream.into(), source)),
+        }
     }
 
     /// The output of each rank that a label or the path tells. A file of one rank's may have lines without a label.

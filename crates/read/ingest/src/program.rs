@@ -1,0 +1,262 @@
+//! Lines that are no messages of NCCL's, which the job's programs, launchers and tools print: who may want them, who speaks, and how
+//! the output of a stream goes on and ends.
+
+use crate::clean::may_be_wrapped;
+use crate::cursor::{kept, lossy};
+use crate::ends::{self, EndLine};
+use crate::evidence::{self, Wanted};
+use crate::facts::{BlockFacts, CommandLine, EndFact, Fact, FirstLine, MessageLine, Offered, StatementFact, TextFact};
+use crate::json_objects::JsonReader;
+use crate::last_lines::LastLines;
+use crate::launcher::{self, peel, without_inner_tags};
+use crate::nccl_log::{self, LogMessage, Version};
+use crate::notes::SeenWordings;
+use crate::prefix;
+use crate::readers::may_belong;
+use crate::wording::{with_blanks, wording};
+use crate::{command, speaker};
+use busbw_model::Speaker;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use std::hash::BuildHasher;
+
+/// Lines whose wording is remembered, a power of two.
+const REMEMBERED: usize = 1 << 12;
+
+/// Reads the lines of programs.
+#[derive(Default)]
+pub(crate) struct Program {
+    streams: FxHashMap<Box<str>, u32>,
+    met: SeenWordings,
+    wordings: Recent,
+    /// What ranks print alike behind their labels: texts that no reader wants for their form, and texts that show no end.
+    unwanted: Texts,
+    endless: Texts,
+    tracebacks: ends::Follower,
+    last_lines: LastLines,
+}
+
+/// The version of NCCL that a line tells.
+fn version(body: &str) -> Option<Version> {
+    let text = body.trim_start();
+    let tells = text.starts_with("NCCL version") || text.starts_with("RCCL version");
+    tells.then(|| nccl_log::read_version(text.as_bytes()))?
+}
+
+/// What is so of all lines that differ in no more than the digits of their numbers.
+#[derive(Clone, Copy)]
+struct Wording {
+    /// The same only for such lines.
+    alike: u64,
+    words: evidence::Found,
+    /// Nothing of NCCL's stands in it, and it wraps no lines.
+    is_plain: bool,
+    /// mpirun's tag may stand in it.
+    may_have_tags: bool,
+}
+
+impl Wording {
+    fn of(line: &[u8], alike: u64) -> Self {
+        Wording {
+            alike,
+            words: evidence::Found::of(line),
+            is_plain: !prefix::has_marker(line) && !may_be_wrapped(line),
+            may_have_tags: launcher::may_have_tags(line),
+        }
+    }
+}
+
+/// The wordings of the lines of late.
+struct Recent(Vec<Option<Wording>>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Recent(vec![None; REMEMBERED])
+    }
+}
+
+impl Recent {
+    fn of(&mut self, line: &[u8], alike: u64) -> Wording {
+        let slot = &mut self.0[(alike >> (u64::BITS - REMEMBERED.ilog2())) as usize];
+        *slot.insert(slot.filter(|known| known.alike == alike).unwrap_or_else(|| Wording::of(line, alike)))
+    }
+}
+
+/// Texts of late, by hash.
+struct Texts(Vec<u64>);
+
+impl Default for Texts {
+    fn default() -> Self {
+        Texts(vec![0; REMEMBERED])
+    }
+}
+
+impl Texts {
+    fn slot(&mut self, text: u64) -> &mut u64 {
+        &mut self.0[(text >> (u64::BITS - REMEMBERED.ilog2())) as usize]
+    }
+
+    /// Whether a text is known or, where it is not, `is_one`, and is remembered then.
+    fn has(&mut self, text: u64, is_one: impl FnOnce() -> bool) -> bool {
+        let slot = self.slot(text);
+        if *slot != text && is_one() {
+            *slot = text;
+        }
+        *slot == text
+    }
+}
+
+/// Whether some reader may want a line for the form of its text.
+fn has_form(body: &str) -> bool {
+    ends::beginning(body).is_some()
+        || version(body).is_some()
+        || may_belong(body.as_bytes())
+        || JsonReader::may_belong(body.as_bytes())
+}
+
+impl Program {
+    /// Begins a block, into which tracebacks go on.
+    pub fn begin_block(&mut self, block: &[u8], open: ends::Follower) {
+        self.tracebacks = open;
+        self.met.begin_block();
+        self.last_lines.begin_block(block);
+    }
+
+    pub fn end_block(&mut self, block: &[u8], facts: &mut BlockFacts) {
+        self.last_lines.end_block(block, facts);
+        facts.open = self.tracebacks.left_open();
+    }
+
+    /// Takes a line in which nothing of NCCL's stands; false when something may.
+    pub fn takes(&mut self, line: &[u8], number: u32, facts: &mut BlockFacts) -> bool {
+        let found = wording(line);
+        let of_alike = self.wordings.of(line, with_blanks(line, found));
+        if of_alike.is_plain {
+            self.plain(line, (found, of_alike), number, facts);
+        }
+        of_alike.is_plain
+    }
+
+    /// Takes a part of a line: a program's line, a piece of a table row, a launcher's label.
+    pub fn piece(&mut self, piece: &[u8], number: u32, facts: &mut BlockFacts) {
+        let found = wording(piece);
+        let of_alike = self.wordings.of(piece, with_blanks(piece, found));
+        self.plain(piece, (found, of_alike), number, facts);
+    }
+
+    /// Whether a message of the wording may be one to keep.
+    pub fn is_new(&mut self, wording: u64) -> bool {
+        self.met.meet(wording).0
+    }
+
+    fn plain(&mut self, plain: &[u8], (wording, of_alike): (u64, Wording), number: u32, facts: &mut BlockFacts) {
+        if plain.trim_ascii().is_empty() {
+            return;
+        }
+        let lossy = lossy(plain);
+        let may_have_tags = of_alike.may_have_tags || lossy.starts_with('[');
+        let untagged = if may_have_tags { without_inner_tags(&lossy) } else { None };
+        let peeled = peel(&lossy);
+        let (body, wanted) = match &untagged {
+            Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
+            None => (peeled.text, of_alike.words.wanted(plain)),
+        };
+        let text = FxBuildHasher.hash_one(body);
+        let has_form = !self.unwanted.has(text, || !has_form(body));
+        let line = Line { stream: peeled.stream, body, text, has_form, plain, number, wording, wanted };
+        self.speaks(&line, facts);
+        if has_form && let Some(version) = version(body) {
+            let said = MessageLine { said: LogMessage::Version(version), text: kept(plain) };
+            facts.of_nobody(number, Fact::LogMessage(Box::new(said)));
+        }
+        let offered = if wanted.torch {
+            Some((&*lossy, Offered::All))
+        } else if wanted.other || has_form && may_belong(body.as_bytes()) {
+            Some((body, Offered::Lines))
+        } else if has_form && JsonReader::may_belong(body.as_bytes()) {
+            Some((body, Offered::Json))
+        } else {
+            None
+        };
+        if let Some((text, offered)) = offered {
+            let text = self.text(peeled.stream, text, offered, facts);
+            facts.of_nobody(number, text);
+        }
+        if wanted.variables {
+            let variables = command::variables(&lossy);
+            if !variables.is_empty() {
+                facts.of_nobody(number, Fact::Variables(Box::new(CommandLine { variables, text: kept(plain) })));
+            }
+        }
+    }
+
+    /// Who speaks a line, and whether it shows an end, or that a loop goes on.
+    fn speaks(&mut self, line: &Line, facts: &mut BlockFacts) {
+        let Line { stream, body, text, has_form, plain, number, wording, wanted } = *line;
+        let (may_be_kept, first) = self.met.meet(wording);
+        let mut begins = if has_form { ends::beginning(body) } else { None };
+        let last = self.tracebacks.ends(stream, body, begins.as_mut());
+        let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
+        let quoted = self.tracebacks.is_in_message(stream);
+        let mut may_end = || wanted.end && !quoted && !self.endless.has(text, || ends::read(body, false).is_none());
+        let end = begins.or_else(|| if last || may_end() { ends::read(body, last) } else { None });
+        let by = match self.tracebacks.is_python(stream, end.as_ref()) {
+            true => Speaker::Python,
+            false if wanted.speaker || body.trim_start().starts_with('[') => speaker::of(body),
+            false => Speaker::Program,
+        };
+        if matches!(joined.last(), Some(EndLine::Exception { .. })) {
+            self.tracebacks.ended(stream);
+        }
+        if let Some(said) = end {
+            let stream = self.stream(stream, facts);
+            for said in std::iter::once(said).chain(joined) {
+                facts.of_nobody(number, Fact::End(Box::new(EndFact { stream, said, text: kept(plain) })));
+            }
+        } else if by == Speaker::Program {
+            let inside = self.tracebacks.is_inside(stream);
+            let stream = self.stream(stream, facts);
+            if !inside {
+                self.last_lines.take(stream, number, plain);
+            }
+            if first && !wanted.progress {
+                facts.first_lines.push(FirstLine { stream, line: number, wording });
+            } else if !wanted.progress {
+                self.last_lines.goes_on(stream, number);
+            }
+        }
+        if may_be_kept {
+            facts.of_nobody(number, Fact::Statement(Box::new(StatementFact { by, wording, text: kept(plain) })));
+        }
+    }
+
+    fn stream(&mut self, stream: &str, facts: &mut BlockFacts) -> u32 {
+        if let Some(index) = self.streams.get(stream) {
+            return *index;
+        }
+        let index = self.streams.len() as u32;
+        facts.new_streams.push(stream.into());
+        self.streams.insert(stream.into(), index);
+        index
+    }
+
+    /// A text for the readers of line-based formats.
+    pub fn text(&mut self, stream: &str, body: &str, offered: Offered, facts: &mut BlockFacts) -> Fact {
+        let stream = self.stream(stream, facts);
+        Fact::Text(Box::new(TextFact { stream, text: body.into(), offered }))
+    }
+}
+
+/// A line, taken apart.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    stream: &'a str,
+    /// The text behind all labels, and its hash.
+    body: &'a str,
+    text: u64,
+    has_form: bool,
+    plain: &'a [u8],
+    /// The line's number in the block.
+    number: u32,
+    wording: u64,
+    wanted: Wanted,
+}
