@@ -33,7 +33,7 @@ pub(crate) struct BlockFacts {
     pub spoken: Vec<HostLines>,
     /// The last lines of a wording that the block has before, by stream.
     pub known_lines: Vec<(u32, KnownLines)>,
-    /// The first line of each wording.
+    /// The first line of each wording, and all lines that stand behind an end of their stream only.
     pub first_lines: Vec<FirstLine>,
     /// The last line of each stream that is of no traceback.
     pub last_lines: Vec<LastLine>,

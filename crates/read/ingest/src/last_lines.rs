@@ -23,6 +23,8 @@ pub(crate) struct LastLines {
 struct Stream {
     last: Option<Last>,
     known: KnownLines,
+    /// The last line that shows an end.
+    end: Option<u32>,
 }
 
 /// The number of a line in the block, and where its text stands: in the block, or behind its end in the copies.
@@ -51,9 +53,20 @@ impl LastLines {
         self.stream(stream).last = Some(Last { line, at, length: text.len() });
     }
 
-    /// Takes a line of a wording that the block has before.
-    pub fn goes_on(&mut self, stream: u32, line: u32) {
-        self.stream(stream).known.push(line);
+    /// Takes a line of a stream that shows an end.
+    pub fn ended(&mut self, stream: u32, line: u32) {
+        self.stream(stream).end = Some(line);
+    }
+
+    /// Takes a line of a wording that the block has since a line; false where it does not show that the stream goes on: it is the first, or
+    /// all stand behind an end, whose message they may be.
+    pub fn goes_on(&mut self, stream: u32, line: u32, since: u32) -> bool {
+        let stream = self.stream(stream);
+        let goes_on = since < line && stream.end.is_none_or(|end| since < end);
+        if goes_on {
+            stream.known.push(line);
+        }
+        goes_on
     }
 
     fn stream(&mut self, number: u32) -> &mut Stream {
@@ -70,7 +83,7 @@ impl LastLines {
     /// Writes down what the block shows, which ends.
     pub fn end_block(&mut self, block: &[u8], facts: &mut BlockFacts) {
         for number in self.met.drain(..) {
-            let Some(Stream { last, known }) = self.by_stream[number as usize].take() else { continue };
+            let Some(Stream { last, known, .. }) = self.by_stream[number as usize].take() else { continue };
             if !known.lines().is_empty() {
                 facts.known_lines.push((number, known));
             }

@@ -39,9 +39,18 @@ impl Notes {
 /// What a scanner met before.
 #[derive(Default)]
 pub(crate) struct SeenWordings {
-    /// Lines of each wording, and the block that the last stood in.
-    seen: FxHashMap<u64, (u8, u32)>,
+    /// Lines of each wording, the block that the last stood in, and the first line in that block.
+    seen: FxHashMap<u64, (u8, u32, u32)>,
     block: u32,
+}
+
+/// What is known of the wording of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Met {
+    /// The line may be one to keep.
+    pub may_be_kept: bool,
+    /// The line of the block that has the wording first.
+    pub since: u32,
 }
 
 impl SeenWordings {
@@ -53,12 +62,14 @@ impl SeenWordings {
         }
     }
 
-    /// Meets a line of a wording: whether it may be one to keep, and whether it is the first of the block.
-    pub fn meet(&mut self, wording: u64) -> (bool, bool) {
-        let (count, block) = self.seen.entry(wording).or_insert((0, self.block.wrapping_sub(1)));
+    /// Meets a line of a wording, by its number in the block.
+    pub fn meet(&mut self, wording: u64, line: u32) -> Met {
+        let (count, block, since) = self.seen.entry(wording).or_insert((0, self.block.wrapping_sub(1), line));
         *count = count.saturating_add(1);
-        let first = std::mem::replace(block, self.block) != self.block;
-        (*count <= OF_A_WORDING, first)
+        if std::mem::replace(block, self.block) != self.block {
+            *since = line;
+        }
+        Met { may_be_kept: *count <= OF_A_WORDING, since: *since }
     }
 }
 
@@ -72,11 +83,11 @@ mod tests {
         let (mut notes, mut met) = (Notes::default(), SeenWordings::default());
         let step = |i: u32| wording(format!("step {i} of 1000").as_bytes());
         met.begin_block();
-        let kept = (0..1000).filter(|i| met.meet(step(*i)).0 && notes.keep(step(*i))).count();
+        let kept = (0..1000).filter(|i| met.meet(step(*i), *i).may_be_kept && notes.keep(step(*i))).count();
         assert_eq!(kept, usize::from(OF_A_WORDING));
-        assert_eq!(met.meet(step(1000)), (false, false));
-        assert_eq!(met.meet(wording(b"something else")), (true, true));
+        assert_eq!(met.meet(step(1000), 1000), Met { may_be_kept: false, since: 0 });
+        assert_eq!(met.meet(wording(b"something else"), 1001), Met { may_be_kept: true, since: 1001 });
         met.begin_block();
-        assert_eq!(met.meet(step(1001)), (false, true));
+        assert_eq!(met.meet(step(1001), 7), Met { may_be_kept: false, since: 7 });
     }
 }

@@ -10,7 +10,7 @@ use crate::json_objects::JsonReader;
 use crate::last_lines::LastLines;
 use crate::launcher::{self, peel, without_inner_tags};
 use crate::nccl_log::{self, LogMessage, Version};
-use crate::notes::SeenWordings;
+use crate::notes::{Met, SeenWordings};
 use crate::prefix;
 use crate::readers::may_belong;
 use crate::wording::{with_blanks, wording};
@@ -145,7 +145,7 @@ impl Program {
 
     /// Whether a message of the wording may be one to keep.
     pub fn is_new(&mut self, wording: u64) -> bool {
-        self.met.meet(wording).0
+        self.met.meet(wording, 0).may_be_kept
     }
 
     fn plain(&mut self, plain: &[u8], (wording, of_alike): (u64, Wording), number: u32, facts: &mut BlockFacts) {
@@ -192,7 +192,7 @@ impl Program {
     /// Who speaks a line, and whether it shows an end, or that a loop goes on.
     fn speaks(&mut self, line: &Line, facts: &mut BlockFacts) {
         let Line { stream, body, text, has_form, plain, number, wording, wanted } = *line;
-        let (may_be_kept, first) = self.met.meet(wording);
+        let Met { may_be_kept, since } = self.met.meet(wording, number);
         let mut begins = if has_form { ends::beginning(body) } else { None };
         let last = self.tracebacks.ends(stream, body, begins.as_mut());
         let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
@@ -209,6 +209,7 @@ impl Program {
         }
         if let Some(said) = end {
             let stream = self.stream(stream, facts);
+            self.last_lines.ended(stream, number);
             for said in std::iter::once(said).chain(joined) {
                 facts.of_nobody(number, Fact::End(Box::new(EndFact { stream, said, text: kept(plain) })));
             }
@@ -218,10 +219,8 @@ impl Program {
             if !inside {
                 self.last_lines.take(stream, number, plain);
             }
-            if first && !wanted.progress {
+            if !wanted.progress && !self.last_lines.goes_on(stream, number, since) {
                 facts.first_lines.push(FirstLine { stream, line: number, wording });
-            } else if !wanted.progress {
-                self.last_lines.goes_on(stream, number);
             }
         }
         if may_be_kept {
