@@ -75,13 +75,15 @@ fn last_word(case: &Case) -> Option<Judged> {
 /// What a shell says of a command that a signal ended, at a prompt.
 const SHELL: [&str; 3] = ["Killed", "Terminated", "Aborted"];
 
-/// Whether a launcher's line is no note of what it does: srun and Slurm's daemons say so, mpirun and its like print little else. Slurm's step `.extern`
-/// is none of the run's.
+/// Whether a launcher's line is no note of what it does: srun and Slurm's daemons say so, mpirun and its like print little else but what they do when
+/// somebody presses Ctrl-C. Slurm's step `.extern` is none of the run's.
 fn is_report(text: &str) -> bool {
     const SLURM: [&str; 3] = ["srun: ", "slurmstepd: ", "salloc: "];
     let of_slurm = SLURM.iter().find_map(|start| text.strip_prefix(start));
     let is_error = of_slurm.is_none_or(|rest| rest.starts_with("error: ") || rest.starts_with("fatal: "));
-    is_error && KNOWN.launchers.iter().any(|start| text.starts_with(start)) && !text.contains(".extern")
+    is_error
+        && KNOWN.launchers.iter().any(|start| text.starts_with(start))
+        && ![".extern", "Ctrl-C"].iter().any(|note| text.contains(note))
 }
 
 /// A process that ended and may be none of the run.

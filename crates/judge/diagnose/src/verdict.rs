@@ -1,6 +1,6 @@
 //! The first line: it depends only on the findings and on what was judged.
 
-use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Run, Severity, Speaker, Subject, Verdict};
+use busbw_model::{Finding, Input, InputKind, Judged, Judgement, Run, Severity, Speaker, Statement, Subject, Verdict};
 
 /// The verdict. A finding above info decides first, then a question that is open, then what passed. `of_machines`: the input tells of machines alone.
 pub(crate) fn verdict(findings: &[Finding], judged: &[Judged], of_machines: bool) -> Verdict {
@@ -21,10 +21,13 @@ pub(crate) fn verdict(findings: &[Finding], judged: &[Judged], of_machines: bool
     }
 }
 
-/// Whether nothing in the input is of a run: no process that ended, and no line of a framework, a launcher or a crash handler.
+/// Whether nothing in the input is of a run: no process that ended, no line of a framework, a launcher or a crash handler, and none that names its
+/// place in a program of Python's, `[distributed.py:46:init_distributed]`.
 pub(crate) fn is_of_machines(run: &Run) -> bool {
     let of_run = |speaker| matches!(speaker, Speaker::Torch | Speaker::Python | Speaker::Crash | Speaker::Launcher);
-    run.ends.is_empty() && run.torch_statements.is_empty() && !run.statements.iter().any(|one| of_run(one.speaker))
+    let has_place = |text: &str| text.split(".py:").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let is_of_run = |one: &Statement| of_run(one.speaker) || has_place(one.text());
+    run.ends.is_empty() && run.torch_statements.is_empty() && !run.statements.iter().any(is_of_run)
 }
 
 /// One sentence: the finding to act on, the question that decides, or what passed.

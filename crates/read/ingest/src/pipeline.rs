@@ -243,14 +243,21 @@ fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut
     let rooms = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         let read = move || read_blocks(reader, &to_workers, &buffers, &tokens);
-        let reading = Builder::new().spawn_scoped(scope, read).map_err(no_thread)?;
+        // A thread that gets no memory for its signal stack aborts the process: all have theirs before the first block takes memory.
+        let (ready, started) = channel();
         for worker in 0..threads {
             let (blocks, rooms) = (&blocks, &rooms);
-            let to_assembler = to_assembler.clone();
-            let work = move || scan_blocks((scan, Scanner::new(worker)), (blocks, rooms), &to_assembler);
+            let (to_assembler, ready) = (to_assembler.clone(), ready.clone());
+            let scanner = Scanner::new(worker);
+            let work = move || {
+                let _ = ready.send(()); // nobody waits where another thread could not be started
+                scan_blocks((scan, scanner), (blocks, rooms), &to_assembler);
+            };
             Builder::new().spawn_scoped(scope, work).map_err(no_thread)?;
         }
         drop(to_assembler);
+        started.iter().take(threads).for_each(drop);
+        let reading = Builder::new().spawn_scoped(scope, read).map_err(no_thread)?;
         // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
         let again = (scan, Scanner::new(threads));
         let assembled = assemble_in_order(scanned, again, (permits, &rooms, give_back), assembler);
