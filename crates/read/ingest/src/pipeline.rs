@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Cursor, Read};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 
 /// How to read.
@@ -232,6 +232,32 @@ type Scanned = std::io::Result<(Block, BlockFacts)>;
 /// Blocks that are read, scanned or wait to be assembled, at most: with their facts about 1 MB each.
 const MOST_UNDER_WAY: usize = 96;
 
+/// Where threads wait for each other to have started. One that gets no memory for its signal stack aborts the process, so no other may take memory
+/// before; a channel would.
+#[derive(Default)]
+struct Gate {
+    /// How many wait, and whether it is open.
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |(_, open)| !*open));
+    }
+
+    /// Opens once so many threads wait.
+    fn open_to(&self, threads: usize) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_while(state, |(waiting, _)| *waiting < threads);
+        waited.unwrap_or_else(PoisonError::into_inner).1 = true;
+        self.changed.notify_all();
+    }
+}
+
 /// A thread reads, `threads` scan, this one assembles. Blocks under way are bounded, and so is memory.
 fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut Assembler) -> std::io::Result<u64> {
     let under_way = (8 * threads).min(MOST_UNDER_WAY);
@@ -241,22 +267,23 @@ fn together(reader: Blocks<Counted>, scan: Scan, threads: usize, assembler: &mut
     let (tokens, permits) = sync_channel::<()>(under_way);
     let blocks = Mutex::new(blocks);
     let rooms = Mutex::new(Vec::new());
+    let gate = Gate::default();
     std::thread::scope(|scope| {
         let read = move || read_blocks(reader, &to_workers, &buffers, &tokens);
-        // A thread that gets no memory for its signal stack aborts the process: all have theirs before the first block takes memory.
-        let (ready, started) = channel();
         for worker in 0..threads {
-            let (blocks, rooms) = (&blocks, &rooms);
-            let (to_assembler, ready) = (to_assembler.clone(), ready.clone());
-            let scanner = Scanner::new(worker);
+            let (blocks, rooms, gate) = (&blocks, &rooms, &gate);
+            let (to_assembler, scanner) = (to_assembler.clone(), Scanner::new(worker));
             let work = move || {
-                let _ = ready.send(()); // nobody waits where another thread could not be started
+                gate.pass();
                 scan_blocks((scan, scanner), (blocks, rooms), &to_assembler);
             };
-            Builder::new().spawn_scoped(scope, work).map_err(no_thread)?;
+            Builder::new().spawn_scoped(scope, work).map_err(|error| {
+                gate.open_to(worker);
+                no_thread(error)
+            })?;
         }
         drop(to_assembler);
-        started.iter().take(threads).for_each(drop);
+        gate.open_to(threads);
         let reading = Builder::new().spawn_scoped(scope, read).map_err(no_thread)?;
         // Both channels end here, whatever happened: who still sends on them stops, and the scope's threads with it.
         let again = (scan, Scanner::new(threads));
