@@ -180,7 +180,7 @@ impl Refuters {
         let place = end.source.place;
         let lines = self.lines.get(place.input as usize).copied().unwrap_or_default();
         let open = end.caught && !end.logged && !end.went_on && end.pid.is_none();
-        open && place.line + LINES_OF_MESSAGE >= lines
+        open && place.line + 1 >= lines
     }
 
     /// Whether other ranks may have printed what stands behind an exception that nobody caught: the output does not tell them apart.
