@@ -7,6 +7,7 @@ NCCL's groups then start in the same order on every rank, as they must, and comp
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import time
@@ -132,6 +133,7 @@ class ThreadPipeline:
         for thread in self._threads:
             thread.start()
         watch.listen(self._break)
+        atexit.register(self._leave_torch)
 
     def submit(self, value: object, steps: Mapping[str, Step], about: str) -> Pending:
         """See `Pipeline.submit`. What one rank cannot do fails on all; once the network has failed, everything does."""
@@ -162,6 +164,18 @@ class ThreadPipeline:
         if self._failure is None:
             for thread in self._threads:
                 thread.join()
+        self._leave_torch()
+        atexit.unregister(self._leave_torch)
+
+    def _leave_torch(self) -> None:
+        """Let the threads come back from PyTorch's C++: one that does so while Python ends aborts the process."""
+        if self.is_idle:
+            return
+        self._failure = self._failure or CommunicationError("busbw: the script has ended")
+        self._queues[0].put(None)
+        deadline = time.monotonic() + 2 * _SLICE.total_seconds()
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self, place: int) -> None:
         stage, following = self._stages[place], self._queues[place + 1 : place + 2]

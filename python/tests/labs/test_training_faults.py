@@ -145,7 +145,7 @@ def test_a_rank_that_raises_or_dies_by_itself_says_so(fault: str, says: str) -> 
         started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=150)[1] for process in started]
     for rank in (0, 2):
-        assert started[rank].returncode == 1
+        assert started[rank].returncode == 1, said[rank]
         assert re.search(rf"rank 1 on host b \(process \d+\) {says}", said[rank]), said[rank]
         assert "\x1b" not in said[rank]
 
