@@ -71,6 +71,11 @@ pub struct RankOutput {
 }
 
 impl RankEnd {
+    /// Whether the program dealt with it, as far as the output shows: most such processes go on.
+    pub fn is_handled(&self) -> bool {
+        self.logged || self.caught
+    }
+
     /// An end of which only the way is known.
     pub fn of(how: Ended) -> Self {
         let (ranks, host, pid, command, source) = (Vec::new(), None, None, None, SourceLine::default());
@@ -130,4 +135,9 @@ pub enum Ended {
     Lost(String),
     /// Somebody stopped the run: `Ctrl-C`, `Slurm: time limit`.
     Interrupted(String),
+}
+
+impl Ended {
+    /// By whom a run is interrupted that somebody looks at.
+    pub const CTRL_C: &str = "Ctrl-C";
 }

@@ -5,7 +5,7 @@ use crate::rules::ends::who;
 use crate::rules::start::Start;
 use crate::words::KNOWN;
 use busbw_model::{
-    BenchTable, Check, Ended, Finding, Judged, Judgement, Place, Severity, Speaker, Statement, Subject, counted,
+    BenchTable, Check, Ended, Finding, Judged, Judgement, Severity, Speaker, Statement, Subject, counted,
 };
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
@@ -33,14 +33,11 @@ fn first_size(case: &Case) -> Option<Judged> {
     })
 }
 
-/// As the readers call what a user does to a run that he looks at.
-const KEYBOARD: &str = "Ctrl-C";
-
 /// A run that a batch system ended, of which nothing shows that it was done: it may have hung.
 fn cut_short(case: &Case) -> Option<Judged> {
     let end = case.ends.interrupted?;
     let Ended::Interrupted(by) = &end.how else { return None };
-    if by == KEYBOARD {
+    if by == Ended::CTRL_C {
         return None;
     }
     (!case.refuters.finished()).then(|| {
@@ -58,14 +55,12 @@ fn last_word(case: &Case) -> Option<Judged> {
     let run = case.run;
     let is_of_launcher = |one: &Statement| one.speaker == Speaker::Launcher && is_report(one.text());
     let reports = run.statements.iter().filter(|one| is_of_launcher(one) || SHELL.contains(&one.text().trim()));
-    let is_last =
-        |place: Place| run.inputs.get(place.input as usize).is_some_and(|input| input.lines <= place.line + 1);
     let is_known = |report: &&Statement| {
         let place = report.source.place;
         run.ends.iter().any(|end| end.source.place == place)
             || !case.book.read(report.speaker, report.text()).is_empty()
     };
-    let last = reports.filter(|one| is_last(one.source.place)).find(|report| !is_known(report))?;
+    let last = reports.filter(|one| case.refuters.is_last(one.source.place)).find(|report| !is_known(report))?;
     let text = last.source.text.trim();
     let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");
     let how = format!("ends with `{text}`");
@@ -83,7 +78,7 @@ fn is_report(text: &str) -> bool {
     let is_error = of_slurm.is_none_or(|rest| rest.starts_with("error: ") || rest.starts_with("fatal: "));
     is_error
         && KNOWN.launchers.iter().any(|start| text.starts_with(start))
-        && ![".extern", "Ctrl-C"].iter().any(|note| text.contains(note))
+        && ![".extern", Ended::CTRL_C].iter().any(|note| text.contains(note))
 }
 
 /// A process that ended and may be none of the run.

@@ -123,7 +123,7 @@ impl Refuters {
         let survived = run.ends.iter().filter(|end| {
             let place = end.source.place;
             refuters.ranks.lives(end) && !is_reported(run, place)
-                || (end.logged || end.caught) && !fails_after(place)
+                || end.is_handled() && !fails_after(place)
                 || may_be_caught(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.ranks.is_none(end) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
@@ -177,16 +177,19 @@ impl Refuters {
 
     /// Whether an exception that somebody may have caught is the last that its input has: nothing shows that the process went on.
     pub fn may_be_last(&self, end: &RankEnd) -> bool {
-        let place = end.source.place;
-        let lines = self.lines.get(place.input as usize).copied().unwrap_or_default();
         let open = end.caught && !end.logged && !end.went_on && end.pid.is_none();
-        open && place.line + 1 >= lines
+        open && self.is_last(end.source.place)
+    }
+
+    /// Whether a place is the last of its input, but for an empty line.
+    pub fn is_last(&self, place: Place) -> bool {
+        self.lines.get(place.input as usize).is_some_and(|lines| *lines <= place.line + 1)
     }
 
     /// Whether other ranks may have printed what stands behind an exception that nobody caught: the output does not tell them apart.
     pub fn may_be_others(&self, end: &RankEnd) -> bool {
         let unlabelled = end.ranks.is_empty() && end.pid.is_none() && end.local.is_none();
-        let uncaught = !end.logged && !end.caught && matches!(&end.how, Ended::Exception { at: Some(_), .. });
+        let uncaught = !end.is_handled() && matches!(&end.how, Ended::Exception { at: Some(_), .. });
         self.several && unlabelled && uncaught && !self.is_followed(end.source.place)
     }
 
@@ -344,7 +347,7 @@ fn is_reported(run: &Run, place: Place) -> bool {
 /// Where each input shows last that a process failed, other than by an exception that was logged.
 fn last_failures(run: &Run, ranks: &Ranks) -> HashMap<u32, Place> {
     let fails = |end: &&RankEnd| {
-        !end.logged && !end.caught && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_))
+        !end.is_handled() && !ranks.lives(end) && !matches!(end.how, Ended::Success | Ended::Interrupted(_))
     };
     let ends = run.ends.iter().filter(fails).map(|end| end.source.place);
     let timeouts = run.torch_statements.iter().filter(|told| matches!(told.event, TorchEvent::Timeout { .. }));

@@ -6,7 +6,7 @@ use busbw_model::Ended;
 /// By its number: signals that a process brings on itself are crashes, the others come from outside.
 pub(super) fn by_signal(number: u32, name: &str) -> Ended {
     match number {
-        2 => Ended::Interrupted("Ctrl-C".into()),
+        2 => Ended::Interrupted(Ended::CTRL_C.into()),
         9 | 15 => Ended::Killed(name.to_string()),
         _ => crashed(name),
     }

@@ -162,7 +162,7 @@ impl EndReader {
                 }
                 let caught = caught && !forms::is_final(&kind, &message);
                 let how = match (kind.as_str(), forms::of_child(at.as_deref(), &message)) {
-                    ("KeyboardInterrupt", _) => Ended::Interrupted("Ctrl-C".into()),
+                    ("KeyboardInterrupt", _) => Ended::Interrupted(Ended::CTRL_C.into()),
                     (_, Some(how)) => how,
                     _ => Ended::Exception { kind, message, traceback: traceback || at.is_some(), at },
                 };
