@@ -220,11 +220,15 @@ fn receive(receiver: RecvComm, length: usize, duration: Duration, cancel: &Cance
 struct Arrivals {
     began: Instant,
     warm_up: Duration,
-    /// The first arrival after the warm-up, and what came behind it until the last.
-    counted: Option<(Instant, u64, Instant)>,
-    /// All of it, for links so slow that little comes after the warm-up.
+    /// The first arrival after the warm-up, and the messages and bytes that came behind it.
+    counted: Option<(Instant, usize, u64)>,
+    /// All bytes, and when the last of them came.
     total: (u64, Instant),
 }
+
+/// Messages that must have come behind the first that counts. Those under way share the flows, so that several may end together:
+/// of few messages, the time between their ends says nothing.
+const FEWEST_COUNTED: usize = 16;
 
 impl Arrivals {
     fn new(began: Instant, warm_up: Duration) -> Self {
@@ -234,18 +238,22 @@ impl Arrivals {
     fn add(&mut self, bytes: u64, now: Instant) {
         self.total = (self.total.0 + bytes, now);
         match &mut self.counted {
-            Some((_, counted, last)) => (*counted, *last) = (*counted + bytes, now),
-            None if now.duration_since(self.began) >= self.warm_up => self.counted = Some((now, 0, now)),
+            Some((_, messages, counted)) => (*messages, *counted) = (*messages + 1, *counted + bytes),
+            None if now.duration_since(self.began) >= self.warm_up => self.counted = Some((now, 0, 0)),
             None => {}
         }
     }
 
+    /// Without the warm-up where enough came behind it, and for long enough; of all the time otherwise.
     fn gbit_s(&self) -> f64 {
-        let rate = |bytes: u64, time: Duration| bytes as f64 * 8e-9 / time.as_secs_f64().max(1e-9);
-        match self.counted {
-            Some((first, bytes, last)) if bytes > 0 => rate(bytes, last.duration_since(first)),
-            _ => rate(self.total.0, self.total.1.duration_since(self.began)),
-        }
+        let (all, last) = self.total;
+        let (since, bytes) = match self.counted {
+            Some((first, messages, bytes)) if messages >= FEWEST_COUNTED && last - first >= self.warm_up => {
+                (first, bytes)
+            }
+            _ => (self.began, all),
+        };
+        bytes as f64 * 8e-9 / last.duration_since(since).as_secs_f64().max(1e-9)
     }
 }
 
@@ -388,10 +396,21 @@ mod tests {
         let at = |seconds: f64| began + Duration::from_secs_f64(seconds);
         arrivals.add(1_000, at(0.5));
         assert_eq!(arrivals.gbit_s(), 1_000.0 * 8e-9 / 0.5);
-        for second in 0..5 {
-            arrivals.add(1_000_000_000, at(1.5 + f64::from(second)));
+        for tenth in 0..50 {
+            arrivals.add(100_000_000, at(1.5 + 0.1 * f64::from(tenth)));
         }
         assert!((arrivals.gbit_s() - 8.0).abs() < 1e-6, "{}", arrivals.gbit_s());
+    }
+
+    #[test]
+    fn messages_that_end_together_are_no_fast_link() {
+        let began = Instant::now();
+        let mut arrivals = Arrivals::new(began, Duration::from_millis(100));
+        // 4 messages of 4 MiB over 8 flows of a link of 100 Mbit/s: all were under way at once.
+        for millis in [1300, 1310, 1320, 1342] {
+            arrivals.add(4 << 20, began + Duration::from_millis(millis));
+        }
+        assert!((arrivals.gbit_s() - 0.1).abs() < 1e-3, "{}", arrivals.gbit_s());
     }
 
     #[test]
