@@ -27,6 +27,7 @@ mod notes;
 pub mod nvidia_smi_topo;
 pub mod own;
 mod packed;
+mod passed_on;
 pub mod perftest;
 mod pipeline;
 mod prefix;

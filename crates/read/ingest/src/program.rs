@@ -11,6 +11,7 @@ use crate::last_lines::LastLines;
 use crate::launcher::{self, peel, without_inner_tags};
 use crate::nccl_log::{self, LogMessage, Version};
 use crate::notes::{Met, SeenWordings};
+use crate::passed_on::PassedOn;
 use crate::prefix;
 use crate::readers::may_belong;
 use crate::wording::{with_blanks, wording};
@@ -18,6 +19,7 @@ use crate::{command, speaker};
 use busbw_model::Speaker;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 /// Lines whose wording is remembered, a power of two.
 const REMEMBERED: usize = 1 << 12;
@@ -33,6 +35,8 @@ pub(crate) struct Program {
     endless: Texts,
     tracebacks: ends::Follower,
     last_lines: LastLines,
+    /// Whose line it is, by what the program put in front that passed it on.
+    passed_on: Arc<str>,
 }
 
 /// The version of NCCL that a line tells.
@@ -126,6 +130,15 @@ impl Program {
         facts.open = self.tracebacks.left_open();
     }
 
+    /// The line that a program printed, behind what another put in front of it.
+    pub fn behind<'l>(&mut self, form: &PassedOn, line: &'l [u8]) -> &'l [u8] {
+        let (stream, line) = form.split(line).unwrap_or((String::new(), line));
+        if *stream != *self.passed_on {
+            self.passed_on = stream.into();
+        }
+        line
+    }
+
     /// Takes a line in which nothing of NCCL's stands; false when something may.
     pub fn takes(&mut self, line: &[u8], number: u32, facts: &mut BlockFacts) -> bool {
         let found = wording(line);
@@ -160,9 +173,11 @@ impl Program {
             Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
             None => (peeled.text, of_alike.words.wanted(plain)),
         };
+        let passed_on = Arc::clone(&self.passed_on);
+        let stream = if peeled.stream.is_empty() { &*passed_on } else { peeled.stream };
         let text = FxBuildHasher.hash_one(body);
         let has_form = !self.unwanted.has(text, || !has_form(body));
-        let line = Line { stream: peeled.stream, body, text, has_form, plain, number, wording, wanted };
+        let line = Line { stream, body, text, has_form, plain, number, wording, wanted };
         self.speaks(&line, facts);
         if has_form && let Some(version) = version(body) {
             let said = MessageLine { said: LogMessage::Version(version), text: kept(plain) };
@@ -178,7 +193,7 @@ impl Program {
             None
         };
         if let Some((text, offered)) = offered {
-            let text = self.text(peeled.stream, text, offered, facts);
+            let text = self.text(stream, text, offered, facts);
             facts.of_nobody(number, text);
         }
         if wanted.variables {

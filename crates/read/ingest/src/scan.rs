@@ -77,7 +77,7 @@ impl Scanner {
     /// Reads a block of whole lines (the last may lack its line end), into which tracebacks of the block before may go on.
     pub fn scan(&mut self, block: &Block, open: ends::Follower) -> BlockFacts {
         (self.line, self.events_then) = (0, usize::MAX);
-        let (block, indent) = (block.lines(), block.indent());
+        let (block, indent, passed_on) = (block.lines(), block.indent(), block.passed_on());
         self.program.begin_block(block, open);
         let odd = memchr(0x1b, block).is_some() || memchr(b'\r', block).is_some() || has_entities(block);
         let mut start = 0;
@@ -86,6 +86,7 @@ impl Scanner {
             // Lines without a text lack the indent.
             let line = &block[start..end];
             let line = if indent.is_empty() { line } else { line.strip_prefix(indent).unwrap_or(line) };
+            let line = passed_on.map_or(line, |form| self.program.behind(form, line));
             if odd {
                 // Progress bars end in a bare CR: what stands between two of them is a line of its own with the same number.
                 let clean = without_escapes(line);

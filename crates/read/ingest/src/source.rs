@@ -3,11 +3,13 @@
 //! Blocks are read, not mapped: a log may shrink while it is read, and a pipe cannot be mapped at all.
 
 use crate::clean::indent;
+use crate::passed_on::PassedOn;
 use busbw_model::Run;
 use memchr::memrchr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why an input could not be read. Every message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +150,7 @@ pub(crate) struct Block {
     buffer: Vec<u8>,
     length: usize,
     indent: Vec<u8>,
+    passed_on: Option<Arc<PassedOn>>,
 }
 
 impl Block {
@@ -158,6 +161,11 @@ impl Block {
     /// The blanks that the lines of the input's first block all begin with.
     pub fn indent(&self) -> &[u8] {
         &self.indent
+    }
+
+    /// What stands in front of its lines, since the first block that shows it.
+    pub fn passed_on(&self) -> Option<&PassedOn> {
+        self.passed_on.as_deref()
     }
 }
 
@@ -171,6 +179,7 @@ pub(crate) struct Blocks<R> {
     /// How much is read at a time, at most.
     most: usize,
     indent: Option<Vec<u8>>,
+    passed_on: Option<Arc<PassedOn>>,
     done: bool,
 }
 
@@ -182,7 +191,7 @@ impl<R: Read> Blocks<R> {
     pub const LONGEST_LINE: usize = 64 << 20;
 
     pub fn new(reader: R) -> Self {
-        Blocks { reader, rest: Vec::new(), step: Self::FIRST, most: Self::SIZE, indent: None, done: false }
+        Blocks { reader, rest: Vec::new(), step: Self::FIRST, most: Self::SIZE, indent: None, passed_on: None, done: false }
     }
 
     /// Blocks of another size: answers do not depend on it.
@@ -200,6 +209,10 @@ impl<R: Read> Blocks<R> {
         let any = self.fill_block(block)?;
         let indent = self.indent.get_or_insert_with(|| indent(block.lines()).to_vec());
         block.indent.clone_from(indent);
+        if self.passed_on.is_none() {
+            self.passed_on = PassedOn::of(block.lines()).map(Arc::new);
+        }
+        block.passed_on.clone_from(&self.passed_on);
         Ok(any)
     }
 

@@ -1,0 +1,322 @@
+//! What a program that passes a log on puts in front of its lines: journald, stern, `aws logs tail`, `cat -n`, `grep -n` and others.
+//!
+//! None of them is known here. Where lines of programs do not stand at the beginning of theirs, what stands in front of them is
+//! looked for in front of all others.
+
+use crate::clean::without_escapes;
+use crate::cursor::text;
+use crate::launcher::peel;
+use aho_corasick::AhoCorasick;
+use memchr::{memchr, memrchr};
+use rustc_hash::FxHashSet;
+use std::sync::LazyLock;
+
+/// What lines of programs begin with, or behind NCCL's own prefix hold.
+const BEGINNINGS: [&str; 9] = [
+    TRACEBACK,
+    NCCL,
+    "# nThread ",
+    "# Using devices",
+    "# nccl-tests version ",
+    "NCCL version ",
+    "terminate called after throwing an instance of ",
+    "slurmstepd: error: ",
+    "[rank",
+];
+const TRACEBACK: &str = "Traceback (most recent call last):";
+/// A frame stands behind it.
+const FRAME: &[u8] = b"  File \"";
+const NCCL: &str = "] NCCL INFO ";
+
+static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(BEGINNINGS).ok());
+
+/// Beginnings that are tried in a block: the first shows it, unless somebody quotes it.
+const MOST_TRIED: usize = 4;
+/// What is longer is no prefix.
+const LONGEST: usize = 256;
+/// Of the lines, how many per cent have it. Those that a terminal wrapped, or a program wrote without a line end, do not.
+const NEARLY_ALL: usize = 80;
+/// Lines beside the one that shows it that have the very same names in it: what one line says in its first words does not recur.
+const RECURS: usize = 2;
+
+/// Words of a prefix that tell of what is behind them: a program's logger writes such lines, and its messages are its own.
+const LEVELS: [&str; 10] =
+    ["TRACE", "DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "ERROR", "EXCEPTION", "CRITICAL", "FATAL"];
+
+/// The form of a prefix that the lines of an input share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PassedOn {
+    words: Vec<Word>,
+    /// What stands between the last word and the line itself, whose own indent follows.
+    behind: Box<[u8]>,
+}
+
+/// A word of a prefix: its punctuation, with [`DIGITS`] and [`NAME`] for what may differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Word {
+    form: Box<[u8]>,
+    /// It differs between lines and is no number or time: lines that have the same belong together.
+    tells_streams: bool,
+}
+
+const DIGITS: u8 = b'0';
+const NAME: u8 = b'a';
+
+impl PassedOn {
+    /// That of a block's lines, if they have one.
+    pub fn of(block: &[u8]) -> Option<Self> {
+        for found in STARTS.as_ref()?.find_iter(block).take(MOST_TRIED) {
+            let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
+            let line = line_at(block, start);
+            match front(line, found.start() - start) {
+                // A line as its program printed it.
+                Some([]) => return None,
+                Some(front) => {
+                    let next = line_at(block, start + line.len() + 1);
+                    let learnt = Self::learn(front, block);
+                    let goes_on = |form: &Self| form.split(next).is_some_and(|(_, rest)| rest.starts_with(FRAME));
+                    let is_traceback = BEGINNINGS[found.pattern().as_usize()] == TRACEBACK;
+                    if let Some(form) = learnt.filter(|form| !is_traceback || goes_on(form)) {
+                        return Some(form);
+                    }
+                }
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// The form of a prefix that nearly all lines have.
+    fn learn(front: &[u8], block: &[u8]) -> Option<Self> {
+        let body = front.trim_ascii_end();
+        let words = split_words(body).map(|word| Word { form: form_of(word), tells_streams: false }).collect();
+        let mut form = PassedOn { words, behind: front[body.len()..].into() };
+        let names = form.names(front)?;
+        let (mut lines, mut with, mut alike) = (0, 0, 0);
+        let mut met: Vec<FxHashSet<Vec<u8>>> = vec![FxHashSet::default(); names.len()];
+        for line in block.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            lines += 1;
+            let Some(of_line) = form.names(line) else { continue };
+            with += 1;
+            alike += usize::from(of_line == names);
+            for (met, name) in met.iter_mut().zip(of_line) {
+                met.insert(name.to_vec());
+            }
+        }
+        if with * 100 < lines * NEARLY_ALL || alike <= RECURS || met.iter().flatten().any(|name| is_level(name)) {
+            return None;
+        }
+        let named = form.words.iter_mut().filter(|word| word.is_name());
+        named.zip(met).for_each(|(word, met)| word.tells_streams = met.len() > 1);
+        Some(form)
+    }
+
+    /// What tells the stream of a line, and the line behind the prefix; `None` where a line does not have it.
+    pub fn split<'l>(&self, line: &'l [u8]) -> Option<(String, &'l [u8])> {
+        let (words, rest) = self.words_of(line)?;
+        let telling = self.words.iter().zip(words).filter(|(word, _)| word.tells_streams);
+        let names: Vec<String> = telling.map(|(_, name)| text(&without_escapes(name)).to_string()).collect();
+        Some((names.join(" "), rest))
+    }
+
+    /// The words of a line's prefix that hold names.
+    fn names<'l>(&self, line: &'l [u8]) -> Option<Vec<&'l [u8]>> {
+        let (words, _) = self.words_of(line)?;
+        Some(self.words.iter().zip(words).filter(|(word, _)| word.is_name()).map(|(_, name)| name).collect())
+    }
+
+    fn words_of<'l>(&self, line: &'l [u8]) -> Option<(Vec<&'l [u8]>, &'l [u8])> {
+        let mut rest = line;
+        let mut words = Vec::with_capacity(self.words.len());
+        for (number, word) in self.words.iter().enumerate() {
+            rest = rest.trim_ascii_start();
+            let is_last = number + 1 == self.words.len();
+            let end = match is_last && self.behind.is_empty() {
+                true => word.length_in(rest)?,
+                false => rest.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(rest.len()),
+            };
+            let (found, behind) = rest.split_at(end);
+            if form_of(found) != word.form {
+                return None;
+            }
+            words.push(found);
+            rest = behind;
+        }
+        match rest.strip_prefix(&*self.behind) {
+            Some(rest) => Some((words, rest)),
+            // Of an empty line the prefix may have lost its blanks.
+            None => rest.trim_ascii().is_empty().then_some((words, &[])),
+        }
+    }
+}
+
+impl Word {
+    fn is_name(&self) -> bool {
+        self.form.contains(&NAME)
+    }
+
+    /// How much of a text, with more behind it, has this form.
+    fn length_in(&self, text: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        for &piece in &self.form {
+            let run = |is_of: fn(&u8) -> bool| text[at..].iter().take_while(|b| is_of(b)).count();
+            let length = match piece {
+                DIGITS | NAME => run(is_of_name),
+                other => usize::from(text.get(at) == Some(&other)),
+            };
+            if length == 0 {
+                return None;
+            }
+            at += length;
+        }
+        Some(at)
+    }
+}
+
+/// A word with what may differ between lines taken out: numbers, and names with letters in them.
+fn form_of(word: &[u8]) -> Box<[u8]> {
+    let mut form = Vec::new();
+    let mut rest = word;
+    while let Some(&first) = rest.first() {
+        let length = rest.iter().take_while(|b| is_of_name(b)).count();
+        let (run, behind) = rest.split_at(length.max(1));
+        form.push(match length {
+            0 => first,
+            _ if is_number(run) => DIGITS,
+            _ => NAME,
+        });
+        rest = behind;
+    }
+    form.into()
+}
+
+fn is_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_./@".contains(byte) || *byte >= 0x80
+}
+
+/// A number, an address, or a part of a time as ISO 8601 writes it.
+fn is_number(run: &[u8]) -> bool {
+    run[0].is_ascii_digit() && run.iter().all(|b| b.is_ascii_digit() || b"-./TZ".contains(b))
+}
+
+/// Whether a word says how bad the line is: by a level, or by glog's letter (`E1125`).
+fn is_level(word: &[u8]) -> bool {
+    let letters: Vec<u8> = without_escapes(word).iter().copied().filter(u8::is_ascii_alphabetic).collect();
+    LEVELS.iter().any(|level| letters.eq_ignore_ascii_case(level.as_bytes()))
+        || word[0].is_ascii_uppercase() && letters.len() == 1 && word.len() > 1
+}
+
+fn split_words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|b| matches!(b, b' ' | b'\t')).filter(|word| !word.is_empty())
+}
+
+fn line_at(block: &[u8], start: usize) -> &[u8] {
+    let rest = block.get(start..).unwrap_or_default();
+    let line = &rest[..memchr(b'\n', rest).unwrap_or(rest.len())];
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// What stands in front of the line that a program printed, with its launcher's labels, where `at` is what its lines begin with. Empty where
+/// nothing does.
+fn front(line: &[u8], at: usize) -> Option<&[u8]> {
+    let at = if line[at..].starts_with(NCCL.as_bytes()) { start_of_speaker(line, at)? } else { at };
+    if at > LONGEST {
+        return None;
+    }
+    let whole = std::str::from_utf8(line).ok()?;
+    let begins = |from: &usize| {
+        let own = whole.get(*from..).map(peel).map_or(0, |peeled| peeled.text.trim_start().len());
+        own == whole.len() - at
+    };
+    let after_break = |from: &usize| *from == 0 || matches!(line[from - 1], b' ' | b'\t' | b':' | b'|');
+    let from = (0..=at).filter(after_break).find(begins).unwrap_or(at);
+    Some(&line[..from])
+}
+
+/// Where `host:pid:tid [0` begins that ends at `at`.
+fn start_of_speaker(line: &[u8], at: usize) -> Option<usize> {
+    let device = memrchr(b' ', &line[..at])?;
+    Some(memrchr(b' ', &line[..device]).map_or(0, |before| before + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: [&str; 8] = [
+        "Loading data",
+        "step 10, loss 0.5, 213 ms",
+        "step 20, loss 0.4, 214 ms",
+        "Traceback (most recent call last):",
+        "  File \"/app/train.py\", line 12, in <module>",
+        "    main()",
+        "",
+        "ValueError: bad batch 17",
+    ];
+
+    fn text_of(line: &[u8]) -> String {
+        String::from_utf8_lossy(line).into_owned()
+    }
+
+    /// The output of two ranks, each line as `front` has it: by its number, and whose it is.
+    fn passed(front: impl Fn(usize, usize) -> String) -> Vec<u8> {
+        let lines = OUTPUT.iter().enumerate().flat_map(|(number, line)| [(number, 0, line), (number, 1, line)]);
+        lines.map(|(number, rank, line)| format!("{}{line}\n", front(number, rank))).collect::<String>().into_bytes()
+    }
+
+    #[test]
+    fn what_programs_put_in_front_is_taken_off() {
+        type Front = fn(usize, usize) -> String;
+        let fronts: [(Front, &str); 9] = [
+            (|n, _| format!("Nov 25 10:00:{n:02} gpu-7 train[4242]: "), ""),
+            (|n, rank| format!("2026-11-25T10:00:{n:02}+0000 gpu-{rank} train[4242]: "), "gpu-1"),
+            (|_, rank| format!("train-worker-{rank}-x7k2p pytorch "), "train-worker-1-x7k2p"),
+            (|n, rank| format!("train-{rank} pytorch 2026-11-25T10:00:{n:02}.123456789Z "), "train-1"),
+            (|n, rank| format!("2026-11-25T10:00:{n:02}.123000+00:00 job/{rank}/abcdef "), "job/1/abcdef"),
+            (|n, _| format!("{:6}\t", n + 1), ""),
+            (|n, _| format!("{}:", n + 1), ""),
+            (|n, _| format!("logs/train.log:{}:", n + 1), ""),
+            (|_, rank| format!("\x1b[3{rank}mtrain-{rank}\x1b[0m \x1b[35mmain\x1b[0m "), "train-1"),
+        ];
+        for (front, stream) in fronts {
+            let text = passed(front);
+            let form = PassedOn::of(&text).unwrap_or_else(|| panic!("{}", front(1, 1)));
+            let last = text.split(|b| *b == b'\n').rev().nth(1).unwrap();
+            assert_eq!(form.split(last).unwrap().0, stream, "{}", front(1, 1));
+            let lines = text.split(|b| *b == b'\n').filter_map(|line| form.split(line)).map(|(_, line)| line);
+            let found: Vec<String> = lines.step_by(2).map(|line| peel(&text_of(line)).text.to_string()).collect();
+            assert_eq!(found, OUTPUT, "{}", front(1, 1));
+        }
+    }
+
+    #[test]
+    fn what_a_program_says_itself_stays() {
+        let logged = |n: usize, _| format!("2026-11-25 10:00:{n:02},123 - root - {} - ", ["INFO", "ERROR"][n % 2]);
+        let glog = |n: usize, _| format!("E1125 10:00:{n:02}.123456 4242 api.py:869] ");
+        assert_eq!(PassedOn::of(&passed(logged)), None);
+        assert_eq!(PassedOn::of(&passed(glog)), None);
+        assert_eq!(PassedOn::of(&passed(|_, _| String::new())), None);
+        assert_eq!(PassedOn::of(&passed(|_, rank| format!("[rank{rank}]: "))), None);
+        // One line that quotes another's.
+        let quoted = [OUTPUT[0], OUTPUT[1], OUTPUT[2], "The worker said Traceback (most recent call last):", OUTPUT[2]];
+        assert_eq!(PassedOn::of(quoted.join("\n").as_bytes()), None);
+    }
+
+    #[test]
+    fn lines_of_nccl_show_it_as_well() {
+        let line = |n| format!("gpu-0 job main node:12:34 [{n}] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n");
+        let text: String = (0..8).map(line).collect();
+        let form = PassedOn::of(text.as_bytes()).unwrap();
+        assert!(form.split(text.as_bytes()).is_some_and(|(_, line)| line.starts_with(b"node:12:34 [0] NCCL INFO")));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_taken_without_panic(text in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let text = [b"a b Traceback (most recent call last):\na b   File \"\na b c\na b d\n".as_slice(), &text].concat();
+            if let Some(form) = PassedOn::of(&text) {
+                let _ = form.split(&text);
+            }
+        }
+    }
+}
