@@ -64,13 +64,21 @@ fn lower(case: &Case, basis: Basis, finding: &mut Finding, stands: bool) {
     let finished = place.map_or(case.refuters.ended_well(), |place| case.refuters.ended_well_after(place));
     // What costs speed would show in a table, wherever the line stands: outputs are joined in any order.
     let measured = || case.run.tables.iter().any(|table| table.finished && !table.rows.is_empty());
+    let is_tail = || place.is_some_and(|place| case.refuters.is_behind_all(place));
     let nccl_warns = || case.run.nccl.warnings.iter().any(|warning| Some(warning.source.place) == place);
     finding.severity = match finding.severity {
         Severity::Error if !finished => Severity::Error,
         Severity::Error if !is_consequence(finding.code) && nccl_warns() => Severity::Warning,
         Severity::Warning if !finished && !stands && !measured() => Severity::Warning,
+        // Behind the last sign that the run went on, and of something that fails: nothing shows that it was survived.
+        Severity::Warning if !finished && !measured() && fails(finding.code) && is_tail() => Severity::Warning,
         _ => Severity::Info,
     };
+}
+
+/// Whether a code is of what fails, not of what costs speed.
+fn fails(code: Code) -> bool {
+    is_consequence(code) || matches!(code, Code::IbTransportError | Code::NetUnreachable | Code::GpuError)
 }
 
 /// Within a severity, the first finding of each code before further ones of the same code.

@@ -7,6 +7,7 @@ use crate::words::KNOWN;
 use busbw_model::{
     BenchTable, Check, Ended, Finding, Judged, Judgement, Severity, Speaker, Statement, Subject, counted,
 };
+use std::collections::HashSet;
 
 /// What the communicators and tables of a run show. `findings` tell whether something failed that these cannot show.
 pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
@@ -17,11 +18,14 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
 
 /// A table that ends before its first row: a question, unless something else shows how the run ended.
 fn first_size(case: &Case) -> Option<Judged> {
-    let table = case.run.tables.iter().find(|table| !table.devices.is_empty())?;
+    let table = case.run.tables.iter().find(|table| table.rows.is_empty() || !table.devices.is_empty())?;
     let measured = case.run.tables.iter().any(|table| table.finished || !table.rows.is_empty());
     (!measured && !case.refuters.ended_well()).then(|| Judged {
         subject: Subject::Course,
-        what: format!("the first size on {}", counted(table.devices.len(), "rank")),
+        what: match table.devices.len() {
+            0 => "the first size".into(),
+            ranks => format!("the first size on {}", counted(ranks, "rank")),
+        },
         how: "no result".into(),
         speed: None,
         outcome: Judgement::Undecided,
@@ -50,11 +54,17 @@ fn cut_short(case: &Case) -> Option<Judged> {
     })
 }
 
-/// What a launcher or a shell reports as the last thing of an input, in words that no rule knows: what was not understood is not praised.
+/// What a launcher, a shell or a logger at its level for errors reports as the last thing of an input, in words that no rule knows: what was not
+/// understood is not praised.
 fn last_word(case: &Case) -> Option<Judged> {
     let run = case.run;
     let is_of_launcher = |one: &Statement| one.speaker == Speaker::Launcher && is_report(one.text());
-    let reports = run.statements.iter().filter(|one| is_of_launcher(one) || SHELL.contains(&one.text().trim()));
+    let is_report = |one: &&Statement| {
+        is_of_launcher(one)
+            || SHELL.contains(&one.text().trim())
+            || one.speaker != Speaker::Kernel && is_logged_error(one.text())
+    };
+    let reports = run.statements.iter().filter(is_report);
     let is_known = |report: &&Statement| {
         let place = report.source.place;
         run.ends.iter().any(|end| end.source.place == place)
@@ -69,6 +79,23 @@ fn last_word(case: &Case) -> Option<Judged> {
 
 /// What a shell says of a command that a signal ended, at a prompt.
 const SHELL: [&str; 3] = ["Killed", "Terminated", "Aborted"];
+
+/// Whether a line has a logger's level for errors in front of its message: `2026-11-23 10:00:00,123 - ERROR - text`, `ERROR 11-23 10:00:00 [core.py:7]
+/// text`, `E1123 10:00:00.123456 42 file.cc:7] text`, `time=… level=fatal msg=text`.
+fn is_logged_error(text: &str) -> bool {
+    const LEVELS: [&str; 4] = ["ERROR", "CRITICAL", "FATAL", "SEVERE"];
+    const MOST_BEFORE: usize = 6;
+    let text = text.trim_start();
+    let word = |text: &str| text.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_string();
+    let by_name = text.split([' ', '\t', '|']).filter(|word| !word.is_empty()).take(MOST_BEFORE).map(word);
+    let named = by_name
+        .into_iter()
+        .any(|word| LEVELS.iter().any(|level| word == *level || word.starts_with(&format!("{level}:"))));
+    let digits = |text: &str, most: usize| text.bytes().take(most).filter(u8::is_ascii_digit).count();
+    let of_glog = text.starts_with(['E', 'F']) && digits(&text[1..], 4) == 4 && text.as_bytes().get(5) == Some(&b' ');
+    let by_key = ["error", "fatal", "panic"].iter().any(|level| text.contains(&format!("level={level} ")));
+    named || of_glog || by_key
+}
 
 /// Whether a launcher's line is no note of what it does: srun and Slurm's daemons say so, mpirun and its like print little else but what they do when
 /// somebody presses Ctrl-C. Slurm's step `.extern` is none of the run's.
@@ -104,10 +131,21 @@ fn answers(case: &Case) -> Option<Judged> {
 /// More GPUs than any cluster has.
 const MOST_RANKS: u32 = 4 << 20;
 
+/// How many ranks came up in any communicator: a process may be in several, each with a rank on one GPU.
+fn ranks_up(starts: &[Start]) -> usize {
+    let mut processes = HashSet::new();
+    let unknown = starts.iter().map(|start| {
+        let known = start.came_up().filter_map(|rank| Some((rank.node?, rank.pid?, rank.device)));
+        start.ranks_up() - known.map(|process| processes.insert(process)).count()
+    });
+    // Of those whose process no line tells, nobody knows whether they are the same.
+    unknown.sum::<usize>() + processes.len()
+}
+
 /// Ranks that came up; a question where no line tells whether they did.
 fn start(case: &Case, findings: &[Finding]) -> Option<Judged> {
     let starts: Vec<Start> = case.run.communicators.iter().filter_map(|comm| Start::of(case, comm)).collect();
-    let ranks: usize = starts.iter().map(Start::ranks_up).sum();
+    let ranks = ranks_up(&starts);
     let measured = case.tests.iter().map(|test| test.table.rows.len()).sum::<usize>();
     let open = starts.iter().find(|start| start.is_open() && ranks == 0 && measured == 0);
     let how = match (ranks, measured, open) {

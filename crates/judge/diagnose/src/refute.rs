@@ -126,6 +126,7 @@ impl Refuters {
                 || end.is_handled() && !fails_after(place)
                 || may_be_caught(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.ranks.is_none(end) && refuters.progressed_after(place)
+                || starts_none(end) && !fails_after(place) && refuters.progressed_after(place)
                 || refuters.is_followed(place)
         });
         refuters.survived = survived.map(|end| end.source.place).collect();
@@ -158,6 +159,13 @@ impl Refuters {
     /// Whether the program printed figures behind a place of its input.
     fn progressed_after(&self, place: Place) -> bool {
         self.progress.iter().any(|later| is_after(later.place, place))
+    }
+
+    /// Whether ranks came up before a place of its input, and neither a rank nor the program says a thing that shows that it goes on behind it.
+    pub fn is_behind_all(&self, place: Place) -> bool {
+        self.up.iter().any(|up| is_after(place, up.last))
+            && !self.up.iter().any(|up| is_after(up.last, place))
+            && !self.progressed_after(place)
     }
 
     /// Whether the run did what it was to do: its tables are whole, or its program says so.
@@ -332,9 +340,11 @@ fn is_finished(run: &Run) -> bool {
         || tables.peek().is_some() && tables.all(|table| table.finished)
 }
 
-/// Whether an end is a line alone of an exception that programs catch, to try again with less: a communicator is gone after an error, memory is not.
+/// Whether an end is a line alone of an exception, without the traceback of one that nobody caught: programs print it and try again. A communicator
+/// is gone after an error.
 fn may_be_caught(end: &RankEnd) -> bool {
-    matches!(&end.how, Ended::Exception { traceback: false, kind, .. } if kind.ends_with("OutOfMemoryError"))
+    let of_communicator = |kind: &str| kind.starts_with("nccl") || kind.contains("Dist");
+    matches!(&end.how, Ended::Exception { traceback: false, kind, .. } if !of_communicator(kind))
 }
 
 /// Whether a launcher reports a failure in the next lines of an input: what stands in between belongs to the message.
@@ -408,6 +418,11 @@ impl Ranks {
     fn is_none(&self, end: &RankEnd) -> bool {
         end.command.as_ref().is_some_and(|command| !self.may_have(end.pid, command))
     }
+}
+
+/// Whether a shell names the command of a process that ended, and it starts no ranks.
+fn starts_none(end: &RankEnd) -> bool {
+    end.command.as_ref().is_some_and(|command| !starts_ranks(command))
 }
 
 /// Whether a command, or a process's name in the kernel (15 bytes), is an interpreter's, a launcher's, or what these call their processes.

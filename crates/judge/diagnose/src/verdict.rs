@@ -21,13 +21,23 @@ pub(crate) fn verdict(findings: &[Finding], judged: &[Judged], of_machines: bool
     }
 }
 
-/// Whether nothing in the input is of a run: no process that ended, no line of a framework, a launcher or a crash handler, and none that names its
-/// place in a program of Python's, `[distributed.py:46:init_distributed]`.
+/// Whether nothing in the input is of a run: no process that ended, no line of a framework, a launcher or a crash handler, and no message of a program's
+/// logger.
 pub(crate) fn is_of_machines(run: &Run) -> bool {
     let of_run = |speaker| matches!(speaker, Speaker::Torch | Speaker::Python | Speaker::Crash | Speaker::Launcher);
-    let has_place = |text: &str| text.split(".py:").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    let is_of_run = |one: &Statement| of_run(one.speaker) || has_place(one.text());
+    let is_of_run = |one: &Statement| of_run(one.speaker) || one.speaker == Speaker::Program && is_logged(one.text());
     run.ends.is_empty() && run.torch_statements.is_empty() && !run.statements.iter().any(is_of_run)
+}
+
+/// Whether a line names its place in a program of Python's, `[distributed.py:46:init_distributed]`, or several values, `step:10/50 loss:2.1`, `loss=2.1,
+/// lr=0.001`: what machines are asked with names one in a line.
+fn is_logged(text: &str) -> bool {
+    let has_place = text.split(".py:").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let is_name = |text: &str| text.ends_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let is_value = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    let separators = text.match_indices([':', '=']);
+    let values = separators.filter(|(at, _)| is_name(text[..*at].trim_end()) && is_value(&text[at + 1..]));
+    has_place || values.count() >= 2
 }
 
 /// One sentence: the finding to act on, the question that decides, or what passed.

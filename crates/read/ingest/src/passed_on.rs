@@ -26,6 +26,8 @@ const BEGINNINGS: [&str; 9] = [
 const TRACEBACK: &str = "Traceback (most recent call last):";
 /// A frame stands behind it.
 const FRAME: &[u8] = b"  File \"";
+/// Lines in which one stands.
+const FARTHEST_FRAME: usize = 64;
 const NCCL: &str = "] NCCL INFO ";
 
 static STARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| AhoCorasick::new(BEGINNINGS).ok());
@@ -72,11 +74,9 @@ impl PassedOn {
                 // A line as its program printed it.
                 Some([]) => return None,
                 Some(front) => {
-                    let next = line_at(block, start + line.len() + 1);
-                    let learnt = Self::learn(front, block);
-                    let goes_on = |form: &Self| form.split(next).is_some_and(|(_, rest)| rest.starts_with(FRAME));
                     let is_traceback = BEGINNINGS[found.pattern().as_usize()] == TRACEBACK;
-                    if let Some(form) = learnt.filter(|form| !is_traceback || goes_on(form)) {
+                    let learnt = Self::learn(front, block);
+                    if let Some(form) = learnt.filter(|form| !is_traceback || form.is_before_frames(&block[start..])) {
                         return Some(form);
                     }
                 }
@@ -84,6 +84,12 @@ impl PassedOn {
             }
         }
         None
+    }
+
+    /// Whether it stands before the frames of a traceback as well, which other streams' lines may part from its head.
+    fn is_before_frames(&self, traceback: &[u8]) -> bool {
+        let mut lines = traceback.split(|b| *b == b'\n').take(FARTHEST_FRAME);
+        lines.any(|line| self.split(line).is_some_and(|(_, rest)| rest.starts_with(FRAME)))
     }
 
     /// The form of a prefix that nearly all lines have.
@@ -224,13 +230,11 @@ fn front(line: &[u8], at: usize) -> Option<&[u8]> {
         return None;
     }
     let whole = std::str::from_utf8(line).ok()?;
-    let begins = |from: &usize| {
-        let own = whole.get(*from..).map(peel).map_or(0, |peeled| peeled.text.trim_start().len());
-        own == whole.len() - at
-    };
+    let begins = |from: &usize| whole.get(*from..).is_some_and(|own| peel(own).text.len() == whole.len() - at);
     let after_break = |from: &usize| *from == 0 || matches!(line[from - 1], b' ' | b'\t' | b':' | b'|');
     let from = (0..=at).filter(after_break).find(begins).unwrap_or(at);
-    Some(&line[..from])
+    let front = &line[..from];
+    Some(if front.trim_ascii().is_empty() { &[] } else { front })
 }
 
 /// Where `host:pid:tid [0` begins that ends at `at`.

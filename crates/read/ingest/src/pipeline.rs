@@ -29,6 +29,9 @@ pub struct ReadOptions {
 /// How a recording of `busbw monitor` begins; its version follows.
 const RECORDING: &[u8] = b"busbw monitor recording ";
 
+/// What Windows' programs begin a text in UTF-8 with.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A document (JSON) larger than this is read line by line only.
 const LARGEST_DOCUMENT: u64 = 256 << 20;
 
@@ -127,6 +130,9 @@ fn start_of(reader: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut start = vec![0; 64 << 10];
     let length = read_up_to(reader, &mut start)?;
     start.truncate(length);
+    if start.starts_with(BYTE_ORDER_MARK) {
+        start.drain(..BYTE_ORDER_MARK.len());
+    }
     Ok(start)
 }
 

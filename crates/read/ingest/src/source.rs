@@ -191,7 +191,15 @@ impl<R: Read> Blocks<R> {
     pub const LONGEST_LINE: usize = 64 << 20;
 
     pub fn new(reader: R) -> Self {
-        Blocks { reader, rest: Vec::new(), step: Self::FIRST, most: Self::SIZE, indent: None, passed_on: None, done: false }
+        Blocks {
+            reader,
+            rest: Vec::new(),
+            step: Self::FIRST,
+            most: Self::SIZE,
+            indent: None,
+            passed_on: None,
+            done: false,
+        }
     }
 
     /// Blocks of another size: answers do not depend on it.

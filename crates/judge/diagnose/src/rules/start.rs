@@ -48,10 +48,14 @@ impl<'a> Start<'a> {
         })
     }
 
-    /// How many ranks came up: where one did, those too whose own line is torn or not in the input.
-    pub(crate) fn ranks_up(&self) -> usize {
+    /// The ranks that came up: where one did, those too whose own line is torn or not in the input.
+    pub(crate) fn came_up(&self) -> impl Iterator<Item = &'a Rank> {
         let went_on = !self.up.is_empty() || self.failed.is_empty() && self.ran();
-        if went_on { self.comm.ranks.len() - self.failed.len() } else { 0 }
+        self.comm.ranks.values().filter(move |rank| went_on && rank.failed.is_none())
+    }
+
+    pub(crate) fn ranks_up(&self) -> usize {
+        self.came_up().count()
     }
 
     /// Whether an excerpt has the connections of every rank, and no line of init.

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) fn beginning(body: &str) -> Option<EndLine> {
     let text = body.trim_start();
     match () {
-        _ if text.starts_with(HEADER) => Some(EndLine::Header { logged: false }),
+        _ if text.starts_with(HEADER) || is_of_notebook(text) => Some(EndLine::Header { logged: false }),
         _ if SURVIVED.iter().any(|start| text.starts_with(start)) => Some(EndLine::Survived),
         _ => None,
     }
@@ -48,6 +48,13 @@ const SURVIVED: [&str; 6] = [
 ];
 
 const HEADER: &str = "Traceback (most recent call last):";
+
+/// The header of a notebook's traceback, the exception's name at the left and these words at the right (IPython's `ultratb.py`): `ValueError
+///                                 Traceback (most recent call last)`.
+fn is_of_notebook(text: &str) -> bool {
+    let name = text.trim_end().strip_suffix(HEADER.trim_end_matches(':')).and_then(|name| name.strip_suffix("  "));
+    name.map(str::trim_end).is_some_and(|name| !name.is_empty() && !name.contains(' '))
+}
 
 /// Files of Python whose outermost functions print an exception and go on: threads and finalizers of `Lib/multiprocessing`.
 const HELPERS: [&str; 4] = [
@@ -92,8 +99,16 @@ fn any_exception(text: &str) -> Option<(&str, &str)> {
         _ => rest,
     };
     let is_name = kind.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && !kind.ends_with('.');
+    // Only a class of another module, which stands in front, may begin with a small letter: `socket.timeout`.
+    let is_name =
+        is_name && (kind.contains('.') || !kind.starts_with(|c: char| c.is_ascii_lowercase()) || is_result(kind));
     let message = if rest.is_empty() { Some("") } else { rest.strip_prefix(':') };
     message.filter(|_| is_name).map(|message| (kind, message.trim()))
+}
+
+/// Whether a word is one of NCCL's results, as PyTorch quotes them.
+fn is_result(kind: &str) -> bool {
+    KNOWN.results.iter().any(|(words, _)| words == kind)
 }
 
 /// The kind and message of a line that is an exception by itself: its name ends as the names of exceptions do.
@@ -104,7 +119,7 @@ pub(crate) fn exception(body: &str) -> Option<(&str, &str)> {
     // Many tools say `Error: text`; Python has no such class.
     let is_class = name.starts_with(|c: char| c.is_ascii_uppercase()) && kind != "Error";
     let fits = is_class && ENDS.iter().any(|end| name.ends_with(end));
-    let fits = fits || KNOWN.results.iter().any(|(words, _)| words == kind && !message.is_empty());
+    let fits = fits || is_result(kind) && !message.is_empty();
     (fits && (!message.is_empty() || name == "KeyboardInterrupt")).then_some((kind, message))
 }
 
@@ -182,6 +197,9 @@ impl Follower {
             self.survived.insert(stream.into());
         } else if begins.is_some() {
             self.open.insert(stream.into(), indent);
+            if is_of_notebook(body.trim_start()) {
+                self.flat.insert(stream.into());
+            }
         }
         if begins.is_some() {
             return false;
