@@ -61,6 +61,34 @@ named! {
         DeepEp = "deepep",
         /// NIXL.
         Nixl = "nixl",
+        /// Transformer Engine.
+        TransformerEngine = "transformer-engine",
+        /// Ray.
+        Ray = "ray",
+        /// JAX and its XLA.
+        Jax = "jax",
+        /// TRL.
+        Trl = "trl",
+        /// Mooncake.
+        Mooncake = "mooncake",
+        /// AITER.
+        Aiter = "aiter",
+        /// CuPy.
+        Cupy = "cupy",
+        /// Horovod.
+        Horovod = "horovod",
+        /// PyTorch Lightning.
+        Lightning = "lightning",
+        /// Accelerate.
+        Accelerate = "accelerate",
+        /// NeMo.
+        NeMo = "nemo",
+        /// NeMo RL.
+        NeMoRl = "nemo-rl",
+        /// DeepGEMM.
+        DeepGemm = "deepgemm",
+        /// UCCL.
+        Uccl = "uccl",
     }
     /// The name of its table: `rules/known-faults/nccl.toml`.
     name
@@ -96,6 +124,20 @@ impl Component {
             Component::TrtLlm => "TensorRT-LLM",
             Component::DeepEp => "DeepEP",
             Component::Nixl => "NIXL",
+            Component::TransformerEngine => "Transformer Engine",
+            Component::Ray => "Ray",
+            Component::Jax => "JAX",
+            Component::Trl => "TRL",
+            Component::Mooncake => "Mooncake",
+            Component::Aiter => "AITER",
+            Component::Cupy => "CuPy",
+            Component::Horovod => "Horovod",
+            Component::Lightning => "PyTorch Lightning",
+            Component::Accelerate => "Accelerate",
+            Component::NeMo => "NeMo",
+            Component::NeMoRl => "NeMo RL",
+            Component::DeepGemm => "DeepGEMM",
+            Component::Uccl => "UCCL",
         }
     }
 
@@ -106,6 +148,9 @@ impl Component {
             "torch" => "pytorch",
             "linux" => "kernel",
             "megatron" => "megatron-core",
+            "jaxlib" => "jax",
+            "pytorch-lightning" => "lightning",
+            "amd-aiter" => "aiter",
             other => other,
         };
         Self::ALL.into_iter().find(|component| component.name() == name)

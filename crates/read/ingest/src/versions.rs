@@ -64,6 +64,13 @@ mod tests {
             "INFO 11-25 12:00:00 [core.py:77] Initializing a V1 LLM engine (v0.11.0) with config: model='m'",
             "deepspeed info ................... 0.16.2, unknown, unknown",
             "                Open MPI: 5.0.6",
+            "jax:    0.9.2",
+            "- `Accelerate` version: 1.10.0",
+            "\t- lightning:         2.5.2",
+            "ray, version 2.49.2",
+            "CuPy Version          : 13.4.0",
+            "Horovod v0.28.1:",
+            "transformer_engine_cu12==2.8.0",
             // No versions: none could be had, another package, a sentence.
             "ROCM used to build PyTorch: N/A",
             "torchvision==0.24.1",
@@ -71,10 +78,23 @@ mod tests {
         ];
         let told: Vec<bool> =
             lines.iter().map(|text| reader.feed(&TextLine { place: Place::default(), stream: "", text })).collect();
-        assert_eq!(told, [true, true, true, true, true, true, true, false, false, false]);
+        assert_eq!(told, [[true; 14].as_slice(), [false; 3].as_slice()].concat());
         let found: Vec<String> =
             reader.finish().iter().map(|told| format!("{}={}", told.component.name(), told.version)).collect();
-        let expected = ["pytorch=2.9.1+cu129", "nccl=2.27.5", "vllm=0.11.0", "deepspeed=0.16.2", "open-mpi=5.0.6"];
+        let expected = [
+            "pytorch=2.9.1+cu129",
+            "nccl=2.27.5",
+            "vllm=0.11.0",
+            "deepspeed=0.16.2",
+            "open-mpi=5.0.6",
+            "jax=0.9.2",
+            "accelerate=1.10.0",
+            "lightning=2.5.2",
+            "ray=2.49.2",
+            "cupy=13.4.0",
+            "horovod=0.28.1",
+            "transformer-engine=2.8.0",
+        ];
         assert!(expected.iter().all(|told| found.iter().any(|found| found == told)), "{found:?}");
     }
 }
