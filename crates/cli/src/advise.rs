@@ -6,12 +6,13 @@ use busbw_diagnose::known_faults::situation::Situation;
 use busbw_diagnose::known_faults::table::{Condition, FEATURES};
 use busbw_diagnose::known_faults::{advise, advise_run, told};
 use busbw_diagnose::{Book, Case, UserFacts};
-use busbw_ingest::{ReadOptions, Source, read};
+use busbw_ingest::{ReadOptions, Source, read, stated_versions};
 use busbw_model::{Advised, Component, Consequence, Version};
 use busbw_probe::Root;
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -133,14 +134,17 @@ fn features() -> PossibleValuesParser {
 pub fn run(flags: &Advise) -> Result<ExitCode, String> {
     let book = rules::book(flags.rules.file())?;
     let files: Vec<&Path> = flags.files.iter().chain(&flags.from).map(PathBuf::as_path).collect();
-    let mut advised = match files.as_slice() {
-        [] => advise(&flags.told(this_machine(flags)), book.faults()),
+    let (mut advised, known) = match files.as_slice() {
+        [] => {
+            let known = flags.told(this_machine(flags));
+            (advise(&known, book.faults()), known)
+        }
         files => of_files(flags, files, &book)?,
     };
     if let Some(seen) =
         Consequence::ALL.into_iter().find(|seen| flags.symptom.as_ref() == Some(&seen.name().replace(' ', "-")))
     {
-        told(&mut advised, seen, book.faults());
+        told(&mut advised, seen, &known, book.faults());
     }
     let style = flags.screen.style(flags.output.file());
     let json = |out: &mut dyn Write| json::write_advise(&advised, out);
@@ -157,14 +161,37 @@ fn this_machine(flags: &Advise) -> Situation {
     }
 }
 
-fn of_files(flags: &Advise, files: &[&Path], book: &Book) -> Result<Advised, String> {
+/// The longest file that is taken for a text of people's: a thread of a tracker, an issue, a mail.
+const LONGEST_TEXT: u64 = 1 << 20;
+
+/// The answer for files, and what is known from them.
+fn of_files(flags: &Advise, files: &[&Path], book: &Book) -> Result<(Advised, Situation), String> {
     let sources = files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
     let sources = sources.map_err(|error| error.to_string())?.concat();
     let run = read(&sources, &ReadOptions::default()).map_err(|error| error.to_string())?;
     let case = Case::by(&run, book);
     let given = UserFacts { book: Some(book), ..UserFacts::default() };
     let found = busbw_diagnose::diagnose_with(&run, &given).findings;
-    Ok(advise_run(&case, &flags.told(Situation::of_case(&case)), &found))
+    let mut known = Situation::of_case(&case);
+    for text in texts(files) {
+        known.prints(&text);
+        // NCCL's log tells what it uses, and which plugin; a text without one only names it.
+        let is_log = !run.communicators.is_empty();
+        let stated = stated_versions(&text).into_iter();
+        known.states(stated.filter(|told| !is_log || told.component != Component::OfiPlugin).collect(), book.faults());
+        if !is_log {
+            known.names(&text);
+        }
+    }
+    let known = flags.told(known);
+    Ok((advise_run(&case, &known, &found), known))
+}
+
+/// The short files as texts: a person looks up what he has seen, in whatever form he has it.
+fn texts(files: &[&Path]) -> Vec<String> {
+    let is_short = |path: &&&Path| path.metadata().is_ok_and(|file| file.is_file() && file.len() <= LONGEST_TEXT);
+    let bytes = files.iter().filter(is_short).filter_map(|path| fs::read(path).ok());
+    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect()
 }
 
 impl Advise {

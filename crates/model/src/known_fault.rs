@@ -234,6 +234,11 @@ impl fmt::Display for Version {
 }
 
 impl Version {
+    /// Whether it is a release of a branch that two numbers name: `2.29.3` of `2.29`.
+    pub fn is_release_of(&self, branch: &Version) -> bool {
+        branch.numbers.len() == 2 && self.numbers.len() > 2 && self.is_of_branch(branch)
+    }
+
     /// Whether both belong to the same branch of releases: `2.27.3` and `2.27.7`.
     pub fn is_of_branch(&self, other: &Version) -> bool {
         self.numbers.iter().take(2).eq(other.numbers.iter().take(2))

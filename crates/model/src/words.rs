@@ -28,4 +28,6 @@ pub struct Words {
     pub must_agree: Vec<String>,
     pub waits: Vec<(String, Vec<String>)>,
     pub versions: Vec<(Component, Vec<String>)>,
+    pub names: Vec<(Component, Vec<String>)>,
+    pub tells: Vec<(String, String, Vec<String>)>,
 }

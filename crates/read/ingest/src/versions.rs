@@ -34,7 +34,8 @@ impl VersionReader {
     }
 }
 
-fn told(text: &str) -> Option<PrintedVersion> {
+/// The version that a line tells at its start.
+pub(crate) fn told(text: &str) -> Option<PrintedVersion> {
     KNOWN.versions.iter().find_map(|(component, words)| {
         let behind = words.iter().find_map(|words| text.strip_prefix(words.as_str()))?;
         Some(PrintedVersion { component: *component, version: version(behind)? })

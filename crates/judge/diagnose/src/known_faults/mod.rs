@@ -38,9 +38,9 @@ pub fn advise(known: &Situation, faults: &[Fault]) -> Advised {
 }
 
 /// What the versions of a run can do, and did; what fits what was found in it stands first.
-pub fn advise_run(case: &Case, known: &Situation, found: &[Finding]) -> Advised {
+pub fn advise_run(case: &Case, situation: &Situation, found: &[Finding]) -> Advised {
     let faults = case.book.faults();
-    let mut advised = answer(known, faults, |fault| shown(case, fault));
+    let mut advised = answer(situation, faults, |fault| shown(case, fault));
     let troubles: Vec<Code> = found.iter().filter(|f| f.severity > Severity::Info).map(|f| f.code).collect();
     for fault in &mut advised.faults {
         // What prints a text of its own and did not is something else.
@@ -50,20 +50,33 @@ pub fn advise_run(case: &Case, known: &Situation, found: &[Finding]) -> Advised 
         fault.fits =
             fault.exposure != Exposure::CannotKnow && (alike || is_shown(known, fault) && !troubles.is_empty());
     }
-    first_what_fits(&mut advised, faults);
+    first_what_fits(&mut advised, situation, faults);
     advised
 }
 
-/// Marks what does to a job what a user saw, and puts it first.
-pub fn told(advised: &mut Advised, seen: Consequence, faults: &[Fault]) {
-    advised.faults.iter_mut().for_each(|fault| fault.fits |= fault.consequence == seen);
-    first_what_fits(advised, faults);
+/// Marks what does to a job what a user saw, and what the run shows more of than its versions and machine, and puts it first.
+pub fn told(advised: &mut Advised, seen: Consequence, situation: &Situation, faults: &[Fault]) {
+    for fault in &mut advised.faults {
+        let known = faults.iter().find(|known| known.id == fault.id);
+        fault.fits |= ends_alike(fault.consequence, seen) || known.is_some_and(|known| is_shown(known, fault));
+    }
+    first_what_fits(advised, situation, faults);
 }
 
-/// What fits stands first. Of that, what the run shows more of than versions and machine, then what has conditions of which all are met, then those of which one is, then what every
+/// Whether a user cannot distinguish two consequences: a process that aborts and one that ends with an error.
+fn ends_alike(one: Consequence, other: Consequence) -> bool {
+    let ends = |consequence| matches!(consequence, Consequence::Crash | Consequence::Refused);
+    one == other || ends(one) && ends(other)
+}
+
+/// What fits stands first. Of that and of the rest, what the run shows more of than versions and machine; of what fits, then what has conditions of which all are met, then those of which one is, then what every
 /// machine can have. Where as many are met, the fault of fewer releases is closer: people ask after an upgrade, and what has been
 /// there for years they would have met before.
-fn first_what_fits(advised: &mut Advised, faults: &[Fault]) {
+fn first_what_fits(advised: &mut Advised, situation: &Situation, faults: &[Fault]) {
+    let shown = |fault: &KnownFault| {
+        let known = faults.iter().find(|known| known.id == fault.id && is_shown(known, fault));
+        known.map_or(0, |known| situation.shown(&known.shown))
+    };
     let closeness = |fault: &KnownFault| {
         let known = faults.iter().find(|known| fault.fits && known.id == fault.id)?;
         let met = known.when.words().len().saturating_sub(fault.unknown.len());
@@ -73,10 +86,10 @@ fn first_what_fits(advised: &mut Advised, faults: &[Fault]) {
             (_, 1..) => 1,
             (_, 0) => 2,
         };
-        Some((!is_shown(known, fault), far, Reverse(met), breadth(known, faults), unknown))
+        Some((far, Reverse(met), breadth(known, faults), unknown))
     };
     advised.faults.sort_by_cached_key(|fault| {
-        (fault.exposure != Exposure::HitYou, !fault.fits, closeness(fault), fault.exposure)
+        (fault.exposure != Exposure::HitYou, !fault.fits, Reverse(shown(fault)), closeness(fault), fault.exposure)
     });
 }
 

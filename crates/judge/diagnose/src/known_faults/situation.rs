@@ -1,9 +1,13 @@
 //! What is known of a job and its machines, as far as known faults depend on it.
 
-use super::table::{Condition, OneOrMore};
+use super::table::{Condition, Fault, OneOrMore};
+use super::take;
 use crate::case::Case;
 use crate::data::Template;
-use busbw_model::{Bytes, Communicator, Component, KnownFact, Library, NodeFacts, Speaker, TransportKind, Version};
+use crate::words::KNOWN;
+use busbw_model::{
+    Bytes, Communicator, Component, KnownFact, Library, NodeFacts, PrintedVersion, Speaker, TransportKind, Version,
+};
 use busbw_predict::cluster::{Generation, product};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -152,7 +156,47 @@ impl Situation {
 
     /// Whether the run has one of some texts.
     pub fn shows(&self, texts: &[Template]) -> bool {
-        texts.iter().any(|text| self.printed.iter().any(|line| text.is_in(line)))
+        self.shown(texts) > 0
+    }
+
+    /// How many of some texts the run has.
+    pub fn shown(&self, texts: &[Template]) -> usize {
+        texts.iter().filter(|text| self.printed.iter().any(|line| text.is_in(line))).count()
+    }
+
+    /// Versions that a text states, of what prints none of its own. Of a branch (`2.29`) all releases that the tables name.
+    pub fn states(&mut self, stated: Vec<PrintedVersion>, faults: &[Fault]) {
+        let printed: BTreeSet<Component> = self.versions.keys().copied().collect();
+        for PrintedVersion { component, version } in
+            stated.into_iter().filter(|told| !printed.contains(&told.component))
+        {
+            let of_branch =
+                take::releases(faults, component).into_iter().filter(|release| release.is_release_of(&version));
+            of_branch.for_each(|release| self.uses(component, release.clone()));
+            self.uses(component, version);
+        }
+    }
+
+    /// The lines of a text of any kind, for texts that show what no reader knows.
+    pub fn prints(&mut self, text: &str) {
+        self.printed.extend(text.lines().map(str::to_owned));
+    }
+
+    /// What names in a text of people's show, where no log of NCCL's tells better what was in use.
+    pub fn names(&mut self, text: &str) {
+        for (name, value, names) in &KNOWN.tells {
+            let condition = Condition::TOLD.into_iter().find(|condition| condition.name() == name);
+            let told = condition.filter(|_| names.iter().any(|name| stands(text, name)));
+            told.into_iter().for_each(|condition| self.tell(condition, value.as_str()));
+        }
+        let words = text.split(|c: char| c.is_whitespace() || "`\"'(),;|".contains(c));
+        words.filter(|word| sets_variable(word)).for_each(|word| self.tell(Condition::Variable, word));
+        // A thread that names several GPUs compares them.
+        let words = || text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_model);
+        let products: BTreeSet<&str> = words().filter_map(product).map(|(name, _)| name).collect();
+        if products.len() == 1 && !self.seen.contains_key(&Condition::Gpu) {
+            products.into_iter().for_each(|name| self.tell_gpu(name));
+        }
     }
 
     /// What is known, for people.
@@ -338,6 +382,37 @@ impl Situation {
             OF_TORCH.into_iter().for_each(|feature| self.without(Condition::Feature, feature));
         }
     }
+}
+
+/// Whether a name stands in a text as a word, and nothing behind it switches it off.
+fn stands(text: &str, name: &str) -> bool {
+    let is_short = name.chars().all(|c| c.is_ascii_uppercase());
+    text.match_indices(name).any(|(at, _)| {
+        let (before, behind) = (&text[..at], &text[at + name.len()..]);
+        let starts = !before.ends_with(|c: char| c.is_ascii_alphanumeric());
+        // `EFA` is not in `EFAULT`, `cudaGraph` is in `cudaGraphLaunch`.
+        let ends = !is_short || !behind.starts_with(|c: char| c.is_ascii_alphanumeric());
+        starts && ends && !["_ENABLE=0", "_DISABLE=1"].iter().any(|off| behind.starts_with(off))
+    })
+}
+
+/// Whether a word sets a variable of the environment: `VLLM_USE_NCCL_SYMM_MEM=1`.
+fn sets_variable(word: &str) -> bool {
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.contains('_')
+            && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    };
+    word.split_once('=').is_some_and(|(name, value)| is_name(name) && !value.is_empty())
+}
+
+/// Whether a word has the form of a GPU's model: `H100`, `MI300X`, `GB10`.
+fn is_model(word: &&str) -> bool {
+    let is_of = |of: fn(&char) -> bool| word.chars().any(|c| of(&c));
+    word.len() >= 3
+        && word.starts_with(|c: char| c.is_ascii_uppercase())
+        && is_of(char::is_ascii_digit)
+        && !is_of(char::is_ascii_lowercase)
 }
 
 /// Whether nodes have unequal numbers of a communicator's ranks; none where the place of a rank is not known.

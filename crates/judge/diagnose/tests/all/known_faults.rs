@@ -135,15 +135,35 @@ fn no_log_is_said_to_be_hit_that_was_not() {
 /// What a user saw goes before what is worse, and what has more of its conditions met before what all machines share.
 #[test]
 fn what_fits_best_stands_first() {
-    let first = |mut advised: Advised, seen| {
-        told(&mut advised, seen, all());
+    let first = |known: Situation, seen| {
+        let mut advised = advise(&known);
+        told(&mut advised, seen, &known, all());
         advised.faults[0].id.clone()
     };
-    let marin = advise(&machine("nccl=2.28.9", "aarch64", "GB200", 128));
+    let marin = machine("nccl=2.28.9", "aarch64", "GB200", 128);
     assert_eq!(first(marin, Consequence::Hang), "nccl-aarch64-proxy-pool-hang");
     // One condition, the size, is not told.
-    let workstation = advise(&machine("nccl=2.26.2 driver=580.173.02", "x86_64", "RTX PRO 6000", 1));
+    let workstation = machine("nccl=2.26.2 driver=580.173.02", "x86_64", "RTX PRO 6000", 1);
     assert_eq!(first(workstation, Consequence::Crash), "nccl-rtx-pro-6000-illegal-access");
+}
+
+/// A thread that a person looks up: names and their versions, flags, and the model of the GPUs stand in it, and nothing that a program printed.
+#[test]
+fn a_text_of_peoples_tells_what_to_look_up() {
+    let text = "SGLang hangs with --enable-symm-mem and NCCL 2.29.7 on 4x B200: ncclCommWindowRegister never returns";
+    let mut known = Situation::default();
+    known.states(busbw_ingest::stated_versions(text), all());
+    known.prints(text);
+    known.names(text);
+    let mut advised = advise(&known);
+    told(&mut advised, Consequence::Hang, &known, all());
+    assert_eq!(advised.faults[0].id, "nccl-window-register-deadlock");
+    // Of a branch, any release may be meant; a variable that switches something off does not show it.
+    let mut branch = Situation::default();
+    branch.states(busbw_ingest::stated_versions("since NCCL 2.29 with NCCL_NVLS_ENABLE=0"), all());
+    branch.names("since NCCL 2.29 with NCCL_NVLS_ENABLE=0");
+    assert!(branch.of(Component::Nccl).is_some_and(|versions| versions.len() > 1));
+    assert!(!branch.facts().iter().any(|fact| fact.what == "feature"));
 }
 
 /// What no machine tells, a machine does not decide: such a fault is neither possible nor a warning of `busbw check`.
