@@ -8,7 +8,10 @@ mod data;
 #[path = "src/known_faults/table.rs"]
 mod table;
 
-use std::fmt::Write;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
@@ -32,22 +35,43 @@ fn check_and_list() -> Result<(), String> {
     data::parse::<toml::Table>("rules/hardware.toml", &read(&root.join("rules/hardware.toml"))?)?;
     let signatures = files(&root, "rules/signatures")?;
     data::causes(signatures.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    list(&root, "signatures", &signatures)?;
+    list("signatures", &signatures, |path| format!("include_str!({:?})", root.join(path)))?;
     let faults = files(&root, "rules/known-faults")?;
     table::faults(faults.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    list(&root, "known-faults", &faults)
+    // Packed, because they would be a thirtieth of the static command.
+    for (path, text) in &faults {
+        pack(&packed(path)?, text).map_err(|e| format!("{path}: {e}"))?;
+    }
+    list("known-faults", &faults, |path| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), {:?}))", packed_name(path)))
 }
 
-/// Writes the list of files of a folder for the crate to include.
-fn list(root: &Path, name: &str, files: &[(String, String)]) -> Result<(), String> {
+/// Writes the list of files of a folder, and how each is included.
+fn list(name: &str, files: &[(String, String)], included: impl Fn(&str) -> String) -> Result<(), String> {
     let mut list = String::from("[\n");
     for (path, _) in files {
-        let file = root.join(path);
-        let _ = writeln!(list, "({path:?}, include_str!({file:?})),"); // writing to a string does not fail
+        let _ = writeln!(list, "({path:?}, {}),", included(path)); // writing to a string does not fail
     }
     list.push(']');
-    let out = env::var("OUT_DIR").map_err(|e| e.to_string())?;
-    fs::write(Path::new(&out).join(name).with_extension("rs"), list).map_err(|e| e.to_string())
+    fs::write(out()?.join(name).with_extension("rs"), list).map_err(|e| e.to_string())
+}
+
+fn out() -> Result<PathBuf, String> {
+    env::var("OUT_DIR").map(PathBuf::from).map_err(|e| e.to_string())
+}
+
+/// The name of a packed file, with a slash in front: `/nccl.toml.gz`.
+fn packed_name(path: &str) -> String {
+    format!("/{}.gz", path.rsplit('/').next().unwrap_or(path))
+}
+
+fn packed(path: &str) -> Result<PathBuf, String> {
+    Ok(out()?.join(packed_name(path).trim_start_matches('/')))
+}
+
+fn pack(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut packed = GzEncoder::new(fs::File::create(file)?, Compression::best());
+    packed.write_all(text.as_bytes())?;
+    packed.finish().map(drop)
 }
 
 /// The files of a folder by their path from the top of the repository, with their text.
