@@ -97,7 +97,19 @@ fn members(case: &Case, group: &ProcessGroup) -> Vec<u32> {
     let labelled = case.run.torch_statements.iter().filter_map(|statement| statement.rank).max();
     let ended = case.run.ends.iter().flat_map(|end| end.ranks.iter().copied()).max();
     let highest = labelled.max(ended).map_or(0, |rank| rank.saturating_add(1)).min(MOST_RANKS);
-    (0..largest.max(if is_default { highest } else { 0 })).collect()
+    let of_sizes = timed_out(group).filter_map(|(.., work)| ranks_by_sizes(work)).max().unwrap_or(0);
+    (0..largest.max(if is_default { highest.max(of_sizes) } else { 0 })).collect()
+}
+
+/// How many ranks a group has by the elements that go into an operation and come out of it.
+fn ranks_by_sizes(work: &TorchWork) -> Option<u32> {
+    let (few, many) = match work.op.trim_start_matches('_') {
+        op if op.starts_with("ALLGATHER") => (work.numel_in?, work.numel_out?),
+        op if op.starts_with("REDUCE_SCATTER") => (work.numel_out?, work.numel_in?),
+        _ => return None,
+    };
+    let ranks = many.checked_div(few).filter(|ranks| ranks * few == many)?;
+    u32::try_from(ranks).ok().filter(|ranks| *ranks <= MOST_RANKS)
 }
 
 /// More ranks than any job has: a label that only looks like a rank's.

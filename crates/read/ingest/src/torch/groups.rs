@@ -81,11 +81,13 @@ impl Start {
     }
 
     fn statements(&mut self, statements: &[TorchStatement]) {
+        let of_one = are_of_one_number(statements);
         for statement in statements {
             let Some(rank) = statement.rank else { continue };
             let name = match &statement.event {
                 TorchEvent::Timeout { work, .. } if statement.group == GroupName::default() => {
-                    group_that_failed(statements, rank, work.sequence).unwrap_or_default()
+                    let failed = group_that_failed(statements, rank, work.sequence);
+                    failed.filter(|name| !(of_one && is_number(name))).unwrap_or_default()
                 }
                 _ => statement.group.clone(),
             };
@@ -183,6 +185,9 @@ impl Start {
         let (enqueued, is_p2p) = (work.sequence, work.op.starts_with("SEND") || work.op.starts_with("RECV"));
         if enqueued > 0 && !is_p2p {
             standing.standing.enqueued = standing.standing.enqueued.max(Some(enqueued));
+        }
+        // Of a line that is cut, the operation is not known.
+        if enqueued > 0 && !is_p2p && !work.op.is_empty() {
             group.works(enqueued, (rank, work, source));
         }
     }
@@ -209,6 +214,17 @@ fn unusual(entries: &[&FlightEntry]) -> BTreeSet<u64> {
         new.then_some(pair[1].work.sequence)
     });
     pairs.collect()
+}
+
+/// Whether a group has a number alone, which each process counts by itself.
+fn is_number(name: &GroupName) -> bool {
+    name.name.is_none() && name.description.is_none() && name.id.is_some_and(|id| id > 0)
+}
+
+/// Whether all statements that tell a group tell the same number and no more: time-outs that tell none may be of it, and stay together with those that do.
+fn are_of_one_number(statements: &[TorchStatement]) -> bool {
+    let mut groups = statements.iter().map(|told| &told.group).filter(|group| **group != GroupName::default());
+    groups.next().is_some_and(|first| is_number(first) && groups.all(|other| other == first))
 }
 
 /// The group whose watchdog says that it failed at this work: the rank's own, else the only one of which any rank says so.
