@@ -112,10 +112,6 @@ impl<'a> Ranks<'a> {
         for member in run.process_groups.iter().flat_map(|group| group.members.iter().chain(group.ranks.keys())) {
             ranks.at(*member);
         }
-        let told = run.communicators.iter().filter_map(|comm| comm.nranks).max();
-        if let Some(last) = told.and_then(|nranks| nranks.checked_sub(1)).filter(|_| !ranks.of.is_empty()) {
-            ranks.at(last);
-        }
         ranks.complete();
         ranks
     }
