@@ -24,8 +24,9 @@ pub struct Refuters {
     up: Vec<StartedRanks>,
     /// Lines that show a good end: a whole table, a program that reports success, ranks that all left in order.
     ended_well: Vec<Place>,
-    /// Those that a program that fails does not print as it exits.
-    succeeded: Vec<Place>,
+    /// Those that a program that fails does not print as it exits, and from where on they speak: a table shows nothing of processes that ended
+    /// before it began.
+    succeeded: Vec<(Place, Place)>,
     /// Communicators of all ranks that came up, which they do only with all of them.
     started: Vec<StartedRanks>,
     /// Ends that their process survived, and those of other programs.
@@ -89,12 +90,14 @@ impl Refuters {
         let finished = run.ends.iter().filter(|end| end.how == Ended::Success).map(|end| end.source.place);
         let tables = run.tables.iter().filter(|table| table.finished && !table.rows.is_empty());
         let footer = |table: &BenchTable| Some(table.out_of_bounds.as_ref()?.source.place);
-        let tables = tables.filter_map(|table| footer(table).max(Some(table.rows.last()?.source.place)));
+        let tables =
+            tables.filter_map(|table| Some((table.place, footer(table).max(Some(table.rows.last()?.source.place))?)));
         let left = run.communicators.iter().filter(|comm| comm.ranks.values().all(|rank| rank.left.is_some()));
         let last = |comm: &Communicator| comm.ranks.values().filter_map(|rank| rank.left).max();
         let destroyed = left.clone().filter(|comm| comm.ranks.values().all(|rank| !rank.aborted)).filter_map(last);
-        let ended: Vec<Place> = finished.chain(tables).chain(destroyed).collect();
-        let ended_well = ended.iter().copied().chain(left.filter_map(last)).collect();
+        let of_all_before = |place: Place| (Place { line: 0, ..place }, place);
+        let succeeded: Vec<(Place, Place)> = finished.chain(destroyed).map(of_all_before).chain(tables).collect();
+        let ended_well = succeeded.iter().map(|(_, end)| *end).chain(left.filter_map(last)).collect();
         let largest = run.communicators.iter().filter_map(|comm| comm.nranks).max();
         let whole = run.communicators.iter().filter(|comm| comm.nranks == largest).map(|comm| comm.place);
         let whole: HashSet<Place> = whole.collect();
@@ -108,7 +111,7 @@ impl Refuters {
         let mut refuters = Refuters {
             up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
             ended_well,
-            succeeded: ended,
+            succeeded,
             started,
             survived: HashSet::new(),
             launchers: launchers.map(|statement| statement.source.place).collect(),
@@ -135,7 +138,7 @@ impl Refuters {
 
     /// Whether something stands behind an end that only a process that goes on prints.
     fn is_followed(&self, end: Place) -> bool {
-        self.succeeded.iter().any(|later| is_after(*later, end))
+        self.succeeded.iter().any(|(began, later)| is_after(*later, end) && !is_after(*began, end))
             || self.recovered_after(end)
             || self.came_up_after(&self.started, end, None)
     }
