@@ -48,10 +48,14 @@ pub(crate) fn indent(text: &[u8]) -> &[u8] {
     &first[..whole.unwrap_or(0)]
 }
 
-/// Whether a text has characters that a page of HTML names.
+/// Whether a text has characters that a page of HTML names, or blanks that only pages have.
 pub(crate) fn has_entities(text: &[u8]) -> bool {
     memchr_iter(b'&', text).any(|at| ENTITIES.iter().any(|(name, _)| text[at..].starts_with(name.as_bytes())))
+        || BLANKS.iter().any(|(blank, _)| memmem::find(text, blank.as_bytes()).is_some())
 }
+
+/// A blank at which no line breaks, and one without width, and what stands for them.
+const BLANKS: [(&str, &str); 2] = [("\u{a0}", " "), ("\u{200b}", "")];
 
 /// Characters as HTML names them, the one that names begin with last.
 const ENTITIES: [(&str, &str); 7] =
@@ -63,7 +67,8 @@ pub(crate) fn without_entities(line: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(line);
     }
     let text = String::from_utf8_lossy(line).into_owned();
-    Cow::Owned(ENTITIES.iter().fold(text, |text, (name, character)| text.replace(name, character)).into_bytes())
+    let named = ENTITIES.iter().chain(&BLANKS);
+    Cow::Owned(named.fold(text, |text, (name, character)| text.replace(name, character)).into_bytes())
 }
 
 /// The lines that a line wraps: JSON's, or those that a page has joined.
@@ -224,6 +229,7 @@ mod tests {
             ("File &quot;a.py&quot;, in &lt;module&gt;", "File \"a.py\", in <module>"),
             ("a &amp;lt; b", "a &lt; b"),
             ("a & b", "a & b"),
+            ("\u{200b}a\u{a0}\u{a0}b", "a  b"),
         ] {
             assert_eq!(without_entities(raw.as_bytes()).as_ref(), clean.as_bytes());
         }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashSet;
 use std::sync::LazyLock;
 
 /// What lines of programs begin with, or behind NCCL's own prefix hold.
-const BEGINNINGS: [&str; 9] = [
+const BEGINNINGS: [&str; 12] = [
     TRACEBACK,
     NCCL,
     "# nThread ",
@@ -22,6 +22,9 @@ const BEGINNINGS: [&str; 9] = [
     "terminate called after throwing an instance of ",
     "slurmstepd: error: ",
     "[rank",
+    "Fatal Python error: ",
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError",
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
 ];
 const TRACEBACK: &str = "Traceback (most recent call last):";
 /// A frame stands behind it.
@@ -109,7 +112,10 @@ impl PassedOn {
                 met.insert(name.to_vec());
             }
         }
-        if with * 100 < lines * NEARLY_ALL || alike <= RECURS || met.iter().flatten().any(|name| is_level(name)) {
+        // At one level, a program passes on what another prints; at several, it logs messages of its own.
+        let at_levels = |names: &FxHashSet<Vec<u8>>| names.len() > 1 && names.iter().any(|name| is_level(name));
+        let own = met.iter().any(|names| at_levels(names) || names.iter().any(|name| is_of_glog(name)));
+        if with * 100 < lines * NEARLY_ALL || alike <= RECURS || own {
             return None;
         }
         let named = form.words.iter_mut().filter(|word| word.is_name());
@@ -205,11 +211,15 @@ fn is_number(run: &[u8]) -> bool {
     run[0].is_ascii_digit() && run.iter().all(|b| b.is_ascii_digit() || b"-./TZ".contains(b))
 }
 
-/// Whether a word says how bad the line is: by a level, or by glog's letter (`E1125`).
+/// Whether a word says how bad the line is.
 fn is_level(word: &[u8]) -> bool {
     let letters: Vec<u8> = without_escapes(word).iter().copied().filter(u8::is_ascii_alphabetic).collect();
     LEVELS.iter().any(|level| letters.eq_ignore_ascii_case(level.as_bytes()))
-        || word[0].is_ascii_uppercase() && letters.len() == 1 && word.len() > 1
+}
+
+/// Whether a word is a level and a date as glog writes them, `E1125`: who speaks so is known by it.
+fn is_of_glog(word: &[u8]) -> bool {
+    matches!(word, [b'D' | b'I' | b'W' | b'E' | b'F' | b'C', date @ ..] if date.len() == 4 && date.iter().all(u8::is_ascii_digit))
 }
 
 fn split_words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -239,8 +249,11 @@ fn front(line: &[u8], at: usize) -> Option<&[u8]> {
 
 /// Where `host:pid:tid [0` begins that ends at `at`.
 fn start_of_speaker(line: &[u8], at: usize) -> Option<usize> {
-    let device = memrchr(b' ', &line[..at])?;
-    Some(memrchr(b' ', &line[..device]).map_or(0, |before| before + 1))
+    let behind =
+        |from: usize, is_of: fn(u8) -> bool| line[..from].iter().rposition(|b| !is_of(*b)).map_or(0, |at| at + 1);
+    let tid = behind(memrchr(b' ', &line[..at])?, |b| b.is_ascii_digit());
+    let pid = behind(tid.checked_sub(1)?, |b| b.is_ascii_digit());
+    Some(behind(pid.checked_sub(1)?, |b| b.is_ascii_alphanumeric() || b"-._".contains(&b)))
 }
 
 #[cfg(test)]
@@ -296,6 +309,7 @@ mod tests {
     #[test]
     fn what_a_program_says_itself_stays() {
         let logged = |n: usize, _| format!("2026-11-25 10:00:{n:02},123 - root - {} - ", ["INFO", "ERROR"][n % 2]);
+        assert!(PassedOn::of(&passed(|n, _| format!("2026-11-25 10:00:{n:02},123 - pump - INFO - "))).is_some());
         let glog = |n: usize, _| format!("E1125 10:00:{n:02}.123456 4242 api.py:869] ");
         assert_eq!(PassedOn::of(&passed(logged)), None);
         assert_eq!(PassedOn::of(&passed(glog)), None);
@@ -308,10 +322,17 @@ mod tests {
 
     #[test]
     fn lines_of_nccl_show_it_as_well() {
-        let line = |n| format!("gpu-0 job main node:12:34 [{n}] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n");
-        let text: String = (0..8).map(line).collect();
-        let form = PassedOn::of(text.as_bytes()).unwrap();
-        assert!(form.split(text.as_bytes()).is_some_and(|(_, line)| line.starts_with(b"node:12:34 [0] NCCL INFO")));
+        for front in
+            ["gpu-0 job main ", "    17\t", "17:", "out/train.log:17:", "[stderr]", "Mon Jan  5 10:00:02 2026<stdout>:"]
+        {
+            let line = |n| format!("{front}node:12:34 [{n}] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n");
+            let text: String = (0..8).map(line).collect();
+            let form = PassedOn::of(text.as_bytes()).unwrap_or_else(|| panic!("{front}"));
+            let rest = form.split(text.as_bytes()).map(|(_, line)| line);
+            assert!(rest.is_some_and(|line| line.starts_with(b"node:12:34 [0] NCCL INFO")), "{front}");
+        }
+        let own: String = (0..8).map(|n| format!("node:12:34 [{n}] NCCL INFO Bootstrap : Using eth0\n")).collect();
+        assert_eq!(PassedOn::of(own.as_bytes()), None);
     }
 
     proptest::proptest! {
