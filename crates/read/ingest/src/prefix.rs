@@ -115,7 +115,14 @@ pub(crate) fn warned(rest: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Whether NCCL's name stands in a line with a level behind it.
 pub(crate) fn has_level(line: &[u8]) -> bool {
-    finder!(MARKER).find_iter(line).any(|at| level_at(&line[at + MARKER.len()..]).is_some())
+    let mut rest = line;
+    while let Some(at) = finder!(MARKER).find(rest) {
+        rest = &rest[at + MARKER.len()..];
+        if level_at(rest).is_some() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a prefix may stand in a line, for the words in it: it may in all lines of a wording, or in none.

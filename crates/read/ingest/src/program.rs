@@ -228,7 +228,8 @@ impl Program {
         let may_be_logged = of_alike.may_be_logged || untagged.is_some();
         let line = Line { stream: peeled.stream, body, text, plain, number, wording, wanted, may_be_logged };
         self.speaks(&line, form.begins, facts);
-        if body.is_empty() && is_formless && of_alike.is_plain && untagged.is_none() && wanted == Wanted::default() {
+        let is_label = body.is_empty() && !peeled.stream.is_empty() && untagged.is_none();
+        if is_label && is_formless && of_alike.is_plain && wanted == Wanted::default() {
             let stream = self.stream(peeled.stream, facts);
             self.labels.remember_text(plain, Label { wording, stream });
         }

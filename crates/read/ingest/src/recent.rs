@@ -1,8 +1,8 @@
 //! What stood in lines lately, in a table that needs one look: most lines begin as one of the last few hundred did, and have a
 //! transport that they had. Without it, each costs a parse and look-ups in large maps, which are in no near cache.
 
-/// A longer text is not remembered.
-const LONGEST: usize = 59;
+/// A longer text is not remembered. A text of this length fills a line of the cache, with what is known of it.
+const LONGEST: usize = 55;
 /// How much of the start of a line distinguishes it from others.
 const START: usize = 32;
 /// How much of both ends of a text does.
