@@ -108,6 +108,11 @@ pub(crate) fn may_be_wrapped(line: &[u8]) -> bool {
     may_be_json(line) || STARTS.as_ref().is_some_and(|starts| starts.is_match(line))
 }
 
+/// The same of this line alone.
+pub(crate) fn may_wrap(line: &[u8]) -> bool {
+    may_be_json(line) || line.len() >= SHORTEST_JOINED && may_be_wrapped(line)
+}
+
 /// The lines of a line in which several of these stand, as where a page has joined a log.
 fn unjoined(line: &[u8]) -> Option<Vec<String>> {
     if line.len() < SHORTEST_JOINED {

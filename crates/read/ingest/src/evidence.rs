@@ -105,35 +105,38 @@ impl Wanted {
     }
 }
 
-/// What words stand in lines that differ in no more than the digits of their numbers.
+/// What words stand in lines that differ in no more than the digits of their numbers. They begin alike, and no beginning has digits.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     without_digits: Wanted,
     /// Words with digits may stand in them.
     may_have_digits: bool,
+    /// They may be a prompt.
+    may_be_prompt: bool,
 }
 
 impl Found {
     pub fn of(line: &[u8]) -> Found {
         let may_have_digits = LISTS.wordings.find(&without_numbers(line)) != Wanted::default();
-        Found { without_digits: LISTS.without.find(line), may_have_digits }
+        let without_digits = LISTS.without.find(line).or(of_beginning(line));
+        Found { without_digits, may_have_digits, may_be_prompt: memchr::memchr(b'@', line).is_some() }
     }
 
     /// Who may want one of the lines; nobody wants most.
     pub fn wanted(self, line: &[u8]) -> Wanted {
         let with_digits = if self.may_have_digits { LISTS.with.find(line) } else { Wanted::default() };
-        self.without_digits.or(with_digits).or(of_start(line))
+        let other = self.may_be_prompt && is_prompt(line);
+        self.without_digits.or(with_digits).or(Wanted { other, ..Wanted::default() })
     }
 }
 
 /// Who may want a line; nobody wants most.
 pub(crate) fn of(line: &[u8]) -> Wanted {
-    LISTS.without.find(line).or(LISTS.with.find(line)).or(of_start(line))
+    Found::of(line).wanted(line)
 }
 
-fn of_start(line: &[u8]) -> Wanted {
-    let other = BEGINNINGS.iter().any(|start| line.starts_with(start)) || is_prompt(line);
-    Wanted { other, ..Wanted::default() }
+fn of_beginning(line: &[u8]) -> Wanted {
+    Wanted { other: BEGINNINGS.iter().any(|start| line.starts_with(start)), ..Wanted::default() }
 }
 
 /// `root@node1:~# ibstat`: the commands that follow speak of that host.

@@ -31,7 +31,7 @@ pub(crate) fn peel(line: &str) -> LabelledLine<'_> {
 /// The label or time stamp that a text begins with, and the rest. By the first byte, because this runs on every line of a program.
 fn label(text: &str) -> Option<(&str, &str)> {
     let timed = || time(text).map(|rest| ("", rest));
-    match text.trim_start().bytes().next()? {
+    match behind_blanks(text).bytes().next()? {
         b'[' => std_stream(text)
             .or_else(|| bracketed(text))
             .or_else(|| of_stream(text))
@@ -46,13 +46,23 @@ fn label(text: &str) -> Option<(&str, &str)> {
     }
 }
 
+/// A text without the blanks in front, of which most have none.
+fn behind_blanks(text: &str) -> &str {
+    if text.bytes().next().is_some_and(|first| first.is_ascii_graphic()) { text } else { text.trim_start() }
+}
+
+/// No longer label is one.
+const LONGEST: usize = 64;
+
 /// `[1,3]<stdout>:`, `[1,mpirank:0,algo-1]<stderr>:`, `[0]<stdout>:`, `Sat Apr 20 22:59:55 2019[1,3]<stdout>:` (`--timestamp-output`).
 fn std_stream(text: &str) -> Option<(&str, &str)> {
-    let text = text.trim_start();
-    let behind_date = text.split_at_checked(CTIME.len()).filter(|(date, _)| is_ctime(date)).map(|(_, rest)| rest);
-    let (label, rest) = behind_date.unwrap_or(text).strip_prefix('[')?.split_once("]<std")?;
+    let text = behind_blanks(text);
+    let behind_date = text.split_at_checked(CTIME.len()).filter(|(date, rest)| rest.starts_with('[') && is_ctime(date));
+    let text = behind_date.map_or(text, |(_, rest)| rest).strip_prefix('[')?;
+    let end = finder!(TAG).find(&text.as_bytes()[..text.len().min(LONGEST + TAG.len())])?;
+    let (label, rest) = (&text[..end], &text[end + TAG.len()..]);
     let rest = rest.strip_prefix("out>:").or_else(|| rest.strip_prefix("err>:"))?;
-    (label.len() <= 64 && !label.contains(['[', ' '])).then_some((label, rest))
+    (!label.contains(['[', ' '])).then_some((label, rest))
 }
 
 /// A date as C's `ctime` writes it: `a` stands for a letter, `d` for a digit or a space.
@@ -69,9 +79,10 @@ fn is_ctime(text: &str) -> bool {
 
 /// `opt-1_3b.0 [stderr] `, as milabench writes.
 fn of_stream(text: &str) -> Option<(&str, &str)> {
-    let (label, rest) = text.split_at(memchr(b' ', text.as_bytes())?);
-    let rest = rest[1..].strip_prefix("[stdout] ").or_else(|| rest[1..].strip_prefix("[stderr] "))?;
-    (!label.is_empty() && label.len() <= 64).then_some((label, rest))
+    let end = memchr(b' ', &text.as_bytes()[..text.len().min(LONGEST + 1)])?;
+    let rest = text[end + 1..].strip_prefix("[std")?;
+    let rest = rest.strip_prefix("out] ").or_else(|| rest.strip_prefix("err] "))?;
+    (end > 0).then_some((&text[..end], rest))
 }
 
 /// `[rank3]:`, `[default3]:`, `[pod/name/container] `, `[3] `.
@@ -111,8 +122,11 @@ fn parenthesised(text: &str) -> Option<(&str, &str)> {
 /// `2024-05-01T12:00:00.123456789Z `, `[2025-11-04 12:49:15] `, `2024-05-01 12:00:00,123 `, with `stdout F ` of CRI logs; `[12:49:15] ` of
 /// build servers.
 fn time(text: &str) -> Option<&str> {
-    let trimmed = text.trim_start();
+    let trimmed = behind_blanks(text);
     let inner = trimmed.strip_prefix('[').unwrap_or(trimmed);
+    if !matches!(inner.as_bytes(), [_, _, b':', ..] | [_, _, _, _, b'-' | b'/', ..]) {
+        return None;
+    }
     let fits = |shape: &[u8]| {
         let fits = |(shape, byte): (&u8, u8)| match shape {
             b'd' => byte.is_ascii_digit(),
@@ -167,6 +181,10 @@ fn numbered(text: &str) -> Option<(&str, &str)> {
 fn named(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"-._/".contains(&b)))?;
     let (label, rest) = text.split_at(end);
+    let behind = rest.bytes().find(|byte| *byte != b' ')?;
+    if !matches!((rest.as_bytes(), behind), ([b':', b' ', ..], _) | ([b' ', ..], b'[' | b'(') | (_, b'|')) {
+        return None;
+    }
     if let Some((_, replica)) = label.rsplit_once('/') {
         let rest = rest.strip_prefix(' ').filter(|rest| rest.starts_with(['[', '(']));
         return rest.filter(|_| replica.bytes().all(|b| b.is_ascii_digit())).map(|rest| (label, rest));

@@ -6,7 +6,7 @@
 use crate::cursor::{Cursor, finder};
 use crate::launcher::peel;
 use crate::nccl_log::{Level, without_repetition};
-use memchr::memrchr;
+use memchr::{memchr2, memrchr};
 
 /// A part of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,9 @@ const LONGEST_NAME: usize = 255;
 
 /// What every message has in front of its level.
 pub(crate) const MARKER: &[u8] = b"NCCL ";
+
+/// What stands behind the prefix of most.
+pub(crate) const INFO: &[u8] = b"NCCL INFO ";
 
 /// What stands in messages of NCCL before 2.3.
 const EARLY_INFO: &[u8] = b"] INFO ";
@@ -99,9 +102,27 @@ fn whole(line: &[u8]) -> Option<(SpeakerRef<'_>, &[u8])> {
     is_name.then_some((SpeakerRef { host, pid, tid, device, clean: true }, at.rest()))
 }
 
+/// The place in the source and the text of a warning, from what stands behind `host:pid:tid [dev] `: [`head`] goes from the marker to the
+/// device over that place alone.
+pub(crate) fn warned(rest: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (site, rest) = rest.split_at(memchr2(b' ', b'\t', rest)?);
+    let text = rest.strip_prefix(b" NCCL WARN ")?;
+    let (file, number) = site.split_at(memrchr(b':', site)?);
+    // Digits and a colon in front of the number may be a process and its thread.
+    let of_file = file.last().is_some_and(|last| !last.is_ascii_digit()) && file[0] != b'(';
+    (of_file && number.len() > 1 && number[1..].iter().all(u8::is_ascii_digit)).then_some((site, text))
+}
+
 /// Whether NCCL's name stands in a line with a level behind it.
 pub(crate) fn has_level(line: &[u8]) -> bool {
-    finder!(MARKER).find_iter(line).any(|at| level_at(&line[at + MARKER.len()..]).is_some())
+    let mut rest = line;
+    while let Some(at) = finder!(MARKER).find(rest) {
+        rest = &rest[at + MARKER.len()..];
+        if level_at(rest).is_some() {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a prefix may stand in a line, for the words in it: it may in all lines of a wording, or in none.

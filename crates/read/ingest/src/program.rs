@@ -14,6 +14,7 @@ use crate::notes::{Met, SeenWordings};
 use crate::passed_on::PassedOn;
 use crate::prefix;
 use crate::readers::may_belong;
+use crate::recent::Recent;
 use crate::wording::{with_blanks, wording};
 use crate::{command, speaker};
 use busbw_model::Speaker;
@@ -29,7 +30,9 @@ const REMEMBERED: usize = 1 << 12;
 pub(crate) struct Program {
     streams: FxHashMap<Box<str>, u32>,
     met: SeenWordings,
-    wordings: Recent,
+    wordings: Wordings,
+    /// Lines that are nothing but a label, and labels in front of messages.
+    labels: Recent<Label, 1024>,
     /// What ranks print alike behind their labels: texts that no reader wants for their form, and texts that show no end.
     unwanted: Texts,
     endless: Texts,
@@ -56,6 +59,8 @@ struct Wording {
     is_plain: bool,
     /// mpirun's tag may stand in it.
     may_have_tags: bool,
+    /// A logger's level may.
+    may_be_logged: bool,
 }
 
 impl Wording {
@@ -65,20 +70,28 @@ impl Wording {
             words: evidence::Found::of(line),
             is_plain: !prefix::has_marker(line) && !may_be_wrapped(line),
             may_have_tags: launcher::may_have_tags(line),
+            may_be_logged: ends::may_be_logged(line),
         }
     }
 }
 
-/// The wordings of the lines of late.
-struct Recent(Vec<Option<Wording>>);
+/// What is known of a label.
+#[derive(Clone, Copy, Default)]
+struct Label {
+    wording: u64,
+    stream: u32,
+}
 
-impl Default for Recent {
+/// The wordings of the lines of late.
+struct Wordings(Vec<Option<Wording>>);
+
+impl Default for Wordings {
     fn default() -> Self {
-        Recent(vec![None; REMEMBERED])
+        Wordings(vec![None; REMEMBERED])
     }
 }
 
-impl Recent {
+impl Wordings {
     fn of(&mut self, line: &[u8], alike: u64) -> Wording {
         let slot = &mut self.0[(alike >> (u64::BITS - REMEMBERED.ilog2())) as usize];
         *slot.insert(slot.filter(|known| known.alike == alike).unwrap_or_else(|| Wording::of(line, alike)))
@@ -99,6 +112,10 @@ impl Texts {
         &mut self.0[(text >> (u64::BITS - REMEMBERED.ilog2())) as usize]
     }
 
+    fn knows(&mut self, text: u64) -> bool {
+        *self.slot(text) == text
+    }
+
     /// Whether a text is known or, where it is not, `is_one`, and is remembered then.
     fn has(&mut self, text: u64, is_one: impl FnOnce() -> bool) -> bool {
         let slot = self.slot(text);
@@ -109,12 +126,30 @@ impl Texts {
     }
 }
 
-/// Whether some reader may want a line for the form of its text.
-fn has_form(body: &str) -> bool {
-    ends::beginning(body).is_some()
-        || version(body).is_some()
-        || may_belong(body.as_bytes())
-        || JsonReader::may_belong(body.as_bytes())
+/// What a text is by its form.
+#[derive(Default)]
+struct Form {
+    /// It begins a traceback.
+    begins: Option<EndLine>,
+    version: Option<Version>,
+    /// A reader of a line-based format may want it, or the reader of JSON.
+    is_of_format: bool,
+    is_json: bool,
+}
+
+impl Form {
+    fn of(body: &str) -> Form {
+        Form {
+            begins: ends::beginning(body),
+            version: version(body),
+            is_of_format: may_belong(body.as_bytes()),
+            is_json: JsonReader::may_belong(body.as_bytes()),
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.begins.is_none() && self.version.is_none() && !self.is_of_format && !self.is_json
+    }
 }
 
 impl Program {
@@ -141,6 +176,9 @@ impl Program {
 
     /// Takes a line in which nothing of NCCL's stands; false when something may.
     pub fn takes(&mut self, line: &[u8], number: u32, facts: &mut BlockFacts) -> bool {
+        if self.takes_label(line, number, facts) {
+            return true;
+        }
         let found = wording(line);
         let of_alike = self.wordings.of(line, with_blanks(line, found));
         if of_alike.is_plain {
@@ -151,6 +189,9 @@ impl Program {
 
     /// Takes a part of a line: a program's line, a piece of a table row, a launcher's label.
     pub fn piece(&mut self, piece: &[u8], number: u32, facts: &mut BlockFacts) {
+        if self.takes_label(piece, number, facts) {
+            return;
+        }
         let found = wording(piece);
         let of_alike = self.wordings.of(piece, with_blanks(piece, found));
         self.plain(piece, (found, of_alike), number, facts);
@@ -159,6 +200,24 @@ impl Program {
     /// Whether a message of the wording may be one to keep.
     pub fn is_new(&mut self, wording: u64) -> bool {
         self.met.meet(wording, 0).may_be_kept
+    }
+
+    /// Takes a text that is a label of late and nothing else.
+    fn takes_label(&mut self, text: &[u8], number: u32, facts: &mut BlockFacts) -> bool {
+        let Some(Label { wording, stream }) = self.labels.of(text) else { return false };
+        if !self.tracebacks.pass() {
+            return false;
+        }
+        let Met { may_be_kept, since } = self.met.meet(wording, number);
+        self.last_lines.take(stream, number, text);
+        if !self.last_lines.goes_on(stream, number, since) {
+            facts.first_lines.push(FirstLine { stream, line: number, wording });
+        }
+        if may_be_kept {
+            let said = StatementFact { by: Speaker::Program, wording, text: kept(text) };
+            facts.of_nobody(number, Fact::Statement(Box::new(said)));
+        }
+        true
     }
 
     fn plain(&mut self, plain: &[u8], (wording, of_alike): (u64, Wording), number: u32, facts: &mut BlockFacts) {
@@ -176,18 +235,28 @@ impl Program {
         let passed_on = Arc::clone(&self.passed_on);
         let stream = if peeled.stream.is_empty() { &*passed_on } else { peeled.stream };
         let text = FxBuildHasher.hash_one(body);
-        let has_form = !self.unwanted.has(text, || !has_form(body));
-        let line = Line { stream, body, text, has_form, plain, number, wording, wanted };
-        self.speaks(&line, facts);
-        if has_form && let Some(version) = version(body) {
+        let form = if self.unwanted.knows(text) { Form::default() } else { Form::of(body) };
+        let is_formless = form.is_none();
+        if is_formless {
+            *self.unwanted.slot(text) = text;
+        }
+        let may_be_logged = of_alike.may_be_logged || untagged.is_some();
+        let line = Line { stream, body, text, plain, number, wording, wanted, may_be_logged };
+        self.speaks(&line, form.begins, facts);
+        let is_label = body.is_empty() && !peeled.stream.is_empty() && untagged.is_none();
+        if is_label && is_formless && of_alike.is_plain && wanted == Wanted::default() {
+            let stream = self.stream(peeled.stream, facts);
+            self.labels.remember_text(plain, Label { wording, stream });
+        }
+        if let Some(version) = form.version {
             let said = MessageLine { said: LogMessage::Version(version), text: kept(plain) };
             facts.of_nobody(number, Fact::LogMessage(Box::new(said)));
         }
         let offered = if wanted.torch {
             Some((&*lossy, Offered::All))
-        } else if wanted.other || has_form && may_belong(body.as_bytes()) {
+        } else if wanted.other || form.is_of_format {
             Some((body, Offered::Lines))
-        } else if has_form && JsonReader::may_belong(body.as_bytes()) {
+        } else if form.is_json {
             Some((body, Offered::Json))
         } else {
             None
@@ -205,11 +274,10 @@ impl Program {
     }
 
     /// Who speaks a line, and whether it shows an end, or that a loop goes on.
-    fn speaks(&mut self, line: &Line, facts: &mut BlockFacts) {
-        let Line { stream, body, text, has_form, plain, number, wording, wanted } = *line;
+    fn speaks(&mut self, line: &Line, mut begins: Option<EndLine>, facts: &mut BlockFacts) {
+        let Line { stream, body, text, plain, number, wording, wanted, may_be_logged } = *line;
         let Met { may_be_kept, since } = self.met.meet(wording, number);
-        let mut begins = if has_form { ends::beginning(body) } else { None };
-        let last = self.tracebacks.ends(stream, body, begins.as_mut());
+        let last = self.tracebacks.ends(stream, (body, may_be_logged), begins.as_mut());
         let joined = if begins.is_some() { ends::joined(body) } else { Vec::new() };
         let quoted = self.tracebacks.is_in_message(stream);
         let mut may_end = || wanted.end && !quoted && !self.endless.has(text, || ends::read(body, false).is_none());
@@ -267,10 +335,10 @@ struct Line<'a> {
     /// The text behind all labels, and its hash.
     body: &'a str,
     text: u64,
-    has_form: bool,
     plain: &'a [u8],
     /// The line's number in the block.
     number: u32,
     wording: u64,
     wanted: Wanted,
+    may_be_logged: bool,
 }

@@ -1,12 +1,12 @@
 //! From a block of bytes to facts: takes lines apart and reads the messages. Runs in any number of threads.
 
-use crate::clean::{has_entities, unwrapped, without_entities, without_escapes};
+use crate::clean::{has_entities, may_wrap, unwrapped, without_entities, without_escapes};
 use crate::cursor::{finder, kept, lossy, offset, text};
 use crate::facts::{
     BlockFacts, Event, Fact, HostLines, MessageLine, NOBODY, Offered, SpeakerFact, StatementFact, WarnLine,
 };
 use crate::launcher::peel;
-use crate::nccl_log::{self, EdgeLine, Level, LogMessage, read_edge, read_transport};
+use crate::nccl_log::{self, EdgeLine, Level, LogMessage, read_edge, read_transport, without_repetition};
 use crate::prefix::{self, MARKER, Message, Piece, SpeakerRef, pieces};
 use crate::program::Program;
 use crate::readers::DUMP_STREAM;
@@ -29,13 +29,25 @@ const MOST_CACHED: usize = 1 << 16;
 /// A longer message is not looked up among those that ranks repeat.
 const LONGEST_STATEMENT: usize = 512;
 
+/// What is known of a prefix.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    speaker: u32,
+    /// Nothing ran into the name.
+    clean: bool,
+    /// Messages and warnings were read behind it: the label is in front of the latter, of this length.
+    informs: bool,
+    warns: bool,
+    label: u8,
+}
+
 /// Reads blocks. What it met once it knows again in later blocks, which saves time and changes nothing in what it reads.
 #[derive(Default)]
 pub(crate) struct Scanner {
     facts: BlockFacts,
     line: u32,
-    /// Whole prefixes (`[1,3]<stdout>:host:pid:tid [3] NCCL INFO `) and their speakers.
-    prefixes: Recent<4096>,
+    /// Prefixes up to the device: `[1,3]<stdout>:host:pid:tid [3] `.
+    prefixes: Recent<Head, 4096>,
     /// By host, process, thread and device, all small to stay in a core's cache.
     speakers: FxHashMap<[u32; 4], u32>,
     host_of: Vec<u32>,
@@ -46,7 +58,7 @@ pub(crate) struct Scanner {
     transports: FxHashMap<(String, bool), u16>,
     /// Texts after `via` and their transport; `None` when the text is torn.
     vias: FxHashMap<Box<[u8]>, Option<u16>>,
-    recent_vias: Recent<64>,
+    recent_vias: Recent<u16, 64>,
     /// The message of the block's last event where that is a connection.
     last_edge: Vec<u8>,
     /// Number of the block's events, then.
@@ -107,7 +119,14 @@ impl Scanner {
     }
 
     fn segment(&mut self, line: &[u8]) {
-        let met = self.prefixes.start_of(line).map(|(speaker, length)| (&line[length..], speaker));
+        let head = self.prefixes.start_of(line).map(|(head, length)| (head, &line[length..]));
+        if let Some((head, rest)) = head.filter(|(head, _)| head.warns)
+            && self.known_warning(line, head, rest)
+        {
+            return;
+        }
+        let met = head.filter(|(head, _)| head.informs);
+        let met = met.and_then(|(head, rest)| Some((rest.strip_prefix(prefix::INFO)?, head.speaker)));
         // Most messages of NCCL's that are not quick to read are warnings: their wording shows nothing.
         let may_be_plain = met.is_none() && !prefix::has_level(line);
         if may_be_plain && self.program.takes(line, self.line, &mut self.facts) {
@@ -134,8 +153,45 @@ impl Scanner {
     fn whole_prefix<'l>(&mut self, line: &'l [u8]) -> Option<(&'l [u8], u32)> {
         let (speaker, message) = prefix::quick(line)?;
         let speaker = self.speaker(&speaker);
-        self.prefixes.remember_start(line, line.len() - message.len(), speaker);
+        let length = line.len() - message.len() - prefix::INFO.len();
+        self.remember(line, length, Head { speaker, clean: true, informs: true, ..Head::default() });
         Some((message, speaker))
+    }
+
+    fn remember(&mut self, line: &[u8], length: usize, head: Head) {
+        let same = |(known, of): &(Head, usize)| *of == length && known.speaker == head.speaker;
+        let known = self.prefixes.start_of(line).filter(same).map_or(head, |(known, _)| known);
+        let (informs, warns) = (known.informs || head.informs, known.warns || head.warns);
+        let (clean, label) = if head.warns { (head.clean, head.label) } else { (known.clean, known.label) };
+        self.prefixes.remember_start(line, length, Head { clean, informs, warns, label, ..head });
+    }
+
+    /// Remembers the prefix of a warning that was taken apart: what stands between it and the text does not change what it is.
+    fn remember_warning(&mut self, line: &[u8], speaker: u32, message: &Message) {
+        let (Some(who), Some(site)) = (message.speaker, message.site) else { return };
+        let (label, length) = (offset(who.host, line), offset(site, line));
+        let (prefix, rest) = line.split_at(length);
+        let whole = prefix.ends_with(b"] ") && who.device.is_some() && !prefix::has_level(prefix);
+        if whole
+            && prefix::warned(rest).is_some()
+            && let Ok(label) = u8::try_from(label)
+        {
+            self.remember(line, length, Head { speaker, clean: who.clean, informs: false, warns: true, label });
+        }
+    }
+
+    /// A warning behind a known prefix, if nothing else landed in the line.
+    fn known_warning(&mut self, line: &[u8], head: Head, rest: &[u8]) -> bool {
+        let Some((site, text)) = prefix::warned(rest) else { return false };
+        if prefix::has_level(text) || may_wrap(line) {
+            return false;
+        }
+        if head.label > 0 {
+            self.program.piece(&line[..usize::from(head.label)], self.line, &mut self.facts);
+        }
+        self.count_line(head.speaker, head.clean);
+        self.warning(head.speaker, Some(site), without_repetition(text), line);
+        true
     }
 
     /// The quick way, for most lines of any log: the prefix is known and nothing else landed in the line. False sends
@@ -173,11 +229,11 @@ impl Scanner {
     }
 
     fn known_transport(&mut self, via: &[u8]) -> Option<u16> {
-        if let Some(number) = self.recent_vias.number_of(via) {
-            return u16::try_from(number).ok();
+        if let Some(transport) = self.recent_vias.of(via) {
+            return Some(transport);
         }
         let transport = (*self.vias.get(via)?)?;
-        self.recent_vias.remember_text(via, transport.into());
+        self.recent_vias.remember_text(via, transport);
         Some(transport)
     }
 
@@ -247,16 +303,19 @@ impl Scanner {
         let speaker = message.speaker.map_or(NOBODY, |s| self.speaker(&s));
         self.count_line(speaker, message.speaker.is_some_and(|s| s.clean));
         match message.level {
-            Level::Warn => self.warning(speaker, message, line),
+            Level::Warn => {
+                self.remember_warning(line, speaker, message);
+                self.warning(speaker, message.site, message.text, line);
+            }
             Level::Info => self.info(speaker, message.text, line),
             Level::Other => {}
         }
     }
 
-    fn warning(&mut self, speaker: u32, message: &Message, line: &[u8]) {
+    fn warning(&mut self, speaker: u32, site: Option<&[u8]>, message: &[u8], line: &[u8]) {
         self.facts.warn_lines += 1;
-        let said = message.text.trim_ascii();
-        let key = FxBuildHasher.hash_one((speaker, message.site, wording_without_hex(said)));
+        let said = message.trim_ascii();
+        let key = FxBuildHasher.hash_one((speaker, site, wording_without_hex(said)));
         let number = self.warnings.get(&key).copied().unwrap_or_else(|| {
             if self.warnings.len() >= MOST_CACHED {
                 self.warnings.clear(); // what comes back gets a second number, which stands for the same warning
@@ -264,7 +323,7 @@ impl Scanner {
             let next = self.next_warning;
             self.next_warning += 1;
             self.warnings.insert(key, next);
-            let warn = WarnLine { site: message.site.map(text), message: text(said), text: kept(line) };
+            let warn = WarnLine { site: site.map(text), message: text(said), text: kept(line) };
             self.facts.new_warnings.push(warn);
             next
         });
@@ -390,5 +449,40 @@ impl Scanner {
         self.hosts.insert(name.into(), host);
         self.facts.new_hosts.push(lossy(name).into());
         host
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// A prefix that is known saves taking the line apart, whatever stands behind it.
+    #[test]
+    fn a_warning_behind_a_known_prefix_is_read_as_any_other() {
+        let says = |text: &str| format!(" 3: n1:10:11 [2] {text}\n");
+        let (warned, told) = (says("net.cc:1 NCCL WARN first"), says("NCCL INFO cudaDriverVersion 12020"));
+        let read = |log: &str| {
+            let run = crate::read_bytes(&[("log", log.as_bytes())]).expect("a log");
+            let said = run.nccl.warnings.iter().filter(|warning| warning.message != "first");
+            let warnings: Vec<_> =
+                said.map(|said| format!("{:?} {:?} {}", said.who, said.site, said.message)).collect();
+            (warnings, run.nccl.unknown_lines)
+        };
+        for text in [
+            "net.cc:2 NCCL WARN plain",
+            "net.cc:2 NCCL WARN plain [repeated 3x across cluster]",
+            "net.cc:2 NCCL WARN torn n1:10:12 [3] net.cc:4 NCCL WARN text",
+            "net.cc:2 NCCL WARN torn NCCL INFO Connected all rings",
+            "net.cc:2:7 NCCL WARN with a column",
+            "(connect) net.cc:2 NCCL WARN with a function",
+            "net.cc:2  NCCL WARN two blanks",
+            "net.cc:2\tNCCL WARN a tab",
+            "NCCL WARN no place",
+            "net NCCL WARN no number",
+            "net.cc:2 NCCL ERROR another level",
+        ] {
+            let line = says(text);
+            for before in [&warned, &told, &(told.clone() + &warned)] {
+                assert_eq!(read(&(before.clone() + &line)), read(&line), "{text} behind {before}");
+            }
+        }
     }
 }

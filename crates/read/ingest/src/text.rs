@@ -1,6 +1,7 @@
 //! A line on its way to the readers of line-based formats, and how they read numbers at the start of a text.
 
 use busbw_model::Place;
+use memchr::memmem::Finder;
 use std::str::FromStr;
 
 /// A line, or the part of a line that is no NCCL log line, with launcher prefixes, colour codes and time stamps peeled off.
@@ -17,6 +18,12 @@ pub struct TextLine<'a> {
 /// A text parted behind the digits that it begins with.
 pub(crate) fn part_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// A text parted where another stands in it first, as [`str::split_once`] does: for what is looked for in many long lines.
+pub(crate) fn parted<'t>(text: &'t str, at: &Finder) -> Option<(&'t str, &'t str)> {
+    let start = at.find(text.as_bytes())?;
+    Some((&text[..start], &text[start + at.needle().len()..]))
 }
 
 /// The whole number that a text begins with: `600017 milliseconds` is 600017. `None` without digits, and where it does not fit.

@@ -74,13 +74,15 @@ impl Text {
         let left_out = digits & (digits << 8 | u64::from(self.in_number) << 7);
         self.in_number = digits >> (8 * length - 1) & 1 == 1;
         let numbers = bytes_of(digits);
-        let word = ((word & !numbers) | (ZEROS & numbers)) & !bytes_of(left_out);
-        let (mut kept, mut count) = (0, 0);
-        for at in 0..length {
-            kept |= (word >> (8 * at) & 0xff) << (8 * count);
-            count += u32::from(left_out >> (8 * at + 7) & 1 == 0);
+        let mut kept = (word & !numbers) | (ZEROS & numbers);
+        let mut rest = left_out;
+        while rest != 0 {
+            let last = 63 - rest.leading_zeros();
+            let before = (1 << (last - 7)) - 1;
+            kept = (kept & before) | (kept >> 8 & !before);
+            rest ^= 1 << last;
         }
-        self.add(kept, count);
+        self.add(kept, length as u32 - left_out.count_ones());
     }
 
     #[inline(always)]

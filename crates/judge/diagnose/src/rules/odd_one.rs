@@ -79,14 +79,30 @@ fn different(case: &Case, hosts: &[&str], up: bool) -> Option<Finding> {
 /// How sure it is that hosts differ, where one of them does not say itself which network it chose.
 const INFERRED: f64 = 0.75;
 
+/// What each host says of networks.
+type Said<'a> = HashMap<&'a str, Vec<&'a NetworkLine>>;
+
+fn said<'a>(case: &'a Case) -> Said<'a> {
+    let mut said = Said::new();
+    for line in &case.run.nccl.networks {
+        if let Some(host) = &line.host {
+            said.entry(host).or_default().push(line);
+        }
+    }
+    said
+}
+
+fn of_host<'a>(said: &Said<'a>, host: &str) -> impl Iterator<Item = &'a NetworkLine> + Clone {
+    said.get(host).into_iter().flatten().copied()
+}
+
 /// The only network of each of the hosts that says one, and whether some of them only show it.
 fn chosen<'a>(case: &'a Case, hosts: &[&'a str]) -> (Chosen<'a>, bool) {
     let mut chosen: Chosen = BTreeMap::new();
     let mut silent = Vec::new();
+    let said = said(case);
     for host in hosts.iter().copied() {
-        let of_host =
-            |line: &&NetworkLine| line.host.as_deref() == Some(host) && line.statement == NetworkStatement::Chosen;
-        let mut lines = case.run.nccl.networks.iter().filter(of_host);
+        let mut lines = of_host(&said, host).filter(|line| line.statement == NetworkStatement::Chosen);
         let Some(first) = lines.next() else {
             silent.push(host);
             continue;
@@ -97,7 +113,7 @@ fn chosen<'a>(case: &'a Case, hosts: &[&'a str]) -> (Chosen<'a>, bool) {
     }
     let mut inferred = false;
     for host in silent {
-        let Some((network, line)) = shown(case, host) else { continue };
+        let Some((network, line)) = shown(&said, host) else { continue };
         let known = chosen.keys().copied().find(|known| kind_of(known) == network);
         inferred |= known.is_none() && !chosen.is_empty();
         chosen.entry(known.unwrap_or(network)).or_default().push((host, line));
@@ -112,8 +128,8 @@ fn kind_of(network: &str) -> &str {
 
 /// The network that a host's lines show where none says which it chose: a plugin that has chosen its provider, devices of RDMA, or sockets where there
 /// are none.
-fn shown<'a>(case: &'a Case, host: &str) -> Option<(&'static str, &'a SourceLine)> {
-    let lines = || case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
+fn shown<'a>(said: &Said<'a>, host: &str) -> Option<(&'static str, &'a SourceLine)> {
+    let lines = || of_host(said, host);
     let note = |line: &&NetworkLine, text: &str| matches!(&line.statement, NetworkStatement::Note(said) if said.to_ascii_lowercase().starts_with(text));
     let listed = |network: &str| lines().find(|line| line.network == network && !line.listed().is_empty());
     let without = lines().any(|line| line.network == "IB" && line.statement == NetworkStatement::NoDevice);
@@ -124,10 +140,10 @@ fn shown<'a>(case: &'a Case, host: &str) -> Option<(&'static str, &'a SourceLine
 }
 
 /// The versions of plugins that a host says it loads: `NET/OFI Initializing aws-ofi-nccl 1.9.1-aws`, `NET/Plugin: Loaded net plugin busbw (v12)`.
-fn versions<'a>(case: &'a Case, host: &str) -> BTreeMap<&'static str, &'a NetworkLine> {
+fn versions<'a>(of_hosts: &Said<'a>, host: &str) -> BTreeMap<&'static str, &'a NetworkLine> {
     const HEADS: [(&str, &str); 3] =
         [("OFI", "Initializing aws-ofi-nccl "), ("OFI", "Using Libfabric version "), ("Plugin", "Loaded net plugin ")];
-    let lines = || case.run.nccl.networks.iter().filter(|line| line.host.as_deref() == Some(host));
+    let lines = || of_host(of_hosts, host);
     let said = |line: &&NetworkLine, (network, head): (&str, &str)| {
         line.network == network && matches!(&line.statement, NetworkStatement::Note(note) if note.starts_with(head))
     };
@@ -136,8 +152,9 @@ fn versions<'a>(case: &'a Case, host: &str) -> BTreeMap<&'static str, &'a Networ
 
 /// Hosts that load different versions of a plugin.
 fn plugins(case: &Case, hosts: &[&str], up: bool) -> Option<Finding> {
+    let of_hosts = said(case);
     let told: Vec<(&str, BTreeMap<&str, &NetworkLine>)> =
-        hosts.iter().map(|host| (*host, versions(case, host))).collect();
+        hosts.iter().map(|host| (*host, versions(&of_hosts, host))).collect();
     let note = |line: &NetworkLine| match &line.statement {
         NetworkStatement::Note(note) => note.trim_end_matches('.').to_string(),
         _ => String::new(),

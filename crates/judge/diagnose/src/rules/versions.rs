@@ -4,7 +4,7 @@ use super::found;
 use crate::case::Case;
 use crate::words::listed;
 use busbw_model::{Communicator, Evidence, Finding, Library, Place, Severity, VersionLine};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Hosts and ranks that a title names at most, for each version.
 const MOST_NAMED: usize = 4;
@@ -30,14 +30,22 @@ fn only<'a>(lines: impl Iterator<Item = &'a VersionLine> + Clone) -> Option<&'a 
 }
 
 fn in_communicator(case: &Case, comm: &Communicator) -> Option<Finding> {
+    let versions = &case.run.nccl.versions;
+    if versions.is_empty() || only(versions.iter()).is_some() {
+        return None;
+    }
+    let mut loaded: Vec<(&VersionLine, HashSet<(&str, u64)>)> = Vec::new();
+    for line in versions {
+        loaded.push((line, line.processes.iter().map(|(host, pid)| (host.as_str(), *pid)).collect()));
+    }
     let mut hosts: Loaders<&str> = BTreeMap::new();
     let mut ranks: Loaders<u32> = BTreeMap::new();
     for (number, rank) in &comm.ranks {
         let Some((host, pid)) = rank.node.and_then(|node| case.run.nodes.get(node as usize)).zip(rank.pid) else {
             continue;
         };
-        let loads = |line: &&VersionLine| line.processes.iter().any(|(name, id)| *name == host.host && *id == pid);
-        let Some(line) = only(case.run.nccl.versions.iter().filter(loads)) else { continue };
+        let loads = loaded.iter().filter(|(_, by)| by.contains(&(&*host.host, pid))).map(|(line, _)| *line);
+        let Some(line) = only(loads) else { continue };
         hosts.entry(release(line).0).or_insert((line, BTreeSet::new())).1.insert(&host.host);
         ranks.entry(release(line).0).or_insert((line, BTreeSet::new())).1.insert(*number);
     }

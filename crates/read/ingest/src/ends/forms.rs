@@ -3,8 +3,10 @@
 use super::EndLine;
 use super::codes::{by_signal, crashed};
 use super::launchers;
-use crate::text::{leading, part_digits};
+use crate::cursor::finder;
+use crate::text::{leading, part_digits, parted};
 use busbw_model::{Ended, RankEnd};
+use memchr::memrchr_iter;
 
 /// What a line is, without indent.
 pub(super) fn read(line: &str) -> Option<EndLine> {
@@ -116,7 +118,7 @@ const ABORTS: [&str; 9] = [
 /// `E 42067 42067] logging.cc:97: Unhandled exception: St13runtime_error. what(): text`.
 fn runtime(line: &str) -> Option<RankEnd> {
     if let Some((_, thrown)) =
-        line.split_once("] logging.cc:").and_then(|(_, rest)| rest.split_once(": Unhandled exception: "))
+        parted(line, finder!(b"] logging.cc:")).and_then(|(_, rest)| rest.split_once(": Unhandled exception: "))
     {
         let (what, message) = thrown.split_once(". what(): ")?;
         let how = Ended::Crash { what: what.into(), library: None, message: message.into() };
@@ -154,8 +156,8 @@ fn amd(line: &str) -> Option<RankEnd> {
 /// What glog's FATAL says before it ends the process: `F0204 18:10:17.783272 15144 math.hpp:176] Check failed: error == cudaSuccess (30 vs. 0) text`,
 /// `F tensorflow/core/x.cc:12] Check failed: …`.
 fn fatal(line: &str) -> Option<&str> {
-    let (head, text) = line.split_once("] ")?;
-    let fatal = head.strip_prefix('F')?.starts_with(|c: char| c == ' ' || c.is_ascii_digit());
+    let (head, text) = line.strip_prefix('F')?.split_once("] ")?;
+    let fatal = head.starts_with(|c: char| c == ' ' || c.is_ascii_digit());
     let (file, number) = head.rsplit_once(' ')?.1.rsplit_once(':')?;
     (fatal && file.contains('.') && number.bytes().all(|b| b.is_ascii_digit())).then_some(text)
 }
@@ -197,7 +199,7 @@ fn nccl_program(line: &str) -> Option<RankEnd> {
     let head = |text: &str| HEADS.iter().find_map(|head| text.strip_prefix(head)).map(str::to_string);
     let (host, text) = match head(line) {
         Some(text) => (None, text),
-        None => line.split_once(": ").and_then(|(host, rest)| Some((Some(host.to_string()), head(rest)?)))?,
+        None => parted(line, finder!(b": ")).and_then(|(host, rest)| Some((Some(host.to_string()), head(rest)?)))?,
     };
     let said = text.split_once('\'').filter(|(place, _)| place.contains(':'))?.1;
     Some(RankEnd { host, ..RankEnd::of(Ended::Failure(said.trim_end_matches([' ', '/', '\'']).to_string())) })
@@ -205,7 +207,7 @@ fn nccl_program(line: &str) -> Option<RankEnd> {
 
 /// oneCCL, which throws what it logs as an error: `2024:05:29-09:14:19:(1234) |CCL_ERROR| exec.cpp:134 start_workers: condition …`.
 fn one_ccl(line: &str) -> Option<RankEnd> {
-    let (_, said) = line.split_once("|CCL_ERROR| ")?;
+    let (_, said) = parted(line, finder!(b"|CCL_ERROR| "))?;
     Some(RankEnd::of(Ended::Failure(said.to_string())))
 }
 
@@ -219,7 +221,8 @@ pub(super) fn server(line: &str) -> Option<RankEnd> {
         "Received sigquit from a child process.",
         "Error executing job with overrides: ",
     ];
-    let text = line.rsplit_once("] ").map_or(line, |(_, text)| text);
+    let bracket = memrchr_iter(b']', line.as_bytes()).find(|at| line[at + 1..].starts_with(' '));
+    let text = bracket.map_or(line, |at| &line[at + 2..]);
     SAID.iter().any(|said| text.starts_with(said)).then(|| RankEnd::of(Ended::Exit(None)))
 }
 

@@ -1,7 +1,8 @@
 //! How shells, launchers, batch systems and MPIs report the end of a rank, of several, or of the whole job.
 
 use super::codes::{by_code, by_signal};
-use crate::text::{leading, part_digits};
+use crate::cursor::finder;
+use crate::text::{leading, part_digits, parted};
 use busbw_model::{Ended, RankEnd};
 
 /// `train.sh: line 12:  4242 Segmentation fault      (core dumped) ./train`, `Aborted (core dumped)`.
@@ -20,7 +21,7 @@ pub(super) fn shell(line: &str) -> Option<RankEnd> {
         let command = rest.strip_prefix("(core dumped)").unwrap_or(rest).trim();
         (!command.is_empty()).then(|| command.to_string())
     };
-    let (pid, text) = match line.split_once(": line ") {
+    let (pid, text) = match parted(line, finder!(b": line ")) {
         Some((_, rest)) => {
             let (_, rest) = rest.split_once(": ")?;
             let (pid, rest) = part_digits(rest.trim_start());
@@ -66,7 +67,8 @@ pub(super) fn batch(line: &str) -> Option<RankEnd> {
         let by = if reason == "RUNLIMIT" { "LSF: time limit" } else { "LSF" };
         return Some(RankEnd::of(killed(reason == "MEMLIMIT", by)));
     }
-    let of_alps = line.contains("Apid ") && line.contains("OOM killer terminated this process");
+    let of_alps =
+        finder!(b"Apid ").find(line.as_bytes()).is_some() && line.contains("OOM killer terminated this process");
     of_alps.then(|| RankEnd::of(killed(true, "")))
 }
 
@@ -110,7 +112,7 @@ fn listed(text: &str) -> Vec<u32> {
 /// PALS: `n1: rank 1 died from signal 6 and dumped core`; `mpirun noticed that process rank 3 with PID 77 on node n1 exited on signal 11 (Segmentation fault).`, `prterun detected that one or more
 /// processes exited with non-zero status,`.
 pub(super) fn mpirun(line: &str) -> Option<RankEnd> {
-    if let Some((host, rest)) = line.split_once(": rank ")
+    if let Some((host, rest)) = parted(line, finder!(b": rank "))
         && let Some((rank, signal)) = rest.split_once(" died from signal ")
     {
         let how = by_signal(leading(signal)?, &format!("signal {}", part_digits(signal).0));
@@ -141,7 +143,7 @@ pub(super) fn mpi(line: &str) -> Option<RankEnd> {
     if let Some(rest) = line.strip_prefix("MPI_ABORT was invoked on rank ") {
         return Some(RankEnd { ranks: of_rank(rest), ..RankEnd::of(Ended::Exit(None)) });
     }
-    if let Some((_, rest)) = line.split_once(" process was signaled to shutdown with signal ") {
+    if let Some((_, rest)) = parted(line, finder!(b" process was signaled to shutdown with signal ")) {
         let (signal, rest) = part_digits(rest);
         let rank = rest.trim_start().strip_prefix("rank=").map_or(Vec::new(), of_rank);
         return Some(RankEnd {
@@ -149,7 +151,7 @@ pub(super) fn mpi(line: &str) -> Option<RankEnd> {
             ..RankEnd::of(by_signal(signal.parse().ok()?, &format!("signal {signal}")))
         });
     }
-    if let Some((before, call)) = line.split_once("*** An error occurred in MPI_") {
+    if let Some((before, call)) = parted(line, finder!(b"*** An error occurred in MPI_")) {
         let (host, pid) =
             before.trim_end().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')?.split_once(':')).unzip();
         let said = format!("An error occurred in MPI_{}", call.trim_end());
@@ -163,7 +165,7 @@ pub(super) fn mpi(line: &str) -> Option<RankEnd> {
         let how = Ended::Failure(said.split_once("): ").map_or(said, |(_, said)| said).to_string());
         return Some(RankEnd { ranks: of_rank(rank), host, ..RankEnd::of(how) });
     }
-    let (head, text) = line.split_once(" in comm ")?;
+    let (head, text) = parted(line, finder!(b" in comm "))?;
     let (head, rank) = head.rsplit_once("(rank ")?;
     let (_, said) = text.split_once("): ")?;
     let aborts = head.starts_with("Abort(") || head.starts_with("MPICH ERROR [") && head.contains(" - Abort(");
@@ -198,7 +200,8 @@ pub(super) fn hydra(line: &str) -> Option<RankEnd> {
 /// A block of torchrun's ChildFailedError whose lines a collector has joined: `time : … host : n1 rank : 2 (local_rank: 2) exitcode : -6 (pid: 189)
 /// error_file: <N/A> traceback : …`.
 pub(super) fn joined_block(line: &str) -> Option<RankEnd> {
-    let (before, rest) = line.split_once(" exitcode : ").filter(|(before, _)| before.contains("(local_rank: "))?;
+    let (before, rest) =
+        parted(line, finder!(b" exitcode : ")).filter(|(before, _)| before.contains("(local_rank: "))?;
     let (before, rank) = before.rsplit_once("rank : ")?;
     let host = before.rsplit_once("host : ").map(|(_, host)| host.trim().to_string());
     let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
@@ -208,20 +211,20 @@ pub(super) fn joined_block(line: &str) -> Option<RankEnd> {
 /// torchrun's `failed (exitcode: 1) local_rank: 3 (pid: 4246) of binary: …` and, in the block of its ChildFailedError, `exitcode  : 1 (pid: 4246)`;
 /// DeepSpeed's `exits with return code = 1`.
 pub(super) fn torchrun(line: &str) -> Option<RankEnd> {
-    let elastic = line.split_once("failed (exitcode: ").filter(|(before, _)| before.contains("torch"));
+    let elastic = parted(line, finder!(b"failed (exitcode: ")).filter(|(before, _)| before.contains("torch"));
     let block = || line.strip_prefix("exitcode").and_then(|rest| rest.trim_start().strip_prefix(": "));
     if let Some(rest) = elastic.map(|(_, rest)| rest).or_else(block) {
         let pid = rest.split_once("(pid: ").and_then(|(_, rest)| leading(rest));
         return Some(RankEnd { pid, ..RankEnd::of(by_code(rest)?) });
     }
-    let (before, code) = line.split_once(" exits with return code = ")?;
+    let (before, code) = parted(line, finder!(b" exits with return code = "))?;
     before.contains("[launch.py:").then(|| by_code(code).map(RankEnd::of))?
 }
 
 /// What torchrun's agent notes of a worker that failed: `{"name": "torchelastic.worker.status.FAILED", …, "global_rank": 3, "worker_id": "4242",
 /// "hostname": "n1", …}`. A worker that it ended itself is `TERMINATED` there.
 pub(super) fn torchrun_event(line: &str) -> Option<RankEnd> {
-    let (_, event) = line.split_once("\"torchelastic.worker.status.FAILED\"")?;
+    let (_, event) = parted(line, finder!(b"\"torchelastic.worker.status.FAILED\""))?;
     let after = |key: &str| event.split_once(key).map(|(_, value)| value.trim_start_matches([' ', ':', '"']));
     let host = after("\"hostname\"").and_then(|value| value.split('"').next()).map(str::to_string);
     let ranks = vec![leading(after("\"global_rank\"")?)?];
@@ -237,7 +240,7 @@ pub(super) fn kubernetes(line: &str) -> Option<RankEnd> {
     if let Some(code) = line.strip_prefix("Exit Code:") {
         return by_code(code.trim()).filter(|how| *how != Ended::Exit(Some(0))).map(RankEnd::of);
     }
-    let (_, replicas) = line.split_once("Job ")?.1.split_once(" failed because ")?;
+    let (_, replicas) = parted(line, finder!(b"Job "))?.1.split_once(" failed because ")?;
     replicas.contains(" replica(s) failed").then(|| RankEnd::of(Ended::Exit(None)))
 }
 

@@ -11,7 +11,7 @@ mod python;
 use crate::label::{self, Whose};
 use busbw_model::{CollectiveCall, Ended, ProgramFrame, RankEnd, RankOutput, SourceLine};
 pub(crate) use forms::{is_of_crash, is_of_nccl_program};
-pub(crate) use python::{Follower, beginning, exception, joined};
+pub(crate) use python::{Follower, beginning, exception, joined, may_be_logged};
 use rustc_hash::FxHashMap;
 
 /// More ends add nothing new.

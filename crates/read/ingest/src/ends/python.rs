@@ -4,6 +4,7 @@ use super::EndLine;
 use crate::evidence::KNOWN;
 use crate::text::leading;
 use busbw_model::ProgramFrame;
+use memchr::memmem;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// A line that begins a traceback, or says that the next ends no process.
@@ -156,12 +157,19 @@ pub(crate) struct Follower {
 /// Bytes of a line in which a logger's level stands.
 const HEAD: usize = 160;
 
+/// The levels of loggers behind which a traceback may follow.
+const LEVELS: [&str; 4] = ["WARNING", "ERROR", "CRITICAL", "WARN"];
+
 /// Lines of PyTorch's message below its first: NCCL's meaning of the result, `Last error:`, and that error.
 const LINES_OF_NCCL: u8 = 3;
 
+/// Whether a logger's level may stand in a line: it may in all lines of a wording, or in none.
+pub(crate) fn may_be_logged(line: &[u8]) -> bool {
+    LEVELS.iter().any(|level| memmem::find(line, level.as_bytes()).is_some())
+}
+
 /// Whether a line has the level of a logger in front of its message: `2026-11-23 10:00:00,123 - ERROR - data - text`, `ERROR:root:text`.
 fn is_logged(text: &str) -> bool {
-    const LEVELS: [&str; 4] = ["WARNING", "ERROR", "CRITICAL", "WARN"];
     const MOST_BEFORE: usize = 8;
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     // A piece without a letter is part of a time stamp, or empty.
@@ -183,15 +191,27 @@ impl Follower {
         self.open.is_empty() && self.survived.is_empty() && self.message.is_empty() && self.before.1.is_empty()
     }
 
+    /// Takes a line that is empty but for its label, where no traceback or message is open.
+    pub fn pass(&mut self) -> bool {
+        let passes = self.open.is_empty() && self.message.is_empty();
+        if passes {
+            self.remember("", "");
+        }
+        passes
+    }
+
     /// Takes the next line of a stream, and what it begins; true where it ends a traceback.
-    pub fn ends(&mut self, stream: &str, body: &str, begins: Option<&mut EndLine>) -> bool {
+    pub fn ends(&mut self, stream: &str, (body, may_be_logged): (&str, bool), begins: Option<&mut EndLine>) -> bool {
         let begins = begins.map(|begins| {
             if let EndLine::Header { logged } = begins {
                 *logged = self.before.0 == stream && is_logged(&self.before.1);
             }
             &*begins
         });
-        self.remember(stream, body);
+        self.remember(stream, if may_be_logged { body } else { "" });
+        if begins.is_none() && self.open.is_empty() {
+            return false;
+        }
         let indent = body.len() - body.trim_start().len();
         if begins == Some(&EndLine::Survived) {
             self.survived.insert(stream.into());
@@ -204,7 +224,7 @@ impl Follower {
         if begins.is_some() {
             return false;
         }
-        if self.open.is_empty() || self.open.get(stream).is_none_or(|header| indent > *header) {
+        if self.open.get(stream).is_none_or(|header| indent > *header) {
             return false;
         }
         if frame(body).is_some() {
@@ -237,9 +257,11 @@ impl Follower {
     fn remember(&mut self, stream: &str, body: &str) {
         let (of, text) = &mut self.before;
         of.clear();
-        of.push_str(stream);
         text.clear();
-        text.push_str(&body[..body.floor_char_boundary(HEAD)]);
+        if !body.is_empty() {
+            of.push_str(stream);
+            text.push_str(&body[..body.floor_char_boundary(HEAD)]);
+        }
     }
 
     /// Whether a line is Python's: it ends a traceback, is an error of PyTorch's, or goes on with the message of one.
