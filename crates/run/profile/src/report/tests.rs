@@ -34,7 +34,7 @@ fn feed(ledger: &mut Ledger, report: &mut Report) {
         let ring = ledger.add();
         report.add_process(100 + rank, 1_000_000_000);
         let what = What::Communicator { hash: 7, ranks: RANKS, nodes: 1, rank, source: Source::Engine };
-        ledger.feed(ring, 100 + rank, &Record { time_ns: 0, id: COMMUNICATOR, parent: 0, what });
+        ledger.feed(ring, 100 + rank, &Record { time_ns: 0, id: COMMUNICATOR, parent: 0, sequence: None, what });
     }
     for step in 0..STEPS {
         for rank in 0..RANKS {
@@ -51,7 +51,7 @@ fn feed(ledger: &mut Ledger, report: &mut Report) {
                 count: 1 << 18,
             };
             for (time_ns, what) in [(begin, what), (end, What::Stop)] {
-                ledger.feed(rank as usize, 100 + rank, &Record { time_ns, id, parent: 0, what });
+                ledger.feed(rank as usize, 100 + rank, &Record { time_ns, id, parent: 0, sequence: None, what });
             }
         }
     }
@@ -72,7 +72,7 @@ fn what_each_rank_did_last_is_told_as_pytorch_does() {
         channels: 0,
         count: 8,
     };
-    ledger.feed(3, 103, &Record { time_ns: STEP * STEPS, id: (STEPS + 1) << 4 | 3, parent: 0, what });
+    ledger.feed(3, 103, &Record { time_ns: STEP * STEPS, id: (STEPS + 1) << 4 | 3, parent: 0, sequence: None, what });
     report.take(&mut ledger).unwrap();
     let entries = |which| {
         let recordings = report.recordings(&ledger, which);
@@ -188,7 +188,7 @@ fn events_that_make_no_sense_do_no_harm() {
                 _ => What::Stop,
             };
             let time_ns = if state == 0 { wild } else { draw(1 << 40) };
-            ledger.feed(ring, ring as u32, &Record { time_ns, id, parent, what });
+            ledger.feed(ring, ring as u32, &Record { time_ns, id, parent, sequence: None, what });
             if small == 0 {
                 ledger.settle(Some(time_ns));
                 report.take(&mut ledger).unwrap();
