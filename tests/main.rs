@@ -30,6 +30,7 @@ mod here {
     pub mod monitor;
     mod plugin_check;
     mod profile;
+    mod profile_attach;
     mod prometheus;
     mod standard_output;
     mod statuses;
@@ -48,6 +49,7 @@ mod labs {
     mod link;
     mod monitor;
     mod net_plugin_faults;
+    mod profile;
     mod slurm_health;
     mod strangers;
     mod tune;

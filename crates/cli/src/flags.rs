@@ -4,6 +4,7 @@ use crate::progress::Bar;
 use crate::values;
 use busbw_model::Collective;
 use busbw_probe::Root;
+use busbw_probe::processes::Scope;
 use busbw_report::text::Style;
 use clap::{Args, ValueEnum, ValueHint};
 use std::io::{self, IsTerminal};
@@ -175,6 +176,45 @@ pub struct Sampling {
 
 fn interval(text: &str) -> Result<Duration, String> {
     values::time_within(text, busbw_monitor::FASTEST..=busbw_monitor::SLOWEST)
+}
+
+/// A job that runs already
+#[derive(Args)]
+pub struct Attach {
+    /// Look on a job on this host: PID, or several; slurm:JOBID; pod:UID; without a value, all ranks on this host
+    #[arg(long, value_name = "JOB", num_args = 0..=1, default_missing_value = ALL, conflicts_with = "command")]
+    pub attach: Option<String>,
+}
+
+/// What --attach has without a value.
+const ALL: &str = "all";
+
+impl Attach {
+    /// The job in words, as `--attach` names it; all of this host where it has no value, or is not given.
+    pub fn named(&self) -> &str {
+        self.attach.as_deref().unwrap_or(ALL)
+    }
+
+    /// Its processes.
+    pub fn scope(&self) -> Result<Scope, String> {
+        let text = self.named();
+        if text == ALL {
+            return Ok(Scope::Below(vec![1]));
+        }
+        if let Some(job) = text.strip_prefix("slurm:") {
+            return Ok(Scope::Group(format!("job_{job}")));
+        }
+        if let Some(pod) = text.strip_prefix("pod:") {
+            return Ok(Scope::Group(pod.to_owned()));
+        }
+        let pids: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+        let pids = pids.map_err(|_| format!("--attach {text}: give a process id, slurm:JOBID or pod:UID"))?;
+        let absent = pids.iter().find(|pid| !Root::live().exists(&format!("/proc/{pid}")));
+        match absent {
+            Some(pid) => Err(format!("--attach {pid}: there is no such process; `pgrep -f torchrun` finds it")),
+            None => Ok(Scope::Below(pids)),
+        }
+    }
 }
 
 /// What is said while an answer comes about

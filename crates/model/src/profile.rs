@@ -3,19 +3,19 @@
 use crate::answer::Answer;
 use crate::{Collective, Datatype};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// What a job's collectives cost, as far as its processes on this host wrote events.
+/// What a job's collectives cost, as far as its processes on the hosts that were looked at wrote events.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Profile {
     /// The job's command line.
     pub job: String,
-    /// The host that the events are of.
+    /// The host that the events are of; several with commas between.
     pub host: String,
-    /// How long the job ran, in microseconds.
+    /// How long the job ran, or was looked at, in microseconds.
     pub wall_us: f64,
-    /// The job's exit status; 128 + signal where one killed it.
-    pub exit_status: i32,
+    /// The job's exit status; 128 + signal where one killed it. `None` of a job that busbw did not start.
+    pub exit_status: Option<i32>,
     /// Events that were read.
     pub events: u64,
     /// Events that were lost: a ring was full, or a process died in the middle of one.
@@ -41,6 +41,8 @@ impl Answer for Profile {
 pub struct ProfiledRank {
     /// Rank in the largest communicator of its process; `None` where NCCL does not tell (before 2.27).
     pub rank: Option<u32>,
+    /// Its host.
+    pub host: String,
     /// Process id.
     pub process: u32,
     /// From the beginning of the first operation to the end of the last, in microseconds.
@@ -50,7 +52,7 @@ pub struct ProfiledRank {
     /// The operations' times added up, in microseconds: more than `busy_us` where operations overlap.
     pub added_us: f64,
     /// Time that the rank waited in operations for others that had not begun theirs, in microseconds; `None` where it has no
-    /// operation in common with other ranks of this host.
+    /// operation in common with other ranks that are seen.
     pub waited_us: Option<f64>,
     /// Where the time of its steps over the network went.
     pub steps: StepTimes,
@@ -131,7 +133,7 @@ pub struct ProfiledOperation {
 }
 
 /// Who carried an operation out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProfileSource {
     /// NCCL, whose profiler busbw is.

@@ -1,4 +1,4 @@
-//! Events for `busbw profile`, where it started this process.
+//! Events for `busbw profile`, where it started this process or may look on it later.
 
 use busbw_events::{Function, Kind, Source, What, Writer, writer};
 use busbw_model::{Collective, Datatype};

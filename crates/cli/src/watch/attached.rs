@@ -1,12 +1,11 @@
 //! `busbw watch --attach`: looks on a job that runs on this host.
 
-use super::{Watch, folder, host_name, judge, serve, server, settings};
+use super::{Watch, folder, host_name, judge, recordings, serve, server, settings};
 use crate::output::Refusal;
 use busbw_model::Watched;
 use busbw_model::answer::Document;
 use busbw_monitor::{Server, Stop};
-use busbw_probe::Root;
-use busbw_probe::processes::Scope;
+use busbw_profile::{Agent, Report};
 use busbw_watch::session::{Observer, Session, say};
 use busbw_watch::text::Blocks;
 use busbw_watch::{Screen, Tracker};
@@ -16,8 +15,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
-    let scope = scope(flags.attach.as_deref().unwrap_or("all"))?;
+    let scope = flags.attach.scope()?;
     let host = host_name();
+    let agent = flags.profile.then(|| Agent::attach(scope.clone(), &host, Report::recording())).transpose();
+    let agent = agent.map_err(|error| format!("--profile: {error}"))?;
     let folder = folder(flags, &host)?;
     let server = server(flags)?;
     let json = flags.output.json_file().map(File::create).transpose();
@@ -46,35 +47,20 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
         ranks: false,
         told: Vec::new(),
     };
-    let named = Session::new(settings(flags, scope, host), &folder).run(&mut looking, &mut judge);
+    let recorder = |begun: bool| agent.as_ref().map(|agent| recordings(agent, begun)).unwrap_or_default();
+    let session = Session::new(settings(flags, scope, host), &folder).recorded(flags.profile.then_some(&recorder));
+    let named = session.run(&mut looking, &mut judge);
     // The terminal is given back before anything is said on it.
     looking.view = View::None;
     looking.told.iter().for_each(|line| say(line));
     let named = named.map_err(|error| error.to_string())?;
+    if let Some(Err(error)) = agent.map(Agent::finish) {
+        say(&format!("--profile: {error}"));
+    }
     if !looking.ranks && !looking.over {
-        return Err(nobody(flags.attach.as_deref().unwrap_or("all")).into());
+        return Err(nobody(flags.attach.named()).into());
     }
     Ok(ExitCode::from(u8::from(named)))
-}
-
-/// What `--attach` names.
-fn scope(text: &str) -> Result<Scope, String> {
-    if text == "all" {
-        return Ok(Scope::Below(vec![1]));
-    }
-    if let Some(job) = text.strip_prefix("slurm:") {
-        return Ok(Scope::Group(format!("job_{job}")));
-    }
-    if let Some(pod) = text.strip_prefix("pod:") {
-        return Ok(Scope::Group(pod.to_owned()));
-    }
-    let pids: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
-    let pids = pids.map_err(|_| format!("--attach {text}: give a process id, slurm:JOBID or pod:UID"))?;
-    let absent = pids.iter().find(|pid| !Root::live().exists(&format!("/proc/{pid}")));
-    match absent {
-        Some(pid) => Err(format!("--attach {pid}: there is no such process; `pgrep -f torchrun` finds it")),
-        None => Ok(Scope::Below(pids)),
-    }
 }
 
 fn nobody(what: &str) -> String {

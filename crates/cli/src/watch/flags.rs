@@ -1,6 +1,6 @@
 //! Flags and help of `busbw watch`.
 
-use crate::flags::{Output, Quiet, Sampling, TableFormat};
+use crate::flags::{Attach, Output, Quiet, Sampling, TableFormat};
 use crate::values;
 use clap::{Args, ValueHint};
 use std::ffi::OsString;
@@ -20,9 +20,8 @@ pub struct Watch {
     #[arg(last = true, value_name = "COMMAND", required_unless_present_any = ["attach", "ras"], conflicts_with = "once", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
 
-    /// Look on a job on this host: PID, or several; slurm:JOBID; pod:UID; without a value, all ranks on this host
-    #[arg(long, value_name = "JOB", num_args = 0..=1, default_missing_value = "all", conflicts_with = "command")]
-    pub attach: Option<String>,
+    #[command(flatten)]
+    pub attach: Attach,
 
     /// Ask NCCL's RAS (NCCL 2.24 and later) of a job at this address; the port is 28028, unless the job sets NCCL_RAS_ADDR
     #[arg(long, value_name = "ADDRESS[:PORT]")]
@@ -38,8 +37,9 @@ pub struct Watch {
     pub folder: Option<PathBuf>,
 
     /// Also record the job's collectives: it runs with busbw as NCCL's profiler (NCCL 2.23 and newer). Names ranks that are late for
-    /// each step while the job goes on, and in a hang the collective that each rank is in. busbw.torch and busbw bench record too
-    #[arg(long, requires = "command")]
+    /// each step while the job goes on, and in a hang the collective that each rank is in. busbw.torch and busbw bench record too.
+    /// With --attach: of a job that was started with BUSBW_PROFILE=attach
+    #[arg(long, conflicts_with = "ras")]
     pub profile: bool,
 
     /// Ask the job to end (SIGTERM) when somebody was named
@@ -66,6 +66,7 @@ const WATCH_EXAMPLES: &str = "Examples:
   busbw watch --profile -- torchrun train.py              also name ranks that are late for each step
   busbw watch --attach                                   all ranks on this host, on a screen
   busbw watch --attach 4711 --once                       the job that process 4711 started
+  busbw watch --attach --profile                         the same, if BUSBW_PROFILE=attach is set in it
   busbw watch --attach slurm:8812 --quiet                a Slurm job, beside it: srun --overlap --jobid 8812
   busbw watch --attach --json | jq '.ranks[].state'
   busbw watch --ras 10.0.0.1                             what NCCL's RAS tells of a job

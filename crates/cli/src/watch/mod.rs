@@ -13,6 +13,7 @@ use busbw_launch::host;
 use busbw_model::{Diagnosis, Watched};
 use busbw_monitor::{Hosts, Server};
 use busbw_probe::processes::Scope;
+use busbw_profile::{Agent, Recorded};
 use busbw_report::html;
 use busbw_watch::session::say;
 use busbw_watch::{Answer, Folder, Settings, Tracker, metrics};
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
-    match (flags.command.is_empty(), &flags.attach, &flags.ras) {
+    match (flags.command.is_empty(), &flags.attach.attach, &flags.ras) {
         (false, ..) => wrapped::run(flags),
         (true, None, Some(address)) => by_ras::run(flags, address),
         (true, ..) => attached::run(flags),
@@ -61,6 +62,12 @@ fn serve(server: Option<&Server>, facts: &Watched, tracker: &Tracker) {
 
 fn host_name() -> String {
     host::name(&|name| std::env::var(name).ok())
+}
+
+/// The last collectives of each rank.
+fn recordings(agent: &Agent, begun: bool) -> Vec<(u32, Vec<u8>)> {
+    let which = if begun { Recorded::Begun } else { Recorded::Over };
+    agent.recordings(which).into_iter().map(|one| (one.rank, one.dump.to_string().into_bytes())).collect()
 }
 
 /// What `busbw explain FOLDER` says, with its page beside the facts.

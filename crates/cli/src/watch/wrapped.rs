@@ -1,6 +1,6 @@
 //! `busbw watch -- COMMAND`: one thread passes output and signals on, another looks on.
 
-use super::{Watch, folder, host_name, judge, serve, server, settings};
+use super::{Watch, folder, host_name, judge, recordings, serve, server, settings};
 use crate::output::Refusal;
 use crate::profile;
 use busbw_launch::attendant::Attendant;
@@ -8,7 +8,7 @@ use busbw_model::Watched;
 use busbw_model::answer::Document;
 use busbw_monitor::Server;
 use busbw_probe::processes::Scope;
-use busbw_profile::{Agent, Recorded, Report};
+use busbw_profile::Report;
 use busbw_watch::Tracker;
 use busbw_watch::session::{Observer, Session, say};
 use std::fs::File;
@@ -80,12 +80,6 @@ pub fn run(flags: &Watch) -> Result<ExitCode, Refusal> {
         status
     })?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
-}
-
-/// The last collectives of each rank.
-fn recordings(agent: &Agent, begun: bool) -> Vec<(u32, Vec<u8>)> {
-    let which = if begun { Recorded::Begun } else { Recorded::Over };
-    agent.recordings(which).into_iter().map(|one| (one.rank, one.dump.to_string().into_bytes())).collect()
 }
 
 /// What the looking thread sees of the job.

@@ -162,7 +162,8 @@ impl TunedChoice {
         if self.to.0 < i64::MAX as u64 {
             let _ = writeln!(text, "to = {}", self.to.0);
         }
-        let _ = writeln!(text, "algorithm = \"{}\"", self.algorithm);
+        // Other libraries' names may hold anything.
+        let _ = writeln!(text, "algorithm = {}", toml::Value::from(self.algorithm.as_str()));
         for (name, value) in optional {
             value.iter().for_each(|value| {
                 let _ = writeln!(text, "{name} = {value}");
@@ -356,8 +357,12 @@ chunk = "128K"
 
     #[test]
     fn a_table_survives_being_written() {
-        let table = TuningTable::parse(TABLE).unwrap();
-        assert_eq!(TuningTable::parse(&table.to_toml("of a test")).unwrap(), table);
+        let mut table = TuningTable::parse(TABLE).unwrap();
+        for name in ["Ring", "", "a \"quoted\" name", "C:\\ring", "two\nlines", "'\u{7}'", "Ring\"\nranks = 2 # \u{e9}"]
+        {
+            table.choices[0].algorithm = name.into();
+            assert_eq!(TuningTable::parse(&table.to_toml("of a test")).unwrap(), table, "{name}");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ mod reader;
 mod record;
 mod ring;
 
-pub use process::{VARIABLE, Writer, writer};
-pub use reader::{Drained, Reader};
+pub use process::{ATTACH, VARIABLE, Writer, writer};
+pub use reader::{Drained, Memory, Reader};
 pub use record::{Function, Kind, Record, Source, State, What, kind_of};
 pub use ring::CAPACITY;
 

@@ -1,25 +1,38 @@
 //! This process's ring: made when the first communicator is, if somebody wants to read it.
 
-use crate::record::{Kind, Record, What};
-use crate::ring::{Ring, mark};
+use crate::record::{Function, Kind, Record, What};
+use crate::ring::{COMMUNICATORS, Ring, mark};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::time::{ClockId, clock_gettime};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The folder in which rings are made. Without it there are none.
+/// The folder in which rings are made, or [`ATTACH`]. Without it there are none.
 pub const VARIABLE: &str = "BUSBW_PROFILE";
+/// The ring is memory of the process's own, for readers that come while it runs. Nothing is written while there is none.
+pub const ATTACH: &str = "attach";
+/// What the kernel calls such memory: /proc/PID/fd has links to `/memfd:NAME`. It goes with the process, however that ends, and
+/// who may open it is whom the kernel lets look into the process.
+pub(crate) const MEMORY: &str = "busbw-events";
 
 /// Writes events of this process. A child of a fork that uses its parent's writer writes nothing.
 pub struct Writer {
     ring: Ring,
     mark: &'static AtomicU64,
-    /// Things that got a number.
+    /// Things that got a number; communicators count by themselves.
     numbered: AtomicU64,
+    communicators: AtomicU64,
+    /// How many collectives each communicator had.
+    sequences: Box<[AtomicU64; COMMUNICATORS]>,
     path: PathBuf,
+    /// Memory that others find by its descriptor.
+    _memory: Option<File>,
 }
 
 /// What this process has: not asked yet, none, or a writer.
@@ -38,8 +51,13 @@ pub fn writer() -> Result<Option<&'static Writer>, String> {
     }
     let made = match std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
         Some(folder) => {
-            let writer = Writer::create(Path::new(&folder));
-            let failed = |error| format!("{VARIABLE}={}: {error}", folder.to_string_lossy());
+            let writer = if folder == ATTACH { Writer::in_memory() } else { Writer::create(Path::new(&folder)) };
+            let failed = |error| {
+                let folder = folder.to_string_lossy();
+                format!(
+                    "{VARIABLE}={folder}: {error}; give a folder of this host, or {ATTACH} for busbw profile --attach"
+                )
+            };
             writer.map(|writer| Some(&*Box::leak(Box::new(writer)))).map_err(failed)
         }
         None => Ok(None),
@@ -51,10 +69,23 @@ impl Writer {
     pub(crate) fn create(folder: &Path) -> io::Result<Self> {
         let host = nix::unistd::gethostname()?.to_string_lossy().into_owned();
         let (file, path) = new_file(folder, &host)?;
-        let since_1970 = nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(now());
-        let ring = Ring::create(&file, std::process::id(), since_1970);
-        let ring = ring.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        Ok(Writer { ring, mark: mark()?, numbered: AtomicU64::new(0), path })
+        let ring = new_ring(&file, true).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        Self::of(ring, path, None)
+    }
+
+    pub(crate) fn in_memory() -> io::Result<Self> {
+        let memory = memfd_create(MEMORY, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        let ring = new_ring(&File::from(memory.try_clone()?), false)?;
+        // A reader of memory that shrinks would be killed.
+        fcntl(&memory, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL))?;
+        let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()).into();
+        Self::of(ring, path, Some(memory.into()))
+    }
+
+    fn of(ring: Ring, path: PathBuf, memory: Option<File>) -> io::Result<Self> {
+        let (numbered, communicators) = Default::default();
+        let sequences = Box::new([const { AtomicU64::new(0) }; COMMUNICATORS]);
+        Ok(Writer { ring, mark: mark()?, numbered, communicators, sequences, path, _memory: memory })
     }
 
     /// Whether this process made it, and not one that it was forked from.
@@ -74,17 +105,41 @@ impl Writer {
 
     /// Begins a thing; its number.
     pub fn begin(&self, kind: Kind, parent: u64, what: What) -> u64 {
-        let id = kind.number(self.numbered.fetch_add(1, Ordering::Relaxed));
-        self.note(id, parent, what);
+        let counted = if kind == Kind::Communicator { &self.communicators } else { &self.numbered };
+        let id = kind.number(counted.fetch_add(1, Ordering::Relaxed));
+        let sequence = self.sequence(what);
+        let record = |time_ns| Record { time_ns, id, parent, sequence, what };
+        match kind {
+            Kind::Communicator if self.is_own() && self.ring.keep(Kind::count(id), &record(now())) => {}
+            _ => self.write(record),
+        }
         id
     }
 
     /// Notes what happens to a thing.
     pub fn note(&self, id: u64, parent: u64, what: What) {
-        if self.is_own() {
-            self.ring.write(&Record { time_ns: now(), id, parent, what });
+        self.write(|time_ns| Record { time_ns, id, parent, sequence: None, what });
+    }
+
+    /// Counts a collective, whether anybody reads or not; how many its communicator had before.
+    fn sequence(&self, what: What) -> Option<u64> {
+        let What::Operation { communicator, function: Function::Collective(_), .. } = what else { return None };
+        let counted = self.sequences.get(Kind::count(communicator.into()))?;
+        Some(counted.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn write(&self, record: impl FnOnce(u64) -> Record) {
+        let wanted = self.is_own() && self.ring.head().wanted.load(Ordering::Relaxed) != 0;
+        if wanted {
+            self.ring.write(&record(now()));
         }
     }
+}
+
+/// A ring in an empty file.
+fn new_ring(file: &File, wanted: bool) -> io::Result<Ring> {
+    let since_1970 = nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(now());
+    Ring::create(file, std::process::id(), since_1970, wanted)
 }
 
 /// A file that nobody else has: a process may have several, one for each library that writes.

@@ -18,6 +18,8 @@ pub struct Record {
     pub id: u64,
     /// What it is part of; 0 where nothing is known of that.
     pub parent: u64,
+    /// Of a collective: how many its communicator had before on this rank. So ranks' events belong together wherever reading begins.
+    pub sequence: Option<u64>,
     pub what: What,
 }
 
@@ -122,6 +124,11 @@ impl Kind {
     pub(crate) fn number(self, count: u64) -> u64 {
         count << KIND_BITS | (self as u64 + 1)
     }
+
+    /// Which thing of its kind a number is.
+    pub(crate) fn count(number: u64) -> usize {
+        (number >> KIND_BITS) as usize
+    }
 }
 
 /// The kind of a thing by its number.
@@ -171,12 +178,12 @@ struct Words {
     small: [u8; 3],
     middle: u32,
     large: [u64; 2],
-    last: u64,
 }
 
 impl Record {
     pub(crate) fn words(&self) -> [u64; WORDS] {
-        let Words { code, small: [a, b, c], middle, large: [d, e], last } = self.what.words();
+        let Words { code, small: [a, b, c], middle, large: [d, e] } = self.what.words();
+        let last = self.sequence.map_or(0, |before| before.wrapping_add(1));
         let head = u64::from_le_bytes([code, a, b, c, 0, 0, 0, 0]) | u64::from(middle) << 32;
         [self.time_ns, head, self.id, self.parent, d, e, last]
     }
@@ -184,8 +191,8 @@ impl Record {
     pub(crate) fn of(words: [u64; WORDS]) -> Option<Self> {
         let [time_ns, head, id, parent, d, e, last] = words;
         let [code, a, b, c, ..] = head.to_le_bytes();
-        let words = Words { code, small: [a, b, c], middle: (head >> 32) as u32, large: [d, e], last };
-        Some(Record { time_ns, id, parent, what: What::of(&words)? })
+        let words = Words { code, small: [a, b, c], middle: (head >> 32) as u32, large: [d, e] };
+        Some(Record { time_ns, id, parent, sequence: last.checked_sub(1), what: What::of(&words)? })
     }
 }
 
@@ -199,7 +206,7 @@ fn halves(word: u64) -> (u32, u32) {
 
 impl What {
     fn words(self) -> Words {
-        let words = |code, small, middle, large| Words { code, small, middle, large, last: 0 };
+        let words = |code, small, middle, large| Words { code, small, middle, large };
         match self {
             What::Communicator { hash, ranks, nodes, rank, source } => {
                 words(1, [source as u8, 0, 0], rank, [hash, pair(ranks, nodes)])
@@ -222,7 +229,7 @@ impl What {
     }
 
     fn of(words: &Words) -> Option<Self> {
-        let Words { code, small: [a, b, _], middle, large: [d, e], .. } = *words;
+        let Words { code, small: [a, b, _], middle, large: [d, e] } = *words;
         Some(match code {
             1 => {
                 let (ranks, nodes) = halves(e);
@@ -290,8 +297,10 @@ mod tests {
         ];
         all.extend(State::ALL.map(|state| What::State { state, value: 42 }));
         for what in all {
-            let record = Record { time_ns: 11, id: Kind::Message.number(1 << 50), parent: 13, what };
-            assert_eq!(Record::of(record.words()), Some(record));
+            for sequence in [None, Some(0), Some(1 << 40)] {
+                let record = Record { time_ns: 11, id: Kind::Message.number(1 << 50), parent: 13, sequence, what };
+                assert_eq!(Record::of(record.words()), Some(record));
+            }
         }
         for (place, kind) in Kind::ALL.into_iter().enumerate() {
             assert_eq!(kind_of(kind.number(place as u64 * 1000)), Some(kind));

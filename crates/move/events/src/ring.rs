@@ -3,6 +3,8 @@
 //! Many threads write, one process reads. A place is written only after the reader has emptied it, so that an event is never torn:
 //! what finds no room is counted. Each place has a number that says whose turn it is: twice the lap for the writer of that lap, one
 //! more when its event is there. A new file is all zeros, and so is ready for lap 0.
+//!
+//! Communicators have places of their own, which nobody empties: a reader that comes later needs them to understand the events.
 
 use crate::record::{Record, WORDS};
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -14,10 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Events that a ring holds: a quarter of a second where a million come in each.
 pub const CAPACITY: u64 = 1 << 18;
-const MAGIC: u64 = u64::from_le_bytes(*b"busbwev1");
+const MAGIC: u64 = u64::from_le_bytes(*b"busbwev2");
 /// The head has a page of its own.
 const PAGE: usize = 4096;
-const SIZE: usize = PAGE + CAPACITY as usize * size_of::<Place>();
+/// Communicators that have a place; those of a process beyond are events as others.
+pub(crate) const COMMUNICATORS: usize = 1 << 10;
+/// Those of communicators, then those of events.
+const PLACES: usize = COMMUNICATORS + CAPACITY as usize;
+const SIZE: usize = PAGE + PLACES * size_of::<Place>();
 
 /// The first page.
 #[repr(C)]
@@ -32,6 +38,11 @@ pub(crate) struct Head {
     _apart_too: [u64; 15],
     /// Events that found no room.
     pub lost: AtomicU64,
+    _apart_again: [u64; 15],
+    /// Whether events are to be written: 0 where nobody reads.
+    pub wanted: AtomicU64,
+    /// The next place to read, for the next reader.
+    pub read: AtomicU64,
 }
 
 /// A cache line.
@@ -53,13 +64,14 @@ unsafe impl Sync for Ring {}
 
 impl Ring {
     /// Makes an empty file a ring.
-    pub fn create(file: &File, process: u32, since_1970: u64) -> io::Result<Self> {
+    pub fn create(file: &File, process: u32, since_1970: u64, wanted: bool) -> io::Result<Self> {
         // The space is taken now: where none is left later, a write would end the process.
         fallocate(file, FallocateFlags::empty(), 0, SIZE as i64)?;
         let ring = Self::map(file)?;
         let head = ring.head();
         head.process.store(process.into(), Ordering::Relaxed);
         head.since_1970.store(since_1970, Ordering::Relaxed);
+        head.wanted.store(wanted.into(), Ordering::Relaxed);
         head.magic.store(MAGIC, Ordering::Release);
         Ok(ring)
     }
@@ -70,7 +82,11 @@ impl Ring {
             return Ok(None);
         }
         let ring = Self::map(file)?;
-        Ok((ring.head().magic.load(Ordering::Acquire) == MAGIC).then_some(ring))
+        match ring.head().magic.load(Ordering::Acquire) {
+            MAGIC => Ok(Some(ring)),
+            0 => Ok(None),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "damaged, or of another version of busbw")),
+        }
     }
 
     fn map(file: &File) -> io::Result<Self> {
@@ -88,10 +104,34 @@ impl Ring {
         unsafe { &*self.address.cast::<Head>() }
     }
 
+    /// The place of an event.
     fn place(&self, number: u64) -> &Place {
-        let place = (number % CAPACITY) as usize;
-        // SAFETY: the mapping has `CAPACITY` places behind the first page, aligned; places are atomics only.
+        self.at(COMMUNICATORS + (number % CAPACITY) as usize)
+    }
+
+    /// The place of a communicator; `None` of one beyond.
+    fn communicator(&self, number: usize) -> Option<&Place> {
+        (number < COMMUNICATORS).then(|| self.at(number))
+    }
+
+    fn at(&self, place: usize) -> &Place {
+        assert!(place < PLACES, "a ring has {PLACES} places");
+        // SAFETY: the mapping has `PLACES` places behind the first page, aligned; places are atomics only.
         unsafe { &*self.address.add(PAGE).cast::<Place>().add(place) }
+    }
+
+    /// Writes a communicator, which stays; false where there is no place for it.
+    pub fn keep(&self, number: usize, record: &Record) -> bool {
+        let Some(place) = self.communicator(number) else { return false };
+        place.words.iter().zip(record.words()).for_each(|(at, word)| at.store(word, Ordering::Relaxed));
+        place.turn.store(1, Ordering::Release);
+        true
+    }
+
+    /// The words of a communicator; `None` while there is none.
+    pub fn kept(&self, number: usize) -> Option<[u64; WORDS]> {
+        let place = self.communicator(number).filter(|place| place.turn.load(Ordering::Acquire) == 1)?;
+        Some(place.words.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 
     /// Writes an event, or counts it as lost.
@@ -103,8 +143,9 @@ impl Ring {
             let free = number / CAPACITY * 2;
             match place.turn.load(Ordering::Acquire) {
                 turn if turn == free => {
+                    // Whoever reads the count finds the communicators of the events that it counts.
                     let taken =
-                        head.taken.compare_exchange_weak(number, number + 1, Ordering::Relaxed, Ordering::Relaxed);
+                        head.taken.compare_exchange_weak(number, number + 1, Ordering::Release, Ordering::Relaxed);
                     match taken {
                         Ok(_) => break place,
                         Err(now) => number = now,
@@ -122,6 +163,11 @@ impl Ring {
             at.store(word, Ordering::Relaxed);
         }
         place.turn.store(number / CAPACITY * 2 + 1, Ordering::Release);
+    }
+
+    /// Whether an event was read, by a reader that ended before it could say so.
+    pub fn was_read(&self, number: u64) -> bool {
+        self.place(number).turn.load(Ordering::Acquire) >= number / CAPACITY * 2 + 2
     }
 
     /// The words of an event, whose place is free then; `None` while it is not there.

@@ -1,9 +1,11 @@
 //! Empties the rings of a job's processes while it runs.
 
+use crate::attached::{AttachError, Attached};
 use crate::ledger::Ledger;
 use crate::report::{Recorded, Recording, Report};
 use busbw_events::{Drained, Reader};
 use busbw_model::Profile;
+use busbw_probe::processes::Scope;
 use nix::sys::statvfs::statvfs;
 use std::collections::HashSet;
 use std::io;
@@ -28,36 +30,54 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Which recordings are wanted, and by whom.
 type Question = (Recorded, SyncSender<Vec<Recording>>);
 
-/// A folder with the rings of a job, and the thread that empties them.
+/// The thread that empties a job's rings.
 pub struct Agent {
-    folder: TempDir,
+    /// Where a job that is to be started writes.
+    folder: Option<TempDir>,
     over: Arc<AtomicBool>,
     questions: Sender<Question>,
-    thread: JoinHandle<io::Result<Collected>>,
+    thread: JoinHandle<Result<Profile, AgentError>>,
 }
 
-/// What came together.
-pub struct Collected {
-    pub profile: Profile,
+/// Why nothing can be told of a job.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    #[error("events: {0}")]
+    Events(#[from] io::Error),
 }
 
 impl Agent {
-    /// Begins, with a report that may write a trace.
+    /// Begins with a job that is to be started, with a report that may write a trace.
     ///
     /// # Errors
     /// There is no place for the rings.
-    pub fn begin(report: Report) -> io::Result<Self> {
+    pub fn begin(host: &str, report: Report) -> io::Result<Self> {
         let folder = folder()?;
-        let over = Arc::new(AtomicBool::new(false));
-        let (path, until) = (folder.path().to_owned(), Arc::clone(&over));
-        let (questions, asked) = channel();
-        let thread = std::thread::spawn(move || Rings::new(path).run(report, &until, &asked));
-        Ok(Agent { folder, over, questions, thread })
+        let place = Place::Folder(folder.path().to_owned(), HashSet::new());
+        Ok(Agent { folder: Some(folder), ..Self::of(place, host, report) })
     }
 
-    /// What the job needs as `BUSBW_PROFILE`.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
+    /// Begins with a job that runs, from now on.
+    ///
+    /// # Errors
+    /// The job keeps no events, or another reads them.
+    pub fn attach(scope: Scope, host: &str, report: Report) -> Result<Self, AttachError> {
+        Ok(Self::of(Place::Attached(Attached::begin(scope)?), host, report))
+    }
+
+    fn of(place: Place, host: &str, report: Report) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let (host, until) = (Arc::from(host), Arc::clone(&over));
+        let (questions, asked) = channel();
+        let thread = std::thread::spawn(move || Rings::new(place, host).run(report, &until, &asked));
+        Agent { folder: None, over, questions, thread }
+    }
+
+    /// What a job that is to be started needs as `BUSBW_PROFILE`.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_ref().map(TempDir::path)
     }
 
     /// What each rank did last, of a report that keeps it; nothing where the reader of events has failed.
@@ -67,18 +87,22 @@ impl Agent {
         sent.ok().and_then(|()| answered.recv_timeout(PATIENCE).ok()).unwrap_or_default()
     }
 
-    /// Ends, when the job has: reads what is there still.
+    /// Whether there is nothing more to read: all processes of a job that was attached to have ended, or something is wrong.
+    pub fn is_over(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends: reads what is there still.
     ///
     /// # Errors
-    /// A ring cannot be read, or the trace not written.
-    pub fn finish(self) -> io::Result<Profile> {
+    /// A ring cannot be read, or the trace not written; the job keeps no events.
+    pub fn finish(self) -> Result<Profile, AgentError> {
         self.over.store(true, Ordering::Release);
-        let collected = self.thread.join().map_err(|_| io::Error::other("the reader of events has failed"))??;
-        Ok(collected.profile)
+        self.thread.join().map_err(|_| io::Error::other("the reader of events has failed"))?
     }
 }
 
-/// A folder of memory if there is one with room: nothing is to wait for a disk, and a container may have little.
+/// A folder for rings: of memory if there is one with room, for nothing is to wait for a disk, and a container may have little.
 fn folder() -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("busbw-profile-");
@@ -87,25 +111,38 @@ fn folder() -> io::Result<TempDir> {
     in_memory.map_or_else(|| builder.tempdir(), Ok)
 }
 
+/// Where rings come from.
+enum Place {
+    /// A folder, and the rings that were found in it.
+    Folder(PathBuf, HashSet<PathBuf>),
+    Attached(Attached),
+}
+
+/// A ring, and the process that it was found by.
+struct Ring {
+    reader: Reader,
+    found_by: Option<u32>,
+}
+
 struct Rings {
-    folder: PathBuf,
-    known: HashSet<PathBuf>,
-    readers: Vec<Reader>,
+    place: Place,
+    host: Arc<str>,
+    rings: Vec<Ring>,
     ledger: Ledger,
     events: u64,
     last_ns: u64,
 }
 
 impl Rings {
-    fn new(folder: PathBuf) -> Self {
-        let (known, readers, ledger) = Default::default();
-        Rings { folder, known, readers, ledger, events: 0, last_ns: 0 }
+    fn new(place: Place, host: Arc<str>) -> Self {
+        let (rings, ledger) = Default::default();
+        Rings { place, host, rings, ledger, events: 0, last_ns: 0 }
     }
 
-    fn run(mut self, mut report: Report, over: &AtomicBool, asked: &Receiver<Question>) -> io::Result<Collected> {
+    fn run(mut self, mut report: Report, over: &AtomicBool, asked: &Receiver<Question>) -> Result<Profile, AgentError> {
         loop {
             // Asked before looking: what the job wrote before it ended is then read.
-            let ended = over.load(Ordering::Acquire);
+            let ended = over.load(Ordering::Acquire) || self.place.is_over();
             self.look(&mut report)?;
             let more = self.drain(ended);
             self.ledger.settle(Some(self.last_ns));
@@ -114,31 +151,32 @@ impl Rings {
                 // Whoever asked may have waited long enough.
                 let _ = answer.send(report.recordings(&self.ledger, which));
             }
-            if ended && !more {
+            // A job that goes on may write faster than this reads.
+            if ended && (!more || self.place.goes_on()) {
                 break;
             }
             if !more {
                 std::thread::sleep(LOOK);
             }
         }
-        let profile = report.finish(&mut self.ledger)?;
-        let lost = self.readers.iter().map(Reader::lost).sum();
-        Ok(Collected { profile: Profile { events: self.events, lost, ..profile } })
+        if self.place.goes_on() {
+            self.ledger.cut();
+        }
+        let lost = self.rings.iter().map(|ring| ring.reader.lost()).sum();
+        let mut profile = report.finish(&mut self.ledger, self.events, lost)?;
+        if let Place::Attached(attached) = &self.place {
+            profile.notes.extend(attached.notes());
+            profile.job = attached.job().unwrap_or_default();
+        }
+        Ok(profile)
     }
 
     /// Finds new rings.
-    fn look(&mut self, report: &mut Report) -> io::Result<()> {
-        for entry in std::fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if self.known.contains(&path) || path.extension().is_none_or(|ending| ending != "ring") {
-                continue;
-            }
-            if let Some(reader) = Reader::open(&path)? {
-                self.known.insert(path);
-                self.ledger.add();
-                report.add_process(reader.process(), reader.since_1970_ns());
-                self.readers.push(reader);
-            }
+    fn look(&mut self, report: &mut Report) -> Result<(), AgentError> {
+        for (found_by, reader) in self.place.look()? {
+            self.ledger.add();
+            report.add_process(&self.host, reader.process(), reader.since_1970_ns());
+            self.rings.push(Ring { reader, found_by });
         }
         Ok(())
     }
@@ -146,16 +184,59 @@ impl Rings {
     /// Reads what is there; whether there is more.
     fn drain(&mut self, ended: bool) -> bool {
         let mut more = false;
-        for (ring, reader) in self.readers.iter_mut().enumerate() {
+        for (number, Ring { reader, found_by }) in self.rings.iter_mut().enumerate() {
             let (ledger, events, last_ns) = (&mut self.ledger, &mut self.events, &mut self.last_ns);
             let pid = reader.process();
+            // What a process that runs has begun to write, it will end.
+            let ended = ended && !found_by.is_some_and(|pid| self.place.runs(pid));
             let drained = reader.drain(ended, |record| {
                 *events += 1;
                 *last_ns = record.time_ns.max(*last_ns);
-                ledger.feed(ring, pid, &record);
+                ledger.feed(number, pid, &record);
             });
             more |= drained == Drained::More;
         }
         more
     }
+}
+
+impl Place {
+    /// New rings, each with the process that it was found by.
+    fn look(&mut self) -> Result<Vec<(Option<u32>, Reader)>, AgentError> {
+        match self {
+            Place::Folder(folder, known) => Ok(look_into(folder, known)?),
+            Place::Attached(attached) => {
+                Ok(attached.look()?.into_iter().map(|(pid, reader)| (Some(pid), reader)).collect())
+            }
+        }
+    }
+
+    fn runs(&self, pid: u32) -> bool {
+        matches!(self, Place::Attached(attached) if attached.runs(pid))
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self, Place::Attached(attached) if attached.is_over())
+    }
+
+    /// Whether the job is not at its end when reading is.
+    fn goes_on(&self) -> bool {
+        matches!(self, Place::Attached(attached) if !attached.is_over())
+    }
+}
+
+/// New rings in a folder.
+fn look_into(folder: &Path, known: &mut HashSet<PathBuf>) -> io::Result<Vec<(Option<u32>, Reader)>> {
+    let mut new = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if known.contains(&path) || path.extension().is_none_or(|ending| ending != "ring") {
+            continue;
+        }
+        if let Some(reader) = Reader::open(&path)? {
+            known.insert(path);
+            new.push((None, reader));
+        }
+    }
+    Ok(new)
 }

@@ -31,9 +31,18 @@ pub(crate) struct Rounds {
     /// Operations that could be judged, and the most ranks of one.
     judged: u64,
     ranks: usize,
+    /// By process: its host. Of one host where nothing is said.
+    hosts: Vec<usize>,
+    /// What times of different hosts may be wrong by beside each other.
+    error_ns: f64,
 }
 
 impl Rounds {
+    /// Processes are on several hosts, by whose clocks times are wrong by so much at most.
+    pub fn across(&mut self, hosts: Vec<usize>, error_ns: f64) {
+        (self.hosts, self.error_ns) = (hosts, error_ns);
+    }
+
     /// Adds a rank's operation. `members`: how many ranks of its communicator are seen.
     pub fn add(&mut self, operation: &Operation, members: usize) {
         let (Some(end_ns), hash) = (operation.end_ns, operation.communicator.hash) else { return };
@@ -65,7 +74,10 @@ impl Rounds {
             self.judged += 1;
             self.ranks = self.ranks.max(entries.len());
             let parts: Vec<Part> = entries.iter().map(|entry| entry.part).collect();
-            if let Some(verdict) = judge(&parts) {
+            let mut hosts = entries.iter().map(|entry| self.hosts.get(entry.ring));
+            let first = hosts.next();
+            let error_ns = if hosts.all(|host| Some(host) == first) { 0.0 } else { self.error_ns };
+            if let Some(verdict) = judge(&parts, error_ns) {
                 let (operations, cost) = self.found.entry((verdict.class, verdict.rank, verdict.peer)).or_default();
                 *operations += 1;
                 *cost += verdict.cost_ns;

@@ -1,17 +1,153 @@
 //! A trace for ui.perfetto.dev and Chrome: a process per rank, a thread per communicator, a slice per operation.
 //!
-//! The form is Chrome's trace events as a JSON array, written as it happens: readers bear an array that was cut off.
+//! The form is Chrome's trace events as a JSON array, written as it happens: readers bear an array that was cut off. What the arguments
+//! of an event hold is all that is known of an operation, so that traces of several hosts can be put together ([`crate::merge`]).
 
-use crate::ledger::Operation;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use crate::ledger::{Communicator, Operation, Steps};
+use busbw_events::Source;
+use busbw_model::{Collective, Datatype, ProfileSource};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+
+/// What a file of ours begins with, in the arguments of a first event.
+pub(crate) const FORMAT: &str = "busbw.profile.trace/1";
 
 /// Writes a trace.
 pub struct Trace {
     out: Box<dyn Write + Send>,
-    named: BTreeSet<u32>,
+    /// The numbers that processes have in the trace, by ring: two hosts may have the same.
+    numbers: BTreeMap<usize, u32>,
     first: bool,
+}
+
+/// A process, as a trace names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traced<'a> {
+    pub host: &'a str,
+    pub pid: u32,
+    pub since_1970_ns: u64,
+}
+
+/// One event, as it is read. Unknown ones are passed over.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Event {
+    pub ph: String,
+    pub name: String,
+    pub pid: u32,
+    #[serde(default)]
+    pub tid: u32,
+    pub args: Arguments,
+}
+
+/// The arguments of an event that are of ours.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Arguments {
+    Operation(Box<OfOperation>),
+    Process(OfProcess),
+    End(OfEnd),
+    Other(serde::de::IgnoredAny),
+}
+
+/// What is known of a process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct OfProcess {
+    /// For people.
+    pub name: String,
+    pub host: String,
+    pub process: u32,
+    pub since_1970_ns: u64,
+    pub format: String,
+}
+
+/// What is known when reading ends.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct OfEnd {
+    pub events: u64,
+    pub lost: u64,
+}
+
+/// All of an operation that its slice does not say. Times are `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct OfOperation {
+    pub bytes: u64,
+    /// How many its communicator had before.
+    pub number: u64,
+    pub ranks: u32,
+    pub nodes: u32,
+    pub rank: u32,
+    pub communicator: String,
+    pub source: ProfileSource,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datatype: Option<String>,
+    /// Algorithm, protocol and channels, as events number them.
+    pub way: [u8; 3],
+    pub begin_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<u32>,
+    #[serde(default, skip_serializing_if = "Steps::is_none")]
+    pub steps: Steps,
+}
+
+/// Whose events these are, as documents name it.
+pub(crate) fn told(source: Source) -> ProfileSource {
+    match source {
+        Source::Nccl => ProfileSource::Nccl,
+        Source::Engine => ProfileSource::Engine,
+        Source::Torch => ProfileSource::Torch,
+    }
+}
+
+impl OfOperation {
+    /// The operation, of the number `of` in this ring; `None` where it makes no sense.
+    pub fn operation(&self, collective: &str, ring: usize, of: u32) -> Option<Operation> {
+        let [algorithm, protocol, channels] = self.way;
+        let source = *[Source::Nccl, Source::Engine, Source::Torch].iter().find(|one| told(**one) == self.source)?;
+        let hash = u64::from_str_radix(&self.communicator, 16).ok()?;
+        let (ranks, nodes, rank) = (self.ranks, self.nodes, self.rank);
+        Some(Operation {
+            ring,
+            communicator: Communicator { hash, ranks, nodes, rank, source },
+            of: (of, self.number),
+            collective: Collective::from_name(collective)?,
+            datatype: self.datatype.as_deref().and_then(Datatype::from_name),
+            algorithm,
+            protocol,
+            channels,
+            bytes: self.bytes,
+            begin_ns: self.begin_ns,
+            end_ns: self.end_ns,
+            replayed: self.replayed,
+            peer: self.peer,
+            steps: self.steps,
+        })
+    }
+
+    fn of(operation: &Operation) -> Self {
+        let Communicator { hash, ranks, nodes, rank, source } = operation.communicator;
+        OfOperation {
+            bytes: operation.bytes,
+            number: operation.of.1,
+            ranks,
+            nodes,
+            rank,
+            communicator: format!("{hash:016x}"),
+            source: told(source),
+            datatype: operation.datatype.map(|datatype| datatype.name().to_owned()),
+            way: [operation.algorithm, operation.protocol, operation.channels],
+            begin_ns: operation.begin_ns,
+            end_ns: operation.end_ns,
+            replayed: operation.replayed,
+            peer: operation.peer,
+            steps: operation.steps,
+        }
+    }
 }
 
 impl Trace {
@@ -21,38 +157,46 @@ impl Trace {
     /// What the writer returns.
     pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Self> {
         out.write_all(b"[")?;
-        Ok(Trace { out, named: BTreeSet::new(), first: true })
+        Ok(Trace { out, numbers: BTreeMap::new(), first: true })
     }
 
-    /// Adds an operation of process `pid`, whose times are `since_1970_ns` more.
-    ///
-    /// # Errors
-    /// What the writer returns.
-    pub fn add(&mut self, operation: &Operation, pid: u32, since_1970_ns: u64) -> io::Result<()> {
-        let Some(time_ns) = operation.time_ns() else { return Ok(()) };
-        if self.named.insert(pid) {
-            let name = format!("rank {}", operation.communicator.rank);
-            self.event(&json!({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}))?;
-        }
+    /// Adds an operation of a process. One without an end is a moment.
+    pub(crate) fn add(&mut self, operation: &Operation, of: Traced) -> io::Result<()> {
+        let Traced { host, pid, since_1970_ns } = of;
+        let number = match self.numbers.get(&operation.ring) {
+            Some(number) => *number,
+            None => {
+                let taken: BTreeSet<u32> = self.numbers.values().copied().collect();
+                let number = (pid..).find(|number| !taken.contains(number)).unwrap_or(pid);
+                self.numbers.insert(operation.ring, number);
+                let (name, format) = (format!("rank {}", operation.communicator.rank), FORMAT.to_owned());
+                let process = OfProcess { name, host: host.to_owned(), process: pid, since_1970_ns, format };
+                self.event(&json!({"ph": "M", "name": "process_name", "pid": number, "args": process}))?;
+                self.event(&json!({"ph": "M", "name": "process_labels", "pid": number, "args": {"labels": host}}))?;
+                number
+            }
+        };
         let begin_us = operation.begin_ns.wrapping_add(since_1970_ns) as f64 / 1e3;
-        let args = json!({"bytes": operation.bytes, "number": operation.of.1, "ranks": operation.communicator.ranks});
+        let (ph, length) = match operation.time_ns() {
+            Some(time_ns) => ("X", ("dur", json!(time_ns as f64 / 1e3))),
+            // A moment of its thread.
+            None => ("i", ("s", json!("t"))),
+        };
         self.event(&json!({
-            "ph": "X", "name": operation.collective.name(), "cat": "collective", "pid": pid, "tid": operation.of.0,
-            "ts": begin_us, "dur": time_ns as f64 / 1e3, "args": args,
+            "ph": ph, "name": operation.collective.name(), "cat": "collective", "pid": number, "tid": operation.of.0,
+            "ts": begin_us, length.0: length.1, "args": OfOperation::of(operation),
         }))
     }
 
-    fn event(&mut self, event: &Value) -> io::Result<()> {
+    fn event(&mut self, event: &serde_json::Value) -> io::Result<()> {
         self.out.write_all(if std::mem::replace(&mut self.first, false) { b"\n" } else { b",\n" })?;
         serde_json::to_writer(&mut self.out, event)?;
         Ok(())
     }
 
     /// Ends the trace.
-    ///
-    /// # Errors
-    /// What the writer returns.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self, end: OfEnd) -> io::Result<()> {
+        self.event(&json!({"ph": "M", "name": "busbw_profile", "pid": 0, "args": end}))?;
         self.out.write_all(b"\n]\n")?;
         self.out.flush()
     }

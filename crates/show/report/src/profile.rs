@@ -74,20 +74,25 @@ pub(crate) fn named(rank: Option<u32>) -> String {
 }
 
 fn ranks(profile: &Profile) -> Table {
+    let several = profile.ranks.iter().any(|rank| rank.host != profile.ranks[0].host);
     let row = |rank: &ProfiledRank| {
-        vec![
-            named(rank.rank),
-            rank.process.to_string(),
+        let names = [named(rank.rank), rank.host.clone(), rank.process.to_string()];
+        let figures = [
             time(rank.span_us),
             time(rank.busy_us),
             percent(rank.share()),
             percent(rank.overlap()),
             rank.waited_us.map_or_else(|| "-".into(), time),
-        ]
+        ];
+        let shown = names.into_iter().enumerate().filter(|(at, _)| several || *at != 1).map(|(_, name)| name);
+        shown.chain(figures).collect()
     };
-    let rows = profile.ranks.iter().map(row).collect();
-    let head = &["rank", "process", "first to last", "in collectives", "share", "overlapped", "waited for others"];
-    Table { title: "Ranks", head, names: 2, rows }
+    const HEAD: &[&str] =
+        &["rank", "host", "process", "first to last", "in collectives", "share", "overlapped", "waited for others"];
+    const OF_ONE: &[&str] =
+        &["rank", "process", "first to last", "in collectives", "share", "overlapped", "waited for others"];
+    let (head, names) = if several { (HEAD, 3) } else { (OF_ONE, 2) };
+    Table { title: "Ranks", head, names, rows: profile.ranks.iter().map(row).collect() }
 }
 
 fn operations(profile: &Profile) -> Table {

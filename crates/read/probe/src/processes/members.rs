@@ -64,21 +64,31 @@ struct Member {
     parent: u32,
     looks: u8,
     identity: Option<Identity>,
+    /// The variable that is asked for.
+    noted: Option<String>,
     unreadable: bool,
 }
 
 /// The processes of a job, remembered so that each is looked at only while it is new.
 #[derive(Debug)]
-pub(super) struct Members {
+pub struct Members {
     scope: Scope,
+    /// A variable of theirs that somebody asks for.
+    noted: Option<&'static str>,
     known: BTreeMap<u32, Member>,
     /// Processes that are none of the job's, by when they were started.
     strangers: BTreeMap<u32, u64>,
 }
 
 impl Members {
+    /// Of this job; nothing is read yet.
     pub fn of(scope: Scope) -> Self {
-        Members { scope, known: BTreeMap::new(), strangers: BTreeMap::new() }
+        Members { scope, noted: None, known: BTreeMap::new(), strangers: BTreeMap::new() }
+    }
+
+    /// With the value that this variable has for each process.
+    pub fn noting(self, variable: &'static str) -> Self {
+        Members { noted: Some(variable), ..self }
     }
 
     /// Looks for new processes, and forgets those that are gone.
@@ -122,6 +132,9 @@ impl Members {
             let environment = environment(root, *pid);
             member.unreadable = environment.is_none();
             member.identity = environment.as_deref().and_then(Identity::of);
+            let named =
+                |name| environment.iter().flatten().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+            member.noted = self.noted.and_then(named);
         }
     }
 
@@ -165,18 +178,25 @@ impl Members {
     }
 
     /// What descends from a process.
-    pub fn helpers(&self, of: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn helpers(&self, of: u32) -> impl Iterator<Item = u32> {
         self.known.keys().copied().filter(move |pid| self.ancestors(*pid).any(|above| above == of))
     }
 
+    /// All processes, by number.
     pub fn all(&self) -> Vec<u32> {
         self.known.keys().copied().collect()
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
+    /// The variable that is noted, as a process was started with it.
+    pub fn noted(&self, pid: u32) -> Option<&str> {
+        self.known.get(&pid)?.noted.as_deref()
+    }
+
+    /// Processes whose environment this user may not read.
     pub fn unreadable(&self) -> usize {
         self.known.values().filter(|member| member.unreadable).count()
     }

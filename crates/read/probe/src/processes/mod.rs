@@ -12,13 +12,12 @@ mod stat;
 
 pub use connection::{Connection, Timer};
 pub use end::{Ended, Ends};
-pub use members::{Identity, Scope};
+pub use members::{Identity, Members, Scope};
 pub use stat::{Io, Stat};
 
 use crate::Root;
 use crate::counters::now_us;
 use busbw_model::ProcessState;
-use members::Members;
 use sockets::Sockets;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

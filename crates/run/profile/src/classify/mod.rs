@@ -42,18 +42,19 @@ pub struct Verdict {
     pub cost_ns: f64,
 }
 
-/// Who holds up an operation of all these ranks; `None` where nobody does more than others.
-pub fn judge(parts: &[Part]) -> Option<Verdict> {
-    late(parts).or_else(|| slow(parts))
+/// Who holds up an operation of all these ranks; `None` where nobody does more than others. `error_ns`: what the times of ranks may be
+/// wrong by beside each other.
+pub fn judge(parts: &[Part], error_ns: f64) -> Option<Verdict> {
+    late(parts, error_ns).or_else(|| slow(parts))
 }
 
-fn late(parts: &[Part]) -> Option<Verdict> {
+fn late(parts: &[Part], error_ns: f64) -> Option<Verdict> {
     let last = parts.iter().max_by_key(|part| part.begin_ns)?;
     let usual = median(parts.iter().filter(|part| part.rank != last.rank).map(|part| part.begin_ns as f64))?;
     let end = parts.iter().map(|part| part.end_ns).max()?;
     let later = last.begin_ns as f64 - usual;
     let whole = end as f64 - usual;
-    if later < LEAST_NS || later < LATE * whole {
+    if later < LEAST_NS.max(error_ns) || later < LATE * whole {
         return None;
     }
     let cost_ns = parts.iter().map(|part| last.begin_ns.saturating_sub(part.begin_ns) as f64).sum();

@@ -133,7 +133,7 @@ fn who_is_slow_and_how_is_named_in_95_of_100_plays() {
         let mut wrong = Vec::new();
         for _ in 0..500 {
             let (play, rank) = slowed(class, &mut chance);
-            let found = judge(&play.run(&mut chance)).map(|verdict| (verdict.class, verdict.rank));
+            let found = judge(&play.run(&mut chance), 0.0).map(|verdict| (verdict.class, verdict.rank));
             if found != Some((class, rank)) {
                 wrong.push((rank, found));
             }
@@ -146,7 +146,7 @@ fn who_is_slow_and_how_is_named_in_95_of_100_plays() {
 #[test]
 fn of_sound_rings_nobody_is_named() {
     let mut chance = Chance(42);
-    let named: Vec<_> = (0..500).filter_map(|_| judge(&sound(&mut chance).run(&mut chance))).collect();
+    let named: Vec<_> = (0..500).filter_map(|_| judge(&sound(&mut chance).run(&mut chance), 0.0)).collect();
     println!("{} of 500 are named", named.len());
     assert!(named.len() <= 25, "{} of 500: {:?}", named.len(), &named[..named.len().min(8)]);
 }

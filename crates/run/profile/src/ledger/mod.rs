@@ -87,6 +87,8 @@ struct Part {
 struct Process {
     communicators: FxHashMap<u32, (Communicator, u64)>,
     captured: FxHashSet<u64>,
+    /// The first operation whose begin was seen: of those before, only parts may come.
+    first: Option<u64>,
     open: FxHashMap<u64, Open>,
     parts: FxHashMap<u64, Part>,
     /// Parts of operations whose event was not read yet, since it is in another process's ring: how many are open, and the last's end.
@@ -108,6 +110,13 @@ impl Ledger {
     pub fn add(&mut self) -> usize {
         self.processes.push(Process::default());
         self.processes.len() - 1
+    }
+
+    /// Adds an operation that another ledger finished, with its communicator.
+    pub(crate) fn restore(&mut self, operation: Operation) {
+        let communicators = &mut self.processes[operation.ring].communicators;
+        communicators.entry(operation.of.0).or_insert((operation.communicator, 0));
+        self.finished.push(operation);
     }
 
     /// The communicators of a process.
@@ -137,12 +146,13 @@ impl Ledger {
 
     /// Parts whose operation is not known: of a process that wrote nothing, or whose event was lost.
     pub fn orphans(&self) -> u64 {
-        self.orphans + self.processes.iter().map(|process| process.early.len() as u64).sum::<u64>()
+        let early = |process: &Process| process.early.keys().filter(|parent| !process.is_before(**parent)).count();
+        self.orphans + self.processes.iter().map(early).sum::<usize>() as u64
     }
 
     /// Reads an event of process `pid`.
     pub fn feed(&mut self, ring: usize, pid: u32, record: &Record) {
-        let Record { time_ns, id, parent, what } = *record;
+        let Record { time_ns, id, parent, what, .. } = *record;
         match what {
             What::Communicator { hash, ranks, nodes, rank, source } => {
                 if source == Source::Nccl {
@@ -159,6 +169,9 @@ impl Ledger {
             What::Operation { .. } => self.begin(ring, record),
             What::ProxyOperation { process, peer, sends, .. } => {
                 let owner = if process == pid { Some(ring) } else { self.by_pid.get(&process).copied() };
+                if owner.is_some_and(|owner| self.processes[owner].is_before(parent)) {
+                    return;
+                }
                 let Some(owner) = owner.filter(|owner| self.processes[*owner].expects(parent)) else {
                     self.orphans += 1;
                     return;
@@ -182,8 +195,9 @@ impl Ledger {
                 }
             }
             What::Kernel { timer_ns, .. } => {
-                let Some(open) = self.processes[ring].open.get_mut(&parent) else {
-                    self.orphans += 1;
+                let process = &mut self.processes[ring];
+                let Some(open) = process.open.get_mut(&parent) else {
+                    self.orphans += u64::from(!process.is_before(parent));
                     return;
                 };
                 open.parts += 1;
@@ -215,7 +229,10 @@ impl Ledger {
             return;
         };
         let process = &mut self.processes[ring];
+        process.first.get_or_insert(record.id);
         let Some((communicator, before)) = process.communicators.get_mut(&number) else { return };
+        // What was lost counts too.
+        *before = record.sequence.unwrap_or(*before);
         let collective = match function {
             Function::Collective(collective) => collective,
             Function::Send | Function::Receive => Collective::SendRecv,
@@ -295,6 +312,14 @@ impl Ledger {
         }
     }
 
+    /// Gives up what is not over: reading ends, and the job goes on.
+    pub fn cut(&mut self) {
+        for process in &mut self.processes {
+            process.open.clear();
+            process.early.clear();
+        }
+    }
+
     /// Ends operations whose parts are all done. `now_ns`: `None` when no event comes any more.
     pub fn settle(&mut self, now_ns: Option<u64>) {
         let passed = |since: u64, limit: u64| now_ns.is_none_or(|now| now.saturating_sub(since) >= limit);
@@ -310,6 +335,11 @@ impl Ledger {
 }
 
 impl Process {
+    /// Whether an operation began before reading did, or before a gap.
+    fn is_before(&self, operation: u64) -> bool {
+        self.first.is_some_and(|first| kind_of(operation) == Some(Kind::Operation) && operation < first)
+    }
+
     /// Whether parts of an operation may come: it is open, or its event may be in a ring that was not read yet.
     fn expects(&self, operation: u64) -> bool {
         self.open.contains_key(&operation)

@@ -1,9 +1,10 @@
 //! Where the time of steps over the network goes.
 
 use busbw_events::State;
+use serde::{Deserialize, Serialize};
 
 /// An operation's steps: time by what they waited for, in nanoseconds, and bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Steps {
     /// Steps that ended.
     pub count: u64,
@@ -17,6 +18,11 @@ pub struct Steps {
 }
 
 impl Steps {
+    /// Whether there are none.
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Steps::default()
+    }
+
     pub(super) fn add(&mut self, state: State, spent: u64) {
         let sum = match state {
             State::SendGpu => &mut self.send_gpu,

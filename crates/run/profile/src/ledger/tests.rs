@@ -24,7 +24,7 @@ struct Told<'a> {
 
 impl Told<'_> {
     fn at(&mut self, time_ns: u64, id: u64, parent: u64, what: What) {
-        self.ledger.feed(self.ring, self.pid, &Record { time_ns, id, parent, what });
+        self.ledger.feed(self.ring, self.pid, &Record { time_ns, id, parent, sequence: None, what });
     }
 
     fn communicator(&mut self, source: Source) {

@@ -6,16 +6,15 @@ use crate::ledger::{Communicator, Ledger, Operation, Steps};
 use crate::rounds::Rounds;
 use crate::spans::Busy;
 use crate::tally::Times;
-use crate::trace::Trace;
+use crate::trace::{self, OfEnd, Trace, Traced};
 use busbw_collectives::algorithms;
 use busbw_events::Source;
-use busbw_model::{
-    Collective, Datatype, GBps, Profile, ProfileSource, ProfiledOperation, ProfiledRank, StepTimes, WorstOperation,
-};
+use busbw_model::{Collective, Datatype, GBps, Profile, ProfiledOperation, ProfiledRank, StepTimes, WorstOperation};
 pub use recordings::{Recorded, Recording};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 /// So many of a kind's longest are kept, and so many are told.
 const KEPT: usize = 8;
@@ -49,6 +48,7 @@ struct Sum {
 
 /// What is known of a process.
 struct Process {
+    host: Arc<str>,
     pid: u32,
     since_1970_ns: u64,
     busy: Busy,
@@ -81,9 +81,27 @@ impl Report {
     }
 
     /// Adds a process, in the order of the ledger's rings.
-    pub fn add_process(&mut self, pid: u32, since_1970_ns: u64) {
-        let (busy, steps, last) = Default::default();
-        self.processes.push(Process { pid, since_1970_ns, busy, steps, largest: None, last });
+    pub fn add_process(&mut self, host: &Arc<str>, pid: u32, since_1970_ns: u64) {
+        let (host, (busy, steps, last)) = (Arc::clone(host), Default::default());
+        self.processes.push(Process { host, pid, since_1970_ns, busy, steps, largest: None, last });
+    }
+
+    /// Processes are on several hosts, whose clocks may be wrong by so much beside each other.
+    pub(crate) fn across_hosts(&mut self, error_ns: f64) {
+        let hosts = self.hosts();
+        let number = |process: &Process| hosts.iter().position(|host| **host == *process.host).unwrap_or(0);
+        self.rounds.across(self.processes.iter().map(number).collect(), error_ns);
+    }
+
+    /// The hosts, in the order in which they came.
+    fn hosts(&self) -> Vec<Arc<str>> {
+        let mut hosts: Vec<Arc<str>> = Vec::new();
+        for process in &self.processes {
+            if !hosts.contains(&process.host) {
+                hosts.push(Arc::clone(&process.host));
+            }
+        }
+        hosts
     }
 
     /// Adds what a ledger has finished.
@@ -127,27 +145,33 @@ impl Report {
         if self.keeps_last {
             process.keep(operation);
         }
-        let Some((time_ns, end_ns)) = operation.time_ns().zip(operation.end_ns) else { return Ok(()) };
+        let Some((time_ns, end_ns)) = operation.time_ns().zip(operation.end_ns) else { return self.trace(operation) };
         sum.times.add(time_ns);
         sum.keep((time_ns, operation.begin_ns, operation.ring));
         process.busy.add(operation.begin_ns, end_ns);
         process.steps.merge(&operation.steps);
         self.first_ns = Some(self.first_ns.map_or(operation.begin_ns, |first| first.min(operation.begin_ns)));
         self.rounds.add(operation, members);
-        let (pid, since_1970_ns) = (process.pid, process.since_1970_ns);
-        self.trace.as_mut().map_or(Ok(()), |trace| trace.add(operation, pid, since_1970_ns))
+        self.trace(operation)
     }
 
-    /// Ends the trace, and tells what the operations cost. What only the caller knows of the job is left as it is by default.
+    fn trace(&mut self, operation: &Operation) -> io::Result<()> {
+        let Process { host, pid, since_1970_ns, .. } = &self.processes[operation.ring];
+        let of = Traced { host, pid: *pid, since_1970_ns: *since_1970_ns };
+        self.trace.as_mut().map_or(Ok(()), |trace| trace.add(operation, of))
+    }
+
+    /// Ends the trace, and tells what the operations cost, of so many events. What only the caller knows of the job is left as it is by
+    /// default.
     ///
     /// # Errors
     /// The trace cannot be written.
-    pub fn finish(mut self, ledger: &mut Ledger) -> io::Result<Profile> {
+    pub fn finish(mut self, ledger: &mut Ledger, events: u64, lost: u64) -> io::Result<Profile> {
         ledger.settle(None);
         self.take(ledger)?;
         self.processes.iter_mut().for_each(|process| process.busy.settle(None));
         if let Some(trace) = self.trace.take() {
-            trace.finish()?;
+            trace.finish(OfEnd { events, lost })?;
         }
         let all: f64 = self.sums.values().map(|sum| sum.times.total).sum();
         let mut operations: Vec<ProfiledOperation> = self.sums.iter().map(|(sort, sum)| sum.told(sort, all)).collect();
@@ -157,7 +181,8 @@ impl Report {
         let notes = self.notes(ledger);
         let worst = self.worst();
         let stragglers = self.rounds.stragglers();
-        Ok(Profile { ranks: self.ranks(), operations, worst, stragglers, notes, ..Profile::default() })
+        let (ranks, host) = (self.ranks(), self.hosts().join(", "));
+        Ok(Profile { host, events, lost, ranks, operations, worst, stragglers, notes, ..Profile::default() })
     }
 
     /// How many ranks of the largest communicator are not seen, of how many.
@@ -173,6 +198,7 @@ impl Report {
             let (first, last) = process.busy.span?;
             Some(ProfiledRank {
                 rank: process.rank(),
+                host: process.host.to_string(),
                 process: process.pid,
                 span_us: (last - first) as f64 / 1e3,
                 busy_us: process.busy.busy_ns as f64 / 1e3,
@@ -182,7 +208,7 @@ impl Report {
             })
         };
         let mut ranks: Vec<ProfiledRank> = self.processes.iter().enumerate().filter_map(rank).collect();
-        ranks.sort_by_key(|rank| (rank.rank, rank.process));
+        ranks.sort_by(|a, b| (a.rank, &a.host, a.process).cmp(&(b.rank, &b.host, b.process)));
         ranks
     }
 
@@ -219,12 +245,12 @@ impl Report {
         let missing = self.missing(ledger);
         if let Some((ranks, all)) = missing {
             notes.push(format!(
-                "{ranks} of the {all} ranks of the largest communicator wrote no event here: they run on other hosts, or have no \
-                 BUSBW_PROFILE"
+                "{ranks} of the {all} ranks of the largest communicator wrote no event here: they have no BUSBW_PROFILE, or run on \
+                 other hosts: profile each host with --trace, and put the traces together with busbw profile --merge"
             ));
         }
         if ledger.open() > 0 {
-            notes.push(format!("{} operations were not over when the job ended", ledger.open()));
+            notes.push(format!("{} operations were not over at the end", ledger.open()));
         }
         if ledger.orphans() > 0 {
             notes.push(format!("{} parts belong to operations of processes that are not seen here", ledger.orphans()));
@@ -264,10 +290,10 @@ impl Sum {
 
     fn told(&self, sort: &Sort, all: f64) -> ProfiledOperation {
         let Times { count, total, most, .. } = self.times;
-        let (source, algorithm) = match sort.source {
-            Source::Nccl => (ProfileSource::Nccl, busbw_events::algorithm(sort.algorithm).map(|a| a.name())),
-            Source::Engine => (ProfileSource::Engine, algorithms::name_of(sort.algorithm)),
-            Source::Torch => (ProfileSource::Torch, None),
+        let algorithm = match sort.source {
+            Source::Nccl => busbw_events::algorithm(sort.algorithm).map(|algorithm| algorithm.name()),
+            Source::Engine => algorithms::name_of(sort.algorithm),
+            Source::Torch => None,
         };
         let median = self.times.quantile(0.5);
         let busbw = (sort.ranks > 0 && median > 0.0).then(|| {
@@ -276,7 +302,7 @@ impl Sum {
         });
         ProfiledOperation {
             collective: sort.collective,
-            source,
+            source: trace::told(sort.source),
             bytes: sort.bytes,
             datatype: sort.datatype,
             ranks: sort.ranks,

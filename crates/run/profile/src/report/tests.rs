@@ -32,9 +32,9 @@ impl Write for Written {
 fn feed(ledger: &mut Ledger, report: &mut Report) {
     for rank in 0..RANKS {
         let ring = ledger.add();
-        report.add_process(100 + rank, 1_000_000_000);
+        report.add_process(&Arc::from("h1"), 100 + rank, 1_000_000_000);
         let what = What::Communicator { hash: 7, ranks: RANKS, nodes: 1, rank, source: Source::Engine };
-        ledger.feed(ring, 100 + rank, &Record { time_ns: 0, id: COMMUNICATOR, parent: 0, what });
+        ledger.feed(ring, 100 + rank, &Record { time_ns: 0, id: COMMUNICATOR, parent: 0, sequence: None, what });
     }
     for step in 0..STEPS {
         for rank in 0..RANKS {
@@ -51,7 +51,7 @@ fn feed(ledger: &mut Ledger, report: &mut Report) {
                 count: 1 << 18,
             };
             for (time_ns, what) in [(begin, what), (end, What::Stop)] {
-                ledger.feed(rank as usize, 100 + rank, &Record { time_ns, id, parent: 0, what });
+                ledger.feed(rank as usize, 100 + rank, &Record { time_ns, id, parent: 0, sequence: None, what });
             }
         }
     }
@@ -72,7 +72,7 @@ fn what_each_rank_did_last_is_told_as_pytorch_does() {
         channels: 0,
         count: 8,
     };
-    ledger.feed(3, 103, &Record { time_ns: STEP * STEPS, id: (STEPS + 1) << 4 | 3, parent: 0, what });
+    ledger.feed(3, 103, &Record { time_ns: STEP * STEPS, id: (STEPS + 1) << 4 | 3, parent: 0, sequence: None, what });
     report.take(&mut ledger).unwrap();
     let entries = |which| {
         let recordings = report.recordings(&ledger, which);
@@ -102,7 +102,7 @@ fn what_a_job_costs_is_told_by_rank_size_and_culprit() {
     let mut ledger = Ledger::default();
     feed(&mut ledger, &mut report);
     report.take(&mut ledger).unwrap();
-    let profile = report.finish(&mut ledger).unwrap();
+    let profile = report.finish(&mut ledger, 0, 0).unwrap();
 
     let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.011;
     let [operation] = &profile.operations[..] else { panic!("{:?}", profile.operations) };
@@ -134,7 +134,7 @@ fn what_a_job_costs_is_told_by_rank_size_and_culprit() {
 
 #[test]
 fn of_a_job_without_events_is_said_that_there_are_none() {
-    let profile = Report::default().finish(&mut Ledger::default()).unwrap();
+    let profile = Report::default().finish(&mut Ledger::default(), 0, 0).unwrap();
     assert!(profile.operations.is_empty() && profile.notes.len() == 1, "{:?}", profile.notes);
 }
 
@@ -152,7 +152,7 @@ fn events_that_make_no_sense_do_no_harm() {
         let (mut ledger, mut report) = (Ledger::default(), Report::new(None));
         for pid in 0..3 {
             ledger.add();
-            report.add_process(pid, u64::MAX - 5);
+            report.add_process(&Arc::from("h1"), pid, u64::MAX - 5);
         }
         for _ in 0..5_000 {
             let mut draw = |below: u64| chance(&mut seed) % below;
@@ -188,13 +188,13 @@ fn events_that_make_no_sense_do_no_harm() {
                 _ => What::Stop,
             };
             let time_ns = if state == 0 { wild } else { draw(1 << 40) };
-            ledger.feed(ring, ring as u32, &Record { time_ns, id, parent, what });
+            ledger.feed(ring, ring as u32, &Record { time_ns, id, parent, sequence: None, what });
             if small == 0 {
                 ledger.settle(Some(time_ns));
                 report.take(&mut ledger).unwrap();
             }
         }
-        let profile = report.finish(&mut ledger).unwrap();
+        let profile = report.finish(&mut ledger, 0, 0).unwrap();
         assert!(!profile.operations.is_empty() && serde_json::to_string(&profile).is_ok());
     }
 }

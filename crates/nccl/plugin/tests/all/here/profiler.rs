@@ -3,7 +3,7 @@
 use crate::plugin;
 use crate::skip::{Skip, unless_skipped};
 use crate::support::{C, clean};
-use busbw_events::{CAPACITY, Function, Kind, Reader, Record, State, VARIABLE, What, kind_of};
+use busbw_events::{ATTACH, CAPACITY, Function, Kind, Reader, Record, State, VARIABLE, What, kind_of};
 use busbw_model::{Collective, Datatype};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -87,6 +87,21 @@ fn a_folder_that_cannot_be_used_is_told_and_is_no_error() {
             let told = log.contains("WARN PROFILER/busbw : BUSBW_PROFILE=") && log.contains("nothing is recorded");
             // Versions 1 to 3 have no logger.
             assert_eq!(told, version >= 4, "version {version}: {log}");
+        }
+        Ok(())
+    });
+}
+
+/// The ring is the process's own memory, and full of nothing while nobody reads.
+#[test]
+fn a_job_that_may_be_looked_on_later_runs_as_others_do() {
+    unless_skipped(|| {
+        let player = Player::new()?;
+        for (version, scene) in VERSIONS.map(|version| (version, "job")).chain([(6, "flood")]) {
+            let output = player.play(version, scene, Some(Path::new(ATTACH)));
+            assert!(masks(&output).iter().all(|mask| *mask != 0), "version {version}");
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!log.contains("WARN"), "version {version}: {log}");
         }
         Ok(())
     });
@@ -224,7 +239,8 @@ fn a_full_ring_counts_what_it_loses_and_tells_it() {
         let (output, mut rings) = player.record(6, "flood");
         let kept = drained(&mut rings[0]).len() as u64;
         let lost = rings[0].lost();
-        assert_eq!(kept, CAPACITY);
+        // The communicator has a place of its own.
+        assert_eq!(kept, CAPACITY + 1);
         // Each plan of four threads: an operation, its end, a kernel with two more, two proxies of 2 + 4 × 5 events.
         // Threads that spin at once may say that they wait more than once.
         let all = 1 + 4 * 2000 * (2 + 3 + 2 * (2 + 4 * 5));
