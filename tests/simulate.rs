@@ -55,6 +55,16 @@ fn text_and_page_say_the_gain() {
 }
 
 #[test]
+fn a_load_names_where_senders_meet() {
+    let [even, hot] = ["W0", "W2"].map(|load| json(&[FIELD_REPORT, "--load", load]));
+    assert_eq!(hot["base"]["busiest"]["rank"]["rank"], 0, "{hot:#}");
+    let busbw = |of: &Value| of["base"]["busbw_gbs"]["p50"].as_f64().unwrap();
+    assert!(busbw(&even) > 1.5 * busbw(&hot), "{even:#} {hot:#}");
+    let shown = text(&[FIELD_REPORT, "--load", "W2"]);
+    assert!(shown.contains("Load W2: busiest are rank 0, which receives 3.25 times an even share"), "{shown}");
+}
+
+#[test]
 fn the_same_seeds_give_the_same_answer() {
     assert_eq!(json(&[FIELD_REPORT]), json(&[FIELD_REPORT]));
 }

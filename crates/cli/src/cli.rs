@@ -152,8 +152,8 @@ pub struct Predict {
     #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath)]
     pub calibrate: Vec<PathBuf>,
 
-    /// Predict alltoallv with this load: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or
-    /// expert receives, or of what each rank sends to each; a size is what a rank sends in the mean
+    /// Exchange unevenly, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
+    /// receives, or of what each rank sends to each; a size is what a rank sends in the mean
     #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath)]
     pub load: Option<String>,
 
@@ -217,6 +217,11 @@ pub struct Simulate {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
 
+    /// Exchange unevenly, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
+    /// receives, or of what each rank sends to each; a size is what a rank sends in the mean
+    #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath, conflicts_with = "log")]
+    pub load: Option<String>,
+
     /// Number of hash seeds
     #[arg(long, value_name = "N", default_value = "1000", value_parser = seeds)]
     pub seeds: NonZero<u32>,
@@ -243,6 +248,7 @@ const SIMULATE_EXAMPLES: &str = "Examples:
   busbw simulate cluster.toml
   busbw simulate cluster.toml --what-if rail-optimised --what-if adaptive-routing
   busbw simulate cluster.toml --log run.log              with the rings of a real run
+  busbw simulate cluster.toml --load W2                  where the senders of a mixture of experts meet
   busbw simulate cluster.toml --seeds 10000 -o fabric.html
   busbw simulate --json cluster.toml | jq .base.busbw_gbs
 
@@ -286,6 +292,7 @@ const BENCH_EXAMPLES: &str = "Examples:
   busbw bench all_reduce a:8 b:8 -b 8 -e 1G -f 2             builds and runs the mpirun command line
   busbw bench all_reduce --hosts a:8,b:8 --dry-run           prints it
   busbw bench all_reduce --np 2 -e 64M --repeat 10           with confidence intervals
+  busbw bench alltoallv --np 4 --load W1                     a mixture of experts, a quarter of which is hot
   busbw bench all_reduce --np 2 -b 8 -f 2 --json | jq .average_bus_bandwidth
   ln -s $(command -v busbw) all_reduce_perf; mpirun -np 4 ./all_reduce_perf -b 8 -e 256M -f 2 -g 1
 

@@ -3,11 +3,9 @@
 use crate::cli::Predict;
 use crate::flags::Format;
 use crate::{described, output, tuning_file};
-use busbw_model::{BenchRow, BenchTable, Bytes, Collective, counted};
-use busbw_predict::{Calibrated, Cluster, Load, MeasuredTable, Prediction, SHAPES, calibrate, predict_load, proposals};
+use busbw_model::{BenchRow, BenchTable, Bytes, Collective, Load, counted};
+use busbw_predict::{Calibrated, Cluster, MeasuredTable, Prediction, calibrate, predict_load, proposals};
 use busbw_report::{html, json, text};
-use std::ffi::OsStr;
-use std::fmt::Display;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,16 +60,9 @@ fn takes_a_load(collective: Collective) -> bool {
     matches!(collective, Collective::AllToAll | Collective::AllToAllV)
 }
 
-/// A shape, or the figures of a file.
-fn load(named: &str, ranks: usize) -> Result<Load, String> {
-    let told = |error: &dyn Display| format!("--load {named}: {error}");
-    if let Some(shape) = Load::shape(named, ranks).map_err(|e| told(&e))? {
-        return Ok(shape);
-    }
-    let shapes = || format!("no shape (W0 to {}) and no file that can be read", SHAPES[SHAPES.len() - 1].0);
-    let text = fs::read_to_string(named).map_err(|e| told(&format!("{}: {e}", shapes())))?;
-    let name = Path::new(named).file_name().map_or(named.into(), OsStr::to_string_lossy);
-    Load::read(&name, &text, ranks).map_err(|e| told(&e))
+/// The load that `--load` names.
+pub fn load(named: &str, ranks: usize) -> Result<Load, String> {
+    Load::named(named, ranks, |file| fs::read_to_string(file)).map_err(|error| format!("--load {named}: {error}"))
 }
 
 /// What the tables of some logs make of the model; none where no log is given.

@@ -2,6 +2,7 @@
 
 use crate::cli::Simulate;
 use crate::flags::Format;
+use crate::predict::load;
 use crate::{described, output};
 use busbw_model::Communicator;
 use busbw_predict::{Cluster, Options, SimulationError, Traffic, WhatIf};
@@ -10,6 +11,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
     let cluster = described::cluster(&flags.cluster)?;
@@ -26,9 +28,10 @@ pub fn run(flags: &Simulate) -> Result<ExitCode, String> {
 /// Simulates the cluster as it is and with each change.
 fn compare(flags: &Simulate, cluster: Cluster) -> Result<Comparison, String> {
     let fault = |error: SimulationError| described::about(&flags.cluster, error);
-    let traffic = match &flags.log {
-        Some(log) => Traffic::of_communicator(&rings(log, &cluster)?, &cluster),
-        None => Traffic::of_cluster(&cluster),
+    let traffic = match (&flags.log, &flags.load) {
+        (Some(log), _) => Traffic::of_communicator(&rings(log, &cluster)?, &cluster),
+        (None, Some(named)) => Traffic::of_load(&Arc::new(load(named, cluster.ranks())?), &cluster),
+        (None, None) => Traffic::of_cluster(&cluster),
     }
     .map_err(fault)?;
     let options = Options { seeds: flags.seeds, ..Options::default() };

@@ -44,6 +44,7 @@ macro_rules! codes {
             NicRate "nic.rate" "a NIC runs below its rate"
             StragglerNode "straggler.node" "one node is slower than the others"
             StragglerRank "straggler.rank" "one rank takes longer for each step than the others"
+            LoadUneven "load.uneven" "ranks send or receive unequal amounts: the busiest decides how long an exchange takes"
             SocketTuning "socket.tuning" "sockets carry less than they could"
             DataCorruption "data.corruption" "results were wrong"
             OkAsExpected "ok.as-expected" "the run does what such hardware does"

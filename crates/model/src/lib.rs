@@ -28,6 +28,7 @@ mod host;
 mod inspector;
 mod known_fault;
 mod link;
+mod load;
 pub mod metrics;
 mod nccl;
 mod net_plugin;
@@ -39,6 +40,7 @@ mod program;
 mod ras;
 mod rdma;
 mod run;
+mod skew;
 mod stack;
 mod statement;
 mod statistics;
@@ -78,6 +80,7 @@ pub use known_fault::{
     Advised, BestVersion, Component, Consequence, Exposure, KnownFact, KnownFault, PrintedVersion, Version,
 };
 pub use link::{Link, LinkEnd, LinkFigures, LinkLatency, LinkRun, LinkTransport, MeasuredLink};
+pub use load::{Direction, Load, LoadError, Peak, SHAPES, Sums, amounts};
 pub use nccl::{
     EnvOrigin, EnvSetting, ErrorStep, GraphPattern, Library, LogPrefix, NcclLog, NcclVersion, NetworkLine,
     NetworkStatement, TuningChoice, VersionLine, Warning,
@@ -98,6 +101,7 @@ pub use ras::{
 };
 pub use rdma::{CheckResult, PerfRow, PerfTest, RdmaCheckItem, RdmaSample, RdmaValue};
 pub use run::{Input, InputKind, Problem, Run};
+pub use skew::{BusyHost, BusyRank, HostMoved, Moved, Skew};
 pub use stack::{Socket, Stack, StoppedProcess, UnendedLauncher};
 pub use statement::{Speaker, Statement};
 pub use statistics::{median, upper_quartile};

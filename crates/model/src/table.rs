@@ -3,6 +3,7 @@
 use crate::answer::known;
 use crate::collective::{Collective, Datatype, RedOp};
 use crate::place::{Place, SourceLine};
+use crate::skew::Skew;
 use crate::units::{Bytes, GBps, Micros};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -152,6 +153,9 @@ pub struct BenchRow {
     /// The in-place half: measured in one buffer; some collectives and forks print only one.
     #[serde(default, deserialize_with = "known")]
     pub in_place: Option<Measure>,
+    /// For an uneven exchange (`busbw bench alltoallv --load`): what an even one takes, and who is busiest.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    pub skew: Option<Skew>,
     /// A half was printed and is not believed: its figures are no numbers, or more than any hardware carries.
     #[serde(skip)]
     pub doubted: bool,

@@ -31,7 +31,7 @@ pub use calibrating::{calibrate, calibrate_with};
 pub use calibration::{Calibrated, Calibration, MeasuredTable};
 pub use cluster::Cluster;
 pub use fabric::simulate;
-pub use load::{Busiest, Direction, Hot, HotNic, Load, LoadError, PortOfNode, SHAPES};
+pub use load::{Busiest, Hot, HotNic, PortOfNode};
 pub use model::{Congestion, Constants, predict, predict_load, predict_over, predict_with, proposals, sockets_at_best};
 pub use prediction::{Channels, Crossing, FabricEffect, Prediction, PredictionRow};
 pub use simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};

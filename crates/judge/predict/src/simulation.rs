@@ -1,6 +1,7 @@
 //! What a simulation of the fabric says, and what can be asked of it.
 
 use crate::cluster::Port;
+use crate::load::Busiest;
 use busbw_model::GBps;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -23,6 +24,9 @@ pub struct Simulation {
     /// busbw of each seed, in the order of seeds.
     #[serde(rename = "busbw_gbs_per_seed")]
     pub per_seed: Vec<GBps>,
+    /// Who is busiest, of an exchange with a load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busiest: Option<Busiest>,
     /// What was assumed, a sentence each.
     #[serde(skip)]
     pub assumptions: Vec<String>,
@@ -142,6 +146,9 @@ pub enum SimulationError {
     /// A cable ends at a switch that is not there.
     #[error("a cable ends at switch number {0} (from 0), which is not listed; list the switch or correct the cable")]
     NoSuchSwitch(usize),
+    /// A load is for as many ranks.
+    #[error("the load is for {load} ranks and the cluster has {ranks}; a file holds for one number of ranks")]
+    LoadOfOthers { load: usize, ranks: usize },
     #[error("the run has more than {} flows; describe fewer nodes or NICs", crate::Traffic::MAX_FLOWS)]
     TooManyFlows,
     /// The fabric has too many links.
@@ -157,7 +164,7 @@ mod tests {
         let per_seed: Vec<GBps> = values.iter().map(|&value| GBps(value)).collect();
         let busbw = Distribution::of(&per_seed).unwrap();
         let unshared = busbw.max;
-        Simulation { per_seed, busbw, unshared, flows: 0, links: Vec::new(), assumptions: Vec::new() }
+        Simulation { per_seed, busbw, unshared, flows: 0, links: Vec::new(), busiest: None, assumptions: Vec::new() }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::nccl_tests::{infer, preamble};
 use busbw_model::{
     BenchDevice, BenchRow, BenchSettings, BenchTable, Bytes, Check, Datatype, GBps, IterationStats, Measure, Micros,
-    OutOfBounds, Place, RedOp, SourceLine,
+    OutOfBounds, Place, RedOp, Skew, SourceLine,
 };
 use memchr::memmem;
 use serde_json::Value;
@@ -119,6 +119,7 @@ fn row(result: &Value, index: usize, place: Place) -> Option<BenchRow> {
         root: integer(&result["root"]).filter(|root| *root >= 0),
         out_of_place: out_of_place.filter(Measure::is_possible),
         in_place: in_place.filter(Measure::is_possible),
+        skew: serde_json::from_value(result["skew"].clone()).ok().filter(Skew::is_possible),
         doubted,
         source: SourceLine::new(place, &text),
     })

@@ -4,6 +4,7 @@ use crate::backend::JobBackend;
 use crate::backend::cpu::{self, Cpu};
 use crate::backend::nccl::{self, Nccl};
 use crate::flags::BackendName;
+use crate::traffic::{PATTERNS, Traffic};
 use crate::{Context, Error, Flags, Outcome, Result};
 use busbw_gpu::cuda::Cuda;
 use busbw_launch::{Invocation, JobRank, Rendezvous, Settings, Started};
@@ -40,6 +41,9 @@ pub fn run(call: &Call, variable: Variable<'_>, out: &mut (dyn Write + Send)) ->
     if call.flags.backend == Some(BackendName::Cpu) {
         cpu::check_settings(&call.flags, variable)?;
     }
+    if let Some(load) = call.flags.load.as_ref().filter(|_| call.collective != Collective::AllToAllV) {
+        return Err(Error::flag("--load", load, format!("is for alltoallv, not for {}", call.collective)));
+    }
     if let Some(list) = &call.flags.hosts {
         return on_hosts(call, list, variable, out);
     }
@@ -55,6 +59,10 @@ fn start_local(call: &Call, np: usize, variable: Variable<'_>) -> Result<i32> {
     if call.flags.is_on_gpus() {
         // Check once here, or every rank would report what is missing.
         nccl::Process::check(&call.flags, call.driver.clone(), variable)?;
+    }
+    if let Some(load) = call.flags.load.as_ref().filter(|_| variable("NCCL_TESTS_SPLIT").is_none()) {
+        let env: Vec<_> = PATTERNS.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect();
+        Traffic::from_load(load, np * call.flags.ranks_per_process(), &env)?;
     }
     Ok(call.invocation().on_this_host(np, variable)?)
 }

@@ -15,7 +15,7 @@ use crate::row::{Half, NicTraffic, PerIteration, Row};
 use crate::statistics::Iterations;
 use crate::table::{Footer, nccl_version};
 use crate::{Error, Result};
-use busbw_model::{Datatype, answer};
+use busbw_model::{Datatype, Skew, answer};
 use schemars::{JsonSchema, Schema};
 use serde::{Serialize, Serializer};
 use std::fs::File;
@@ -32,7 +32,7 @@ pub fn schema() -> Schema {
 }
 
 /// What `busbw bench -J FILE` writes: the JSON of nccl-tests 2.19.6 (file version 3, src/util.cu), and what busbw adds to it
-/// (config.backend, libraries, out_of_place_nics, in_place_nics, repetitions). Booleans are the strings "true" and "false"; a
+/// (config.backend, libraries, out_of_place_nics, in_place_nics, skew, repetitions). Booleans are the strings "true" and "false"; a
 /// number that is none is "nan", "inf" or "-inf". A run that failed has no out_of_bounds and no average_bus_bandwidth, possibly
 /// no config and results, and says in errors why. Of the environment only variables that begin with NCCL_, BUSBW_, OMPI_, SLURM_
 /// or PMI are written, and none whose name speaks of a token, secret, password, key, JWT, cookie, credential or authentication.
@@ -385,6 +385,8 @@ struct Entry<'a> {
     out_of_place_nics: &'a [NicTraffic],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     in_place_nics: &'a [NicTraffic],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skew: Option<&'a Skew>,
     actual_iterations: u32,
     experiment_name: &'static str,
 }
@@ -405,6 +407,7 @@ impl<'a> Entry<'a> {
             in_place_per_iter: row.in_place.iterations.as_ref().map(IterationsEntry::new),
             out_of_place_nics: &row.out_of_place.nics,
             in_place_nics: &row.in_place.nics,
+            skew: row.skew.as_ref(),
             actual_iterations: flags.iters,
             experiment_name: "",
         }

@@ -20,6 +20,7 @@ pub mod repetition;
 mod report;
 pub mod row;
 mod shape;
+mod skew;
 pub mod split;
 pub mod statistics;
 mod sweep;

@@ -6,6 +6,7 @@ use crate::flags::Flags;
 use crate::json::Json;
 use crate::repetition::{Repetitions, nic_lines};
 use crate::row::Row;
+use crate::skew::skew_lines;
 use crate::table::{Footer, Table};
 use crate::{Error, Result};
 use std::io::{self, Write};
@@ -60,7 +61,7 @@ impl<'a> Report<'a> {
         if let Some(json) = &mut self.json {
             json.row(&row, self.flags)?;
         }
-        if self.flags.repeat > 1 || self.flags.nics {
+        if self.flags.repeat > 1 || self.flags.nics || row.skew.is_some() {
             self.rows.push(row);
         }
         Ok(())
@@ -74,6 +75,7 @@ impl<'a> Report<'a> {
         if let Some(repetitions) = &repetitions {
             self.lines(&repetitions.lines())?;
         }
+        self.lines(&skew_lines(&self.rows))?;
         self.table.footer(footer)?;
         self.json.as_mut().map_or(Ok(()), |json| json.finish(footer, repetitions.as_ref()))
     }

@@ -2,6 +2,7 @@
 
 use crate::plan::Test;
 use crate::statistics::Iterations;
+use busbw_model::Skew;
 
 /// One size, out of place and in place.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +14,8 @@ pub struct Row {
     pub test: Test,
     pub out_of_place: Half,
     pub in_place: Half,
+    /// With `--load`: how that compares with an even exchange.
+    pub skew: Option<Skew>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

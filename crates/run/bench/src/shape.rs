@@ -17,6 +17,8 @@ pub struct Shape {
     pub send_offset: usize,
     /// In place, rank r's result lies at r times this in the receive buffer.
     pub receive_offset: usize,
+    /// With `--load`, bytes that a rank gives in the mean: the size that the table shows.
+    pub mean_bytes: Option<usize>,
     /// For all-to-all-v: elements from rank i to rank j at `[i * nranks + j]`.
     pub counts: Vec<usize>,
 }
@@ -53,6 +55,7 @@ impl Shape {
             receive_bytes: receive * element,
             send_offset: send_offset * element,
             receive_offset: receive_offset * element,
+            mean_bytes: None,
             counts: Vec::new(),
         })
     }
@@ -84,17 +87,24 @@ impl Shape {
             receive_bytes: received.max().unwrap_or(0) * element,
             send_offset: 0,
             receive_offset: 0,
+            mean_bytes: traffic.load().map(|_| part_bytes * nranks),
             counts,
         })
     }
 
-    /// The larger of the two buffers: the size that the table shows.
-    pub fn bytes(&self) -> usize {
+    /// The larger of the two buffers.
+    pub fn buffer_bytes(&self) -> usize {
         self.send_bytes.max(self.receive_bytes)
     }
 
-    /// The bytes that algbw is made of (the `*GetBw` functions): the larger buffer, but for hypercube what a rank
-    /// receives from others.
+    /// The size that the table shows: the larger of the two buffers, but with `--load` what a rank gives in the mean, so that
+    /// loads of one size move as much in all.
+    pub fn bytes(&self) -> usize {
+        self.mean_bytes.unwrap_or_else(|| self.buffer_bytes())
+    }
+
+    /// The bytes that algbw is made of (the `*GetBw` functions): the size, but for hypercube what a rank receives from
+    /// others.
     pub fn moved_bytes(&self, collective: Collective) -> usize {
         match collective {
             Collective::HyperCube => self.receive_bytes - self.send_bytes,

@@ -13,8 +13,8 @@ use crate::time_limit::TimeLimit;
 use crate::timing::{Bench, Buffers};
 use crate::traffic::Traffic;
 use crate::verify::Data;
-use crate::{Result, limit};
-use busbw_model::Collective;
+use crate::{Result, limit, skew};
+use busbw_model::{Collective, Micros};
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -75,9 +75,10 @@ struct Setup {
 impl Setup {
     fn new(flags: &Flags, collective: Collective, backend: &mut dyn Backend, context: &Context) -> Result<Self> {
         flags.check()?;
-        let traffic = match collective {
-            Collective::AllToAllV => Traffic::from_env(&context.env)?,
-            _ => Traffic::default(),
+        let traffic = match (&flags.load, collective) {
+            (Some(load), _) => Traffic::from_load(load, backend.nranks(), &context.env)?,
+            (None, Collective::AllToAllV) => Traffic::from_env(&context.env)?,
+            (None, _) => Traffic::default(),
         };
         let (min, max) = (flags.min_bytes(), flags.maxbytes.0);
         traffic.check_sizes(min, max, backend.nranks())?;
@@ -102,6 +103,8 @@ struct Sweep<'a> {
     max_bytes: u64,
     /// Bytes used at the start, with buffers, and the most seen later.
     used: [u64; 3],
+    /// The host of each rank, on rank 0.
+    hosts: Vec<String>,
     limit: TimeLimit,
     repetition: u64,
     failed_checks: u64,
@@ -115,7 +118,11 @@ impl<'a> Sweep<'a> {
         let mut available = [backend.available_bytes() as f64];
         backend.all_reduce_f64(&mut available, Combine::Min)?;
         // No page is split between two sizes: 4 KiB of precision are enough.
-        let fits = limit::largest_size(available[0] as u64, flags.check > 0) / 4096 * 4096;
+        let fits = limit::largest_size(available[0] as u64, flags.check > 0);
+        // The busiest rank of a load needs as much more than the size.
+        let unit = 1 << 20;
+        let fits = fits as f64 * unit as f64 / setup.traffic.buffer_bytes(unit, backend.nranks())? as f64;
+        let fits = fits as u64 / 4096 * 4096;
         let max_bytes = setup.max_bytes.min(fits);
         setup.traffic.check_memory(max_bytes, backend.nranks())?;
         Ok(Sweep {
@@ -125,6 +132,7 @@ impl<'a> Sweep<'a> {
             min_bytes: setup.min_bytes.min(max_bytes),
             max_bytes,
             used: [backend.used_bytes(); 3],
+            hosts: Vec::new(),
             limit: TimeLimit::new(flags.timeout, backend.cancellation()),
             backend,
             repetition: 0,
@@ -139,6 +147,7 @@ impl<'a> Sweep<'a> {
         let memory = report.as_ref().and_then(|_| self.backend.memory());
         let devices = gather_devices(self.backend)?;
         let (Some(report), Some(devices)) = (report, devices) else { return Ok(()) };
+        self.hosts = devices.iter().map(|device| device.host.clone()).collect();
         let names = devices.iter().map(|device| device.host.as_str()).collect::<BTreeSet<_>>().len();
         let hosts = self.backend.hosts().unwrap_or(names);
         let (ranks, details) = (devices.len(), self.backend.details());
@@ -171,7 +180,7 @@ impl<'a> Sweep<'a> {
 
     fn buffers(&mut self) -> Result<Buffers> {
         const LARGEST_ELEMENT: usize = 8;
-        let max_bytes = self.max_bytes as usize;
+        let max_bytes = self.setup.traffic.buffer_bytes(self.max_bytes, self.backend.nranks())? as usize;
         let bytes = max_bytes + LARGEST_ELEMENT * self.flags.unalign as usize;
         Ok(Buffers { send: self.backend.alloc(bytes)?, receive: self.backend.alloc(bytes)?, max_bytes })
     }
@@ -211,18 +220,24 @@ impl<'a> Sweep<'a> {
         while self.flags.run_cycles == 0 || cycle < self.flags.run_cycles {
             for size in self.flags.sizes(self.min_bytes, self.max_bytes) {
                 let shape = bench.shape(size)?;
+                let even = bench.even(size)?;
                 let out_of_place = bench.half(&shape, false)?;
                 let in_place = bench.half(&shape, true)?;
-                self.wrong += out_of_place.wrong.unwrap_or(0) + in_place.wrong.unwrap_or(0);
+                let halves = even.iter().chain([&out_of_place, &in_place]);
+                self.wrong += halves.filter_map(|half| half.wrong).sum::<u64>();
                 self.busbw_sum += out_of_place.busbw_gbs + in_place.busbw_gbs;
                 self.halves += 2;
                 let Some(report) = report else { continue };
+                let element = test.datatype.size() as usize;
                 if self.setup.traffic.summary && self.collective == Collective::AllToAllV {
-                    let (element, nranks) = (test.datatype.size() as usize, bench.backend.nranks());
+                    let nranks = bench.backend.nranks();
                     let seconds = out_of_place.time_us / 1e6;
                     report.lines(&shape.summary_lines(&self.setup.traffic, element, nranks, seconds))?;
                 }
-                report.row(Row { size: shape.bytes(), count: shape.count, test, out_of_place, in_place })?;
+                let skew = even.and_then(|even| {
+                    skew::of(&shape, self.setup.traffic.load()?, &self.hosts, element, Micros(even.time_us))
+                });
+                report.row(Row { size: shape.bytes(), count: shape.count, test, out_of_place, in_place, skew })?;
             }
             cycle += 1;
         }

@@ -95,6 +95,16 @@ impl Bench<'_> {
         Shape::new(self.collective, self.test.datatype, size as usize, self.backend.nranks(), self.traffic)
     }
 
+    /// With `--load`, the time of an even exchange of that size; out of place.
+    pub fn even(&mut self, size: u64) -> Result<Option<Half>> {
+        if self.traffic.load().is_none() {
+            return Ok(None);
+        }
+        let (datatype, nranks) = (self.test.datatype, self.backend.nranks());
+        let shape = Shape::new(self.collective, datatype, size as usize, nranks, &Traffic::even())?;
+        self.half(&shape, false).map(Some)
+    }
+
     fn element(&self) -> usize {
         self.test.datatype.size() as usize
     }
@@ -109,7 +119,7 @@ impl Bench<'_> {
 
     /// Starts the operation. Each iteration works on other memory where there is some, so that nothing is in a cache.
     fn start(&mut self, shape: &Shape, in_place: bool, iteration: usize) -> Result<()> {
-        let bytes = shape.bytes();
+        let bytes = shape.buffer_bytes();
         let places = self.buffers.max_bytes.checked_div(bytes).unwrap_or(1).max(1);
         let shift = bytes * (iteration % places);
         let (send, receive) = self.origins();

@@ -1,8 +1,10 @@
-//! Who sends how much to whom in all-to-all-v: a pattern by distance, or a matrix from a file.
+//! Who sends how much to whom in all-to-all-v: a pattern by distance, a matrix from a file, or the load of `--load`.
 
 use crate::{Error, Result};
+use busbw_model::{Load, amounts};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The pattern of all-to-all-v, from nccl-tests' variables.
+/// The pattern of all-to-all-v, from `--load`, else from nccl-tests' variables.
 ///
 /// | variable | meaning | default |
 /// |---|---|---|
@@ -12,10 +14,18 @@ use crate::{Error, Result};
 /// | `NCCL_TESTS_ALLTOALLV_PRINT_SUMMARY` | 1: lines with every rank's bytes and bandwidth | 0 |
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traffic {
-    spread: f64,
-    matrix: Option<Matrix>,
+    pattern: Pattern,
     /// Whether to print each rank's bytes and bandwidth.
     pub summary: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Pattern {
+    /// From 0, where all pairs are alike, to 1, where a pair's bytes grow with the distance of its ranks.
+    Spread(f64),
+    Matrix(Matrix),
+    /// Shares of the size.
+    Load(Load),
 }
 
 /// Bytes from rank to rank.
@@ -29,10 +39,12 @@ struct Matrix {
 
 impl Default for Traffic {
     fn default() -> Self {
-        Traffic { spread: 1.0, matrix: None, summary: false }
+        Traffic { pattern: Pattern::Spread(1.0), summary: false }
     }
 }
 
+/// Variables that say what ranks send, as `--load` does.
+pub const PATTERNS: [&str; 2] = ["NCCL_TESTS_ALLTOALLV_MATRIX_FILE", "NCCL_TESTS_ALLTOALLV_SPREAD"];
 /// What a pair of ranks exchanges is a multiple of this many bytes, as in the other tests.
 const ALIGNMENT: usize = 16;
 
@@ -57,17 +69,63 @@ impl Traffic {
                 .map_err(|error| Error::Setting(format!("NCCL_TESTS_ALLTOALLV_MATRIX_FILE={file}: {error}")))?;
             Matrix::parse(file, &text, scale)
         });
-        Ok(Traffic { spread, matrix: matrix.transpose()?, summary })
+        let pattern = matrix.transpose()?.map_or(Pattern::Spread(spread), Pattern::Matrix);
+        Ok(Traffic { pattern, summary })
+    }
+
+    /// That of `--load`, among `nranks` ranks.
+    ///
+    /// # Errors
+    /// It names no load of as many ranks, or variables say something else, or a rank is alone.
+    pub fn from_load(named: &str, nranks: usize, env: &[(String, String)]) -> Result<Self> {
+        let fail = |why: String| Error::flag("--load", named, why);
+        if let Some((other, _)) = env.iter().find(|(name, _)| PATTERNS.contains(&name.as_str())) {
+            return Err(fail(format!("and {other} both say what ranks send; leave one of them out")));
+        }
+        if nranks < 2 {
+            return Err(fail("needs 2 ranks or more; start them with --np".to_owned()));
+        }
+        let load = Load::named(named, nranks, |file| std::fs::read_to_string(file));
+        let load = load.map_err(|error| fail(error.to_string()))?;
+        Ok(Traffic { pattern: Pattern::Load(load), ..Traffic::from_env(env)? })
+    }
+
+    /// The load of `--load`.
+    pub fn load(&self) -> Option<&Load> {
+        match &self.pattern {
+            Pattern::Load(load) => Some(load),
+            _ => None,
+        }
+    }
+
+    /// What the load of `--load` is held against.
+    pub fn even() -> Self {
+        Traffic { pattern: Pattern::Spread(0.0), summary: false }
+    }
+
+    fn matrix(&self) -> Option<&Matrix> {
+        match &self.pattern {
+            Pattern::Matrix(matrix) => Some(matrix),
+            _ => None,
+        }
     }
 
     /// What ranks must have in common; nothing where they have it anyway.
     pub fn signature(&self) -> String {
-        if *self == Traffic::default() { String::new() } else { format!(" with {self:?}") }
+        match &self.pattern {
+            _ if *self == Traffic::default() => String::new(),
+            Pattern::Load(load) => {
+                let mut hasher = DefaultHasher::new();
+                load.pairs().for_each(|(.., share)| share.to_bits().hash(&mut hasher));
+                format!(" --load {} ({:x})", load.name(), hasher.finish())
+            }
+            _ => format!(" with {self:?}"),
+        }
     }
 
     /// Whether a file says it, whatever the size of the sweep.
     pub fn is_matrix(&self) -> bool {
-        self.matrix.is_some()
+        self.matrix().is_some()
     }
 
     /// Bytes from rank i to rank j at `[i * nranks + j]`, for a rank that sends about `total` bytes in all.
@@ -76,8 +134,16 @@ impl Traffic {
     /// The matrix is smaller than the number of ranks.
     pub fn bytes(&self, nranks: usize, total: usize) -> Result<Vec<usize>> {
         let pairs = (0..nranks).flat_map(|i| (0..nranks).map(move |j| (i, j)));
-        let Some(matrix) = &self.matrix else {
-            return Ok(pairs.map(|(i, j)| self.by_distance((j + nranks - i) % nranks, nranks, total)).collect());
+        let matrix = match &self.pattern {
+            Pattern::Spread(spread) => {
+                let distance = |i: usize, j: usize| (j + nranks - i) % nranks;
+                return Ok(pairs.map(|(i, j)| by_distance(*spread, distance(i, j), nranks, total)).collect());
+            }
+            Pattern::Load(load) => {
+                let bytes = |share: f64| (share * total as f64) as usize & !(ALIGNMENT - 1);
+                return Ok(pairs.map(|(i, j)| bytes(load.share(i, j))).collect());
+            }
+            Pattern::Matrix(matrix) => matrix,
         };
         if nranks > matrix.size {
             return Err(Error::Setting(format!(
@@ -88,14 +154,15 @@ impl Traffic {
         Ok(pairs.map(|(i, j)| matrix.bytes[i * matrix.size + j]).collect())
     }
 
-    fn by_distance(&self, distance: usize, nranks: usize, total: usize) -> usize {
-        if nranks == 1 {
-            return total & !(ALIGNMENT - 1);
+    /// What buffers must hold for sizes up to `max`: with `--load`, the busiest rank moves more than the size.
+    ///
+    /// # Errors
+    /// As of [`Traffic::bytes`].
+    pub fn buffer_bytes(&self, max: u64, nranks: usize) -> Result<u64> {
+        if self.load().is_none() {
+            return Ok(max);
         }
-        let distances = (nranks * (nranks - 1) / 2) as f64;
-        let even = total as f64 / nranks as f64;
-        let uneven = distance as f64 * total as f64 / distances;
-        ((1.0 - self.spread) * even + self.spread * uneven) as usize & !(ALIGNMENT - 1)
+        Ok(busiest(&self.bytes(nranks, max as usize)?, nranks).max(max))
     }
 
     /// Whether the sweep of `min` to `max` bytes can follow the pattern.
@@ -103,7 +170,7 @@ impl Traffic {
     /// # Errors
     /// A matrix has one size: `-b` and `-e` must be equal and not smaller than what the busiest rank sends or receives.
     pub fn check_sizes(&self, min: u64, max: u64, nranks: usize) -> Result<()> {
-        let Some(Matrix { file, .. }) = &self.matrix else { return Ok(()) };
+        let Some(Matrix { file, .. }) = self.matrix() else { return Ok(()) };
         if min != max {
             return Err(Error::Setting(format!(
                 "NCCL_TESTS_ALLTOALLV_MATRIX_FILE={file} has one size: give -b and -e the same value, not {min} and {max}"
@@ -125,7 +192,7 @@ impl Traffic {
     /// They do not.
     pub fn check_memory(&self, max: u64, nranks: usize) -> Result<()> {
         let needed = self.matrix_bytes(nranks)?;
-        match &self.matrix {
+        match self.matrix() {
             Some(Matrix { file, .. }) if max < needed => Err(Error::Setting(format!(
                 "NCCL_TESTS_ALLTOALLV_MATRIX_FILE={file}: a rank moves {needed} bytes, and its memory allows buffers of {max}; \
                  give a smaller NCCL_TESTS_ALLTOALLV_MATRIX_SCALE, or start fewer ranks on each host"
@@ -136,59 +203,62 @@ impl Traffic {
 
     /// Bytes that the busiest rank sends or receives by the matrix; 0 without one.
     fn matrix_bytes(&self, nranks: usize) -> Result<u64> {
-        if self.matrix.is_none() {
+        if self.matrix().is_none() {
             return Ok(0);
         }
-        let bytes = self.bytes(nranks, 0)?;
-        // Saturate: the sum of an absurd matrix must not wrap around to a small number.
-        let sum = |sum: u64, bytes: &usize| sum.saturating_add(*bytes as u64);
-        let sent = bytes.chunks(nranks).map(|row| row.iter().fold(0, sum));
-        let received = (0..nranks).map(|rank| bytes.iter().skip(rank).step_by(nranks).fold(0, sum));
-        Ok(sent.chain(received).max().unwrap_or(0))
+        Ok(busiest(&self.bytes(nranks, 0)?, nranks))
     }
 
     /// The mode that the summary of nccl-tests names.
     pub fn mode(&self, nranks: usize, total_bytes: usize) -> String {
-        match &self.matrix {
-            None => {
-                format!("mode=generated nranks={nranks} total_bytes={total_bytes} spread={:.3}", self.spread)
+        match &self.pattern {
+            Pattern::Spread(spread) => {
+                format!("mode=generated nranks={nranks} total_bytes={total_bytes} spread={spread:.3}")
             }
-            Some(matrix) => {
+            Pattern::Load(load) => format!("mode=load nranks={nranks} total_bytes={total_bytes} load={}", load.name()),
+            Pattern::Matrix(matrix) => {
                 format!("mode=matrix nranks={nranks} matrix_dim={} scale={:.3}", matrix.size, matrix.scale)
             }
         }
     }
 }
 
+fn by_distance(spread: f64, distance: usize, nranks: usize, total: usize) -> usize {
+    if nranks == 1 {
+        return total & !(ALIGNMENT - 1);
+    }
+    let distances = (nranks * (nranks - 1) / 2) as f64;
+    let even = total as f64 / nranks as f64;
+    let uneven = distance as f64 * total as f64 / distances;
+    ((1.0 - spread) * even + spread * uneven) as usize & !(ALIGNMENT - 1)
+}
+
+/// Bytes that the busiest rank sends or receives, its own part included.
+fn busiest(bytes: &[usize], nranks: usize) -> u64 {
+    // Saturate: the sum of an absurd matrix must not wrap around to a small number.
+    let sum = |sum: u64, bytes: &usize| sum.saturating_add(*bytes as u64);
+    let sent = bytes.chunks(nranks).map(|row| row.iter().fold(0, sum));
+    let received = (0..nranks).map(|rank| bytes.iter().skip(rank).step_by(nranks).fold(0, sum));
+    sent.chain(received).max().unwrap_or(0)
+}
+
 impl Matrix {
     fn parse(file: &str, text: &str, scale: f64) -> Result<Self> {
         let fail = |what: String| Error::Setting(format!("NCCL_TESTS_ALLTOALLV_MATRIX_FILE={file}: {what}"));
-        let mut bytes = Vec::new();
-        let mut rows = 0;
-        let mut size = 0;
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let before = bytes.len();
-            for word in line.split_ascii_whitespace() {
-                let value = word.parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-                let value =
-                    value.ok_or_else(|| fail(format!("line {}: {word} is not a number of bytes", number + 1)))? * scale;
-                if value >= usize::MAX as f64 {
-                    return Err(fail(format!("line {}: {word} times {scale} is too large", number + 1)));
-                }
-                bytes.push(value as usize & !(ALIGNMENT - 1));
-            }
-            let columns = bytes.len() - before;
-            if rows == 0 {
-                size = columns;
-            }
-            if columns != size {
-                return Err(fail(format!("line {} has {columns} values, the lines before have {size}", number + 1)));
-            }
-            rows += 1;
+        let lines = amounts(text).map_err(|error| fail(error.to_string()))?;
+        let (rows, size) = (lines.len(), lines.first().map_or(0, Vec::len));
+        if let Some((row, line)) = lines.iter().enumerate().find(|(_, line)| line.len() != size) {
+            let (row, columns) = (row + 1, line.len());
+            return Err(fail(format!("row {row} has {columns} values, the rows before have {size}")));
         }
         if rows == 0 || rows != size {
             return Err(fail(format!("{rows} rows of {size} values; a row and a column per rank are expected")));
         }
+        let bytes = |value: f64| match value * scale {
+            bytes if bytes < usize::MAX as f64 => Ok(bytes as usize & !(ALIGNMENT - 1)),
+            _ => Err(fail(format!("{value} times {scale} is too large"))),
+        };
+        let bytes = lines.concat().into_iter().map(bytes).collect::<Result<_>>()?;
         Ok(Matrix { file: file.to_string(), size, scale, bytes })
     }
 }
@@ -216,10 +286,10 @@ mod tests {
         assert_eq!((matrix.size, matrix.bytes), (2, vec![0, 192, 64, 0]));
         let cases = [
             ("", "0 rows of 0 values"),
-            ("1 2\n3", "line 2 has 1 values, the lines before have 2"),
+            ("1 2\n3", "row 2 has 1 values, the rows before have 2"),
             ("1 2\n", "1 rows of 2 values"),
-            ("1 x\n1 1", "line 1: x is not a number of bytes"),
-            ("-1", "line 1: -1 is not a number of bytes"),
+            ("1 x\n1 1", "line 1: \"x\" is no amount"),
+            ("-1", "line 1: \"-1\" is no amount"),
             ("1e300", "too large"),
         ];
         for (text, says) in cases {
@@ -230,15 +300,41 @@ mod tests {
 
     #[test]
     fn a_matrix_fixes_the_size() {
-        let traffic = Traffic { matrix: Some(Matrix::parse("m", "0 160\n80 0", 1.0).unwrap()), ..Default::default() };
+        let traffic =
+            Traffic { pattern: Pattern::Matrix(Matrix::parse("m", "0 160\n80 0", 1.0).unwrap()), ..Default::default() };
         assert!(traffic.check_sizes(160, 160, 2).is_ok());
         assert!(traffic.check_sizes(80, 160, 2).unwrap_err().to_string().contains("the same value"));
         assert!(traffic.check_sizes(144, 144, 2).unwrap_err().to_string().contains("moves 160 bytes"));
         assert!(traffic.bytes(3, 0).unwrap_err().to_string().contains("3 ranks"));
         let huge = Matrix::parse("m", &"9e18 9e18 9e18\n".repeat(3), 1.0).unwrap();
-        let traffic = Traffic { matrix: Some(huge), ..Default::default() };
+        let traffic = Traffic { pattern: Pattern::Matrix(huge), ..Default::default() };
         let error = traffic.check_sizes(1 << 63, 1 << 63, 3).unwrap_err().to_string();
         assert!(error.contains("moves 18446744073709551615"), "{error}");
+    }
+
+    #[test]
+    fn a_load_is_a_share_of_the_size() {
+        let traffic = Traffic::from_load("W1", 4, &[]).unwrap();
+        let bytes = traffic.bytes(4, 1024).unwrap();
+        assert_eq!(bytes[..4], [832, 64, 64, 64]);
+        assert_eq!((busiest(&bytes, 4), traffic.buffer_bytes(1024, 4).unwrap()), (3328, 3328));
+        assert_eq!(Traffic::even().bytes(4, 1024).unwrap(), [256; 16]);
+        assert_eq!(Traffic::default().buffer_bytes(1024, 4).unwrap(), 1024);
+        let other = Traffic::from_load("W5", 4, &[]).unwrap();
+        assert_ne!(traffic.signature(), other.signature());
+    }
+
+    #[test]
+    fn what_is_no_load_is_refused() {
+        let spread = [("NCCL_TESTS_ALLTOALLV_SPREAD", "0")];
+        for (named, ranks, variables, says) in [
+            ("W9", 4, &[][..], "--load W9: no shape (W0 to W7) and no file that can be read"),
+            ("W1", 1, &[], "--load W1: needs 2 ranks or more"),
+            ("W1", 4, &spread, "--load W1: and NCCL_TESTS_ALLTOALLV_SPREAD both say what ranks send"),
+        ] {
+            let error = Traffic::from_load(named, ranks, &env(variables)).unwrap_err().to_string();
+            assert!(error.starts_with(says), "{error}");
+        }
     }
 
     #[test]

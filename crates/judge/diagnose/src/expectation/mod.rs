@@ -10,6 +10,7 @@ mod judge;
 mod question;
 mod setting;
 mod suspects;
+mod uneven;
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
@@ -43,7 +44,9 @@ pub(crate) fn prospects<'a>(case: &'a Case<'a>, given: &UserFacts) -> Vec<Prospe
 }
 
 fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut Congestions) -> Option<Prospect<'a>> {
-    let judged = !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
+    let is_uneven = test.table.rows.iter().any(|row| row.skew.is_some());
+    let judged =
+        !is_uneven && !test.on_cores() && test.table.nranks != Some(1) && question::doubted(test.table).is_none();
     let collective = test.table.collective.filter(|_| judged)?;
     let clusters = setting::of(case, test, given).into_iter();
     let mut hypotheses: Vec<_> =
@@ -88,7 +91,9 @@ pub(crate) fn judged(case: &Case, prospects: &[Prospect], given: &UserFacts) -> 
     let tests = case.tests.iter().filter(believed);
     let of = |test: &Test| match prospects.iter().find(|prospect| std::ptr::eq(prospect.test, test)) {
         Some(prospect) => prospect.judged(),
-        None => cores::judged(case, test, given).unwrap_or_else(|| question::unknown_test(test, given.cluster)),
+        None => uneven::judged(test, given)
+            .or_else(|| cores::judged(case, test, given))
+            .unwrap_or_else(|| question::unknown_test(test, given.cluster)),
     };
     doubted.chain(tests.map(of)).collect()
 }

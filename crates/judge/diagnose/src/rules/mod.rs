@@ -24,6 +24,7 @@ mod results;
 mod saved;
 mod shapes;
 pub(crate) mod signatures;
+pub(crate) mod skew;
 mod sockets;
 mod stacks;
 pub(crate) mod start;
@@ -80,6 +81,7 @@ pub const ALL: &[Entry] = &[
     on_log("signatures", signatures::rule),
     on_log("known_faults", known_faults::rule),
     on_speed("shapes", shapes::rule),
+    on_speed("skew", skew::rule),
     on_speed("peers", peers::rule),
     on_speed("device_lists", device_lists::rule),
     on_speed("launch::repeated", launch::repeated),

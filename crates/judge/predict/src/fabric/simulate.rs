@@ -5,6 +5,7 @@ use super::seeds::{Hashed, SAME, Tally, tally};
 use super::spread::{Spread, spread};
 use super::{FlowEnds, Network};
 use crate::cluster::{Cluster, Routing};
+use crate::load::Busiest;
 use crate::simulation::{Distribution, FlowEntropy, LinkLoad, Options, Simulation, SimulationError};
 use crate::traffic::{Port, Traffic, streams_per_connection};
 use busbw_model::GBps;
@@ -39,6 +40,7 @@ pub fn simulate(cluster: &Cluster, traffic: &Traffic, options: &Options) -> Resu
         unshared: GBps(unshared),
         flows: hashed.len(),
         links,
+        busiest: traffic.load.as_ref().and_then(|load| Busiest::of(load, cluster)),
         assumptions: assumptions(cluster, traffic, options),
     })
 }

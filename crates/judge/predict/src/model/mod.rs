@@ -23,11 +23,11 @@ pub use fabric::Congestion;
 pub use proposals::proposals;
 
 use crate::Cluster;
-use crate::load::Load;
+use crate::load::Busiest;
 use crate::prediction::{Channels, FabricEffect, Prediction, PredictionRow};
 use crate::simulation::Simulation;
 use crate::traffic::crossings;
-use busbw_model::{Algorithm, Bytes, Collective, GBps, Micros, Protocol};
+use busbw_model::{Algorithm, Bytes, Collective, GBps, Load, Micros, Protocol};
 use candidates::Candidate;
 use figures::Figures;
 
@@ -66,7 +66,7 @@ pub(crate) fn predict_by(
 
 /// As [`predict`] for an exchange between all ranks that is not even. A size is what a rank sends in the mean.
 pub fn predict_load(cluster: &Cluster, load: &Load, sizes: &[Bytes]) -> Prediction {
-    let busiest = load.busiest(cluster);
+    let busiest = Busiest::of(load, cluster);
     let figures = Figures { busiest: busiest.as_ref(), ..Figures::of(cluster, Constants::built_in()) };
     let predicted = prediction(&figures, &Congestion::of(cluster), Collective::AllToAllV, sizes);
     Prediction { busiest, ..predicted }

@@ -4,6 +4,7 @@ mod channels;
 mod log;
 mod rings;
 mod trees;
+mod uneven;
 
 pub use channels::{channels_per_nic, streams_per_connection};
 pub use rings::crossings;
@@ -11,7 +12,9 @@ pub use rings::crossings;
 use crate::Cluster;
 pub use crate::cluster::Port;
 use crate::simulation::SimulationError;
+use busbw_model::Load;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The flows of a collective between hosts.
 ///
@@ -23,6 +26,8 @@ pub struct Traffic {
     pub flows: Vec<Flow>,
     /// What the busiest GPU sends to other GPUs of its node, per byte of busbw.
     pub gpu_load: f64,
+    /// What ranks send each other, where that is an exchange.
+    pub load: Option<Arc<Load>>,
     /// What was assumed, a sentence each.
     pub assumptions: Vec<String>,
 }
@@ -34,6 +39,8 @@ pub enum Pattern {
     Ring,
     /// Up and down a double binary tree: all_reduce.
     Tree,
+    /// From each rank to each: alltoall, alltoallv.
+    Exchange,
 }
 
 /// What one NIC sends to another.
@@ -64,7 +71,7 @@ impl Traffic {
         assumptions
             .push("Rings leave a node by the NIC of the rail on which they arrive (NCCL_CROSS_NIC=0).".to_string());
         let gpu_load = if moves { self.gpu_load.max(1.0) } else { self.gpu_load };
-        Traffic { pattern: self.pattern, flows: aligned.list, gpu_load, assumptions }
+        Traffic { pattern: self.pattern, flows: aligned.list, gpu_load, load: self.load.clone(), assumptions }
     }
 
     /// What NCCL would build in the same pattern on another cluster.
@@ -72,9 +79,14 @@ impl Traffic {
     /// # Errors
     /// As [`Traffic::of_cluster`].
     pub fn rebuilt(&self, cluster: &Cluster) -> Result<Traffic, SimulationError> {
-        match self.pattern {
-            Pattern::Ring => Traffic::of_cluster(cluster),
-            Pattern::Tree => Traffic::trees_of_cluster(cluster),
+        match (self.pattern, &self.load) {
+            (Pattern::Exchange, Some(load)) => {
+                // A shape is one for any number of ranks.
+                let shape = Load::shape(load.name(), cluster.ranks()).ok().flatten().map(Arc::new);
+                Traffic::of_load(shape.as_ref().filter(|_| load.ranks() != cluster.ranks()).unwrap_or(load), cluster)
+            }
+            (Pattern::Tree, _) => Traffic::trees_of_cluster(cluster),
+            (Pattern::Ring | Pattern::Exchange, _) => Traffic::of_cluster(cluster),
         }
     }
 
@@ -84,7 +96,7 @@ impl Traffic {
         let place = |port: Port| Port { node: places.get(port.node as usize).copied().unwrap_or(port.node), ..port };
         let flows =
             self.flows.iter().map(|flow| Flow { from: place(flow.from), to: place(flow.to), ..*flow }).collect();
-        Traffic { flows, assumptions: self.assumptions.clone(), ..*self }
+        Traffic { flows, load: self.load.clone(), assumptions: self.assumptions.clone(), ..*self }
     }
 }
 

@@ -34,7 +34,7 @@ impl Traffic {
         }
         let gpu_load = gpu_load(cluster, &domains, passing);
         let assumptions = passing.assumptions(&domains);
-        Ok(Traffic { pattern: Pattern::Ring, flows, gpu_load, assumptions })
+        Ok(Traffic { pattern: Pattern::Ring, flows, gpu_load, load: None, assumptions })
     }
 }
 

@@ -35,7 +35,13 @@ impl Traffic {
             "NCCL builds two binary trees per NIC through the nodes in order, which stay on their NIC in every node."
                 .to_string(),
         ];
-        Ok(Traffic { pattern: Pattern::Tree, flows: flows.list, gpu_load: gpu_load(cluster, &domains), assumptions })
+        Ok(Traffic {
+            pattern: Pattern::Tree,
+            flows: flows.list,
+            gpu_load: gpu_load(cluster, &domains),
+            load: None,
+            assumptions,
+        })
     }
 }
 

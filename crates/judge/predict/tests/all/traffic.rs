@@ -2,11 +2,12 @@
 use crate::clusters;
 
 use busbw_model::{
-    Channel, ChannelSet, Communicator, Edge, EdgeEnd, EdgeUse, GBps, Place, Rank, Ring, Transport, TransportKind,
+    Channel, ChannelSet, Communicator, Edge, EdgeEnd, EdgeUse, GBps, Load, Place, Rank, Ring, Transport, TransportKind,
 };
 use busbw_predict::cluster::{Cluster, GpuLinks, Routing, Wiring};
 use busbw_predict::{Options, SimulationError, Traffic, WhatIf, simulate};
 use clusters::cluster;
+use std::sync::Arc;
 
 fn on_one_switch(nodes: usize, nics: usize) -> Cluster {
     cluster(nodes, nics, Wiring::SingleSwitch, Routing::Hash)
@@ -51,6 +52,46 @@ fn a_ring_on_one_nic_takes_a_hop_more_over_nvlink() {
     for (name, cluster, load) in cases {
         assert_eq!(Traffic::of_cluster(&cluster).unwrap().gpu_load, load, "{name}");
     }
+}
+
+fn load(name: &str, ranks: usize) -> Arc<Load> {
+    Arc::new(Load::shape(name, ranks).unwrap().unwrap())
+}
+
+/// A rank of two nodes with two GPUs each sends a quarter to each: half crosses, by the NIC on the receiver's rail.
+#[test]
+fn an_exchange_leaves_by_the_rail_of_the_receiver() {
+    let mut cluster = on_one_switch(2, 2);
+    cluster.gpus_per_node = 2;
+    let even = Traffic::of_load(&load("W0", 4), &cluster).unwrap();
+    assert_eq!(arrows(&even), ["0.0>1.0", "0.1>1.1", "1.0>0.0", "1.1>0.1"]);
+    // Two ranks send a quarter each, of a busbw of three quarters.
+    assert!(even.flows.iter().all(|flow| (flow.share - 2.0 / 3.0).abs() < 1e-9), "{:?}", even.flows);
+    let hot = Traffic::of_load(&load("W1", 4), &cluster).unwrap();
+    let into_hot = hot.flows.iter().find(|flow| (flow.to.node, flow.to.nic) == (0, 0)).unwrap();
+    assert!((into_hot.share / (2.0 / 3.0) - 3.25).abs() < 1e-9, "{:?}", hot.flows);
+    let other = Traffic::of_load(&load("W1", 8), &cluster).unwrap_err();
+    assert_eq!(other, SimulationError::LoadOfOthers { load: 8, ranks: 4 });
+}
+
+/// Where all senders meet at one NIC, that decides, whatever the hash: it takes as many times as long as its share says.
+#[test]
+fn senders_that_meet_at_a_receiver_are_named() {
+    let cluster = on_one_switch(4, 8);
+    let ranks = cluster.ranks();
+    let run = |name: &str| {
+        let traffic = Traffic::of_load(&load(name, ranks), &cluster).unwrap();
+        simulate(&cluster, &traffic, &Options::default()).unwrap()
+    };
+    let (even, hot) = (run("W0"), run("W2"));
+    assert!((even.busbw.p50.0 / hot.busbw.p50.0 - 3.25).abs() < 0.01, "{:?} {:?}", even.busbw, hot.busbw);
+    assert!(hot.links[0].name.starts_with("NIC 0 of node 0, receiving"), "{:?}", hot.links);
+    assert_eq!(hot.busiest.unwrap().rank.at, 0);
+    // A shape holds for other numbers of ranks too.
+    let change: WhatIf = "nodes=8".parse().unwrap();
+    let traffic = Traffic::of_load(&load("W2", ranks), &cluster).unwrap();
+    let larger = change.apply(&cluster).unwrap();
+    assert_eq!(change.traffic(&traffic, &larger).unwrap().load.map(|load| load.ranks()), Some(larger.ranks()));
 }
 
 #[test]

@@ -189,6 +189,16 @@ impl TableReader {
                 self.drafts[draft].table.settings.memory = Some(*memory);
                 return true;
             }
+            Note::Skew { size, datatype, skew } => {
+                let Some(draft) = self.latest(stream) else { return false };
+                let is_it = |row: &&mut BenchRow| {
+                    row.skew.is_none() && row.size == *size && (row.datatype == *datatype || datatype.is_none())
+                };
+                if let Some(row) = self.drafts[draft].table.rows.iter_mut().find(is_it) {
+                    row.skew = Some((**skew).clone());
+                }
+                return true;
+            }
             Note::Concluded(program) => return self.conclude(stream, program),
             Note::Remark => return false,
         };
@@ -341,6 +351,7 @@ impl Draft {
             | Note::Banner
             | Note::ReducedMax(_)
             | Note::Memory(_)
+            | Note::Skew { .. }
             | Note::Concluded(_)
             | Note::Remark => {}
         }

@@ -1,7 +1,7 @@
 //! The lines around the rows: version, settings, device list, header, average.
 
 use super::header::Layout;
-use busbw_model::{BenchDevice, BenchSettings, Bytes, HostMemory};
+use busbw_model::{BenchDevice, BenchSettings, Bytes, Datatype, HostMemory, Skew};
 
 /// What a line that is no row says about a table.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,12 @@ pub(super) enum Note {
     ReducedMax(Bytes),
     /// `# Host memory: 2 cores copy 14.2 GB/s, load 0.31`, of busbw.
     Memory(HostMemory),
+    /// `# Skew      1048576    float: 0.89 of the bound; even 312.11 us, …`, of busbw.
+    Skew {
+        size: Bytes,
+        datatype: Option<Datatype>,
+        skew: Box<Skew>,
+    },
     /// `# Using devices`.
     UsingDevices,
     /// `#  Rank  0 Group  0 Pid  27414 on host device  0 [0x27] NVIDIA A100-SXM4-80GB`.
@@ -86,12 +92,23 @@ fn read_comment(body: &str) -> Option<Note> {
             Note::ReducedMax(Bytes(bytes.parse().ok()?))
         }
         Some("Host") => Note::Memory(body.strip_prefix("Host memory: ")?.parse().ok()?),
+        Some("Skew" | "Skew:") => skew(body).unwrap_or(Note::Remark),
         Some("Blocking" | "Parallel") if body.contains(" Enabled:") => Note::Remark,
         Some("Per-Iteration") | Some("error:") => Note::Remark,
         Some("GPU") if body.starts_with("GPU memory usage") => Note::Remark,
         Some("Writing") if body.starts_with("Writing JSON output") => Note::Remark,
         Some(_) => return None,
     })
+}
+
+/// Reads `Skew 1048576 float: 0.89 of the bound; even 312.11 us, …`; `None` for the lines around it.
+fn skew(body: &str) -> Option<Note> {
+    let (row, said) = body.strip_prefix("Skew")?.split_once(':')?;
+    let mut words = row.split_ascii_whitespace();
+    let size = Bytes(words.next()?.parse().ok()?);
+    let datatype = words.next().and_then(Datatype::from_name);
+    let (_, skew) = said.split_once("; ")?;
+    Some(Note::Skew { size, datatype, skew: Box::new(skew.parse().ok()?) })
 }
 
 /// The name of a program of nccl-tests without `_perf` and what follows it (`all_reduce_perf_mpi`).

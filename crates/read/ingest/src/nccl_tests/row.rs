@@ -288,6 +288,7 @@ fn row_without_halves(
         root,
         out_of_place: None,
         in_place: None,
+        skew: None,
         doubted: false,
         source: source.clone(),
     })

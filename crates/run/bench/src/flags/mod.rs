@@ -1,11 +1,13 @@
 //! The flags of nccl-tests, with their meanings and defaults, and ours.
 
+mod names;
 mod value;
 
+pub use names::{called_program, program};
 pub use value::{OneOrAll, Root};
 
 use crate::{Error, Result};
-use busbw_model::{Bytes, Collective, Datatype, RedOp};
+use busbw_model::{Bytes, Datatype, RedOp};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum, ValueHint};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -98,6 +100,11 @@ pub struct Flags {
     #[arg(short = 'r', long, value_name = "RANK", default_value = "0", value_parser = root)]
     #[arg(allow_negative_numbers = true, help_heading = OPERATION)]
     pub root: Root,
+
+    /// Exchange unevenly, by alltoallv: a shape of Megatron-LM's benchmark (W0 to W7), or a file of what each rank or expert
+    /// receives, or of what each rank sends to each; a size is what a rank sends in the mean
+    #[arg(long, value_name = "SHAPE|FILE", value_hint = ValueHint::FilePath, help_heading = OPERATION)]
+    pub load: Option<String>,
 
     /// Algorithm, by its name in NCCL_ALGO. Default: chosen by size and layout
     #[arg(long, value_name = "NAME", help_heading = OPERATION)]
@@ -292,28 +299,6 @@ const GPU: &str = "GPU only";
 struct Program {
     #[command(flatten)]
     flags: Flags,
-}
-
-/// The collective that a program of nccl-tests' name measures: `all_reduce_perf`, also with a folder before and a
-/// suffix behind (`build/all_reduce_perf_mpi`). `None` for any other name.
-///
-/// ```
-/// use busbw_model::Collective;
-/// assert_eq!(busbw_bench::flags::program("/opt/bin/sendrecv_perf_mpi"), Some(Collective::SendRecv));
-/// assert_eq!(busbw_bench::flags::program("busbw"), None);
-/// ```
-pub fn program(argv0: &str) -> Option<Collective> {
-    let name = argv0.rsplit('/').next()?;
-    let (name, _suffix) = name.split_once("_perf")?;
-    Collective::ALL.into_iter().find(|collective| collective.name() == name)
-}
-
-/// The program of nccl-tests that a process was called as: its path and its collective. These programs take flags only, so that
-/// one which is started with `bench` is a rank that another has started: it is busbw, whatever its file is called.
-pub fn called_program(argv: &[String]) -> Option<(&str, Collective)> {
-    let (path, words) = argv.split_first()?;
-    let is_rank = words.first().is_some_and(|word| word == "bench");
-    program(path).filter(|_| !is_rank).map(|collective| (path.as_str(), collective))
 }
 
 /// clap's command of a program of nccl-tests, to parse with or to make help and manual from. As with getopt, the last

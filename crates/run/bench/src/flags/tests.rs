@@ -1,6 +1,7 @@
 //! Command lines as people write them for nccl-tests.
 
 use super::*;
+use busbw_model::Collective;
 
 fn parse(line: &str) -> std::result::Result<Flags, clap::Error> {
     Flags::parse("all_reduce_perf", std::iter::once("all_reduce_perf").chain(line.split_ascii_whitespace()))
@@ -50,7 +51,7 @@ fn every_way_of_getopt_is_read() {
 fn every_flag_is_read() {
     let line = "-t2 -g3 -b8 -e1K -i64 -f1 -o max -d half -r 3 -n4 -w2 -m3 -N2 -a3 -I1 -K1 -p1 -c2 -z3 -C1 -S1 -J o.json -T9 \
                 -M1 -u1 -y1 -G0 -R0 -D0 --backend cpu --hosts a:2,b:2 --dry-run --algo ring --repeat 5 --nics \
-                --threads 4 --sockets 2 --checksum --stall-timeout 7";
+                --threads 4 --sockets 2 --checksum --stall-timeout 7 --load W1";
     let flags = parse(line).unwrap();
     flags.check().unwrap();
     assert_eq!((flags.nthreads, flags.ngpus, flags.stepbytes.0), (2, 3, 64));
@@ -67,7 +68,7 @@ fn every_flag_is_read() {
     assert_eq!((flags.algo.as_deref(), flags.hosts.as_deref()), (Some("ring"), Some("a:2,b:2")));
     assert!(flags.checksum && !parse("--ch 0").unwrap().checksum);
     assert_eq!([parse("--ch 0").unwrap().check, parse("--check 3").unwrap().check], [0, 3]);
-    assert_eq!(parse("--np 4").unwrap().np, Some(4));
+    assert_eq!((parse("--np 4").unwrap().np, flags.load.as_deref()), (Some(4), Some("W1")));
     for line in ["-J o.json", "--output_file o.json", "--json o.json", "--json=o.json"] {
         let flags = parse(line).unwrap();
         assert_eq!((flags.json_file(), flags.prints_json()), (Some("o.json".as_ref()), false), "{line}");

@@ -18,13 +18,21 @@ fn rows() -> Vec<Row> {
     let rooted = Test { datatype: Datatype::Bfloat16, redop: None, redop_cell: "none", root: Some(3) };
     let nameless = Test { datatype: Datatype::F8e4m3, redop: None, redop_cell: "", root: None };
     vec![
-        Row { size: 8, count: 2, test, out_of_place: half(1.234, 0.01, Some(0)), in_place: half(12.3, 0.0, Some(1)) },
+        Row {
+            size: 8,
+            count: 2,
+            test,
+            out_of_place: half(1.234, 0.01, Some(0)),
+            in_place: half(12.3, 0.0, Some(1)),
+            skew: None,
+        },
         Row {
             size: 1 << 20,
             count: 1 << 18,
             test: rooted,
             out_of_place: half(12_345.678, 1234.567, None),
             in_place: half(123_456.7, 12_345.67, None),
+            skew: None,
         },
         Row {
             size: 16 << 30,
@@ -32,6 +40,7 @@ fn rows() -> Vec<Row> {
             test: nameless,
             out_of_place: half(12_345_678.9, 1_234_567.0, Some(131_072_000)),
             in_place: half(f64::NAN, f64::INFINITY, Some(1_234_567)),
+            skew: None,
         },
     ]
 }

@@ -150,6 +150,7 @@ fn every_kind_of_run_follows_the_schema() {
         (Collective::AllReduce, "-b 0 -e 0 -c 0"),
         (Collective::AllToAll, "-b 1K -e 1K -C 1 -z 1 -p 1"),
         (Collective::HyperCube, "-b 1K -e 1K --nics"),
+        (Collective::AllToAllV, "-b 1K -e 4K -f 2 --load W4"),
         (Collective::Broadcast, "-b 1K -e 2K -f 2 --repeat 3 --nics -r all"),
     ] {
         let _ = std::fs::remove_file(&out);
@@ -220,6 +221,21 @@ fn the_table_says_what_the_json_says() {
     }
     let average = json.mean_busbw().unwrap().0;
     assert_eq!(text.printed_avg_busbw.unwrap().0, busbw_bench::number::general(average).parse::<f64>().unwrap());
+}
+
+/// What ranks move stands in the JSON alone.
+#[test]
+fn a_load_reads_alike_from_table_and_json() {
+    let scratch = Scratch::new("load");
+    let out = scratch.0.join("out.json");
+    let printed = Job::new(Collective::AllToAllV, 4, &format!("-b 4K -e 4K -n 2 --load W4 -J {}", out.display())).run();
+    let json = std::fs::read(&out).unwrap();
+    let run = read_bytes(&[("out.json", &json)]).unwrap();
+    let (text, json) = (table(&printed).rows[0].skew.clone().unwrap(), run.tables[0].rows[0].skew.clone().unwrap());
+    let moved: Vec<(u64, u64)> = json.ranks.iter().map(|rank| (rank.sent_bytes, rank.received_bytes)).collect();
+    assert_eq!(moved, [(768, 3840), (2304, 3328), (3840, 2816), (5376, 2304)]);
+    assert_eq!((&text.load, text.rank.rank, text.rank.direction), (&json.load, json.rank.rank, json.rank.direction));
+    assert!((text.bound.0 - json.bound.0).abs() < 0.01 && text.ranks.is_empty(), "{text:?} {json:?}");
 }
 
 #[test]

@@ -151,6 +151,61 @@ fn all_to_all_v_follows_its_variables() {
 }
 
 #[test]
+fn a_load_is_checked_and_held_against_an_even_exchange() {
+    for datatype in ["float", "int8", "double"] {
+        let printed =
+            Job::new(Collective::AllToAllV, 4, &format!("-b 4K -e 16K -f 2 -n 2 --load W1 -d {datatype}")).run();
+        let outcome = printed.outcome();
+        assert!(outcome.ok && outcome.wrong == 0, "{}", printed.text);
+        assert!(printed.text.contains("# Skew rank 0: sends 2304 bytes, receives 39936 bytes"), "{}", printed.text);
+        let table = table(&printed);
+        // A size is what a rank sends in the mean, whatever the busiest receives.
+        assert_eq!(table.rows.iter().map(|row| row.size.0).collect::<Vec<_>>(), [4 << 10, 8 << 10, 16 << 10]);
+        for row in &table.rows {
+            let skew = row.skew.as_ref().unwrap();
+            assert_eq!((skew.load.as_str(), skew.rank.rank, skew.rank.times_even), ("W1", 0, 3.25));
+            assert_eq!((skew.rank.host.as_str(), &skew.host), ("hosta", &None));
+            assert!((skew.bound.0 / skew.even.0 / 3.25 - 1.0).abs() < 0.01, "{skew:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_element_of_a_load_fails_the_run() {
+    let job = Job::new(Collective::AllToAllV, 2, "-b 2K -e 2K -n 1 --load W5");
+    let printed = job.fault(Fault::Corrupt { rank: 1, count: 256 }).run();
+    // The even exchange is checked as well.
+    assert_eq!((printed.outcome().ok, printed.outcome().failed_checks), (false, 2), "{}", printed.text);
+}
+
+#[test]
+fn what_is_no_load_is_refused_by_every_rank() {
+    let file = std::env::temp_dir().join(format!("busbw-load-{}", std::process::id()));
+    std::fs::write(&file, "1 2 3\n").unwrap();
+    for (load, says) in [
+        (file.to_str().unwrap(), "3 figures are no load of 2 ranks; give one for what each rank receives"),
+        ("W8", "no shape (W0 to W7) and no file that can be read"),
+    ] {
+        let printed = Job::new(Collective::AllToAllV, 2, &format!("-b 1K -e 1K -n 1 --load {load}")).run();
+        for outcome in &printed.outcomes {
+            let error = outcome.as_ref().unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// The busiest rank of this load needs 3.25 times the size.
+#[test]
+fn a_sweep_of_a_load_ends_where_memory_does() {
+    let mut job = Job::new(Collective::AllToAllV, 4, "-b 1K -e 4M -f 2 -n 1 --load W1");
+    job.available = 1 << 20;
+    let table = table(&job.run());
+    // As below, 320 KiB are left; 98 KiB of them for each size.
+    assert_eq!(table.rows.last().map(|row| row.size.0), Some(64 << 10));
+}
+
+#[test]
 fn a_sweep_ends_where_memory_does() {
     let mut job = Job::new(Collective::AllReduce, 2, "-b 1K -e 4M -f 2 -n 1");
     job.available = 1 << 20;

@@ -27,6 +27,9 @@ pub fn simulate(comparison: &Comparison, style: &Style) -> String {
     for part in description::parts(cluster).iter().skip(1) {
         page.indented(2, part);
     }
+    for line in comparison.base.simulation.busiest.iter().map(description::busiest) {
+        page.indented(2, &line);
+    }
     distributions(&mut page, comparison);
     seeds(&mut page, &comparison.base);
     links(&mut page, &comparison.base);

@@ -149,6 +149,7 @@ mod tests {
             root: None,
             out_of_place: None,
             in_place: None,
+            skew: None,
             source: Default::default(),
         };
         let rows: Vec<BenchRow> = (0..1000).map(row).collect();

@@ -23,7 +23,13 @@ impl Traffic {
             comm.crossings().into_iter().map(|crossing| ((crossing.from, crossing.to), crossing.channels)).collect();
         let (flows, mut assumptions) = flows(comm, cluster, &hops, 1.0 / rings as f64)?;
         assumptions.insert(0, format!("The {rings} rings of the log carry equal parts."));
-        Ok(Traffic { pattern: Pattern::Ring, flows, gpu_load: gpu_load(comm, cluster, &hops, rings), assumptions })
+        Ok(Traffic {
+            pattern: Pattern::Ring,
+            flows,
+            gpu_load: gpu_load(comm, cluster, &hops, rings),
+            load: None,
+            assumptions,
+        })
     }
 }
 

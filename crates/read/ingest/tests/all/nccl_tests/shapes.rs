@@ -108,6 +108,23 @@ fn alltoallv_prints_its_summary_inside_the_row() {
 }
 
 #[test]
+fn skew_belongs_to_the_row_of_its_size() {
+    let row = |size: u64| format!("{size} {} float none -1 100.00 0.01 0.01 0 100.00 0.01 0.01 N/A\n", size / 16);
+    let said = "even 50.00 us, bound 162.50 us; rank 3 on node1 receives 3.25 times an even share; host node1 receives 1.75 times an even share; load my tokens.txt";
+    let table = one(&format!(
+        "{HEADER}\n{}{}#\n# Skew: out of place, against an even exchange\n# Skew {:>12} {:>8}: 0.62 of the bound; {said}\n\
+         # Skew at 2048 bytes, to and from others (ranks, the busiest first):\n# Skew rank 3: sends 1 bytes, receives 2 bytes\n\
+         # Skew         1024    float: nonsense\n# Out of bounds values : 0 OK\n",
+        row(1024),
+        row(2048),
+        2048,
+        "float"
+    ));
+    assert_eq!((table.rows.len(), &table.rows[0].skew), (2, &None));
+    assert_eq!(table.rows[1].skew.as_ref().map(ToString::to_string).as_deref(), Some(said));
+}
+
+#[test]
 fn other_numbers_are_no_rows() {
     let lines: Vec<String> = cases("no_rows");
     for line in &lines {

@@ -101,6 +101,7 @@ fn row(line: u64) -> BenchRow {
         root: None,
         out_of_place: Some(half(5)),
         in_place: Some(half(9)),
+        skew: None,
         source: at(line, row_text(line)),
     }
 }
