@@ -220,7 +220,7 @@ mod tests {
         assert_eq!((here.rank.rank, here.rank.times_even, here.bound.0), (0, 3.25, 325.0));
         assert_eq!((here.host, here.hosts), (None, vec![]));
         assert_eq!(here.ranks[0], Moved { sent_bytes: 150, received_bytes: 1950 });
-        assert_eq!(here.ranks[1], Moved { sent_bytes: 700, received_bytes: 150 });
+        assert_eq!(here.ranks[1], Moved { sent_bytes: 750, received_bytes: 150 });
         // Two of eight ranks are hot, both on a: it receives 7/8 of what b sends, half of which is an even share.
         let across = skew("W1", &["a", "a", "a", "a", "b", "b", "b", "b"]);
         let host = across.host.unwrap();

@@ -63,6 +63,7 @@ fn load(name: &str, ranks: usize) -> Arc<Load> {
 fn an_exchange_leaves_by_the_rail_of_the_receiver() {
     let mut cluster = on_one_switch(2, 2);
     cluster.gpus_per_node = 2;
+    cluster.links = GpuLinks::NvSwitch { per_gpu: GBps(450.0), domain: 2, nvls: true };
     let even = Traffic::of_load(&load("W0", 4), &cluster).unwrap();
     assert_eq!(arrows(&even), ["0.0>1.0", "0.1>1.1", "1.0>0.0", "1.1>0.1"]);
     // Two ranks send a quarter each, of a busbw of three quarters.
