@@ -31,7 +31,8 @@ fn answer(folder: &Path, ended: &Ended) -> Value {
 }
 
 fn count(profile: &Value) -> u64 {
-    profile["operations"].as_array().unwrap().iter().map(|one| one["count"].as_u64().unwrap()).sum()
+    let operations = profile["operations"].as_array().expect("operations");
+    operations.iter().map(|one| one["count"].as_u64().expect("a count")).sum()
 }
 
 #[test]

@@ -32,7 +32,11 @@ fn what_two_hosts_saw_is_one_answer() {
         let ranks = loop {
             match (process(&job, 0), process(&job, 1)) {
                 (Some(first), Some(second)) => break [first, second],
-                _ => job.retry(LIMIT, "rank", || Some(std::thread::sleep(Duration::from_millis(100)))),
+                _ => {
+                    std::thread::sleep(Duration::from_millis(100));
+                    // A job that has ended is no job to wait for.
+                    job.retry(LIMIT, "rank", || Some(()));
+                }
             }
         };
         let attach = |host: usize| {

@@ -67,7 +67,7 @@ impl Memory {
     pub fn open(&self) -> io::Result<Option<Reader>> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
         let seals = SealFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GET_SEALS)?);
-        let reader = Reader::of(file)?.map(Reader::from_now);
+        let reader = Reader::of(file)?.map(Reader::beginning_now);
         match reader {
             Some(_) if !seals.contains(SealFlag::F_SEAL_SHRINK) => {
                 Err(io::Error::new(io::ErrorKind::InvalidData, "it is not sealed, as busbw's are"))
@@ -101,7 +101,7 @@ impl Reader {
     }
 
     /// Passes over what is there, and what was lost.
-    fn from_now(mut self) -> Self {
+    fn beginning_now(mut self) -> Self {
         let until = self.until();
         // What is being written just now stays.
         self.events(until, false, |_| ());

@@ -22,8 +22,8 @@ pub enum AttachError {
     )]
     Nobody,
     #[error(
-        "{0} keep no events: a job must be started with {VARIABLE}={ATTACH} in its environment (and one of NCCL's with \
-         NCCL_PROFILER_PLUGIN=/path/to/libnccl-net-busbw.so), or below busbw profile -- COMMAND"
+        "{0} keep no events: start the job with {VARIABLE}={ATTACH} in its environment, and one of NCCL's with \
+         NCCL_PROFILER_PLUGIN=/path/to/libnccl-net-busbw.so as well"
     )]
     NotSet(String),
     #[error(

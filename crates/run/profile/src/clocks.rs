@@ -26,9 +26,12 @@ struct OnHost {
     end_ns: u64,
 }
 
+/// An operation's ranks, and what each host did of it.
+type Together = (u32, Vec<Option<OnHost>>);
+
 /// From operations whose times are nanoseconds since 1970, each with the number of its host.
 pub(crate) fn clocks<'a>(operations: impl Iterator<Item = (usize, &'a Operation)>, hosts: usize) -> Clocks {
-    let mut together: FxHashMap<(u64, u64), (u32, Vec<Option<OnHost>>)> = FxHashMap::default();
+    let mut together: FxHashMap<(u64, u64), Together> = FxHashMap::default();
     for (host, operation) in operations.filter(|(_, operation)| needs_all(operation)) {
         let Some(end_ns) = operation.end_ns else { continue };
         let key = (operation.communicator.hash, operation.of.1);
