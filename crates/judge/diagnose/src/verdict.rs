@@ -30,14 +30,14 @@ pub(crate) fn is_of_machines(run: &Run) -> bool {
 }
 
 /// Whether a line names its place in a program of Python's, `[distributed.py:46:init_distributed]`, or several values, `step:10/50 loss:2.1`, `loss=2.1,
-/// lr=0.001`: what machines are asked with names one in a line.
+/// lr=0.001`: what machines are asked with names one in a line, or has a frame around its tables.
 fn is_logged(text: &str) -> bool {
     let has_place = text.split(".py:").skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     let is_name = |text: &str| text.ends_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let is_value = |text: &str| text.trim_start().starts_with(|c: char| c.is_ascii_digit());
     let separators = text.match_indices([':', '=']);
     let values = separators.filter(|(at, _)| is_name(text[..*at].trim_end()) && is_value(&text[at + 1..]));
-    has_place || values.count() >= 2
+    has_place || !text.starts_with('|') && values.count() >= 2
 }
 
 /// One sentence: the finding to act on, the question that decides, or what passed.

@@ -4,7 +4,7 @@
 //! looked for in front of all others.
 
 use crate::clean::without_escapes;
-use crate::cursor::text;
+use crate::cursor::{lossy, text};
 use crate::launcher::peel;
 use aho_corasick::AhoCorasick;
 use memchr::{memchr, memrchr};
@@ -28,7 +28,7 @@ const BEGINNINGS: [&str; 12] = [
 ];
 const TRACEBACK: &str = "Traceback (most recent call last):";
 /// A frame stands behind it.
-const FRAME: &[u8] = b"  File \"";
+const FRAME: &str = "  File \"";
 /// Lines in which one stands.
 const FARTHEST_FRAME: usize = 64;
 const NCCL: &str = "] NCCL INFO ";
@@ -60,8 +60,17 @@ pub(crate) struct PassedOn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Word {
     form: Box<[u8]>,
-    /// It differs between lines and is no number or time: lines that have the same belong together.
-    tells_streams: bool,
+    tells: Tells,
+}
+
+/// Whether a word distinguishes streams: it has names in it, and differs between lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    Nothing,
+    /// Its numbers count lines: `out/train.log:17:`.
+    ByNames,
+    /// Its numbers belong to the name: `train[4242]:`.
+    Whole,
 }
 
 const DIGITS: u8 = b'0';
@@ -74,8 +83,9 @@ impl PassedOn {
             let start = memrchr(b'\n', &block[..found.start()]).map_or(0, |end| end + 1);
             let line = line_at(block, start);
             match front(line, found.start() - start) {
-                // A line as its program printed it.
+                // A line as its program printed it, or a text in JSON, which is unwrapped as a whole.
                 Some([]) => return None,
+                Some(front) if front.contains(&b'"') => return None,
                 Some(front) => {
                     let is_traceback = BEGINNINGS[found.pattern().as_usize()] == TRACEBACK;
                     let learnt = Self::learn(front, block);
@@ -92,25 +102,27 @@ impl PassedOn {
     /// Whether it stands before the frames of a traceback as well, which other streams' lines may part from its head.
     fn is_before_frames(&self, traceback: &[u8]) -> bool {
         let mut lines = traceback.split(|b| *b == b'\n').take(FARTHEST_FRAME);
-        lines.any(|line| self.split(line).is_some_and(|(_, rest)| rest.starts_with(FRAME)))
+        let is_frame = |rest: &[u8]| peel(&lossy(rest)).text.starts_with(FRAME);
+        lines.any(|line| self.split(line).is_some_and(|(_, rest)| is_frame(rest)))
     }
 
     /// The form of a prefix that nearly all lines have.
     fn learn(front: &[u8], block: &[u8]) -> Option<Self> {
         let body = front.trim_ascii_end();
-        let words = split_words(body).map(|word| Word { form: form_of(word), tells_streams: false }).collect();
+        let words = split_words(body).map(|word| Word { form: form_of(word), tells: Tells::Nothing }).collect();
         let mut form = PassedOn { words, behind: front[body.len()..].into() };
-        let names = form.names(front)?;
+        let names: Vec<Vec<u8>> = form.named(front)?.into_iter().map(names_in).collect();
         let (mut lines, mut with, mut alike) = (0, 0, 0);
         let mut met: Vec<FxHashSet<Vec<u8>>> = vec![FxHashSet::default(); names.len()];
+        let mut words: Vec<FxHashSet<&[u8]>> = vec![FxHashSet::default(); names.len()];
         for line in block.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
             lines += 1;
-            let Some(of_line) = form.names(line) else { continue };
+            let Some(named) = form.named(line) else { continue };
             with += 1;
+            let of_line: Vec<Vec<u8>> = named.iter().map(|word| names_in(word)).collect();
             alike += usize::from(of_line == names);
-            for (met, name) in met.iter_mut().zip(of_line) {
-                met.insert(name.to_vec());
-            }
+            words.iter_mut().zip(named).for_each(|(words, word)| _ = words.insert(word));
+            met.iter_mut().zip(of_line).for_each(|(met, names)| _ = met.insert(names));
         }
         // At one level, a program passes on what another prints; at several, it logs messages of its own.
         let at_levels = |names: &FxHashSet<Vec<u8>>| names.len() > 1 && names.iter().any(|name| is_level(name));
@@ -119,20 +131,32 @@ impl PassedOn {
             return None;
         }
         let named = form.words.iter_mut().filter(|word| word.is_name());
-        named.zip(met).for_each(|(word, met)| word.tells_streams = met.len() > 1);
+        for (word, (met, words)) in named.zip(met.iter().zip(words)) {
+            // A number that hardly recurs counts the lines.
+            let counts = words.len() * 2 > with;
+            word.tells = match if counts { met.len() } else { words.len() } {
+                0 | 1 => Tells::Nothing,
+                _ if counts => Tells::ByNames,
+                _ => Tells::Whole,
+            };
+        }
         Some(form)
     }
 
     /// What tells the stream of a line, and the line behind the prefix; `None` where a line does not have it.
     pub fn split<'l>(&self, line: &'l [u8]) -> Option<(String, &'l [u8])> {
         let (words, rest) = self.words_of(line)?;
-        let telling = self.words.iter().zip(words).filter(|(word, _)| word.tells_streams);
-        let names: Vec<String> = telling.map(|(_, name)| text(&without_escapes(name)).to_string()).collect();
-        Some((names.join(" "), rest))
+        let told = self.words.iter().zip(words).filter_map(|(word, found)| match word.tells {
+            Tells::Nothing => None,
+            Tells::ByNames => Some(names_in(found)),
+            Tells::Whole => Some(without_escapes(found).into_owned()),
+        });
+        let told: Vec<String> = told.map(|name| text(&name).to_string()).collect();
+        Some((told.join(" "), rest))
     }
 
     /// The words of a line's prefix that hold names.
-    fn names<'l>(&self, line: &'l [u8]) -> Option<Vec<&'l [u8]>> {
+    fn named<'l>(&self, line: &'l [u8]) -> Option<Vec<&'l [u8]>> {
         let (words, _) = self.words_of(line)?;
         Some(self.words.iter().zip(words).filter(|(word, _)| word.is_name()).map(|(_, name)| name).collect())
     }
@@ -200,6 +224,12 @@ fn form_of(word: &[u8]) -> Box<[u8]> {
         rest = behind;
     }
     form.into()
+}
+
+/// The names in a word, without its numbers and marks.
+fn names_in(word: &[u8]) -> Vec<u8> {
+    let runs = word.split(|b| !is_of_name(b)).filter(|run| !run.is_empty() && !is_number(run));
+    runs.collect::<Vec<_>>().join(&b' ')
 }
 
 fn is_of_name(byte: &u8) -> bool {
@@ -290,9 +320,9 @@ mod tests {
             (|_, rank| format!("train-worker-{rank}-x7k2p pytorch "), "train-worker-1-x7k2p"),
             (|n, rank| format!("train-{rank} pytorch 2026-11-25T10:00:{n:02}.123456789Z "), "train-1"),
             (|n, rank| format!("2026-11-25T10:00:{n:02}.123000+00:00 job/{rank}/abcdef "), "job/1/abcdef"),
-            (|n, _| format!("{:6}\t", n + 1), ""),
-            (|n, _| format!("{}:", n + 1), ""),
-            (|n, _| format!("logs/train.log:{}:", n + 1), ""),
+            (|n, rank| format!("{:6}\t", 2 * n + rank), ""),
+            (|n, rank| format!("{}:", 2 * n + rank), ""),
+            (|n, rank| format!("logs/train.log:{}:", 2 * n + rank), ""),
             (|_, rank| format!("\x1b[3{rank}mtrain-{rank}\x1b[0m \x1b[35mmain\x1b[0m "), "train-1"),
         ];
         for (front, stream) in fronts {
@@ -312,6 +342,7 @@ mod tests {
         assert!(PassedOn::of(&passed(|n, _| format!("2026-11-25 10:00:{n:02},123 - pump - INFO - "))).is_some());
         let glog = |n: usize, _| format!("E1125 10:00:{n:02}.123456 4242 api.py:869] ");
         assert_eq!(PassedOn::of(&passed(logged)), None);
+        assert_eq!(PassedOn::of(&passed(|_, _| "      \"".to_string())), None);
         assert_eq!(PassedOn::of(&passed(glog)), None);
         assert_eq!(PassedOn::of(&passed(|_, _| String::new())), None);
         assert_eq!(PassedOn::of(&passed(|_, rank| format!("[rank{rank}]: "))), None);

@@ -20,7 +20,7 @@ const FIRST_OF_DRIVERS: u32 = 300;
 /// More versions add nothing new.
 const MOST: usize = 64;
 
-/// The versions that a text states, in its order.
+/// The versions that a text states, line by line, those of a line in the order of components.
 pub fn stated_versions(text: &str) -> Vec<PrintedVersion> {
     let mut found: Vec<PrintedVersion> = Vec::new();
     // A heading that names a program's version, until the next line with text.
@@ -117,7 +117,7 @@ mod tests {
         let cases = [
             (
                 "We run vLLM 0.26.0, FlashInfer 0.6.14, driver 580.126.09",
-                "vllm=0.26.0 flashinfer=0.6.14 nvidia-driver=580.126.09",
+                "nvidia-driver=580.126.09 vllm=0.26.0 flashinfer=0.6.14",
             ),
             ("| vLLM Version | v0.28.0 (also tested v0.26.0) |", "vllm=0.28.0"),
             ("- **NCCL versions tested (all fail)**: 2.27.5, 2.30.4", "nccl=2.27.5 nccl=2.30.4"),

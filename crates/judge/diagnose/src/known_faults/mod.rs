@@ -18,6 +18,7 @@ use busbw_model::{
 };
 use situation::Situation;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use table::{Condition, Fault};
 
 /// Every fault as a page shows it, with what it depends on, in words.
@@ -61,6 +62,12 @@ pub fn told(advised: &mut Advised, seen: Consequence, situation: &Situation, fau
         fault.fits |= ends_alike(fault.consequence, seen) || known.is_some_and(|known| is_shown(known, fault));
     }
     first_what_fits(advised, situation, faults);
+}
+
+/// The releases that tables name of a component, the oldest first.
+fn releases(table: &[Fault], component: Component) -> BTreeSet<&Version> {
+    let of = table.iter().filter(|fault| fault.component == component);
+    of.flat_map(|fault| fault.first.iter().chain(&fault.last).chain(fault.fixed.all())).collect()
 }
 
 /// Whether a user cannot distinguish two consequences: a process that aborts and one that ends with an error.
@@ -133,7 +140,7 @@ fn covered_from(component: Component) -> Option<&'static Version> {
 
 /// How many releases have a fault, of those that the tables name.
 fn breadth(fault: &Fault, table: &[Fault]) -> usize {
-    take::releases(table, fault.component).into_iter().filter(|version| fault.affects(version)).count()
+    releases(table, fault.component).into_iter().filter(|version| fault.affects(version)).count()
 }
 
 /// How a fault stands in a situation; none where no version in use has it, or a condition is not met.

@@ -1,7 +1,7 @@
 //! What is known of a job and its machines, as far as known faults depend on it.
 
+use super::releases;
 use super::table::{Condition, Fault, OneOrMore};
-use super::take;
 use crate::case::Case;
 use crate::data::Template;
 use crate::words::KNOWN;
@@ -170,8 +170,7 @@ impl Situation {
         for PrintedVersion { component, version } in
             stated.into_iter().filter(|told| !printed.contains(&told.component))
         {
-            let of_branch =
-                take::releases(faults, component).into_iter().filter(|release| release.is_release_of(&version));
+            let of_branch = releases(faults, component).into_iter().filter(|release| release.is_release_of(&version));
             of_branch.for_each(|release| self.uses(component, release.clone()));
             self.uses(component, version);
         }

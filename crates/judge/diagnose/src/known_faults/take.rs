@@ -1,7 +1,7 @@
 //! The version to take: the smallest change that leaves no known hang and no wrong results.
 
 use super::situation::Situation;
-use super::unknown;
+use super::{releases, unknown};
 use crate::known_faults::table::Fault;
 use busbw_model::{BestVersion, Component, Exposure, KnownFault, Version};
 use std::collections::BTreeSet;
@@ -40,10 +40,4 @@ fn of_component(known: &Situation, table: &[Fault], component: Component, now: &
         leaves,
     };
     (grave(take) < grave(now)).then_some(best)
-}
-
-/// The releases that the tables name, the oldest first.
-pub(super) fn releases(table: &[Fault], component: Component) -> BTreeSet<&Version> {
-    let of = table.iter().filter(|fault| fault.component == component);
-    of.flat_map(|fault| fault.first.iter().chain(&fault.last).chain(fault.fixed.all())).collect()
 }

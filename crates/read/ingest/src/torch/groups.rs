@@ -81,13 +81,16 @@ impl Start {
     }
 
     fn statements(&mut self, statements: &[TorchStatement]) {
-        let of_one = are_of_one_number(statements);
+        let numbered = statements.iter().any(|told| is_number(&told.group));
         for statement in statements {
             let Some(rank) = statement.rank else { continue };
             let name = match &statement.event {
                 TorchEvent::Timeout { work, .. } if statement.group == GroupName::default() => {
-                    let failed = group_that_failed(statements, rank, work.sequence);
-                    failed.filter(|name| !(of_one && is_number(name))).unwrap_or_default()
+                    match group_that_failed(statements, rank, work.sequence) {
+                        // It may be of any of the groups that others number, so it is compared with none.
+                        None if numbered => continue,
+                        known => known.unwrap_or_default(),
+                    }
                 }
                 _ => statement.group.clone(),
             };
@@ -219,12 +222,6 @@ fn unusual(entries: &[&FlightEntry]) -> BTreeSet<u64> {
 /// Whether a group has a number alone, which each process counts by itself.
 fn is_number(name: &GroupName) -> bool {
     name.name.is_none() && name.description.is_none() && name.id.is_some_and(|id| id > 0)
-}
-
-/// Whether all statements that tell a group tell the same number and no more: time-outs that tell none may be of it, and stay together with those that do.
-fn are_of_one_number(statements: &[TorchStatement]) -> bool {
-    let mut groups = statements.iter().map(|told| &told.group).filter(|group| **group != GroupName::default());
-    groups.next().is_some_and(|first| is_number(first) && groups.all(|other| other == first))
 }
 
 /// The group whose watchdog says that it failed at this work: the rank's own, else the only one of which any rank says so.
