@@ -159,7 +159,7 @@ impl fmt::Display for BusyHost {
     }
 }
 
-/// The part of a line below a table, without what each rank and host moves; [`Skew::from_str`] reads it.
+/// The part of a line below a table, without what each rank and host moves; `Skew::from_str` reads it.
 impl fmt::Display for Skew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "even {:.2} us, bound {:.2} us; {}", self.even.0, self.bound.0, self.rank)?;

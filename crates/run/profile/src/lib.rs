@@ -2,7 +2,7 @@
 //!
 //! The job's processes write events into rings ([`busbw_events`]). An [`Agent`] empties these while the job runs; a [`Ledger`] makes
 //! operations of the events, of which a [`Report`] adds up what they cost, compares the ranks ([`rounds`](Report), [`judge`]) and keeps
-//! a [`Trace`]. [`merge`] puts the traces of several hosts together.
+//! a [`Trace`]. [`merge()`] puts the traces of several hosts together.
 
 #![forbid(unsafe_code)]
 

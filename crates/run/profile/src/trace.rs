@@ -1,7 +1,7 @@
 //! A trace for ui.perfetto.dev and Chrome: a process per rank, a thread per communicator, a slice per operation.
 //!
 //! The form is Chrome's trace events as a JSON array, written as it happens: readers bear an array that was cut off. What the arguments
-//! of an event hold is all that is known of an operation, so that traces of several hosts can be put together ([`crate::merge`]).
+//! of an event hold is all that is known of an operation, so that traces of several hosts can be put together ([`crate::merge()`]).
 
 use crate::ledger::{Communicator, Operation, Steps};
 use busbw_events::Source;
