@@ -35,37 +35,26 @@ fn check_and_list() -> Result<(), String> {
     data::parse::<toml::Table>("rules/hardware.toml", &read(&root.join("rules/hardware.toml"))?)?;
     let signatures = files(&root, "rules/signatures")?;
     data::causes(signatures.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
-    list("signatures", &signatures, |path| format!("include_str!({:?})", root.join(path)))?;
+    let out = env::var("OUT_DIR").map(PathBuf::from).map_err(|e| e.to_string())?;
+    list(&out, "signatures", &signatures, |path| format!("include_str!({:?})", root.join(path)))?;
     let faults = files(&root, "rules/known-faults")?;
     table::faults(faults.iter().map(|(path, text)| (path.as_str(), text.as_str())))?;
     // Packed, because they would be a thirtieth of the static command.
+    let packed = |path: &str| out.join(path.rsplit('/').next().unwrap_or(path)).with_extension("toml.gz");
     for (path, text) in &faults {
-        pack(&packed(path)?, text).map_err(|e| format!("{path}: {e}"))?;
+        pack(&packed(path), text).map_err(|e| format!("{path}: {e}"))?;
     }
-    list("known-faults", &faults, |path| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), {:?}))", packed_name(path)))
+    list(&out, "known-faults", &faults, |path| format!("include_bytes!({:?})", packed(path)))
 }
 
 /// Writes the list of files of a folder, and how each is included.
-fn list(name: &str, files: &[(String, String)], included: impl Fn(&str) -> String) -> Result<(), String> {
+fn list(out: &Path, name: &str, files: &[(String, String)], included: impl Fn(&str) -> String) -> Result<(), String> {
     let mut list = String::from("[\n");
     for (path, _) in files {
         let _ = writeln!(list, "({path:?}, {}),", included(path)); // writing to a string does not fail
     }
     list.push(']');
-    fs::write(out()?.join(name).with_extension("rs"), list).map_err(|e| e.to_string())
-}
-
-fn out() -> Result<PathBuf, String> {
-    env::var("OUT_DIR").map(PathBuf::from).map_err(|e| e.to_string())
-}
-
-/// The name of a packed file, with a slash in front: `/nccl.toml.gz`.
-fn packed_name(path: &str) -> String {
-    format!("/{}.gz", path.rsplit('/').next().unwrap_or(path))
-}
-
-fn packed(path: &str) -> Result<PathBuf, String> {
-    Ok(out()?.join(packed_name(path).trim_start_matches('/')))
+    fs::write(out.join(name).with_extension("rs"), list).map_err(|e| e.to_string())
 }
 
 fn pack(file: &Path, text: &str) -> std::io::Result<()> {

@@ -18,7 +18,7 @@ pub(crate) fn judge(case: &Case, findings: &[Finding]) -> Vec<Judged> {
 
 /// A table that ends before its first row: a question, unless something else shows how the run ended.
 fn first_size(case: &Case) -> Option<Judged> {
-    let table = case.run.tables.iter().find(|table| table.rows.is_empty() || !table.devices.is_empty())?;
+    let table = case.run.tables.first()?;
     let measured = case.run.tables.iter().any(|table| table.finished || !table.rows.is_empty());
     (!measured && !case.refuters.ended_well()).then(|| Judged {
         subject: Subject::Course,
@@ -64,13 +64,13 @@ fn last_word(case: &Case) -> Option<Judged> {
             || SHELL.contains(&one.text().trim())
             || one.speaker != Speaker::Kernel && is_logged_error(one.text())
     };
-    let reports = run.statements.iter().filter(is_report);
+    let last = run.statements.iter().filter(|one| case.refuters.is_last(one.source.place));
     let is_known = |report: &&Statement| {
         let place = report.source.place;
         run.ends.iter().any(|end| end.source.place == place)
             || !case.book.read(report.speaker, report.text()).is_empty()
     };
-    let last = reports.filter(|one| case.refuters.is_last(one.source.place)).find(|report| !is_known(report))?;
+    let last = last.filter(is_report).find(|report| !is_known(report))?;
     let text = last.source.text.trim();
     let question = format!("The last line may report a failure, and no rule knows it: `{text}`. Did the run end well?");
     let how = format!("ends with `{text}`");
@@ -86,11 +86,12 @@ fn is_logged_error(text: &str) -> bool {
     const LEVELS: [&str; 4] = ["ERROR", "CRITICAL", "FATAL", "SEVERE"];
     const MOST_BEFORE: usize = 6;
     let text = text.trim_start();
-    let word = |text: &str| text.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_string();
-    let by_name = text.split([' ', '\t', '|']).filter(|word| !word.is_empty()).take(MOST_BEFORE).map(word);
-    let named = by_name
-        .into_iter()
-        .any(|word| LEVELS.iter().any(|level| word == *level || word.starts_with(&format!("{level}:"))));
+    let words = text.split([' ', '\t', '|']).filter(|word| !word.is_empty()).take(MOST_BEFORE);
+    let behind = |word: &'_ str, level: &str| {
+        let rest = word.trim_matches(|c: char| !c.is_ascii_alphanumeric()).strip_prefix(level);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    };
+    let named = words.into_iter().any(|word| LEVELS.iter().any(|level| behind(word, level)));
     let digits = |text: &str, most: usize| text.bytes().take(most).filter(u8::is_ascii_digit).count();
     let of_glog = text.starts_with(['E', 'F']) && digits(&text[1..], 4) == 4 && text.as_bytes().get(5) == Some(&b' ');
     let by_key = ["error", "fatal", "panic"].iter().any(|level| text.contains(&format!("level={level} ")));

@@ -6,7 +6,7 @@ use crate::ring::{CAPACITY, Ring};
 use nix::fcntl::{FcntlArg, Flock, FlockArg, SealFlag, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -67,12 +67,15 @@ impl Memory {
     pub fn open(&self) -> io::Result<Option<Reader>> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
         let seals = SealFlag::from_bits_truncate(fcntl(&file, FcntlArg::F_GET_SEALS)?);
-        let reader = Reader::of(file)?.map(Reader::beginning_now);
-        match reader {
-            Some(_) if !seals.contains(SealFlag::F_SEAL_SHRINK) => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "it is not sealed, as busbw's are"))
-            }
-            reader => Ok(reader),
+        if seals.contains(SealFlag::F_SEAL_SHRINK) {
+            return Ok(Reader::of(file)?.map(Reader::beginning_now));
+        }
+        // It is not mapped, but read: it could shrink before another look at it.
+        let mut magic = [0; size_of::<u64>()];
+        file.read_at(&mut magic, 0)?;
+        match magic {
+            [0, ..] => Ok(None),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "it is not sealed, as busbw's are")),
         }
     }
 }

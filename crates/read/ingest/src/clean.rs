@@ -1,5 +1,6 @@
 //! From a raw line to text: colour codes, carriage returns, JSON strings.
 
+use crate::cursor::finder;
 use aho_corasick::{AhoCorasick, Match};
 use memchr::{memchr, memchr_iter, memchr2, memmem};
 use std::borrow::Cow;
@@ -51,11 +52,12 @@ pub(crate) fn indent(text: &[u8]) -> &[u8] {
 /// Whether a text has characters that a page of HTML names, or blanks that only pages have.
 pub(crate) fn has_entities(text: &[u8]) -> bool {
     memchr_iter(b'&', text).any(|at| ENTITIES.iter().any(|(name, _)| text[at..].starts_with(name.as_bytes())))
-        || BLANKS.iter().any(|(blank, _)| memmem::find(text, blank.as_bytes()).is_some())
+        || [finder!(NO_BREAK), finder!(NO_WIDTH)].iter().any(|blank| blank.find(text).is_some())
 }
 
-/// A blank at which no line breaks, and one without width, and what stands for them.
-const BLANKS: [(&str, &str); 2] = [("\u{a0}", " "), ("\u{200b}", "")];
+/// A blank at which no line breaks, and one without width.
+const NO_BREAK: &str = "\u{a0}";
+const NO_WIDTH: &str = "\u{200b}";
 
 /// Characters as HTML names them, the one that names begin with last.
 const ENTITIES: [(&str, &str); 7] =
@@ -67,7 +69,7 @@ pub(crate) fn without_entities(line: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(line);
     }
     let text = String::from_utf8_lossy(line).into_owned();
-    let named = ENTITIES.iter().chain(&BLANKS);
+    let named = ENTITIES.iter().chain(&[(NO_BREAK, " "), (NO_WIDTH, "")]);
     Cow::Owned(named.fold(text, |text, (name, character)| text.replace(name, character)).into_bytes())
 }
 

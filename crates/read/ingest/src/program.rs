@@ -232,8 +232,9 @@ impl Program {
             Some(untagged) => (peel(untagged).text, evidence::of(untagged.as_bytes())),
             None => (peeled.text, of_alike.words.wanted(plain)),
         };
-        let passed_on = Arc::clone(&self.passed_on);
-        let stream = if peeled.stream.is_empty() { &*passed_on } else { peeled.stream };
+        let is_passed_on = peeled.stream.is_empty() && !self.passed_on.is_empty();
+        let passed_on = is_passed_on.then(|| Arc::clone(&self.passed_on));
+        let stream = passed_on.as_deref().unwrap_or(peeled.stream);
         let text = FxBuildHasher.hash_one(body);
         let form = if self.unwanted.knows(text) { Form::default() } else { Form::of(body) };
         let is_formless = form.is_none();

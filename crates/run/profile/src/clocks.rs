@@ -92,29 +92,14 @@ fn needs_all(operation: &Operation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Communicator, Steps};
+    use crate::ledger::Communicator;
     use busbw_events::Source;
 
     /// An all-reduce of two ranks on two hosts, as each sees it.
     fn both(number: u64, begin: [u64; 2], end: [u64; 2]) -> impl Iterator<Item = (usize, Operation)> {
         (0..2).map(move |host| {
-            let operation = Operation {
-                ring: host,
-                communicator: Communicator { hash: 7, ranks: 2, nodes: 2, rank: host as u32, source: Source::Engine },
-                of: (1, number),
-                collective: Collective::AllReduce,
-                datatype: None,
-                algorithm: 0,
-                protocol: 0,
-                channels: 0,
-                bytes: 8,
-                begin_ns: begin[host],
-                end_ns: Some(end[host]),
-                replayed: false,
-                peer: None,
-                steps: Steps::default(),
-            };
-            (host, operation)
+            let communicator = Communicator { hash: 7, ranks: 2, nodes: 2, rank: host as u32, source: Source::Engine };
+            (host, Operation::of_rank(communicator, number, begin[host], end[host]))
         })
     }
 

@@ -110,27 +110,15 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Communicator, Steps};
+    use crate::ledger::Communicator;
     use busbw_events::Source;
-    use busbw_model::Collective;
 
     /// Ranks of an operation; who begins a millisecond later.
     fn operations(number: u64, ranks: u32, late: u32) -> impl Iterator<Item = Operation> {
-        (0..ranks).map(move |rank| Operation {
-            ring: rank as usize,
-            communicator: Communicator { hash: 7, ranks, nodes: 1, rank, source: Source::Engine },
-            of: (1, number),
-            collective: Collective::AllReduce,
-            datatype: None,
-            algorithm: 0,
-            protocol: 0,
-            channels: 0,
-            bytes: 8,
-            begin_ns: number * 10_000_000 + if rank == late { 1_000_000 } else { 0 },
-            end_ns: Some(number * 10_000_000 + 1_500_000),
-            replayed: false,
-            peer: None,
-            steps: Steps::default(),
+        (0..ranks).map(move |rank| {
+            let communicator = Communicator { hash: 7, ranks, nodes: 1, rank, source: Source::Engine };
+            let begin_ns = number * 10_000_000 + if rank == late { 1_000_000 } else { 0 };
+            Operation::of_rank(communicator, number, begin_ns, number * 10_000_000 + 1_500_000)
         })
     }
 

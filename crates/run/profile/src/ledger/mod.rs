@@ -62,6 +62,29 @@ impl Operation {
     }
 }
 
+#[cfg(test)]
+impl Operation {
+    /// An all-reduce of 8 bytes, each rank with a ring of its own.
+    pub(crate) fn of_rank(communicator: Communicator, number: u64, begin_ns: u64, end_ns: u64) -> Self {
+        Operation {
+            ring: communicator.rank as usize,
+            communicator,
+            of: (1, number),
+            collective: Collective::AllReduce,
+            datatype: None,
+            algorithm: 0,
+            protocol: 0,
+            channels: 0,
+            bytes: 8,
+            begin_ns,
+            end_ns: Some(end_ns),
+            replayed: false,
+            peer: None,
+            steps: Steps::default(),
+        }
+    }
+}
+
 /// An operation that is not over.
 struct Open {
     operation: Operation,
