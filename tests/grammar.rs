@@ -156,10 +156,6 @@ fn an_error_names_its_cause() {
         ("link a b --seconds 2h", "give a time from 10ms to 3600s"),
         ("tests/data/runs/h20-2x8-tcp/run.log", "to diagnose it: busbw explain tests/data/runs/h20-2x8-tcp/run.log"),
         ("predict --width wide c.toml", "give a number of columns, as 80"),
-        (
-            "link no-such-host.invalid other.invalid",
-            "busbw: the hosts no-such-host.invalid and other.invalid do not resolve",
-        ),
         ("predict examples/clusters/h20x8.toml -o nope/a.html", "nope/a.html: there is no such folder; choose a place"),
         ("monitor --quiet --json", "--quiet prints no samples and --json prints them"),
     ] {

@@ -31,6 +31,16 @@ fn what_is_missing_here_is_not_applicable() {
 }
 
 #[test]
+fn hosts_that_do_not_resolve_are_named() {
+    let mut command = Command::new(BUSBW);
+    command.args(["link", "no-such-host.invalid", "other.invalid"]);
+    let ended = run(command, LIMIT);
+    assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+    let says = "busbw: the hosts no-such-host.invalid and other.invalid do not resolve";
+    assert!(ended.stderr.contains(says), "{ended:?}");
+}
+
+#[test]
 fn what_is_asked_wrongly_stays_2() {
     for words in [
         "bench all_reduce --no-such-flag",

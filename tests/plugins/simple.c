@@ -92,6 +92,12 @@ struct connection {
 static void set_options(int socket) {
     int one = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (breaks("both-ways")) {
+        /* Else a kernel may hold a whole message, and nobody waits. */
+        int room = 128 << 10;
+        setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+        setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+    }
     fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
     fcntl(socket, F_SETFD, FD_CLOEXEC);
 }

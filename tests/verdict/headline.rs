@@ -22,7 +22,10 @@ static EXIT_STATUS: LazyLock<Regex> = LazyLock::new(|| {
 /// What contradicts praise in an input itself.
 fn refutes_praise(input: &Input) -> Option<String> {
     let text = input.text();
-    let footer = text.lines().find(|line| line.contains("Out of bounds values") && line.contains("FAILED"));
+    let footer = text.lines().find(|line| {
+        line.contains("FAILED")
+            && ["Out of bounds values", "Avg bus bandwidth"].iter().any(|footer| line.contains(footer))
+    });
     let statuses = EXIT_STATUS.captures_iter(&text);
     let bad = |status: &regex::Captures| {
         let number = status.iter().skip(1).flatten().next().map(|number| number.as_str());

@@ -26,6 +26,8 @@ pub struct BenchTable {
     pub rows: Vec<BenchRow>,
     /// `# Avg bus bandwidth`, as printed.
     pub printed_avg_busbw: Option<GBps>,
+    /// The line of that average where it ends with FAILED: below 90% of the user's own minimum (`NCCL_TESTS_MIN_BW`).
+    pub below_minimum: Option<SourceLine>,
     /// `# Out of bounds values : N OK|FAILED`, as printed.
     pub out_of_bounds: Option<OutOfBounds>,
     /// The settings line and version lines above the table.

@@ -123,10 +123,6 @@ impl Invocation {
         if hosts.ranks() < self.fewest {
             return Err(Error::Usage(format!("{list}: this needs {} ends; name another host", self.fewest)));
         }
-        // A command line that is only shown may be meant for elsewhere.
-        if !self.dry_run {
-            hosts.resolve()?;
-        }
         let starter = Starter::find(look)?;
         let program = self.program.display().to_string();
         let arguments = self.arguments.iter().map(|word| word.to_string_lossy().into_owned());
@@ -137,6 +133,7 @@ impl Invocation {
                 &starter.command_line(&hosts, &variables, &command),
             )));
         }
+        hosts.resolve()?;
         variables.push(launcher::MARK.into());
         launcher::run(&starter.command_line(&hosts, &variables, &command), list, hosts.ranks()).map(Started::Ended)
     }

@@ -38,6 +38,8 @@ pub fn read(text: &str, input: u32) -> Result<BenchTable, String> {
             .filter_map(|(index, result)| row(result, index, place))
             .collect(),
         printed_avg_busbw: float(first_of(average, &["bandwidth", "bandwidith"])).map(GBps),
+        below_minimum: (okay(&average["okay"]) == Some(false))
+            .then(|| SourceLine::new(place, &format!("average_bus_bandwidth: {average}"))),
         out_of_bounds: out_of_bounds(&root["out_of_bounds"], place),
         settings: settings(&root),
         finished: !average.is_null(),
@@ -144,13 +146,14 @@ fn measure(half: &Value, per_iteration: &Value) -> Option<Measure> {
     })
 }
 
+/// Versions print a word for a truth; `unchecked` is none.
+fn okay(value: &Value) -> Option<bool> {
+    value.as_bool().or_else(|| value.as_str()?.parse().ok())
+}
+
 fn out_of_bounds(value: &Value, place: Place) -> Option<OutOfBounds> {
     let count = unsigned(&value["count"])?;
-    let ok = match &value["okay"] {
-        Value::Bool(okay) => *okay,
-        Value::String(okay) if okay == "true" || okay == "false" => okay == "true",
-        _ => count == 0,
-    };
+    let ok = okay(&value["okay"]).unwrap_or(count == 0);
     Some(OutOfBounds { count, ok, source: SourceLine::new(place, &format!("out_of_bounds: {value}")) })
 }
 

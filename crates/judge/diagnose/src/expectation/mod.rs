@@ -14,11 +14,12 @@ mod uneven;
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
-use crate::rules::sound;
+use crate::rules::{environment, sound};
 use busbw_model::{
     Code, Collective, Evidence, Expected, ExpectedRow, ExpectedTable, Finding, GBps, Gain, Judged, Judgement, Reached,
     Severity, Subject,
 };
+use busbw_predict::cluster::NetTransport;
 use busbw_predict::{Cluster, PredictionRow, predict, predict_over};
 use judge::{Congestions, Fit, Hypothesis};
 
@@ -28,6 +29,8 @@ pub(crate) struct Prospect<'a> {
     collective: Collective,
     /// Somebody described the cluster.
     described: bool,
+    /// What holds the machine back on purpose, as findings begin that tell of it; sockets where it is empty.
+    held_by: Option<Vec<String>>,
     /// What fits the input, the most usual first; never empty.
     hypotheses: Vec<Hypothesis>,
     /// The one to speak of: that which fits, else the most usual.
@@ -56,6 +59,15 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
         let direct: Vec<_> = hypotheses.iter().filter_map(|one| one.cluster.with_peer_to_peer()).collect();
         hypotheses.extend(direct.into_iter().filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)));
     }
+    // What a variable costs is no yardstick.
+    let over_tcp = |one: &Hypothesis| one.cluster.nics.as_ref().is_some_and(|nics| nics.transport == NetTransport::Tcp);
+    let on_sockets = (given.nics.is_some() || case.has_rdma()) && hypotheses.iter().all(over_tcp);
+    let free = setting::unhindered(case, test, given, on_sockets).into_iter();
+    let free: Vec<_> = free.filter_map(|cluster| Hypothesis::of(test, collective, cluster, known)).collect();
+    let is_held = !free.is_empty() && free.iter().all(|one| one.fit == Fit::Below);
+    if is_held {
+        hypotheses = free;
+    }
     let nearest = |fit: Fit| {
         let fitting = hypotheses.iter().enumerate().filter(move |(_, one)| one.fit == fit);
         fitting.min_by(|(_, a), (_, b)| a.distance().total_cmp(&b.distance())).map(|(at, _)| at)
@@ -66,9 +78,15 @@ fn prospect<'a>(case: &Case, test: &'a Test<'a>, given: &UserFacts, known: &mut 
         test,
         collective,
         described: given.cluster.is_some(),
+        held_by: is_held.then(|| holders(case)),
         hypotheses,
         chosen,
     })
+}
+
+/// How the findings begin of variables that hold a machine back.
+fn holders(case: &Case) -> Vec<String> {
+    environment::hindering(case).map(|setting| format!("{}={} ", setting.name, setting.value)).collect()
 }
 
 /// What the largest test should have reached.
@@ -115,6 +133,9 @@ pub(crate) fn judge(prospects: &[Prospect], findings: &mut Vec<Finding>) {
     if prospects.iter().any(is_slow) {
         let notes = findings.iter_mut().filter(|finding| finding.severity == Severity::Info);
         notes.filter(|finding| finding.code == Code::RoceConfig).for_each(|note| note.severity = Severity::Warning);
+    }
+    for prospect in prospects.iter().filter(|prospect| prospect.test.curve.shows_bandwidth()) {
+        prospect.blame(findings);
     }
     let explained = findings.iter().any(|finding| finding.severity >= Severity::Warning);
     let judged: Vec<&Prospect> =
@@ -281,6 +302,21 @@ impl Prospect<'_> {
             suspects: None,
             alternatives: Vec::new(),
         }
+    }
+
+    /// Makes the note of what holds the machine back the trouble that it is.
+    fn blame(&self, findings: &mut [Finding]) {
+        let Some(held_by) = &self.held_by else { return };
+        let holds = |finding: &&mut Finding| {
+            let is_named = held_by.iter().any(|name| finding.title.starts_with(name));
+            finding.severity == Severity::Info && (is_named || finding.code == Code::NetSocketFallback)
+        };
+        let Some(note) = findings.iter_mut().find(holds) else { return };
+        let Expected { busbw, .. } = self.expected();
+        note.severity = Severity::Warning;
+        note.title = format!("{}: {} of {busbw} expected. {}", self.what(), self.test.curve.plateau, note.title);
+        note.evidence.extend(self.evidence());
+        note.expected_gain = Some(self.gain(busbw));
     }
 
     fn ends(&self) -> suspects::Ends {

@@ -1,10 +1,10 @@
 //! The question whose answer decides, where what is known allows a sound run and a slow one.
 
 use super::judge::{Fit, Hypothesis};
-use super::{Prospect, setting};
+use super::{NEAR, Prospect, setting};
 use crate::case::Test;
 use crate::curve::BANDWIDTH_FROM;
-use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Subject, counted};
+use busbw_model::{BenchRow, BenchTable, Judged, Judgement, Measure, Subject, counted};
 use busbw_predict::Cluster;
 use busbw_predict::cluster::{GpuLinks, NetTransport};
 
@@ -43,7 +43,8 @@ pub(super) fn of(prospect: &Prospect) -> String {
             setting::words(&fits.cluster),
             nics(&fits.cluster)
         ),
-        _ if let Some(rings) = fits.of_rings => format!(
+        // Where rings are slow as well, which it was decides nothing.
+        _ if let Some(rings) = fits.of_rings.filter(|rings| *rings >= NEAR) => format!(
             "{said} is {:.0}% of the speed of rings, {} of trees. Which \
              did NCCL use? Run once more with NCCL_ALGO=Ring, and give that output",
             100.0 * rings,
@@ -122,7 +123,8 @@ fn nics(cluster: &Cluster) -> String {
 /// A table whose figures hardware cannot have given: no numbers, none but zeros, more than anything carries.
 pub(super) fn doubted(table: &BenchTable) -> Option<Judged> {
     let strange = table.rows.iter().filter(|row| row.doubted).count();
-    let zero = |row: &&BenchRow| row.size >= BANDWIDTH_FROM && row.best_busbw().is_some_and(|busbw| busbw.0 <= 0.0);
+    let nothing = |half: &Measure| half.busbw.0 <= 0.0;
+    let zero = |row: &&BenchRow| row.size >= BANDWIDTH_FROM && row.halves().any(nothing);
     let zeros = table.rows.iter().filter(zero).count();
     let rows = table.rows.len();
     let alone = table.nranks == Some(1);

@@ -2,7 +2,8 @@
 
 use crate::UserFacts;
 use crate::case::{Case, Test};
-use busbw_model::{Communicator, EnvOrigin, Run, counted};
+use crate::rules::environment;
+use busbw_model::{Communicator, EnvOrigin, EnvSetting, Run, counted};
 use busbw_predict::cluster::{GpuLinks, MachineHints};
 use busbw_predict::{Cluster, cluster};
 
@@ -13,14 +14,39 @@ pub(super) fn of(case: &Case, test: &Test, given: &UserFacts) -> Vec<Cluster> {
         Some(cluster) => described(cluster, ranks, test.nodes).into_iter().collect(),
         None => supposed(case, test, given, ranks),
     };
-    for setting in case.run.nccl.env.iter().filter(|env| env.source.place.input == test.table.place.input) {
-        for cluster in &mut clusters {
+    let settings = case.run.nccl.env.iter().filter(|env| env.source.place.input == test.table.place.input);
+    set(&mut clusters, settings);
+    clusters
+}
+
+/// The same machines with nothing that holds them back: without the variables that do, and without sockets where their NICs are known.
+/// None where nothing does.
+pub(super) fn unhindered(case: &Case, test: &Test, given: &UserFacts, on_sockets: bool) -> Vec<Cluster> {
+    let Some(ranks) = test.table.nranks.map(|ranks| ranks as usize).filter(|_| given.cluster.is_none()) else {
+        return Vec::new();
+    };
+    let mut run = part(case.run, test);
+    let hindering: Vec<&EnvSetting> = environment::hindering(case).collect();
+    run.nccl.env.retain(|setting| !hindering.contains(&setting));
+    let is_held = hindering.iter().any(|setting| setting.source.place.input == test.table.place.input) || on_sockets;
+    if !is_held {
+        return Vec::new();
+    }
+    run.nccl.networks.clear();
+    run.communicators.iter_mut().for_each(|comm| comm.transports.clear());
+    let mut clusters = cluster::hypotheses(&run, &hints(test, given, ranks));
+    set(&mut clusters, run.nccl.env.iter());
+    clusters
+}
+
+fn set<'a>(clusters: &mut [Cluster], settings: impl Iterator<Item = &'a EnvSetting>) {
+    for setting in settings {
+        for cluster in clusters.iter_mut() {
             if !cluster.environment.contains_key(&setting.name) || setting.origin == EnvOrigin::NcclLog {
                 cluster.environment.insert(setting.name.clone(), setting.value.clone());
             }
         }
     }
-    clusters
 }
 
 /// `2 nodes of 8 NVIDIA H20`.
@@ -39,16 +65,20 @@ fn described(cluster: &Cluster, ranks: usize, nodes: Option<u32>) -> Option<Clus
 
 /// What fits the table's own input, and what was told beside it.
 fn supposed(case: &Case, test: &Test, given: &UserFacts, ranks: usize) -> Vec<Cluster> {
-    let told = MachineHints {
+    let told = hints(test, given, ranks);
+    match case.run.tables.len() {
+        0 | 1 => cluster::hypotheses(case.run, &told),
+        _ => cluster::hypotheses(&part(case.run, test), &told),
+    }
+}
+
+fn hints(test: &Test, given: &UserFacts, ranks: usize) -> MachineHints {
+    MachineHints {
         ranks,
         nodes: test.nodes.map(|nodes| nodes as usize),
         gpus_per_node: given.gpus_per_node,
         gpu: given.gpu.clone(),
         nics: given.nics,
-    };
-    match case.run.tables.len() {
-        0 | 1 => cluster::hypotheses(case.run, &told),
-        _ => cluster::hypotheses(&part(case.run, test), &told),
     }
 }
 
@@ -92,6 +122,7 @@ fn part(run: &Run, test: &Test) -> Run {
     part.nccl.patterns = log.patterns.iter().filter(|pattern| pattern.source.place.input == input).cloned().collect();
     part.topo_matrices = run.topo_matrices.clone();
     part.topo_xmls = run.topo_xmls.clone();
+    part.machines = run.machines.clone();
     part
 }
 

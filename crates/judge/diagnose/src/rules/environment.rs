@@ -28,6 +28,12 @@ pub fn rule(case: &Case) -> Vec<Finding> {
     findings
 }
 
+/// The settings that hold a machine back.
+pub fn hindering<'a>(case: &Case<'a>) -> impl Iterator<Item = &'a EnvSetting> {
+    let hurts = |setting: &&EnvSetting| overriding(case, setting).is_some_and(Setting::hurts);
+    case.run.nccl.env.iter().filter(hurts)
+}
+
 /// Sockets that a variable forces on machines of 8 GPUs, as connections show: no size was measured, but TCP carries a fraction
 /// of what such machines have. Who names the interface for sockets as well means it.
 pub fn forced(case: &Case) -> Vec<Finding> {

@@ -42,6 +42,14 @@ fn is_all_wrong(row: &BenchRow) -> bool {
     row.halves().filter_map(|m| m.check.wrong()).filter(|count| *count > 0).all(all)
 }
 
+/// The average is below the minimum that the user set for it: nccl-tests says FAILED.
+pub fn below_minimum(case: &Case) -> Vec<Finding> {
+    let failed = |table: &'_ BenchTable| Some((table.hosts().len(), table.avg_busbw()?, table.below_minimum.clone()?));
+    let Some((hosts, average, line)) = case.run.tables.iter().find_map(failed) else { return Vec::new() };
+    let id = if hosts > 1 { "results.minimum-between" } else { "results.minimum" };
+    vec![found(id, &[("average", &average)], vec![Evidence::noted(line, "below NCCL_TESTS_MIN_BW")])]
+}
+
 /// Tables that stop before bandwidth begins.
 pub fn too_small(case: &Case) -> Vec<Finding> {
     let small = case.tests.iter().filter(|test| !test.curve.shows_bandwidth()).max_by_key(|test| test.curve.largest);

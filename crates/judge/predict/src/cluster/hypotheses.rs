@@ -292,13 +292,16 @@ fn generic(facts: &Facts) -> Vec<Facts> {
     let board =
         facts.gpu.product.is_some_and(|model| matches!(model.wiring, BoardWiring::NvSwitch | BoardWiring::Mesh));
     let whole = facts.gpu.product.is_some_and(|model| facts.gpus_per_node >= model.board);
+    // Hosts of gaming cards are on what mainboards have.
+    let at_home = facts.gpu.product.is_some_and(|model| !model.gpu_direct);
     let slowest = match (board, whole) {
         // Nobody buys a board of eight for a NIC of two generations before.
         (true, true) => usual / 2.0,
         (true, false) => usual.min(100.0),
+        (false, _) if at_home => 1.0,
         (false, _) => 10.0,
     };
-    let rates = [usual, usual / 2.0, usual * 2.0, 100.0, 50.0, 25.0, 10.0];
+    let rates = [usual, usual / 2.0, usual * 2.0, 100.0, 50.0, 25.0, 10.0, 2.5, 1.0];
     let mut all = Vec::new();
     let counts: Vec<usize> = match facts.network.count {
         Some(count) => vec![count],

@@ -178,7 +178,7 @@ impl TableReader {
             Note::Banner => Phase::Banner,
             Note::Header(_) => Phase::Header,
             Note::OutOfBounds { .. } => Phase::OutOfBounds,
-            Note::Average(_) => Phase::Average,
+            Note::Average { .. } => Phase::Average,
             Note::ReducedMax(bytes) => {
                 let Some(draft) = self.latest(stream) else { return false };
                 self.drafts[draft].table.settings.max_bytes = Some(bytes.to_owned());
@@ -343,8 +343,9 @@ impl Draft {
             Note::OutOfBounds { count, ok } => {
                 table.out_of_bounds = Some(OutOfBounds { count, ok, source: SourceLine::new(line.place, line.text) });
             }
-            Note::Average(value) => {
+            Note::Average { value, failed } => {
                 table.printed_avg_busbw = value.map(GBps);
+                table.below_minimum = failed.then(|| SourceLine::new(line.place, line.text));
                 table.finished = true;
             }
             Note::UsingDevices

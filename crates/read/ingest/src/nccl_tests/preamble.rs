@@ -37,8 +37,11 @@ pub(super) enum Note {
         count: u64,
         ok: bool,
     },
-    /// `# Avg bus bandwidth    : 95.3009`, GB/s; `None` when it is no finite number.
-    Average(Option<f64>),
+    /// `# Avg bus bandwidth    : 95.3009`, GB/s; `None` when it is no finite number. FAILED behind it: below `NCCL_TESTS_MIN_BW`.
+    Average {
+        value: Option<f64>,
+        failed: bool,
+    },
     /// `# Collective test concluded: all_reduce_perf`.
     Concluded(String),
     /// A line of nccl-tests that says nothing the model keeps.
@@ -52,8 +55,12 @@ pub(super) fn read(text: &str) -> Option<Note> {
         return out_of_bounds(rest);
     }
     if let Some(rest) = body.strip_prefix("Avg bus bandwidth") {
-        let value: f64 = rest.trim_start().strip_prefix(':')?.split_ascii_whitespace().next()?.parse().ok()?;
-        return Some(Note::Average(value.is_finite().then_some(value)));
+        let mut words = rest.trim_start().strip_prefix(':')?.split_ascii_whitespace();
+        let value: f64 = words.next()?.parse().ok()?;
+        return Some(Note::Average {
+            value: value.is_finite().then_some(value),
+            failed: words.next() == Some("FAILED"),
+        });
     }
     if body.starts_with("size ") {
         return Layout::parse(body).map(Note::Header);

@@ -6,7 +6,10 @@ use crate::cluster::NetTransport;
 use crate::cluster::facts::{NetworkFacts, StatedTransport};
 use crate::cluster::hardware::MachineProduct;
 use crate::cluster::words::Words;
-use busbw_model::{Communicator, GBps, GdrUse, NetworkLine, NetworkStatement, Run, TransportKind, XmlTopology};
+use busbw_model::{
+    BenchTable, Communicator, GBps, GdrUse, LinkLayer, NetworkLine, NetworkStatement, NodeFacts, Run, TransportKind,
+    XmlTopology,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn read(
@@ -16,14 +19,20 @@ pub(super) fn read(
     machine: Option<&MachineProduct>,
     notes: &mut Vec<String>,
 ) -> NetworkFacts {
-    let transport = transport(run);
+    let ports = Ports::of(run);
+    let of_ports = ports.as_ref().and_then(|ports| ports.transport);
+    let transport = transport(run).or(of_ports.filter(|_| size.nodes > 1));
     let of_machine = machine.filter(|_| transport == Some(NetTransport::Efa)).and_then(|machine| machine.nics);
     let count = of_machine.or_else(|| count(run, host, size, notes));
     let used = size.nodes > 1 || count.is_some();
     NetworkFacts {
         transport: transport.filter(|_| used).map_or(StatedTransport::Unknown, StatedTransport::Is),
         count,
-        rate: if of_machine.is_some() { None } else { logged_rate(run).or(host.nic_rate) },
+        rate: if of_machine.is_some() {
+            None
+        } else {
+            logged_rate(run).or(host.nic_rate).or(ports.map(|ports| ports.rate))
+        },
         flow_limit: None,
         gpu_direct: gpu_direct(run, notes).or(host.gpu_direct),
         place: host.place,
@@ -123,6 +132,9 @@ fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> O
     if let Some(named) = run.nccl.env_value("NCCL_IB_HCA").and_then(|setting| whole_names(&setting.value)) {
         return Some(named);
     }
+    if let Some(ports) = Ports::of(run) {
+        return Some(ports.count);
+    }
     let physical = |name: &&str| !name.contains('+');
     let nics = |node: &busbw_model::Node| node.nics.iter().map(|nic| nic.name.as_str()).filter(physical).count();
     let listed = run.nodes.iter().map(nics).max().filter(|nics| *nics > 0);
@@ -131,6 +143,53 @@ fn count(run: &Run, host: &HostClues, size: &Size, notes: &mut Vec<String>) -> O
         notes.push(format!("{sending} NICs per host, because its rings leave it from {sending} GPUs."));
     }
     listed.or(sending)
+}
+
+/// The RDMA ports of a host that carry data, as its own tools tell (`ibstat`, saved facts): those of the rate that carries most
+/// together. Storage and management have others.
+struct Ports {
+    count: usize,
+    rate: GBps,
+    transport: Option<NetTransport>,
+}
+
+impl Ports {
+    /// Of the hosts that ran; of the one with the least, which a collective over all waits for.
+    fn of(run: &Run) -> Option<Self> {
+        let ran: BTreeSet<&str> = run.tables.iter().flat_map(BenchTable::hosts).collect();
+        let took_part = |machine: &&NodeFacts| {
+            ran.is_empty() || machine.host.is_empty() || ran.iter().any(|host| same_host(host, &machine.host))
+        };
+        let machines = run.machines.iter().filter(took_part).filter_map(Self::of_machine);
+        machines.min_by(|a, b| a.together().total_cmp(&b.together()))
+    }
+
+    fn of_machine(machine: &NodeFacts) -> Option<Self> {
+        let ports = machine.rdma.iter().flat_map(|device| device.ports.iter().map(move |port| (device, port)));
+        let mut by_rate: BTreeMap<u64, Self> = BTreeMap::new();
+        for (device, port) in ports.filter(|(_, port)| port.state == "ACTIVE") {
+            let Some(gbps) = port.rate_gbps.filter(|gbps| *gbps >= 1.0) else { continue };
+            let transport = match port.link_layer {
+                _ if device.driver.as_deref() == Some("efa") => Some(NetTransport::Efa),
+                Some(LinkLayer::InfiniBand) => Some(NetTransport::InfiniBand),
+                Some(LinkLayer::Ethernet) => Some(NetTransport::Roce),
+                None => None,
+            };
+            let ports = by_rate.entry(gbps.to_bits()).or_insert(Ports { count: 0, rate: GBps(gbps / 8.0), transport });
+            ports.count += 1;
+        }
+        by_rate.into_values().max_by(|a, b| a.together().total_cmp(&b.together()))
+    }
+
+    fn together(&self) -> f64 {
+        self.count as f64 * self.rate.0
+    }
+}
+
+/// `node1` and `node1.cluster.local`.
+fn same_host(a: &str, b: &str) -> bool {
+    let in_domain = |name: &str, host: &str| name.strip_prefix(host).is_some_and(|rest| rest.starts_with('.'));
+    a == b || in_domain(a, b) || in_domain(b, a)
 }
 
 /// Ports that NCCL fused into the device of an index: 1 for a plain one.
