@@ -4,6 +4,7 @@ use super::area_report::{AreaReport, listed};
 use crate::xid::{Fault, fault};
 use busbw_model::node::{GpuDevice, Known, XidLine};
 use busbw_model::{Code, NodeFacts};
+use busbw_predict::cluster::joined_by_nvlink;
 
 pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     if count(node, report) {
@@ -75,6 +76,14 @@ fn is_amd(devices: &[GpuDevice]) -> bool {
 fn sensors(devices: &[GpuDevice], report: &mut AreaReport) {
     const ITEM: &str = "sensors";
     const REMEDY: &str = "See what its driver says, then reset the GPU or reboot the node: `sudo dmesg | grep amdgpu; sudo amd-smi reset -G`";
+    const OF_NVIDIA: &str = "See what its driver says, then reset the GPU or power the node off and on: `sudo dmesg | grep -E 'NVRM|Xid'; sudo nvidia-smi --gpu-reset -i N`; do not use the node meanwhile";
+    if !is_amd(devices) {
+        for gpu in devices.iter().filter(|gpu| gpu.readable == Some(false)) {
+            let report = report.about(format!("GPU {}", gpu.index));
+            report.fail(ITEM, "nothing of it can be read", Some(Code::GpuError), OF_NVIDIA);
+        }
+        return;
+    }
     let one_answers = devices.iter().any(|gpu| gpu.readable == Some(true));
     for (gpu, readable) in devices.iter().filter_map(|gpu| Some((gpu, gpu.readable?))) {
         let report = report.about(format!("GPU {}", gpu.index));
@@ -143,28 +152,39 @@ fn link_errors(devices: &[GpuDevice], report: &mut AreaReport) {
 }
 
 fn nvlink(node: &NodeFacts, report: &mut AreaReport) {
-    const REMEDY: &str = "See the links and their errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`; restart the fabric manager, reset the GPUs, then have the board checked";
     let devices = &node.gpu.devices;
-    let item = if is_amd(devices) { "XGMI" } else { "NVLink" };
+    let (item, remedy) = match is_amd(devices) {
+        true => (
+            "XGMI",
+            "See the links, their errors, and the driver's log: `rocm-smi --showtopo; rocm-smi --showxgmierr; sudo dmesg | grep -i xgmi`; reset the GPUs, then have the board checked",
+        ),
+        false => (
+            "NVLink",
+            "See the links and their errors: `nvidia-smi nvlink -s; nvidia-smi nvlink -e`; restart the fabric manager, reset the GPUs, then have the board checked",
+        ),
+    };
     let up = |gpu: &GpuDevice| gpu.nvlinks.iter().filter(|link| link.active).count();
     let Some(most) = devices.iter().map(up).max().filter(|_| devices.iter().any(|gpu| !gpu.nvlinks.is_empty())) else {
         return;
     };
+    // A GPU without any link up does not tell how many it has.
+    let of = |gpu: &GpuDevice| if up(gpu) == 0 { most.max(gpu.nvlinks.len()) } else { gpu.nvlinks.len() };
     let short: Vec<String> = devices
         .iter()
         .filter(|gpu| up(gpu) < gpu.nvlinks.len())
-        .map(|gpu| format!("GPU {}: {} of {}", gpu.index, up(gpu), gpu.nvlinks.len()))
+        .map(|gpu| format!("GPU {}: {} of {}", gpu.index, up(gpu), of(gpu)))
         .collect();
+    let on_board = || devices.len() > 1 && devices.iter().all(|gpu| joined_by_nvlink(&gpu.name));
     if short.is_empty() {
         let rate = devices.iter().flat_map(|gpu| &gpu.nvlinks).find_map(|link| link.rate_gbs);
         let rate = rate.map_or(String::new(), |rate| format!(" of {rate} GB/s"));
         report.ok(item, format!("{most} links{rate} up per GPU"));
     } else if devices.len() == 1 && most == 0 {
         report.skip(item, format!("{most} links up, and no other GPU to join"));
-    } else if !node.is_joined_by_nvlink() {
+    } else if !node.is_joined_by_nvlink() && !on_board() {
         report.skip(item, "no link is up on any GPU, which is right where no bridge joins them");
     } else {
-        report.fail(item, format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), REMEDY);
+        report.fail(item, format!("links up: {}", listed(&short)), Some(Code::NvlinkFabric), remedy);
     }
 }
 

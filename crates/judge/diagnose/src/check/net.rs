@@ -44,7 +44,7 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
     let down = node.interfaces.iter().filter(|interface| is_outward(interface) && !is_up(interface));
     let down: Vec<&str> = down.map(|interface| interface.name.as_str()).collect();
     if !down.is_empty() {
-        report.skip("interfaces", format!("down: {}", listed(&down)));
+        report.skip("interfaces", format!("down: {}: does the job use it?", listed(&down)));
     }
     chosen(node, report);
 }

@@ -70,7 +70,7 @@ pub(super) fn check(node: &NodeFacts, report: &mut AreaReport) {
 }
 
 /// A port that is down fails the node when others of its kind carry traffic or when none does; the second port of a card is
-/// often left free.
+/// often left free. One that is switched off or has no cable (`Disabled`) is odd only among many that carry traffic.
 fn state(at: Port, all: &[Port], report: &mut AreaReport) {
     const ITEM: &str = "port state";
     let layer = match at.port.link_layer {
@@ -91,6 +91,11 @@ fn state(at: Port, all: &[Port], report: &mut AreaReport) {
     let remedy = format!("{}; {until}", remedy_of_state(at));
     let mut active = all.iter().filter(|other| other.is_active());
     let is_spare = active.clone().any(|other| other.device.name == at.device.name);
+    let alike = active.clone().filter(|other| other.is_like(at)).count();
+    let down = all.iter().filter(|other| !other.is_active() && other.is_like(at)).count();
+    if at.port.physical_state.as_deref() == Some("Disabled") && active.clone().next().is_some() && alike <= 2 * down {
+        return report.skip(ITEM, format!("{detail}: is a cable meant to be in this port?"));
+    }
     if !is_spare && (active.clone().any(|other| other.is_like(at)) || active.next().is_none()) {
         return report.fail(ITEM, detail, Some(Code::IbTransportError), remedy);
     }

@@ -101,6 +101,7 @@ pub const ALL: &[Entry] = &[
     on_speed("odd_one::apart", odd_one::apart),
     on_log("start", start::rule),
     on_speed("versions", versions::rule),
+    Entry { name: "pcie_topology::apart", basis: Basis::Machine, rule: pcie_topology::apart },
     Entry { name: "hosts", basis: Basis::Machine, rule: hosts::rule },
     Entry { name: "hello", basis: Basis::Machine, rule: hello::rule },
     Entry { name: "links", basis: Basis::Machine, rule: links::rule },

@@ -3,7 +3,10 @@
 use super::found;
 use crate::case::Case;
 use crate::curve::median;
-use busbw_model::{DeviceKind, Evidence, Finding, SourceLine, SystemDump, SystemNode, TopoDevice, XmlPci, XmlTopology};
+use busbw_model::{
+    DeviceKind, Evidence, Finding, PathType, SourceLine, SystemDump, SystemNode, TopoDevice, TopoMatrix, XmlPci,
+    XmlTopology,
+};
 
 /// NCCL's figure for a link of 2.5 GT/s x1, GB/s, and a little more: what virtual machines show (`src/graph/topo.cc`).
 const HIDDEN_GBS: f64 = 0.5;
@@ -52,6 +55,30 @@ fn without_numa(case: &Case) -> Option<Finding> {
     })?;
     let shown = Evidence::noted(case.line_of(matrix), "`NUMA Affinity` names several nodes for every GPU");
     Some(found("topo.no-numa", &[], vec![shown]))
+}
+
+/// A GPU that reaches all others over fewer NVLinks than these reach each other, or over none.
+pub fn apart(case: &Case) -> Vec<Finding> {
+    case.run.topo_matrices.iter().find_map(|matrix| apart_in(case, matrix)).into_iter().collect()
+}
+
+fn apart_in(case: &Case, matrix: &TopoMatrix) -> Option<Finding> {
+    let gpus: Vec<&str> = matrix.of_kind(DeviceKind::Gpu).map(|gpu| gpu.name.as_str()).collect();
+    let paths = |of: &str, among: &[&str]| -> Vec<PathType> {
+        among.iter().filter(|other| **other != of).filter_map(|other| matrix.path(of, other)).collect()
+    };
+    let odd = |gpu: &&&str| {
+        let others: Vec<&str> = gpus.iter().copied().filter(|other| other != *gpu).collect();
+        let mut between = others.iter().flat_map(|other| paths(other, &others));
+        let usual = between.next().filter(|first| between.all(|path| path == *first))?;
+        let PathType::NvLink(links) = usual else { return None };
+        let own = paths(gpu, &others);
+        let is_less = |path: &PathType| !matches!(path, PathType::NvLink(some) if *some >= links);
+        own.iter().all(is_less).then_some((own.first().copied()?, usual))
+    };
+    let (gpu, (path, usual)) = gpus.iter().filter(|_| gpus.len() > 3).find_map(|gpu| Some((gpu, odd(&gpu)?)))?;
+    let words: [(&str, &dyn std::fmt::Display); 3] = [("gpu", gpu), ("path", &path), ("usual", &usual)];
+    Some(found("topo.apart", &words, vec![Evidence::noted(case.line_of(matrix), "the matrix")]))
 }
 
 fn line_of(case: &Case, place: busbw_model::Place) -> SourceLine {

@@ -60,9 +60,16 @@ fn listed(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let name = rest.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
     // The third cell counts errors since the driver was loaded that ECC could not correct.
     let ecc = errors.parse().ok().map(|errors| Ecc { enabled: true, uncorrected: Some(errors), ..Ecc::default() });
-    let item = if ecc.is_some() { "ECC" } else { "" };
+    // The driver reads nothing of a GPU that has failed.
+    let is_lost = errors.starts_with("ERR!");
+    let item = match ecc {
+        Some(_) => "ECC",
+        None if is_lost => "sensors",
+        None => "",
+    };
     let gpu = gpu(page.tell(context, NVIDIA_SMI, &format!("GPU {index}"), item), index);
     gpu.ecc = ecc.or(gpu.ecc.take());
+    gpu.readable = is_lost.then_some(false).or(gpu.readable);
     gpu.name = if name.is_empty() { rest.trim() } else { name }.to_string();
     gpu.pci.address = pci_address(address);
     Some(())
@@ -81,6 +88,10 @@ fn of(context: &Context, page: &mut Page, item: &'static str, fill: impl FnOnce(
 /// `Link 0: 25 GB/s`, `Link 4: <inactive>`, `Link 4: Recovery Errors: 0` below the line of a GPU. A retransmitted packet
 /// (`Replay`) did no harm; a link that had to be trained again is not sound.
 fn link(context: &Context, text: &str, page: &mut Page) -> Option<()> {
+    // Of a GPU that has no link up, no number of links is told (behind `NVML: ` or not, as versions differ).
+    if context.command == NVIDIA_SMI && text.ends_with("NVLink information as all links are inActive") {
+        return of(context, page, "NVLink", |gpu| gpu.nvlinks.push(NvLinkState::default()));
+    }
     let rest = text.trim().strip_prefix("Link ").filter(|_| context.command == NVIDIA_SMI)?;
     let (link, rate) = rest.split_once(": ")?;
     if let Some((kind, count)) = rate.split_once(" Errors: ") {

@@ -45,10 +45,19 @@ fn joined(context: &Context, text: &str, page: &mut Page) -> Option<()> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
         [device, "port", number, "==>", name, state @ ("(Up)" | "(Down)"), ..] => {
-            number.parse::<u32>().ok()?;
-            let interface = interface(page.tell(context, "ibdev2netdev", name, ""), name);
+            let number = number.parse().ok()?;
+            let facts = page.tell(context, "ibdev2netdev", name, "");
+            let interface = interface(facts, name);
             interface.state = state.trim_matches(['(', ')']).to_ascii_lowercase();
             interface.rdma = Some(format!("{device}/{number}"));
+            // An Ethernet port is down with its interface; InfiniBand's carries data without one.
+            if !name.starts_with("ib") {
+                let facts = page.tell(context, "ibdev2netdev", &format!("{device}/{number}"), "port state");
+                let port = port(facts, device, number);
+                if port.state.is_empty() {
+                    port.state = if *state == "(Up)" { "ACTIVE" } else { "DOWN" }.to_string();
+                }
+            }
         }
         ["link", hca, "state", state, "physical_state", physical, rest @ ..] => {
             let (device, number) = hca.split_once('/')?;
@@ -113,7 +122,11 @@ fn ethernet(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     if let Some((key @ ("Speed" | "Duplex" | "Link detected"), value)) = key_value(trimmed)
         && context.command == ETHTOOL
     {
-        let item = if key == "Duplex" { "interface" } else { "" };
+        let item = match key {
+            "Duplex" => "interface",
+            "Link detected" => "interfaces",
+            _ => "",
+        };
         let interface = interface(page.tell(context, ETHTOOL, &context.device, item), &context.device);
         match key {
             "Speed" => interface.speed_mbps = leading_float(value).map(|speed| speed as u64),
@@ -127,7 +140,7 @@ fn ethernet(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let name = name.rsplit(' ').next()?.split('@').next()?;
     let mtu = leading_float(behind)? as u32;
     let state = behind.split_once(" state ").and_then(|(_, state)| state.split(' ').next());
-    let interface = interface(page.tell(context, "ip link", name, ""), name);
+    let interface = interface(page.tell(context, "ip link", name, "interfaces"), name);
     interface.mtu = Some(mtu);
     interface.state = state.unwrap_or("unknown").to_ascii_lowercase();
     Some(())
@@ -140,8 +153,10 @@ fn member(context: &mut Context, text: &str, page: &mut Page) -> Option<()> {
     let key = key.to_ascii_lowercase().replace('_', " ");
     match key.as_str() {
         "fw ver" | "firmware version" | "ca type" | "board id" => {
-            let device = rdma(page.tell(context, command, &context.device, ""), &context.device);
-            let known = if key.contains('w') { &mut device.firmware } else { &mut device.hca_type };
+            let is_firmware = key.contains('w');
+            let item = if is_firmware { "firmware" } else { "" };
+            let device = rdma(page.tell(context, command, &context.device, item), &context.device);
+            let known = if is_firmware { &mut device.firmware } else { &mut device.hca_type };
             *known = Some(value.to_string());
         }
         "active width" => context.section = value.to_string(),
