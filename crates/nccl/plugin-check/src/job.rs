@@ -8,8 +8,8 @@ use crate::{Error, Result};
 use busbw_launch::Lookup;
 use busbw_launch::{Invocation, JobRank, ProcessGroup, Rendezvous, Settings, Started};
 use busbw_model::{
-    Breach, Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
-    UnusablePlugin,
+    Breach, Bytes, PartOffer, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome,
+    RuleReport, UnusablePlugin,
 };
 use busbw_transport::{Cancellation, Exchange};
 use std::ffi::OsString;
@@ -119,18 +119,24 @@ impl Rank<'_> {
     fn examine(&mut self, candidate: &Candidate) -> Result<PluginReport> {
         let path = candidate.path.display().to_string();
         let offer = {
-            let mut subprocess = self.start(candidate, &[])?;
+            let mut subprocess = self.start(candidate, &[], self.call.plan.version)?;
             offered(self.run_step(&mut subprocess, Step::Offer, &format!("{path}: offer"))?)
         };
         let mut rules = Vec::new();
         let mut causes = Causes::default();
         let offers = |rule: &Rule| offer.as_ref().is_ok_and(|offer| is_about(rule, offer));
         for (number, rule) in self.rules_to_try().filter(|(_, rule)| offers(rule)).collect::<Vec<_>>() {
-            let making = |error| Error::system("make what the plugin is to find", error);
-            let made = rule.run.surroundings().make().map_err(making)?;
-            let mut subprocess = self.start(candidate, &made.variables)?;
-            let endings = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
-            let outcome = causes.outcome(rule, endings);
+            let mut told = Vec::new();
+            let done = self.done;
+            for version in offer.as_ref().map(|offer| self.versions(rule, offer)).unwrap_or_default() {
+                let making = |error| Error::system("make what the plugin is to find", error);
+                let made = rule.run.surroundings().make().map_err(making)?;
+                let mut subprocess = self.start(candidate, &made.variables, version)?;
+                self.done = done;
+                let endings = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
+                told.push((version, causes.outcome(rule, endings)));
+            }
+            let outcome = together(told);
             rules.push(RuleReport { rule: rule.name, asks: rule.asks, sources: rule.source.lines(), outcome });
         }
         let figures = match &offer {
@@ -149,6 +155,16 @@ impl Rank<'_> {
         rules::all().enumerate().filter(move |(_, rule)| asked(rule) && of_version(rule))
     }
 
+    /// The versions to try a rule in: each has a process of its own, as NCCL takes one version of a file.
+    fn versions(&self, rule: &Rule, offer: &PluginOffer) -> Vec<Option<u8>> {
+        let of = |part: &Option<PartOffer>| part.iter().flat_map(|part| &part.versions).copied().map(Some).collect();
+        match rule.run {
+            Run::Network(_) => vec![self.call.plan.version],
+            Run::Tuner(..) => of(&offer.tuner),
+            Run::Profiler(..) => of(&offer.profiler),
+        }
+    }
+
     /// Measures all usable plugins, in turn at every step, so that what drifts touches all of them.
     fn measure(&mut self, plugins: &mut [PluginReport]) -> Result<()> {
         let plan = &self.call.plan;
@@ -157,7 +173,7 @@ impl Rank<'_> {
         let mut measured: Vec<Measured<'_>> = Vec::new();
         for (candidate, report) in plan.candidates.iter().zip(plugins) {
             if report.offer.as_ref().is_ok_and(|offer| offer.network.is_some()) {
-                measured.push(Measured { subprocess: self.start(candidate, &[])?, report });
+                measured.push(Measured { subprocess: self.start(candidate, &[], plan.version)?, report });
             }
         }
         for plugin in &mut measured {
@@ -204,11 +220,11 @@ impl Rank<'_> {
     }
 
     /// Starts the process that loads a plugin; what is made for the test goes before what the plugin is given.
-    fn start(&self, candidate: &Candidate, made: &[(String, String)]) -> Result<Subprocess> {
+    fn start(&self, candidate: &Candidate, made: &[(String, String)], version: Option<u8>) -> Result<Subprocess> {
         let plan = &self.call.plan;
         let setup = Setup {
             path: candidate.path.clone(),
-            version: plan.version,
+            version,
             device: plan.device,
             side: self.side,
             patience: plan.patience,
@@ -323,7 +339,7 @@ impl Causes {
     }
 
     fn failed(&mut self, rule: &Rule, wrong: Wrong) -> RuleOutcome {
-        if let Some((_, first)) = self.0.iter().find(|(cause, _)| *cause == wrong.cause) {
+        if let Some((_, first)) = self.0.iter().find(|(cause, first)| *cause == wrong.cause && *first != rule.name) {
             return RuleOutcome::Untested((*first).to_owned());
         }
         let breach = |why: &str, stumbles| Breach { seen: wrong.to_string(), stumbles, why: why.to_owned() };
@@ -338,16 +354,40 @@ impl Causes {
     }
 }
 
+/// How bad an outcome is.
+fn weight(outcome: &RuleOutcome) -> u8 {
+    match outcome {
+        RuleOutcome::Broken(_) => 4,
+        RuleOutcome::Noted(_) => 3,
+        RuleOutcome::NotOffered(_) => 2,
+        RuleOutcome::Untested(_) => 1,
+        RuleOutcome::Kept(_) => 0,
+    }
+}
+
 /// Of what the ends judge, what is worse, or has more to tell.
 fn weightier(first: Option<RuleOutcome>, second: Option<RuleOutcome>) -> Option<RuleOutcome> {
-    let weight = |outcome: &RuleOutcome| match outcome {
-        RuleOutcome::Broken(_) => (4, 0),
-        RuleOutcome::Noted(_) => (3, 0),
-        RuleOutcome::NotOffered(_) => (2, 0),
-        RuleOutcome::Untested(_) => (1, 0),
-        RuleOutcome::Kept(seen) => (0, seen.len()),
+    let told = |outcome: &RuleOutcome| if let RuleOutcome::Kept(seen) = outcome { seen.len() } else { 0 };
+    [second, first].into_iter().flatten().max_by_key(|outcome| (weight(outcome), told(outcome)))
+}
+
+/// What a rule's versions come to, the newest first: the worst of them, and which versions those are.
+fn together(told: Vec<(Option<u8>, RuleOutcome)>) -> RuleOutcome {
+    let Some(worst) = told.iter().map(|(_, outcome)| weight(outcome)).max() else {
+        return RuleOutcome::Kept(String::new());
     };
-    [second, first].into_iter().flatten().max_by_key(weight)
+    let mut outcomes = told.into_iter().filter(|(_, outcome)| weight(outcome) == worst);
+    let Some((version, mut outcome)) = outcomes.next() else { return RuleOutcome::Kept(String::new()) };
+    let alike = outcomes.filter_map(|(version, other)| version.filter(|_| other == outcome));
+    let named: Vec<String> = version.into_iter().chain(alike).map(|version| format!("v{version}")).collect();
+    if let RuleOutcome::Broken(Breach { seen, .. }) | RuleOutcome::Noted(Breach { seen, .. }) | RuleOutcome::Kept(seen) =
+        &mut outcome
+        && !named.is_empty()
+        && !seen.is_empty()
+    {
+        *seen = format!("{}: {seen}", named.join(", "));
+    }
+    outcome
 }
 
 /// `libnccl-net-busbw.so` is called busbw; others by what is left of their names.
@@ -441,6 +481,28 @@ mod tests {
             let (outcome, what) = seen(causes.outcome(rule(name), endings));
             assert_eq!((outcome, what.as_str()), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn the_worst_version_is_told_with_those_like_it() {
+        let kept = |seen: &str| RuleOutcome::Kept(seen.into());
+        let broken = |seen: &str| RuleOutcome::Broken(Breach { seen: seen.into(), stumbles: true, why: String::new() });
+        for (versions, expected) in [
+            (vec![(None, kept("fast"))], ("kept", "fast")),
+            (vec![(Some(6), kept("")), (Some(5), kept("fast"))], ("kept", "")),
+            (vec![(Some(6), kept("fast")), (Some(5), kept("slow")), (Some(4), kept("fast"))], ("kept", "v6, v4: fast")),
+            (
+                vec![(Some(6), kept("")), (Some(5), broken("late")), (Some(4), broken("late"))],
+                ("broken", "v5, v4: late"),
+            ),
+        ] {
+            let (outcome, what) = seen(together(versions));
+            assert_eq!((outcome, what.as_str()), expected);
+        }
+        let mut causes = Causes::default();
+        let crash = || [after(1, Outcome::Lost("SIGABRT".to_owned().into())), after(1, failed(PEER_GONE))];
+        let versions = [6, 5].map(|version| (Some(version), causes.outcome(rule("profiler-again"), crash())));
+        assert_eq!(seen(together(versions.into())), ("broken", "v6, v5: SIGABRT".to_owned()));
     }
 
     #[test]

@@ -51,10 +51,10 @@ fn next_step(rank: &mut UnixStream) -> CaseResult<Step> {
 fn serve_part<P>(
     mut rank: UnixStream,
     setup: Setup,
-    open: &dyn Fn(&Path) -> Result<P, String>,
+    open: &dyn Fn(&Path, Option<u8>) -> Result<P, String>,
     act: fn(&mut Case<P>) -> CaseResult<RuleOutcome>,
 ) -> CaseResult<()> {
-    let plugin = match open(&setup.path) {
+    let plugin = match open(&setup.path, setup.version) {
         Ok(plugin) => plugin,
         Err(error) => return refuse(&mut rank, error),
     };

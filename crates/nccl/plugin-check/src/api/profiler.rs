@@ -5,6 +5,7 @@ use super::call::{Answer, call};
 use super::library::{self, PROFILER};
 use super::log;
 use busbw_nccl_abi::profiler::*;
+use libloading::os::unix::Library;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut, with_exposed_provenance_mut};
@@ -20,7 +21,8 @@ const PARTS: u64 = kinds::PROXY_OPERATION | kinds::PROXY_STEP | kinds::KERNEL | 
 
 /// A profiler by one version of the interface.
 pub(crate) struct Profiler {
-    pub version: u8,
+    version: u8,
+    library: &'static Library,
     /// What `init` asked for last: one mask for the process (`ncclProfilerEventMask`, `src/plugin/profiler.cc:219`), which the next `init` may
     /// change or leave as it is.
     mask: AtomicI32,
@@ -114,13 +116,15 @@ impl What {
 }
 
 impl Profiler {
-    /// The profilers of a file, one per version that it exports, the newest first.
-    pub fn open(path: &Path) -> Result<Vec<Self>, String> {
+    /// The profiler of a file by `version`, or else the newest.
+    pub fn open(path: &Path, version: Option<u8>) -> Result<Self, String> {
         let library = library::load(path)?;
+        let version = PROFILER.chosen(library, version)?;
         macro_rules! of {
-            ($version:expr, $form:path) => {
-                PROFILER.exported(library, $version).map(|table| Profiler {
-                    version: $version,
+            ($form:path) => {
+                PROFILER.exported(library, version).map(|table| Profiler {
+                    version,
+                    library,
                     mask: AtomicI32::new(0),
                     table: $form(table),
                     stop: table.stop,
@@ -129,15 +133,24 @@ impl Profiler {
                 })
             };
         }
-        let of = |version| match version {
-            1 => of!(version, Form::V1),
-            2 => of!(version, Form::V2),
-            3 => of!(version, Form::V3),
-            4 => of!(version, Form::V4),
-            5 => of!(version, Form::V5),
-            _ => of!(version, Form::V6),
+        let profiler = match version {
+            1 => of!(Form::V1),
+            2 => of!(Form::V2),
+            3 => of!(Form::V3),
+            4 => of!(Form::V4),
+            5 => of!(Form::V5),
+            _ => of!(Form::V6),
         };
-        Ok(PROFILER.versions_of(library).into_iter().filter_map(of).collect())
+        profiler.ok_or_else(|| format!("exports no profiler of version {version}"))
+    }
+
+    /// Has the file closed and loaded again, as NCCL does between a process's last communicator and the next. The mask stays: it is NCCL's.
+    pub fn load_again(&mut self, path: &Path) -> Result<(), String> {
+        let mask = self.mask();
+        library::close(self.library);
+        *self = Self::open(path, Some(self.version))?;
+        self.mask.store(mask, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Starts a communicator of 4 ranks on 2 nodes, as `ncclProfilerPluginInit` does (`src/plugin/profiler.cc:250`).
