@@ -319,12 +319,12 @@ fn a_tuner_and_a_profiler_without_a_network_are_tested() {
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     let offer = &plugin["offer"];
     assert_eq!((&offer["network"], &offer["tuner"]["name"]), (&Value::Null, &"parts".into()));
-    assert_eq!((&offer["tuner"]["versions"], &offer["profiler"]["versions"]), (&[6, 5].into(), &[6].into()));
+    assert_eq!((&offer["tuner"]["versions"], &offer["profiler"]["versions"]), (&[6, 5].into(), &[6, 1].into()));
     // The second `finalize` of a context leaves it ended: choosing then is an error, which NCCL never sees.
     assert_eq!(rules(plugin, "noted"), ["tuner-end"], "{plugin}");
     assert_eq!(rules(plugin, "kept").len(), 20, "{plugin}");
     let text = net(&[&parts.path(), "--rules-only"], None).stdout;
-    assert!(text.contains("tuner parts, v6, v5") && text.contains("profiler parts, v6"), "{text}");
+    assert!(text.contains("tuner parts, v6, v5") && text.contains("profiler parts, v6, v1"), "{text}");
 }
 
 /// What busbw's own tuner and profiler say of the faults, in every version.
@@ -372,7 +372,7 @@ fn each_broken_rule_of_a_tuner_or_profiler_is_named() {
         ("table", "tuner-no-table", "broken", "v6, v5: init gave ncclSystemError (2)"),
         ("own", "tuner-other", "noted", "goes by Tree LL, 1 channel, where NCCL goes by Tree LL"),
         ("again", "tuner-again", "broken", "v6, v5: the process that uses the plugin was ended by SIGABRT"),
-        ("again", "profiler-again", "broken", "v6: the process that uses the plugin was ended by SIGABRT"),
+        ("again", "profiler-again", "broken", "v6, v1: the process that uses the plugin was ended by SIGABRT"),
         ("twice", "tuner-end", "noted", "was ended by SIGABRT"),
         ("events", "profiler-events", "noted", "v6: startEvent gave ncclInternalError (3)"),
         ("mask", "profiler-mask", "broken", "v6: init asks for 0x21a, and then for 0x2"),

@@ -109,6 +109,7 @@ static result_t profiler_init(void **context, uint64_t id, int *mask, const char
     (void)id, (void)name, (void)nodes, (void)ranks, (void)log;
     struct context *own = malloc(sizeof *own);
     own->lives = 1;
+    serve(6);
     *context = own;
     *mask = breaks("mask") && rank == 2 ? COLL : COLL | PROXY_OP | PROXY_STEP | COLL_API;
     started = getpid();
@@ -136,8 +137,49 @@ static result_t record(void *handle, int state, state_args *arguments) {
     return SUCCESS;
 }
 
+/* An event of version 1, of which NCCL 2.23 to 2.26 tell how far it is. */
+struct event {
+    int type, done;
+};
+
+static result_t profiler_init_v1(void **context, int *mask) {
+    static struct context own = {1};
+    serve(1);
+    *context = &own;
+    *mask = COLL | PROXY_OP | PROXY_STEP;
+    return SUCCESS;
+}
+
+static result_t start_v1(void *context, void **handle, descr_v1 *event) {
+    (void)context;
+    struct event *own = calloc(1, sizeof *own);
+    own->type = event->type;
+    *handle = own;
+    return SUCCESS;
+}
+
+static result_t stop_v1(void *handle) {
+    struct event *own = handle;
+    if (own->type == PROXY_OP && !own->done) abort();
+    free(own);
+    return SUCCESS;
+}
+
+static result_t record_v1(void *handle, int state, state_args *arguments) {
+    enum { SEND_DONE = 3, RECV_DONE = 7 };
+    struct event *own = handle;
+    const struct {
+        size_t bytes;
+        int steps;
+    } *progress = (const void *)arguments;
+    if (state == SEND_DONE || state == RECV_DONE) own->done = progress->steps;
+    return SUCCESS;
+}
+
 const tuner_v5 ncclTunerPlugin_v5 = {.name = "parts", .init = tuner_init_v5, .getCollInfo = choose, .finalize = finalize};
 const tuner_v6 ncclTunerPlugin_v6 = {
     .name = "parts", .init = tuner_init, .getCollInfo = choose, .finalize = finalize, .getChunkSize = chunk_size};
 const profiler_v6 ncclProfiler_v6 = {
     .name = "parts", .init = profiler_init, .startEvent = start, .stopEvent = stop, .recordEventState = record, .finalize = finalize};
+const profiler_v1 ncclProfiler_v1 = {.name = "parts", .init = profiler_init_v1, .startEvent = start_v1, .stopEvent = stop_v1,
+                                     .recordEventState = record_v1, .finalize = finalize};

@@ -41,6 +41,21 @@ enum Form {
     V6(&'static ProfilerV6),
 }
 
+/// What comes with a state in versions 1 to 3 (`ncclProfilerEventStateArgs_v1_t`); later ones read its first eight bytes.
+#[repr(C)]
+struct StateOfOldest {
+    value: u64,
+    steps: c_int,
+}
+
+/// How far a proxy's operation is: states of versions 1 to 3, which NCCL told until 2.26.
+pub(crate) mod progress {
+    use std::ffi::c_int;
+
+    pub const SEND: [c_int; 4] = [0, 1, 2, 3];
+    pub const RECEIVE: [c_int; 4] = [4, 5, 6, 7];
+}
+
 /// What a profiler holds of a communicator: an address, for threads hand it on.
 #[derive(Clone, Copy)]
 pub(crate) struct Profiled(usize);
@@ -210,9 +225,10 @@ impl Profiler {
         Ok(Some(Event(handle.expose_provenance())))
     }
 
-    /// Whether this state can be told of this event: where there is one, and versions 1 to 3 know fewer states.
+    /// Whether this state can be told of this event: where there is one. Versions 1 to 3 know fewer states, and an operation's own progress.
     pub fn has_state(&self, event: Event, state: c_int) -> bool {
-        event.is_some() && (self.version > 3 || state < states::PROXY_IN_PROGRESS)
+        let known = if self.version > 3 { state >= states::SEND_GPU_WAIT } else { state < states::PROXY_IN_PROGRESS };
+        event.is_some() && known
     }
 
     /// Ends an event: NCCL does so where there is one.
@@ -220,13 +236,13 @@ impl Profiler {
         if event.is_some() { call!("stopEvent", self.stop, event.pointer()) } else { Ok(()) }
     }
 
-    /// Tells an event's state, with its bytes or the GPU's time.
-    pub fn record(&self, event: Event, state: c_int, value: u64) -> Answer<()> {
+    /// Tells an event's state, with its bytes or the GPU's time, and how far an operation is.
+    pub fn record(&self, event: Event, state: c_int, value: u64, steps: c_int) -> Answer<()> {
         if !self.has_state(event, state) {
             return Ok(());
         }
-        let arguments = StateArguments { timer: value };
-        call!("recordEventState", self.record, event.pointer(), state, &arguments)
+        let arguments = StateOfOldest { value, steps };
+        call!("recordEventState", self.record, event.pointer(), state, (&raw const arguments).cast::<StateArguments>())
     }
 
     /// Ends a communicator, as `ncclProfilerPluginFinalize` does (`src/plugin/profiler.cc:266`), where the profiler has a context.

@@ -2,7 +2,7 @@
 //! stumbles over a crash, and over a call that waits.
 
 use super::{Nccl, Rule, Run, Source, kept, noted, wrong};
-use crate::api::{Answer, Event, Profiled, Profiler, What, last_line};
+use crate::api::{Answer, Event, Profiled, Profiler, What, last_line, progress};
 use crate::case::{Case, CaseResult, Stop};
 use crate::surroundings::Surroundings::{Folder, MissingFolder};
 use crate::wire::Wrong;
@@ -152,8 +152,12 @@ impl<'a> Play<'a> {
     }
 
     fn record(&mut self, event: Event, state: i32, value: u64) {
+        self.record_at(event, state, value, 0);
+    }
+
+    fn record_at(&mut self, event: Event, state: i32, value: u64, steps: i32) {
         if self.profiler.has_state(event, state) {
-            let recorded = self.profiler.record(event, state, value);
+            let recorded = self.profiler.record(event, state, value, steps);
             self.heed(recorded);
         }
     }
@@ -195,6 +199,10 @@ impl<'a> Play<'a> {
         let operation = self.start(parent, What::ProxyOperation { process, sends, steps: STEPS });
         self.record(operation, states::PROXY_IN_PROGRESS, 0);
         for number in 0..STEPS {
+            // NCCL 2.23 to 2.26 tell each step of the operation too: posted, waiting, sent, done (`src/transport/net.cc:1143` in 2.26.2).
+            for state in if sends { progress::SEND } else { progress::RECEIVE } {
+                self.record_at(operation, state, BYTES * u64::from(number.unsigned_abs()), number + 1);
+            }
             self.step(operation, number, sends);
         }
         self.stop(operation);
