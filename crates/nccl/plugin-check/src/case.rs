@@ -42,8 +42,7 @@ impl From<io::Error> for Stop {
 /// What a part of a test case gives.
 pub(crate) type CaseResult<T> = Result<T, Stop>;
 
-/// What a step works with: the plugin, which end this is, and the way to the other end. A tuner or profiler stands there in all
-/// its versions.
+/// What a step works with: the plugin, which end this is, and the way to the other end.
 pub(crate) struct Case<P = Plugin> {
     pub plugin: P,
     pub setup: Setup,

@@ -1,15 +1,14 @@
 //! A whole run: two ranks test plugins by NCCL's rules, and then measure them in turn.
 
-use crate::case::PEER_GONE;
 use crate::harness::{self, Subprocess, SubprocessCommand};
-use crate::rules::{self, Nccl, Rule, Run};
-use crate::wire::{Ending, Outcome, Setup, Side, Step, Wrong};
+use crate::rules::{self, Rule, Run};
+use crate::verdict::{Causes, failure, together};
+use crate::wire::{Ending, Outcome, Setup, Side, Step};
 use crate::{Error, Result};
 use busbw_launch::Lookup;
 use busbw_launch::{Invocation, JobRank, ProcessGroup, Rendezvous, Settings, Started};
 use busbw_model::{
-    Breach, Bytes, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleOutcome, RuleReport,
-    UnusablePlugin,
+    Bytes, PartOffer, PluginBandwidth, PluginFigures, PluginOffer, PluginReport, PluginRun, RuleReport, UnusablePlugin,
 };
 use busbw_transport::{Cancellation, Exchange};
 use std::ffi::OsString;
@@ -119,18 +118,24 @@ impl Rank<'_> {
     fn examine(&mut self, candidate: &Candidate) -> Result<PluginReport> {
         let path = candidate.path.display().to_string();
         let offer = {
-            let mut subprocess = self.start(candidate, &[])?;
+            let mut subprocess = self.start(candidate, &[], self.call.plan.version)?;
             offered(self.run_step(&mut subprocess, Step::Offer, &format!("{path}: offer"))?)
         };
         let mut rules = Vec::new();
         let mut causes = Causes::default();
         let offers = |rule: &Rule| offer.as_ref().is_ok_and(|offer| is_about(rule, offer));
         for (number, rule) in self.rules_to_try().filter(|(_, rule)| offers(rule)).collect::<Vec<_>>() {
-            let making = |error| Error::system("make what the plugin is to find", error);
-            let made = rule.run.surroundings().make().map_err(making)?;
-            let mut subprocess = self.start(candidate, &made.variables)?;
-            let endings = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
-            let outcome = causes.outcome(rule, endings);
+            let mut told = Vec::new();
+            let done = self.done;
+            for version in offer.as_ref().map(|offer| self.versions(rule, offer)).unwrap_or_default() {
+                let making = |error| Error::system("make what the plugin is to find", error);
+                let made = rule.run.surroundings().make().map_err(making)?;
+                let mut subprocess = self.start(candidate, &made.variables, version)?;
+                self.done = done;
+                let endings = self.run_step(&mut subprocess, Step::Rule(number), &format!("{path}: {}", rule.name))?;
+                told.push((version, causes.outcome(rule, endings)));
+            }
+            let outcome = together(told);
             rules.push(RuleReport { rule: rule.name, asks: rule.asks, sources: rule.source.lines(), outcome });
         }
         let figures = match &offer {
@@ -149,6 +154,16 @@ impl Rank<'_> {
         rules::all().enumerate().filter(move |(_, rule)| asked(rule) && of_version(rule))
     }
 
+    /// The versions to try a rule in: each has a process of its own, as NCCL takes one version of a file.
+    fn versions(&self, rule: &Rule, offer: &PluginOffer) -> Vec<Option<u8>> {
+        let of = |part: &Option<PartOffer>| part.iter().flat_map(|part| &part.versions).copied().map(Some).collect();
+        match rule.run {
+            Run::Network(_) => vec![self.call.plan.version],
+            Run::Tuner(..) => of(&offer.tuner),
+            Run::Profiler(..) => of(&offer.profiler),
+        }
+    }
+
     /// Measures all usable plugins, in turn at every step, so that what drifts touches all of them.
     fn measure(&mut self, plugins: &mut [PluginReport]) -> Result<()> {
         let plan = &self.call.plan;
@@ -157,7 +172,7 @@ impl Rank<'_> {
         let mut measured: Vec<Measured<'_>> = Vec::new();
         for (candidate, report) in plan.candidates.iter().zip(plugins) {
             if report.offer.as_ref().is_ok_and(|offer| offer.network.is_some()) {
-                measured.push(Measured { subprocess: self.start(candidate, &[])?, report });
+                measured.push(Measured { subprocess: self.start(candidate, &[], plan.version)?, report });
             }
         }
         for plugin in &mut measured {
@@ -204,11 +219,11 @@ impl Rank<'_> {
     }
 
     /// Starts the process that loads a plugin; what is made for the test goes before what the plugin is given.
-    fn start(&self, candidate: &Candidate, made: &[(String, String)]) -> Result<Subprocess> {
+    fn start(&self, candidate: &Candidate, made: &[(String, String)], version: Option<u8>) -> Result<Subprocess> {
         let plan = &self.call.plan;
         let setup = Setup {
             path: candidate.path.clone(),
-            version: plan.version,
+            version,
             device: plan.device,
             side: self.side,
             patience: plan.patience,
@@ -272,18 +287,6 @@ impl Gather for PluginFigures {
     }
 }
 
-/// Why a step failed: that a process was lost, else what was noticed first. What the other end then notices follows from it.
-fn failure(endings: &[Ending; 2]) -> Option<Wrong> {
-    let failures = endings.iter().filter_map(|ending| match &ending.outcome {
-        Outcome::Lost(why) => Some((0, ending.after, why.clone())),
-        Outcome::Unusable(unusable) => Some((1, ending.after, unusable.why.clone().into())),
-        Outcome::Failed(why) if why.cause != PEER_GONE => Some((1, ending.after, why.clone())),
-        Outcome::Failed(why) => Some((2, ending.after, why.clone())),
-        _ => None,
-    });
-    failures.min().map(|(_, _, why)| why)
-}
-
 fn offered(endings: [Ending; 2]) -> std::result::Result<PluginOffer, UnusablePlugin> {
     let failed = failure(&endings).map(|wrong| wrong.to_string());
     match (failed, endings.map(|ending| ending.outcome)) {
@@ -301,53 +304,6 @@ fn is_about(rule: &Rule, offer: &PluginOffer) -> bool {
         Run::Tuner(..) => offer.tuner.is_some(),
         Run::Profiler(..) => offer.profiler.is_some(),
     }
-}
-
-/// What broke rules of a plugin so far: a cause is reported with the first rule that it breaks.
-#[derive(Default)]
-struct Causes(Vec<(String, &'static str)>);
-
-impl Causes {
-    /// A rule is kept when both ends saw it kept. What a test case itself judges goes before what the ends noticed.
-    fn outcome(&mut self, rule: &Rule, endings: [Ending; 2]) -> RuleOutcome {
-        let failed = failure(&endings);
-        let [first, second] = endings.map(|ending| match ending.outcome {
-            Outcome::Rule(outcome) => Some(outcome),
-            _ => None,
-        });
-        match (weightier(first, second), failed) {
-            (Some(judged @ (RuleOutcome::Broken(_) | RuleOutcome::Noted(_))), _) => judged,
-            (_, Some(wrong)) => self.failed(rule, wrong),
-            (judged, None) => judged.unwrap_or(RuleOutcome::Kept(String::new())),
-        }
-    }
-
-    fn failed(&mut self, rule: &Rule, wrong: Wrong) -> RuleOutcome {
-        if let Some((_, first)) = self.0.iter().find(|(cause, _)| *cause == wrong.cause) {
-            return RuleOutcome::Untested((*first).to_owned());
-        }
-        let breach = |why: &str, stumbles| Breach { seen: wrong.to_string(), stumbles, why: why.to_owned() };
-        match rule.nccl {
-            Nccl::Never(why) => RuleOutcome::Noted(breach(why, false)),
-            Nccl::Relies(why) => {
-                let outcome = RuleOutcome::Broken(breach(why, true));
-                self.0.push((wrong.cause, rule.name));
-                outcome
-            }
-        }
-    }
-}
-
-/// Of what the ends judge, what is worse, or has more to tell.
-fn weightier(first: Option<RuleOutcome>, second: Option<RuleOutcome>) -> Option<RuleOutcome> {
-    let weight = |outcome: &RuleOutcome| match outcome {
-        RuleOutcome::Broken(_) => (4, 0),
-        RuleOutcome::Noted(_) => (3, 0),
-        RuleOutcome::NotOffered(_) => (2, 0),
-        RuleOutcome::Untested(_) => (1, 0),
-        RuleOutcome::Kept(seen) => (0, seen.len()),
-    };
-    [second, first].into_iter().flatten().max_by_key(weight)
 }
 
 /// `libnccl-net-busbw.so` is called busbw; others by what is left of their names.
@@ -374,74 +330,6 @@ fn name_apart(plugins: &mut [PluginReport]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn after(ms: u64, outcome: Outcome) -> Ending {
-        Ending { outcome, after: Duration::from_millis(ms) }
-    }
-
-    fn kept() -> Outcome {
-        Outcome::Rule(RuleOutcome::Kept(String::new()))
-    }
-
-    fn failed(what: &str) -> Outcome {
-        Outcome::Failed(what.to_owned().into())
-    }
-
-    fn rule(name: &str) -> &'static Rule {
-        rules::all().find(|rule| rule.name == name).unwrap()
-    }
-
-    fn seen(outcome: RuleOutcome) -> (&'static str, String) {
-        match outcome {
-            RuleOutcome::Kept(seen) => ("kept", seen),
-            RuleOutcome::Noted(breach) => ("noted", breach.seen),
-            RuleOutcome::Broken(breach) => ("broken", breach.seen),
-            RuleOutcome::Untested(by) => ("untested", by),
-            RuleOutcome::NotOffered(why) => ("not offered", why),
-        }
-    }
-
-    #[test]
-    fn what_was_noticed_first_is_believed() {
-        let crashed = || Outcome::Lost("ended by SIGSEGV".to_owned().into());
-        let untold = || Breach { seen: "untold".into(), stumbles: false, why: String::new() };
-        for (endings, expected) in [
-            ([after(1, kept()), after(2, kept())], ("kept", "")),
-            ([after(1, kept()), after(1, crashed())], ("broken", "ended by SIGSEGV")),
-            ([after(1, failed("the peer is gone")), after(9, crashed())], ("broken", "ended by SIGSEGV")),
-            ([after(9, failed("no end")), after(1, failed("changed"))], ("broken", "changed")),
-            ([after(1, failed(PEER_GONE)), after(2, failed("late"))], ("broken", "late")),
-            ([after(1, kept()), after(2, Outcome::Killed)], ("kept", "")),
-            ([after(1, Outcome::Rule(RuleOutcome::Noted(untold()))), after(2, failed(PEER_GONE))], ("noted", "untold")),
-            (
-                [
-                    after(1, Outcome::Rule(RuleOutcome::Noted(untold()))),
-                    after(2, Outcome::Rule(RuleOutcome::Broken(Breach { seen: "worse".into(), ..untold() }))),
-                ],
-                ("broken", "worse"),
-            ),
-        ] {
-            let (outcome, what) = seen(Causes::default().outcome(rule("connect"), endings));
-            assert_eq!((outcome, what.as_str()), expected);
-        }
-    }
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let mut causes = Causes::default();
-        let busy = |detail: &str| Wrong { cause: "isend gave ncclInternalError (3)".into(), detail: detail.into() };
-        for (name, wrong, expected) in [
-            ("order", busy("no room, port 1"), ("broken", "isend gave ncclInternalError (3): no room, port 1")),
-            ("sizes", busy("no room, port 2"), ("untested", "order")),
-            ("tags", "nothing came".to_owned().into(), ("broken", "nothing came")),
-            ("busy", busy(""), ("untested", "order")),
-            ("flush", "iflush is missing".to_owned().into(), ("noted", "iflush is missing")),
-        ] {
-            let endings = [after(1, Outcome::Failed(wrong)), after(2, failed(PEER_GONE))];
-            let (outcome, what) = seen(causes.outcome(rule(name), endings));
-            assert_eq!((outcome, what.as_str()), expected, "{name}");
-        }
-    }
 
     #[test]
     fn labels_tell_plugins_apart() {

@@ -17,6 +17,7 @@ mod harness;
 mod measure;
 mod rules;
 mod surroundings;
+mod verdict;
 mod wire;
 
 pub use busbw_launch::{Error, Result};

@@ -8,7 +8,6 @@ use crate::wire::{self, FromSubprocess, Outcome, Setup, Step, ToSubprocess};
 use busbw_model::{PluginOffer, RuleOutcome};
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +31,8 @@ fn serve(mut rank: UnixStream, setup: Setup) -> CaseResult<()> {
     let step = next_step(&mut rank)?;
     let rule = if let Step::Rule(number) = step { rules::all().nth(number).map(|rule| rule.run) } else { None };
     match rule {
-        Some(Run::Tuner(_, act)) => serve_part(rank, setup, &Tuner::open, act),
-        Some(Run::Profiler(_, act)) => serve_part(rank, setup, &Profiler::open, act),
+        Some(Run::Tuner(_, act)) => serve_part(rank, Tuner::open(&setup.path, setup.version), setup, act),
+        Some(Run::Profiler(_, act)) => serve_part(rank, Profiler::open(&setup.path, setup.version), setup, act),
         _ if step == Step::Offer => serve_offer(rank, setup),
         _ => serve_network(rank, setup, step),
     }
@@ -50,11 +49,11 @@ fn next_step(rank: &mut UnixStream) -> CaseResult<Step> {
 /// Runs the test case of a tuner or profiler.
 fn serve_part<P>(
     mut rank: UnixStream,
+    opened: Result<P, String>,
     setup: Setup,
-    open: &dyn Fn(&Path) -> Result<P, String>,
     act: fn(&mut Case<P>) -> CaseResult<RuleOutcome>,
 ) -> CaseResult<()> {
-    let plugin = match open(&setup.path) {
+    let plugin = match opened {
         Ok(plugin) => plugin,
         Err(error) => return refuse(&mut rank, error),
     };

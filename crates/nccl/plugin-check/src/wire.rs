@@ -15,7 +15,7 @@ const LONGEST_FRAME: usize = 1 << 20;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub path: PathBuf,
-    /// The version of the interface, if one was asked for.
+    /// The version of the interface, where it is not the newest.
     pub version: Option<u8>,
     pub device: i32,
     pub side: Side,

@@ -37,12 +37,26 @@ pub(super) fn load(path: &Path) -> Result<&'static Library, String> {
     Ok(Box::leak(Box::new(library)))
 }
 
+/// Closes a file, as NCCL does after a process's last communicator (`ncclClosePluginLib`). Nothing of it may be used after that.
+pub(super) fn close(library: &'static Library) {
+    // SAFETY: `load` made it and leaked it, and who calls this drops what came of it.
+    let library = unsafe { std::ptr::read(library) };
+    // What cannot be closed stays, as in NCCL.
+    let _ = library.close();
+}
+
 /// What dlerror told, which names the file and the reason; libloading's own words name neither.
 fn loader_says(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Table {
+    /// The version that is asked for, or the newest that the file exports.
+    pub fn chosen(&self, library: &'static Library, version: Option<u8>) -> Result<u8, String> {
+        let found = version.or_else(|| self.versions_of(library).first().copied());
+        found.ok_or_else(|| format!("exports no {}", self.symbol))
+    }
+
     /// The versions that a file exports, the newest first.
     pub fn versions_of(&self, library: &'static Library) -> Vec<u8> {
         let exports = |version: &u8| self.exported::<u8>(library, *version).is_some();

@@ -11,7 +11,7 @@ mod watchdog;
 
 pub(crate) use call::Answer;
 pub(crate) use memory::Memory;
-pub(crate) use profiler::{Event, Profiled, Profiler, What};
+pub(crate) use profiler::{Event, Profiled, Profiler, What, progress};
 pub(crate) use tuner::{Costs, Tuned, Tuner, Way};
 pub(crate) use watchdog::Watchdog;
 

@@ -5,6 +5,7 @@ use super::call::{Answer, call};
 use super::library::{self, PROFILER};
 use super::log;
 use busbw_nccl_abi::profiler::*;
+use libloading::os::unix::Library;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::{null, null_mut, with_exposed_provenance_mut};
@@ -20,7 +21,8 @@ const PARTS: u64 = kinds::PROXY_OPERATION | kinds::PROXY_STEP | kinds::KERNEL | 
 
 /// A profiler by one version of the interface.
 pub(crate) struct Profiler {
-    pub version: u8,
+    version: u8,
+    library: &'static Library,
     /// What `init` asked for last: one mask for the process (`ncclProfilerEventMask`, `src/plugin/profiler.cc:219`), which the next `init` may
     /// change or leave as it is.
     mask: AtomicI32,
@@ -37,6 +39,21 @@ enum Form {
     V4(&'static ProfilerV4),
     V5(&'static ProfilerV5),
     V6(&'static ProfilerV6),
+}
+
+/// What comes with a state in versions 1 to 3 (`ncclProfilerEventStateArgs_v1_t`); later ones read its first eight bytes.
+#[repr(C)]
+struct StateOfOldest {
+    value: u64,
+    steps: c_int,
+}
+
+/// How far a proxy's operation is: states of versions 1 to 3, which NCCL told until 2.26.
+pub(crate) mod progress {
+    use std::ffi::c_int;
+
+    pub const SEND: [c_int; 4] = [0, 1, 2, 3];
+    pub const RECEIVE: [c_int; 4] = [4, 5, 6, 7];
 }
 
 /// What a profiler holds of a communicator: an address, for threads hand it on.
@@ -114,13 +131,15 @@ impl What {
 }
 
 impl Profiler {
-    /// The profilers of a file, one per version that it exports, the newest first.
-    pub fn open(path: &Path) -> Result<Vec<Self>, String> {
+    /// The profiler of a file by `version`, or else the newest.
+    pub fn open(path: &Path, version: Option<u8>) -> Result<Self, String> {
         let library = library::load(path)?;
+        let version = PROFILER.chosen(library, version)?;
         macro_rules! of {
-            ($version:expr, $form:path) => {
-                PROFILER.exported(library, $version).map(|table| Profiler {
-                    version: $version,
+            ($form:path) => {
+                PROFILER.exported(library, version).map(|table| Profiler {
+                    version,
+                    library,
                     mask: AtomicI32::new(0),
                     table: $form(table),
                     stop: table.stop,
@@ -129,15 +148,24 @@ impl Profiler {
                 })
             };
         }
-        let of = |version| match version {
-            1 => of!(version, Form::V1),
-            2 => of!(version, Form::V2),
-            3 => of!(version, Form::V3),
-            4 => of!(version, Form::V4),
-            5 => of!(version, Form::V5),
-            _ => of!(version, Form::V6),
+        let profiler = match version {
+            1 => of!(Form::V1),
+            2 => of!(Form::V2),
+            3 => of!(Form::V3),
+            4 => of!(Form::V4),
+            5 => of!(Form::V5),
+            _ => of!(Form::V6),
         };
-        Ok(PROFILER.versions_of(library).into_iter().filter_map(of).collect())
+        profiler.ok_or_else(|| format!("exports no profiler of version {version}"))
+    }
+
+    /// Has the file closed and loaded again, as NCCL does between a process's last communicator and the next. The mask stays: it is NCCL's.
+    pub fn load_again(&mut self, path: &Path) -> Result<(), String> {
+        let mask = self.mask();
+        library::close(self.library);
+        *self = Self::open(path, Some(self.version))?;
+        self.mask.store(mask, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Starts a communicator of 4 ranks on 2 nodes, as `ncclProfilerPluginInit` does (`src/plugin/profiler.cc:250`).
@@ -197,9 +225,10 @@ impl Profiler {
         Ok(Some(Event(handle.expose_provenance())))
     }
 
-    /// Whether this state can be told of this event: where there is one, and versions 1 to 3 know fewer states.
+    /// Whether this state can be told of this event: where there is one. Versions 1 to 3 know fewer states, and an operation's own progress.
     pub fn has_state(&self, event: Event, state: c_int) -> bool {
-        event.is_some() && (self.version > 3 || state < states::PROXY_IN_PROGRESS)
+        let known = if self.version > 3 { state >= states::SEND_GPU_WAIT } else { state < states::PROXY_IN_PROGRESS };
+        event.is_some() && known
     }
 
     /// Ends an event: NCCL does so where there is one.
@@ -207,13 +236,13 @@ impl Profiler {
         if event.is_some() { call!("stopEvent", self.stop, event.pointer()) } else { Ok(()) }
     }
 
-    /// Tells an event's state, with its bytes or the GPU's time.
-    pub fn record(&self, event: Event, state: c_int, value: u64) -> Answer<()> {
+    /// Tells an event's state, with its bytes or the GPU's time, and how far an operation is.
+    pub fn record(&self, event: Event, state: c_int, value: u64, steps: c_int) -> Answer<()> {
         if !self.has_state(event, state) {
             return Ok(());
         }
-        let arguments = StateArguments { timer: value };
-        call!("recordEventState", self.record, event.pointer(), state, &arguments)
+        let arguments = StateOfOldest { value, steps };
+        call!("recordEventState", self.record, event.pointer(), state, (&raw const arguments).cast::<StateArguments>())
     }
 
     /// Ends a communicator, as `ncclProfilerPluginFinalize` does (`src/plugin/profiler.cc:266`), where the profiler has a context.

@@ -5,6 +5,7 @@ use super::library::{self, TUNER};
 use super::log;
 use busbw_model::{Bytes, Collective, TunedOperation};
 use busbw_nccl_abi::tuner::*;
+use libloading::os::unix::Library;
 use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::ptr::null_mut;
@@ -22,7 +23,8 @@ const CONSTANTS: usize = 256;
 
 /// A tuner by one version of the interface.
 pub(crate) struct Tuner {
-    pub version: u8,
+    version: u8,
+    library: &'static Library,
     init: InitForm,
     choose: ChooseForm,
     chunk: ChunkSize,
@@ -63,8 +65,8 @@ pub(crate) struct Way {
 pub(crate) struct Costs([f32; GUARDS + CELLS + GUARDS]);
 
 impl Costs {
-    /// What NCCL might think that an operation costs in µs: rings and trees are there, NVLS where blocks or sums are moved, and small
-    /// sizes go by LL.
+    /// What NCCL might think that an operation costs in µs: rings and trees are there, NVLS where blocks or sums are moved, its tree for
+    /// sums between nodes, PAT for blocks between nodes of one rank, and small sizes go by LL.
     pub fn of(operation: &TunedOperation) -> Self {
         let mut costs = Costs([GUARD; GUARDS + CELLS + GUARDS]);
         costs.cells_mut().fill(IMPOSSIBLE);
@@ -81,6 +83,12 @@ impl Costs {
         }
         if sums || blocks {
             costs.cells_mut()[5 * PROTOCOLS - 1] = 60.0 + bytes as f32 / 3.9e4;
+        }
+        if sums && operation.nodes > 1 {
+            costs.cells_mut()[6 * PROTOCOLS - 1] = 90.0 + bytes as f32 / 3.9e4;
+        }
+        if blocks && operation.nodes == operation.ranks {
+            costs.cells_mut()[7 * PROTOCOLS - 1] = 50.0 + bytes as f32 / 3.0e4;
         }
         costs
     }
@@ -111,13 +119,15 @@ impl Costs {
 }
 
 impl Tuner {
-    /// The tuners of a file, one per version that it exports, the newest first.
-    pub fn open(path: &Path) -> Result<Vec<Self>, String> {
+    /// The tuner of a file by `version`, or else the newest.
+    pub fn open(path: &Path, version: Option<u8>) -> Result<Self, String> {
         let library = library::load(path)?;
+        let version = TUNER.chosen(library, version)?;
         macro_rules! of {
-            ($table:ty, $version:expr, $init:path, $choose:path) => {
-                TUNER.exported::<$table>(library, $version).map(|table| Tuner {
-                    version: $version,
+            ($table:ty, $init:path, $choose:path) => {
+                TUNER.exported::<$table>(library, version).map(|table| Tuner {
+                    version,
+                    library,
                     init: $init(table.init),
                     choose: $choose(table.choose),
                     chunk: None,
@@ -125,17 +135,22 @@ impl Tuner {
                 })
             };
         }
-        let of = |version| match version {
-            2 => of!(TunerV2, version, InitForm::Plain, ChooseForm::Plain),
-            3 => of!(TunerV3, version, InitForm::Plain, ChooseForm::Cost),
-            4 => of!(TunerV4, version, InitForm::Plain, ChooseForm::Registered),
-            5 => of!(TunerV5, version, InitForm::Domains, ChooseForm::Registered),
-            _ => {
-                let tuner = of!(TunerV5, version, InitForm::Domains, ChooseForm::Registered)?;
-                Some(Tuner { chunk: TUNER.exported::<TunerV6>(library, version)?.chunk_size, ..tuner })
-            }
+        let tuner = match version {
+            2 => of!(TunerV2, InitForm::Plain, ChooseForm::Plain),
+            3 => of!(TunerV3, InitForm::Plain, ChooseForm::Cost),
+            4 => of!(TunerV4, InitForm::Plain, ChooseForm::Registered),
+            _ => of!(TunerV5, InitForm::Domains, ChooseForm::Registered),
         };
-        Ok(TUNER.versions_of(library).into_iter().filter_map(of).collect())
+        let newest = TUNER.exported::<TunerV6>(library, version).filter(|_| version == 6);
+        let chunk = newest.and_then(|table| table.chunk_size);
+        tuner.map(|tuner| Tuner { chunk, ..tuner }).ok_or_else(|| format!("exports no tuner of version {version}"))
+    }
+
+    /// Has the file closed and loaded again, as NCCL does between a process's last communicator and the next.
+    pub fn load_again(&mut self, path: &Path) -> Result<(), String> {
+        library::close(self.library);
+        *self = Self::open(path, Some(self.version))?;
+        Ok(())
     }
 
     /// Starts a communicator, as `initTransportsRank` does (`src/init.cc:1641`).

@@ -23,12 +23,12 @@ pub(crate) struct Rule {
     pub run: Run,
 }
 
-/// A test case, by the part of a plugin's file that it is about; tuners and profilers are tried in all versions that the file has.
+/// A test case, by the part of a plugin's file that it is about; tuners and profilers are tried in each version that the file has.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     Network(fn(&mut Case) -> CaseResult<RuleOutcome>),
-    Tuner(Surroundings, fn(&mut Case<Vec<Tuner>>) -> CaseResult<RuleOutcome>),
-    Profiler(Surroundings, fn(&mut Case<Vec<Profiler>>) -> CaseResult<RuleOutcome>),
+    Tuner(Surroundings, fn(&mut Case<Tuner>) -> CaseResult<RuleOutcome>),
+    Profiler(Surroundings, fn(&mut Case<Profiler>) -> CaseResult<RuleOutcome>),
 }
 
 impl Run {

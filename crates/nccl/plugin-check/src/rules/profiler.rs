@@ -2,16 +2,16 @@
 //! stumbles over a crash, and over a call that waits.
 
 use super::{Nccl, Rule, Run, Source, kept, noted, wrong};
-use crate::api::{Answer, Event, Profiled, Profiler, What, last_line};
+use crate::api::{Answer, Event, Profiled, Profiler, What, last_line, progress};
 use crate::case::{Case, CaseResult, Stop};
 use crate::surroundings::Surroundings::{Folder, MissingFolder};
 use crate::wire::Wrong;
 use busbw_model::RuleOutcome;
 use busbw_nccl_abi::profiler::states;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-type Profilers = Case<Vec<Profiler>>;
+type Profilers = Case<Profiler>;
 
 const STEPS: i32 = 4;
 /// How often a sender says that it waits for room: each time it tries.
@@ -21,8 +21,11 @@ const PLANS_OF_THREAD: usize = 200;
 /// More events than anybody keeps room for, while nobody reads.
 const FLOOD: u64 = 600_000;
 const BYTES: u64 = 1 << 19;
+/// How often the library is closed and loaded again.
+const LOADS: usize = 3;
 
 const CRASH: Nccl = Nccl::Relies("a crash of the plugin ends the job, and a call that waits stops NCCL's progress");
+const ASKS_NOTHING: &str = "it asks for no events";
 const IGNORED: &str = "NCCL does not look at what events give; an error of init turns profiling off";
 
 /// In the order in which they are tried.
@@ -93,6 +96,13 @@ pub(super) const RULES: &[Rule] = &[
         run: Run::Profiler(Folder, forks),
     },
     Rule {
+        name: "profiler-again",
+        asks: "it can be closed after the last communicator, and loaded again for the next",
+        nccl: Nccl::Relies("NCCL closes the library with a process's last communicator, and loads it with the next"),
+        source: Source { newest: "src/plugin/profiler.cc:119", oldest: None },
+        run: Run::Profiler(Folder, loaded_again),
+    },
+    Rule {
         name: "profiler-end",
         asks: "a context that is ended twice does no harm, nor do events after the end",
         nccl: Nccl::Never("NCCL ends a context once, after the last of its events"),
@@ -142,8 +152,12 @@ impl<'a> Play<'a> {
     }
 
     fn record(&mut self, event: Event, state: i32, value: u64) {
+        self.record_at(event, state, value, 0);
+    }
+
+    fn record_at(&mut self, event: Event, state: i32, value: u64, steps: i32) {
         if self.profiler.has_state(event, state) {
-            let recorded = self.profiler.record(event, state, value);
+            let recorded = self.profiler.record(event, state, value, steps);
             self.heed(recorded);
         }
     }
@@ -185,6 +199,10 @@ impl<'a> Play<'a> {
         let operation = self.start(parent, What::ProxyOperation { process, sends, steps: STEPS });
         self.record(operation, states::PROXY_IN_PROGRESS, 0);
         for number in 0..STEPS {
+            // NCCL 2.23 to 2.26 tell each step of the operation too: posted, waiting, sent, done (`src/transport/net.cc:1143` in 2.26.2).
+            for state in if sends { progress::SEND } else { progress::RECEIVE } {
+                self.record_at(operation, state, BYTES * u64::from(number.unsigned_abs()), number + 1);
+            }
             self.step(operation, number, sends);
         }
         self.stop(operation);
@@ -221,51 +239,46 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Plays something in every version; notes what was refused.
-fn in_all(case: &Profilers, mut act: impl FnMut(&mut Play<'_>) -> CaseResult<()>) -> CaseResult<RuleOutcome> {
-    let mut refused = None;
-    for profiler in &case.plugin {
-        let told = |wrong: Wrong| format!("{wrong} in version {}", profiler.version);
-        match Play::begin(profiler, 1) {
-            Err(wrong) => refused = refused.or(Some(told(wrong))),
-            Ok(mut play) => {
-                act(&mut play)?;
-                refused = refused.or(play.finalize().map(told));
-            }
+/// Plays something; notes what was refused.
+fn played(profiler: &Profiler, act: impl FnOnce(&mut Play<'_>) -> CaseResult<()>) -> CaseResult<RuleOutcome> {
+    let refused = match Play::begin(profiler, 1) {
+        Err(wrong) => Some(wrong),
+        Ok(mut play) => {
+            act(&mut play)?;
+            play.finalize()
         }
-    }
-    Ok(refused.map_or_else(|| kept(""), |seen| noted(seen, IGNORED)))
+    };
+    Ok(refused.map_or_else(|| kept(""), |wrong| noted(wrong.to_string(), IGNORED)))
+}
+
+/// Tells what was seen where the rule is kept.
+fn seeing(outcome: RuleOutcome, seen: String) -> RuleOutcome {
+    if matches!(outcome, RuleOutcome::Kept(_)) { kept(seen) } else { outcome }
 }
 
 fn events(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    let (mut told, mut spent) = (0, Duration::ZERO);
-    let mut asked = Vec::new();
-    let outcome = in_all(case, |play| {
+    let mut seen = ASKS_NOTHING.to_owned();
+    let outcome = played(&case.plugin, |play| {
         let began = Instant::now();
         play.job();
-        (told, spent) = (told + play.calls, spent + began.elapsed());
-        asked.push(format!("v{} {:#x}", play.profiler.version, play.profiler.mask()));
+        let (mask, calls) = (play.profiler.mask(), play.calls);
+        let each = began.elapsed().as_secs_f64() * 1e9 / calls.max(1) as f64;
+        if mask != 0 {
+            seen = format!("it asks for {mask:#x}; {calls} calls, {each:.0} ns each");
+        }
         Ok(())
     })?;
-    let each = spent.as_secs_f64() * 1e9 / told.max(1) as f64;
-    Ok(match outcome {
-        RuleOutcome::Kept(_) if asked.iter().all(|asked| asked.ends_with(" 0x0")) => kept("it asks for no events"),
-        RuleOutcome::Kept(_) => kept(format!("masks: {}; {told} calls, {each:.0} ns each", asked.join(", "))),
-        other => other,
-    })
+    Ok(seeing(outcome, seen))
 }
 
 fn same_mask(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    in_all(case, |play| {
+    played(&case.plugin, |play| {
         let first = play.profiler.mask();
         for rank in [0, 1, 2] {
             let other = play.profiler.init(rank)?;
             let now = play.profiler.mask();
             if now != first {
-                return wrong(format!(
-                    "init asks for {first:#x}, and then for {now:#x} in version {}",
-                    play.profiler.version
-                ));
+                return wrong(format!("init asks for {first:#x}, and then for {now:#x}"));
             }
             play.profiler.finalize(other)?;
         }
@@ -274,7 +287,7 @@ fn same_mask(case: &mut Profilers) -> CaseResult<RuleOutcome> {
 }
 
 fn contexts(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    in_all(case, |play| {
+    played(&case.plugin, |play| {
         let call = play.call(false);
         let mut other = Play::begin(play.profiler, 2)?;
         other.job();
@@ -284,9 +297,26 @@ fn contexts(case: &mut Profilers) -> CaseResult<RuleOutcome> {
     })
 }
 
+/// A communicator comes after the last of a process has ended: NCCL has closed the library between them.
+fn loaded_again(case: &mut Profilers) -> CaseResult<RuleOutcome> {
+    let job = |play: &mut Play<'_>| {
+        play.job();
+        Ok(())
+    };
+    let mut outcome = played(&case.plugin, job)?;
+    for _ in 0..LOADS {
+        case.plugin.load_again(&case.setup.path).map_err(Wrong::from)?;
+        let again = played(&case.plugin, job)?;
+        if let (RuleOutcome::Kept(_), RuleOutcome::Noted(_)) = (&outcome, &again) {
+            outcome = again;
+        }
+    }
+    Ok(outcome)
+}
+
 /// Each thread has a communicator of its own, and plans of the first one's, as NCCL's proxy has.
 fn threads(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    in_all(case, |play| {
+    played(&case.plugin, |play| {
         let call = play.call(false);
         let (profiler, first) = (play.profiler, play.communicator);
         let act = move || -> Answer<Option<Wrong>> {
@@ -313,7 +343,7 @@ fn threads(case: &mut Profilers) -> CaseResult<RuleOutcome> {
 }
 
 fn foreign_parent(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    in_all(case, |play| {
+    played(&case.plugin, |play| {
         for sends in [true, false] {
             // Processes of that number may well be there; it is not this one.
             play.proxy(Event::OF_ANOTHER_PROCESS, std::process::id() + 1, sends);
@@ -323,8 +353,8 @@ fn foreign_parent(case: &mut Profilers) -> CaseResult<RuleOutcome> {
 }
 
 fn flood(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    let mut each = Vec::new();
-    let outcome = in_all(case, |play| {
+    let mut seen = ASKS_NOTHING.to_owned();
+    let outcome = played(&case.plugin, |play| {
         let began = Instant::now();
         // Where nothing is asked for, plans make no calls.
         for _ in 0..FLOOD {
@@ -333,34 +363,29 @@ fn flood(case: &mut Profilers) -> CaseResult<RuleOutcome> {
                 break;
             }
         }
-        let ns = began.elapsed().as_secs_f64() * 1e9 / play.calls as f64;
-        each.push(format!("v{} {ns:.0} ns", play.profiler.version));
+        if play.calls > 0 {
+            let each = began.elapsed().as_secs_f64() * 1e9 / play.calls as f64;
+            seen = format!("{each:.0} ns per call");
+        }
         Ok(())
     })?;
-    let said = last_line().unwrap_or_default();
-    Ok(match outcome {
-        RuleOutcome::Kept(_) => kept(format!("{} per call. {said}", each.join(", "))),
-        other => other,
-    })
+    Ok(seeing(outcome, format!("{seen}. {}", last_line().unwrap_or_default())))
 }
 
 fn without_place(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    let outcome = in_all(case, |play| {
+    let outcome = played(&case.plugin, |play| {
         play.job();
         Ok(())
     })?;
-    Ok(match outcome {
-        RuleOutcome::Kept(_) => kept(last_line().unwrap_or_default()),
-        other => other,
-    })
+    Ok(seeing(outcome, last_line().unwrap_or_default()))
 }
 
 /// The folder goes, with all that is in it, and the folder that the plugin was given too.
 fn agent_dies(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    in_all(case, |play| {
+    played(&case.plugin, |play| {
         play.job();
         if let Some(folder) = std::env::var_os("BUSBW_PROFILE") {
-            // For later versions it is gone already.
+            // The plugin may have taken it away itself.
             let _ = std::fs::remove_dir_all(Path::new(&folder));
         }
         play.job();
@@ -370,15 +395,14 @@ fn agent_dies(case: &mut Profilers) -> CaseResult<RuleOutcome> {
 
 fn forks(case: &mut Profilers) -> CaseResult<RuleOutcome> {
     let mut ended = None;
-    let outcome = in_all(case, |play| {
+    let outcome = played(&case.plugin, |play| {
         let call = play.call(false);
         let (profiler, communicator) = (play.profiler, play.communicator);
-        let child = case.in_child(|| {
+        ended = case.in_child(|| {
             let mut play = Play { profiler, communicator, calls: 0, refused: None };
             play.plan(call);
             play.refused.is_none()
         })?;
-        ended = ended.take().or(child.map(|how| format!("{how} in version {}", profiler.version)));
         play.plan(call);
         Ok(())
     })?;
@@ -387,7 +411,7 @@ fn forks(case: &mut Profilers) -> CaseResult<RuleOutcome> {
 }
 
 fn ended_twice(case: &mut Profilers) -> CaseResult<RuleOutcome> {
-    in_all(case, |play| {
+    played(&case.plugin, |play| {
         let other = Play::begin(play.profiler, 2)?;
         let again = other.communicator;
         other.finalize();

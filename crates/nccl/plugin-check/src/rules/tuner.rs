@@ -1,15 +1,17 @@
 //! NCCL's rules for tuners.
 
 use super::{Nccl, Rule, Run, Source, kept, noted, wrong};
-use crate::api::{Answer, Costs, Tuned, Tuner, Way, last_line};
+use crate::api::{Costs, Tuned, Tuner, Way, last_line};
 use crate::case::{Case, CaseResult, Stop};
 use crate::surroundings::Surroundings::{AsTheyAre, DamagedTable, MissingTable, OthersTable, OwnTable};
+use crate::wire::Wrong;
 use busbw_model::{Algorithm, Bytes, Collective, Protocol, RuleOutcome, TunedOperation, counted};
 
-type Tuners = Case<Vec<Tuner>>;
+type Tuners = Case<Tuner>;
 
-/// Ranks and nodes of the communicators that are played; tables of tests are for the first.
-const SHAPES: [(usize, usize); 3] = [(16, 2), (8, 1), (1, 1)];
+/// Ranks and nodes of the communicators that are played; tables of tests are for the first. Tuners of clouds leave few nodes to NCCL
+/// (aws-ofi-nccl: up to two), and treat one rank per node in a way of its own.
+const SHAPES: [(usize, usize); 5] = [(16, 2), (8, 1), (1, 1), (128, 16), (16, 16)];
 const SIZES: [u64; 5] = [1, 4 << 10, 1 << 20, 1 << 30, 8 << 30];
 const COLLECTIVES: [Collective; 5] = [
     Collective::AllReduce,
@@ -22,6 +24,8 @@ const COLLECTIVES: [Collective; 5] = [
 const CHUNK: usize = 128 << 10;
 const THREADS: usize = 4;
 const OF_THREAD: usize = 200;
+/// How often the library is closed and loaded again.
+const LOADS: usize = 3;
 
 const INIT: Source = Source { newest: "src/init.cc:1641", oldest: None };
 const TABLE: Nccl = Nccl::Relies("an error of init is one of ncclCommInitRank: no communicator comes up");
@@ -87,6 +91,13 @@ pub(super) const RULES: &[Rule] = &[
         run: Run::Tuner(OthersTable, without_table),
     },
     Rule {
+        name: "tuner-again",
+        asks: "it can be closed after the last communicator, and loaded again for the next",
+        nccl: Nccl::Relies("NCCL closes the library with the communicator that loaded it, and may load it again"),
+        source: Source { newest: "src/plugin/tuner.cc:110", oldest: None },
+        run: Run::Tuner(OwnTable, loaded_again),
+    },
+    Rule {
         name: "tuner-end",
         asks: "a context that is ended twice, or was never there, does no harm",
         nccl: Nccl::Never("NCCL ends a context once"),
@@ -108,15 +119,6 @@ fn operations((ranks, nodes): (usize, usize)) -> Vec<TunedOperation> {
     all
 }
 
-/// Names the version in what went wrong.
-fn by<T>(tuner: &Tuner, answer: Answer<T>) -> CaseResult<T> {
-    answer.map_err(|mut wrong| {
-        wrong.detail =
-            format!("version {}{}{}", tuner.version, if wrong.detail.is_empty() { "" } else { ": " }, wrong.detail);
-        Stop::Wrong(wrong)
-    })
-}
-
 /// What NCCL goes by where nobody tunes.
 fn untuned(operation: &TunedOperation) -> Way {
     // Rings are always possible.
@@ -128,8 +130,8 @@ fn untuned(operation: &TunedOperation) -> Way {
 fn way(tuner: &Tuner, communicator: Tuned, operation: &TunedOperation) -> CaseResult<Way> {
     let before = Costs::of(operation);
     let mut costs = before.clone();
-    let channels = by(tuner, tuner.choose(communicator, operation, &mut costs))?;
-    let of = || format!("{} of {} in version {}", operation.collective, operation.size, tuner.version);
+    let channels = tuner.choose(communicator, operation, &mut costs)?;
+    let of = || format!("{} of {} on {} ranks", operation.collective, operation.size, operation.ranks);
     if !costs.guards_hold() {
         return wrong(format!("getCollInfo wrote beside the table of costs: {}", of()));
     }
@@ -143,7 +145,7 @@ fn way(tuner: &Tuner, communicator: Tuned, operation: &TunedOperation) -> CaseRe
     if channels < 0 {
         return wrong(format!("{} is to have {channels} channels", of()));
     }
-    by(tuner, tuner.chunk(communicator, operation, &mut way))?;
+    tuner.chunk(communicator, operation, &mut way)?;
     if way.chunk == 0 { wrong(format!("{} is to go in chunks of 0 bytes", of())) } else { Ok(way) }
 }
 
@@ -160,40 +162,31 @@ fn told(way: &Way) -> String {
 
 /// Starts a communicator, has it choose for every operation, and ends it.
 fn ways(tuner: &Tuner, shape: (usize, usize)) -> CaseResult<Vec<(TunedOperation, Way)>> {
-    let communicator = by(tuner, tuner.init(shape.0, shape.1))?;
+    let communicator = tuner.init(shape.0, shape.1)?;
     let chosen: CaseResult<Vec<_>> =
         operations(shape).into_iter().map(|operation| Ok((operation, way(tuner, communicator, &operation)?))).collect();
-    by(tuner, tuner.finalize(communicator))?;
+    tuner.finalize(communicator)?;
     chosen
-}
-
-fn versions(tuners: &[Tuner]) -> String {
-    let names: Vec<String> = tuners.iter().map(|tuner| format!("v{}", tuner.version)).collect();
-    names.join(", ")
 }
 
 fn choice(case: &mut Tuners) -> CaseResult<RuleOutcome> {
     let (mut all, mut tuned) = (0, 0);
-    for tuner in &case.plugin {
-        for shape in SHAPES {
-            let chosen = ways(tuner, shape)?;
-            all += chosen.len();
-            tuned += chosen.iter().filter(|(operation, way)| *way != untuned(operation)).count();
-        }
+    for shape in SHAPES {
+        let chosen = ways(&case.plugin, shape)?;
+        all += chosen.len();
+        tuned += chosen.iter().filter(|(operation, way)| *way != untuned(operation)).count();
     }
-    Ok(kept(format!("{}: {tuned} of {all} choices are not NCCL's own", versions(&case.plugin))))
+    Ok(kept(format!("{tuned} of {all} choices are not NCCL's own")))
 }
 
 /// Both ends are given a table, which a tuner may follow or not.
 fn on_every_rank(case: &mut Tuners) -> CaseResult<RuleOutcome> {
     let (mut lines, mut tuned) = (Vec::new(), 0);
-    for tuner in &case.plugin {
-        for shape in SHAPES {
-            for (operation, way) in ways(tuner, shape)? {
-                tuned += usize::from(way != untuned(&operation));
-                let (TunedOperation { collective, size, ranks, .. }, told) = (operation, told(&way));
-                lines.push(format!("{collective} of {size} on {ranks} ranks in version {}: {told}", tuner.version));
-            }
+    for shape in SHAPES {
+        for (operation, way) in ways(&case.plugin, shape)? {
+            tuned += usize::from(way != untuned(&operation));
+            let TunedOperation { collective, size, ranks, .. } = operation;
+            lines.push(format!("{collective} of {size} on {ranks} ranks: {}", told(&way)));
         }
     }
     let others = case.exchange(lines.join("\n").as_bytes())?;
@@ -201,91 +194,92 @@ fn on_every_rank(case: &mut Tuners) -> CaseResult<RuleOutcome> {
     match lines.iter().zip(others.lines()).find(|(own, other)| own.as_str() != *other) {
         Some((own, other)) => wrong(format!("one rank says {own}; the other says {other}")),
         None if tuned == 0 => Ok(kept("a table of NCCL's example form is not followed, or there is none")),
-        None => Ok(kept(format!("a table was followed in {tuned} of {} choices", lines.len()))),
+        None => Ok(kept(format!("{tuned} of {} choices are not NCCL's own", lines.len()))),
     }
 }
 
 fn contexts(case: &mut Tuners) -> CaseResult<RuleOutcome> {
-    for tuner in &case.plugin {
-        let first = by(tuner, tuner.init(16, 2))?;
-        let before = way(tuner, first, &operations((16, 2))[0])?;
-        for _ in 0..OF_THREAD {
-            let other = by(tuner, tuner.init(8, 1))?;
-            way(tuner, other, &operations((8, 1))[0])?;
-            by(tuner, tuner.finalize(other))?;
+    let tuner = &case.plugin;
+    let first = tuner.init(16, 2)?;
+    let before = way(tuner, first, &operations((16, 2))[0])?;
+    for _ in 0..OF_THREAD {
+        let other = tuner.init(8, 1)?;
+        way(tuner, other, &operations((8, 1))[0])?;
+        tuner.finalize(other)?;
+    }
+    if way(tuner, first, &operations((16, 2))[0])? != before {
+        return wrong("a communicator chooses differently after another has ended");
+    }
+    tuner.finalize(first)?;
+    Ok(kept(""))
+}
+
+/// NCCL closes the library with the communicator that loaded it, and loads it for the next.
+fn loaded_again(case: &mut Tuners) -> CaseResult<RuleOutcome> {
+    let before = ways(&case.plugin, SHAPES[0])?;
+    for _ in 0..LOADS {
+        case.plugin.load_again(&case.setup.path).map_err(Wrong::from)?;
+        if ways(&case.plugin, SHAPES[0])? != before {
+            return wrong("a communicator chooses differently after the library was closed and loaded again");
         }
-        if way(tuner, first, &operations((16, 2))[0])? != before {
-            return wrong("a communicator chooses differently after another has ended");
-        }
-        by(tuner, tuner.finalize(first))?;
     }
     Ok(kept(""))
 }
 
 /// What a thread does: its communicators come and go, and choose the same.
-fn in_thread(tuners: &[Tuner]) -> CaseResult<()> {
-    for tuner in tuners {
-        let first = ways(tuner, SHAPES[0])?;
-        for _ in 0..OF_THREAD / 50 {
-            if ways(tuner, SHAPES[0])? != first {
-                return wrong("threads choose differently");
-            }
+fn in_thread(tuner: &Tuner) -> CaseResult<()> {
+    let first = ways(tuner, SHAPES[0])?;
+    for _ in 0..OF_THREAD / 50 {
+        if ways(tuner, SHAPES[0])? != first {
+            return wrong("threads choose differently");
         }
     }
     Ok(())
 }
 
 fn threads(case: &mut Tuners) -> CaseResult<RuleOutcome> {
-    let tuners = case.plugin.as_slice();
+    let tuner = &case.plugin;
     std::thread::scope(|scope| {
-        let running: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| in_thread(tuners))).collect();
+        let running: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| in_thread(tuner))).collect();
         running.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(Stop::RankGone)))
     })?;
     Ok(kept(""))
 }
 
 fn forks(case: &mut Tuners) -> CaseResult<RuleOutcome> {
-    let mut ended = None;
-    for tuner in &case.plugin {
-        let communicator = by(tuner, tuner.init(16, 2))?;
-        let operation = operations((16, 2))[0];
-        let before = way(tuner, communicator, &operation)?;
-        let child = case.in_child(|| way(tuner, communicator, &operation).is_ok_and(|way| way == before))?;
-        ended = ended.or(child.map(|how| format!("{how} in version {}", tuner.version)));
-        if way(tuner, communicator, &operation)? != before {
-            return wrong("a communicator chooses differently after a child of a fork has ended");
-        }
-        by(tuner, tuner.finalize(communicator))?;
+    let tuner = &case.plugin;
+    let communicator = tuner.init(16, 2)?;
+    let operation = operations((16, 2))[0];
+    let before = way(tuner, communicator, &operation)?;
+    let child = case.in_child(|| way(tuner, communicator, &operation).is_ok_and(|way| way == before))?;
+    if way(tuner, communicator, &operation)? != before {
+        return wrong("a communicator chooses differently after a child of a fork has ended");
     }
+    tuner.finalize(communicator)?;
     let why = "a child of a fork cannot use CUDA, and so makes no call of NCCL's";
-    Ok(ended.map_or_else(|| kept(""), |how| noted(how, why)))
+    Ok(child.map_or_else(|| kept(""), |how| noted(how, why)))
 }
 
 /// No table is for the communicators that are played.
 fn without_table(case: &mut Tuners) -> CaseResult<RuleOutcome> {
-    for tuner in &case.plugin {
-        for (operation, way) in ways(tuner, SHAPES[0])? {
-            let own = untuned(&operation);
-            if way != own {
-                let TunedOperation { collective, size, .. } = operation;
-                let (told, own, version) = (told(&way), told(&own), tuner.version);
-                let seen =
-                    format!("{collective} of {size} goes by {told} in version {version}, where NCCL goes by {own}");
-                return Ok(noted(seen, "NCCL goes by what the tuner says; without a tuner it might be faster"));
-            }
+    for (operation, way) in ways(&case.plugin, SHAPES[0])? {
+        let own = untuned(&operation);
+        if way != own {
+            let TunedOperation { collective, size, .. } = operation;
+            let seen = format!("{collective} of {size} goes by {}, where NCCL goes by {}", told(&way), told(&own));
+            return Ok(noted(seen, "NCCL goes by what the tuner says; without a tuner it might be faster"));
         }
     }
     Ok(kept(last_line().unwrap_or_default()))
 }
 
 fn ended_twice(case: &mut Tuners) -> CaseResult<RuleOutcome> {
-    for tuner in &case.plugin {
-        let communicator = by(tuner, tuner.init(16, 2))?;
-        by(tuner, tuner.finalize(communicator))?;
-        by(tuner, tuner.finalize(communicator))?;
-        by(tuner, tuner.finalize(Tuned::NONE))?;
-        way(tuner, communicator, &operations((16, 2))[0])?;
-        way(tuner, Tuned::NONE, &operations((16, 2))[0])?;
-    }
+    let tuner = &case.plugin;
+    let communicator = tuner.init(16, 2)?;
+    tuner.finalize(communicator)?;
+    tuner.finalize(communicator)?;
+    tuner.finalize(Tuned::NONE)?;
+    way(tuner, communicator, &operations((16, 2))[0])?;
+    way(tuner, Tuned::NONE, &operations((16, 2))[0])?;
     Ok(kept(""))
 }

@@ -180,7 +180,7 @@ static void plan(void *context, void *api, int parts) {
 static void job(void) {
   void *first = init(1);
   printf("%d\n", mask);
-  void *second = init(1);
+  void *second = init(2);
   printf("%d\n", mask);
   if (!mask) return;
   plan(first, call(first, false), 1);
@@ -211,7 +211,7 @@ static void job(void) {
   OK(table.v6->finalize(first));
   OK(table.v6->finalize(first));
   OK(table.v6->finalize(NULL));
-  void *third = init(1);
+  void *third = init(3);
   printf("%d\n", mask);
   plan(third, NULL, 0);
   OK(table.v6->finalize(third));
