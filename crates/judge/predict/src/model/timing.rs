@@ -55,7 +55,7 @@ pub(super) fn estimate(
         }
         Algorithm::PointToPoint => point_to_point(figures, collective, size),
     };
-    let calibration = &figures.cluster.calibration;
+    let calibration = figures.cluster.calibration.of_collective(collective);
     line.latency *= calibration.latency;
     line.algbw *= if figures.network.is_some() { calibration.bandwidth_between } else { calibration.bandwidth_inside };
     let left = fabric.map(|busbw| to_algbw(busbw * share(figures, candidate.protocol), collective, figures.ranks));
@@ -113,6 +113,7 @@ fn inner_hop(figures: &Figures, on_tree: bool, protocol: Protocol) -> f64 {
         Inside::Switched | Inside::Nothing => nvlink,
         Inside::DirectNvLink => nvlink * m.direct_nvlink.value,
         Inside::Pcie => pick(protocol, m.pcie_ll, m.pcie_ll128, m.pcie_simple),
+        Inside::Nics => pick(protocol, m.ring_network_ll, m.ring_network_ll128, m.ring_network_simple),
         Inside::HostMemory => pick(protocol, m.host_memory_ll, m.pcie_ll128, m.host_memory_simple),
     }
 }
@@ -245,7 +246,8 @@ fn point_to_point(figures: &Figures, collective: Collective, size: Bytes) -> Lin
     }
     let (uneven_inside, uneven_outside) = figures.unevenness();
     let inside = to_peers(per_gpu, ranks, figures.domain_gpus.saturating_sub(1)) / uneven_inside.max(LEAST);
-    let outside = to_peers(per_gpu_network, ranks, ranks - figures.domain_gpus.min(ranks)) / uneven_outside.max(LEAST);
+    let peers = if figures.inside == Inside::Nics { 1 } else { figures.domain_gpus };
+    let outside = to_peers(per_gpu_network, ranks, ranks - peers.min(ranks)) / uneven_outside.max(LEAST);
     Line {
         latency: m.exchange.value + network_start + m.exchange_per_rank.value * ranks as f64,
         hops: ranks.saturating_sub(1),
