@@ -168,6 +168,16 @@ mod tests {
     }
 
     #[test]
+    fn other_collectives_differ_less_than_the_one_that_was_measured() {
+        let slow = Calibration { latency: 1.4, ..Calibration::NONE };
+        let found = calibrate(&cluster(), &[table(&cluster(), Collective::AllGather, slow)]).unwrap().factors;
+        assert_eq!(found.collective, Some(Collective::AllGather));
+        assert_eq!(found.of_collective(Collective::ReduceScatter), found);
+        let other = found.of_collective(Collective::AllToAll).latency;
+        assert!(other > 1.0 && other < found.latency, "{other} of {found:?}");
+    }
+
+    #[test]
     fn what_the_tables_do_not_depend_on_stays() {
         let slow = Calibration { latency: 1.4, ..Calibration::NONE };
         let found = calibrate(&cluster(), &[table(&cluster(), Collective::AllReduce, slow)]).unwrap();

@@ -125,6 +125,18 @@ fn the_bottleneck_is_named() {
     assert_eq!(at(&sockets, Collective::AllReduce, 8 * GIB).busbw.0, unlimited);
 }
 
+#[test]
+fn without_shared_memory_and_p2p_all_traffic_is_the_nics() {
+    let mut cluster = hgx(Generation::Blackwell, 2, 8, 400.0, NetTransport::Roce);
+    cluster.links = GpuLinks::Pcie { per_gpu: GBps(63.0), peer_to_peer: false };
+    let (shared, over_nics) = (cluster.clone(), with_env(cluster, "NCCL_SHM_DISABLE", "1"));
+    assert!(at(&shared, Collective::AllToAll, 8 * GIB).bottleneck.contains("host memory"));
+    for (collective, most) in [(Collective::AllReduce, 50.0), (Collective::AllToAll, 50.0)] {
+        let row = at(&over_nics, collective, 8 * GIB);
+        assert!(row.busbw.0 > 0.9 * most && row.busbw.0 <= most && row.bottleneck.contains("NIC"), "{row:?}");
+    }
+}
+
 fn any_cluster() -> impl Strategy<Value = Cluster> {
     use NetTransport::*;
     let generation =

@@ -53,7 +53,7 @@ pub(super) fn estimate(
         Algorithm::NvlsTree | Algorithm::CollNetDirect | Algorithm::CollNetChain => {
             nvls_tree(figures, candidate.algorithm)
         }
-        Algorithm::PointToPoint => point_to_point(figures, collective, size),
+        Algorithm::PointToPoint => point_to_point(figures, collective, candidate.protocol, size),
     };
     let calibration = figures.cluster.calibration.of_collective(collective);
     line.latency *= calibration.latency;
@@ -112,8 +112,8 @@ fn inner_hop(figures: &Figures, on_tree: bool, protocol: Protocol) -> f64 {
     match figures.inside {
         Inside::Switched | Inside::Nothing => nvlink,
         Inside::DirectNvLink => nvlink * m.direct_nvlink.value,
-        Inside::Pcie => pick(protocol, m.pcie_ll, m.pcie_ll128, m.pcie_simple),
-        Inside::Nics => pick(protocol, m.ring_network_ll, m.ring_network_ll128, m.ring_network_simple),
+        // Beside NICs, GPUs of one processor have PCIe, and most hops are theirs.
+        Inside::Pcie | Inside::Nics => pick(protocol, m.pcie_ll, m.pcie_ll128, m.pcie_simple),
         Inside::HostMemory => pick(protocol, m.host_memory_ll, m.pcie_ll128, m.host_memory_simple),
     }
 }
@@ -159,15 +159,15 @@ fn by_channels(figures: &Figures, protocol: Protocol, size: Bytes) -> f64 {
     if protocol != Protocol::Ll {
         return f64::INFINITY;
     }
-    let filled = size.0 / (BYTES_OF_A_CHANNEL * figures.ranks.max(1) as u64);
-    let channels = filled.clamp(1, u64::from(search::used_channels(figures).max(1)));
+    let filled = size.0 as f64 / (BYTES_OF_A_CHANNEL * figures.ranks.max(1) as f64);
+    let channels = filled.clamp(1.0, f64::from(search::used_channels(figures).max(1)));
     let generation = figures.generation();
     let of_a_channel = generation.ll_max / generation.ll_channels * figures.measured().channel_ll.value;
-    channels as f64 * of_a_channel
+    channels * of_a_channel
 }
 
 /// 512 threads, 8 bytes each.
-const BYTES_OF_A_CHANNEL: u64 = 4 << 10;
+const BYTES_OF_A_CHANNEL: f64 = 4096.0;
 
 fn tree(figures: &Figures, protocol: Protocol) -> Line {
     let m = figures.measured();
@@ -224,13 +224,13 @@ fn nvls_tree(figures: &Figures, algorithm: Algorithm) -> Line {
 }
 
 /// alltoall, gather, scatter, sendrecv, hypercube: messages straight from rank to rank.
-fn point_to_point(figures: &Figures, collective: Collective, size: Bytes) -> Line {
+fn point_to_point(figures: &Figures, collective: Collective, protocol: Protocol, size: Bytes) -> Line {
     let m = figures.measured();
     let ranks = figures.ranks;
     let per_gpu =
         if figures.inside.is_nvlink() { figures.gpu_line * m.point_to_point.value } else { figures.gpu_payload };
     let per_gpu_network = network_payload(figures) / figures.domain_gpus as f64;
-    let network_start = if figures.domains > 1 { outer_hop(figures, false, Protocol::Simple) } else { 0.0 };
+    let network_start = if figures.domains > 1 { outer_hop(figures, false, protocol) } else { 0.0 };
     if matches!(collective, Collective::SendRecv | Collective::HyperCube) {
         // The ring of nccl-tests' sendrecv leaves a domain at one GPU only.
         let crossing = figures.network.as_ref().map_or(f64::INFINITY, |n| n.payload.min(n.payload_of_a_gpu));
