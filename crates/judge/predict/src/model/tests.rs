@@ -129,11 +129,10 @@ fn the_bottleneck_is_named() {
 fn without_shared_memory_and_p2p_all_traffic_is_the_nics() {
     let mut cluster = hgx(Generation::Blackwell, 2, 8, 400.0, NetTransport::Roce);
     cluster.links = GpuLinks::Pcie { per_gpu: GBps(63.0), peer_to_peer: false };
-    let (shared, over_nics) = (cluster.clone(), with_env(cluster, "NCCL_SHM_DISABLE", "1"));
-    assert!(at(&shared, Collective::AllToAll, 8 * GIB).bottleneck.contains("host memory"));
-    for (collective, most) in [(Collective::AllReduce, 50.0), (Collective::AllToAll, 50.0)] {
-        let row = at(&over_nics, collective, 8 * GIB);
-        assert!(row.busbw.0 > 0.9 * most && row.busbw.0 <= most && row.bottleneck.contains("NIC"), "{row:?}");
+    let cluster = with_env(cluster, "NCCL_SHM_DISABLE", "1");
+    for (collective, least) in [(Collective::AllReduce, 35.0), (Collective::AllToAll, 45.0)] {
+        let row = at(&cluster, collective, 8 * GIB);
+        assert!((least..=50.0).contains(&row.busbw.0) && row.bottleneck.contains("NIC"), "{row:?}");
     }
 }
 
