@@ -2,6 +2,7 @@
 //! of publishers that were left out lie in it.
 
 use super::report::{Class, Compared};
+use crate::statistics::Spread;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -42,13 +43,13 @@ fn ratios<'a>(compared: &'a [Compared], deviations: impl Fn(&Compared) -> Vec<f6
 
 /// For a row of another publisher: publishers are off by their own amount, and rows by theirs beside it.
 fn band(ratios: &Ratios) -> Option<(f64, f64)> {
-    let means: Vec<f64> = ratios.values().map(|of_one| mean(of_one)).collect();
-    let publishers = means.len() as f64;
-    let t = T.get(means.len().checked_sub(2)?).copied().unwrap_or(1.75);
-    let within = mean(&ratios.values().map(|of_one| variance(of_one)).collect::<Vec<_>>());
-    let between = variance(&means) * publishers / (publishers - 1.0);
+    let middles: Vec<f64> = ratios.values().map(|of_one| median(of_one)).collect();
+    let publishers = middles.len() as f64;
+    let t = T.get(middles.len().checked_sub(2)?).copied().unwrap_or(1.75);
+    let within = mean(&ratios.values().map(|of_one| deviation(of_one).powi(2)).collect::<Vec<_>>());
+    let between = variance(&middles) * publishers / (publishers - 1.0);
     let spread = t * (between * (1.0 + 1.0 / publishers) + within).sqrt();
-    Some(((mean(&means) - spread).exp(), (mean(&means) + spread).exp()))
+    Some(((mean(&middles) - spread).exp(), (mean(&middles) + spread).exp()))
 }
 
 /// The share of each publisher's rows in the band of the others.
@@ -62,6 +63,17 @@ fn coverage(ratios: &Ratios) -> Option<f64> {
         rows += of_one.len();
     }
     Some(f64::from(inside as u32) / f64::from(rows as u32))
+}
+
+/// The standard deviation of most rows: a first row that waited for something, and other outliers, do not widen it.
+fn deviation(values: &[f64]) -> f64 {
+    const OF_NORMAL: f64 = 1.4826;
+    let middle = median(values);
+    OF_NORMAL * median(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
+}
+
+fn median(values: &[f64]) -> f64 {
+    Spread::of(values.iter().copied()).map_or(0.0, |spread| spread.median)
 }
 
 fn mean(values: &[f64]) -> f64 {

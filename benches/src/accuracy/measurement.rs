@@ -1,4 +1,5 @@
-//! Published measurements: `tests/data/tables`, one description and one table each, and the scaling series beside them.
+//! Published measurements: `tests/data/tables`, one description and one table each; those of published logs, and the scaling
+//! series, lie beside them.
 
 use busbw_model::{Bytes, Collective, Micros};
 use busbw_predict::Cluster;
@@ -49,8 +50,10 @@ pub struct MeasurementError {
 /// Reads every measurement of a folder, by name.
 pub fn load(folder: &Path) -> Result<Vec<Measurement>, MeasurementError> {
     let mut all = Vec::new();
-    for path in files(folder, "toml")? {
-        all.push(table(&path)?);
+    for folder in [folder.to_path_buf(), folder.join("logs")] {
+        for path in if folder.is_dir() { files(&folder, "toml")? } else { Vec::new() } {
+            all.push(table(&path)?);
+        }
     }
     let scaling = folder.join("scaling");
     if scaling.is_dir() {

@@ -15,7 +15,7 @@ fn measurements() -> Vec<Measurement> {
 fn every_table_is_read() {
     let all = measurements();
     let count = |status| all.iter().filter(|m| m.status == status).count();
-    assert_eq!(count(Status::Good) + count(Status::Degraded) + count(Status::Unknown), 36);
+    assert_eq!(count(Status::Good) + count(Status::Degraded) + count(Status::Unknown), 43);
     assert_eq!(count(Status::Scaling), 15);
     assert!(all.iter().all(|m| !m.rows.is_empty()));
 }

@@ -4,6 +4,7 @@ use super::complete::complete;
 use super::section::{DescriptionError, Section};
 use super::{Cluster, full, short};
 use crate::calibration::Calibration;
+use busbw_model::Collective;
 use toml::de::DeTable;
 
 /// Reads a description of a cluster: TOML in the full form (tables `[cluster]`, `[gpu]`, `[links]` …) or in the short one
@@ -49,8 +50,15 @@ fn calibration(root: &Section) -> Result<Calibration, DescriptionError> {
         }
         *factor = stated.value;
     }
+    let named = |name: &str| Collective::from_name(name);
+    let collective = section.text("collective", "all_reduce")?;
+    if let Some(stated) = collective.as_ref().filter(|stated| named(stated.value).is_none()) {
+        let message = format!("{} = {} is no collective", section.name("collective"), stated.value);
+        return Err(section.error(stated.at, message, "write it as nccl-tests does: all_reduce, all_gather, alltoall"));
+    }
     section.finish()?;
-    Ok(Calibration::of(factors))
+    let collective = collective.and_then(|stated| named(stated.value));
+    Ok(Calibration { collective, ..Calibration::of(factors) })
 }
 
 /// Whether the tables of the full form are there. A mixture of both forms is refused.

@@ -53,7 +53,7 @@ fn says_collnet_is_on(text: &str) -> bool {
 
 /// The farthest path that a level allows: `NCCL_P2P_LEVEL`, `NCCL_NET_GDR_LEVEL`. Names, or the numbers of NCCL 2.4 and
 /// before (`levelsOldToNew` in `src/graph/paths.cc` of NCCL 2.30).
-pub(super) fn level(value: &str) -> Option<PathType> {
+pub(crate) fn level(value: &str) -> Option<PathType> {
     Some(match value.trim().to_ascii_uppercase().as_str() {
         "LOC" | "0" => PathType::Same,
         "NVL" => PathType::NvLink(1),

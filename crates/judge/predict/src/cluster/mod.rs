@@ -27,6 +27,7 @@ mod words;
 
 pub use derive::{Underivable, derive};
 pub use description::parse;
+pub(crate) use environment::level;
 pub use graphs::{Graph, Graphs};
 pub use hypotheses::{
     GpusOfHost, MachineHints, NicsOfHost, Reach, hypotheses, joined_by_nvlink, product, usual_with_rdma,

@@ -91,6 +91,8 @@ pub(crate) struct PerGeneration {
     pub nvlink: f64,
     pub sold_nvlink: f64,
     pub ll_max: f64,
+    /// Channels of the host that `ll_max` was taken from.
+    pub ll_channels: f64,
     pub ring_ll128_cap: PerNodes,
     pub tree_ll128_cap: PerNodes,
     pub tree_cap: PerNodes,
@@ -154,13 +156,13 @@ measured! {
     tree_nvlink_ll tree_nvlink_ll128 tree_nvlink_simple ring_nvlink_ll ring_nvlink_ll128 ring_nvlink_simple direct_nvlink
     pcie_ll pcie_ll128 pcie_simple host_memory_ll host_memory_simple
     tree_network_ll tree_network_ll128 tree_network_simple ring_network_ll ring_network_ll128 ring_network_simple
-    nvls nvls_tree_network
+    nvls nvls_tree_network switched_network
     infiniband roce efa efa_v3 slingshot tcpx tcpxo tcp
     exchange exchange_per_rank ramp ramp_exponent
     infiniband_payload roce_payload efa_payload slingshot_payload tcpx_payload tcpxo_payload tcp_payload
     sockets_host staged far_nic
     xgmi volta_nvlink ampere_nvlink hopper_nvlink blackwell_nvlink pcie host_memory host_memory_shared
-    hopper_nvls blackwell_nvls tree_nvlink tree_network ll ll128 rack_ring point_to_point point_to_point_channel
+    hopper_nvls blackwell_nvls tree_nvlink tree_network ll ll128 channel_ll rack_ring point_to_point point_to_point_channel
 }
 
 #[cfg(test)]

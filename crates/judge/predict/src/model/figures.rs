@@ -4,7 +4,7 @@ use super::constants::{Constants, Fitted, Measured, Nccl, PerGeneration, PerProt
 use crate::cluster::{Cluster, CpuVendor, Generation, GpuLinks, Graphs, NetTransport, Nics};
 use crate::load::Busiest;
 use crate::traffic::{channels_per_nic, streams_per_connection};
-use busbw_model::Protocol;
+use busbw_model::{PathType, Protocol};
 
 /// The numbers of a cluster that times follow from. Bandwidths in GB/s per direction. A *domain* is what NCCL calls a node:
 /// GPUs that reach each other without a NIC.
@@ -36,6 +36,8 @@ pub(super) enum Inside {
     DirectNvLink,
     Pcie,
     HostMemory,
+    /// NICs, also to GPUs of the same host.
+    Nics,
     /// One GPU per domain.
     Nothing,
 }
@@ -92,9 +94,13 @@ const STAGING_GPUS: usize = 4;
 impl<'a> Figures<'a> {
     pub fn of(cluster: &'a Cluster, constants: &'a Constants) -> Self {
         let measured = &constants.measured;
-        let inside = inside(cluster);
-        let gpu_line = cluster.links.per_gpu().0;
         let domains = cluster.domains().max(1);
+        let network = cluster.nics.as_ref().filter(|_| domains > 1).map(|nics| network(cluster, nics, measured));
+        let inside = if network.is_some() && goes_over_nics(cluster) { Inside::Nics } else { inside(cluster) };
+        let of_a_nic = network.as_ref().filter(|_| inside == Inside::Nics);
+        let gpu_line = of_a_nic.map_or(cluster.links.per_gpu().0, |network| network.line_of_a_gpu);
+        let gpu_payload =
+            of_a_nic.map_or_else(|| gpu_payload(cluster, inside, measured), |network| network.payload_of_a_gpu);
         let graphs = Graphs::of(cluster);
         let nvls = matches!(cluster.links, GpuLinks::NvSwitch { nvls: true, .. });
         Figures {
@@ -105,12 +111,8 @@ impl<'a> Figures<'a> {
             domain_gpus: cluster.ranks().div_ceil(domains).max(1),
             inside,
             gpu_line,
-            gpu_payload: gpu_payload(cluster, inside, measured),
-            network: if domains > 1 {
-                cluster.nics.as_ref().map(|nics| network(cluster, nics, measured))
-            } else {
-                None
-            },
+            gpu_payload,
+            network,
             nvls: graphs.map_or(nvls && cluster.gpu.generation >= Generation::Hopper, |found| found.nvls.is_some()),
             graphs,
             busiest: None,
@@ -179,6 +181,16 @@ impl<'a> Figures<'a> {
     }
 }
 
+/// Without shared memory, GPUs that do not reach each other by P2P use NICs, and a level below SYS leaves out those of other
+/// processors.
+fn goes_over_nics(cluster: &Cluster) -> bool {
+    let environment = &cluster.environment;
+    let GpuLinks::Pcie { peer_to_peer, .. } = cluster.links else { return false };
+    let level = environment.get("NCCL_P2P_LEVEL").and_then(|level| crate::cluster::level(level));
+    let near = level.is_some_and(|level| level < PathType::Sys) && cluster.cpu.sockets > 1 && cluster.gpus_per_node > 2;
+    environment.get("NCCL_SHM_DISABLE").is_some_and(|value| value == "1") && (near || !peer_to_peer)
+}
+
 fn inside(cluster: &Cluster) -> Inside {
     match cluster.links {
         _ if cluster.domain_gpus() <= 1 => Inside::Nothing,
@@ -204,7 +216,7 @@ fn gpu_payload(cluster: &Cluster, inside: Inside, measured: &Measured) -> f64 {
             let shared = if cluster.gpus_per_node > 2 { measured.host_memory_shared.value } else { 1.0 };
             (measured.host_memory.value * shared).min(line)
         }
-        Inside::Nothing => line,
+        Inside::Nics | Inside::Nothing => line,
     }
 }
 

@@ -87,6 +87,7 @@ fn inside_words(figures: &Figures, algorithm: Algorithm) -> String {
         Inside::Switched | Inside::DirectNvLink => format!("NVLink, {line} GB/s per GPU"),
         Inside::Pcie => format!("PCIe, {line} GB/s per GPU"),
         Inside::HostMemory => "copies through host memory: GPUs cannot reach each other".to_string(),
+        Inside::Nics => "NICs also between GPUs of a host: NCCL_SHM_DISABLE=1".to_string(),
         Inside::Nothing => format!("PCIe of the GPU, {line} GB/s"),
     };
     match figures.busiest {

@@ -125,6 +125,17 @@ fn the_bottleneck_is_named() {
     assert_eq!(at(&sockets, Collective::AllReduce, 8 * GIB).busbw.0, unlimited);
 }
 
+#[test]
+fn without_shared_memory_and_p2p_all_traffic_is_the_nics() {
+    let mut cluster = hgx(Generation::Blackwell, 2, 8, 400.0, NetTransport::Roce);
+    cluster.links = GpuLinks::Pcie { per_gpu: GBps(63.0), peer_to_peer: false };
+    let cluster = with_env(cluster, "NCCL_SHM_DISABLE", "1");
+    for (collective, least) in [(Collective::AllReduce, 35.0), (Collective::AllToAll, 45.0)] {
+        let row = at(&cluster, collective, 8 * GIB);
+        assert!((least..=50.0).contains(&row.busbw.0) && row.bottleneck.contains("NIC"), "{row:?}");
+    }
+}
+
 fn any_cluster() -> impl Strategy<Value = Cluster> {
     use NetTransport::*;
     let generation =

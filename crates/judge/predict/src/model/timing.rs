@@ -6,6 +6,7 @@
 use super::candidates::Candidate;
 use super::constants::Fitted;
 use super::figures::{Figures, Inside};
+use super::search;
 use busbw_model::{Algorithm, Bytes, Collective, Protocol};
 
 /// The parts of a time, us.
@@ -46,15 +47,15 @@ pub(super) fn estimate(
 ) -> Estimate {
     let m = figures.measured();
     let mut line = match candidate.algorithm {
-        Algorithm::Ring | Algorithm::Pat => ring(figures, collective, candidate.protocol),
+        Algorithm::Ring | Algorithm::Pat => ring(figures, collective, candidate.protocol, size),
         Algorithm::Tree => tree(figures, candidate.protocol),
         Algorithm::Nvls => nvls(figures),
         Algorithm::NvlsTree | Algorithm::CollNetDirect | Algorithm::CollNetChain => {
             nvls_tree(figures, candidate.algorithm)
         }
-        Algorithm::PointToPoint => point_to_point(figures, collective, size),
+        Algorithm::PointToPoint => point_to_point(figures, collective, candidate.protocol, size),
     };
-    let calibration = &figures.cluster.calibration;
+    let calibration = figures.cluster.calibration.of_collective(collective);
     line.latency *= calibration.latency;
     line.algbw *= if figures.network.is_some() { calibration.bandwidth_between } else { calibration.bandwidth_inside };
     let left = fabric.map(|busbw| to_algbw(busbw * share(figures, candidate.protocol), collective, figures.ranks));
@@ -62,9 +63,11 @@ pub(super) fn estimate(
     line.algbw = left.map_or(line.algbw, |left| left.min(line.algbw));
     let transfer = if line.algbw > 0.0 { size.0 as f64 / line.algbw / 1e3 } else { 0.0 };
     let exponent = m.ramp_exponent.value;
-    // The ramp vanishes for sizes far above the latency.
+    // The ramp vanishes for sizes far above the latency. A ring of LL128 or Simple has no pipeline to fill but its hops.
     let fading = (-transfer / (RAMP_ENDS * line.latency)).exp();
-    let ramp = calibration.ramp * m.ramp.value * line.latency.powf(1.0 - exponent) * transfer.powf(exponent) * fading;
+    let ring = matches!(candidate.algorithm, Algorithm::Ring | Algorithm::Pat) && candidate.protocol != Protocol::Ll;
+    let scale = if ring { 0.0 } else { calibration.ramp * m.ramp.value };
+    let ramp = scale * line.latency.powf(1.0 - exponent) * transfer.powf(exponent) * fading;
     let launch = m.launch.value * figures.gpus_per_process() as f64 - line.latency;
     let waiting = if figures.gpus_per_process() > 1 { launch.max(0.0) * (-transfer / LAUNCH_HIDES).exp() } else { 0.0 };
     Estimate { latency: line.latency + waiting, transfer, ramp, hops: line.hops, by_fabric }
@@ -109,7 +112,8 @@ fn inner_hop(figures: &Figures, on_tree: bool, protocol: Protocol) -> f64 {
     match figures.inside {
         Inside::Switched | Inside::Nothing => nvlink,
         Inside::DirectNvLink => nvlink * m.direct_nvlink.value,
-        Inside::Pcie => pick(protocol, m.pcie_ll, m.pcie_ll128, m.pcie_simple),
+        // Beside NICs, GPUs of one processor have PCIe, and most hops are theirs.
+        Inside::Pcie | Inside::Nics => pick(protocol, m.pcie_ll, m.pcie_ll128, m.pcie_simple),
         Inside::HostMemory => pick(protocol, m.host_memory_ll, m.pcie_ll128, m.host_memory_simple),
     }
 }
@@ -122,14 +126,18 @@ fn outer_hop(figures: &Figures, on_tree: bool, protocol: Protocol) -> f64 {
     } else {
         pick(protocol, m.ring_network_ll, m.ring_network_ll128, m.ring_network_simple)
     };
-    hop + figures.network.as_ref().map_or(0.0, |network| network.added(protocol == Protocol::Simple))
+    let switched = on_tree && figures.inside == Inside::Switched && figures.domain_gpus > GPUS_OF_A_SMALL_BOARD;
+    hop + if switched { m.switched_network.value } else { 0.0 }
+        + figures.network.as_ref().map_or(0.0, |network| network.added(protocol == Protocol::Simple))
 }
+
+const GPUS_OF_A_SMALL_BOARD: usize = 4;
 
 fn network_payload(figures: &Figures) -> f64 {
     figures.network.as_ref().map_or(f64::INFINITY, |network| network.payload)
 }
 
-fn ring(figures: &Figures, collective: Collective, protocol: Protocol) -> Line {
+fn ring(figures: &Figures, collective: Collective, protocol: Protocol, size: Bytes) -> Line {
     let ranks = figures.ranks;
     let rounds = if collective == Collective::AllReduce { 2 } else { 1 };
     let hops = rounds * ranks.saturating_sub(1);
@@ -141,8 +149,25 @@ fn ring(figures: &Figures, collective: Collective, protocol: Protocol) -> Line {
     if figures.is_racks() {
         busbw = busbw.min(figures.gpu_line * figures.measured().rack_ring.value);
     }
-    Line { latency, hops, algbw: to_algbw(busbw * share(figures, protocol), collective, ranks) }
+    let busbw = (busbw * share(figures, protocol)).min(by_channels(figures, protocol, size));
+    Line { latency, hops, algbw: to_algbw(busbw, collective, ranks) }
 }
+
+/// What the channels carry that NCCL uses for a ring of LL: one for each 4 KiB of each rank (`topoGetAlgoInfo`,
+/// src/enqueue.cc of NCCL 2.30.7; thresholds in src/graph/tuning.cc).
+fn by_channels(figures: &Figures, protocol: Protocol, size: Bytes) -> f64 {
+    if protocol != Protocol::Ll {
+        return f64::INFINITY;
+    }
+    let filled = size.0 as f64 / (BYTES_OF_A_CHANNEL * figures.ranks.max(1) as f64);
+    let channels = filled.clamp(1.0, f64::from(search::used_channels(figures).max(1)));
+    let generation = figures.generation();
+    let of_a_channel = generation.ll_max / generation.ll_channels * figures.measured().channel_ll.value;
+    channels * of_a_channel
+}
+
+/// 512 threads, 8 bytes each.
+const BYTES_OF_A_CHANNEL: f64 = 4096.0;
 
 fn tree(figures: &Figures, protocol: Protocol) -> Line {
     let m = figures.measured();
@@ -199,13 +224,13 @@ fn nvls_tree(figures: &Figures, algorithm: Algorithm) -> Line {
 }
 
 /// alltoall, gather, scatter, sendrecv, hypercube: messages straight from rank to rank.
-fn point_to_point(figures: &Figures, collective: Collective, size: Bytes) -> Line {
+fn point_to_point(figures: &Figures, collective: Collective, protocol: Protocol, size: Bytes) -> Line {
     let m = figures.measured();
     let ranks = figures.ranks;
     let per_gpu =
         if figures.inside.is_nvlink() { figures.gpu_line * m.point_to_point.value } else { figures.gpu_payload };
     let per_gpu_network = network_payload(figures) / figures.domain_gpus as f64;
-    let network_start = if figures.domains > 1 { outer_hop(figures, false, Protocol::Simple) } else { 0.0 };
+    let network_start = if figures.domains > 1 { outer_hop(figures, false, protocol) } else { 0.0 };
     if matches!(collective, Collective::SendRecv | Collective::HyperCube) {
         // The ring of nccl-tests' sendrecv leaves a domain at one GPU only.
         let crossing = figures.network.as_ref().map_or(f64::INFINITY, |n| n.payload.min(n.payload_of_a_gpu));
@@ -221,7 +246,8 @@ fn point_to_point(figures: &Figures, collective: Collective, size: Bytes) -> Lin
     }
     let (uneven_inside, uneven_outside) = figures.unevenness();
     let inside = to_peers(per_gpu, ranks, figures.domain_gpus.saturating_sub(1)) / uneven_inside.max(LEAST);
-    let outside = to_peers(per_gpu_network, ranks, ranks - figures.domain_gpus.min(ranks)) / uneven_outside.max(LEAST);
+    let peers = if figures.inside == Inside::Nics { 1 } else { figures.domain_gpus };
+    let outside = to_peers(per_gpu_network, ranks, ranks - peers.min(ranks)) / uneven_outside.max(LEAST);
     Line {
         latency: m.exchange.value + network_start + m.exchange_per_rank.value * ranks as f64,
         hops: ranks.saturating_sub(1),

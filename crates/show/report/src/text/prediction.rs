@@ -60,6 +60,7 @@ fn calibrated(calibrated: &Calibrated) -> Vec<String> {
     )];
     lines.push("[calibration]".into());
     lines.extend(factors.factors().map(|(name, factor)| format!("{name} = {factor:.3}")));
+    lines.extend(factors.collective.map(|collective| format!("collective = \"{collective}\"")));
     lines
 }
 
