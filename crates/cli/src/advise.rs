@@ -4,10 +4,10 @@ use crate::flags::{Output, RulesFile, Screen, TableFormat};
 use crate::{output, rules};
 use busbw_diagnose::known_faults::situation::Situation;
 use busbw_diagnose::known_faults::table::{Condition, FEATURES};
-use busbw_diagnose::known_faults::{advise, advise_run, told};
+use busbw_diagnose::known_faults::{advise, advise_run, likest, told};
 use busbw_diagnose::{Book, Case, UserFacts};
 use busbw_ingest::{ReadOptions, Source, read, stated_versions};
-use busbw_model::{Advised, Component, Consequence, Version};
+use busbw_model::{Advised, Component, Consequence, KnownFault, Run, Version};
 use busbw_probe::Root;
 use busbw_report::{json, text};
 use clap::builder::PossibleValuesParser;
@@ -173,18 +173,32 @@ fn of_files(flags: &Advise, files: &[&Path], book: &Book) -> Result<(Advised, Si
     let given = UserFacts { book: Some(book), ..UserFacts::default() };
     let found = busbw_diagnose::diagnose_with(&run, &given).findings;
     let mut known = Situation::of_case(&case);
+    tell_texts(&mut known, files, &run, book);
+    let known = flags.told(known);
+    Ok((advise_run(&case, &known, &found), known))
+}
+
+/// What the files say as texts. NCCL's log tells what it uses, and which plugin; a text without one only names it.
+fn tell_texts(known: &mut Situation, files: &[&Path], run: &Run, book: &Book) {
+    let is_log = !run.communicators.is_empty();
     for text in texts(files) {
         known.prints(&text);
-        // NCCL's log tells what it uses, and which plugin; a text without one only names it.
-        let is_log = !run.communicators.is_empty();
         let stated = stated_versions(&text).into_iter();
         known.states(stated.filter(|told| !is_log || told.component != Component::OfiPlugin).collect(), book.faults());
         if !is_log {
             known.names(&text);
         }
+        if !is_log && run.tables.is_empty() {
+            known.writes(&text);
+        }
     }
-    let known = flags.told(known);
-    Ok((advise_run(&case, &known, &found), known))
+}
+
+/// The known fault that files are about which no reader knows: what a person wrote of a failure.
+pub fn of_texts(run: &Run, files: &[&Path], book: &Book) -> Option<KnownFault> {
+    let mut known = Situation::of_case(&Case::by(run, book));
+    tell_texts(&mut known, files, run, book);
+    likest(&known, book.faults())
 }
 
 /// The short files as texts: a person looks up what he has seen, in whatever form he has it.

@@ -3,8 +3,8 @@
 use crate::cli::Explain;
 use crate::flags::{Format, Output, Quiet};
 use crate::progress::Bar;
-use crate::{described, memory, output, recorded, rules};
-use busbw_diagnose::UserFacts;
+use crate::{advise, described, memory, output, recorded, rules};
+use busbw_diagnose::{Book, UserFacts};
 use busbw_ingest::{ReadError, ReadOptions, Source, read};
 use busbw_model::{Code, Diagnosis, Run};
 use busbw_predict::{Cluster, LinkLoad, Options, Traffic, simulate};
@@ -25,7 +25,8 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     }
     let cluster = flags.cluster.as_ref().map(|path| described::cluster(std::slice::from_ref(path))).transpose()?;
     let book = rules::book(flags.rules.file())?;
-    let sources = files(flags)?.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
+    let files = files(flags)?;
+    let sources = files.iter().map(|path| Source::all(path)).collect::<Result<Vec<_>, _>>();
     let sources = sources.map_err(|e| e.to_string())?.concat();
     let total = sources.iter().filter_map(Source::size).sum();
     memory::reads(total);
@@ -37,7 +38,7 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     let given = UserFacts { cluster: cluster.as_ref(), nics: flags.nics, book: Some(&book), ..UserFacts::default() };
     let diagnosis = busbw_diagnose::diagnose_with(&run, &given.with_gpus(flags.gpus.clone()));
     if run.is_empty() && diagnosis.findings.is_empty() {
-        return Err(ReadError::unknown(&run).to_string());
+        return Err(unknown(&run, &files, &book));
     }
     let style = flags.screen.style(flags.output.file());
     answer(&flags.output, &style, &run, &diagnosis, cluster, flags.advice)?;
@@ -50,6 +51,22 @@ pub fn run(flags: &Explain) -> Result<ExitCode, String> {
     }
     std::mem::forget(run); // the process ends here; taking a large model apart would only take time
     Ok(ExitCode::from(diagnosis.verdict.exit_status()))
+}
+
+/// Why nothing can be said of the inputs. What a person wrote of a failure is looked up, and not judged.
+fn unknown(run: &Run, files: &[PathBuf], book: &Book) -> String {
+    let error = ReadError::unknown(run);
+    let paths: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    match advise::of_texts(run, &paths, book) {
+        Some(fault) => format!(
+            "{error}\nof known faults it is like {} ({}: {}); `busbw advise {}` looks up more",
+            fault.id,
+            fault.component.title(),
+            fault.title,
+            paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "),
+        ),
+        None => error.to_string(),
+    }
 }
 
 /// What to read: without files, standard input, unless somebody sits there.

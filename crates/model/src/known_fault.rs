@@ -302,7 +302,7 @@ pub struct KnownFault {
     pub id: String,
     /// Whose fault it is.
     pub component: Component,
-    /// The version in use.
+    /// The version in use; where none is known, the newest that has it.
     pub version: Version,
     /// What is known of it here.
     pub exposure: Exposure,
@@ -310,7 +310,7 @@ pub struct KnownFault {
     pub title: String,
     /// What it does to a job.
     pub consequence: Consequence,
-    /// What was found in the run is what it shows as.
+    /// What was found in the run is what it shows as, or a text that a person wrote is like it.
     pub fits: bool,
     /// The versions that have it, in words: `2.28.3 to 2.28.9`.
     pub affected: String,

@@ -1,6 +1,6 @@
 //! `rules/words.toml` as a type: `ingest` chooses lines by it, `diagnose` distinguishes ends and machines.
 
-use crate::{Code, Component};
+use crate::{Code, Component, Consequence};
 use serde::Deserialize;
 
 /// Words, in lists that the file explains.
@@ -30,4 +30,5 @@ pub struct Words {
     pub versions: Vec<(Component, Vec<String>)>,
     pub names: Vec<(Component, Vec<String>)>,
     pub tells: Vec<(String, String, Vec<String>)>,
+    pub does: Vec<(Consequence, Vec<String>)>,
 }

@@ -18,6 +18,8 @@ pub struct Situation {
     seen: BTreeMap<Condition, Seen>,
     /// Lines of a run, and frames of stacks.
     printed: Vec<String>,
+    /// What a person wrote.
+    written: String,
 }
 
 /// What is known of one condition.
@@ -29,6 +31,8 @@ struct Seen {
     all: bool,
 }
 
+/// The longest text that counts as what a person wrote: in a long log stands a word of everything.
+const LONGEST_WRITTEN: usize = 128 << 10;
 /// What PyTorch alone has.
 const OF_TORCH: [&str; 7] =
     ["flight-recorder", "watchdog", "fsdp", "ddp", "compile", "functional-collectives", "elastic"];
@@ -196,6 +200,18 @@ impl Situation {
         if products.len() == 1 && !self.seen.contains_key(&Condition::Gpu) {
             products.into_iter().for_each(|name| self.tell_gpu(name));
         }
+    }
+
+    /// A text that a person wrote, and no program: `likeness` looks for what it is about.
+    pub fn writes(&mut self, text: &str) {
+        if text.len() <= LONGEST_WRITTEN {
+            self.written.push_str(text);
+        }
+    }
+
+    /// The texts that a person wrote, one behind the other.
+    pub fn written(&self) -> &str {
+        &self.written
     }
 
     /// What is known, for people.
@@ -375,6 +391,9 @@ impl Situation {
             graph.iter().for_each(|on| self.tell_whether(Condition::Feature, "cuda-graphs", *on));
             let version = table.settings.nccl_tests_version.as_deref().and_then(|version| version.parse().ok());
             version.into_iter().for_each(|version| self.uses(Component::NcclTests, version));
+            let nccl = table.settings.nccl_version.as_deref().and_then(|version| version.parse().ok());
+            let none_printed = self.of(Component::Nccl).is_none() && self.of(Component::Rccl).is_none();
+            nccl.filter(|_| none_printed).into_iter().for_each(|version| self.uses(Component::Nccl, version));
         }
         if !case.run.tables.is_empty() {
             [Condition::Collective, Condition::Size].into_iter().for_each(|key| self.tell_all(key));

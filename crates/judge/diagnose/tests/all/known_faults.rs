@@ -166,6 +166,41 @@ fn a_text_of_peoples_tells_what_to_look_up() {
     assert!(!branch.facts().iter().any(|fact| fact.what == "feature"));
 }
 
+/// A text that states no version names what is likest to it, and asks for the version; a text about something else names nothing.
+#[test]
+fn a_text_without_a_version_names_what_is_likest_to_it() {
+    let first = |text: &str| {
+        let mut known = Situation::default();
+        known.states(busbw_ingest::stated_versions(text), all());
+        known.prints(text);
+        known.names(text);
+        known.writes(text);
+        let run = Run::default();
+        advise_run(&Case::new(&run), &known, &[]).faults.into_iter().next().filter(|fault| fault.fits)
+    };
+    let cases = [
+        (
+            "SGLang with --enable-symm-mem: all TP schedulers deadlock silently in ncclCommWindowRegister when the pool of symmetric memory grows",
+            "nccl-window-register-deadlock",
+        ),
+        (
+            "DeepEP over NVSHMEM fails to start on B300 with RoCE: ibgda.cpp Unable to create ah, create DCT share err",
+            "nvshmem-ibgda-address-handle",
+        ),
+    ];
+    for (text, id) in cases {
+        let fault = first(text).unwrap_or_else(|| panic!("nothing for {text}"));
+        let asks = fault.unknown.iter().any(|asked| asked.starts_with("version: "));
+        assert!(fault.id == id && fault.exposure == Exposure::CannotKnow && asks, "{text}: {fault:?}");
+    }
+    for text in [
+        "Knead the dough, let it rest for an hour, and bake it at 230 degrees",
+        "The train leaves at ten from platform four",
+    ] {
+        assert!(first(text).is_none(), "{text}: {:?}", first(text));
+    }
+}
+
 /// What no machine tells, a machine does not decide: such a fault is neither possible nor a warning of `busbw check`.
 #[test]
 fn what_only_a_reader_knows_is_left_to_him() {
