@@ -185,6 +185,21 @@ fn who_has_dumps_is_not_asked_for_them() {
     }
 }
 
+/// Dumps of some ranks of a job that moves show a moment, in which some wait for others.
+#[test]
+fn some_dumps_of_sound_jobs_accuse_nobody() {
+    for run in runs().iter().filter(|run| run.is_sound()) {
+        let dumps: Vec<(String, Vec<u8>)> = dumps(run).into_iter().collect();
+        for first in 0..dumps.len() {
+            for count in 1..=dumps.len() {
+                let some: Vec<_> = dumps.iter().cycle().skip(first).take(count).cloned().collect();
+                let accused = diagnose(&some).culprit.map(|culprit| culprit.to_string());
+                assert_eq!(accused, None, "{}: {count} dumps from the {first}th", run.folder.display());
+            }
+        }
+    }
+}
+
 /// Half a dump, dumps of another job beside, a rank that was started again: none of these makes a sound run a failed one or names others.
 #[test]
 fn damaged_and_foreign_dumps_mislead_nobody() {
