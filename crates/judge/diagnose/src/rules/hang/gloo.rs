@@ -99,7 +99,13 @@ impl Algorithm {
         let mut all: Vec<Progress> =
             (0..ranks).map(|rank| Progress { steps: steps(rank), ..Progress::default() }).collect();
         let mut channels = Channels { ranks, counts: vec![[0; 2]; ranks * ranks] };
-        while (0..ranks).fold(false, |moved, rank| all[rank].go_on(rank, &mut channels, &open) || moved) {}
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for (rank, one) in all.iter_mut().enumerate() {
+                moved |= one.go_on(rank, &mut channels, &open);
+            }
+        }
         all.iter().map(Progress::waits_for).collect()
     }
 }
