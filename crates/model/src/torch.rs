@@ -118,6 +118,8 @@ pub enum TorchEvent {
     },
     /// Ranks that did not reach a monitored barrier in time.
     BarrierMissed(Vec<u32>),
+    /// Nothing gets from the rank's host to the host of a store: the network says so, not a program that does not listen.
+    Unreachable(String),
 }
 
 /// How far a rank is in a process group.

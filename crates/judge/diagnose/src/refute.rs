@@ -5,7 +5,7 @@
 
 use crate::data::Until;
 use crate::lines::Line;
-use crate::words::KNOWN;
+use crate::words::{KNOWN, TIMED_OUT};
 use busbw_model::{BenchTable, Communicator, Ended, Place, RankEnd, Run, SourceLine, Speaker, TorchEvent, Warning};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -37,6 +37,8 @@ pub struct Refuters {
     lines: Vec<u64>,
     /// Lines that show that the program went on.
     progress: Vec<Progress>,
+    /// Ends of ranks that waited for others until their time was over.
+    waited: Vec<Place>,
     /// Lines in which a torchrun whose workers had failed reports that those of its last attempt left with status 0.
     recovered: Vec<Place>,
     /// Warnings of connections that were never accepted.
@@ -108,6 +110,7 @@ impl Refuters {
         let fails_after = |place: Place| failed.get(&place.input).is_some_and(|last| is_after(*last, place));
         let launchers =
             run.statements.iter().filter(|one| KNOWN.launchers.iter().any(|word| one.text().starts_with(word)));
+        let waited = run.ends.iter().filter(|end| end.source.text.contains(TIMED_OUT));
         let mut refuters = Refuters {
             up: ups.into_iter().flat_map(|(_, ups)| ups).collect(),
             ended_well,
@@ -117,6 +120,7 @@ impl Refuters {
             launchers: launchers.map(|statement| statement.source.place).collect(),
             lines: run.inputs.iter().map(|input| input.lines).collect(),
             progress: progress(run),
+            waited: waited.map(|end| end.source.place).collect(),
             strangers: strangers(run),
             recovered: recovered(run),
             finished: is_finished(run),
@@ -241,6 +245,12 @@ impl Refuters {
         matches!(line.speaker, Speaker::Launcher | Speaker::NetLibrary) && rows_after()
     }
 
+    /// Whether trouble of PyTorch's store stands before the time-out of a rank that waited for another: these had found each other.
+    fn had_met(&self, line: &Line) -> bool {
+        let torch = matches!(line.speaker, Speaker::Torch | Speaker::Python);
+        torch && self.waited.iter().any(|waited| is_after(*waited, line.source.place))
+    }
+
     /// Whether a launcher reports a failure behind a line of ssh's.
     fn is_reported_by_launcher(&self, place: Place) -> bool {
         let reports = |report: &Place| is_after(*report, place) && report.line - place.line < LINES_OF_A_START;
@@ -271,7 +281,9 @@ impl Refuters {
         match until {
             Until::Never => false,
             Until::End => ended(),
-            Until::Start => ended() || came_up() || self.is_of_another_start(line) || self.had_started(line),
+            Until::Start => {
+                ended() || came_up() || self.is_of_another_start(line) || self.had_started(line) || self.had_met(line)
+            }
             Until::Launch => ended() || came_up() || self.is_of_another_program(line),
         }
     }

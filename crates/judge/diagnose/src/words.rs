@@ -8,6 +8,9 @@ use std::sync::LazyLock;
 pub(crate) static KNOWN: LazyLock<Words> =
     LazyLock::new(|| built_in("words.toml", include_str!("../../../../rules/words.toml")));
 
+/// What Gloo says of a wait that was too long (`gloo/transport/tcp/unbound_buffer.cc`).
+pub(crate) const TIMED_OUT: &str = "Timed out waiting ";
+
 /// `a, b, c and 5 more`, with at most so many named.
 pub(crate) fn listed(things: impl ExactSizeIterator<Item = impl Display>, most: usize) -> String {
     let more = things.len().saturating_sub(most);

@@ -39,7 +39,8 @@ impl WatchdogReader {
     pub fn feed(&mut self, line: &TextLine) -> bool {
         let (group_rank, group) = speaker(line.text);
         let events = events(line.text);
-        let belongs = !events.is_empty();
+        // Signatures read what a socket says as well.
+        let belongs = events.iter().any(|(_, event)| !matches!(event, TorchEvent::Unreachable(_)));
         for (speaker, event) in events {
             let rank = label(line.text).or_else(|| label(line.stream)).or(speaker).or(group_rank);
             let source = SourceLine::new(line.place, line.text);
@@ -85,6 +86,7 @@ fn events(text: &str) -> Vec<(Option<u32>, TorchEvent)> {
     found.extend(timeout(text));
     found.extend(standing(text).map(|event| (None, event)));
     found.extend(barrier(text).map(|ranks| (None, TorchEvent::BarrierMissed(ranks))));
+    found.extend(unreachable(text).map(|host| (None, TorchEvent::Unreachable(host))));
     let has = |words: &str| text.contains(words);
     const STUCK: [&str; 4] = [
         "watchdog got stuck",
@@ -163,6 +165,16 @@ fn barrier(text: &str) -> Option<Vec<u32>> {
     let (before, _) = text.split_once(" failed to pass monitoredBarrier")?;
     let (_, ranks) = before.rsplit_once("Rank")?;
     Some(ranks_in(ranks)).filter(|ranks| !ranks.is_empty())
+}
+
+/// `The client socket has failed to connect to any network address of (h1, 29500). The client socket has failed to connect to 10.0.0.1:29500
+/// (errno: 113 - No route to host).` (`socket.cpp` of 1.11 and later), with what Linux says of networks.
+fn unreachable(text: &str) -> Option<String> {
+    const OF_NETWORKS: [u64; 4] = [101, 110, 112, 113]; // ENETUNREACH, ETIMEDOUT, EHOSTDOWN, EHOSTUNREACH
+    let (_, rest) = text.split_once("has failed to connect to any network address of (")?;
+    let (host, rest) = rest.split_once(", ")?;
+    let number: u64 = leading(rest.split_once("(errno: ")?.1)?;
+    OF_NETWORKS.contains(&number).then(|| host.to_string())
 }
 
 /// `[7] finished collective #182, but didn't join collective #183 (count from 1)`, `ranks [2, 3] are the lagging ranks that caused this

@@ -2,7 +2,7 @@
 
 use super::Job;
 use crate::ranks::{RankSet, RankView};
-use busbw_model::Socket;
+use busbw_model::{Socket, TorchEvent};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An answer that takes so long waits in a queue, in microseconds …
@@ -32,6 +32,25 @@ impl Job<'_> {
         // Of one pair alone nothing tells whose cable it is.
         let shared = shared_end(of(true)).filter(|_| of(true).count() > 1);
         self.of_host(shared.filter(|end| of(false).all(|ends| !ends.contains(end))))
+    }
+
+    /// Ranks of the host that several others do not reach, else of the one host of several whose ranks do not reach another.
+    pub(super) fn unreachable(&self) -> RankSet {
+        let of_host = |host: &str| self.ranks.which(|view| view.host == Some(host));
+        let told = self.case.run.torch_statements.iter().filter_map(|statement| match &statement.event {
+            TorchEvent::Unreachable(host) => Some((self.ranks.get(statement.rank?)?.host?, host.as_str())),
+            _ => None,
+        });
+        let pairs: BTreeSet<(&str, &str)> = told.filter(|(own, host)| own != host).collect();
+        let Some((own, host)) = pairs.first().copied() else { return RankSet::new() };
+        let others = self.ranks.which(|view| view.host.is_some_and(|of| of != own && of != host));
+        match pairs.len() {
+            // Of two hosts nothing tells whose cable it is.
+            1 if others.is_empty() => &of_host(own) | &of_host(host),
+            1 => of_host(own),
+            _ if pairs.iter().all(|(_, other)| *other == host) => of_host(host),
+            _ => RankSet::new(),
+        }
     }
 
     fn of_host(&self, address: Option<&str>) -> RankSet {

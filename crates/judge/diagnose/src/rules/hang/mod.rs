@@ -3,17 +3,21 @@
 //! Each sign is a set of ranks that stand out. The first that applies counts, and those behind it narrow it down: a rank that lacks a
 //! dump may be two ranks, of which one has output that simply stops.
 
+mod explained;
+mod gloo;
 mod links;
+mod moment;
 mod output;
 mod shown;
 
 use crate::case::Case;
 use crate::ranks::{RankSet, RankView, Ranks};
-use busbw_model::{
-    CollectiveCall, CulpritClass, Evidence, Finding, FlightCalls, FlightEntry, GroupName, ProcessGroup, Suspects,
-    WorkState,
+use busbw_model::{CollectiveCall, CulpritClass, Evidence, FlightEntry, GroupName, ProcessGroup, Suspects, WorkState};
+use moment::is_of_a_moment;
+pub(crate) use moment::{is_unsure_of, moved};
+use shown::{
+    call_of, has_timed_out, is_between_two, is_idle, is_killed, is_of_sizes, lives_elsewhere, may_wait, waits_unseen,
 };
-use shown::{TIMED_OUT, call_of, is_killed, is_of_sizes, may_wait};
 pub(crate) use shown::{class_of_stack, has_lost, is_in_collective};
 use std::collections::BTreeMap;
 
@@ -37,6 +41,7 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
     let signs: [RankSet; 22] = [
         job.cut_off(),
         job.slowed(),
+        job.unreachable(),
         job.stopped(),
         job.killed(),
         diverged.clone(),
@@ -50,9 +55,8 @@ pub(crate) fn suspects(case: &Case) -> Option<Suspects> {
         job.alone(),
         job.ended_unheard(),
         job.elsewhere(),
+        job.explained(),
         job.earliest(),
-        job.below_a_sender(),
-        job.before_a_sender(),
         job.late(),
         of_told(job.supposed()),
         of_told(job.without_dump()),
@@ -85,44 +89,6 @@ fn is_told(case: &Case) -> bool {
 /// Whether nothing but dumps is given.
 pub(crate) fn is_dumps_alone(case: &Case) -> bool {
     !case.run.flight_dumps.is_empty() && !is_told(case)
-}
-
-/// Whether one dump alone shows that anybody waits, and no rank called what others did not: a rank that is a little late looks so too.
-pub(crate) fn is_of_a_moment(case: &Case) -> bool {
-    let job = Job { case, ranks: &case.ranks };
-    is_dumps_alone(case) && job.diverged().is_empty() && job.waiting().len() < 2
-}
-
-/// Whether nothing but dumps is given, and they do not show that anybody is at fault: they are of a moment, or as many as half of their ranks are
-/// behind, as ranks of a job are that moves.
-pub(crate) fn is_unsure_of(case: &Case, finding: &Finding) -> bool {
-    let dumps = case.run.flight_dumps.len();
-    let many = |suspects: &Suspects| suspects.ranks.len() > 1 && suspects.ranks.len() * 2 >= dumps;
-    is_of_a_moment(case) || is_dumps_alone(case) && finding.suspects.as_ref().is_some_and(many)
-}
-
-/// Whether the job moved while its dumps were written, one after the other: a rank is a whole round further than another of its group, which it
-/// could not be without that one.
-pub(crate) fn moved(case: &Case) -> bool {
-    let mut last: BTreeMap<&GroupName, BTreeMap<u32, u64>> = BTreeMap::new();
-    let mut again: BTreeMap<&GroupName, u64> = BTreeMap::new();
-    for dump in &case.run.flight_dumps {
-        let (Some(rank), FlightCalls { kinds, calls }) = (dump.rank, &dump.calls) else { continue };
-        let mut before: Vec<Option<u64>> = vec![None; kinds.len()];
-        for call in calls {
-            let kind = &kinds[call.kind as usize];
-            last.entry(&kind.group).or_default().insert(rank, call.sequence);
-            let passed = before[call.kind as usize].replace(call.sequence).filter(|_| kind.waits_for_all());
-            if let Some(passed) = passed {
-                let known = again.entry(&kind.group).or_default();
-                *known = (*known).max(passed);
-            }
-        }
-    }
-    let behind = |(group, ranks): (&&GroupName, &BTreeMap<u32, u64>)| {
-        ranks.values().min().is_some_and(|least| again.get(group).is_some_and(|passed| least < passed))
-    };
-    last.iter().any(behind)
 }
 
 /// Whether the output of the job shows that it went on and ended well.
@@ -224,10 +190,8 @@ impl<'a> Job<'a> {
 
     /// The one rank whose dump shows that it waits for nobody, where those of others show that they wait.
     fn idle(&self) -> RankSet {
-        let complete = |at: &FlightEntry| at.state == WorkState::Completed;
-        let at = |view: &RankView| view.dump.filter(|dump| !dump.cut)?.at.as_ref().map(complete);
-        let idle = self.ranks.which(|view| at(view) == Some(true) && !view.end.is_some_and(has_lost));
-        let waiting = self.ranks.which(|view| at(view) == Some(false));
+        let idle = self.ranks.which(lives_elsewhere);
+        let waiting = self.ranks.which(|view| is_idle(view) == Some(false));
         if idle.len() == 1 && !waiting.is_empty() { idle } else { RankSet::new() }
     }
 
@@ -301,8 +265,9 @@ impl<'a> Job<'a> {
             return self.behind();
         }
         let waits = |rank: &u32| !edges[rank].is_empty();
-        let free: RankSet =
-            wanted.iter().copied().filter(|rank| !waits(rank) && self.may_wait_for(*rank).is_empty()).collect();
+        let unseen = self.ranks.which(waits_unseen);
+        let waits_for_none = |rank: &u32| !waits(rank) && !unseen.contains(rank) && self.may_wait_for(*rank).is_empty();
+        let free: RankSet = wanted.iter().copied().filter(waits_for_none).collect();
         if !free.is_empty() || !wanted.iter().all(waits) {
             return free;
         }
@@ -346,7 +311,7 @@ impl<'a> Job<'a> {
 
     /// Ranks whose stack is in a collective, and elsewhere than most others.
     fn stands_elsewhere(&self) -> RankSet {
-        self.fewest(|view| view.stack.filter(|stack| may_wait(stack)).map(call_of))
+        self.fewest(|view| view.stack.filter(|stack| may_wait(stack)).map(call_of).filter(|call| !is_between_two(call)))
     }
 
     /// Ranks whose call fewer others share than that of most.
@@ -371,7 +336,7 @@ impl<'a> Job<'a> {
         if has(&self.killed()) {
             return Some(CulpritClass::Killed);
         }
-        if has(&self.cut_off()) || has(&self.slowed()) {
+        if has(&self.cut_off()) || has(&self.slowed()) || has(&self.unreachable()) {
             return Some(CulpritClass::Network);
         }
         if has(diverged) || has(&self.went_another_way()) {
@@ -393,12 +358,11 @@ impl<'a> Job<'a> {
             return Some(CulpritClass::Divergence);
         }
         // Whoever waited as long as the others, in the same call, called it in time.
-        let timed_out = |view: &RankView| view.end.is_some_and(|end| end.source.text.contains(TIMED_OUT));
-        if views().all(timed_out) && suspects.iter().all(|rank| self.shares_its_call(*rank)) {
-            let same_host = suspects.iter().all(|rank| self.is_named_on_its_host(*rank));
-            return Some(if same_host { CulpritClass::Divergence } else { CulpritClass::Network });
+        if views().all(has_timed_out) && suspects.iter().all(|rank| self.shares_its_call(*rank)) {
+            let absent = !suspects.iter().all(|rank| self.may_be_cut_off(*rank));
+            return Some(if absent { CulpritClass::Divergence } else { CulpritClass::Network });
         }
-        if views().all(timed_out) {
+        if views().all(has_timed_out) {
             return Some(CulpritClass::Divergence);
         }
         if !self.case.run.outputs.is_empty()
@@ -408,7 +372,8 @@ impl<'a> Job<'a> {
             return Some(CulpritClass::Stopped);
         }
         // Who writes its dump lives, and does something else than what the others wait in.
-        (has(&self.idle()) && !views().any(timed_out)).then_some(CulpritClass::Busy)
+        let others_lost = !self.ranks.which(|view| view.end.is_some_and(has_lost)).is_empty();
+        (has(&self.idle()) || others_lost && views().all(lives_elsewhere)).then_some(CulpritClass::Busy)
     }
 
     /// Whether a rank waits in an operation of its own: in a group of some ranks, while others wait for it in another.

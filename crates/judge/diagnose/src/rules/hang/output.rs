@@ -1,14 +1,12 @@
-//! What the output of ranks shows by itself: who says nothing, who is in another call, whom Gloo's ring names.
+//! What the output of ranks shows by itself: who says nothing, who is in another call.
 
 use super::Job;
-use super::shown::{SEND, TIMED_OUT, got_twice, has_lost, is_of_sizes, is_report, is_terminated};
-use crate::ranks::{RankSet, RankView};
-use busbw_model::{CollectiveCall, ProgramFrame};
+use super::shown::{
+    got_twice, has_lost, has_timed_out, is_between_two, is_of_sizes, is_report, is_terminated, lost_in, standing,
+};
+use crate::ranks::RankSet;
+use busbw_model::ProgramFrame;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Functions of `torch.distributed` that a rank calls with one other: what each does says nothing of the others.
-const BETWEEN_TWO: [&str; 7] =
-    ["send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"];
 
 impl Job<'_> {
     /// Ranks whose output simply stops, where others report time-outs or lost connections.
@@ -55,11 +53,8 @@ impl Job<'_> {
     /// The one rank that stands in the earliest statement of a function in which all stand. Whom it waits for has passed that statement,
     /// without it or a round ago; those in later statements wait for it, or for one that does.
     pub(super) fn earliest(&self) -> RankSet {
-        let frames = |rank: u32| {
-            let end = self.ranks.get(rank)?.end.filter(|end| has_lost(end) && !end.frames.is_empty())?;
-            Some((rank, end.frames.as_slice()))
-        };
-        let standing: Vec<(u32, &[ProgramFrame])> = self.ranks.all().into_iter().filter_map(frames).collect();
+        let frames = |rank: u32| Some((rank, standing(self.ranks.get(rank)?)?));
+        let standing: Vec<(u32, Vec<ProgramFrame>)> = self.ranks.all().into_iter().filter_map(frames).collect();
         // Of two, either may be the one that is a round ahead.
         for depth in (0..).take_while(|_| standing.len() > 2) {
             let at: Option<Vec<&ProgramFrame>> = standing.iter().map(|(_, frames)| frames.get(depth)).collect();
@@ -82,46 +77,6 @@ impl Job<'_> {
     /// Ranks whose traceback shows them elsewhere than most others.
     pub(super) fn elsewhere(&self) -> RankSet {
         self.fewest(|view| lost_in(view).cloned())
-    }
-
-    /// Whom Gloo's ring names: a rank hands its part to the one before it (`ring` in gloo/allreduce.cc), so one that waits to send waits for
-    /// that. Only where all ranks but one wait in one call: a group of some ranks has a ring of its own.
-    pub(super) fn before_a_sender(&self) -> RankSet {
-        let all = self.ranks.all();
-        let late = self.ranks.which(|view| view.end.is_some_and(has_lost));
-        let calls: BTreeSet<Option<&CollectiveCall>> =
-            late.iter().map(|rank| self.ranks.get(*rank).and_then(|view| view.end?.call.as_ref())).collect();
-        let of_ring =
-            calls.iter().flatten().all(|call| call.operation.as_deref().is_none_or(|name| name == "all_reduce"));
-        if late.len() + 1 < all.len() || calls.len() != 1 || !of_ring {
-            return RankSet::new();
-        }
-        let count = u32::try_from(all.len()).unwrap_or(1);
-        let sends = self.ranks.which(|view| view.end.is_some_and(|end| end.source.text.contains(SEND)));
-        let before: RankSet = sends.iter().map(|rank| (rank + count - 1) % count).collect();
-        // Who waits to send as well waits for the next one.
-        let last = &before - &sends;
-        if last.is_empty() { before } else { last }
-    }
-
-    /// Whom Gloo's tree names: rank 0's broadcast goes from rank `r` to each `r + 2^i` that is above twice `r` at most (gloo/broadcast.cc),
-    /// so one that waits to send waits for those of them that are in no broadcast.
-    pub(super) fn below_a_sender(&self) -> RankSet {
-        let call = |rank: u32| self.ranks.get(rank).and_then(lost_in);
-        let is_broadcast = |view: &RankView| {
-            let broadcast = lost_in(view).is_some_and(|call| call.operation.as_deref() == Some("broadcast"));
-            broadcast && view.end.is_some_and(|end| end.source.text.contains(SEND))
-        };
-        let children = |rank: u32| {
-            let steps = (0..u32::BITS - 1).map(|bit| 1 << bit).filter(move |step| *step > rank);
-            steps.map(move |step| rank.saturating_add(step))
-        };
-        let all = self.ranks.all();
-        let senders = self.ranks.which(is_broadcast).into_iter();
-        let named = senders.flat_map(|rank| children(rank).filter(move |child| call(*child) != call(rank)));
-        // Who waits to send as well waits for the next one.
-        let sends = self.ranks.which(|view| view.end.is_some_and(|end| end.source.text.contains(SEND)));
-        named.filter(|rank| all.contains(rank) && !sends.contains(rank)).collect()
     }
 
     /// A rank that got more than it asked for, and the one that it gets its part from in Gloo's ring. A dump that shows nothing odd clears the
@@ -183,9 +138,8 @@ impl Job<'_> {
 
     /// Ranks that only lost a connection, where others waited until the time was over: they came when these had gone.
     pub(super) fn late(&self) -> RankSet {
-        let timed_out = self.ranks.which(|view| view.end.is_some_and(|end| end.source.text.contains(TIMED_OUT)));
-        let closed =
-            self.ranks.which(|view| view.end.is_some_and(|end| has_lost(end) && !end.source.text.contains(TIMED_OUT)));
+        let timed_out = self.ranks.which(has_timed_out);
+        let closed = self.ranks.which(|view| view.end.is_some_and(has_lost) && !has_timed_out(view));
         if timed_out.is_empty() { RankSet::new() } else { closed }
     }
 
@@ -195,21 +149,4 @@ impl Job<'_> {
         let own = call(rank);
         own.is_some() && self.ranks.all().into_iter().any(|other| other != rank && call(other) == own)
     }
-
-    /// Whether a rank that Gloo's ring names is on the host of the one that waits for it: no cable is between them.
-    pub(super) fn is_named_on_its_host(&self, rank: u32) -> bool {
-        let count = u32::try_from(self.ranks.all().len()).unwrap_or(1).max(1);
-        let host = |rank: u32| self.ranks.get(rank).and_then(|view| view.host);
-        self.before_a_sender().contains(&rank) && host(rank).is_some() && host(rank) == host((rank + 1) % count)
-    }
-}
-
-/// The collective in which a rank lost the others.
-fn lost_in<'a>(view: &RankView<'a>) -> Option<&'a CollectiveCall> {
-    let call = view.end.filter(|end| has_lost(end))?.call.as_ref()?;
-    (!is_between_two(call)).then_some(call)
-}
-
-pub(super) fn is_between_two(call: &CollectiveCall) -> bool {
-    call.operation.as_deref().is_some_and(|operation| BETWEEN_TWO.contains(&operation))
 }

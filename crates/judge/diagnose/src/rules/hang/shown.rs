@@ -1,10 +1,9 @@
 //! What an end, a stack or a line shows by itself of a rank that waits, or for which others wait.
 
-use crate::words::KNOWN;
-use busbw_model::{CollectiveCall, CulpritClass, Ended, RankEnd, SourceLine, Stack};
-
-/// Gloo's words for a wait that was too long (`gloo/transport/tcp/unbound_buffer.cc`).
-pub(super) const TIMED_OUT: &str = "Timed out waiting ";
+use super::gloo::Wait;
+use crate::ranks::RankView;
+use crate::words::{KNOWN, TIMED_OUT};
+use busbw_model::{CollectiveCall, CulpritClass, Ended, ProgramFrame, RankEnd, SourceLine, Stack, WorkState};
 
 /// Whether an end says that the rank waited for others in vain, or lost them.
 pub(crate) fn has_lost(end: &RankEnd) -> bool {
@@ -16,8 +15,68 @@ pub(crate) fn has_lost(end: &RankEnd) -> bool {
     }
 }
 
-/// Gloo's words for a wait to send.
-pub(super) const SEND: &str = "ms for send operation";
+/// Whether a rank waited until its time was over.
+pub(super) fn has_timed_out(view: &RankView) -> bool {
+    view.end.is_some_and(|end| end.source.text.contains(TIMED_OUT))
+}
+
+/// What a rank waited for until its time was over.
+pub(super) fn waited_for(end: &RankEnd) -> Option<Wait> {
+    let (_, what) = end.source.text.split_once(TIMED_OUT)?.1.split_once("ms for ")?;
+    match what.split(' ').next()? {
+        "send" => Some(Wait::Send),
+        "recv" => Some(Wait::Receive),
+        _ => None,
+    }
+}
+
+/// The collective in which a rank lost the others.
+pub(super) fn lost_in<'a>(view: &RankView<'a>) -> Option<&'a CollectiveCall> {
+    let call = view.end.filter(|end| has_lost(end))?.call.as_ref()?;
+    (!is_between_two(call)).then_some(call)
+}
+
+/// Functions of `torch.distributed` that a rank calls with one other: what each does says nothing of the others.
+const BETWEEN_TWO: [&str; 7] =
+    ["send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"];
+
+pub(super) fn is_between_two(call: &CollectiveCall) -> bool {
+    call.operation.as_deref().is_some_and(|operation| BETWEEN_TWO.contains(&operation))
+}
+
+/// Whether a rank's dump shows that it waits for nobody.
+pub(super) fn is_idle(view: &RankView) -> Option<bool> {
+    let at = view.dump.filter(|dump| !dump.cut)?.at.as_ref()?;
+    Some(at.state == WorkState::Completed)
+}
+
+/// Whether a rank wrote its dump, waits for nobody, and has lost nobody.
+pub(super) fn lives_elsewhere(view: &RankView) -> bool {
+    is_idle(view) == Some(true) && !view.end.is_some_and(has_lost)
+}
+
+/// Whether a rank waits for one other, which Gloo's dumps do not show.
+pub(super) fn waits_unseen(view: &RankView) -> bool {
+    let lost = view.end.filter(|end| has_lost(end)).and_then(|end| end.call.clone());
+    lost.or_else(|| view.stack.map(call_of)).is_some_and(|call| is_between_two(&call))
+}
+
+/// Where a rank stands in its program, the outermost frame first: where it lost the others, else by its stack.
+pub(super) fn standing(view: &RankView) -> Option<Vec<ProgramFrame>> {
+    let end = view.end.filter(|end| has_lost(end) && !end.frames.is_empty());
+    end.map(|end| end.frames.clone()).or_else(|| view.stack.filter(|stack| may_wait(stack)).map(in_program))
+}
+
+/// The frames of a stack outside PyTorch, as tracebacks name them: `Engine.step (parts/engine.py:41)` is `step` of `engine.py`.
+fn in_program(stack: &Stack) -> Vec<ProgramFrame> {
+    let frame = |line: &SourceLine| {
+        let (name, place) = line.text.trim().strip_suffix(')')?.rsplit_once(" (")?;
+        let (path, number) = place.rsplit_once(':')?;
+        let (file, function) = (path.rsplit('/').next()?.to_string(), name.rsplit('.').next()?.to_string());
+        (!path.contains("torch/")).then_some(ProgramFrame { file, function, line: number.parse().ok()? })
+    };
+    stack.frames.iter().rev().filter_map(frame).collect()
+}
 
 /// Whether an end is only what the launcher saw.
 pub(super) fn is_report(end: &RankEnd) -> bool {

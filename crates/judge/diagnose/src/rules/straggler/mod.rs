@@ -40,6 +40,9 @@ fn slow(case: &Case) -> Option<Found> {
         let late = compare(&own)?;
         (clocks.error_ns * CLOCK_MARGIN <= late.excess_ns).then_some((own.place, late))
     })?;
+    if late.since_ns.is_none() && timeline.begins() && late.steps < WARM_UP {
+        return None;
+    }
     let ranks: Vec<u32> = late.ranks.iter().map(|index| timeline.ranks[*index]).collect();
     let shared = ranks.len() > 1 && timeline.is_group(&late.ranks) && case.ranks.host_of(&ranks).is_none();
     (!shared).then_some(Found { ranks, late, place })
@@ -47,6 +50,9 @@ fn slow(case: &Case) -> Option<Found> {
 
 /// Lateness must be so many times what clocks may be wrong by.
 const CLOCK_MARGIN: f64 = 4.0;
+
+/// A rank that is late from a job's first step on is told after so many: first steps fill caches, and differ by rank.
+const WARM_UP: u32 = 20;
 
 impl Found {
     fn finding(self, case: &Case) -> Finding {

@@ -108,6 +108,11 @@ impl Timeline {
         Some(Steps(steps))
     }
 
+    /// Whether the first collectives of the job are among the calls.
+    pub fn begins(&self) -> bool {
+        self.come.keys().any(|(_, sequence)| *sequence == 1)
+    }
+
     /// Whether ranks are all those of a group: what they share may be slow, rather than any of them.
     pub fn is_group(&self, ranks: &[usize]) -> bool {
         self.come.values().any(|come| come.len() == ranks.len() && come.iter().all(|one| ranks.contains(&one.rank)))
