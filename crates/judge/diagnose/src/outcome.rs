@@ -64,7 +64,6 @@ fn last_word(case: &Case) -> Option<Judged> {
             || one.text().trim() == "Terminated"
             || tells_status(one.text())
             || one.level == Some(LogLevel::Error)
-            || one.speaker == Speaker::Torch && ["[E", "[F", "E", "F"].iter().any(|level| one.text().starts_with(level))
     };
     let is_end = |place: Place| run.ends.iter().any(|end| end.source.place == place) && !case.refuters.survived(place);
     let is_last = |place: Place| case.refuters.is_last(place) && !is_end(place);

@@ -163,13 +163,11 @@ impl LogBuilder {
             return;
         }
         let text = peel(&source.text).text;
-        let (level, message) = match speaker {
-            Speaker::Program => logger::read(text).unzip(),
-            _ => (None, None),
-        };
+        let (level, message) = logger::read(text).unzip();
         let begins = source.text.len() - text.len();
-        let message =
-            message.filter(|_| level == Some(LogLevel::Error)).map(|message| source.text.len() - message.len());
+        let message = message
+            .filter(|_| speaker == Speaker::Program && level == Some(LogLevel::Error))
+            .map(|message| source.text.len() - message.len());
         self.statements.push(Statement { speaker, host, source, level, begins, message });
     }
 }
